@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from .modeling.language_names_echo import LANGUAGE_NAMES
 from .utils.did_you_mean import nearest
 
-__all__ = ["LANGUAGES", "Language", "find_language", "is_language", "language"]
+__all__ = ["LANGUAGES", "Language", "as_code", "bcp47", "find_language", "is_language", "language", "meanings"]
 
 
 def _table(text: str) -> dict[str, str]:
@@ -128,7 +128,7 @@ ISO_639_1 = dict(
 )
 
 
-# ISO 639-3 macrolanguages, and the bibliographic codes of ISO 639-2
+# ISO 639-3 macrolanguages, the bibliographic codes of ISO 639-2, and withdrawn codes that corpora still use
 OTHER_CODES = dict(
     pair.split("=")
     for pair in """
@@ -138,7 +138,7 @@ OTHER_CODES = dict(
     lav=lvs_Latn mac=mkd_Cyrl mao=mri_Latn may=zsm_Latn mlg=plt_Latn mon=khk_Cyrl msa=zsm_Latn nep=npi_Deva
     nor=nob_Latn ori=ory_Orya orm=gaz_Latn per=pes_Arab pus=pbt_Arab rum=ron_Latn sat_Beng=sat_Olck
     slo=slk_Latn sqi=als_Latn swa=swh_Latn tib=bod_Tibt uzb=uzn_Latn wel=cym_Latn yid=ydd_Hebr zh_CN=zho_Hans
-    zh_HK=yue_Hant zh_TW=zho_Hant
+    zh_HK=yue_Hant zh_TW=zho_Hant in=ind_Latn iw=heb_Hebr ji=ydd_Hebr
     """.split()
 )
 
@@ -150,6 +150,9 @@ MAIN_SCRIPT = dict(
     wal_Ethi zho_Hans
     """.split()
 )
+
+# of a language that the table lacks: corpora have thousands
+CODE_SHAPE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}(_([A-Z]{2}|[0-9]{3}))?")
 
 OTHER_NAMES: dict[str, str] = _table(
     """
@@ -235,20 +238,51 @@ def language(code: str) -> Language:
         raise ValueError(f"unknown language code {code!r}{_suggestion(code)}") from None
 
 
-def find_language(text: str) -> str:
+def find_language(text: str, *, strict: bool = False) -> str:
     """Find the NLLB code of a name ("French"), an ISO 639 or BCP 47 code ("fr", "fra", "pt-BR") or an NLLB code.
 
     Case does not matter, with one exception: "Ga" is the language Ga, "ga" is Irish. A code of several varieties gives
     the most widely written one ("ar" is ``arb_Arab``, "zh" is ``zho_Hans``); an unknown region is dropped ("fr-CH" is
     ``fra_Latn``), an unknown script is an error.
 
+    Args:
+        strict: refuse a code of a language that is written in several scripts ("zh"), as all commands do.
+
     Raises:
-        ValueError: an unknown language; the message names the closest match.
+        ValueError: an unknown language (the message names the closest match), or an ambiguous one (it names all).
     """
+    codes = meanings(text)
+    if strict and len(codes) > 1:
+        raise ValueError(f"language {text!r} is ambiguous: give {' or '.join(codes)}")
+    if not codes:
+        raise ValueError(f"unknown language {text!r}{_suggestion(text)}")
+    return codes[0]
+
+
+def meanings(text: object) -> tuple[str, ...]:
+    """All codes that a name or a code may mean, the most widely written one first; none if it is unknown."""
     code = _find(text)
     if code is None:
-        raise ValueError(f"unknown language {text!r}{_suggestion(text)}")
-    return code
+        return ()
+    word = str(text).strip().lower()  # without a script or a region
+    return (code, *SEVERAL.get(code, ())) if word.isalpha() and word != "kmr" else (code,)
+
+
+def as_code(text: str) -> str:
+    """The NLLB code of a language that a user names, by any name or code; an unlisted xyz_Latn stays as it is.
+
+    Raises:
+        ValueError: it is unknown or ambiguous.
+    """
+    return text if CODE_SHAPE.fullmatch(text) and not is_language(text) else find_language(text, strict=True)
+
+
+def bcp47(code: str) -> str:
+    """The shortest BCP 47 tag that `find_language` reads as this code and nothing else: "fr", "zh-Hant", "ceb-Latn"."""
+    short = next((iso for iso, main in ISO_639_1.items() if main[:3] == code[:3]), code[:3])
+    region = code[8:].replace("_", "-")
+    tags = (short + region, f"{short}-{code[4:8]}{region}", code.replace("_", "-"))
+    return next((tag for tag in tags if meanings(tag) == (code,)), tags[-1])
 
 
 def _find(text: object) -> str | None:
@@ -301,6 +335,12 @@ def _suggestion(text: object) -> str:
         return ": see hf_echo.languages.LANGUAGES for the known ones"
     return f": did you mean {code} ({LANGUAGES[code].name})?"
 
+
+# code of the main script -> those of the others, for languages whose bare code says nothing about the script
+SEVERAL = {
+    f"{iso}_{script}": tuple(code for code in LANGUAGES if code.startswith(f"{iso}_") and code != f"{iso}_{script}")
+    for iso, script in MAIN_SCRIPT.items()
+} | {"kmr_Latn": ("ckb_Arab",)}
 
 # a name without script in brackets means the main script: "Chinese", "Kashmiri"
 for _iso, _script in MAIN_SCRIPT.items():

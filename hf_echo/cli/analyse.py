@@ -10,7 +10,7 @@ import typer
 
 from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
-from .options import OpensModel, model
+from .options import OpensModel, language, model
 
 
 def split() -> Any:
@@ -29,7 +29,7 @@ class Geometry(OpensModel):
 
     model: str = model("Echo checkpoint or any SentenceTransformer")
     data: Path = setting("n-way table with the columns id (or verse_id, index_id), lang, text", reads=DATA)
-    lang: list[str] = setting("use only this language; repeatable; default: all", list)
+    lang: list[str] = language("use only this language; repeatable; default: all", list)
     split: str | None = split()
     shrinkage: float = setting("shrinkage of the covariances in the invariance", 0.01, least=0, most=1)
 
@@ -64,7 +64,7 @@ class Cost(Step):
     texts: Path | None = setting(
         "texts to measure the speed on, one per line; default: built-in sentences", None, reads=DATA, needs="model"
     )
-    lang: str | None = setting("language of the texts; default: fra_Latn for the built-in ones", None, needs="model")
+    lang: str | None = language("language of the texts; default: fra_Latn for the built-in ones", needs="model")
     tokens: list[int] = setting(
         "text length in tokens for the FLOPs; repeatable; default: 20, 128 and 512", list, least=1, needs="model"
     )
@@ -289,8 +289,8 @@ class Probe(OpensModel):
     test: Path | None = setting("test rows in any languages (Parquet, JSONL)", None, reads=DATA, unless="set")
     set: str | None = setting("name of a public set, instead of train and test", None)
     path: Path | None = setting("local copy of the set; default: download from the Hub", None, reads=DATA, needs="set")
-    train_lang: str = setting("language of the training rows of the set", "eng_Latn", needs="set")
-    lang: list[str] = setting("test language of the set; repeatable; default: all", list, needs="set")
+    train_lang: str = language("language of the training rows of the set", "eng_Latn", needs="set")
+    lang: list[str] = language("test language of the set; repeatable; default: all", list, needs="set")
     layer: int = setting("layer of the token states: 0 is the embeddings, -1 the last layer", -1)
 
     def rows(self, shape: str, columns: Any) -> tuple[list, list]:

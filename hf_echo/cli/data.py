@@ -11,7 +11,7 @@ import typer
 
 from ..steps.training_data import run_pipeline
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
-from .options import Executor, OnBadRow, OpensModel, executor, model, on_bad_row, resume
+from .options import Executor, OnBadRow, OpensModel, column, executor, language, model, on_bad_row, resume
 
 
 def paths(help: str = "files, folders or Hub datasets of parallel rows") -> Any:
@@ -86,8 +86,8 @@ class Statistics(Step):
 
     paths: list[str] = paths()
     columns: dict[str, str] = setting("schema columns of other names, such as source=src", dict, option="--column")
-    source_lang: str | None = setting("language of all sources, where no column has it", None)
-    target_lang: str | None = setting("language of all targets, where no column has it", None)
+    source_lang: str | None = language("language of all sources, where no column has it")
+    target_lang: str | None = language("language of all targets, where no column has it")
     split: str | None = setting("count only this split (by file name, column or on the Hub); default: all", None)
     json: Path | None = setting("write the statistics to this JSON file and print them", None, writes="file")
     markdown: Path | None = setting("write the table to this Markdown file", None, writes="file")
@@ -191,9 +191,10 @@ class Segment(Step):
 
     reports = True
 
-    source: Path = setting("texts, one per line; - is standard input", argument=True, reads=DATA)
-    lang: str = setting("language of the texts")
-    out: Path = setting("output text file, one sentence per line", writes="file", short="-o")
+    source: Path = setting("texts, as for hf-echo encode; - is standard input", argument=True, reads=DATA)
+    lang: str = language("language of the texts", ...)
+    out: Path = setting("output, one sentence per line (.gz, .zst, .xz too; -)", writes="file", short="-o")
+    column: str | None = column()
     model: str | None = setting(
         "SaT model: name such as sat-12l-sm, or folder; default: rules, without a model",
         None,
@@ -208,19 +209,19 @@ class Segment(Step):
         from tqdm.auto import tqdm
 
         from ..data.segmentation import rule_segmenter, sat_segmenter, trimmed
-        from ..utils.files import write_whole
-        from ..utils.text import read_lines
+        from ..data.texts import read_texts
+        from ..utils.text import open_output
 
-        texts, count = read_lines(self.source), 0
+        texts, count = read_texts(self.source, column=self.column, lang=self.lang), 0
         segmenter = sat_segmenter(self.model, threshold=self.threshold) if self.model else rule_segmenter
         segmenter([], self.lang)  # raises for an unknown language before a file is written
-        with write_whole(self.out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        with open_output(self.out) as file:
             for start in tqdm(range(0, len(texts), 1_000), desc="Segmenting", unit="block"):
                 for pieces in segmenter(texts[start : start + 1_000], self.lang):
                     sentences = trimmed(pieces)
                     file.writelines(f"{sentence}\n" for sentence in sentences)
                     count += len(sentences)
-        return {"texts": len(texts), "sentences": count, "out": str(self.out)}
+        return {"texts": len(texts), "sentences": count, "out": str(self.out)} if str(self.out) != "-" else None
 
 
 @step(

@@ -10,7 +10,7 @@ import typer
 
 from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
-from .options import DEFAULT_MODEL, Margin, OnBadRow, OpensModel, model, named_model, on_bad_row
+from .options import DEFAULT_MODEL, Margin, OnBadRow, OpensModel, language, model, named_model, on_bad_row
 
 
 @dataclass(kw_only=True)
@@ -22,8 +22,8 @@ class LinesOrTable(OpensModel):
     source: Path | None = setting("texts, one per line", None, reads=DATA, unless="data")
     target: Path | None = setting("their translations, line by line", None, reads=DATA, unless="data")
     data: Path | None = setting("instead, a table of id, lang, text (TSV, JSONL, Parquet)", None, reads=DATA)
-    source_lang: str | None = setting("language of the source", None, unless="data")
-    target_lang: str = setting("language of the target, or the pivot language of the table", "eng_Latn")
+    source_lang: str | None = language("language of the source", unless="data")
+    target_lang: str = language("language of the target, or the pivot language of the table", "eng_Latn")
     split: str | None = setting("rows with this value in the column `split`; default: all", None, needs="data")
 
     def __post_init__(self) -> None:
@@ -63,10 +63,9 @@ class Xsim(LinesOrTable):
 
     def run(self):
         from ..inference.any_encoder import any_encoder
-        from ..languages import find_language
 
         check_neighbours(self.k, self.margin)
-        if self.hard_negatives and find_language(self.target_lang) != "eng_Latn":
+        if self.hard_negatives and self.target_lang != "eng_Latn":
             raise ValueError(
                 f"--hard-negatives are made by rules for English, not for {self.target_lang}: leave them out"
             )
@@ -219,13 +218,13 @@ class Speech(Step):
     model: str = setting("speech encoder: folder or Hub name", reads=CHECKPOINT, short="-m")
     data: str = setting("speech: a table, Common Voice, FLEURS, Parquet with audio, or a Hub dataset", reads=DATA)
     text_model: str = setting("text encoder of the same space: folder or Hub name", DEFAULT_MODEL, reads=CHECKPOINT)
-    lang: str | None = setting("language of all rows, if the data have no column for it", None)
+    lang: str | None = language("language of all rows, if the data have no column for it")
     split: str = setting("split of the data, if they have splits", "test")
     limit: int | None = setting("largest number of rows", None, least=1)
     hard_negatives: bool = setting("also report xsim++, with rule-based hard negatives of the English texts", False)
     decoder: str | None = setting("Echo checkpoint with a decoder: also report BLEU and chrF++", None, reads=CHECKPOINT)
     unheard: list[str] = setting(
-        "language without speech in training; repeatable; default: those the model does not name", list
+        "language without speech in training; repeatable; default: those the model does not name", list, language=True
     )
     margin: Margin = margin()
     k: int = neighbours()
@@ -237,7 +236,6 @@ class Speech(Step):
         from ..evaluation.retrieval.speech import english_negatives, evaluate_speech
         from ..inference.any_encoder import any_encoder
         from ..inference.encode_speech import encode_speech, load_speech_encoder, open_extractor
-        from ..languages import find_language
 
         check_neighbours(self.k, self.margin)
         text_model = named_model(self.text_model)
@@ -255,7 +253,7 @@ class Speech(Step):
                 f"{self.model} gives embeddings of size {encoder.config.embedding_size} and {text_model} of size "
                 f"{size}: give the text encoder that it was trained with (--text-model)"
             )
-        unheard = [find_language(code) for code in self.unheard]
+        unheard = self.unheard
         if not unheard and encoder.config.languages:
             unheard = [code for code in set(rows["lang"]) if code not in encoder.config.languages]
         report = evaluate_speech(

@@ -116,7 +116,7 @@ class RemoveLanguage(Step):
 
     then = "{model}: {language} is removed"
 
-    language: str = setting("language code such as deu_Latn", argument=True)
+    language: str = setting("language code such as deu_Latn", argument=True, language=True)
     model: Path = modular()
 
     def run(self):

@@ -55,5 +55,16 @@ def resume(**options: Any) -> Any:
     return setting("resume a stopped run, or start again", True, option="--resume/--fresh", **options)
 
 
+def language(of: str, default: Any = None, **options: Any) -> Any:
+    """A field of a language; a default of ... is none."""
+    more = {} if default is ... else {"default": default}
+    return setting(of, **more, language=True, **options)
+
+
+def column(**options: Any) -> Any:
+    help = "column of the texts in a table: a name, or a number in a TSV file without header; default: text"
+    return setting(help, None, **options)
+
+
 def on_bad_row() -> Any:
     return setting("for bad rows: error (stop and name file and row) or skip (and count them)", "error")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import typer
 
+from ..utils.files import RAW
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
 from .generate import print_report
 from .options import (
@@ -17,15 +18,20 @@ from .options import (
     Margin,
     OnLong,
     OpensModel,
+    column,
     dtype,
     executor,
+    language,
     model,
     named_model,
     on_long,
     resume,
 )
 
-TEXTS = "texts, one per line; - is standard input; with audio: audio, or a TSV of paths"
+TEXTS = (
+    "texts: lines (.gz, .zst, .xz too), a table (JSONL, Parquet, TMX; TSV with --column), or - for standard input; "
+    "with audio: audio, or a TSV of paths"
+)
 
 
 @step("demo", example="hf-echo demo --out outputs/demo")
@@ -92,12 +98,14 @@ class Encode(OpensModel):
 
     source: Path = setting(TEXTS, argument=True, reads=DATA)
     out: Path = setting(
-        "output file: .npy (float32, texts x embedding size) or .parquet (text and embedding)",
+        "output file: .npy (float32, texts x embedding size), .parquet (text and embedding), or raw numbers .f32 or "
+        ".f16 (their shape in OUT.json)",
         argument=True,
         writes="file",
     )
     model: str = model("Echo checkpoint or any SentenceTransformer")
-    lang: str | None = setting("language of the texts; default: unspecified", None, unless="audio")
+    lang: str | None = language("language of the texts; default: unspecified", unless="audio")
+    column: str | None = column(unless="audio")
     max_tokens: int | None = setting(
         "padded tokens per batch; default: what fits the device", None, least=1, unless="audio"
     )
@@ -113,8 +121,8 @@ class Encode(OpensModel):
         from ..inference.encode_file import encode_file, write_embeddings
         from ..utils.executors import executor_named
 
-        if self.out.suffix not in (".npy", ".parquet"):
-            raise ValueError(f"{self.out}: the file name must end in .npy or .parquet")
+        if self.out.suffix not in (".npy", ".parquet", *RAW):
+            raise ValueError(f"{self.out}: the file name must end in .npy, .parquet, .f32 or .f16")
         if self.audio:
             from .speech import encode_audio, on_this_machine
 
@@ -126,7 +134,7 @@ class Encode(OpensModel):
         else:
             check_reads_text(self.model)
             encoder = NamedEncoder(self.model, self.dtype, self.max_tokens, self.on_long)
-            options = dict(normalize=self.normalize, fresh=not self.resume)
+            options = dict(normalize=self.normalize, fresh=not self.resume, column=self.column)
             where = executor_named(self.executor)
             rows, width = encode_file(self.source, self.out, encoder, self.lang, executor=where, **options)
         typer.echo(f"{self.out}: {rows} x {width}", err=True)
@@ -165,10 +173,12 @@ class Translate(OpensModel):
 
     source: Path = setting(TEXTS, Path("-"), argument=True, reads=DATA)
     model: str = model("Echo checkpoint or release with a decoder")
-    target_lang: str = setting("language of the translations", "eng_Latn", option="--to")
-    source_lang: str | None = setting(
-        "language of the texts; default: unspecified", None, option="--from", unless="audio"
+    target_lang: str = language("language of the translations", "eng_Latn", option="--to")
+    source_lang: str | None = language("language of the texts; default: unspecified", option="--from", unless="audio")
+    out: Path = setting(
+        "output file, packed as .gz, .zst or .xz says; - is standard output", Path("-"), writes="file", short="-o"
     )
+    column: str | None = column(unless="audio")
     num_beams: int | None = setting("beams of the beam search; 1 is greedy; default: the model's own", None, least=1)
     rerank_weight: float | None = setting(
         "weight of the cosine between a beam's embedding and the sentence's; default: the model's own", None, least=0
@@ -183,11 +193,13 @@ class Translate(OpensModel):
 
     def run(self):
         from .. import inference
-        from ..utils.text import read_lines
+        from ..data.texts import read_texts
+        from ..utils.text import open_output
 
         if not self.audio:
             check_reads_text(self.model)
-        inputs: Any = None if self.audio else read_lines(self.source)
+        texts = dict(column=self.column, lang=self.source_lang)
+        inputs: Any = None if self.audio else read_texts(self.source, **texts)
         translator, tokenizer = inference.load_translator(self.decoder or self.model, dtype=self.dtype)
         if self.audio:
             from .speech import encode_audio
@@ -195,8 +207,11 @@ class Translate(OpensModel):
             _, inputs = encode_audio(self.source, self.model, dtype=self.dtype, on_long=self.on_long)
         names = ("num_beams", "rerank_weight", "max_new_tokens", "on_long")
         options = {name: getattr(self, name) for name in names} | {"progress": sys.stderr.isatty()}
-        for line in inference.translate(translator, tokenizer, inputs, self.source_lang, self.target_lang, **options):
-            typer.echo(" ".join(line.split()))
+        with open_output(self.out) as file:
+            for line in inference.translate(
+                translator, tokenizer, inputs, self.source_lang, self.target_lang, **options
+            ):
+                file.write(" ".join(line.split()) + "\n")
 
 
 @step("mine", example="hf-echo mine fr.txt en.txt --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv")
@@ -205,12 +220,18 @@ class Mine(OpensModel):
 
     reports = True
 
-    source: Path = setting("sentences, one per line", argument=True, reads=DATA)
-    target: Path = setting("sentences in the other language, in any order", argument=True, reads=DATA)
-    out: Path = setting("TSV file of score, source and target, best first", writes="file", short="-o")
+    source: Path = setting(TEXTS, argument=True, reads=DATA)
+    target: Path = setting("texts in the other language, in any order", argument=True, reads=DATA)
+    out: Path = setting(
+        "pairs with their scores, best first: .tsv, .jsonl (also .gz, .zst, .xz), .parquet, .tmx, a Moses pair "
+        "NAME.fr-en, or - for TSV on standard output",
+        writes="file",
+        short="-o",
+    )
     model: str = model("Echo checkpoint or any SentenceTransformer")
-    source_lang: str | None = setting("language of SOURCE", None, unless="audio")
-    target_lang: str | None = setting("language of TARGET", None, unless="audio_target")
+    source_lang: str | None = language("language of SOURCE", unless="audio")
+    target_lang: str | None = language("language of TARGET", unless="audio_target")
+    column: str | None = column()
     threshold: float | None = setting("lowest margin score of a pair to keep; default: keep all", None)
     retrieval: Literal["max", "forward", "backward", "intersection"] = setting(
         "pairs to keep: of which directions", "max"
@@ -239,9 +260,10 @@ class Mine(OpensModel):
 
         source, target, encode, encode_target = self.source, self.target, None, None
         for path in (source, target):
-            if not path.is_file():
+            if not path.is_file() and str(path) != "-":
                 raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line")
-        work = self.work or self.out.with_name(self.out.name + ".work")
+        name = "mined" if str(self.out) == "-" else self.out.name
+        work = self.work or self.out.with_name(name + ".work")
         if self.audio:
             from .speech import audio_encoder, on_this_machine, write_paths
 
@@ -252,7 +274,7 @@ class Mine(OpensModel):
             else:
                 encode_target = anywhere(self.text_model)
         names = ("source_lang", "target_lang", "dedup", "model", "k", "margin", "retrieval", "threshold", "index")
-        options = {name: getattr(self, name) for name in (*names, "block")}
+        options = {name: getattr(self, name) for name in (*names, "block", "column")}
         mined = mine_files(
             source,
             target,
@@ -264,7 +286,7 @@ class Mine(OpensModel):
             fresh=not self.resume,
             **options,
         )
-        return mined.to_row()
+        return mined.to_row() if str(self.out) != "-" else None
 
 
 def anywhere(model: str) -> Any:
@@ -283,7 +305,7 @@ class Report(Step):
     )
     data: Path = setting("folder of *.parquet files: n-way tables (id, lang, text)", reads=DATA)
     out: Path = setting("output folder of index.html and report.json", writes="folder")
-    target_lang: str = setting("language of the candidates", "eng_Latn")
+    target_lang: str = language("language of the candidates", "eng_Latn")
     main: str | None = setting("set for the map, geometry and examples: a file name without .parquet", None)
     examples: int = setting("number of retrieval errors to show per model", 2, least=0)
     cache: Path | None = setting("folder for cached embeddings; default: ~/.cache/hf-echo/reports", None)

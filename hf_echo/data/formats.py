@@ -1,4 +1,4 @@
-"""Open tables of text as blocks of raw columns with row numbers: TSV, JSON, Parquet, Arrow, the Hub.
+"""Open tables of text as blocks of raw columns with row numbers: TSV, JSON, Parquet, Arrow, TMX, Moses pairs, the Hub.
 
 A `Part` is one file (or one split of a Hub dataset). It can be read repeatedly, in blocks of `BLOCK` rows, so a corpus
 need not fit into memory. pyarrow decompresses lines and reads columns; `datasets` reads the Hub. Lines are parsed here,
@@ -6,17 +6,18 @@ because the CSV and JSON builders of `datasets` stop at the first bad line (and 
 that is not a row is reported with its number. `schema` interprets the columns.
 
 TSV follows the convention of corpora, not CSV: a tab always separates fields, quotes are plain characters, nothing is
-escaped.
+escaped. A Moses pair is two files of equal numbers of lines, PREFIX.en-fr.en and PREFIX.en-fr.fr; its path is
+PREFIX.en-fr, or one of the two. A TMX file is read unit by unit: lxml streams, translate-toolkit reads the units (its
+own reader needs 3 kB of memory for each unit).
 """
 
 from __future__ import annotations
 
-import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +25,18 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from ..utils.text import BOM, why_not_text
+from ..languages import find_language, meanings
+from ..utils.text import BLOCK, PACKED, STANDARD, BrokenFile, Lines, name_of, named, open_bytes, text_blocks
 
-BLOCK = 10_000
-SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow")
+SUFFIXES = (
+    *(kind + packed for kind in (".tsv", ".jsonl", ".tmx") for packed in ("", *PACKED)),
+    ".json",
+    ".parquet",
+    ".arrow",
+)
+KNOWN = ".tsv, .jsonl, .tmx (each also with .gz, .zst or .xz), .json, .parquet, .arrow"
+MOSES = re.compile(r"(?:.*\.)?([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})*)-([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})*)")
+Languages = tuple[str | None, str | None]  # of source and target; None: whatever the file says
 NO_OBJECT = "not a JSON object"
 
 
@@ -37,24 +46,18 @@ class Block(NamedTuple):
     bad: list[tuple[int, str]]  # (line, reason) of lines that are not rows
 
 
-class BrokenFile(ValueError):
-    """A file that is damaged or no text. `reason` is the message without the file's name."""
-
-    def __init__(self, path: Path, reason: str):
-        self.reason = reason
-        super().__init__(f"{path}: {reason}")
-
-
 class Part(NamedTuple):
     label: str  # its name in error messages
     columns: list[str]
     read: Callable[[Sequence[str]], Iterator[Block]]  # names of the wanted columns -> blocks
-    source: Any = None  # a path, or the fingerprint of a Hub dataset; None: unknown
+    source: Any = None  # a path, a list of paths, or the fingerprint of a Hub dataset; None: unknown
     open_ended: bool = False  # later rows may have columns that the first block lacks; `read` takes any name
 
     @property
     def identity(self) -> Any:
         """Changes with the content, whatever the size and time of a file. None: unknown."""
+        if isinstance(self.source, list):
+            return tuple((str(path.resolve()), content_hash(path)) for path in self.source)
         return (str(self.source.resolve()), content_hash(self.source)) if isinstance(self.source, Path) else self.source
 
 
@@ -77,41 +80,187 @@ def open_file(
     path: Path,
     *,
     is_header: Callable[[list[str]], bool] = lambda fields: True,
-    without_header: Sequence[str] = ("source", "target"),
+    without_header: Sequence[str] | None = ("source", "target"),
+    langs: Languages = (None, None),
 ) -> Part:
-    """Open a file as a `Part`: detect its kind and its columns from the beginning.
+    """Open a file as a `Part`: detect its kind and its columns from the beginning. "-" is TSV from standard input.
 
     ``is_header`` decides whether the first line of a TSV file names its columns. If not, the columns are called
-    ``without_header``, and the first line is a row.
+    ``without_header`` (None: "1", "2" ...), and the first line is a row. ``langs`` chooses the languages of a TMX file
+    or a Moses pair; the columns source_lang and target_lang hold those that are not given.
 
     Raises:
-        ValueError: an unknown suffix, an empty first line, column names that are quoted or appear twice, or JSON
-            without a single object.
+        ValueError: an unknown suffix, an empty first line, column names that are quoted or appear twice, JSON without a
+            single object, or languages that the file does not have.
     """
-    suffix = suffix_of(path)
+    if pair := moses_pair(path):
+        return _open_moses(path, *pair, langs)
+    suffix = ".tsv" if str(path) == STANDARD else suffix_of(path)
     if suffix is None:
-        raise ValueError(f"{path}: unknown file type; use one of {', '.join(SUFFIXES)}")
+        raise ValueError(f"{path}: unknown file type; use one of {KNOWN}")
+    if suffix.startswith(".tmx"):
+        return _open_tmx(path, langs)
     if suffix in (".parquet", ".arrow"):
-        with _named(path):
+        with named(path):
             names = flat_names(_schema(path))
         _check_header(path, names)
         return Part(str(path), names, partial(_read_columnar, path), path)
     if suffix.startswith(".json"):
-        rows, numbers, bad = next(_json_blocks(path), ([], [], []))
+        blocks = _json_blocks(path)
+        rows, numbers, bad = next(blocks, ([], [], []))
         if not rows:
             where = f"{path}:{bad[0][0]}: {bad[0][1]}" if bad else f"{path}: no row"
             raise ValueError(f"{where}; write one JSON object per line, or in a .json file one array of objects")
         columns = list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))  # those of the first block
-        return Part(str(path), columns, partial(_read_json, path), path, len(rows) + len(bad) >= BLOCK)
-    head = next(text_blocks(path), Lines([], [], []))
+        return Part(str(path), columns, partial(_read_json, path), path, next(blocks, None) is not None)
+    blocks = text_blocks(path)
+    head = next(blocks, Lines([], [], []))
     if not head.texts or not head.texts[0] or head.numbers[0] != 1:
-        raise ValueError(f"{path}: the first line is empty or not UTF-8; it should name the columns")
+        raise ValueError(f"{name_of(path)}: the first line is empty or not UTF-8; it should name the columns")
     columns = head.texts[0].split("\t")
     header = is_header(columns)
     if header:
         _check_header(path, columns)
-    columns = columns if header else list(without_header)
-    return Part(str(path), columns, partial(_read_tsv, path, columns, header), path)
+    if not header:
+        columns = list(map(str, range(1, len(columns) + 1))) if without_header is None else list(without_header)
+    if str(path) == STANDARD:  # can be read once
+        return Part(name_of(path), columns, partial(_read_tsv, partial(chain, [head], blocks), columns, header))
+    return Part(str(path), columns, partial(_read_tsv, partial(text_blocks, path), columns, header), path)
+
+
+def moses_pair(path: Path) -> tuple[list[Path], list[str]] | None:
+    """([file of the source, file of the target], their names of languages) of a Moses pair, or None."""
+    name = path.name.removesuffix(path.suffix) if path.suffix.lower() in PACKED else path.name
+    prefix, _, code = name.rpartition(".")
+    if code and (match := MOSES.fullmatch(prefix)) and code in match.groups():
+        path = path.with_name(prefix)
+    elif not (match := MOSES.fullmatch(path.name)):
+        return None
+    places = [[path.with_name(f"{path.name}.{code}{packed}") for packed in ("", *PACKED)] for code in match.groups()]
+    files = [next(filter(Path.is_file, of_side), None) for of_side in places]
+    return ([*files], [*match.groups()]) if all(files) else None
+
+
+def _choose(label: str, names: list[str], langs: Languages) -> list[tuple[str, str]]:
+    """(name in the file, code) of source and target, from the names of languages of a file.
+
+    Raises:
+        ValueError: a language is not there, or it is not clear which two are meant.
+    """
+    chosen: list[tuple[str, str] | None] = []
+    for code in langs:
+        name = next((name for name in names if _means(name, code)), None)
+        if code is not None and name is None:
+            raise ValueError(f"{label}: no text in {code}; its languages are {', '.join(names) or 'none'}")
+        chosen.append((name, code) if code is not None and name is not None else None)
+    rest = [name for name in names if not any(side and side[0] == name for side in chosen)]
+    if None in chosen and len(rest) != chosen.count(None):
+        there = ", ".join(names) or "no language"
+        raise ValueError(f"{label} has texts in {there}: give source_lang and target_lang")
+    others = iter(rest)
+    return [side or (name := next(others), find_language(name, strict=True)) for side in chosen]
+
+
+def _means(name: str, code: str | None) -> bool:
+    """Whether a name of a language in a file may be that of a code; "en-US" may be eng_Latn too."""
+    return code is not None and any(one == code or one.startswith(f"{code}_") for one in (*meanings(name), name))
+
+
+def _of_pair(read: Callable[[], Iterator[Any]], sides: list[tuple[str, str]], wanted: Sequence[str]) -> Iterator[Block]:
+    """Blocks of a reader of (number, texts of the two languages by name, reason why it is no row or None)."""
+    rows = read()
+    while block := list(islice(rows, BLOCK)):
+        good = [(number, texts) for number, texts, reason in block if reason is None]
+        columns: dict[str, Sequence] = {}
+        for side, (name, code) in zip(("source", "target"), sides):
+            columns |= {side: [texts[name] for _, texts in good], f"{side}_lang": [code] * len(good)}
+        bad = [(number, reason) for number, _, reason in block if reason is not None]
+        yield Block({name: columns[name] for name in wanted}, [number for number, _ in good], bad)
+
+
+def _pair_part(
+    label: str, read: Callable[[], Iterator[Any]], sides: list[tuple[str, str]], langs: Languages, source: Any
+) -> Part:
+    columns = ["source", "target"]
+    columns += [name for name, given in zip(("source_lang", "target_lang"), langs) if given is None]
+    return Part(label, columns, partial(_of_pair, read, sides), source)
+
+
+def _open_moses(path: Path, files: list[Path], names: list[str], langs: Languages) -> Part:
+    if None not in langs and not any(map(meanings, names)):  # corpus.src-tgt.src
+        sides = list(zip(names, langs))
+    else:
+        sides = _choose(str(path), names, langs)
+    return _pair_part(str(path), partial(_moses_rows, files, names), sides, langs, files)
+
+
+def _moses_rows(files: list[Path], names: list[str]) -> Iterator[tuple[int, dict[str, str], str | None]]:
+    counts = [0, 0]
+    for pair in zip_longest(*map(_each_line, files)):
+        counts = [count + (line is not None) for count, line in zip(counts, pair)]
+        if counts[0] == counts[1]:
+            (number, *_), reason = pair[0], next((reason for _, _, reason in pair if reason), None)
+            yield number, dict(zip(names, (text for _, text, _ in pair))), reason
+    if counts[0] != counts[1]:
+        has = " and ".join(f"{file} has {count} lines" for file, count in zip(files, counts))
+        raise BrokenFile(files[0], f"{has}: line i must translate line i")
+
+
+def _each_line(path: Path) -> Iterator[tuple[int, str, str | None]]:
+    """(number, text, reason why it is none) of every line, in order."""
+    for texts, numbers, bad in text_blocks(path):
+        lines = [(number, text, None) for number, text in zip(numbers, texts)]
+        yield from sorted(lines + [(number, "", reason) for number, reason in bad]) if bad else lines
+
+
+def _open_tmx(path: Path, langs: Languages) -> Part:
+    sides = _choose(str(path), _tmx_languages(path, langs), langs)
+    return _pair_part(str(path), partial(_tmx_units, path, tuple(name for name, _ in sides)), sides, langs, path)
+
+
+def open_tmx_text(path: Path, lang: str | None) -> Part:
+    """The texts of one language of a TMX file as a table with the column text."""
+    names = _tmx_languages(path, (lang, lang))
+    if lang is None and len(names) != 1:
+        raise ValueError(f"{path} has texts in {', '.join(names) or 'no language'}: give the language of one of them")
+    name = names[0] if lang is None else _choose(str(path), names, (lang, lang))[0][0]
+
+    def read(wanted: Sequence[str]) -> Iterator[Block]:
+        units = _tmx_units(path, [name])
+        while block := list(islice(units, BLOCK)):
+            yield Block({"text": [texts[name] for _, texts, _ in block]}, [number for number, *_ in block], [])
+
+    return Part(str(path), ["text"], read, path)
+
+
+def _tmx_languages(path: Path, langs: Languages) -> list[str]:
+    """The names of languages in the first units, or in all if the given ones are not among the first."""
+    names: dict[str, None] = {}
+    for number, texts, _ in _tmx_units(path):
+        names |= dict.fromkeys(texts)
+        if number >= BLOCK and all(any(_means(name, lang) for name in names) for lang in langs if lang):
+            break
+    return list(names)
+
+
+def _tmx_units(path: Path, needed: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, str], None]]:
+    """(number, {language as it is written there: text}, None) of the units that have the needed languages."""
+    try:
+        from lxml import etree
+        from translate.misc.xml_helpers import getXMLlang
+        from translate.storage.tmx import tmxunit
+    except ImportError as error:
+        raise ImportError("TMX files need the translate toolkit: pip install 'hf-echo[tmx]'") from error
+
+    with open_bytes(path) as file:
+        for number, (_, element) in enumerate(etree.iterparse(file, tag="{*}tu", no_network=True), 1):
+            unit = tmxunit.createfromxmlElement(element)
+            nodes = {getXMLlang(node) or node.get("lang") or "": node for node in unit.getlanguageNodes()}
+            if all(name in nodes for name in needed):
+                yield number, {name: unit.getNodeText(node) or "" for name, node in nodes.items()}, None
+            element.clear()  # the units that were read leave the memory
+            while element.getprevious() is not None:
+                del element.getparent()[0]
 
 
 def open_text(path: Path) -> Part:
@@ -153,72 +302,17 @@ def _check_header(path: Path, names: list[str]) -> None:
             raise ValueError(f"{path}: the column name {name!r} appears twice; rename one")
 
 
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Turn the errors of libraries for a damaged file into one line that names it."""
-    try:
-        yield
-    except (FileNotFoundError, BrokenFile):
-        raise
-    except Exception as error:  # of pyarrow: many classes
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise BrokenFile(path, f"damaged, incomplete, or not what its name says ({reason})") from None
-
-
-class Lines(NamedTuple):
-    texts: list[str]
-    numbers: Sequence[int]
-    bad: list[tuple[int, str]]  # (number, reason) of lines that are not UTF-8
-
-
-def text_blocks(path: Path) -> Iterator[Lines]:
-    """Blocks of lines of a text file, compressed (.gz, .zst ...) or not, without line ends and byte order mark.
-
-    Raises:
-        ValueError: UTF-16 or other bytes that are not text, lines that end in CR alone, a damaged compressed file.
-    """
-    compression = "gzip" if path.suffix.lower() == ".gz" else "detect"
-    with _named(path), io.BufferedReader(pa.input_stream(str(path), compression=compression)) as file:
-        head = file.peek(1 << 16)
-        if reason := why_not_text(head):
-            raise BrokenFile(path, reason)
-        if b"\r" in head.rstrip(b"\r\n") and b"\n" not in head:
-            raise BrokenFile(path, "its lines end in CR alone; convert the line ends to LF")
-        if head[:3] == BOM:  # some spreadsheets write one
-            file.read(3)
-        start = 1
-        while lines := list(islice(file, BLOCK)):
-            yield _decoded(lines, start)
-            start += len(lines)
-
-
-def _decoded(lines: list[bytes], start: int) -> Lines:
-    numbers = range(start, start + len(lines))
-    try:  # all at once is several times faster
-        texts = b"".join(lines).decode().replace("\r\n", "\n")
-        return Lines(texts.removesuffix("\n").removesuffix("\r").split("\n"), numbers, [])
-    except UnicodeDecodeError:
-        pass
-    texts, kept, bad = [], [], []
-    for number, line in zip(numbers, lines, strict=True):
-        try:
-            texts.append(line.removesuffix(b"\n").removesuffix(b"\r").decode())
-            kept.append(number)
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            bad.append((number, f"not UTF-8 (byte 0x{byte:02x} at position {error.start + 1})"))
-    return Lines(texts, kept, bad)
-
-
 def _read_text(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     for texts, numbers, bad in text_blocks(path):
         good = [(n, line) for n, line in zip(numbers, texts) if line.strip()]
         yield Block({"text": [line for _, line in good]}, [n for n, _ in good], bad)
 
 
-def _read_tsv(path: Path, columns: list[str], header: bool, wanted: Sequence[str]) -> Iterator[Block]:
+def _read_tsv(
+    blocks: Callable[[], Iterator[Lines]], columns: list[str], header: bool, wanted: Sequence[str]
+) -> Iterator[Block]:
     width, skip = len(columns), int(header)
-    for texts, numbers, bad in text_blocks(path):
+    for texts, numbers, bad in blocks():
         texts, numbers, skip = texts[skip:], numbers[skip:], 0
         counts = [text.count("\t") + 1 for text in texts]
         if not all(count == width for count in counts):
@@ -293,7 +387,7 @@ def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 
 def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     start = 1
-    with _named(path):
+    with named(path):
         names = [n for n in _schema(path).names if any(w == n or w.startswith(f"{n}.") for w in wanted)]
         for batch in _batches(path, names):
             for column in batch.columns:

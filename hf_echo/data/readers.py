@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hf_echo.languages import language
+from hf_echo.languages import find_language
 
 from ..utils.hub import out_of_reach, split_revision
 from . import nway, schema
 from .builtin import builtin_parallel
-from .formats import BLOCK, Part, open_file, open_hub, suffix_of
+from .formats import BLOCK, Part, moses_pair, open_file, open_hub, suffix_of
 from .tables import BadRows, Convert, Plan, check_split, checked_tables, list_files, positive, to_dataset, to_stream
 
 if TYPE_CHECKING:
@@ -129,13 +129,12 @@ def parallel_tables(path_or_name: str | os.PathLike, bad: BadRows, **arguments: 
 
 
 def _constants(given: Mapping[str, str | None], limit: int | None) -> dict[str, str]:
-    """Schema columns with one value for all rows, checked."""
-    for side in filter(None, (given["source_lang"], given["target_lang"])):
-        language(side)
+    """Schema columns with one value for all rows, checked; languages as their codes."""
+    langs = {side: find_language(given[side], strict=True) for side in ("source_lang", "target_lang") if given[side]}
     if (provenance := given["provenance"]) is not None and provenance not in schema.PROVENANCES:
         raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
     positive(limit)
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in {**given, **langs}.items() if value is not None}
 
 
 def _open(
@@ -146,10 +145,13 @@ def _open(
     name: str | None,
     streaming: bool,
 ) -> list[Part]:
-    if not Path(label).exists() and not looks_like_file(label):
+    if not Path(label).exists() and not looks_like_file(label) and not moses_pair(Path(label)):
         return [_hub_part(label, name, split, streaming)]
-    is_header = partial(_is_header, columns, constants)
-    return [open_file(file, is_header=is_header) for file in list_files(Path(label), split)]
+    options: dict[str, Any] = {"is_header": partial(_is_header, columns, constants)}
+    options["langs"] = (constants.get("source_lang"), constants.get("target_lang"))
+    if columns is not None and all(str(column).isdigit() for column in columns.values()):
+        options |= {"is_header": lambda fields: False, "without_header": None}
+    return [open_file(file, **options) for file in list_files(Path(label), split)]
 
 
 def _plan(

@@ -76,7 +76,7 @@ def find_columns(
         ValueError: a named column is missing, no usual name fits, or a constant contradicts a column; the message
             lists the columns found.
     """
-    columns = dict(columns or {})
+    columns = {name: str(column) for name, column in (columns or {}).items()}  # a number in YAML
     listing = f"found: {', '.join(map(str, found)) or 'none'}"
     known = (*COLUMNS, *OPTIONAL)
     if unknown := [c for c in columns if c not in known]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import hf_echo
 
 from ..utils.files import write_whole
-from .formats import SUFFIXES, Part, suffix_of
+from .formats import KNOWN, Part, moses_pair, suffix_of
 from .schema import as_list
 
 if TYPE_CHECKING:
@@ -93,13 +93,15 @@ def list_files(path: Path, split: str | None) -> list[Path]:
     Raises:
         FileNotFoundError: no such file or folder, no readable file, or none of that split.
     """
+    if not path.exists() and moses_pair(path):
+        return [path]
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
     if path.is_file():
         return [path]
-    files = sorted(f for f in path.rglob("*") if f.is_file() and suffix_of(f) and not _hidden(f.relative_to(path)))
+    files = sorted(f for f in path.rglob("*") if f.is_file() and _is_table(f) and not _hidden(f.relative_to(path)))
     if not files:
-        raise FileNotFoundError(f"{path}: no file of a known type in this folder ({', '.join(SUFFIXES)})")
+        raise FileNotFoundError(f"{path}: no file of a known type in this folder ({KNOWN}, or a Moses pair)")
     names = {f: split_in_name(f.relative_to(path)) for f in files}
     if split is None or not any(names.values()):
         return files
@@ -117,6 +119,11 @@ def check_split(path: Path, parts: Sequence[Part], split: str | None) -> None:
     names = [Path(path.name)] if path.is_file() else [Path(part.label).relative_to(path) for part in parts]
     if SPLIT_WORDS.get(split, split) not in map(split_in_name, names):
         raise ValueError(f"{path} has no column split; leave split {split!r} out")
+
+
+def _is_table(path: Path) -> bool:
+    """A Moses pair is listed by its first file."""
+    return bool(suffix_of(path)) or ((pair := moses_pair(path)) is not None and pair[0][0] == path)
 
 
 def _hidden(path: Path) -> bool:

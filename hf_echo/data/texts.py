@@ -3,13 +3,16 @@
 A file with texts and languages of pairs is parallel text. Another table with the columns lang and text (such as an
 n-way table) is monolingual, unless the caller says otherwise. A plain text file has one sentence per line and its
 language in its name (``fra_Latn.txt``, ``news.fra_Latn.txt.gz``) or as an argument.
+
+`read_texts` and `open_lines` give the texts alone, in order, for commands that work line by line.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -17,14 +20,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..languages import is_language, language
+from ..languages import CODE_SHAPE, is_language, language
+from ..utils.text import EMPTY, PACKED, STANDARD, TextLines, is_packed, name_of, text_blocks
 from . import schema
-from .formats import BLOCK, Block, Part, open_file, open_text
+from .formats import BLOCK, Block, Part, open_file, open_text, open_tmx_text, suffix_of
 from .tables import BadRows, Plan, checked_tables, list_files
 
 TYPES = pa.schema({"lang": pa.string(), "text": pa.string()})
 KINDS = ("parallel", "monolingual")
-CODE_SHAPE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}(_([A-Z]{2}|[0-9]{3}))?")
 
 
 class Source(NamedTuple):
@@ -87,7 +90,7 @@ def _open(source: Source, number: int) -> Iterator[Texts]:
         yield _texts(part, source)
         return
     for file in list_files(Path(source.data), source.split):
-        if file.name.lower().endswith((".txt", ".txt.gz")):
+        if file.name.lower().endswith(tuple(f".txt{packed}" for packed in ("", *PACKED))):
             named = next((p for p in file.name.split(".")[:-1] if "_" in p and not code_error(p)), None)
             if (lang := source.lang or named) is None:
                 raise ValueError(f"{file}: unknown language: name the file like fra_Latn.txt, or give its language")
@@ -167,3 +170,88 @@ def _blocks_of_pairs(pairs: Iterable[tuple[str, str]], wanted: Any) -> Iterator[
         bad = [(n, f"{row!r:.80} is not a pair (lang, text)") for n, row in rows if n not in kept]
         columns = {"lang": [row[0] for _, row in good], "text": [row[1] for _, row in good]}
         yield Block(columns, [n for n, _ in good], bad)
+
+
+def read_texts(path: str | Path, *, column: str | None = None, lang: str | None = None) -> list[str]:
+    """All texts of a file, or of standard input ("-"): its lines, or a column of a table, in which a line break becomes
+    a space.
+
+    Args:
+        column: of a table (TSV, JSONL, Parquet): a name, or a number from 1 in a TSV file without header; default:
+            text. A TSV file without `column` is read as lines.
+        lang: which texts of a TMX file.
+
+    Raises:
+        FileNotFoundError: no such file. ValueError: no text, no such column or language, a row without text.
+    """
+    texts = [text for block, _ in _text_rows(path, column, lang) for text in block]
+    if not texts:
+        raise ValueError(EMPTY.format(name_of(path)))
+    return texts
+
+
+@contextmanager
+def open_lines(
+    path: str | Path,
+    copy: Path,
+    *,
+    column: str | None = None,
+    lang: str | None = None,
+    every: bool = False,
+    dedup: bool = False,
+) -> Iterator[TextLines]:
+    """`TextLines` of any file that `read_texts` reads; only positions are in memory.
+
+    What is not a plain file is copied into the plain file `copy` until the end of the block.
+
+    Args:
+        every, dedup: as in `TextLines`. The others are as in `read_texts`.
+    """
+    options: dict[str, Any] = {"name": name_of(path), "every": every, "dedup": dedup}
+    is_file = str(path) != STANDARD and Path(path).is_file()
+    if str(path) != STANDARD and not _is_table(path, column) and not (is_file and is_packed(path)):
+        yield TextLines(Path(path).absolute(), **options)
+        return
+    numbers = array("q")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with copy.open("w", encoding="utf-8", newline="") as file:
+            for texts, lines in _text_rows(path, column, lang):
+                file.writelines(f"{text}\r\n" for text in texts)  # so a CR at the end of a text stays
+                numbers.extend(lines)
+        yield TextLines(copy.absolute(), numbers=numbers, **options)
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def _is_table(path: str | Path, column: str | None) -> bool:
+    return column is not None or (suffix_of(Path(path)) or "").startswith((".json", ".parquet", ".arrow", ".tmx"))
+
+
+def _text_rows(path: str | Path, column: str | None, lang: str | None) -> Iterator[tuple[list[str], Sequence[int]]]:
+    """Blocks of (texts, their numbers)."""
+    label = name_of(path)
+    if not _is_table(path, column):
+        for block in text_blocks(path):
+            _refuse(label, block.bad)
+            yield block.texts, block.numbers
+        return
+    if (suffix_of(Path(path)) or "").startswith(".tmx"):
+        part, name = open_tmx_text(Path(path), lang), "text"
+    else:
+        name, numbered = column or "text", (column or "").isdigit()
+        part = open_file(Path(path), is_header=lambda fields: not numbered, without_header=None)
+    if name not in part.columns:
+        raise ValueError(f"{label} has no column {name!r}: name one of {', '.join(part.columns)}")
+    for block in part.read([name]):
+        _refuse(label, block.bad)
+        texts = schema.as_list(block.columns[name])
+        reasons = (schema.check_text(name, text) for text in texts)
+        wrong = [(n, why) for n, why in zip(block.lines, reasons) if why and not why.endswith("is empty")]
+        _refuse(label, wrong)
+        yield [text.replace("\n", " ") for text in texts], block.lines
+
+
+def _refuse(label: str, bad: Sequence[tuple[int, str]]) -> None:
+    if bad:
+        raise ValueError(f"{label}:{bad[0][0]}: {bad[0][1]}")

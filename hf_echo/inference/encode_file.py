@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,8 +20,9 @@ from transformers import AutoConfig
 
 import hf_echo
 
+from ..data.texts import open_lines
 from ..utils.executors import LocalExecutor, RayExecutor
-from ..utils.files import check_output, only_run, write_whole
+from ..utils.files import RAW, check_output, only_run, write_json, write_whole
 from ..utils.fingerprint import fingerprint
 from ..utils.text import TextLines
 from ..utils.vectors import unit_length
@@ -44,16 +43,18 @@ def encode_file(
     executor: LocalExecutor | RayExecutor | None = None,
     fresh: bool = False,
     part: int = PART,
+    column: str | None = None,
     progress: bool = True,
 ) -> tuple[int, int]:
-    """Write the embeddings of the lines of a file to `out` (.npy: float32; .parquet: text and embedding).
+    """Write the embeddings of the texts of a file to `out`, in the format that its name says (`write_embeddings`).
 
     Args:
-        source: a UTF-8 file, or "-" for standard input; an empty line is an empty text.
+        source: lines of text (an empty line is an empty text), packed or not, or a table; "-" is standard input.
         executor: `LocalExecutor` (default) or `RayExecutor`. On a cluster every node must see `source`, the model and
             the folder of `out` at the same paths.
         fresh: discard the work of a stopped run.
         part: lines of a part.
+        column: of a table, as in `hf_echo.data.texts.read_texts`.
 
     Returns:
         The shape of the embeddings.
@@ -68,7 +69,8 @@ def encode_file(
         encoder = replace(encoder, model=str(Path(encoder.model).absolute()))
     row_bytes = _row_bytes(encoder.model)
     check_output(out)
-    with only_run(out), _lines_of(source, out) as lines:
+    copy = out.with_name(f".{out.name}.input").absolute()
+    with only_run(out), open_lines(source, copy, column=column, lang=lang, every=True) as lines:
         if fresh:
             _remove(work)
         key = (hf_echo.__version__, lines.digest, part, fingerprint(encoder.model), encoder, lang, normalize)
@@ -87,21 +89,6 @@ def encode_file(
         write_embeddings(out, (lines.read(start, start + part) for start in starts), parts)
         _remove(work)
         return len(lines), parts[0].shape[1]
-
-
-@contextmanager
-def _lines_of(source: str | Path, out: Path) -> Iterator[TextLines]:
-    """The lines of a file, or of standard input, which becomes a file beside `out` until the end."""
-    if str(source) != "-":
-        yield TextLines(Path(source).absolute(), name=str(source), every=True)
-        return
-    copy = out.with_name(f".{out.name}.input").absolute()
-    try:
-        with copy.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield TextLines(copy, name="standard input", every=True)
-    finally:
-        copy.unlink(missing_ok=True)
 
 
 def _row_bytes(model: str) -> int:
@@ -136,23 +123,42 @@ def _remove(work: Path) -> None:
 
 
 def write_embeddings(out: Path, texts: Iterable[list[str]], parts: Sequence[np.ndarray]) -> None:
-    """Write parts that follow one another as one .npy or .parquet file; `texts` are only read for .parquet."""
+    """Write parts that follow one another as one file; `texts` are only read for .parquet.
+
+    .npy is float32; .parquet has the columns text and embedding; .f32 and .f16 are raw numbers, as LASER and vecalign
+    read them, and OUT.json beside them says {"dtype": ..., "shape": [rows, width]}.
+
+    Raises:
+        ValueError: a number that float16 cannot hold.
+    """
     rows, width = sum(len(part) for part in parts), parts[0].shape[1]
     with write_whole(out) as unfinished:
-        if out.suffix == ".npy":
+        if out.suffix in (".npy", *RAW):
+            dtype = np.dtype(RAW.get(out.suffix, "<f4"))
             with unfinished.open("wb") as file:
-                header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
-                np.lib.format.write_array_header_1_0(file, header)
+                if out.suffix == ".npy":
+                    header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
+                    np.lib.format.write_array_header_1_0(file, header)
                 for part in parts:
-                    file.write(np.ascontiguousarray(part, "<f4").data)
-            return
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-        from datasets import Features, List, Value
+                    with np.errstate(over="ignore"):
+                        numbers = np.ascontiguousarray(part, dtype)
+                    if not np.isfinite(numbers).all() and np.isfinite(part).all():
+                        raise ValueError(f"{out}: an embedding has numbers above 65,504, which float16 cannot hold")
+                    file.write(numbers.data)
+        else:
+            _write_parquet(unfinished, texts, parts, width)
+    if out.suffix in RAW:
+        write_json(f"{out}.json", {"dtype": dtype.name, "shape": [rows, width]})
 
-        schema = Features({"text": Value("string"), "embedding": List(Value("float32"))}).arrow_schema
-        with pq.ParquetWriter(unfinished, schema) as writer:
-            for lines, part in zip(texts, parts, strict=True):
-                ends = np.arange(0, part.size + 1, width, dtype=np.int32)
-                vectors = pa.ListArray.from_arrays(ends, np.ascontiguousarray(part).ravel())
-                writer.write_table(pa.table({"text": lines, "embedding": vectors}).cast(schema))
+
+def _write_parquet(path: Path, texts: Iterable[list[str]], parts: Sequence[np.ndarray], width: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from datasets import Features, List, Value
+
+    schema = Features({"text": Value("string"), "embedding": List(Value("float32"))}).arrow_schema
+    with pq.ParquetWriter(path, schema) as writer:
+        for lines, part in zip(texts, parts, strict=True):
+            ends = np.arange(0, part.size + 1, width, dtype=np.int32)
+            vectors = pa.ListArray.from_arrays(ends, np.ascontiguousarray(part).ravel())
+            writer.write_table(pa.table({"text": lines, "embedding": vectors}).cast(schema))

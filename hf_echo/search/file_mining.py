@@ -1,4 +1,4 @@
-"""Mine pairs from two text files into a file; texts and embeddings stay on disk.
+"""Mine pairs from two files of texts into a file; texts and embeddings stay on disk.
 
 A folder holds the embeddings of one file, language and model, in memory-mapped shards. A stopped run resumes at the
 first missing shard. A folder of another file, language or model is refused, not overwritten. The model is known by its
@@ -7,9 +7,9 @@ embedding of one sentence, because `encode` may be any function, without files t
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from ..data.pair_writer import check_pair_output, write_pairs
+from ..data.texts import open_lines
 from ..inference.embedding_files import encode_shards, encoded
 from ..utils.executors import LocalExecutor, RayExecutor
-from ..utils.files import check_output, read_json, write_json, write_whole
+from ..utils.files import check_output, read_json, write_json
 from ..utils.results import Result
-from ..utils.text import TextLines
+from ..utils.text import STANDARD, TextLines
 from .checks import refuse_broken
 from .mining import check_options, mine
 
@@ -30,8 +32,6 @@ SHARD = 16_384  # rows
 CHUNK = 2_048  # texts that are encoded together
 ABOUT = "about.json"  # in a folder of embeddings: file, language and model that they belong to
 PROBE = "One sentence, by which a model is known again: 1, 2, 3."
-# a field is one line and holds no tab, whatever a reader takes for the end of a line
-BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 Encode = Callable[[list[str], Any], Any]
 
@@ -62,10 +62,11 @@ def mine_files(
     shard: int = SHARD,
     executor: LocalExecutor | RayExecutor | None = None,
     fresh: bool = False,
+    column: str | None = None,
     progress: bool = True,
     **options,
 ) -> MiningReport:
-    """Mine the lines of two files into a TSV of score, source, target (with a header), best first.
+    """Mine the texts of two files into a file of score, source, target, best first (formats: `pair_writer`).
 
     Blank lines are left out. Embeddings and the neighbours of finished blocks go to `work` (default: OUT.work), where
     a stopped run, or one with other `options`, finds them again; neither texts nor embeddings are held in memory as a
@@ -79,30 +80,38 @@ def mine_files(
             both files, the model and `work` at the same paths, and `encode` should open its model by name
             (`inference.any_encoder.NamedEncoder`).
         fresh: discard the embeddings and neighbours of earlier runs in `work`.
+        column: of tables, as in `hf_echo.data.texts.read_texts`.
         options: those of `mine`.
 
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
     """
     check_options(**options)
+    check_pair_output(out)
     check_output(out, [source, target])
+    if str(source) == str(target) == STANDARD:
+        raise ValueError("source and target are both standard input: give a file for one of them")
     executor = executor or LocalExecutor(progress)
     # absolute, because workers run in other folders
     work = (Path(work) if work else out.with_name(out.name + ".work")).absolute()
     if fresh:
         _discard(work)
-    texts = [TextLines(path.absolute(), dedup=dedup) for path in (source, target)]
     readers, langs = (encode, encode_target or encode), (source_lang, target_lang)
-    vectors = [
-        encode_lines(lines, reader, lang, work / side, model=model, shard=shard, executor=executor)
-        for lines, reader, lang, side in zip(texts, readers, langs, SIDES, strict=True)
-    ]
-    found = mine(*vectors, work=work / "search", executor=executor, progress=progress, **options)
-    with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("score\tsource\ttarget\n")
-        pairs = (side.texts(rows) for side, rows in zip(texts, (found.sources, found.targets), strict=True))
-        for score, *pair in zip(found.scores.tolist(), *pairs, strict=True):
-            file.write("\t".join([f"{score:.6f}", *(BREAKS.sub(" ", text) for text in pair)]) + "\n")
+    with ExitStack() as stack:
+        texts = [
+            stack.enter_context(open_lines(path, work / f"{side}.txt", column=column, lang=lang, dedup=dedup))
+            for path, side, lang in zip((source, target), SIDES, langs)
+        ]
+        vectors = [
+            encode_lines(lines, reader, lang, work / side, model=model, shard=shard, executor=executor)
+            for lines, reader, lang, side in zip(texts, readers, langs, SIDES, strict=True)
+        ]
+        found = mine(*vectors, work=work / "search", executor=executor, progress=progress, **options)
+        write = stack.enter_context(write_pairs(out, langs))
+        for start in range(0, max(1, len(found.scores)), CHUNK):
+            rows = slice(start, start + CHUNK)
+            pairs = (list(side.texts(part[rows])) for side, part in zip(texts, (found.sources, found.targets)))
+            write(*pairs, found.scores[rows].tolist())
     return MiningReport(len(texts[0]), len(texts[1]), len(found.scores), str(out), str(work))
 
 
@@ -128,14 +137,14 @@ def encode_lines(
     """
     _claim(folder, lines, encode, lang, model, shard)
     make = partial(_encoded_rows, lines, encode, lang)
-    return encode_shards(folder, len(lines), shard, make, executor=executor, label=f"Encoding {lines.path.name}")
+    return encode_shards(folder, len(lines), shard, make, executor=executor, label=f"Encoding {Path(lines.name).name}")
 
 
 def _encoded_rows(lines: TextLines, encode: Encode, lang: str | None, start: int, stop: int) -> np.ndarray:
     parts = []
     for i in range(start, stop, CHUNK):
-        vectors = encoded(encode, lines.read(i, min(i + CHUNK, stop)), lang, f"lines of {lines.path}")
-        refuse_broken(vectors, lambda row, i=i: f"{lines.path}:{lines.line_of(i + row)}")
+        vectors = encoded(encode, lines.read(i, min(i + CHUNK, stop)), lang, f"lines of {lines.name}")
+        refuse_broken(vectors, lambda row, i=i: f"{lines.name}:{lines.line_of(i + row)}")
         parts.append(vectors)
     return np.concatenate(parts)
 
@@ -150,7 +159,7 @@ def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, mod
     probe = encoded(encode, [PROBE], lang if there is None else there["lang"])[0].astype(np.float64)
     mine = {"file": lines.digest, "rows": len(lines), "lang": lang, "shard": shard}
     if there is None:
-        write_json(note, mine | {"name": str(lines.path), "model": model, "probe": probe.tolist()})
+        write_json(note, mine | {"name": lines.name, "model": model, "probe": probe.tolist()})
         return
     names = {"file": "contents of the file", "rows": "rows (--dedup?)", "lang": "language", "shard": "shard size"}
     changed = [name for key, name in names.items() if there[key] != mine[key]]

@@ -24,7 +24,7 @@ class CountWords(Step):
     out: str = setting("output file of the counts (Parquet)", writes="file")
     pattern: Literal["echo", "llama3"] = setting("pre-tokenization pattern (echo: ECHO D)", "echo")
     kind: Literal["parallel", "monolingual"] | None = setting("kind of data; default: decided by the columns", None)
-    lang: str | None = setting("language of text without a language column or code", None)
+    lang: str | None = setting("language of text without a language column or code", None, language=True)
     split: str = setting("split to count, in files that have splits; all counts every split", "train")
     on_bad_row: Literal["error", "skip"] = setting(SKIP_BAD, "error")
 

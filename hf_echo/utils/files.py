@@ -157,6 +157,8 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder:
         ValueError: the output is also an input, or is a file instead of a folder or vice versa.
         OSError: the output cannot be written: read-only, no permission, no space.
     """
+    if str(path) == "-" and not folder:  # standard output
+        return
     path = Path(path)
     for given in inputs:
         if same_place(path, given):
@@ -183,18 +185,29 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder:
         raise OSError(f"{path} needs {needed / 1e6:,.0f} MB, and {place} has {free / 1e6:,.0f} MB free")
 
 
+RAW = {".f32": "<f4", ".f16": "<f2"}  # numbers without a header, by rows
+
+
 def load_npy(path: str | Path) -> np.ndarray:
-    """Read the array of a .npy file.
+    """Read the array of a .npy file, or of raw numbers (.f32, .f16) with their shape in PATH.json.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is empty, truncated, or not a .npy file of numbers.
+        ValueError: the file is empty, truncated, or not a .npy file of numbers; it has not the size of its shape.
     """
     import numpy as np
 
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give a .npy file")
+    if path.suffix in RAW:
+        numbers = np.fromfile(path, RAW[path.suffix])
+        shape = read_json(f"{path}.json", {}).get("shape")
+        if shape is None:
+            raise ValueError(f'{path} has no shape: write {{"shape": [rows, width]}} into {path}.json')
+        if numbers.nbytes != path.stat().st_size or len(shape) != 2 or len(numbers) != shape[0] * shape[1]:
+            raise ValueError(f"{path} has {path.stat().st_size} bytes, which is not the shape {shape} of {path}.json")
+        return numbers.reshape(shape)
     try:
         array = np.load(path)
     except Exception as error:  # EOFError, BadZipFile, UnpicklingError and others for broken headers

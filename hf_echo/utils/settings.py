@@ -49,6 +49,7 @@ def setting(
     argument: bool = False,
     option: str | None = None,
     short: str | None = None,
+    language: bool = False,
 ) -> Any:
     """A field of a dataclass of settings.
 
@@ -63,10 +64,11 @@ def setting(
         argument: on the command line a position, not an option.
         option: name of the option where it is not that of the field, such as "--from".
         short: a second name, such as "-m".
+        language: it names a language, or several, by any name or code; the field gets NLLB codes.
     """
     names = ("reads", "writes", "recorded", "least", "most", "above", "needs", "unless", "argument", "option", "short")
     given = locals()
-    metadata = {"help": help} | {name: given[name] for name in names}
+    metadata = {"help": help} | {name: given[name] for name in (*names, "language")}
     if default in (dict, list):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -281,6 +283,9 @@ def check_value(name: str, value: Any, kind: Any, declared: Field | None = None)
         value = _converted(value, kind)
     except _Wrong as wrong:
         raise ValueError(f"{name} is {shown(value)}; it must be {wrong}") from None
+    if metadata.get("language") and value:
+        as_code = import_module("hf_echo.languages").as_code  # when it is needed: it imports torch
+        value = as_code(value) if isinstance(value, str) else [as_code(one) for one in value]
     for number in value if isinstance(value, (list, tuple)) else [value]:
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             continue

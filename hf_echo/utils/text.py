@@ -1,25 +1,56 @@
-"""Read text files line by line, whole or by row; check that bytes are text, with reasons for error messages."""
+"""Open text: plain, packed (.gz, .zst, .xz) or standard input; in blocks, as a list or by row. Write it the same way.
+
+Every command reads its lines here. Text is UTF-8; a byte order mark and CR LF are dropped; an error is one line with
+the file and, where there is one, the line. `hf_echo.data.formats` reads tables on top of this.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import sys
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
+
+from .files import write_whole
 
 BOM = b"\xef\xbb\xbf"
 CONVERT = "convert the file to UTF-8"
 EMPTY = "{} is empty; it needs one sentence per line"
+BLOCK, BYTES = 10_000, 1 << 23  # a block ends after so many lines, or bytes
+PACKED = {".gz": "gzip", ".zst": "zstd", ".xz": "xz"}
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz"}
+STANDARD = "-"  # standard input or output
+
+
+class BrokenFile(ValueError):
+    """A file that is damaged or no text. `reason` is the message without the file's name."""
+
+    def __init__(self, path: str | Path, reason: str):
+        self.reason = reason
+        super().__init__(f"{name_of(path)}: {reason}")
+
+
+class Lines(NamedTuple):
+    texts: list[str]
+    numbers: Sequence[int]
+    bad: list[tuple[int, str]]  # (number, reason) of lines that are not text
+
+
+def name_of(path: str | Path) -> str:
+    """How messages call a file."""
+    return "standard input" if str(path) == STANDARD else str(path)
 
 
 def why_not_text(data: bytes) -> str | None:
     """The likely content ("UTF-16 (little-endian), ...") of bytes with NULs or UTF-16 marks; None for text."""
-    if data.startswith(b"PK\x03\x04") or data.startswith(b"\x1f\x8b"):
-        kind = "gzip file" if data.startswith(b"\x1f\x8b") else "zip file"
-        return f"a {kind}, not text; unpack it"
+    if data.startswith(b"PK\x03\x04"):
+        return "a zip file, not text; unpack it"
     if data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
         return f"UTF-32, not UTF-8; {CONVERT}"
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -35,81 +66,174 @@ def why_not_text(data: bytes) -> str | None:
     return f"NUL bytes: UTF-16, or not text at all; {CONVERT}"
 
 
-def checked_lines(lines: Iterator[bytes], name: str, *, first: int = 1) -> Iterator[bytes]:
-    """Yield the lines unchanged, and check them.
+@contextmanager
+def named(path: str | Path) -> Iterator[None]:
+    """Turn the errors of libraries for a damaged file into one line that names it."""
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, BrokenPipeError, BrokenFile):
+        raise
+    except Exception as error:  # of pyarrow, lzma and lxml: many classes
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise BrokenFile(path, f"damaged, incomplete, or not what its name says ({reason})") from None
+
+
+@contextmanager
+def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
+    """The bytes of a file, or of standard input for "-"; what its name or its beginning calls packed is unpacked.
 
     Raises:
-        ValueError: a line contains NULs, or the file's lines end in CR alone (a ``\\r`` within the first line).
+        FileNotFoundError: there is no such file. ValueError: it is a folder, or damaged.
     """
-    for number, line in enumerate(lines, first):
-        if number == first or b"\0" in line:
-            if reason := why_not_text(line):
-                raise ValueError(f"{name}:{number}: {reason}")
-        if number == first and not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r\n"):
-            raise ValueError(f"{name}: its lines end in CR alone; convert the line ends to LF")
-        yield line
+    import pyarrow as pa
+
+    if str(path) != STANDARD:
+        _refuse_no_file(Path(path))
+    with io.BufferedReader(sys.stdin.buffer) if str(path) == STANDARD else Path(path).open("rb", 1 << 16) as raw:
+        kind = _packing(path, raw.peek(6))
+        with named(path):
+            if kind is None:
+                yield raw
+            elif kind == "xz":
+                import lzma
+
+                yield io.BufferedReader(lzma.open(raw), 1 << 16)
+            else:
+                yield io.BufferedReader(pa.input_stream(raw, compression=kind), 1 << 16)
 
 
-def split_lines(data: bytes) -> list[bytes]:
-    """Split into lines without line ends: LF, CR LF, or CR if there is no LF. A BOM is dropped."""
-    data = data.removeprefix(BOM)
-    end = b"\r" if b"\r" in data and b"\n" not in data else b"\n"
-    lines = data.split(end)
-    lines = lines[:-1] if lines[-1] == b"" else lines
-    return [line.removesuffix(b"\r") for line in lines]
+def is_packed(path: str | Path) -> bool:
+    """Whether `open_bytes` unpacks a file."""
+    with Path(path).open("rb") as file:
+        return _packing(path, file.read(6)) is not None
+
+
+def _packing(path: str | Path, start: bytes) -> str | None:
+    found = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), None)
+    return PACKED.get(Path(path).suffix.lower(), found)
+
+
+def text_blocks(path: str | Path) -> Iterator[Lines]:
+    """Blocks of lines of a text file, packed or not, without line ends and byte order mark.
+
+    Raises:
+        ValueError: UTF-16 or other bytes that are not text, lines that end in CR alone, a damaged packed file.
+    """
+    with open_bytes(path) as file:
+        _start(file, path)
+        number = 1
+        while lines := _block(file):
+            yield _decoded(lines, number)
+            number += len(lines)
+
+
+def _start(file: io.BufferedReader, path: str | Path) -> int:
+    """Check the beginning of a file, and skip a byte order mark: the position of the first line."""
+    head = file.peek(1 << 16)
+    if reason := why_not_text(head):
+        raise BrokenFile(path, reason)
+    if b"\r" in head.rstrip(b"\r\n") and b"\n" not in head:
+        raise BrokenFile(path, "its lines end in CR alone; convert the line ends to LF")
+    return len(file.read(3)) if head[:3] == BOM else 0  # some spreadsheets write one
+
+
+def _block(file: Iterable[bytes]) -> list[bytes]:
+    lines, size = [], 0
+    for line in file:
+        lines.append(line)
+        size += len(line)
+        if len(lines) == BLOCK or size > BYTES:
+            break
+    return lines
+
+
+def _decoded(lines: list[bytes], start: int) -> Lines:
+    numbers = range(start, start + len(lines))
+    data = b"".join(lines)
+    if b"\0" not in data:
+        try:  # all at once is several times faster
+            texts = data.decode().replace("\r\n", "\n")
+            return Lines(texts.removesuffix("\n").removesuffix("\r").split("\n"), numbers, [])
+        except UnicodeDecodeError:
+            pass
+    texts, kept, bad = [], [], []
+    for number, line in zip(numbers, lines, strict=True):
+        text = _text(line)
+        if isinstance(text, str):
+            texts.append(text)
+            kept.append(number)
+        else:
+            bad.append((number, text[0]))
+    return Lines(texts, kept, bad)
+
+
+def _text(line: bytes) -> str | tuple[str]:
+    """The text of a line without its end, or (the reason why it is none,)."""
+    if b"\0" in line:
+        return (f"holds a NUL character ({why_not_text(line)})",)
+    try:
+        return line.removesuffix(b"\n").removesuffix(b"\r").decode()
+    except UnicodeDecodeError as error:
+        return (f"not UTF-8 (byte 0x{error.object[error.start]:02x} at position {error.start + 1}); {CONVERT}",)
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """Lines of a UTF-8 file, or of standard input for "-", without line ends; an empty line is an empty text."""
-    if str(path) == "-":
-        data, name = sys.stdin.buffer.read(), "standard input"
-    else:
-        _refuse_no_file(Path(path), str(path))
-        data, name = Path(path).read_bytes(), str(path)
-    if reason := why_not_text(data):
-        raise ValueError(f"{name}: {reason}")
-    if not (texts := [_decode(line, name, number) for number, line in enumerate(split_lines(data), 1)]):
-        raise ValueError(EMPTY.format(name))
+    """Lines of a UTF-8 file, packed or not, or of standard input for "-"; an empty line is an empty text.
+
+    Raises:
+        FileNotFoundError: no such file. ValueError: no line, or one that is not text (with its number).
+    """
+    texts: list[str] = []
+    for block in text_blocks(path):
+        if block.bad:
+            raise ValueError(f"{name_of(path)}:{block.bad[0][0]}: {block.bad[0][1]}")
+        texts += block.texts
+    if not texts:
+        raise ValueError(EMPTY.format(name_of(path)))
     return texts
 
 
-def _refuse_no_file(path: Path, name: str) -> None:
+def _refuse_no_file(path: Path) -> None:
     if path.is_dir():
-        raise ValueError(f"{name} is a folder; give a text file with one sentence per line")
+        raise ValueError(f"{path} is a folder; give a text file with one sentence per line")
     if not path.exists():
-        raise FileNotFoundError(f"no file {name}; give a text file with one sentence per line, or - for standard input")
-
-
-def _decode(line: bytes, name: str, number: int) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name}:{number}: not UTF-8 ({error.reason}); {CONVERT}") from None
+        raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line, or - for standard input")
 
 
 class TextLines:
-    """The rows of a UTF-8 file: `len()`, `read(start, stop)`, `texts(rows)`; `line_of(row)` counts from 1.
+    """The rows of a plain UTF-8 file: `len()`, `read(start, stop)`, `texts(rows)`; `line_of(row)` counts from 1.
 
-    Only the position of each row is in memory. `digest` is of the whole file.
+    Only the position of each row is in memory. `digest` is of the whole file. `hf_echo.data.texts.open_lines` opens
+    other files so.
 
     Args:
         name: of the file in messages.
         every: each line is a row, as it is (without its end). Otherwise blank lines are no rows and texts are stripped.
         dedup: of equal lines only the first is a row.
+        numbers: of the lines, where they are not 1, 2, 3 ...
 
     Raises:
-        FileNotFoundError: no such file. ValueError: no rows, or a line that is not UTF-8 (with its number).
+        FileNotFoundError: no such file. ValueError: no rows, or a line that is not text (with its number).
     """
 
-    def __init__(self, path: Path, *, name: str | None = None, every: bool = False, dedup: bool = False):
+    def __init__(
+        self,
+        path: Path,
+        *,
+        name: str | None = None,
+        every: bool = False,
+        dedup: bool = False,
+        numbers: Sequence[int] | None = None,
+    ):
         self.path, self.name, self.every = path, name or str(path), every
-        _refuse_no_file(path, self.name)
-        starts, numbers, seen = array("q"), array("q"), set()
-        digest, place = hashlib.blake2b(digest_size=16), 0
-        with path.open("rb") as file:
-            for number, line in enumerate(checked_lines(file, self.name), 1):
+        _refuse_no_file(path)
+        starts, kept, seen, digest = array("q"), array("q"), set(), hashlib.blake2b(digest_size=16)
+        with path.open("rb", 1 << 16) as file:
+            place = _start(file, self.name)
+            for number, line in enumerate(file):
                 digest.update(line)
                 start, place = place, place + len(line)
+                number = number + 1 if numbers is None else numbers[number]
                 text = self._decoded(line, number)
                 if not text and not every:
                     continue
@@ -119,9 +243,9 @@ class TextLines:
                         continue
                     seen.add(key)
                 starts.append(start)
-                numbers.append(number)
+                kept.append(number)
         self.digest = digest.hexdigest()
-        self.starts, self.numbers = np.array(starts), np.array(numbers)
+        self.starts, self.numbers = np.array(starts), np.array(kept)
         if not len(starts):
             raise ValueError(EMPTY.format(self.name))
 
@@ -141,5 +265,50 @@ class TextLines:
                 yield self._decoded(file.readline(), self.line_of(row))
 
     def _decoded(self, line: bytes, number: int) -> str:
-        text = _decode(line.removeprefix(BOM) if number == 1 else line, self.name, number)
-        return text.removesuffix("\n").removesuffix("\r") if self.every else text.strip()
+        text = _text(line)
+        if not isinstance(text, str):
+            raise ValueError(f"{self.name}:{number}: {text[0]}")
+        return text if self.every else text.strip()
+
+
+@contextmanager
+def open_output(path: str | Path) -> Iterator[TextIO]:
+    """A stream for text with LF: a file that appears whole or not at all, packed as its name says; "-" is standard
+    output.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if str(path) == STANDARD:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    with write_whole(path) as unfinished, _packed_file(unfinished, Path(path).suffix.lower()) as binary:
+        stream = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
+        try:
+            yield stream
+        finally:
+            stream.detach()  # flushes; the packed file is closed by its own block
+
+
+@contextmanager
+def _packed_file(path: Path, suffix: str) -> Iterator[Any]:
+    """A binary file to write, packed by its suffix; the same bytes for the same text."""
+    with path.open("wb") as raw:
+        if suffix == ".gz":
+            import gzip
+
+            with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
+                yield file
+        elif suffix == ".xz":
+            import lzma
+
+            with lzma.open(raw, "wb") as file:
+                yield file
+        elif suffix == ".zst":
+            import pyarrow as pa
+
+            with pa.CompressedOutputStream(raw, "zstd") as file:
+                yield file
+        else:
+            yield raw

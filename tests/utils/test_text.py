@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import lzma
+import sys
+
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_echo.utils.text import checked_lines, split_lines, why_not_text
+from hf_echo.utils import text
+from hf_echo.utils.text import TextLines, open_output, read_lines, text_blocks, why_not_text
 
 TEXT = "Un chat dort.\nDeux chiens jouent.\n"
 
@@ -16,11 +23,13 @@ TEXT = "Un chat dort.\nDeux chiens jouent.\n"
     [("utf-16", "UTF-16"), ("utf-16-le", "UTF-16"), ("utf-16-be", "UTF-16")]
     + [("utf-32", "UTF-32"), ("utf-32-le", "UTF-32"), ("utf-32-be", "UTF-32")],
 )
-def test_encodings(encoding, name):
+def test_encodings(tmp_path, encoding, name):
     reason = why_not_text(TEXT.encode(encoding))
     assert name in reason and "convert the file to UTF-8" in reason
-    with pytest.raises(ValueError, match=f"a.txt:1: .*{name}"):
-        list(checked_lines(iter(TEXT.encode(encoding).splitlines(keepends=True)), "a.txt"))
+    (tmp_path / "a.txt").write_bytes(TEXT.encode(encoding))
+    for reader in (read_lines, TextLines):
+        with pytest.raises(ValueError, match=f"a.txt: .*{name}"):
+            reader(tmp_path / "a.txt")
 
 
 def test_text_is_text():
@@ -28,14 +37,64 @@ def test_text_is_text():
     assert "NUL" in why_not_text(b"a\0b")
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
-def test_no_text_in_utf_8_is_refused(text):
-    assert why_not_text(text.encode()) is None
+@given(any_text=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+def test_no_text_in_utf_8_is_refused(any_text):
+    assert why_not_text(any_text.encode()) is None
 
 
-def test_line_ends():
-    assert split_lines(b"\xef\xbb\xbfa\r\n\r\nb") == [b"a", b"", b"b"]
-    assert split_lines(b"a\rb\r") == [b"a", b"b"]
-    assert split_lines(b"a\rb\n") == [b"a\rb"] and split_lines(b"") == []
-    with pytest.raises(ValueError, match="CR alone"):
-        list(checked_lines(iter([b"a\rb\r"]), "a.txt"))
+PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": lambda data: pa.compress(data, "zstd", True)}
+
+
+@pytest.mark.parametrize("packed", PACKERS)
+def test_lines_of_every_packing(tmp_path, packed, monkeypatch):
+    """Line ends, a byte order mark, empty lines and a last line without an end, from a file and standard input."""
+    data, path = (
+        PACKERS[packed](b"\xef\xbb\xbfa\r\n\r\nb\rc\n" + b"x" * 1_000_000 + b"\nd"),
+        tmp_path / f"a.txt{packed}",
+    )
+    path.write_bytes(data)
+    want = ["a", "", "b\rc", "x" * 1_000_000, "d"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert read_lines(path) == want and read_lines("-") == want
+    monkeypatch.setattr(text, "BYTES", 10)
+    assert [len(block.texts) for block in text_blocks(path)] == [4, 1]
+    (tmp_path / "other.txt").write_bytes(data)  # a name that does not say it is packed
+    assert read_lines(tmp_path / "other.txt") == want
+    for cut in (1, 5, len(data) // 2) if packed else ():
+        path.write_bytes(data[:-cut])
+        with pytest.raises(ValueError, match=f"a.txt{packed}: damaged, incomplete"):
+            read_lines(path)
+
+
+@pytest.mark.parametrize("packed", PACKERS)
+def test_an_output_is_whole_or_absent(tmp_path, packed):
+    path, seen = tmp_path / f"o.tsv{packed}", set()
+    for _ in range(2):
+        with open_output(path) as file:
+            file.write("un\tone\n" * 5)
+        assert read_lines(path) == ["un\tone"] * 5
+        seen.add(before := path.read_bytes())
+    assert len(seen) == 1 and (not packed or len(before) < 100)
+    with pytest.raises(ValueError, match="stop"), open_output(path) as file:
+        file.write("half")
+        raise ValueError("stop")
+    assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        (b"", "a.txt is empty"),
+        (b"a\rb\r", "a.txt: its lines end in CR alone"),
+        (b"fine\ncaf\xe9\n", r"a.txt:2: not UTF-8 \(byte 0xe9 at position 4\)"),
+        (b"PK\x03\x04...", "a.txt: a zip file"),
+        (b"x\n" * 50_000 + b"a\0b\n", "a.txt:50001: holds a NUL character"),
+    ],
+)
+@pytest.mark.parametrize("reader", [read_lines, TextLines])
+def test_what_is_no_text_is_one_line(tmp_path, data, message, reader):
+    (tmp_path / "a.txt").write_bytes(data)
+    with pytest.raises(ValueError, match=message):
+        reader(tmp_path / "a.txt")
+    with pytest.raises(FileNotFoundError, match="no file .*b.txt; give a text file"):
+        reader(tmp_path / "b.txt")

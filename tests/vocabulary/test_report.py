@@ -143,7 +143,7 @@ def test_layout_and_special_tokens_are_not_counted():
 
 def test_files_splits_and_blocks(tmp_path, monkeypatch):
     """The same figures from Parquet, TSV and JSONL, whatever the size of the pieces."""
-    import hf_echo.data.formats as formats
+    import hf_echo.utils.text as lines
     import hf_echo.vocabulary.report as reports
 
     whole = report({"bytes": byte_tokenizer()}).to_json()
@@ -152,7 +152,7 @@ def test_files_splits_and_blocks(tmp_path, monkeypatch):
     (tmp_path / "b.tsv").write_text("lang\ttext\n" + "".join(f"{r['lang']}\t{r['text']}\n" for r in ROWS), "utf-8")
     (tmp_path / "c1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[:2]), "utf-8")
     (tmp_path / "c2.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[2:]), "utf-8")
-    monkeypatch.setattr(formats, "BLOCK", 2)
+    monkeypatch.setattr(lines, "BLOCK", 2)
     monkeypatch.setattr(reports, "CHUNK", 1)
     places = [
         (tmp_path / "a.parquet", "dev"),

@@ -23,8 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...data.formats import SUFFIXES, open_file, suffix_of, text_blocks
+from ...data.formats import KNOWN, open_file, suffix_of
 from ...languages import find_language, is_language
+from ...utils.text import text_blocks
 from ..labelled_rows import read_rows
 from .public_tables import SETS, PublicSet, Row
 
@@ -202,7 +203,7 @@ def _local(name: str, spec: PublicSet, path: Path, split: str) -> Iterator[_Sour
         raise FileNotFoundError(f"{name}: no file or folder {path}; give path= with a local copy")
     files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file() and suffix_of(f))
     if not files:
-        raise FileNotFoundError(f"{name}: no file of a known kind in {path} ({', '.join(SUFFIXES)})")
+        raise FileNotFoundError(f"{name}: no file of a known kind in {path} ({KNOWN})")
     of = {file: _split_of(file.relative_to(path), spec) for file in files}
     if path.is_dir() and any(of.values()):
         files = [file for file in files if of[file] == split]

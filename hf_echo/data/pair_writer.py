@@ -1,0 +1,151 @@
+"""Write sentence pairs, with scores or not, in the formats that `formats` reads."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ..languages import bcp47
+from ..utils.files import write_whole
+from ..utils.text import PACKED, STANDARD, open_output
+from .formats import MOSES, suffix_of
+
+KNOWN = ".tsv, .jsonl, .tmx (each also with .gz, .zst or .xz), .parquet, or NAME.fr-en for a Moses pair"
+# a field of TSV is one line and holds no tab, whatever a reader takes for the end of a line
+BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+Write = Callable[[Sequence[str], Sequence[str], Sequence[float] | None], None]
+
+
+def check_pair_output(out: str | Path) -> None:
+    """Refuse an output of an unknown format, before the work.
+
+    Raises:
+        ValueError: it is unknown.
+    """
+    kind = suffix_of(Path(out)) or ""
+    if str(out) != STANDARD and not kind.startswith((".tsv", ".jsonl", ".tmx", ".parquet")) and not _codes(Path(out)):
+        raise ValueError(f"{out}: unknown format of pairs; name it {KNOWN}")
+
+
+@contextmanager
+def write_pairs(
+    out: str | Path, langs: tuple[str | None, str | None] = (None, None), *, header: bool = True
+) -> Iterator[Write]:
+    """A function (sources, targets, scores or None) that writes rows; the file appears whole or not at all.
+
+    TSV (also "-", standard output) has the columns score, source, target, in which tabs and line breaks are spaces;
+    JSONL and Parquet also have source_lang and target_lang where they are given; in TMX a score is a `prop`; a Moses
+    pair holds the texts alone.
+
+    Args:
+        header: whether a TSV file begins with the names of its columns.
+
+    Raises:
+        ValueError: an unknown format; TMX without languages; other kinds of rows than the first ones.
+    """
+    check_pair_output(out)
+    kind, path = suffix_of(Path(out)) or "", Path(out)
+    with ExitStack() as stack:
+        if kind.startswith(".jsonl"):
+            yield _jsonl(stack.enter_context(open_output(out)), langs)
+        elif kind == ".parquet":
+            yield _parquet(stack, path, langs)
+        elif kind.startswith(".tmx"):
+            yield stack.enter_context(_tmx(path, langs))
+        elif str(out) != STANDARD and (codes := _codes(path)):
+            stem, packed = (path.with_suffix(""), path.suffix) if path.suffix in PACKED else (path, "")
+            files = [stack.enter_context(open_output(f"{stem}.{code}{packed}")) for code in codes]
+
+            def write(sources, targets, scores=None):
+                for file, texts in zip(files, (sources, targets)):
+                    file.writelines(BREAKS.sub(" ", text) + "\n" for text in texts)
+
+            yield write
+        else:
+            yield _tsv(stack.enter_context(open_output(out)), header)
+
+
+def _codes(path: Path) -> tuple[str, ...]:
+    name = path.stem if path.suffix in PACKED else path.name
+    return match.groups() if (match := MOSES.fullmatch(name)) else ()
+
+
+def _tsv(file, header: bool) -> Write:
+    left = header
+
+    def write(sources, targets, scores=None):
+        nonlocal left
+        if left:
+            file.write(("" if scores is None else "score\t") + "source\ttarget\n")
+            left = False
+        pairs = (f"{BREAKS.sub(' ', source)}\t{BREAKS.sub(' ', target)}\n" for source, target in zip(sources, targets))
+        file.writelines(pairs if scores is None else (f"{score:.6f}\t{pair}" for score, pair in zip(scores, pairs)))
+
+    return write
+
+
+def _rows(sources, targets, scores, langs) -> Iterator[dict]:
+    """JSON has no NaN: a score that is none is null."""
+    codes = {name: code for name, code in zip(("source_lang", "target_lang"), langs) if code is not None}
+    for i, (source, target) in enumerate(zip(sources, targets)):
+        row = {} if scores is None else {"score": float(scores[i]) if math.isfinite(scores[i]) else None}
+        yield row | {"source": source, "target": target} | codes
+
+
+def _jsonl(file, langs) -> Write:
+    def write(sources, targets, scores=None):
+        rows = _rows(sources, targets, scores, langs)
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+    return write
+
+
+def _parquet(stack: ExitStack, path: Path, langs) -> Write:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    unfinished, writer = stack.enter_context(write_whole(path)), None
+
+    def write(sources, targets, scores=None):
+        nonlocal writer
+        table = pa.Table.from_pylist(list(_rows(sources, targets, scores, langs)))
+        if writer is None:
+            writer = stack.enter_context(pq.ParquetWriter(unfinished, table.schema))
+        writer.write_table(table.cast(writer.schema))
+
+    return write
+
+
+@contextmanager
+def _tmx(path: Path, langs) -> Iterator[Write]:
+    try:
+        from lxml import etree
+        from translate.storage.tmx import tmxfile, tmxunit
+    except ImportError as error:
+        raise ImportError("TMX files need the translate toolkit: pip install 'hf-echo[tmx]'") from error
+    if None in langs:
+        raise ValueError(f"{path}: a TMX file needs the languages of both sides: give them")
+    source_lang, target_lang = map(bcp47, langs)
+    store = tmxfile(sourcelanguage=source_lang)
+    store.addheader()
+    start, end = bytes(store).decode().split("<body/>")
+    with open_output(path) as file:
+        file.write(f"{start}<body>\n")
+
+        def write(sources, targets, scores=None):
+            for row in _rows(sources, targets, scores, langs):
+                unit = tmxunit(None)
+                unit.setsource(row["source"], source_lang)
+                unit.settarget(row["target"], target_lang, append=True)
+                if row.get("score") is not None:
+                    prop = etree.Element("prop", type="score")
+                    prop.text = f"{row['score']:.6f}"
+                    unit.xmlelement.insert(0, prop)
+                file.write(etree.tostring(unit.xmlelement, encoding="unicode") + "\n")
+
+        yield write
+        file.write(f"</body>{end}")

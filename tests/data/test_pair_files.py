@@ -1,0 +1,129 @@
+"""Pairs in every format: written and read back, compared with the translate toolkit, refused in one line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from translate.storage.tmx import tmxfile
+
+from hf_echo.data import load_parallel
+from hf_echo.data.formats import open_file
+from hf_echo.data.pair_writer import write_pairs
+from hf_echo.data.texts import open_lines, read_texts
+from hf_echo.languages import LANGUAGES, as_code, bcp47, find_language
+
+SOURCES = ["un <chat> & un chien", "l'été\u00a0!", "数", "x" * 3000]
+TARGETS = ['a "cat" and a dog', "summer!", "number", "y"]
+SCORES = [0.5, -1.25, float("nan"), 1.0]
+CODES = ("fra_Latn", "eng_Latn")
+FORMATS = ["p.tsv", "p.tsv.gz", "p.tsv.zst", "p.tsv.xz", "p.jsonl", "p.jsonl.zst", "p.parquet", "p.tmx", "p.tmx.gz"]
+FORMATS += ["p.fr-en", "p.fra_Latn-eng_Latn.xz"]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_written_is_read_back(tmp_path, name):
+    path = tmp_path / name
+    with write_pairs(path, CODES) as write:
+        write(SOURCES[:3], TARGETS[:3], SCORES[:3])
+        write(SOURCES[3:], TARGETS[3:], SCORES[3:])
+    path = tmp_path / name.removesuffix(".xz") if "-" in name else path
+    own = {} if name.split(".")[1] in ("jsonl", "parquet") else dict(zip(("source_lang", "target_lang"), CODES))
+    for options in (own, {}) if "tmx" in name or "-" in name else (own,):
+        rows = load_parallel(path, **options)
+        assert (rows["source"][:], rows["target"][:]) == (SOURCES, TARGETS)
+        assert [set(rows[side]) for side in ("source_lang", "target_lang")] == [{code} for code in CODES]
+    if "tmx" in name or "-" in name:  # the other way round
+        assert load_parallel(path, source_lang="en", target_lang="fr")["source"][:] == TARGETS
+        with pytest.raises(ValueError, match=r"no text in deu_Latn; its languages are fra?(_Latn)?, eng?(_Latn)?$"):
+            load_parallel(path, source_lang="de", target_lang="eng_Latn")
+    if name == "p.tmx":
+        store = tmxfile.parsefile(str(path))
+        assert [(unit.source, unit.target) for unit in store.units] == list(zip(SOURCES, TARGETS))
+        assert [unit.xmlelement.findtext("prop") for unit in store.units] == ["0.500000", "-1.250000", None, "1.000000"]
+    if name == "p.parquet":
+        assert pq.read_table(path)["score"].to_pylist() == [0.5, -1.25, None, 1.0]
+    assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
+
+
+def test_a_tmx_of_the_toolkit_and_of_others(tmp_path):
+    """Three languages, a unit without one of them, inline tags, UTF-16, an old attribute."""
+    text = """<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en-US"><seg>a <bpt i="1">&lt;b></bpt>cat</seg></tuv><tuv xml:lang="FR"><seg>un
+chat</seg></tuv><tuv xml:lang="zh"><seg>x</seg></tuv></tu>
+<tu><tuv xml:lang="en-US"><seg>only</seg></tuv></tu>
+<tu><tuv lang="FR"><seg>deux</seg></tuv><tuv lang="en-US"><seg>two</seg></tuv></tu></body></tmx>"""
+    path = tmp_path / "a.tmx"
+    path.write_text(text, encoding="utf-16")
+    rows = load_parallel(path, source_lang="fra", target_lang="eng")
+    assert rows["target"][:] == [tmxfile.parsestring(text.encode()).units[0].source, "two"]
+    assert rows["source"][1] == "deux" and load_parallel(path, source_lang="zho_Hant", target_lang="en")["source"] == [
+        "x"
+    ]
+    with pytest.raises(ValueError, match="a.tmx has texts in en-US, FR, zh: give source_lang and target_lang"):
+        load_parallel(path)
+    assert read_texts(path, lang="fra_Latn") == ["un chat", "deux"]
+    with pytest.raises(ValueError, match="a.tmx has texts in en-US, FR, zh: give the language of one"):
+        read_texts(path)
+    path.write_bytes(text[:300].encode())
+    with pytest.raises(ValueError, match="a.tmx: damaged, incomplete") as error:
+        load_parallel(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_moses_pair_of_unequal_files(tmp_path):
+    (tmp_path / "c.fr-en.fr").write_text("un\ndeux\n")
+    (tmp_path / "c.fr-en.en.gz").write_bytes(gzip.compress(b"one\ntwo\nthree\nfour\n"))
+    message = "c.fr-en.fr has 2 lines and .*c.fr-en.en.gz has 4 lines: line i must translate line i"
+    for path in ("c.fr-en", "c.fr-en.fr", "c.fr-en.en.gz"):
+        with pytest.raises(ValueError, match=message):
+            load_parallel(tmp_path / path)
+    (tmp_path / "c.fr-en.fr").write_bytes(b"un\n\xff\ntrois\r\nquatre")
+    with pytest.raises(ValueError, match="c.fr-en:2: not UTF-8"):
+        load_parallel(tmp_path / "c.fr-en")
+    assert load_parallel(tmp_path, on_bad_row="skip")["source"][:] == ["un", "trois", "quatre"]
+
+
+def test_columns_by_number_and_standard_input(tmp_path, monkeypatch):
+    (tmp_path / "a.tsv").write_text("0.5\tun\tone\n0.6\tdeux\ttwo\n")
+    rows = load_parallel(tmp_path / "a.tsv", source_lang="fr", target_lang="en", columns={"source": 2, "target": 3})
+    assert (rows["source"][:], rows["target"][:]) == (["un", "deux"], ["one", "two"])
+    assert read_texts(tmp_path / "a.tsv", column="3") == ["one", "two"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lzma.compress(b"source\ttarget\nun\tone\n"))))
+    part = open_file(Path("-"))
+    assert [block.columns["target"] for block in part.read(["target"])] == [["one"]]
+
+
+def test_texts_of_tables_as_lines(tmp_path):
+    rows = [{"id": 1, "text": "un\nchat\r"}, {"id": 2, "text": ""}, {"id": 3, "text": "deux"}]
+    (tmp_path / "a.jsonl.xz").write_bytes(lzma.compress("\n".join(map(json.dumps, rows)).encode()))
+    assert read_texts(tmp_path / "a.jsonl.xz") == ["un chat\r", "", "deux"]
+    with open_lines(tmp_path / "a.jsonl.xz", tmp_path / "copy", every=True) as lines:
+        assert lines.read(0, 9) == ["un chat\r", "", "deux"] and lines.name.endswith("a.jsonl.xz")
+    with open_lines(tmp_path / "a.jsonl.xz", tmp_path / "copy") as lines:
+        assert lines.read(0, 9) == ["un chat", "deux"] and lines.line_of(1) == 3
+    assert not (tmp_path / "copy").exists()
+    with pytest.raises(ValueError, match=r"a.jsonl.xz has no column 'txt': name one of id, text"):
+        read_texts(tmp_path / "a.jsonl.xz", column="txt")
+    with pytest.raises(ValueError, match=r"a.jsonl.xz:1: id is not text but int"):
+        read_texts(tmp_path / "a.jsonl.xz", column="id")
+
+
+def test_every_code_has_a_tag_that_is_read_as_it():
+    codes = [code for code in LANGUAGES if "_" in code]
+    assert [find_language(bcp47(code), strict=True) for code in codes] == codes
+    assert [bcp47(code) for code in ("fra_Latn", "zho_Hant", "por_Latn_BR")] == ["fr", "zh-Hant", "pt-BR"]
+    assert as_code("iw") == "heb_Hebr" and as_code("xyz_Latn") == "xyz_Latn"
+    with pytest.raises(ValueError, match="language 'zh' is ambiguous: give zho_Hans or zho_Hant"):
+        as_code("zh")
