@@ -77,6 +77,10 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
+        typer.echo("hf-echo: standard output was closed before the end", err=True)
+        raise SystemExit(2) from None
     except Exception as error:
         if os.environ.get(DEBUG, "0") not in ("", "0"):
             raise

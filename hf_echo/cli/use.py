@@ -1,4 +1,4 @@
-"""hf-echo train, demo, tour, encode, serve, translate, mine, report: train models and use them."""
+"""hf-echo train, demo, tour, encode, serve, translate, mine, score, report: train models and use them."""
 
 from __future__ import annotations
 
@@ -287,6 +287,68 @@ class Mine(OpensModel):
             **options,
         )
         return mined.to_row() if str(self.out) != "-" else None
+
+
+@step("score", example="hf-echo score pairs.tsv.gz --source-lang fr --target-lang en --threshold 0.7 > kept.tsv")
+class Score(OpensModel):
+    """Score sentence pairs, one line for each in order, or keep those above a threshold. A stopped run resumes."""
+
+    reports = True
+
+    source: Path = setting(
+        "pairs: TSV, JSONL, Parquet, TMX, a Moses pair (NAME.fr-en), or - for TSV on standard input; with TARGET: "
+        "lines of text (.gz, .zst, .xz too)",
+        Path("-"),
+        argument=True,
+        reads=DATA,
+    )
+    target: Path | None = setting("lines that translate those of SOURCE", None, argument=True, reads=DATA)
+    out: Path = setting(
+        "output: - or a text file (scores, or with --threshold the pairs that are kept), or a table of score, source "
+        "and target (formats as of hf-echo mine)",
+        Path("-"),
+        writes="file",
+        short="-o",
+    )
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    source_lang: str | None = language("language of the sources, where the file does not say it")
+    target_lang: str | None = language("language of the targets, where the file does not say it")
+    score: Literal["cosine", "margin", "blaser-qe"] = setting("what is computed", "cosine")
+    threshold: str | None = setting(
+        "lowest score that is kept: a number, or the JSON file of hf-echo data calibrate, one for each direction", None
+    )
+    sigma: float = setting(
+        "standard deviations below the mean, of a calibrated threshold (OS 3.5)", 3.0, needs="threshold"
+    )
+    blaser: str | None = setting(
+        "BLASER 2.0 qe model, of --score blaser-qe: folder or Hub name", None, reads=CHECKPOINT
+    )
+    reference: Path | None = setting(
+        "pairs whose texts are the neighbours of a margin; needed for standard input; default: the input",
+        None,
+        reads=DATA,
+    )
+    k: int = setting("number of neighbours of a margin", 4, least=1)
+    columns: dict[str, str | int] = setting(
+        "columns of other names, such as source=src, or numbers in a TSV file without header, such as source=3",
+        dict,
+        option="--column",
+    )
+    dtype: Dtype = dtype()
+    resume: bool = resume()
+
+    def run(self):
+        from ..search import open_pairs, score_pairs
+
+        langs = (self.source_lang, self.target_lang)
+        pairs = open_pairs(self.source, self.target, langs=langs, columns=self.columns)
+        reference = None if self.reference is None else open_pairs(self.reference, langs=langs, columns=self.columns)
+        names = ("score", "blaser", "k", "threshold", "sigma", "dtype")
+        options = {name: getattr(self, name) for name in names} | {"langs": langs, "reference": reference}
+        to_screen = str(self.out) == "-"
+        progress = sys.stderr.isatty() and not to_screen
+        report = score_pairs(pairs, self.out, self.model, fresh=not self.resume, progress=progress, **options)
+        return None if to_screen else report.to_row()
 
 
 def anywhere(model: str) -> Any:

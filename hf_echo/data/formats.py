@@ -194,6 +194,14 @@ def _open_moses(path: Path, files: list[Path], names: list[str], langs: Language
     return _pair_part(str(path), partial(_moses_rows, files, names), sides, langs, files)
 
 
+def open_two(files: Sequence[Path], langs: Languages) -> Part:
+    """Two files of texts, of which line i translates line i; one of them may be "-"."""
+    names = ["source", "target"]
+    read = partial(_moses_rows, list(files), names)
+    label = " and ".join(map(name_of, files))
+    return Part(label, names, partial(_of_pair, read, list(zip(names, langs))), list(files))
+
+
 def _moses_rows(files: list[Path], names: list[str]) -> Iterator[tuple[int, dict[str, str], str | None]]:
     counts = [0, 0]
     for pair in zip_longest(*map(_each_line, files)):
@@ -202,7 +210,7 @@ def _moses_rows(files: list[Path], names: list[str]) -> Iterator[tuple[int, dict
             (number, *_), reason = pair[0], next((reason for _, _, reason in pair if reason), None)
             yield number, dict(zip(names, (text for _, text, _ in pair))), reason
     if counts[0] != counts[1]:
-        has = " and ".join(f"{file} has {count} lines" for file, count in zip(files, counts))
+        has = " and ".join(f"{name_of(file)} has {count} lines" for file, count in zip(files, counts))
         raise BrokenFile(files[0], f"{has}: line i must translate line i")
 
 

@@ -20,14 +20,18 @@ BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 Write = Callable[[Sequence[str], Sequence[str], Sequence[float] | None], None]
 
 
+def is_table(out: str | Path) -> bool:
+    """Whether the name is that of a table of pairs."""
+    return (suffix_of(Path(out)) or "").startswith((".tsv", ".jsonl", ".tmx", ".parquet")) or bool(_codes(Path(out)))
+
+
 def check_pair_output(out: str | Path) -> None:
     """Refuse an output of an unknown format, before the work.
 
     Raises:
         ValueError: it is unknown.
     """
-    kind = suffix_of(Path(out)) or ""
-    if str(out) != STANDARD and not kind.startswith((".tsv", ".jsonl", ".tmx", ".parquet")) and not _codes(Path(out)):
+    if str(out) != STANDARD and not is_table(out):
         raise ValueError(f"{out}: unknown format of pairs; name it {KNOWN}")
 
 

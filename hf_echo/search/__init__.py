@@ -6,12 +6,14 @@ from .file_mining import mine_files
 from .margin import margin_scores
 from .mining import MinedPairs, mine
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
+from .pair_scores import ScoreReport, open_pairs, score_pairs
 from .thresholds import PairScore, best_threshold, bucc_f1
 
 __all__ = [
     "MinedPairs",
     "Neighbours",
     "PairScore",
+    "ScoreReport",
     "best_threshold",
     "bucc_f1",
     "margin_scores",
@@ -19,4 +21,6 @@ __all__ = [
     "mine_files",
     "mutual_neighbours",
     "nearest_neighbours",
+    "open_pairs",
+    "score_pairs",
 ]

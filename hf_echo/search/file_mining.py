@@ -87,8 +87,8 @@ def mine_files(
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
     """
     check_options(**options)
-    check_pair_output(out)
     check_output(out, [source, target])
+    check_pair_output(out)
     if str(source) == str(target) == STANDARD:
         raise ValueError("source and target are both standard input: give a file for one of them")
     executor = executor or LocalExecutor(progress)

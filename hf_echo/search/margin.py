@@ -67,8 +67,16 @@ def margin_scores(forward: Neighbours, backward: Neighbours, margin: str) -> np.
     if checked_margin(margin) == "cosine":
         return a
     mean_x, mean_y = (side.scores.mean(axis=1, dtype=np.float64) for side in (forward, backward))
-    b = (mean_x[:, None] + mean_y[forward.indices]) / 2
+    return margin_of(a, mean_x[:, None], mean_y[forward.indices], margin, smaller=min(len(mean_x), len(mean_y)))
+
+
+def margin_of(a: Any, mean_x: Any, mean_y: Any, margin: str = "ratio", *, smaller: int) -> Any:
+    """Margin score of cosines `a` and the mean cosines of their rows with their neighbours (the formulas above).
+
+    Args:
+        smaller: rows of the smaller side, which says the floor.
+    """
+    b = (mean_x + mean_y) / 2
     if margin == "distance":
         return a - b
-    floor = SMALL_FLOOR if min(len(mean_x), len(mean_y)) < SMALL else FLOOR
-    return 1 + (a - b) / np.maximum(b, floor)
+    return 1 + (a - b) / np.maximum(b, SMALL_FLOOR if smaller < SMALL else FLOOR)

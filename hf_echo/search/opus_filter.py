@@ -1,0 +1,101 @@
+"""A filter class for OpusFilter: sentence embeddings of hf-echo in the place of LASER's.
+
+In a configuration of OpusFilter (`languages` by any code that hf-echo knows; `reference` as `input_files` of
+train_nearest_neighbors, one file of lines per language):
+
+    filters:
+      - SentenceEmbeddingFilter: {languages: [fr, en], model: echo-nano, threshold: 0.7}
+        module: hf_echo.search.opus_filter
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from opusfilter import CLEAN_HIGH, ConfigurationError, FilterABC
+from opusfilter.util import grouper
+
+from ..languages import as_code
+from ..utils.hub import packaged_model
+from .pair_scores import PairBlock, open_pairs, score_block, scorer_of
+
+Pair = Sequence[str]
+
+
+class SentenceEmbeddingFilter(FilterABC):
+    """Scores of each two of the languages, as OpusFilter's class of this name gives them; NaN where a side is empty.
+
+    Args:
+        languages: codes, in the order of the segments of a pair.
+        threshold: lowest score of every two that is accepted.
+        model: Echo checkpoint or any SentenceTransformer: folder, Hub name or echo-nano.
+        score: "cosine", "margin" (among the lines of `reference`) or "blaser-qe" (with `blaser`).
+        reference: for a margin, one file of lines per language; line i of each belongs together.
+        k: neighbours of a margin.
+        chunksize: pairs that are encoded together.
+
+    Raises:
+        ConfigurationError: no languages, or a wrong option.
+    """
+
+    score_direction = CLEAN_HIGH
+
+    def __init__(
+        self,
+        languages: Sequence[str] | None = None,
+        threshold: float = 0.5,
+        model: str = "echo-nano",
+        score: str = "cosine",
+        blaser: str | None = None,
+        reference: Sequence[str] | None = None,
+        k: int = 4,
+        chunksize: int = 2048,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if not languages or len(languages) < 2:
+            raise ConfigurationError("languages: give the codes of two or more, in the order of the segments")
+        self.threshold, self.chunksize, self.kind = threshold, chunksize, score
+        try:
+            self.languages = [as_code(language) for language in languages]
+            self.scorers = {}
+            for i, j in combinations(range(len(languages)), 2):
+                langs = (self.languages[i], self.languages[j])
+                files = None if reference is None else [Path(self.workdir, reference[place]) for place in (i, j)]
+                pool = files and open_pairs(*files, langs=langs)
+                self.scorers[i, j] = scorer_of(score, packaged_model(model), blaser=blaser, reference=pool, k=k)
+        except (ValueError, OSError) as error:
+            raise ConfigurationError(str(error)) from None
+
+    @property
+    def accept_threshold(self):
+        return -1 if self.kind == "cosine" else None
+
+    @property
+    def reject_threshold(self):
+        return 1 + 10**-6 if self.kind == "cosine" else None
+
+    def score(self, pairs: Iterable[Pair]) -> Iterator[list[float]]:
+        return (scores for _, scores in self._scored(pairs))
+
+    def accept(self, score: Sequence[float]) -> bool:
+        return all(similarity >= self.threshold for similarity in score)
+
+    def filter(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        return (pair for pair, scores in self._scored(pairs) if self.accept(scores))
+
+    def filterfalse(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        return (pair for pair, scores in self._scored(pairs) if not self.accept(scores))
+
+    def _scored(self, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, list[float]]]:
+        for chunk in grouper(pairs, self.chunksize):
+            columns = [[segment.strip() for segment in column] for column in zip(*chunk)]
+            langs = [[language] * len(chunk) for language in self.languages]
+            scores = [
+                score_block(scorer, PairBlock(columns[i], columns[j], langs[i], langs[j], None))
+                for (i, j), scorer in self.scorers.items()
+            ]
+            yield from zip(chunk, np.stack(scores, axis=1).tolist())

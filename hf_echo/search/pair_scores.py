@@ -1,0 +1,397 @@
+"""Score sentence pairs one by one, in order: cosine, margin, or BLASER 2.0 qe; keep those above a threshold.
+
+Pairs come from a table, TMX, a Moses pair, two files of equal numbers of lines, or standard input, block by block. Each
+block is scored and written before the next one is read, so memory does not grow with the input (a margin holds the
+place of every different text). A pair with an empty side scores NaN, which is above no threshold.
+
+The neighbours of a margin (`margin`) are those among the different texts of the whole input, whose embeddings are kept
+on disk, or of a reference: pairs of the same kind, for standard input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shutil
+import tempfile
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm.auto import tqdm
+
+import hf_echo
+
+from ..data.formats import Languages, Part, open_file, open_two, suffix_of
+from ..data.pair_writer import BREAKS, check_pair_output, is_table, write_pairs
+from ..data.pipeline.filters.threshold import DirectionThreshold
+from ..data.schema import LANGUAGE_ALIASES, TEXT_ALIASES, as_list, check_text, find_columns
+from ..inference.embedding_store import key_of
+from ..inference.scorer import BlaserScorer, EchoScorer, embed_columns, open_encoder
+from ..languages import as_code
+from ..utils.files import check_output, make_once, only_run
+from ..utils.fingerprint import fingerprint
+from ..utils.results import Result
+from ..utils.text import STANDARD, open_output
+from .blocks import Rows, neighbours_in_blocks
+from .margin import margin_of
+from .neighbours import nearest_neighbours
+
+SCORES = ("cosine", "margin", "blaser-qe")
+Encode = Callable[..., Any]
+
+
+class PairBlock(NamedTuple):
+    """`lines` are the rows as they stand in a TSV file; None for other formats."""
+
+    sources: list[str]
+    targets: list[str]
+    source_langs: list[str | None]
+    target_langs: list[str | None]
+    lines: list[str] | None
+
+
+class Pairs(NamedTuple):
+    """Opened input: `blocks()` can be called again unless it is standard input (`identity` is None)."""
+
+    blocks: Callable[[], Iterator[PairBlock]]
+    header: str | None  # the first line of a TSV file, if it names the columns
+    identity: Any
+
+
+@dataclass(frozen=True)
+class ScoreReport(Result):
+    """`rows` read, `scored` of them (those without an empty side), `kept`; `mean` and `sigma` of the scores."""
+
+    rows: int
+    scored: int
+    kept: int
+    mean: float | None
+    sigma: float | None
+    out: str
+
+
+def open_pairs(
+    source: Path,
+    target: Path | None = None,
+    *,
+    langs: Languages = (None, None),
+    columns: Mapping[str, str] | None = None,
+) -> Pairs:
+    """Open pairs: a table, TMX, a Moses pair or "-" (TSV), or two files whose lines i belong together.
+
+    Args:
+        langs: of source and target, where the file does not say them; they choose the languages of a TMX file.
+        columns: names in the file, or numbers in a TSV file without header, of source, target, source_lang ...
+
+    Raises:
+        FileNotFoundError, ValueError: what is wrong with a file.
+    """
+    columns, header = {name: str(column) for name, column in (columns or {}).items()}, []
+
+    def is_header(fields: list[str]) -> bool:
+        if numbered or (len(fields) == 2 and not columns and tuple(fields) not in TEXT_ALIASES):
+            return False
+        header.append("\t".join(fields))
+        return True
+
+    numbered = bool(columns) and all(column.isdigit() for column in columns.values())
+    if target is not None:
+        part = open_two([source, target], langs)
+    else:
+        names = None if numbered else ("source", "target")
+        part = open_file(source, is_header=is_header, without_header=names, langs=langs)
+    names_of = dict(zip(("source_lang", "target_lang"), zip(*LANGUAGE_ALIASES)))
+    own = [side in columns or bool(set(names) & set(part.columns)) for side, names in names_of.items()]
+    constants = [side for side, given, there in zip(names_of, langs, own) if given or not there]
+    mapping = find_columns(part.columns, columns, constants=constants, where=part.label)
+    is_tsv = target is None and (str(source) == STANDARD or (suffix_of(source) or "").startswith(".tsv"))
+    blocks = partial(_blocks, part, mapping, langs, is_tsv)
+    return Pairs(
+        blocks, header[0] if header else None, None if STANDARD in (str(source), str(target)) else part.identity
+    )
+
+
+def _blocks(part: Part, mapping: Mapping[str, str], langs: Languages, is_tsv: bool) -> Iterator[PairBlock]:
+    wanted = list(part.columns) if is_tsv else [mapping[name] for name in mapping]
+    for block in part.read(list(dict.fromkeys(wanted))):
+        bad, fields = list(block.bad), []
+        for side, lang in zip(("source", "target"), langs):
+            texts = as_list(block.columns[mapping[side]])
+            reasons = ((line, check_text(side, text)) for line, text in zip(block.lines, texts))
+            bad += [(line, why) for line, why in reasons if why and not why.endswith("is empty")]
+            own = mapping.get(f"{side}_lang")
+            codes = [lang] * len(texts) if own is None else as_list(block.columns[own])
+            fields.append((texts, codes))
+        if bad:
+            line, reason = min(bad)
+            raise ValueError(f"{part.label}:{line}: {reason}")
+        try:
+            codes = [[code and _code(code) for code in side] for _, side in fields]
+        except ValueError as error:
+            raise ValueError(f"{part.label}: {error}") from None
+        lines = list(map("\t".join, zip(*(block.columns[name] for name in wanted)))) if is_tsv else None
+        yield PairBlock(fields[0][0], fields[1][0], *codes, lines)
+
+
+_code = cache(as_code)
+
+
+def score_pairs(
+    pairs: Pairs,
+    out: Path,
+    model: str,
+    *,
+    score: str = "cosine",
+    blaser: str | None = None,
+    reference: Pairs | None = None,
+    k: int = 4,
+    threshold: float | str | Path | None = None,
+    sigma: float = 3.0,
+    langs: Languages = (None, None),
+    dtype: str = "auto",
+    fresh: bool = False,
+    progress: bool = False,
+) -> ScoreReport:
+    """Score pairs and write one line for each, or only the pairs above a threshold.
+
+    Args:
+        out: "-" (standard output) or a text file: one score a line, or with a threshold the pairs that are kept, as
+            they are in a TSV input. A table (.tsv, .jsonl, .parquet, .tmx): score, source and target of each pair, or
+            of those kept. A file appears whole; a stopped run resumes with the scores and embeddings in OUT.work.
+        score: "cosine", "margin" or "blaser-qe"; the last one needs `blaser`, a BLASER 2.0 qe model.
+        reference: pairs whose texts are the neighbours of a margin; None: the input.
+        k: neighbours of a margin.
+        threshold: the lowest score that is kept: a number, or the JSON file of `hf-echo data calibrate`, which gives
+            mean - `sigma` standard deviations of each direction (OS 3.5).
+        langs: written to a table.
+
+    Raises:
+        ValueError: wrong options, or a row that is no pair (with its line).
+    """
+    of_input = score == "margin" and reference is None and pairs.identity is not None
+    scorer = None if of_input else scorer_of(score, model, blaser=blaser, reference=reference, k=k, dtype=dtype)
+    above = None if threshold is None else _threshold(threshold, sigma)
+    check_output(out)
+    if is_table(out):
+        check_pair_output(out)
+    identity = (pairs.identity, reference and reference.identity)
+    key = repr((hf_echo.__version__, identity, fingerprint(model), blaser and fingerprint(blaser), score, k, dtype))
+    with ExitStack() as stack:
+        if str(out) == STANDARD or pairs.identity is None:
+            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-echo-score-")))
+        else:
+            stack.enter_context(only_run(out))
+            work = out.with_name(out.name + ".work")
+            if fresh:
+                _remove(work)
+        folder = work / f"score-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        score_next: Callable[[int, PairBlock], np.ndarray]
+        if scorer is None:
+            score_next = InputMargin(open_encoder(model, dtype=dtype), pairs.blocks, folder, k)
+        else:
+            score_next = partial(_stored_scores, scorer, folder if pairs.identity is not None else None)
+        counts, moments = np.zeros(3, int), np.zeros(2)
+        write = stack.enter_context(_writer(pairs, out, threshold is not None, langs))
+        for number, block in enumerate(tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=not progress)):
+            scores = score_next(number, block)
+            kept = np.ones(len(scores), bool) if above is None else scores >= above(block)
+            write(block, scores, kept)
+            good = scores[~np.isnan(scores)]
+            counts += len(scores), len(good), kept.sum()
+            moments += good.sum(), (good**2).sum()
+    if str(out) != STANDARD and pairs.identity is not None:
+        _remove(work)
+    rows, scored, kept = counts.tolist()
+    mean = moments[0] / scored if scored else None
+    spread = math.sqrt(max(0.0, moments[1] / scored - mean**2)) if scored else None
+    return ScoreReport(rows, scored, kept, mean, spread, str(out))
+
+
+def _remove(work: Path) -> None:
+    """Remove what scoring wrote into the work folder, and the folder if nothing else is in it."""
+    for folder in work.glob("score-*"):
+        shutil.rmtree(folder)
+    if work.is_dir() and not any(work.iterdir()):
+        work.rmdir()
+
+
+def scorer_of(
+    score: str,
+    model: str,
+    *,
+    blaser: str | None = None,
+    reference: Pairs | None = None,
+    k: int = 4,
+    dtype: str = "auto",
+) -> Callable[..., np.ndarray]:
+    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)``; arguments as in `score_pairs`."""
+    if score not in SCORES:
+        raise ValueError(f"score is {score!r}; it must be one of {', '.join(SCORES)}")
+    if (score == "blaser-qe") != (blaser is not None):
+        raise ValueError("score 'blaser-qe' and a BLASER model go together: give both, or none")
+    if (score == "margin") != (reference is not None):
+        need = "a margin of single pairs needs a reference" if reference is None else f"score {score!r} has no neighbours"
+        raise ValueError(f"{need}: pairs in which neighbours are searched; give both, or none")
+    if blaser is not None:
+        return BlaserScorer(blaser, model, dtype)
+    if reference is not None:
+        return ReferenceMargin(open_encoder(model, dtype=dtype), reference.blocks(), k)
+    return EchoScorer(model, dtype)
+
+
+def score_block(scorer: Callable[..., np.ndarray], block: PairBlock) -> np.ndarray:
+    """(rows,) float64, NaN where a side is empty."""
+    scores, rows = np.full(len(block.sources), np.nan), _whole(block)
+    if rows:
+        scores[rows] = scorer(*([column[row] for row in rows] for column in block[:4]))
+    return scores
+
+
+def _stored_scores(scorer: Callable[..., np.ndarray], folder: Path | None, number: int, block: PairBlock) -> np.ndarray:
+    """The scores of a block, from the folder if they are there."""
+    if folder is None:
+        return score_block(scorer, block)
+    make = partial(_save_scores, scorer, block)
+    return np.load(make_once(folder / f"{number:06d}.npy", make))
+
+
+def _save_scores(scorer: Callable[..., np.ndarray], block: PairBlock, unfinished: Path) -> None:
+    np.save(unfinished, score_block(scorer, block))
+
+
+def _whole(block: PairBlock) -> list[int]:
+    """The rows without an empty side."""
+    return [row for row, pair in enumerate(zip(block.sources, block.targets)) if all(map(str.strip, pair))]
+
+
+class ReferenceMargin:
+    """``scorer(sources, targets, source_langs, target_langs)``: margins (ratio) among the texts of reference pairs."""
+
+    def __init__(self, encode: Encode, blocks: Iterator[PairBlock], k: int):
+        texts: tuple[dict, dict] = ({}, {})
+        for block in blocks:
+            for of_side, column, langs in zip(texts, block[:2], block[2:4]):
+                of_side.update(dict.fromkeys((text, lang) for text, lang in zip(column, langs) if text.strip()))
+        if not all(texts):
+            raise ValueError("the reference has no pair: give one with sentences on both sides")
+        self.encode = encode
+        self.pools = [embed_columns(encode, [tuple(zip(*of_side))])[0] for of_side in texts]
+        self.k = min(k, *map(len, self.pools))
+
+    def __call__(self, sources, targets, source_langs, target_langs) -> np.ndarray:
+        x, y = embed_columns(self.encode, [(sources, source_langs), (targets, target_langs)])
+        near = [nearest_neighbours(side, pool, self.k) for side, pool in zip((x, y), reversed(self.pools))]
+        means = [side.scores.mean(axis=1, dtype=np.float64) for side in near]
+        return margin_of(np.einsum("nd,nd->n", x, y, dtype=np.float64), *means, smaller=min(map(len, self.pools)))
+
+
+class InputMargin:
+    """``scorer(number of a block, block)``: margins (ratio) among the different texts of the whole input.
+
+    Args:
+        encode: (texts, lang) -> (n, d).
+        folder: for the embeddings and neighbours, where a stopped run finds them.
+    """
+
+    def __init__(self, encode: Encode, blocks: Callable[[], Iterator[PairBlock]], folder: Path, k: int):
+        self.places = (array("q"), array("q"))  # of each pair, the row of its source and its target
+        self.starts, seen, parts = [0], ({}, {}), ([], [])
+        for number, block in enumerate(blocks()):
+            whole = set(_whole(block))
+            for side, (of_side, place) in enumerate(zip(seen, self.places)):
+                new: list[tuple[str, str | None]] = []
+                for row, text in enumerate(zip(block[side], block[2 + side])):
+                    key = key_of(text[1] or "", text[0]) if row in whole else None
+                    if key is not None and key not in of_side:
+                        of_side[key] = len(of_side)
+                        new.append(text)
+                    place.append(-1 if key is None else of_side[key])
+                if new:
+                    make = partial(_save_embeddings, encode, new)
+                    file = make_once(folder / f"{('source', 'target')[side]}-{number:06d}.npy", make)
+                    parts[side].append(np.load(file, mmap_mode="r"))
+            self.starts.append(len(self.places[0]))
+        if not parts[0]:
+            raise ValueError("no pair has text on both sides: there is nothing to score")
+        self.sides = [Rows(part, name) for part, name in zip(parts, ("source", "target"))]
+        k, (x, y) = min(k, *map(len, self.sides)), self.sides
+        near = [neighbours_in_blocks(*pair, k, folder=folder / str(k)) for pair in ((x, y), (y, x))]
+        self.means = [side.scores.mean(axis=1, dtype=np.float64) for side in near]
+
+    def __call__(self, number: int, block: PairBlock) -> np.ndarray:
+        rows = slice(self.starts[number], self.starts[number + 1])
+        places = [np.array(place[rows]) for place in self.places]
+        scores, good = np.full(len(places[0]), np.nan), np.flatnonzero(places[0] >= 0)
+        if len(good):
+            x, y = (_take(side, place[good]) for side, place in zip(self.sides, places))
+            means = [mean[place[good]] for mean, place in zip(self.means, places)]
+            cosines = np.einsum("nd,nd->n", x, y, dtype=np.float64)
+            scores[good] = margin_of(cosines, *means, smaller=min(map(len, self.sides)))
+        return scores
+
+
+def _save_embeddings(encode: Encode, texts: Sequence[tuple[str, str | None]], unfinished: Path) -> None:
+    np.save(unfinished, embed_columns(encode, [tuple(zip(*texts))])[0])
+
+
+def _take(side: Rows, rows: np.ndarray) -> np.ndarray:
+    """(len(rows), d) unit rows, from any parts."""
+    part = np.searchsorted(side.starts, rows, "right") - 1
+    out = np.empty((len(rows), side.width), np.float32)
+    for number in np.unique(part):
+        here = part == number
+        out[here] = side.parts[number][rows[here] - side.starts[number]]
+    return out
+
+
+def _threshold(threshold: float | str | Path, sigma: float) -> Callable[[PairBlock], Any]:
+    """A function of a block: the lowest score of each row that is kept."""
+    try:
+        number = float(threshold)
+    except ValueError:
+        of_direction = cache(DirectionThreshold(k=sigma, calibrated=str(threshold)).threshold)
+
+        def least(block: PairBlock) -> np.ndarray:
+            if None in block.source_langs or None in block.target_langs:
+                raise ValueError(f"the thresholds of {threshold} depend on the languages: give those of both sides")
+            return np.array([of_direction(*langs) for langs in zip(block.source_langs, block.target_langs)])
+
+        return least
+    if math.isnan(number):
+        raise ValueError("threshold is nan; give a number, or the JSON file of hf-echo data calibrate")
+    return lambda block: number
+
+
+@contextmanager
+def _writer(pairs: Pairs, out: Path, filters: bool, langs: Languages) -> Iterator[Callable[..., None]]:
+    """A function (block, scores, kept) that writes rows."""
+    if is_table(out):
+        with write_pairs(out, langs) as write:
+
+            def write_rows(block: PairBlock, scores: np.ndarray, kept: np.ndarray) -> None:
+                rows = np.flatnonzero(kept)
+                write(*([column[row] for row in rows] for column in block[:2]), scores[rows].tolist())
+
+            yield write_rows
+        return
+    with open_output(out) as file:
+        if filters and pairs.header is not None:
+            file.write(pairs.header + "\n")
+
+        def write_lines(block: PairBlock, scores: np.ndarray, kept: np.ndarray) -> None:
+            if not filters:
+                file.writelines(f"{score:.6f}\n" for score in scores.tolist())
+            else:
+                fields = zip(*([BREAKS.sub(" ", text) for text in column] for column in block[:2]))
+                rows = list(map("\t".join, fields)) if block.lines is None else block.lines
+                file.writelines(f"{rows[row]}\n" for row in np.flatnonzero(kept))
+            if str(out) == STANDARD:
+                file.flush()
+
+        yield write_lines
