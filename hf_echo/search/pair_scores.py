@@ -92,7 +92,7 @@ def open_pairs(
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file.
     """
-    columns, header = {name: str(column) for name, column in (columns or {}).items()}, []
+    source, columns, header = Path(source), {name: str(column) for name, column in (columns or {}).items()}, []
 
     def is_header(fields: list[str]) -> bool:
         if numbered or (len(fields) == 2 and not columns and tuple(fields) not in TEXT_ALIASES):
