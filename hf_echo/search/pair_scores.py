@@ -236,8 +236,8 @@ def scorer_of(
     if (score == "blaser-qe") != (blaser is not None):
         raise ValueError("score 'blaser-qe' and a BLASER model go together: give both, or none")
     if (score == "margin") != (reference is not None):
-        need = "a margin of single pairs needs a reference" if reference is None else f"score {score!r} has no neighbours"
-        raise ValueError(f"{need}: pairs in which neighbours are searched; give both, or none")
+        reason = "a margin of single pairs needs one" if reference is None else f"score {score!r} has no neighbours"
+        raise ValueError(f"reference: {reason}; give pairs in which the neighbours of a margin are searched, or none")
     if blaser is not None:
         return BlaserScorer(blaser, model, dtype)
     if reference is not None:

@@ -164,7 +164,7 @@ REFUSED = {
     "not UTF-8": (b"un\tone\nun\tcaf\xe9\n", {}, "p.tsv:2: not UTF-8"),
     "NUL": (b"un\t%b\n" % (b"x" * 999) * 99 + b"u\0n\tone\n", {}, "p.tsv:100: holds a NUL character"),
     "three columns": (b"1\tun\tone\n", {}, "p.tsv has no columns for source and target; found: 1, un, one"),
-    "margin of a stream": (None, {"score": "margin"}, "a margin of single pairs needs a reference"),
+    "margin of a stream": (None, {"score": "margin"}, "reference: a margin of single pairs needs one"),
     "BLASER without a model": (b"un\tone\n", {"score": "blaser-qe"}, "'blaser-qe' and a BLASER model go together"),
     "nan": (b"un\tone\n", {"threshold": "nan"}, "threshold is nan"),
     "no file of thresholds": (b"un\tone\n", {"threshold": "t.json"}, "no file t.json; `hf-echo data calibrate"),
