@@ -18,7 +18,17 @@ from dataclasses import dataclass
 from .modeling.language_names_echo import LANGUAGE_NAMES
 from .utils.did_you_mean import nearest
 
-__all__ = ["LANGUAGES", "Language", "as_code", "bcp47", "find_language", "is_language", "language", "meanings"]
+__all__ = [
+    "LANGUAGES",
+    "Language",
+    "as_code",
+    "bcp47",
+    "find_language",
+    "hub_code",
+    "is_language",
+    "language",
+    "meanings",
+]
 
 
 def _table(text: str) -> dict[str, str]:
@@ -127,6 +137,8 @@ ISO_639_1 = dict(
     """.split()
 )
 
+# ISO 639-3 -> ISO 639-1; of two codes, such as "nb" and "no", the first
+_TWO_LETTERS = {code.split("_")[0]: short for short, code in reversed(ISO_639_1.items())}
 
 # ISO 639-3 macrolanguages, the bibliographic codes of ISO 639-2, and withdrawn codes that corpora still use
 OTHER_CODES = dict(
@@ -236,6 +248,11 @@ def language(code: str) -> Language:
         return LANGUAGES[code]
     except (KeyError, TypeError):
         raise ValueError(f"unknown language code {code!r}{_suggestion(code)}") from None
+
+
+def hub_code(code: str) -> str:
+    """The code by which the Hub files a language: ISO 639-1 where there is one ("fr"), else ISO 639-3 ("ast")."""
+    return _TWO_LETTERS.get(code.split("_")[0], code.split("_")[0])
 
 
 def find_language(text: str, *, strict: bool = False) -> str:

@@ -19,13 +19,17 @@ DEFAULT_PROMPT = "unspecified"
 def sentence_transformer_prompts(languages: list[str] | None = None, kind: str = "name") -> dict[str, str]:
     """One prompt per language: ``{"unspecified": "Unspecified language:<SEP>", "fra_Latn": "French:<SEP>", ...}``.
 
+    "query" and "document", which `encode_query` and other libraries look for, are those of a text without language.
+
     Args:
         kind: as `EchoConfig.prompts`; "tokens": ``{"fra_Latn": "fra_Latn ", ...}``; "none": no prompts.
     """
+    plain = encoder_prompt() + NAME_END if kind == "name" else ""
+    prompts = {"query": plain, "document": plain}
     if kind != "name":
-        return {code: f"{code} " for code in languages or []} if kind == "tokens" else {}
+        return prompts | ({code: f"{code} " for code in languages or []} if kind == "tokens" else {})
     codes = languages or sorted(LANGUAGE_NAMES)
-    return {DEFAULT_PROMPT: encoder_prompt() + NAME_END} | {c: encoder_prompt(c) + NAME_END for c in codes}
+    return prompts | {DEFAULT_PROMPT: plain} | {code: encoder_prompt(code) + NAME_END for code in codes}
 
 
 def write_sentence_transformer_files(

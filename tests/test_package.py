@@ -41,6 +41,7 @@ LAYERS = [
     "vocabulary",
     "checkpoints",
     "evaluation",
+    "export",
     "hub",
     "stages",
     "steps",

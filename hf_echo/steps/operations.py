@@ -49,9 +49,8 @@ class Operation(Step):
     def write_card(self) -> None:
         """Write the card of a model where there is none."""
         from ..cards.model_card import write_checkpoint_card
-        from ..utils.folders import whole_weights
 
-        if self.output_dir and whole_weights(Path(self.output_dir)):
+        if self.output_dir and self.is_whole():
             write_checkpoint_card(self.output_dir, getattr(self, "license", None))
 
     @classmethod
@@ -268,6 +267,31 @@ class Release(OnTextOrSpeech):
         else:
             own = {name: getattr(self, name) for name in ("matrix_dtype", "token_dtype", "generation", "code")}
             release_checkpoint(self.model, self.output_dir, **own, **shared)
+
+
+@step(
+    "export",
+    operation="export",
+    calls="export.export_checkpoint",
+    example="hf-echo export outputs/nano/release outputs/nano/onnx --to onnx",
+)
+class Export(Operation):
+    """Write a model for others to open: transformers without remote code, ONNX, OpenVINO, static embeddings."""
+
+    then = "{output_dir}: README.md opens it; docs/serving.md has a page of servers and libraries"
+
+    model: str = model()
+    output_dir: str = output("folder of the export")
+    to: Literal["stock", "onnx", "openvino", "static"] = setting(
+        "stock: classes of transformers and sentence-transformers; onnx, openvino: graphs for them and for programs "
+        "without Python; static: one vector for each token",
+        "stock",
+    )
+
+    def is_whole(self):
+        from ..utils.lineage import FILE
+
+        return (Path(self.output_dir) / FILE).is_file()  # a folder is moved there when all of it is written
 
 
 @step(

@@ -13,7 +13,7 @@ from .files import named_when_full
 from .lineage import FILE
 
 # What a checkpoint consists of; other files are somebody's own.
-SUFFIXES = {".bin", ".jinja", ".json", ".md", ".model", ".npy", ".parquet", ".py", ".safetensors"}
+SUFFIXES = {".bin", ".jinja", ".json", ".md", ".model", ".npy", ".onnx", ".parquet", ".py", ".safetensors", ".xml"}
 NAMES = {"merges.txt", "vocab.txt"}
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 

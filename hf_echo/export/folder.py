@@ -1,0 +1,51 @@
+"""Write a checkpoint in another format, as one folder with a lineage and a card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from ..utils.folders import write_folder
+from ..utils.lineage import write_lineage
+from ..utils.settings import check_value
+from .graphs import write_onnx, write_openvino
+from .static import write_static
+from .stock import Stock, open_stock, write_stock
+
+Format = Literal["stock", "onnx", "openvino", "static"]
+GRAPHS: dict[str, Callable[..., dict[str, Any]]] = {"onnx": write_onnx, "openvino": write_openvino}
+
+
+def export_checkpoint(model: str | Path, out: str | Path, *, to: Format = "stock") -> dict[str, Any]:
+    """Write a checkpoint in a format that opens without hf_echo.
+
+    Args:
+        model: checkpoint or release of a text encoder: folder, Hub name or model of the package.
+        to: "stock": transformers and sentence-transformers; "onnx", "openvino": graphs in a folder of that name, with
+            what sentence-transformers' backend of that name reads; "static": a table of token vectors, distilled by
+            model2vec.
+
+    Returns:
+        What was measured: of ONNX the cosine of the 8-bit graph, of static embeddings xsim beside that of the model.
+
+    Raises:
+        FileNotFoundError: no such model. ImportError: a package is missing.
+        ValueError: the format cannot hold this model.
+    """
+    check_value("to", to, Format)
+    stock = open_stock(model)
+    if to == "stock" and stock.reason:
+        raise ValueError(f"{model} has no stock form: {stock.reason}; use onnx, openvino or static")
+    with write_folder(out) as folder:
+        report = _write(stock, model, folder, to)
+        results = report | {"languages": stock.encoder.config.languages}
+        write_lineage(folder, "export", {"to": to}, parents={"model": model}, results=results, output_dir=out)
+    return report
+
+
+def _write(stock: Stock, model: str | Path, folder: Path, to: str) -> dict[str, Any]:
+    if to == "static":
+        return write_static(stock, model, folder)
+    write_stock(stock, folder, weights=to == "stock")
+    return GRAPHS[to](stock, folder / to) if to in GRAPHS else {}

@@ -1,0 +1,157 @@
+"""ONNX and OpenVINO graphs of an encoder, in 32 and 8 bits.
+
+    onnx/model.onnx                   ids and mask -> last_hidden_state: what sentence-transformers pools itself
+    onnx/sentence_embedding.onnx      ids and mask -> sentence_embedding (pooled, projected, of length 1) and the states
+    onnx/*_quantized.onnx             the same in 8 bits, by the name that transformers.js looks for
+    openvino/openvino_model.xml       as onnx/model.onnx
+
+Number and length of texts are free in all graphs, and padding changes nothing. optimum, the usual way to these files,
+is not used: optimum-onnx 0.1 needs transformers below 4.58 and optimum-intel 2.2 transformers below 5.6.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..utils.extras import extra
+from .sample import SAMPLE
+from .stock import Stock
+
+WHOLE, STATES = "sentence_embedding", "model"
+INPUTS = ["input_ids", "attention_mask"]
+OUTPUTS = ["sentence_embedding", "last_hidden_state"]
+LEAST_COSINE = 0.99  # of the 8-bit graph to the other one, in the mean over the languages of the sample
+LARGEST = 2**31 - 2**24  # bytes of weights in one file of protobuf
+
+
+class SentenceGraph(nn.Module):
+    """Ids and mask -> (embeddings of length 1, token states)."""
+
+    def __init__(self, stock: Stock):
+        super().__init__()
+        self.backbone, self.projection = stock.backbone, stock.encoder.projection
+        self.pool = stock.encoder.pool
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return nn.functional.normalize(self.pool(hidden, attention_mask), dim=-1), hidden
+
+
+def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
+    """Write the ONNX files; returns {"cosine_8_bits"}, the mean cosine to the float32 graph over 12 languages.
+
+    Raises:
+        ImportError: onnx, onnxscript or onnxruntime is missing.
+        ValueError: the backbone cannot be exported, is too large for one file, or is not itself in 8 bits.
+    """
+    with extra("onnx"):
+        import onnx.utils
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    folder.mkdir(parents=True)
+    whole, states = folder / f"{WHOLE}.onnx", folder / f"{STATES}.onnx"
+    export_graph(stock, whole)
+    onnx.utils.extract_model(whole, states, INPUTS, OUTPUTS[1:])
+    with _quiet():
+        for file in (whole, states):
+            small = file.with_name(f"{file.stem}_quantized.onnx")
+            quantize_dynamic(file, small, weight_type=QuantType.QInt8, per_channel=True)
+    cosine = mean_cosine(stock, whole, whole.with_name(f"{WHOLE}_quantized.onnx"))
+    if cosine < LEAST_COSINE:
+        raise ValueError(
+            f"in 8 bits the mean cosine to the float32 embeddings is {cosine:.4f}, below {LEAST_COSINE}: this model "
+            "keeps its meaning in 32 bits only"
+        )
+    return {"cosine_8_bits": round(cosine, 4)}
+
+
+def write_openvino(stock: Stock, folder: Path) -> dict[str, Any]:
+    """Write the graph of token states for OpenVINO, in float32: bf16 is a hint of the program that runs it.
+
+    Raises:
+        ImportError: openvino, onnx or onnxscript is missing. ValueError: as `write_onnx`.
+    """
+    with extra("openvino"):
+        import openvino
+
+    with TemporaryDirectory() as place:
+        whole = Path(place) / "whole.onnx"
+        export_graph(stock, whole)
+        graph = openvino.convert_model(whole, output=OUTPUTS[1:])
+        openvino.save_model(graph, folder / "openvino_model.xml", compress_to_fp16=False)
+    return {}
+
+
+def export_graph(stock: Stock, file: Path) -> None:
+    """Write `SentenceGraph` as one ONNX file.
+
+    Raises:
+        ImportError, ValueError: as `write_onnx`.
+    """
+    with extra("onnx"):
+        import onnx
+        import onnxscript  # noqa: F401 (torch.onnx imports it)
+
+    graph = SentenceGraph(stock).eval()
+    if (size := 4 * sum(weight.numel() for weight in graph.parameters())) > LARGEST:
+        raise ValueError(f"{size / 1e9:.1f} GB of weights do not fit into one ONNX file, which holds 2 GB")
+    batch = stock.batch(["a b c", "d"])
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence", max=stock.max_length)}
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.onnx.export(
+                graph,
+                tuple(batch[name] for name in INPUTS),
+                input_names=INPUTS,
+                output_names=OUTPUTS,
+                dynamic_shapes=(axes, axes),
+                opset_version=18,
+                verbose=False,
+                dynamo=True,
+            )
+    except Exception as error:  # torch.export and the exporter have many
+        kind, reason = stock.backbone.config.model_type, (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"a backbone of type {kind!r} has no ONNX form: {reason}") from error
+    model = program.model_proto
+    inner = model.graph
+    for part in (model, inner, *inner.node, *inner.input, *inner.output, *inner.value_info, *inner.initializer):
+        del part.metadata_props[:]  # tracebacks, with paths of this machine
+    onnx.save(model, file)
+
+
+def mean_cosine(stock: Stock, one: Path, other: Path) -> float:
+    """Mean cosine between the embeddings of two graphs, over languages with equally many sentences."""
+    batch = stock.batch([text for texts in SAMPLE.values() for text in texts])
+    first, second = (run_graph(file, batch) for file in (one, other))
+    return float((first * second).sum(-1).mean())
+
+
+def run_graph(file: Path, batch: dict[str, torch.Tensor]) -> np.ndarray:
+    """(texts, embedding_size) float32: the first output of an ONNX file."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    return session.run(None, {name: batch[name].numpy() for name in INPUTS})[0]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's notes about packages and axis names, and the quantizer's about preprocessing."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)

@@ -1,0 +1,220 @@
+"""An Echo checkpoint in the classes of transformers and sentence-transformers, without code of its own.
+
+The backbone stands under its own model type, pooling and projection are modules of sentence-transformers, and prompts
+are plain text in `config_sentence_transformers.json`. `docs/serving.md` lists which field which server reads.
+
+A BERT with a SentencePiece tokenizer, such as multilingual-e5-small, becomes the XLM-RoBERTa of the same weights:
+llama.cpp takes the tokenizer of every BERT for WordPiece. The two compute the same, but XLM-RoBERTa counts positions
+from behind the padding token, so its table of positions starts with unused rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+from torch import nn
+from transformers import (
+    MODEL_MAPPING,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
+
+from ..checkpoints.rewrite import encoder_of, open_checkpoint
+from ..inference.encode import opening
+from ..modeling import EchoEncoder
+from ..modeling.sentence_transformer_echo import DEFAULT_PROMPT, sentence_transformer_prompts
+from ..utils.files import read_json, write_json
+
+# Pooling of an EchoConfig -> its name since sentence-transformers 5.4, and the field that older ones and servers read.
+POOLINGS = {
+    "cls": ("cls", "pooling_mode_cls_token"),
+    "mean": ("mean", "pooling_mode_mean_tokens"),
+    "last": ("lasttoken", "pooling_mode_lasttoken"),
+}
+OTHER_POOLINGS = ("max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens")
+# The names of before sentence-transformers 6, which opens them too: vLLM and llama.cpp compare with these.
+MODULE = "sentence_transformers.models."
+XLM_R_PAD = 1  # with another padding token the table of positions would not be that of XLM-RoBERTa
+
+
+@dataclass
+class Stock:
+    """The parts of a stock folder.
+
+    Attributes:
+        encoder: whose pooling and projection are used.
+        backbone: what computes token states: a class of transformers.
+        prompts: name -> text in front of a text.
+        default_prompt: the name of the one that stands in front of a text without `prompt_name`; None: none does.
+        reason: why the backbone cannot be saved as a stock model, although it can be exported as a graph; or None.
+    """
+
+    encoder: EchoEncoder
+    backbone: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
+    prompts: dict[str, str]
+    default_prompt: str | None
+    reason: str | None = None
+
+    @property
+    def max_length(self) -> int:
+        """Most tokens of a text."""
+        return int(self.tokenizer.model_max_length)
+
+    def sentence_vectors(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """(batch, tokens) -> (batch, embedding_size), not normalised."""
+        hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return self.encoder.pool(hidden, attention_mask)
+
+    def batch(self, texts: list[str]) -> dict[str, torch.Tensor]:
+        """Ids and mask of texts behind the default prompt, padded and cut."""
+        prompt = self.prompts.get(self.default_prompt or "", "")
+        options = dict(padding=True, truncation=True, max_length=self.max_length, return_tensors="pt")
+        return dict(self.tokenizer([prompt + text for text in texts], **options))
+
+
+def open_stock(model: str | Path) -> Stock:
+    """The parts of a stock folder from a checkpoint, release or model of the package, in float32.
+
+    Raises:
+        FileNotFoundError: no such folder or Hub name.
+        ValueError: no text encoder of Echo, or one that stock classes cannot compute.
+    """
+    encoder = encoder_of(open_checkpoint(model))
+    config, backbone = encoder.config, encoder.backbone
+    if config.prompts == "tokens":
+        raise ValueError(f"{model} marks languages by special tokens, as SONAR does: no stock tokenizer adds them")
+    kind = MODEL_MAPPING.get(type(backbone.config), None)
+    if type(backbone) not in (kind if isinstance(kind, tuple) else (kind,)):
+        raise ValueError(
+            f"{model} is the {type(backbone).__name__} of an encoder-decoder: AutoModel opens the whole one"
+        )
+    with opening(model) as place:
+        tokenizer = AutoTokenizer.from_pretrained(place)
+        given = read_json(Path(place) / "config_sentence_transformers.json", {})
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    prompts, default = given.get("prompts") or {}, given.get("default_prompt_name")
+    if config.prompts == "name":
+        prompts, default = sentence_transformer_prompts(config.languages), DEFAULT_PROMPT
+    else:
+        backend, text = without_prompt(backend)
+        if text and prompts.get(default or "") != text:
+            prompts, default = {"query": text}, "query"
+    first = prompts.get(default or "", "")
+    prompts = {"query": first, "document": prompts.get("passage", first)} | prompts
+    options: dict[str, Any] = {}
+    if is_sentencepiece_bert(backbone, backend, tokenizer.pad_token_id):
+        backbone, backend = as_xlm_roberta(backbone), as_xlm_roberta_tokenizer(backend)
+        options = {"add_prefix_space": True, "clean_up_tokenization_spaces": True}  # llama.cpp reads them
+    words = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=tokenizer.model_max_length,
+        model_input_names=["input_ids", "attention_mask"],
+        **options | dict(tokenizer.special_tokens_map),
+    )
+    why = "its Llama leaves out the norm behind the last layer (final_norm: false), which no stock model does"
+    return Stock(encoder, backbone.eval(), words, prompts, default, None if config.final_norm else why)
+
+
+def without_prompt(tokenizer: Tokenizer) -> tuple[Tokenizer, str]:
+    """The inverse of `checkpoints.published.from_encoder.prompted`: the tokenizer and the prompt that it put first."""
+    state = json.loads(tokenizer.to_str())
+    first, second, *others = [*((state["normalizer"] or {}).get("normalizers") or []), {}, {}]
+    pattern = (second.get("pattern") or {}).get("Regex", "")
+    if first.get("type") != "Prepend" or not re.match(r"\^\(\?:.+\)\+\(\?=.+\)$", pattern):
+        return tokenizer, ""
+    others = [step for step in others if step]
+    state["normalizer"] = others[0] if len(others) == 1 else {"type": "Sequence", "normalizers": others}
+    state["normalizer"] = state["normalizer"] if others else None
+    return Tokenizer.from_str(json.dumps(state)), first["prepend"]
+
+
+def is_sentencepiece_bert(backbone: PreTrainedModel, tokenizer: Tokenizer, pad: int | None) -> bool:
+    """Whether a BERT reads the tokens of XLM-R."""
+    kind = type(tokenizer.model).__name__
+    return backbone.config.model_type == "bert" and kind == "Unigram" and pad == XLM_R_PAD
+
+
+def as_xlm_roberta(bert: PreTrainedModel) -> XLMRobertaModel:
+    """The XLM-RoBERTa that computes the same as a BERT whose padding token has the number `XLM_R_PAD`."""
+    names = {field.name for field in fields(XLMRobertaConfig)} - {"architectures", "dtype", "transformers_version"}
+    values = {name: value for name, value in bert.config.to_dict().items() if name in names}
+    unused = XLM_R_PAD + 1
+    values |= dict(max_position_embeddings=bert.config.max_position_embeddings + unused, pad_token_id=XLM_R_PAD)
+    values |= dict(is_decoder=False, add_cross_attention=False)
+    model = XLMRobertaModel(XLMRobertaConfig(**values), add_pooling_layer=False)
+    weights = dict(bert.state_dict())
+    positions = weights[name := "embeddings.position_embeddings.weight"]
+    weights[name] = torch.cat([positions.new_zeros(unused, positions.shape[1]), positions])
+    model.load_state_dict(weights)
+    return model
+
+
+def as_xlm_roberta_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
+    """The same tokens, with runs of spaces shortened by the pre-tokenizer where the normalizer does it.
+
+    llama.cpp reads the character map from `normalizer.precompiled_charsmap` and knows no other step.
+    """
+    state = json.loads(tokenizer.to_str())
+    steps = (state["normalizer"] or {}).get("normalizers") or []
+    shorten = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    before = state["pre_tokenizer"] or {}
+    if [step["type"] for step in steps] != ["Precompiled", "Replace"] or steps[1] != shorten:
+        return tokenizer
+    if before.get("type") != "Metaspace" or before.get("prepend_scheme") != "always" or not before.get("split", True):
+        return tokenizer
+    state["normalizer"] = steps[0]
+    same = Tokenizer.from_str(json.dumps(state))
+    surplus = pre_tokenizers.Split(Regex(" +(?= )"), behavior="removed")
+    same.pre_tokenizer = pre_tokenizers.Sequence([surplus, pre_tokenizers.Metaspace(prepend_scheme="always")])
+    assert isinstance(same.normalizer, normalizers.Precompiled)
+    return same
+
+
+def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
+    """Write the files of a stock folder.
+
+    Args:
+        weights: write the backbone, too; without it only the graphs of `onnx/` or `openvino/` compute.
+    """
+    if weights:
+        stock.backbone.save_pretrained(folder)
+    else:
+        stock.backbone.config.architectures = [type(stock.backbone).__name__]
+        stock.backbone.config.save_pretrained(folder)
+    stock.tokenizer.save_pretrained(folder)
+    settings = read_json(file := folder / "tokenizer_config.json")
+    settings.pop("backend", None)
+    write_json(file, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})  # a name that transformers 4 knows
+    size = stock.backbone.config.hidden_size
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    name, flag = POOLINGS[stock.encoder.config.pooling]
+    flags = dict.fromkeys([flag for _, flag in POOLINGS.values()] + [f"pooling_mode_{one}" for one in OTHER_POOLINGS])
+    pooling = {"word_embedding_dimension": size, "pooling_mode": name, "include_prompt": True}
+    write_json(folder / "1_Pooling" / "config.json", pooling | {key: key == flag for key in flags})
+    if not isinstance(projection := stock.encoder.projection, nn.Identity):
+        modules.append(("Dense", "2_Dense"))
+        activation = nn.Tanh if projection.tanh else nn.Identity
+        dense = {"in_features": projection.in_features, "out_features": projection.out_features}
+        dense |= {"bias": projection.bias is not None}
+        dense |= {"activation_function": f"{activation.__module__}.{activation.__name__}"}
+        write_json(folder / "2_Dense" / "config.json", dense)
+        tensors = {f"linear.{key}": value.contiguous() for key, value in projection.state_dict().items()}
+        save_file(tensors, folder / "2_Dense" / "model.safetensors", metadata={"format": "pt"})
+    write_json(
+        folder / "modules.json",
+        [{"idx": i, "name": str(i), "path": path, "type": MODULE + kind} for i, (kind, path) in enumerate(modules)],
+    )
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": stock.max_length, "do_lower_case": False})
+    settings = {"prompts": stock.prompts, "default_prompt_name": stock.default_prompt, "similarity_fn_name": "cosine"}
+    write_json(folder / "config_sentence_transformers.json", {"model_type": "SentenceTransformer", **settings})

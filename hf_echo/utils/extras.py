@@ -1,0 +1,19 @@
+"""Packages that are no dependency: the optional ones of pyproject.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Imports in the block that fail say which extra installs the package.
+
+    Raises:
+        ImportError: a package is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{error.name} is not installed: pip install 'hf-echo[{name}]'") from None

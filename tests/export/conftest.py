@@ -1,0 +1,69 @@
+"""Echo checkpoints of three kinds: a BERT with tokens of XLM-R and a prompt, an XLM-R with a Dense, a Llama."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from hf_echo import pretrained
+from hf_echo.checkpoints import convert_encoder
+from hf_echo.modeling import EchoEncoder, EchoTokenizer
+
+PIECES = ["▁", *"abcdefghijklmnopqrstuvwxyz.:é日本語", "▁the", "▁cat", "▁query", "▁passage", "▁sleeps"]
+
+
+def sentencepiece_tokenizer() -> PreTrainedTokenizerFast:
+    """A Unigram model of 40 pieces in the layout of XLM-R, with a real character map."""
+    special = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    vocabulary = [*special, *((piece, -1.0 - len(piece) / 9) for piece in PIECES), ("<mask>", 0.0)]
+    backend = Tokenizer(models.Unigram(vocabulary, unk_id=3))
+    steps = json.loads((pretrained("echo-nano") / "tokenizer.json").read_text(encoding="utf-8"))["normalizer"]
+    charsmap = next(step for step in steps["normalizers"] if step["type"] == "Precompiled")
+    whole = json.loads(backend.to_str()) | {"normalizer": charsmap}
+    backend = Tokenizer.from_str(json.dumps(whole))
+    backend.normalizer = normalizers.Sequence([backend.normalizer, normalizers.Replace(Regex(" {2,}"), " ")])
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    ends = [("<s>", 0), ("</s>", 2)]
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
+    names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", mask_token="<mask>", model_max_length=48, **names
+    )
+
+
+@pytest.fixture(scope="session")
+def checkpoints(toy, toy_tokenizer, tmp_path_factory):
+    """{"bert", "dense", "llama": folder of an Echo checkpoint}."""
+    place = tmp_path_factory.mktemp("checkpoints")
+    words = sentencepiece_tokenizer()
+    torch.manual_seed(0)
+    shape = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48)
+    BertModel(
+        BertConfig(vocab_size=len(words), max_position_embeddings=48, initializer_range=0.3, pad_token_id=1, **shape)
+    ).save_pretrained(place / "source")
+    words.save_pretrained(place / "source")
+    prompts = {"query": "query: ", "passage": "passage: "}
+    SentenceTransformer(
+        modules=[Transformer(str(place / "source")), Pooling(32, "mean")],
+        prompts=prompts,
+        default_prompt_name="query",
+        device="cpu",
+    ).save(str(place / "stock"))
+    convert_encoder(place / "stock", place / "bert")
+    plain = toy.plain_tokenizer()
+    plain.save_pretrained(place / "xlmr")
+    toy.plain_encoder(plain, initializer_range=0.3).save_pretrained(place / "xlmr")
+    dense = EchoEncoder.from_backbone(str(place / "xlmr"), pooling="cls", embedding_size=24, projection="tanh")
+    torch.nn.init.normal_(dense.projection.weight, std=0.3)
+    dense.save_pretrained(place / "dense")
+    EchoTokenizer.around(plain).save_pretrained(place / "dense")
+    toy.make_model(toy_tokenizer, pooling="last", initializer_range=0.3).save_pretrained(place / "llama")
+    toy_tokenizer.save_pretrained(place / "llama")
+    return {name: place / name for name in ("bert", "dense", "llama")}

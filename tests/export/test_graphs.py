@@ -1,0 +1,94 @@
+"""ONNX and OpenVINO against torch: any number and length of texts, padding on either side, 8 bits."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import onnx
+import onnxruntime
+import openvino
+import pytest
+import torch
+
+from hf_echo.export import export_checkpoint, graphs
+from hf_echo.export.stock import open_stock
+from hf_echo.inference.encode import encode, load_encoder
+
+pytestmark = pytest.mark.slow
+TEXTS = ["the cat", "one red cat sleeps.", "日本 語　é x", "кот спит " * 30, "a", "", " x  y "]
+
+
+@pytest.fixture(scope="module")
+def onnx_folders(checkpoints, tmp_path_factory):
+    place = tmp_path_factory.mktemp("onnx")
+    for name, folder in checkpoints.items():
+        assert export_checkpoint(folder, place / name, to="onnx")["cosine_8_bits"] >= 0.99
+    return {name: place / name for name in checkpoints}
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", ["bert", "dense", "llama"])
+def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
+    encoder, tokenizer = load_encoder(checkpoints[name], dtype="fp32")
+    stock, place = open_stock(checkpoints[name]), onnx_folders[name] / "onnx"
+    shuffled = random.Random(0)
+    for size in (1, 2, 7):
+        texts = shuffled.sample(TEXTS[:5] + TEXTS[6:], k=min(size, 6))
+        batch = stock.batch(texts)
+        want = unit(encode(encoder, tokenizer, texts))
+        np.testing.assert_allclose(graphs.run_graph(place / "sentence_embedding.onnx", batch), want, atol=1e-5)
+        longer = {key: torch.nn.functional.pad(value, (0, 5), value=0) for key, value in batch.items()}
+        longer["input_ids"][:, -5:] = tokenizer.pad_token_id
+        if longer["input_ids"].shape[1] <= stock.max_length:
+            np.testing.assert_allclose(graphs.run_graph(place / "sentence_embedding.onnx", longer), want, atol=1e-5)
+        states = onnxruntime.InferenceSession(place / "model.onnx").run(
+            ["last_hidden_state"], {key: value.numpy() for key, value in batch.items()}
+        )[0]
+        with torch.no_grad():
+            pooled = encoder.pool(torch.from_numpy(states), batch["attention_mask"]).numpy()
+        np.testing.assert_allclose(unit(pooled), want, atol=1e-5)
+        small = graphs.run_graph(place / "sentence_embedding_quantized.onnx", batch)
+        assert (small * want).sum(1).mean() > 0.98
+
+
+def test_onnx_files_have_the_names_that_others_read_and_no_paths(onnx_folders):
+    folder = onnx_folders["bert"]
+    assert not (folder / "model.safetensors").exists()
+    for file, outputs in (("model", 1), ("model_quantized", 1), ("sentence_embedding", 2)):
+        model = onnx.load(folder / "onnx" / f"{file}.onnx")
+        onnx.checker.check_model(model)
+        assert [value.name for value in model.graph.input] == ["input_ids", "attention_mask"]
+        assert [v.name for v in model.graph.output] == ["sentence_embedding", "last_hidden_state"][-outputs:]
+        shape = model.graph.input[0].type.tensor_type.shape.dim
+        assert all(dim.dim_param and not dim.dim_value for dim in shape)
+        assert b"site-packages" not in model.SerializeToString()
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "xlm-roberta"
+
+
+def test_openvino_computes_what_torch_does(checkpoints, tmp_path):
+    stock = open_stock(checkpoints["bert"])
+    export_checkpoint(checkpoints["bert"], tmp_path / "out", to="openvino")
+    file = tmp_path / "out" / "openvino" / "openvino_model.xml"
+    assert str(tmp_path) not in file.read_text(encoding="utf-8")
+    for hint, tolerance in (("f32", 1e-4), ("bf16", 0.05)):
+        model = openvino.compile_model(file, "CPU", {"INFERENCE_PRECISION_HINT": hint})
+        assert [port.any_name for port in model.inputs] == ["input_ids", "attention_mask"]
+        for texts in (TEXTS[:1], TEXTS):
+            batch = stock.batch(texts)
+            states = model({key: value.numpy() for key, value in batch.items()})["last_hidden_state"]
+            with torch.no_grad():
+                want = stock.backbone(**batch).last_hidden_state.numpy()
+            seen = batch["attention_mask"].numpy().astype(bool)
+            assert np.abs(states - want)[seen].max() < tolerance * np.abs(want).max()
+
+
+def test_8_bits_that_lose_too_much_are_refused(checkpoints, tmp_path, monkeypatch):
+    monkeypatch.setattr(graphs, "LEAST_COSINE", 1.0)
+    with pytest.raises(ValueError, match=r"in 8 bits the mean cosine to the float32 embeddings is 0\.99\d+, below 1.0"):
+        export_checkpoint(checkpoints["llama"], tmp_path / "out", to="onnx")
+    assert not list(tmp_path.iterdir())

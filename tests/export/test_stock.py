@@ -1,0 +1,170 @@
+"""A stock folder: the same vectors where hf_echo cannot be imported, and the fields that servers read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import gguf
+import numpy as np
+import pytest
+import yaml
+from safetensors.numpy import load_file
+from transformers import AutoTokenizer
+
+from hf_echo.cards.model_card import write_checkpoint_card
+from hf_echo.export import export_checkpoint
+from hf_echo.inference.encode import encode, load_encoder
+from hf_echo.utils.lineage import read_lineage
+
+COMMAND = "export"
+TEXTS = ["one red cat sleeps.", "chat  ", " the  cat\tsleeps \n", "日本 語　é x", "кот спит", "the cat " * 40]
+# Opens every folder of the command line where hf_echo is not to be found.
+OPEN = """
+import json, sys
+sys.modules["hf_echo"] = None
+import numpy as np, torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+texts = json.loads(sys.argv[1])
+for folder in sys.argv[2:]:
+    model = SentenceTransformer(folder, device="cpu")
+    plain = AutoModel.from_pretrained(folder).eval()
+    prompt = model.prompts[model.default_prompt_name] if model.default_prompt_name else ""
+    batch = AutoTokenizer.from_pretrained(folder)([prompt + texts[0]], return_tensors="pt")
+    with torch.no_grad():
+        states = plain(**batch).last_hidden_state
+    np.savez(
+        folder + ".npz", all=model.encode(texts), one=model.encode(texts[:1]), query=model.encode_query(texts),
+        passage=model.encode_document(texts), states=states,
+    )
+assert not [name for name in sys.modules if name.startswith(("transformers_modules", "hf_echo."))]
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(checkpoints, tmp_path_factory):
+    """{name: (folder of the checkpoint, stock folder, arrays of `OPEN`)}"""
+    place = tmp_path_factory.mktemp("exported")
+    for name, folder in checkpoints.items():
+        export_checkpoint(folder, place / name, to="stock")
+    folders = [str(place / name) for name in checkpoints]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run = [sys.executable, "-c", OPEN, json.dumps(TEXTS), *folders]
+    done = subprocess.run(run, cwd=place, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "not initialized" not in done.stderr, done.stderr
+    return {name: (folder, place / name, np.load(place / f"{name}.npz")) for name, folder in checkpoints.items()}
+
+
+@pytest.mark.parametrize("name", ["bert", "dense", "llama"])
+def test_vectors_are_those_of_the_checkpoint(exported, name):
+    folder, _, seen = exported[name]
+    encoder, tokenizer = load_encoder(folder, dtype="fp32")
+    want = encode(encoder, tokenizer, TEXTS)
+    for key, array in (("all", want), ("query", want), ("one", want[:1])):
+        np.testing.assert_allclose(seen[key], array, atol=1e-5)
+    passages = encode(encoder, tokenizer, [f"passage: {text}" for text in TEXTS]) if name == "bert" else want
+    np.testing.assert_allclose(seen["passage"], passages, atol=1e-5)
+
+
+def test_pooling_and_dense_are_those_that_the_modules_name(exported):
+    states = exported["dense"][2]["states"][0, 0]
+    weights = load_file(exported["dense"][1] / "2_Dense" / "model.safetensors")
+    vector = np.tanh(weights["linear.weight"] @ states + weights["linear.bias"])
+    np.testing.assert_allclose(exported["dense"][2]["one"][0], vector, atol=1e-5)
+    np.testing.assert_allclose(exported["bert"][2]["states"][0].mean(0), exported["bert"][2]["one"][0], atol=1e-5)
+
+
+# What servers read of a stock folder, and where they do: (reader, file, field, value of the BERT).
+FIELDS = [
+    ("TEI router/src/lib.rs ModelConfig", "config.json", "architectures", ["XLMRobertaModel"]),
+    ("TEI router/src/lib.rs ModelConfig", "config.json", "model_type", "xlm-roberta"),
+    ("TEI router/src/lib.rs ModelConfig", "config.json", "max_position_embeddings", 50),
+    ("TEI router/src/lib.rs, position_offset", "config.json", "pad_token_id", 1),
+    ("TEI router/src/lib.rs STConfig", "sentence_bert_config.json", "max_seq_length", 48),
+    ("vLLM get_sentence_transformer_tokenizer_config", "sentence_bert_config.json", "do_lower_case", False),
+    ("TEI router/src/lib.rs PoolConfig", "1_Pooling/config.json", "pooling_mode_mean_tokens", True),
+    ("TEI router/src/lib.rs PoolConfig", "1_Pooling/config.json", "pooling_mode_cls_token", False),
+    ("llama.cpp _try_set_pooling_type", "1_Pooling/config.json", "pooling_mode_lasttoken", False),
+    ("sentence-transformers 5.4 and newer, vLLM 45995", "1_Pooling/config.json", "pooling_mode", "mean"),
+    ("sentence-transformers 2 to 5", "1_Pooling/config.json", "word_embedding_dimension", 32),
+    ("TEI --default-prompt-name", "config_sentence_transformers.json", "prompts", None),
+    ("sentence-transformers", "config_sentence_transformers.json", "default_prompt_name", "query"),
+    ("transformers 4 (vLLM)", "tokenizer_config.json", "tokenizer_class", "PreTrainedTokenizerFast"),
+    ("fastembed load_tokenizer", "tokenizer_config.json", "model_max_length", 48),
+    ("fastembed load_tokenizer", "tokenizer_config.json", "pad_token", "<pad>"),
+    ("llama.cpp _xlmroberta_set_vocab", "tokenizer_config.json", "add_prefix_space", True),
+]
+
+
+def test_servers_find_the_fields_that_they_read(exported):
+    folder = exported["bert"][1]
+    for reader, file, field, value in FIELDS:
+        content = json.loads((folder / file).read_text(encoding="utf-8"))
+        assert field in content and value in (None, content[field]), f"{reader} reads {field} of {file}"
+    modules = json.loads((folder / "modules.json").read_text())
+    # vLLM (get_pooling_config, try_get_dense_modules) and llama.cpp compare with these names.
+    assert [module["type"] for module in modules] == [
+        f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling")
+    ]
+    prompts = json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
+    assert prompts == {"query": "query: ", "document": "passage: ", "passage": "passage: "}  # TEI: texts only, no null
+    other = json.loads((exported["llama"][1] / "config_sentence_transformers.json").read_text())
+    assert other["prompts"]["query"] == other["prompts"]["unspecified"] == "Unspecified language:<SEP>"
+    assert json.loads((exported["llama"][1] / "config.json").read_text())["is_causal"] is False
+    assert not [file for one in exported.values() for file in one[1].rglob("*.py")]
+
+
+def test_llama_cpp_accepts_weights_and_tokenizer(exported):
+    """By the names of the gguf package, and what convert_hf_to_gguf.py reads of XLMRobertaModel."""
+    for name in exported:
+        names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA if name == "llama" else gguf.MODEL_ARCH.BERT, 1)
+        prefix = "model." if name == "llama" else ""  # which convert_hf_to_gguf.py adds to a LlamaModel
+        weights = load_file(exported[name][1] / "model.safetensors")
+        unknown = [key for key in weights if names.get_name(prefix + key, try_suffixes=(".weight", ".bias")) is None]
+        assert weights and not unknown
+    folder = exported["bert"][1]
+    words = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    assert words["model"]["type"] == "Unigram" and words["normalizer"]["precompiled_charsmap"]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.clean_up_tokenization_spaces and len(words["model"]["vocab"]) == tokenizer.vocab_size
+    special = gguf.SpecialVocab(folder, n_vocab=tokenizer.vocab_size)
+    assert {role: special.special_token_ids[role] for role in ("bos", "eos", "pad", "unk")} == dict(
+        bos=0, eos=2, pad=1, unk=3
+    )
+
+
+def test_lineage_and_card(exported):
+    folder, out, _ = exported["llama"]
+    lineage = read_lineage(out)
+    assert lineage["stage"] == "export" and lineage["values"]["to"] == "stock"
+    assert lineage["results"]["languages"] == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
+    assert export_checkpoint(folder, out, to="stock") == {}  # an earlier export is replaced
+    write_checkpoint_card(out)
+    card = (out / "README.md").read_text(encoding="utf-8")
+    header = yaml.safe_load(card.split("---")[1])
+    assert header["library_name"] == "sentence-transformers" and header["language"] == ["en", "fr", "ru"]
+    assert {"sentence-transformers", "feature-extraction", "sentence-similarity", "transformers"} < set(header["tags"])
+    assert "trust_remote_code" not in card and "fra_Latn" in card
+
+
+@pytest.mark.parametrize(
+    "model, options, message",
+    [
+        ("echo-nano", {}, "echo-nano has no stock form: its Llama leaves out the norm behind the last layer"),
+        ("bert", {"to": "tflite"}, "to is 'tflite'; it must be one of stock, onnx, openvino, static"),
+        ("nowhere/at/all", {}, "no folder nowhere/at/all"),
+        ("speech", {}, "is not empty and holds no checkpoint of hf-echo"),
+    ],
+)
+def test_refusals_name_the_value_and_the_way_out(checkpoints, tmp_path, model, options, message):
+    out = tmp_path / "out"
+    if model == "speech":
+        out.mkdir()
+        (out / "notes.txt").write_text("mine")
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        export_checkpoint(checkpoints.get(model, checkpoints["bert"] if model == "speech" else model), out, **options)
+    assert sorted(tmp_path.rglob("*")) == ([out, out / "notes.txt"] if model == "speech" else [])
