@@ -17,6 +17,7 @@ from hf_echo.languages import (
     OTHER_CODES,
     OTHER_NAMES,
     find_language,
+    hub_code,
     is_language,
     language,
 )
@@ -109,6 +110,11 @@ def test_two_letter_codes():
     for code in ("aa", "bi", "av"):  # Afar, Bislama and Avar are not in the table; similar letters are no help
         with pytest.raises(ValueError, match="see hf_echo.languages.LANGUAGES"):
             find_language(code)
+
+
+def test_the_hub_files_languages_by_two_letters_where_there_are_two():
+    codes = {"fra_Latn": "fr", "por_Latn_BR": "pt", "zho_Hant": "zh", "nob_Latn": "nb", "ast_Latn": "ast"}
+    assert {code: hub_code(code) for code in codes} == codes
 
 
 def test_two_letter_codes_agree_with_iso_639_3():

@@ -11,7 +11,7 @@ from ..inference.any_encoder import any_encoder
 from ..utils.extras import extra
 from .stock import Stock
 
-ROWS = 200  # meanings of the built-in corpus, in ten languages
+ROWS = 100  # meanings of the built-in corpus, in ten languages
 
 
 def write_static(stock: Stock, model: str | Path, folder: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_echo.data.pipeline import Statistics, collect_statistics
-from hf_echo.languages import language
+from hf_echo.languages import hub_code, language
 
 from ..cards.stamp import MARK, NEW, stamp
 from ..cards.template import render
@@ -126,9 +126,9 @@ def push_dataset(
 
 
 def _languages(statistics: Statistics) -> list[str]:
-    """ISO 639-3 codes, without code and mathematics, which the Hub does not count as languages."""
+    """Codes as the Hub has them, without code and mathematics, which the Hub does not count as languages."""
     codes = {code for d in statistics.directions for code in (d.source_lang, d.target_lang)}
-    return sorted({code.split("_")[0] for code in codes if language(code).script is not None})
+    return sorted({hub_code(code) for code in codes if language(code).script is not None})
 
 
 def _splits(files: list[Path]) -> list[str]:

@@ -38,7 +38,7 @@ def test_card(folder):
     _, header, body = text.split("---\n", 2)
     header = yaml.safe_load(header)
     assert header["configs"][0]["data_files"] == [{"split": "train", "path": "data/train-*.parquet"}]
-    assert header["language"] == ["eng", "fra", "jpn"] and header["license"] == "cc0-1.0"
+    assert header["language"] == ["en", "fr", "ja"] and header["license"] == "cc0-1.0"
     assert header["size_categories"] == ["n<1K"] and header["pretty_name"] == "strict"
     assert "Version 1.2 (tag `v1.2`). 10 pairs of sentences in 3 directions" in body
     assert "| primary | 7 | 2 | 2 | 1 | 14 | 14 |" in body and "| code to text | 3 | 1 | 1 | 1 | 6 | 6 |" in body

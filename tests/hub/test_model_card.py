@@ -33,7 +33,7 @@ def test_header_and_journey():
     card = ModelCard(model_card(TOKEN, ["fra_Latn", "eng_Latn", "zho_Hant", "zho_Hans"], results))
     data = card.data.to_dict()
     assert (data["stage"], data["teacher"], data["base_model"]) == ("token", "org/echo-large", "org/echo")
-    assert data["language"] == ["eng", "fra", "zho"]
+    assert data["language"] == ["en", "fr", "zh"]
     found = {(e.dataset_name, e.metric_type): e.metric_value for e in card.data.eval_results}
     assert found == {("news", "xsim"): 1.25, ("news", "xsimpp"): 30.0, ("short", "xsim"): 2.5}
     assert table(card.text) == [
@@ -84,7 +84,7 @@ def test_operations_are_steps_with_their_start_and_settings(tmp_path):
     card = checkpoint_card(damped)
     assert table(card) == table(model_card(run, None))[:3] and str(tmp_path) not in card
     data = ModelCard(card).data.to_dict()
-    assert data["stage"] == "average" and data["language"] == ["eng", "fra"] and "base_model" not in data
+    assert data["stage"] == "average" and data["language"] == ["en", "fr"] and "base_model" not in data
 
 
 def test_base_model_is_the_nearest_one_on_the_hub():

@@ -250,7 +250,7 @@ def test_lineage_and_card(folder, files):
 
     card = ModelCard.load(folder / "README.md")
     assert card.data["license"] == "cc-by-nc-4.0" and card.data["base_model"] == "facebook/SONAR"
-    assert {"fra", "nob"} <= set(card.data["language"])
+    assert {"fr", "nb"} <= set(card.data["language"])
     assert "| sonar | " in card.text and len(re.findall(r"```python\n", card.content)) == 2  # tests/hub/test_cards.py
     assert not [file for file in folder.parent.iterdir() if file != folder]  # no unfinished folder is left
 
