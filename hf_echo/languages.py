@@ -137,8 +137,8 @@ ISO_639_1 = dict(
     """.split()
 )
 
-# ISO 639-3 -> ISO 639-1; of two codes, such as "nb" and "no", the first
-_TWO_LETTERS = {code.split("_")[0]: short for short, code in reversed(ISO_639_1.items())}
+# ISO 639-3 -> ISO 639-1; "no" and "sh" are not of one language
+_TWO_LETTERS = {code.split("_")[0]: short for short, code in ISO_639_1.items() if short not in ("no", "sh")}
 
 # ISO 639-3 macrolanguages, the bibliographic codes of ISO 639-2, and withdrawn codes that corpora still use
 OTHER_CODES = dict(

@@ -113,7 +113,14 @@ def test_two_letter_codes():
 
 
 def test_the_hub_files_languages_by_two_letters_where_there_are_two():
-    codes = {"fra_Latn": "fr", "por_Latn_BR": "pt", "zho_Hant": "zh", "nob_Latn": "nb", "ast_Latn": "ast"}
+    codes = {
+        "fra_Latn": "fr",
+        "por_Latn_BR": "pt",
+        "zho_Hant": "zh",
+        "nob_Latn": "nb",
+        "srp_Latn": "sr",
+        "ast_Latn": "ast",
+    }
     assert {code: hub_code(code) for code in codes} == codes
 
 
