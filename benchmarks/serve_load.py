@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
@@ -45,6 +46,11 @@ def start(model: str, dtype: str) -> tuple[subprocess.Popen, int]:
             threading.Thread(target=sys.stderr.writelines, args=(server.stderr,), daemon=True).start()
             return server, int(found[1])
     raise SystemExit(f"the server ended with {server.wait()}")
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def ask(connection: http.client.HTTPConnection, texts: list[str]) -> np.ndarray:
@@ -74,17 +80,16 @@ class Load:
 
     def request(self, connection: http.client.HTTPConnection, rows: list[int]) -> bool:
         """Whether the answer is right."""
-        before = len(self.problems)
         try:
             vectors = ask(connection, [self.texts[row] for row in rows])
             cosines = (vectors * self.truth[rows]).sum(1) if len(vectors) == len(rows) else np.zeros(1)
-            if cosines.min() < SAME:
-                self.problems.append(
-                    f"{len(vectors)} vectors for {len(rows)} texts, smallest cosine {cosines.min():.4f}"
-                )
+            problem = (
+                "" if cosines.min() >= SAME else f"{len(vectors)} of {len(rows)} vectors, cosine {cosines.min():.4f}"
+            )
         except Exception as error:
-            self.problems.append(f"{type(error).__name__}: {error}")
-        return len(self.problems) == before
+            problem = f"{type(error).__name__}: {error}"
+        self.problems += [problem] if problem else []
+        return not problem
 
     def client(self, number: int, until: float) -> int:
         """Texts embedded."""
@@ -113,7 +118,11 @@ class Load:
         """(answered ones of the requests that were in flight at SIGTERM, exit code)."""
         with ThreadPoolExecutor(clients) as pool:
             asked = [pool.submit(self.request, self.connect(), list(range(64))) for _ in range(clients)]
-            time.sleep(1)
+            time.sleep(0.5)
+            for _ in range(3):  # when later ones are answered, the server has read those
+                later = self.connect()
+                later.request("GET", "/health")
+                later.getresponse().read()
             server.send_signal(signal.SIGTERM)
         return sum(one.result() for one in asked), server.wait(120)
 
@@ -128,12 +137,14 @@ def main() -> int:
     server, port = start(given.model, given.dtype)
     try:
         load = Load(port, texts_of(400))
+        load_before, cpu_before = os.getloadavg()[0], cpu_seconds(server.pid)
         until = time.monotonic() + given.seconds
         with ThreadPoolExecutor(given.clients) as pool:
             running = [pool.submit(load.client, number, until) for number in range(given.clients)]
             time.sleep(given.seconds / 2)
             load.leave(40)
             texts = sum(one.result() for one in running)
+        cpu = cpu_seconds(server.pid) - cpu_before
         answered, status = load.stop(server, given.clients)
     finally:
         server.kill()
@@ -144,9 +155,11 @@ def main() -> int:
         "clients": given.clients,
         "seconds": given.seconds,
         "cores": len(os.sched_getaffinity(0)),
+        "load average before": round(load_before, 1),
         "requests": len(load.seconds),
         "texts per second": round(texts / given.seconds, 1),
         **{f"{name} ms": round(1000 * value) for name, value in zip(("p50", "p99", "longest"), latency)},
+        "texts per CPU second of the server": round(texts / cpu, 1),
         "lost or mixed answers": len(load.problems),
         "examples": load.problems[:5],
         "answered after SIGTERM": f"{answered} of {given.clients}",

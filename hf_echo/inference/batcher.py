@@ -20,6 +20,10 @@ from transformers.utils import cached_file
 
 from .any_encoder import is_echo
 from .encode import encode, load_encoder, opening, pick_dtype, pieces_of
+from .encode_speech import is_speech
+from .modular import is_modular
+
+SETTINGS = "config_sentence_transformers.json"
 
 
 class Full(Exception):
@@ -46,10 +50,13 @@ class PromptedModel:
             self.is_echo = is_echo(folder)
             if self.is_echo:
                 self.model, self.tokenizer = load_encoder(folder, dtype=dtype)
-                file = cached_file(folder, "config_sentence_transformers.json")
-                settings = json.loads(Path(file).read_text(encoding="utf-8"))
-                self.prompts, self.default = settings["prompts"], settings.get("default_prompt_name")
+                file = cached_file(folder, SETTINGS, _raise_exceptions_for_missing_entries=False)
+                settings = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+                self.prompts, self.default = settings.get("prompts", {}), settings.get("default_prompt_name")
                 self.size, limit = self.model.config.embedding_size, self.tokenizer.model_max_length
+            elif (modular := is_modular(folder)) or is_speech(folder):
+                kind = "modular" if modular else "speech"
+                raise ValueError(f"{name} is a {kind} encoder, which is not served: use `hf-echo encode`")
             else:
                 self.model = SentenceTransformer(folder)
                 if dtype != "auto":

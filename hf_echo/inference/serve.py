@@ -238,7 +238,9 @@ def serve(model: str, *, port: int, host: str, dtype: str, batch_tokens: int, qu
     try:
         sock.bind((host, port))
     except OSError as error:
-        raise OSError(f"cannot listen at {host}:{port} ({error.strerror or error}): choose another --port") from None
+        raise OSError(
+            f"cannot listen at {host}:{port} ({error.strerror or error}): choose another --port or --host"
+        ) from None
     logging.getLogger("hf_echo.inference.encode").setLevel(logging.ERROR)  # a client that wants texts cut knows it
     batcher = Batcher(PromptedModel(model, dtype), batch_tokens, queue)
     app = make_app(batcher, token=os.environ.get(TOKEN_VARIABLE), **limits)
