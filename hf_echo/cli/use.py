@@ -1,4 +1,4 @@
-"""hf-echo train, demo, tour, encode, serve, translate, mine, score, report: train models and use them."""
+"""hf-echo train, demo, tour, encode, serve, translate, mine, score, align, report: train models and use them."""
 
 from __future__ import annotations
 
@@ -254,8 +254,10 @@ class Mine(OpensModel):
         "text encoder of the same space, for TARGET", DEFAULT_MODEL, needs="audio", unless="audio_target"
     )
 
+    dry_run: bool = setting("print hours and gigabytes, measured on a sample; mine nothing", False, unless="audio")
+
     def run(self):
-        from ..search import mine_files
+        from ..search import mine_files, plan_mining
         from ..utils.executors import executor_named
 
         source, target, encode, encode_target = self.source, self.target, None, None
@@ -275,6 +277,8 @@ class Mine(OpensModel):
                 encode_target = anywhere(self.text_model)
         names = ("source_lang", "target_lang", "dedup", "model", "k", "margin", "retrieval", "threshold", "index")
         options = {name: getattr(self, name) for name in (*names, "block", "column")}
+        if self.dry_run:
+            return plan_mining(source, target, anywhere(self.model), **options).to_row()
         mined = mine_files(
             source,
             target,
@@ -349,6 +353,48 @@ class Score(OpensModel):
         progress = sys.stderr.isatty() and not to_screen
         report = score_pairs(pairs, self.out, self.model, fresh=not self.resume, progress=progress, **options)
         return None if to_screen else report.to_row()
+
+
+@step("align", example="hf-echo align fr/ en/ pairs.tmx --source-lang fra_Latn --target-lang eng_Latn --raw")
+class Align(OpensModel):
+    """Align the sentences of two documents, or of two folders of documents with equal names, many to many, in order.
+
+    A stopped run resumes.
+    """
+
+    reports = True
+
+    source: Path = setting("a document, one sentence per line, or a folder of documents", argument=True, reads=DATA)
+    target: Path = setting("its translation, or a folder of translations of the same names", argument=True, reads=DATA)
+    out: Path = setting(
+        "pairs with scores: .tsv, .jsonl, .tmx, .parquet, a Moses pair NAME.fr-en, or - for TSV on standard output; "
+        "or vecalign's line numbers: .path, for folders a folder of them",
+        argument=True,
+    )
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    source_lang: str | None = language("language of SOURCE")
+    target_lang: str | None = language("language of TARGET")
+    raw: bool = setting("the documents are raw text, which is cut into sentences by rules", False)
+    largest: int = setting("most sentences of a pair, both sides together", 5, least=2, most=16)
+    threshold: float | None = setting(
+        "lowest score of a pair to keep: 1 is equal, about 0 strangers; default: keep all", None
+    )
+    column: str | None = column()
+    work: Path | None = setting("folder for sentences and embeddings; default: OUT.work", None)
+    executor: Executor = executor()
+    resume: bool = resume()
+
+    def run(self):
+        from ..search import align_files
+        from ..utils.executors import executor_named
+
+        names = ("source_lang", "target_lang", "raw", "largest", "threshold", "column", "work", "model")
+        options = {name: getattr(self, name) for name in names}
+        where = executor_named(self.executor)
+        report = align_files(
+            self.source, self.target, self.out, anywhere(self.model), executor=where, fresh=not self.resume, **options
+        )
+        return report.to_row()
 
 
 def anywhere(model: str) -> Any:

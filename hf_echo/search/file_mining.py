@@ -95,7 +95,7 @@ def mine_files(
     # absolute, because workers run in other folders
     work = (Path(work) if work else out.with_name(out.name + ".work")).absolute()
     if fresh:
-        _discard(work)
+        discard_work(work)
     readers, langs = (encode, encode_target or encode), (source_lang, target_lang)
     with ExitStack() as stack:
         texts = [
@@ -173,7 +173,7 @@ def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, mod
         )
 
 
-def _discard(work: Path) -> None:
+def discard_work(work: Path) -> None:
     """Delete the embeddings and neighbours of earlier runs in `work`, and nothing that mining did not write."""
     full = [place for place in (work / name for name in (*SIDES, "search")) if place.is_dir() and any(place.iterdir())]
     ours = [place for place in full if (place / ABOUT).is_file()]
