@@ -49,7 +49,7 @@ def bible(corpora: Path, lang: str) -> list[tuple[str, str]]:
     names = ("bible.parquet", "bible_more.parquet")
     wanted = [("lang", "in", [lang, "eng_Latn"])]
     rows = pd.concat([pd.read_parquet(corpora / name, filters=wanted) for name in names])
-    rows = rows[rows.verse_id.str.startswith("b.MRK.")].drop_duplicates(["verse_id", "lang"])
+    rows = rows[rows.verse_id.str.startswith("b.MAR.")].drop_duplicates(["verse_id", "lang"])
     table = rows.pivot(index="verse_id", columns="lang", values="text").dropna()
     order = sorted(table.index, key=lambda verse: [int(part) for part in verse.split(".")[2:]])
     return [(table[lang][verse], table["eng_Latn"][verse]) for verse in order]
