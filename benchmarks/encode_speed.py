@@ -4,11 +4,12 @@
     python benchmarks/encode_speed.py --model CHECKPOINT --dtypes [--threads 1]
 
 Without files, the texts have one to six sentences of the built-in corpus. `mixed` lines may be `code<TAB>text`. Without
-a model, random weights are used (six layers of 256/1024) with a tokenizer trained on the texts, because speed does not
-depend on the weights. Rounds are interleaved (A B C, A B C, ...), and the best of each counts: CPU time with one thread
-(machines are shared), wall time with more. "Padded" is the forward pass of transformers' Llama blocks, as in any stock
-model. `times_default` and the cosines compare with sentence-transformers' default, that path in float32; `times_st` and
-`times_st_sorted_by_tokens` with that path in the dtype in which the model opens here.
+a model, random weights are used, because speed does not depend on them, with a tokenizer trained on the texts: six
+layers of 256/1024, or with `--shape e5-small` the twelve of multilingual-e5-small. Rounds are interleaved (A B C,
+A B C, ...), and the best of each counts: CPU time with one thread (machines are shared), wall time with more. "Padded"
+is the forward pass of transformers' blocks, as in any stock model. `times_default` and the cosines compare with
+sentence-transformers' default, that path in float32; `times_st` and `times_st_sorted_by_tokens` with that path in the
+dtype in which the model opens here.
 
 `--dtypes` compares SentenceTransformer.encode of the model opened without a dtype, in float32 and in bfloat16.
 
@@ -30,25 +31,21 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
-from tokenizers import Tokenizer
-from tokenizers.processors import TemplateProcessing
-from transformers import AutoModel, AutoTokenizer, LlamaConfig, LlamaModel, PreTrainedTokenizerFast
+from transformers import BertConfig
 
 import hf_echo  # noqa: F401
-from hf_echo.checkpoints.pruning.shapes import FIELDS, SIZES
+from hf_echo import EchoConfig, EchoEncoder
+from hf_echo.checkpoints.pruning.shapes import SIZES
 from hf_echo.data.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling import modeling_echo_encoder
-from hf_echo.modeling.prompting_echo import language_name
 from hf_echo.stages.core.model_shape import new_config
 from hf_echo.vocabulary import train_tokenizer
 
 DEFAULT = "ST, Echo, padded, float32"
 STOCK, SORTED = "ST, Echo, padded", "ST, Echo, padded, sorted by tokens"
-ECHO, EQUAL, OWN = "ST, Echo", "ST, plain Llama, tokens as Echo's", "ST, plain Llama, <s> text"
+ECHO = "ST, Echo"
 LIMIT = "bound: products of real tokens"
 
 
@@ -66,31 +63,19 @@ def read(path: Path, n: int, default: str) -> list[tuple[str, str]]:
     return [(row[0], row[1]) if len(row) == 2 else (default, row[0]) for row in lines][:n]
 
 
-def random_checkpoint(texts: list[str], folder: Path) -> Path:
+def random_checkpoint(texts: list[str], folder: Path, shape: str) -> Path:
     tokenizer = train_tokenizer(texts, 8000, max_length=256, progress=False)
-    shape = {**SIZES["nano"], "embedding_size": 256, "pooling": "mean", "decoder_layers": 1}
-    model = hf_echo.EchoForTranslation(new_config(shape, tokenizer))
-    model.save_release(folder)
+    if shape == "e5-small":  # that of multilingual-e5-small
+        sizes = dict(hidden_size=384, num_hidden_layers=12, num_attention_heads=12, intermediate_size=1536)
+        roles = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "cls", "sep")}
+        backbone = BertConfig(vocab_size=len(tokenizer), **sizes, pad_token_id=roles["pad_token_id"])
+        model = EchoEncoder(EchoConfig(backbone=backbone, pooling="mean", embedding_size=None, **roles))
+        model.save_pretrained(folder)
+    else:
+        values = {**SIZES["nano"], "embedding_size": 256, "pooling": "mean", "decoder_layers": 1}
+        hf_echo.EchoForTranslation(new_config(values, tokenizer)).save_release(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-def plain_llama(checkpoint: Path, folder: Path, layout: str) -> SentenceTransformer:
-    """A bidirectional LlamaModel of the same shape and weights, opened by sentence-transformers with mean pooling.
-
-    `layout`: the tokenizer's template around a text ($A), e.g. Llama's "<s> $A".
-    """
-    encoder = AutoModel.from_pretrained(checkpoint)
-    names = (*FIELDS, "vocab_size", "rms_norm_eps", "rope_parameters", "max_position_embeddings", "pad_token_id")
-    llama = LlamaModel(LlamaConfig(**{name: getattr(encoder.config, name) for name in names}, is_causal=False))
-    llama.load_state_dict(encoder.backbone.state_dict())
-    llama.save_pretrained(folder)
-    backend = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
-    special = [(token, backend.token_to_id(token)) for token in layout.split() if token != "$A"]
-    backend.post_processor = TemplateProcessing(single=layout, special_tokens=special)
-    limit = AutoTokenizer.from_pretrained(checkpoint).model_max_length
-    PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", model_max_length=limit).save_pretrained(folder)
-    return SentenceTransformer(modules=[Transformer(str(folder)), Pooling(encoder.config.hidden_size, "mean")])
 
 
 def padded_path(run: Callable) -> Callable:
@@ -103,13 +88,13 @@ def padded_path(run: Callable) -> Callable:
     return call
 
 
-def gigaflops(config, lengths: list[int]) -> float:
-    """Floating-point operations of the encoder's matrix products over rows of these lengths, in billions."""
-    head = config.head_dim or config.hidden_size // config.num_attention_heads
-    queries, keys = config.num_attention_heads * head, config.num_key_value_heads * head
-    weights = config.hidden_size * (2 * queries + 2 * keys + 3 * config.intermediate_size)
-    pairs = sum(n * n for n in lengths)
-    return 2e-9 * config.num_hidden_layers * (weights * sum(lengths) + 2 * queries * pairs)
+def gigaflops(encoder, lengths: list[int]) -> float:
+    """Floating-point operations of the layers' matrix products over rows of these lengths, in billions."""
+    weights = sum(part.weight.numel() for part in encoder.backbone.modules() if isinstance(part, torch.nn.Linear))
+    config = encoder.config
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    pairs = config.num_hidden_layers * config.num_attention_heads * head * sum(n * n for n in lengths)
+    return 2e-9 * (weights * sum(lengths) + 2 * pairs)
 
 
 def products(config, tokens: int = 1536) -> tuple[Callable, float]:
@@ -133,7 +118,7 @@ def compare_dtypes(checkpoint: Path, sets: dict, rounds: int, clock: Callable) -
         best = dict.fromkeys(models, float("inf"))
         for _ in range(rounds):
             for dtype, model in models.items():
-                prompted = [model.prompts[lang] + text for lang, text in rows]
+                prompted = [model.prompts.get(lang, "") + text for lang, text in rows]
                 start = clock()
                 model.encode(prompted, batch_size=32)
                 best[dtype] = min(best[dtype], clock() - start)
@@ -148,6 +133,7 @@ def compare_dtypes(checkpoint: Path, sets: dict, rounds: int, clock: Callable) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path)
+    parser.add_argument("--shape", choices=["nano", "e5-small"], default="nano", help="without --model")
     parser.add_argument("--english", type=Path)
     parser.add_argument("--mixed", type=Path)
     parser.add_argument("-n", type=int, default=1000)
@@ -172,19 +158,16 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as tmp:
         texts = [text for rows in sets.values() for _, text in rows]
-        model = args.model or random_checkpoint(texts, Path(tmp) / "echo")
+        model = args.model or random_checkpoint(texts, Path(tmp) / "echo", args.shape)
         st = SentenceTransformer(str(model))
         default = SentenceTransformer(str(model), model_kwargs={"dtype": torch.float32})
-        equal = plain_llama(model, Path(tmp) / "equal", "<CLS> <s> $A <SEP> </s>")
-        own = plain_llama(model, Path(tmp) / "own", "<s> $A")
         encoder, tokenizer = load_encoder(model, dtype="fp32")
         bf16 = load_encoder(model, dtype="bf16")[0] if has_fast_bf16() else None
         multiply, multiplied = products(encoder.config)
         report = {"threads": args.threads, "native_bf16": bf16 is not None, "sets": {}}
         for name, rows in sets.items():
             langs, texts = [lang for lang, _ in rows], [text for _, text in rows]
-            named = [f"{language_name(lang)}: {text}" for lang, text in rows]  # the same words for the plain model
-            prompted = [st.prompts[lang] + text for lang, text in rows]
+            prompted = [st.prompts.get(lang, "") + text for lang, text in rows]
             lengths = [len(tokenizer(text, lang=lang)["input_ids"]) for lang, text in rows]
             order = np.argsort(lengths)
 
@@ -196,8 +179,6 @@ def main() -> None:
                 return out
 
             paths = {
-                OWN: lambda texts=texts: own.encode(texts, batch_size=32),
-                EQUAL: lambda named=named: equal.encode(named, batch_size=32),
                 DEFAULT: padded_path(lambda prompted=prompted: default.encode(prompted, batch_size=32)),
                 STOCK: padded_path(lambda prompted=prompted: st.encode(prompted, batch_size=32)),
                 SORTED: padded_path(by_tokens),
@@ -213,7 +194,7 @@ def main() -> None:
                     vectors[path] = run()
                     best[path] = min(best[path], clock() - start)
             rate = multiplied / best[LIMIT]
-            best[LIMIT] = gigaflops(encoder.config, lengths) / rate
+            best[LIMIT] = gigaflops(encoder, lengths) / rate
             print(f"{name}: {sum(lengths) / len(rows):.1f} tokens per text, products at {rate:.1f} GFLOP/s")
             reference = vectors[DEFAULT]
             report["sets"][name] = {"tokens_a_text": sum(lengths) / len(rows), "gflops": rate}
@@ -224,7 +205,7 @@ def main() -> None:
                     "times_st": round(best[STOCK] / seconds, 2),
                     "times_st_sorted_by_tokens": round(best[SORTED] / seconds, 2),
                 }
-                if path not in (OWN, EQUAL, LIMIT):
+                if path != LIMIT:
                     x = vectors[path]
                     cosine = (x * reference).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(reference, axis=1)
                     row["min_cosine"] = round(float(cosine.min()), 5)

@@ -8,8 +8,9 @@ them, by up to a third, because they share caches and perhaps the core. So start
 load of the minute before.
 Encoding is compared with sentence-transformers' default on the same model, its padded path in float32, and ("same
 dtype") with that path in the dtype in which the model opens here. Decoding (greedy, four beams) is compared with
-`generate` in float32. A ratio that fell by more than a tenth is named; the exit code is 1 then, and
-the old file stays. Only runs with the same number of sentences are compared: more sentences have less padding.
+`generate` in float32. The shape of multilingual-e5-small has random weights: they do not change its speed. A ratio that
+fell by more than a tenth is named; the exit code is 1 then, and the old file stays. Only runs with the same number of
+sentences are compared: more sentences have less padding.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ COLUMNS = {
     "SentenceTransformer: ten languages": "SentenceTransformer, mixed",
     "encode, same dtype: English": "encode, english, same dtype",
     "encode, same dtype: ten languages": "encode, mixed, same dtype",
+    "e5-small's shape, encode: English": "e5-small's shape, encode, english",
+    "e5-small's shape, encode: ten languages": "e5-small's shape, encode, mixed",
     "greedy decoding": "greedy decoding",
     "beam search": "beam search",
 }
@@ -137,6 +140,8 @@ def read_machines(folder: Path = MACHINES) -> list[dict[str, Any]]:
 def measure(threads: int, options: Sequence[str]) -> dict[str, float]:
     """All ratios with this number of threads."""
     ratios = encode_ratios(run("encode_speed.py", threads, *options))
+    shape = encode_ratios(run("encode_speed.py", threads, "--shape", "e5-small", *options[2:]))  # random weights
+    ratios |= {f"e5-small's shape, {name}": ratio for name, ratio in shape.items()}
     ratios |= translate_ratios(run("translate_speed.py", threads, *options))
     return ratios | translate_ratios(run("translate_speed.py", threads, *options, "--beams", "4"), "beam search")
 

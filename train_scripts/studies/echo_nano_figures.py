@@ -4,7 +4,7 @@
     python train_scripts/studies/echo_nano_figures.py outputs/echo-nano/09_release CORPORA \\
         --out outputs/echo-nano/results.json \\
         --stages outputs/echo-nano/0[1-9]_* --peers multilingual-e5-small=outputs/echo-nano/01_start minilm tfidf
-    hf-echo train echo-nano/09_release card=echo_nano.md.j2 results=outputs/echo-nano/results.json
+    hf-echo train echo-nano/09_release
 
 The last command writes the figures into the card. Reads outputs/echo-nano/data/dev_*.parquet and the SIB topics of
 CORPORA. What the JSON file holds already is not measured again, so parts can be measured one by one (--only), stages

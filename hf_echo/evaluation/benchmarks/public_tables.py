@@ -222,7 +222,7 @@ SETS: dict[str, PublicSet] = {
         make=_programs,
         source="the data of github.com/reddy-lab-code-research/XLCoST, folder code2code_search/snippet_level",
     ),
-    "gmmlu": PublicSet(  # the questions; the papers find each one's English original
+    "gmmlu": PublicSet(  # the questions; the papers find each one's English original. Columns, splits: the set's card
         "CohereLabs/Global-MMLU",
         "nway",
         {"id": "sample_id", "text": "question"},
