@@ -6,11 +6,9 @@ import json
 import random
 
 import numpy as np
-import onnx
-import onnxruntime
-import openvino
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 
 from hf_echo.export import export_checkpoint, graphs
 from hf_echo.export.stock import open_stock
@@ -34,6 +32,8 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["bert", "dense", "llama"])
 def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
+    import onnxruntime
+
     encoder, tokenizer = load_encoder(checkpoints[name], dtype="fp32")
     stock, place = open_stock(checkpoints[name]), onnx_folders[name] / "onnx"
     shuffled = random.Random(0)
@@ -57,6 +57,8 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
 
 
 def test_onnx_files_have_the_names_that_others_read_and_no_paths(onnx_folders):
+    import onnx
+
     folder = onnx_folders["bert"]
     assert not (folder / "model.safetensors").exists()
     for file, outputs in (("model", 1), ("model_quantized", 1), ("sentence_embedding", 2)):
@@ -71,6 +73,8 @@ def test_onnx_files_have_the_names_that_others_read_and_no_paths(onnx_folders):
 
 
 def test_openvino_computes_what_torch_does(checkpoints, tmp_path):
+    import openvino
+
     stock = open_stock(checkpoints["bert"])
     export_checkpoint(checkpoints["bert"], tmp_path / "out", to="openvino")
     file = tmp_path / "out" / "openvino" / "openvino_model.xml"
@@ -92,3 +96,15 @@ def test_8_bits_that_lose_too_much_are_refused(checkpoints, tmp_path, monkeypatc
     with pytest.raises(ValueError, match=r"in 8 bits the mean cosine to the float32 embeddings is 0\.99\d+, below 1.0"):
         export_checkpoint(checkpoints["llama"], tmp_path / "out", to="onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_static_embeddings_are_means_of_token_vectors(checkpoints, tmp_path):
+    """Word order does not count, the table has the model's tokens, and its figures stand beside the model's."""
+    report = export_checkpoint(checkpoints["llama"], tmp_path / "out", to="static")
+    assert set(report) == {"xsim", "xsim_of_model", "dimensions", "tokens"}
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    one, other = model.encode(["one red cat", "cat one red"])
+    np.testing.assert_allclose(one, other, atol=1e-6)
+    tokens = load_encoder(checkpoints["llama"])[1]
+    assert report["dimensions"] == len(one) <= 32 and report["tokens"] <= len(tokens)
+    assert np.linalg.norm(one) > 0
