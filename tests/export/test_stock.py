@@ -19,7 +19,6 @@ from hf_echo.export import export_checkpoint
 from hf_echo.inference.encode import encode, load_encoder
 from hf_echo.utils.lineage import read_lineage
 
-COMMAND = "export"
 TEXTS = ["one red cat sleeps.", "chat  ", " the  cat\tsleeps \n", "日本 語　é x", "кот спит", "the cat " * 40]
 # Opens every folder of the command line where hf_echo is not to be found.
 OPEN = """
