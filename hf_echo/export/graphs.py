@@ -59,19 +59,19 @@ def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
     folder.mkdir(parents=True)
-    whole, states = folder / f"{WHOLE}.onnx", folder / f"{STATES}.onnx"
+    whole, small = folder / f"{WHOLE}.onnx", folder / f"{WHOLE}_quantized.onnx"
     export_graph(stock, whole)
-    onnx.utils.extract_model(whole, states, INPUTS, OUTPUTS[1:])
     with _quiet():
-        for file in (whole, states):
-            small = file.with_name(f"{file.stem}_quantized.onnx")
-            quantize_dynamic(file, small, weight_type=QuantType.QInt8, per_channel=True)
-    cosine = mean_cosine(stock, whole, whole.with_name(f"{WHOLE}_quantized.onnx"))
+        quantize_dynamic(whole, small, weight_type=QuantType.QInt8, per_channel=True)
+    cosine = mean_cosine(stock, whole, small)
     if cosine < LEAST_COSINE:
         raise ValueError(
             f"in 8 bits the mean cosine to the float32 embeddings is {cosine:.4f}, below {LEAST_COSINE}: this model "
             "keeps its meaning in 32 bits only"
         )
+    for file in (whole, small):
+        states = file.with_name(file.name.replace(WHOLE, STATES))
+        onnx.utils.extract_model(file, states, INPUTS, OUTPUTS[1:])
     return {"cosine_8_bits": round(cosine, 4)}
 
 
