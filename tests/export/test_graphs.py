@@ -91,11 +91,12 @@ def test_openvino_computes_what_torch_does(checkpoints, tmp_path):
             assert np.abs(states - want)[seen].max() < tolerance * np.abs(want).max()
 
 
-def test_8_bits_that_lose_too_much_are_refused(checkpoints, tmp_path, monkeypatch):
+def test_8_bits_that_lose_too_much_are_left_out(checkpoints, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(graphs, "LEAST_COSINE", 1.0)
-    with pytest.raises(ValueError, match=r"in 8 bits the mean cosine to the float32 embeddings is 0\.99\d+, below 1.0"):
-        export_checkpoint(checkpoints["llama"], tmp_path / "out", to="onnx")
-    assert not list(tmp_path.iterdir())
+    cosine = export_checkpoint(checkpoints["llama"], tmp_path / "out", to="onnx")["cosine_8_bits"]
+    assert f"no 8-bit files: their mean cosine to the float32 embeddings is {cosine:.4f}, below 1.0" in caplog.text
+    names = sorted(file.name for file in (tmp_path / "out" / "onnx").iterdir())
+    assert names == ["model.onnx", "sentence_embedding.onnx"]
 
 
 def test_static_embeddings_are_means_of_token_vectors(checkpoints, tmp_path):
