@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from tokenizers import (
-    BertWordPieceTokenizer,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import BertWordPieceTokenizer, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 

@@ -95,12 +95,6 @@ def test_one_language_for_all_or_one_each(tokenizer):
         tokenizer(TEXTS, lang=["fra_Latn", "deu_Latn"])
 
 
-def test_unspecified_language_is_a_prompt_too(tokenizer):
-    tokens = pieces(tokenizer, "Hallo")
-    assert tokenizer.convert_tokens_to_string(tokens[2 : tokens.index("<SEP>")]) == "Unspecified language:"
-    assert tokenizer("Hallo", lang=None).input_ids == tokenizer("Hallo").input_ids
-
-
 def test_prompt_in_front_of_the_text(tokenizer):
     french = tokenizer("Le chat", lang="fra_Latn").input_ids
     assert tokenizer("French:<SEP>Le chat").input_ids == french
@@ -203,12 +197,6 @@ def test_long_texts_can_be_split(own, make_model, pooling):
     assert have.shape[0] == 4
     torch.testing.assert_close(have[1], (parts[rows == 1] * weight).sum(0) / weight.sum())
     torch.testing.assert_close(have[[0, 3]], short.sentence_embedding, atol=1e-5, rtol=0)
-
-
-def test_split_leaves_short_texts_as_they_are(own):
-    usual = [own("chat"), own(["chat", "noir"])]
-    own.on_long = "split"
-    assert [own("chat", truncation=True), own(["chat", "noir"], truncation=True)] == usual
 
 
 @pytest.mark.parametrize("on_long", ["warn", "error", "split"])

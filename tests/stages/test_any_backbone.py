@@ -39,7 +39,7 @@ OF_PAIRS = {
     "mexma": dict(head_layers=1, head_heads=4, head_ffn=48),
     "emma_x": dict(contrastive_steps=1, mixture_steps=1, queue_size=40),
 }
-FAST = ("bert", "qwen3")
+FAST = ("qwen3",)  # the other tests train XLM-RoBERTa
 
 
 def backbones(*fast: str):

@@ -195,11 +195,7 @@ def test_a_checkpoint_adds_the_languages_that_its_encoder_learns(
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("a: [1", "is not YAML"),
-        ("5: a\nb: c\nstage: seq2seq", "unknown field 5"),
-        ("a: é", "bad.yaml:1: not UTF-8"),
-    ],
+    [("a: [1", "is not YAML"), ("5: a\nb: c\nstage: seq2seq", "unknown field 5"), ("a: é", "bad.yaml:1: not UTF-8")],
 )
 def test_wrong_files(place, text, message):
     (place / "bad.yaml").write_text(text, encoding="latin-1")

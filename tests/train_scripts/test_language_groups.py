@@ -53,11 +53,7 @@ def test_table_is_the_mean_of_a_group():
 
 
 @pytest.mark.parametrize(
-    ("by", "groups", "message"),
-    [
-        ("resource", 9, "9 groups of 7 languages"),
-        ("family", 5, "5 groups of 4 families"),
-    ],
+    ("by", "groups", "message"), [("resource", 9, "9 groups of 7 languages"), ("family", 5, "5 groups of 4 families")]
 )
 def test_what_cannot_be(by, groups, message):
     with pytest.raises(ValueError, match=message):

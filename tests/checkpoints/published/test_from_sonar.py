@@ -212,8 +212,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize(
-    "order",
-    [pytest.param(name, marks=[] if name == "without" else pytest.mark.slow) for name in ORDERS],
+    "order", [pytest.param(name, marks=[] if name == "without" else pytest.mark.slow) for name in ORDERS]
 )
 def test_a_fresh_process_opens_it(folder, expected, tmp_path, order):
     """AutoModel is the encoder, twice the same, in every order of imports and without this package."""
