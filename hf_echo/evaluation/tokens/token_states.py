@@ -106,7 +106,7 @@ def _states(model, tokenizer, texts, lang, layers, max_tokens, on_long, names, p
             batch = [rest[i] for i in batch]
             states = _forward(model, tokenizer, [encodings[i].ids for i in batch], layers)
             for i, of_text in zip(batch, states):
-                own = _own_tokens(encodings[i], hasattr(tokenizer, "with_prompts"))
+                own = _own_tokens(encodings[i], getattr(tokenizer, "prompts", "none") == "name")
                 results[i] = TokenStates(
                     of_text[:, own],
                     np.array(encodings[i].offsets, np.int64).reshape(-1, 2)[own],
