@@ -22,12 +22,13 @@ def sentence_transformer_prompts(languages: list[str] | None = None, kind: str =
     "query" and "document", which `encode_query` and other libraries look for, are those of a text without language.
 
     Args:
-        kind: as `EchoConfig.prompts`; "tokens": ``{"fra_Latn": "fra_Latn ", ...}``; "none": no prompts.
+        kind: as `EchoConfig.prompts`; "tokens": ``{"fra_Latn": "fra_Latn ", ...}``; "none": empty prompts, so that the
+            same calls work with every checkpoint.
     """
     plain = encoder_prompt() + NAME_END if kind == "name" else ""
     prompts = {"query": plain, "document": plain}
     if kind != "name":
-        return prompts | ({code: f"{code} " for code in languages or []} if kind == "tokens" else {})
+        return prompts | {code: f"{code} " if kind == "tokens" else "" for code in languages or []}
     codes = languages or sorted(LANGUAGE_NAMES)
     return prompts | {DEFAULT_PROMPT: plain} | {code: encoder_prompt(code) + NAME_END for code in codes}
 

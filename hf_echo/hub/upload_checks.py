@@ -16,6 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from ..languages import hub_code
 from ..utils.files import read_json, read_text
 from ..utils.fingerprint import changed_files
 from ..utils.hub import auto_map_names
@@ -286,7 +287,7 @@ def _model_problems(folder: Path) -> Iterator[str]:
     for name in changed_files(folder):
         yield f"{name}: not the file that checksums.json names; write the release again (hf-echo release)"
     if (folder / "modular.json").is_file():  # the languages of the card are those of the folder
-        here = {file.parent.name.split("_")[0] for file in folder.glob("languages/*/language.json")}
+        here = {hub_code(file.parent.name) for file in folder.glob("languages/*/language.json")}
         try:
             named = card_data(folder).get("language") or []
         except ValueError:
