@@ -115,6 +115,8 @@ def open_file(
         return Part(str(path), columns, partial(_read_json, path), path, next(blocks, None) is not None)
     blocks = text_blocks(path)
     head = next(blocks, Lines([], [], []))
+    if str(path) == STANDARD and not head.texts and not head.bad:  # the end of a pipe that has let nothing through
+        return Part(name_of(path), list(without_header or ("1", "2")), lambda wanted: iter(()))
     if not head.texts or not head.texts[0] or head.numbers[0] != 1:
         raise ValueError(f"{name_of(path)}: the first line is empty or not UTF-8; it should name the columns")
     columns = head.texts[0].split("\t")
@@ -139,6 +141,11 @@ def moses_pair(path: Path) -> tuple[list[Path], list[str]] | None:
     places = [[path.with_name(f"{path.name}.{code}{packed}") for packed in ("", *PACKED)] for code in match.groups()]
     files = [next(filter(Path.is_file, of_side), None) for of_side in places]
     return ([*files], [*match.groups()]) if all(files) else None
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a path of `open_file` stands for: two for a Moses pair."""
+    return pair[0] if (pair := moses_pair(path)) else [path]
 
 
 def _choose(label: str, names: list[str], langs: Languages) -> list[tuple[str, str]]:

@@ -145,7 +145,7 @@ def _open(
     name: str | None,
     streaming: bool,
 ) -> list[Part]:
-    if not Path(label).exists() and not looks_like_file(label) and not moses_pair(Path(label)):
+    if not Path(label).exists() and not looks_like_file(label):
         return [_hub_part(label, name, split, streaming)]
     options: dict[str, Any] = {"is_header": partial(_is_header, columns, constants)}
     options["langs"] = (constants.get("source_lang"), constants.get("target_lang"))
@@ -185,7 +185,8 @@ def _is_nway(part: Part, id_column: str | None) -> bool:
 
 def looks_like_file(label: str) -> bool:
     """Whether a label is a path, not a Hub dataset (``name``, ``owner/name`` or ``owner/name@revision``)."""
-    return suffix_of(Path(label)) is not None or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w./-]+)?", label)
+    known = suffix_of(Path(label)) is not None or moses_pair(Path(label)) is not None
+    return known or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w./-]+)?", label)
 
 
 def _hub_part(label: str, name: str | None, split: str | None, streaming: bool) -> Part:

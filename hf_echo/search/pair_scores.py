@@ -174,6 +174,7 @@ def score_pairs(
     Raises:
         ValueError: wrong options, or a row that is no pair (with its line).
     """
+    out = Path(out)
     of_input = score == "margin" and reference is None and pairs.identity is not None
     scorer = None if of_input else scorer_of(score, model, blaser=blaser, reference=reference, k=k, dtype=dtype)
     above = None if threshold is None else _threshold(threshold, sigma)
@@ -183,7 +184,8 @@ def score_pairs(
     identity = (pairs.identity, reference and reference.identity)
     key = repr((hf_echo.__version__, identity, fingerprint(model), blaser and fingerprint(blaser), score, k, dtype))
     with ExitStack() as stack:
-        if str(out) == STANDARD or pairs.identity is None:
+        keeps = pairs.identity is not None and str(out) != STANDARD and not (out.exists() and not out.is_file())
+        if not keeps:  # a stream cannot be resumed
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-echo-score-")))
         else:
             stack.enter_context(only_run(out))
@@ -195,7 +197,7 @@ def score_pairs(
         if scorer is None:
             score_next = InputMargin(open_encoder(model, dtype=dtype), pairs.blocks, folder, k)
         else:
-            score_next = partial(_stored_scores, scorer, folder if pairs.identity is not None else None)
+            score_next = partial(_stored_scores, scorer, folder if keeps else None)
         counts, moments = np.zeros(3, int), np.zeros(2)
         write = stack.enter_context(_writer(pairs, out, threshold is not None, langs))
         for number, block in enumerate(tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=not progress)):
@@ -205,7 +207,7 @@ def score_pairs(
             good = scores[~np.isnan(scores)]
             counts += len(scores), len(good), kept.sum()
             moments += good.sum(), (good**2).sum()
-    if str(out) != STANDARD and pairs.identity is not None:
+    if keeps:
         _remove(work)
     rows, scored, kept = counts.tolist()
     mean = moments[0] / scored if scored else None

@@ -16,6 +16,8 @@ from translate.storage.tmx import tmxfile
 from hf_echo.data import load_parallel
 from hf_echo.data.formats import open_file
 from hf_echo.data.pair_writer import write_pairs
+from hf_echo.data.pipeline.units import read_unit, units_of
+from hf_echo.data.tables import BadRows
 from hf_echo.data.texts import open_lines, read_texts
 from hf_echo.languages import LANGUAGES, as_code, bcp47, find_language
 
@@ -44,6 +46,8 @@ def test_what_is_written_is_read_back(tmp_path, name):
         rows = load_parallel(path, **options)
         assert (rows["source"][:], rows["target"][:]) == (SOURCES, TARGETS)
         assert [set(rows[side]) for side in ("source_lang", "target_lang")] == [{code} for code in CODES]
+    (unit,) = units_of([{"path": str(path), "label": "x", **own}])  # as the commands of `data` read it
+    assert [text for table in read_unit(unit, BadRows("error")) for text in table["target"].to_pylist()] == TARGETS
     if "tmx" in name or "-" in name:  # the other way round
         assert load_parallel(path, source_lang="en", target_lang="fr")["source"][:] == TARGETS
         with pytest.raises(ValueError, match=r"no text in deu_Latn; its languages are fra?(_Latn)?, eng?(_Latn)?$"):

@@ -210,6 +210,11 @@ def test_damaged_input_is_scored_whole_or_named(tmp_path_factory, kind, packed, 
         assert len((folder / "o.txt").read_text().splitlines()) == report.rows
 
 
+def test_an_empty_pipe_is_no_error(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert score_pairs(open_pairs("-"), "-", "m").rows == 0 and capsys.readouterr().out == ""
+
+
 def test_a_closed_pipe_is_one_line(toy_folders, tmp_path):
     (tmp_path / "p.tsv").write_text("un chat\ta cat\n" * 30_000)
     command = f"'{sys.executable}' -m hf_echo.cli score p.tsv --model '{toy_folders['release']}' | head -n 1"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..formats import BrokenFile, Part, content_hash, open_file
+from ..formats import BrokenFile, Part, content_hash, files_of, open_file
 from ..nway import find_nway_columns
 from ..readers import looks_like_file, parallel_tables
 from ..tables import BadRows, check_split, list_files
@@ -43,7 +43,7 @@ def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
         if parts := list(filter(None, map(_readable, files))):
             check_split(path, parts, split)
         together = arguments.get("limit") is not None or any(find_nway_columns(part.columns) for part in parts)
-        identity = tuple((str(file.resolve()), content_hash(file)) for file in files)
+        identity = tuple(tuple((str(one.resolve()), content_hash(one)) for one in files_of(file)) for file in files)
         if not files or together:
             units.append((source["path"], source["label"], arguments, identity))
         else:
