@@ -88,7 +88,7 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
     import pyarrow as pa
 
     if str(path) != STANDARD:
-        _refuse_no_file(Path(path))
+        _refuse_no_file(Path(path), str(path))
     with io.BufferedReader(sys.stdin.buffer) if str(path) == STANDARD else Path(path).open("rb", 1 << 16) as raw:
         kind = _packing(path, raw.peek(6))
         with named(path):
@@ -193,11 +193,11 @@ def read_lines(path: str | Path) -> list[str]:
     return texts
 
 
-def _refuse_no_file(path: Path) -> None:
+def _refuse_no_file(path: Path, name: str) -> None:
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; give a text file with one sentence per line")
+        raise ValueError(f"{name} is a folder; give a text file with one sentence per line")
     if not path.exists():
-        raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line, or - for standard input")
+        raise FileNotFoundError(f"no file {name}; give a text file with one sentence per line, or - for standard input")
 
 
 class TextLines:
@@ -226,7 +226,7 @@ class TextLines:
         numbers: Sequence[int] | None = None,
     ):
         self.path, self.name, self.every = path, name or str(path), every
-        _refuse_no_file(path)
+        _refuse_no_file(path, self.name)
         starts, kept, seen, digest = array("q"), array("q"), set(), hashlib.blake2b(digest_size=16)
         with path.open("rb", 1 << 16) as file:
             place = _start(file, self.name)

@@ -164,11 +164,11 @@ def one_line(err: str) -> str:
     ("arguments", "message"),
     [
         ("encode --model M missing.txt out.npy", "no file missing.txt; give a text file"),
-        ("encode --model M a.txt out.csv", "out.csv: the file name must end in .npy or .parquet"),
+        ("encode --model M a.txt out.csv", "out.csv: the file name must end in .npy, .parquet, .f32 or .f16"),
         ("encode --model M - out.npy", "standard input is empty"),
         ("encode --model ./nothing a.txt out.npy", "no folder ./nothing; give a checkpoint's folder, or a name"),
         ("encode --model org/none a.txt out.npy", "'org/none' is neither a folder nor a name on the Hub: "),
-        ("translate --model M --to klingon a.txt", "unknown language code 'klingon'"),
+        ("translate --model M --to klingon a.txt", "unknown language 'klingon'"),
         ("translate --model ENCODER --to eng_Latn a.txt", "holds an encoder only"),
         ("evaluate xsim --model M --source a.txt --target short.txt", "a.txt has 32 lines and"),
         (
