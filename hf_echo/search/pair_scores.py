@@ -355,7 +355,7 @@ def _take(side: Rows, rows: np.ndarray) -> np.ndarray:
 def _threshold(threshold: float | str | Path, sigma: float) -> Callable[[PairBlock], Any]:
     """A function of a block: the lowest score of each row that is kept."""
     try:
-        number = float(threshold)
+        number = float(str(threshold))
     except ValueError:
         of_direction = cache(DirectionThreshold(k=sigma, calibrated=str(threshold)).threshold)
 
