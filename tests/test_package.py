@@ -294,7 +294,7 @@ if sys.version_info < (3, 11):  # there it reads top_level.txt only, which many 
         for file in package.files or ():
             DISTRIBUTIONS.setdefault(file.parts[0].removesuffix(".py"), [package.metadata["Name"]])
 # Distributions of import names whose package need not be installed here, and what the code loads by name.
-NOT_INSTALLED = {"comet": "unbabel-comet", "ray": "ray", "umap": "umap-learn", "tomli": "tomli"}
+NOT_INSTALLED = {"ray": "ray", "umap": "umap-learn", "tomli": "tomli"}
 # Modules of the `evaluate` library (extra metrics), which copies and loads them, and the app of the Space:
 # `import hf_echo` never loads them.
 LOADED_BY_OTHERS = (Path("hub/metrics"), Path("hub/space"))

@@ -1,12 +1,10 @@
-"""hf-echo evaluate geometry, cost, ease, xrete, alignment, tagging, wic: other measures of a model."""
+"""hf-echo evaluate geometry, cost, ease, alignment, tagging, wic: other measures of a model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-import typer
 
 from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
@@ -34,17 +32,13 @@ class Geometry(OpensModel):
     shrinkage: float = setting("shrinkage of the covariances in the invariance", 0.01, least=0, most=1)
 
     def run(self):
-        from tempfile import TemporaryDirectory
-
         from ..data import load_nway
-        from ..evaluation.space.geometry import evaluate_geometry
-        from ..evaluation.space.language_arrays import encode_parallel
+        from ..evaluation.geometry import encode_parallel, evaluate_geometry
         from ..inference.any_encoder import any_encoder
 
-        rows = load_nway(self.data, split=self.split)
-        with TemporaryDirectory() as folder:
-            parts = encode_parallel(any_encoder(self.model), rows, folder, self.lang or None, progress=True)
-            result = evaluate_geometry(parts, shrinkage=self.shrinkage)
+        rows = load_nway(self.data, split=self.split)  # before the model, so that bad data are named early
+        parts = encode_parallel(any_encoder(self.model), rows, self.lang or None)
+        result = evaluate_geometry(parts, shrinkage=self.shrinkage)
         by_language, curve = result.by_language().rows, result.singular_values.tolist()
         return {"model": self.model, **result.to_row(), "by_language": by_language, "singular_values": curve}
 
@@ -72,28 +66,16 @@ class Cost(Step):
     plot: Path | None = setting("write the heat map of OS Figure 8 to this file (.png)", None, writes="file")
 
     def run(self):
-        report: dict[str, Any] = {}
-        if self.model is not None:
-            name = packaged_model(self.model)
-            report = {"model": name, "encoder_flops": encoder_flops_of(name, self.tokens or [20, 128, 512])}
-            report["speed"] = self._speed(name)
-        if self.model is None or self.plot is not None:
-            report["grid"] = self._grid()
-        return report
-
-    def _speed(self, name: str) -> dict[str, Any] | None:
         from ..utils.text import read_lines
 
-        given = self.texts is not None
-        lines, lang = (read_lines(self.texts), self.lang) if given else builtin_texts(self.lang or "fra_Latn")
-        try:
-            speed = speed_of(name, lines, lang, self.rounds)
-        except (OSError, ValueError) as error:
-            if given:
-                raise
-            typer.echo(f"speed not measured: {str(error).splitlines()[0]}", err=True)
-            return None  # FLOPs need the configuration only, not the weights
-        return {"texts": str(self.texts or "builtin"), "lang": lang, **speed}
+        if self.model is None:
+            return {"grid": self._grid()}
+        name = packaged_model(self.model)
+        texts, lang = (read_lines(self.texts), self.lang) if self.texts else builtin_texts(self.lang or "fra_Latn")
+        flops, speed = encoder_cost(name, texts, lang, self.tokens or [20, 128, 512], self.rounds)
+        about = {"texts": str(self.texts or "builtin"), "lang": lang}
+        report: dict[str, Any] = {"model": name, "encoder_flops": flops, "speed": about | speed}
+        return report | ({"grid": self._grid()} if self.plot else {})
 
     def _grid(self) -> dict[str, Any]:
         from ..evaluation.benchmarks import cost as flops
@@ -107,56 +89,37 @@ class Cost(Step):
         return {"baseline": grid.baseline, **{name: values.tolist() for name, values in lists.items()}}
 
 
-def encoder_flops_of(model: str, lengths: list[int]) -> dict[int, float] | None:
-    """{tokens: FLOPs of one text}; 0 for a static export, which adds up vectors; None for layers unlike Llama's."""
-    from transformers import AutoConfig
-
-    from ..evaluation.benchmarks.cost import Stack, encoder_flops
-    from ..inference.encode import opening
-
-    with opening(model) as name:
-        if is_static(name):
-            return dict.fromkeys(lengths, 0.0)
-        config = AutoConfig.from_pretrained(name)
-    try:
-        stack = Stack.of(config)
-    except ValueError:
-        return None
-    return {length: encoder_flops(stack, length) for length in lengths}
-
-
-def is_static(folder: str) -> bool:
-    """A SentenceTransformer of one vector a token (`StaticEmbedding`)."""
-    modules = Path(folder) / "modules.json"
-    return modules.is_file() and "StaticEmbedding" in modules.read_text(encoding="utf-8")
-
-
 def builtin_texts(lang: str, n: int = 512) -> tuple[list[str], str]:
     """(sentences, language) of the built-in corpus."""
     from ..data.builtin import builtin_parallel
 
-    if lang == "eng_Latn":
-        return builtin_parallel(n=n)["target"][:], lang
-    return builtin_parallel(n=n, languages=[lang])["source"][:], lang
+    rows = builtin_parallel(n=n) if lang == "eng_Latn" else builtin_parallel(n=n, languages=[lang])
+    return rows["target" if lang == "eng_Latn" else "source"][:], lang
 
 
-def speed_of(model: str, texts: list[str], lang: str | None, rounds: int) -> dict:
-    from transformers import AutoTokenizer
+def encoder_cost(model: str, texts: list[str], lang: str | None, lengths: list[int], rounds: int) -> tuple[Any, dict]:
+    """({tokens: FLOPs of one text}, or None for layers unlike Llama's; the fields of a `SpeedResult`)."""
+    from transformers import AutoConfig, AutoTokenizer
 
+    from ..evaluation.benchmarks.cost import Stack, encoder_flops
     from ..evaluation.benchmarks.speed import measure_speed
     from ..inference.any_encoder import any_encoder
     from ..inference.encode import opening
     from ..modeling import EchoTokenizer
 
     with opening(model) as name:
-        tokenizer = None if is_static(name) else AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        try:
+            stack = Stack.of(AutoConfig.from_pretrained(name))
+        except ValueError:  # BERT's layers, or a SentenceTransformer without a configuration of transformers
+            stack = None
 
     def count_tokens(texts, lang):
         prompt = {"lang": lang} if isinstance(tokenizer, EchoTokenizer) else {}
         return sum(map(len, tokenizer(list(texts), truncation=True, **prompt)["input_ids"]))
 
-    counter = None if tokenizer is None else count_tokens
-    return measure_speed(any_encoder(model), texts, lang, count_tokens=counter, rounds=rounds).to_row()
+    speed = measure_speed(any_encoder(model), texts, lang, count_tokens=count_tokens, rounds=rounds)
+    return stack and {length: encoder_flops(stack, length) for length in lengths}, speed.to_row()
 
 
 @step(
@@ -184,66 +147,35 @@ class Ease(Step):
 
         rows = rows_of_languages(self.data)
         of_languages = rows_of_languages(self.features) if self.features else None
-        options = dict(features=self.feature or None, folds=self.folds, repeats=self.repeats)
         with naming(self.data):
-            if self.features or self.group:
-                rows = join_features(rows, self.target, of_languages, self.group)
-            result = explain_ease(rows, self.target, **options)
+            rows = join_features(rows, self.target, of_languages, self.group)
+            chosen = self.feature or None
+            result = explain_ease(rows, self.target, features=chosen, folds=self.folds, repeats=self.repeats)
         return {**result.to_row(), "features": result.to_table().rows}
 
 
-def rows_of_languages(path: Path) -> list[dict]:
-    """Rows of a table (numbers converted from text), or of the JSON of `evaluate xsim --data`."""
+def rows_of_languages(path: Path) -> Any:
+    """A DataFrame of a table (numbers converted from text), or of the JSON of `evaluate xsim --data`."""
+    import pandas as pd
+
     from ..evaluation.labelled_rows import read_rows
     from ..utils.files import read_json
 
     if path.suffix.lower() != ".json":
-        return [{name: number(value) for name, value in row.items()} for _, row in read_rows(path, ["lang"])]
-    if not path.is_file():
+        table = pd.DataFrame([row for _, row in read_rows(path, ["lang"])])
+    elif not path.is_file():
         raise FileNotFoundError(f"no file {path}; give the JSON of hf-echo evaluate xsim --data, or a table")
-    content = read_json(path)
-    if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
-        raise ValueError(f"{path} has no rows by language: make it with hf-echo evaluate xsim --data ... --json")
-    return content["rows"]
-
-
-def number(value):
-    if not isinstance(value, str):
-        return value
-    try:
-        return float(value) if value else None
-    except ValueError:
-        return value
-
-
-@step("evaluate xrete", example="hf-echo evaluate xrete --model M --task Tatoeba --task BUCC")
-class Xrete(OpensModel):
-    """Run the tasks of XRETE (EMMA-X) that need no fine-tuning, with averages over head and long-tail languages."""
-
-    reports = True
-
-    model: str = model("Echo checkpoint or any SentenceTransformer")
-    task: list[str] = setting("task of XRETE, such as Tatoeba; repeatable; default: all five", list)
-    copies: Path | None = setting(
-        "folder with a local copy of each set, such as tatoeba/; default: the Hub", None, reads=DATA
-    )
-
-    def run(self):
-        from ..evaluation.benchmarks.xrete import evaluate_xrete
-        from ..inference.any_encoder import any_encoder
-
-        table = evaluate_xrete(any_encoder(self.model), tasks=self.task or None, load=self.load)
-        return {"model": self.model, "rows": table.rows, "average": table.average, **table.notes}
-
-    def load(self, name: str) -> list[dict]:
-        from ..evaluation.benchmarks.public_sets import load_benchmark
-
-        if self.copies is None:
-            return load_benchmark(name)
-        own = sorted(self.copies.glob(f"{name}*"))
-        if not own:
-            raise FileNotFoundError(f"{self.copies} has no {name}, a file or folder of that set; or leave --copies out")
-        return load_benchmark(name, path=own[0])
+    else:
+        content = read_json(path)
+        if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
+            raise ValueError(f"{path} has no rows by language: make it with hf-echo evaluate xsim --data ... --json")
+        table = pd.DataFrame(content["rows"])
+    for name in table.columns.drop("lang"):
+        try:
+            table[name] = pd.to_numeric(table[name].replace("", None))
+        except (ValueError, TypeError):
+            continue  # text
+    return table
 
 
 @step(

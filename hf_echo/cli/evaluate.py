@@ -59,7 +59,9 @@ class Xsim(LinesOrTable):
     k: int = neighbours()
     hard_negatives: bool = setting("also report xsim++, with rule-based hard negatives (English targets)", False)
     direction: Literal["to", "from", "all"] = setting("to or from the target language, or all", "to", needs="data")
-    group: list[Literal["script", "family", "resource"]] = setting("average by it; repeatable", list, needs="data")
+    group: list[Literal["script", "family", "resource", "head"]] = setting(
+        "average by it; repeatable", list, needs="data"
+    )
 
     def run(self):
         from ..inference.any_encoder import any_encoder
@@ -150,7 +152,6 @@ class Translation(LinesOrTable):
     direction: Literal["to", "from", "both", "all"] = setting("to or from the target language", "to", needs="data")
     decoder: str | None = setting("checkpoint to take the decoder from; default: the model", None, reads=CHECKPOINT)
     num_beams: int | None = setting("beams of the search; 1 is greedy; default: the model's own", None, least=1)
-    comet: bool = setting("also report COMET (needs hf-echo[comet])", False)
     blaser: str | None = setting(
         "also report BLASER 2.0: folder or Hub name of `hf-echo convert blaser`", None, reads=CHECKPOINT
     )
@@ -160,15 +161,13 @@ class Translation(LinesOrTable):
 
     def run(self):
         from .. import inference
-        from ..evaluation import blaser_scorer, comet_scorer
+        from ..evaluation import blaser_scorer
 
         vectors = self.source is not None and self.source.suffix.lower() == ".npy"
-        if vectors and (self.comet or self.blaser):
-            raise ValueError(f"--comet and --blaser need texts, but {self.source} holds embeddings: leave them out")
+        if vectors and self.blaser:
+            raise ValueError(f"--blaser needs texts, but {self.source} holds embeddings: leave it out")
         lines = read_pairs(self.source, self.target, vectors) if self.data is None else None
-        scorers = {"comet": comet_scorer()} if self.comet else {}
-        if self.blaser:
-            scorers["blaser"] = blaser_scorer(self.blaser, self.blaser_encoder or self.model)
+        scorer = blaser_scorer(self.blaser, self.blaser_encoder or self.model) if self.blaser else None
         translator, tokenizer = inference.load_translator(self.model)
         if self.decoder is not None:  # both models share one embedding space; the encoder's tokenizer reads the texts
             translator, tokenizer = joined(translator, tokenizer, packaged_model(self.decoder))
@@ -177,29 +176,27 @@ class Translation(LinesOrTable):
             options = {"num_beams": self.num_beams}
             return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, **options)
 
-        report = self._of_table(translate, scorers) if lines is None else self._of_lines(translate, scorers, *lines)
+        report = self._of_table(translate, scorer) if lines is None else self._of_lines(translate, scorer, *lines)
         return {"model": self.model, **({"decoder": self.decoder} if self.decoder else {}), **report}
 
-    def _of_lines(self, translate, scorers, sources, targets) -> dict[str, Any]:
+    def _of_lines(self, translate, blaser, sources, targets) -> dict[str, Any]:
         from ..evaluation import translation_scores
 
         langs = self.source_lang, self.target_lang
         hypotheses = translate(sources, *langs)
         report = translation_scores(hypotheses, targets, source_lang=langs[0] or "", target_lang=langs[1]).to_row()
-        if "comet" in scorers:
-            report["comet"] = scorers["comet"](sources, hypotheses, targets)
-        if "blaser" in scorers:
-            report["blaser"] = scorers["blaser"](sources, hypotheses, targets, *langs)
+        if blaser is not None:
+            report["blaser"] = blaser(sources, hypotheses, targets, *langs)
         return report
 
-    def _of_table(self, translate, scorers) -> dict[str, Any]:
+    def _of_table(self, translate, blaser) -> dict[str, Any]:
         from .. import evaluation
         from ..data import load_nway
 
         rows = load_nway(self.data, split=self.split)
         options = {"target_lang": self.target_lang, "direction": self.direction, "progress": True}
         with naming(self.data):
-            table = evaluation.evaluate_translation(translate, rows, **options, **scorers)
+            table = evaluation.evaluate_translation(translate, rows, blaser=blaser, **options)
         return {"data": str(self.data), **table.notes, "rows": table.rows, "average": table.average}
 
 

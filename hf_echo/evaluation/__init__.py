@@ -21,6 +21,18 @@ from .benchmarks.cost import (
 )
 from .benchmarks.public_sets import load_benchmark
 from .benchmarks.speed import SpeedResult, measure_speed
+from .geometry import (
+    GeometryResult,
+    calinski_harabasz,
+    effective_rank,
+    encode_parallel,
+    evaluate_geometry,
+    feature_spread,
+    invariance,
+    principal_ratio,
+    rsim,
+    singular_values,
+)
 from .groups import grouped
 from .probes.ease import EaseResult, explain_ease
 from .retrieval.multilingual import evaluate_documents, evaluate_xsim, pairs_as_nway
@@ -28,15 +40,6 @@ from .retrieval.noise import evaluate_noise
 from .retrieval.speech import SpeechReport, evaluate_speech
 from .retrieval.xsim import XsimResult, text_groups, xsim
 from .retrieval.xsimpp import XsimppResult, xsimpp
-from .space.geometry import (
-    GeometryResult,
-    evaluate_geometry,
-    feature_spread,
-    principal_ratio,
-    singular_values,
-)
-from .space.language_arrays import encode_parallel
-from .space.language_geometry import calinski_harabasz, invariance, language_bias, rsim
 from .spectrum import choice_accuracy, next_sentence_retrieval, rebuild_bleu
 from .tokens.attention import (
     AttentionEntropyResult,
@@ -47,7 +50,7 @@ from .tokens.attention import (
     relative_delta,
 )
 from .tokens.token_neighbours import token_neighbours
-from .translation import TranslationResult, blaser_scorer, comet_scorer, evaluate_translation, translation_scores
+from .translation import TranslationResult, blaser_scorer, evaluate_translation, translation_scores
 
 __all__ = [
     "AttentionEntropyResult",
@@ -67,10 +70,10 @@ __all__ = [
     "calinski_harabasz",
     "cls_attention_entropy",
     "blaser_scorer",
-    "comet_scorer",
     "compare_poolings",
     "cost_grid",
     "decoder_flops",
+    "effective_rank",
     "encode_parallel",
     "encoder_flops",
     "evaluate_geometry",
@@ -82,7 +85,6 @@ __all__ = [
     "feature_spread",
     "grouped",
     "invariance",
-    "language_bias",
     "load_benchmark",
     "measure_speed",
     "pairs_as_nway",

@@ -1,4 +1,4 @@
-"""Translation quality with sacrebleu: chrF++, spBLEU and BLEU with a named tokenizer; optionally COMET.
+"""Translation quality with sacrebleu: chrF++, spBLEU and BLEU with a named tokenizer; optionally BLASER.
 
 Contract: texts in, a TranslationResult out; an n-way table and a callable that translates in, a Table by direction
 out. sacrebleu computes the scores; this module chooses the settings and reports the signatures. spBLEU needs a
@@ -23,7 +23,6 @@ from .nway_texts import directions, measurable_pairs, texts_by_language
 # (texts of a language, source_lang, target_lang) -> translations
 Translate = Callable[[Any, str, str], Sequence[str]]
 
-Comet = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]
 # (sources, hypotheses, references, source_lang, target_lang) -> mean score
 Blaser = Callable[[Sequence[str], Sequence[str], Sequence[str], str, str], float]
 DIRECTIONS = ("to", "from", "both", "all")
@@ -107,7 +106,6 @@ def evaluate_translation(
     target_lang: str = "eng_Latn",
     source_langs: Sequence[str] | None = None,
     direction: str = "to",
-    comet: Comet | None = None,
     blaser: Blaser | None = None,
     progress: bool = False,
     **score_options: Any,
@@ -121,7 +119,6 @@ def evaluate_translation(
         rows: mappings with id, lang, text.
         source_langs: the other languages, in this order; None is all except the target, in order of appearance.
         direction: "to" the target (X -> eng), "from" it (eng -> X), "both", or "all" ordered pairs.
-        comet: scores (sources, hypotheses, references), as from `comet_scorer`; adds the column comet.
         blaser: as from `blaser_scorer`; adds the column blaser.
         score_options: of `translation_scores` (bleu_tokenizer, spbleu, timeout).
 
@@ -151,33 +148,12 @@ def evaluate_translation(
             raise ValueError(f"{source}-{target}: {len(ids)} sentences but {len(hypotheses)} translations")
         scores = translation_scores(hypotheses, references, source_lang=source, target_lang=target, **score_options)
         row = {"direction": scores.direction, "source_lang": source, "target_lang": target} | scores.to_row()
-        if comet is not None:
-            row["comet"] = comet(originals, hypotheses, references)
         if blaser is not None:
             row["blaser"] = blaser(originals, hypotheses, references, source, target)
         results.append(row)
-    extra = [name for name, scorer in (("comet", comet), ("blaser", blaser)) if scorer is not None]
+    extra = ["blaser"] if blaser is not None else []
     notes: dict[str, Any] = {"direction": direction} | ({"not_measured": skipped} if skipped else {})
     return Table(results, notes=notes).with_average(["chrf", "spbleu", "bleu", *extra])
-
-
-def comet_scorer(model: str = "Unbabel/wmt22-comet-da", *, batch_size: int = 32, gpus: int = 0) -> Comet:
-    """A function (sources, hypotheses, references) -> COMET x 100, from `unbabel-comet`, which downloads the model.
-
-    Raises:
-        ImportError: unbabel-comet is not installed; its pinned dependencies may need a separate environment.
-    """
-    try:
-        from comet import download_model, load_from_checkpoint
-    except ImportError:
-        raise ImportError("COMET needs unbabel-comet: pip install 'hf-echo[comet]'") from None
-    scorer = load_from_checkpoint(download_model(model))
-
-    def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
-        data = [{"src": s, "mt": m, "ref": r} for s, m, r in zip(sources, hypotheses, references, strict=True)]
-        return 100 * float(scorer.predict(data, batch_size=batch_size, gpus=gpus).system_score)
-
-    return score
 
 
 def blaser_scorer(blaser: str, encoder: str) -> Blaser:

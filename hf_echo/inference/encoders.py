@@ -16,10 +16,7 @@ def tfidf_encoder(fit_texts: Iterable[str], *, max_features: int | None = None) 
     `fit_texts` (texts of all languages) give the vocabulary and document frequencies. The embeddings are sparse, and
     `xsim` searches them without reduction; with a truncated SVD the baseline would be weaker.
     """
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-    except ImportError as error:
-        raise ImportError("the TF-IDF baseline needs scikit-learn: pip install 'hf-echo[baselines]'") from error
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(
         analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True, max_features=max_features, dtype=np.float32

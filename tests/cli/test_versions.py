@@ -79,7 +79,6 @@ CASES = {
     "evaluate translation | decoder": ("echo", f"--model echo {XSIM} --decoder NAME"),
     "evaluate translation | model": ("echo", f"--model NAME {XSIM}"),
     "evaluate wic | model": ("echo", "--model NAME --train wic.jsonl --test wic.jsonl"),
-    "evaluate xrete | model": None,  # `any_encoder` opens it, as in `evaluate xsim`
     "evaluate xsim | model": ("echo", f"--model NAME {XSIM} --hard-negatives"),
     "mine | model": ("echo", "fr.txt en.txt --model NAME --out OUT/p.tsv --work OUT/w"),
     "mine | text_model": ("echo", "audio.tsv en.txt --audio --model speech --text-model NAME -o OUT/p --work OUT/w"),

@@ -7,13 +7,10 @@ import json
 import numpy as np
 import pytest
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from transformers import BertConfig
 
 from hf_echo.evaluation.benchmarks.cost import Stack, cost_grid, encoder_flops
+from hf_echo.evaluation.geometry import evaluate_geometry
 from hf_echo.evaluation.probes.ease import explain_ease
-from hf_echo.evaluation.space.geometry import evaluate_geometry
 from hf_echo.inference import encode, load_encoder
 from hf_echo.languages import LANGUAGES
 
@@ -82,18 +79,6 @@ def test_cost_without_a_model_is_figure_8(run, tmp_path):
     assert (tmp_path / "heat.png").stat().st_size > 1000
 
 
-def test_other_architectures(run, toy_tokenizer, tmp_path):
-    """BERT's layers are not counted; a static export multiplies no matrices, and its speed is measured."""
-    BertConfig().save_pretrained(tmp_path / "bert")
-    code, out, _ = run("cost", "--model", tmp_path / "bert")
-    assert code == 0 and json.loads(out)["encoder_flops"] is None
-    module = StaticEmbedding(toy_tokenizer.backend_tokenizer, embedding_dim=8)
-    SentenceTransformer(modules=[module], device="cpu").save_pretrained(str(tmp_path / "static"))
-    code, out, err = run("cost", "--model", tmp_path / "static", "--tokens", 5)
-    report = json.loads(out)
-    assert code == 0 and report["encoder_flops"] == {"5": 0.0} and report["speed"]["sentences_per_second"] > 0, err
-
-
 @pytest.fixture
 def languages(tmp_path):
     """40 real languages whose xsim falls with examples and hangs on the script: results, and features beside them."""
@@ -110,7 +95,6 @@ def languages(tmp_path):
 
 
 def test_ease_of_languages(run, languages, tmp_path):
-    pytest.importorskip("sklearn")
     rows, examples = languages
     files = ("--data", tmp_path / "xsim.json", "--features", tmp_path / "features.tsv")
     code, out, err = run("ease", *files, "--group", "script", "--repeats", 3, "--folds", 4)

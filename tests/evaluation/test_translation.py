@@ -12,7 +12,11 @@ import sacrebleu
 import sentencepiece
 from sacrebleu.tokenizers import tokenizer_spm
 
-from hf_echo.evaluation import comet_scorer, evaluate_translation, translation, translation_scores
+from hf_echo.evaluation import (
+    evaluate_translation,
+    translation,
+    translation_scores,
+)
 
 HYPOTHESES = ["The cat sat on the mat.", "He did not go there", "Prices rose by 12% in May."]
 REFERENCES = ["The cat is sitting on the mat.", "He never went there.", "Prices rose by 21% in May."]
@@ -188,17 +192,6 @@ def test_a_language_without_common_sentences_is_left_out_and_named(offline):
     table = evaluate_translation(by_rule, rows, spbleu=False)
     assert table.rows == evaluate_translation(by_rule, NWAY, spbleu=False).rows
     assert table.notes["not_measured"] == ["'eng_Latn' (3 rows) and 'ita_Latn' (1 rows) have no id in common"]
-
-
-def test_comet_is_a_callable_and_an_extra(offline, monkeypatch):
-    def length_ratio(sources, hypotheses, references):
-        return float(len(sources) + sum(map(len, hypotheses)) / sum(map(len, references)))
-
-    table = evaluate_translation(by_rule, NWAY, comet=length_ratio, spbleu=False)
-    assert [row["comet"] for row in table.rows] == [4, 3] and table.average["comet"] == 3.5
-    monkeypatch.setitem(__import__("sys").modules, "comet", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf-echo\[comet\]'"):
-        comet_scorer()
 
 
 @pytest.mark.parametrize(

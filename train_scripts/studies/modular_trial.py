@@ -147,7 +147,7 @@ def measure(folder: Path, dev: Path, corpora: Path, way: str) -> dict[str, float
         if name == "flores":
             texts = {lang: group.set_index("id").text for lang, group in rows.groupby("lang")}
             ids = sorted(set.intersection(*(set(text.index) for text in texts.values())))
-            found["RSIM"] = 100 * rsim([(lang, encode(text[ids].tolist(), lang)) for lang, text in texts.items()]).rsim
+            found["RSIM"] = 100 * rsim({lang: encode(text[ids].tolist(), lang) for lang, text in texts.items()}).mean()
     table = pd.read_parquet(corpora / "flores_sib.parquet").rename(columns={"category": "label"})
     table = table[table.lang.isin(LANGUAGES)]
     parts = (table[table.split == split].to_dict("records") for split in ("train", "dev"))

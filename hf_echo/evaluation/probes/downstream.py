@@ -13,12 +13,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
+from sklearn.metrics import average_precision_score
 
 from ...inference.encoders import Encode
 from ...search.checks import refuse_broken, unit_rows
 from ...utils.results import Table
 from ..labelled_rows import checked_rows, rows_by_language
-from ..space.language_geometry import language_bias
 from .linear_probe import fit_linear_probe
 
 
@@ -89,8 +90,6 @@ def evaluate_pair_classification(encode: Encode, rows: Iterable[Mapping[str, Any
     Raises:
         ValueError: no rows, a missing column, another label than 0 and 1, only one label in a language.
     """
-    from sklearn.metrics import average_precision_score
-
     table = []
     for name, cosines, labels in _pairs(encode, rows, "label"):
         if set(labels) - {0, 1}:
@@ -119,8 +118,6 @@ def evaluate_similarity(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Ta
     Raises:
         ValueError: no rows, a missing column, fewer than two distinct scores in a language pair.
     """
-    from scipy.stats import spearmanr
-
     scores = {name: (cosines, gold) for name, cosines, gold in _pairs(encode, rows, "score")}
     table = []
     for name, (cosines, gold) in scores.items():
@@ -129,11 +126,12 @@ def evaluate_similarity(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Ta
                 f"{name}: {len(gold)} rows with {len(set(gold))} distinct score; a correlation needs at least two"
             )
         table.append({"lang": name, "count": len(gold), "spearman": float(100 * spearmanr(cosines, gold).statistic)})
-    notes = {}
+    result = Table(table).with_average(["spearman"])
     if len(scores) > 1:
-        bias = language_bias(scores)
-        notes = {"multilingual": bias.multilingual, "language_bias": bias.bias}
-    return Table(table, notes=notes).with_average(["spearman"])
+        together = 100 * float(spearmanr(*map(np.concatenate, zip(*scores.values(), strict=True))).statistic)
+        bias = sum(row["spearman"] for row in table) / len(table) - together
+        result.notes = {"multilingual": together, "language_bias": bias}
+    return result
 
 
 def vectors_of(encode: Encode, texts: Sequence[str], lang: str | None, normalize: bool = True) -> np.ndarray:

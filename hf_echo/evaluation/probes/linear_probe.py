@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 
 def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the training data") -> Any:
@@ -14,12 +17,6 @@ def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the tra
     Raises:
         ValueError: different lengths, NaN, fewer than two classes; the message begins with `where`.
     """
-    try:
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-    except ImportError as error:
-        raise ImportError("linear probes need scikit-learn: pip install 'hf-echo[baselines]'") from error
     labels = np.asarray(labels)
     if len(x) != len(labels):
         raise ValueError(f"{where}: {len(x)} states but {len(labels)} labels")

@@ -28,10 +28,10 @@ from tqdm.auto import tqdm
 from ...inference.embedding_store import stored_encoder
 from ...inference.encoders import Encode
 from ...utils.results import Table
+from ..geometry import evaluate_geometry
 from ..groups import grouped
 from ..probes.downstream import evaluate_classification
 from ..retrieval.multilingual import evaluate_xsim
-from ..space.geometry import evaluate_geometry
 from .data import NwayTable, ReportData
 from .models import ReportModel
 from .sentences import error_examples, sentence_map

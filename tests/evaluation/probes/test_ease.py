@@ -61,10 +61,11 @@ def test_importance_is_the_rise_of_the_rmse_in_the_targets_unit(found):
     rows = languages()
     caused = 12 * np.std([math.log10(row["examples"]) for row in rows])
     expected = math.sqrt(2 * caused**2 + found.rmse**2) - found.rmse
-    assert found.importance[0] == pytest.approx(expected, rel=0.15)
+    assert found.importance[0]["importance"] == pytest.approx(expected, rel=0.15)
     # 16 is a power of two: no float is rounded otherwise, so that the trees are the same.
     larger = explain_ease([{**row, "xsim": 16 * row["xsim"]} for row in rows], repeats=10)
-    np.testing.assert_allclose(larger.importance, 16 * found.importance, rtol=1e-6, atol=1e-6)
+    rises = [[row["importance"] for row in result.importance] for result in (larger, found)]
+    np.testing.assert_allclose(rises[0], 16 * np.array(rises[1]), rtol=1e-6, atol=1e-6)
 
 
 def test_figures_are_of_held_out_languages(found):
@@ -87,7 +88,8 @@ def test_missing_values_and_a_choice_of_features():
         {**row, "latitude": 1.0, "lang": f"m{i}", "name": f"m{i}"} for i, row in enumerate(languages(240))
     ]  # many categories
     found = explain_ease(rows, features=["examples", "latitude", "family", "name"], repeats=2, folds=3)
-    assert sorted(found.features) == ["examples", "family", "latitude", "name"] and found.features[0] == "examples"
+    features = [row["feature"] for row in found.to_table().rows]
+    assert sorted(features) == ["examples", "family", "latitude", "name"] and features[0] == "examples"
 
 
 def changed(i: int, **values) -> list[dict]:
@@ -100,10 +102,10 @@ def changed(i: int, **values) -> list[dict]:
     ("rows", "options", "message"),
     [
         (languages(9), {}, "9 languages for 5 folds"),
-        (languages(20), {"target": "chrf"}, "'l0' has no column 'chrf'"),
+        (languages(20), {"target": "chrf"}, "no column 'chrf'"),
         (changed(3, lang="l1"), {}, "'l1' has two rows"),
         (changed(3, xsim=math.nan), {}, "'xsim' of 'l3' is nan"),
-        (changed(3, fertility="high"), {}, "feature 'fertility' of 'l3' is 'high', but of 'l0' it is a number"),
+        (changed(3, fertility="high"), {}, "feature 'fertility' holds numbers and text"),
         (changed(3, examples=math.inf), {}, "feature 'examples' of 'l3' is infinite"),
         ([{"lang": f"l{i}", "xsim": 1.0, "a": i} for i in range(20)], {}, "'xsim' is 1.0 for all 20"),
     ],

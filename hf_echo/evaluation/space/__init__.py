@@ -1,7 +1,0 @@
-"""Geometry of an embedding space, within one language and between languages."""
-
-from functools import partial
-
-from ... import _submodule
-
-__getattr__ = partial(_submodule, __name__)  # a part is imported when it is first used
