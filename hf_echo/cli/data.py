@@ -234,8 +234,10 @@ class WriteNegatives(Step):
 
     pairs: str = setting("parallel rows: file, folder, builtin, or Hub dataset", reads=DATA, argument=True)
     out: Path = setting("output file OUT.jsonl; failed rows go to OUT.failed.jsonl", writes="file", argument=True)
-    model: str = setting("language model: its name at the endpoint, or a folder, GGUF file or Hub name", short="-m")
-    endpoint: str | None = setting("OpenAI-compatible address; default: load the model here", None)
+    model: str = setting("language model: its name at the endpoint", short="-m")
+    endpoint: str = setting(
+        "OpenAI-compatible address, such as that of `transformers serve`", "http://localhost:8000/v1"
+    )
     api_key_env: str = setting("environment variable with the API key", "OPENAI_API_KEY")
     timeout: float = setting("seconds to wait for an answer", 120.0, above=0)
     retries: int = setting("retries after time-outs, dropped connections, 408, 409, 429 or 5xx", 5, least=0)

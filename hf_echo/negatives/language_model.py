@@ -1,21 +1,22 @@
-"""Ask a language model about many rows: an OpenAI-compatible endpoint, or a chat model in this process.
+"""Ask a language model about many rows at an OpenAI-compatible endpoint (`transformers serve MODEL` starts one).
 
 A task turns rows into jobs: the messages of a request, the check of the reply, the row that it becomes. `write_rows`
 sends the requests in parallel and writes the rows in order. A reply that the check refuses is asked for again, hotter
-and with another seed. All replies are kept in a file, line by line, so that a crash loses none and a second run asks
-nothing twice.
+and with another seed. All replies are kept in a SQLite file, so that a crash loses none and a second run asks nothing
+twice.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+import sqlite3
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,97 +114,37 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
-class LocalModel:
-    """A transformers chat model in this process: a folder, a GGUF file or a Hub name.
-
-    It answers one request at a time: use it for small jobs and on machines without a server.
-
-    Raises:
-        FileNotFoundError: there is no such model. ValueError: not a chat model (no chat template).
-    """
-
-    def __init__(self, model: str | Path) -> None:
-        from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
-
-        from ..utils.hub import locate, read_pretrained
-
-        place, options = locate(model)
-        tokenizer = read_pretrained(AutoTokenizer, model, place, **options)
-        if not tokenizer.chat_template:
-            raise ValueError(f"{model} has no chat template: give an instruction-tuned model")
-        weights = read_pretrained(AutoModelForCausalLM, model, place, dtype="auto", **options)
-        self.model, self._guard = str(model), threading.Lock()
-        self._generate = pipeline("text-generation", model=weights, tokenizer=tokenizer)
-
-    def __call__(self, messages: Messages, parameters: dict[str, Any]) -> Reply:
-        """Generate one reply; raises RequestFailed if prompt and reply exceed the model's context."""
-        import torch
-
-        tokenizer, model = self._generate.tokenizer, self._generate.model
-        length = len(tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"])
-        most = parameters["max_tokens"]
-        context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-        if context and length + most > context:
-            raise RequestFailed(
-                f"{length} prompt tokens and {most} for the reply exceed the context of {context} tokens"
-            )
-        heat = {"do_sample": True, "temperature": parameters["temperature"]}
-        sampling = heat if parameters["temperature"] > 0 else {"do_sample": False}
-        with self._guard, torch.random.fork_rng():
-            torch.manual_seed(parameters["seed"])
-            ids = self._generate(messages, max_new_tokens=most, return_tensors=True, **sampling)[0]
-        ids = ids["generated_token_ids"][length:]
-        text = tokenizer.decode(ids, skip_special_tokens=True)
-        ends = model.generation_config.eos_token_id
-        ended = len(ids) and int(ids[-1]) in (ends if isinstance(ends, list) else [ends])
-        return Reply(text, not ended, length, len(ids))
-
-
 class ReplyCache:
-    """Replies in one JSONL file. A line is written with one call and synced before its reply is used.
-
-    A line that is cut (the machine stopped while writing) or no record is dropped, and its request sent again.
+    """Replies in a SQLite file; each is on disk before it is used. Threads share it.
 
     Raises:
         ValueError: the file holds something else.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._guard, self._known = threading.Lock(), {}
-        content = self.path.read_bytes() if self.path.exists() else b""
-        if content and not content.startswith(b'{"key": '):
-            raise ValueError(f"{self.path} holds no replies of a language model: give another file")
-        for line in content.splitlines():
-            try:
-                key, *reply = json.loads(line).values()
-                self._known[key] = Reply(*reply)
-            except (ValueError, TypeError, AttributeError):
-                continue
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        if content and not content.endswith(b"\n"):
-            os.write(self._file, b"\n")
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._guard, self._db = threading.Lock(), sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        try:
+            self._db.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT)")
+        except sqlite3.DatabaseError:
+            raise ValueError(f"{path} holds no replies of a language model: give another file") from None
 
     def get(self, key: str) -> Reply | None:
-        return self._known.get(key)
+        with self._guard:
+            row = self._db.execute("SELECT reply FROM replies WHERE key = ?", [key]).fetchone()
+        return Reply(*json.loads(row[0])) if row else None
 
     def put(self, key: str, reply: Reply) -> None:
-        """Append and sync; returns when the reply is on disk."""
-        line = (json.dumps({"key": key, **reply._asdict()}) + "\n").encode()
         with self._guard:
-            if (written := os.write(self._file, line)) != len(line):
-                raise OSError(f"{self.path}: only {written} of {len(line)} bytes were written (disk full?)")
-            os.fsync(self._file)
-            self._known[key] = reply
+            self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", [key, json.dumps(reply)])
 
     def close(self) -> None:
-        os.close(self._file)
+        self._db.close()
 
 
 def write_rows(
     jobs: Iterable[Job],
-    model: Endpoint | LocalModel,
+    model: Endpoint,
     out: str | Path,
     *,
     total: int | None = None,
@@ -218,7 +159,7 @@ def write_rows(
 
     Args:
         out: ``name.jsonl``. Failed rows go to ``name.failed.jsonl`` with reason and last reply; the replies are kept in
-            ``name.replies.jsonl``.
+            ``name.replies.sqlite``.
         total: number of jobs, for the progress bar.
         temperature: of the first attempt; later ones use at least 0.7, and each adds 1 to the seed.
 
@@ -241,7 +182,8 @@ def write_rows(
     heats = [temperature] + [max(temperature, RETRY_TEMPERATURE)] * (attempts - 1)
     sampling = [{"temperature": heat, "max_tokens": max_tokens, "seed": seed + i} for i, heat in enumerate(heats)]
     reasons, silent, failures = Counter(), 0, out.with_suffix(".failed.jsonl")
-    replies = ReplyCache(out.with_suffix(".replies.jsonl"))
+    kept = out.with_suffix(".replies.sqlite")
+    replies = ReplyCache(kept)
     ask = _Asker(model, replies, sampling)
     with (
         write_whole(out) as unfinished,
@@ -259,7 +201,7 @@ def write_rows(
                     _write(failed, {**job.about, "reason": outcome.reason, "reply": outcome.reply})
                 if silent >= SILENCE:
                     raise ValueError(
-                        f"{silent} consecutive rows got {outcome.reason}; the replies so far are in {replies.path}: "
+                        f"{silent} consecutive rows got {outcome.reason}; the replies so far are in {kept}: "
                         "run the same command to resume"
                     )
                 if (row := job.row(outcome.value)) is not None:
@@ -325,30 +267,11 @@ class _Asker:
 def _in_order(
     jobs: Iterable[Job], answer: Callable[[Job], _Outcome], concurrency: int
 ) -> Iterator[tuple[Job, _Outcome]]:
-    """Yield (job, outcome) in the order of the jobs; some start ahead, so that a slow reply does not block the others.
-
-    Equal messages on their way are asked once.
-    """
-    pending: deque[tuple[Job, str, Future[_Outcome]]] = deque()
-    on_the_way: dict[str, Future[_Outcome]] = {}
-    pool = ThreadPoolExecutor(concurrency)
-
-    def first() -> tuple[Job, _Outcome]:
-        job, key, future = pending.popleft()
-        outcome = future.result()
-        on_the_way.pop(key, None)
-        return job, outcome
-
+    """Yield (job, outcome) in the order of the jobs; some are asked ahead."""
+    jobs, pool = iter(jobs), ThreadPoolExecutor(concurrency)
     try:
-        for job in jobs:
-            key = json.dumps(job.messages)
-            future = on_the_way.get(key) or pool.submit(answer, job)
-            on_the_way[key] = future
-            pending.append((job, key, future))
-            if len(pending) >= 16 * concurrency:
-                yield first()
-        while pending:
-            yield first()
+        while block := list(islice(jobs, 16 * concurrency)):
+            yield from zip(block, pool.map(answer, block), strict=True)
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..data.schema import is_unicode
-from .language_model import Endpoint, InvalidReply, Job, LocalModel, write_rows
+from .language_model import Endpoint, InvalidReply, Job, write_rows
 from .rules import normal_form
 
 ENGLISH = "eng_Latn"
@@ -92,17 +92,8 @@ def write_negatives(settings: Any) -> dict[str, Any]:
     names = ("concurrency", "attempts", "temperature", "max_tokens", "seed")
     options = {name: getattr(settings, name) for name in names}
     key = os.environ.get(settings.api_key_env)
-    model = open_model(settings.model, settings.endpoint, key, settings.timeout, settings.retries)
+    model = Endpoint(settings.model, settings.endpoint, api_key=key, timeout=settings.timeout, retries=settings.retries)
     return write_rows(negatives(pairs), model, settings.out, total=len(pairs), **options)
-
-
-def open_model(
-    model: str, endpoint: str | None = None, api_key: str | None = None, timeout: float = 120, retries: int = 5
-) -> Endpoint | LocalModel:
-    """A model at an endpoint, or without one in this process."""
-    if endpoint is None:
-        return LocalModel(model)
-    return Endpoint(model, endpoint, api_key=api_key, timeout=timeout, retries=retries)
 
 
 def negatives(

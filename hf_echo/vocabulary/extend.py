@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from tokenizers import Tokenizer, models
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
@@ -26,7 +25,6 @@ from .pretokenizer import with_pattern, word_regex
 AnyTokenizer = TypeVar("AnyTokenizer", Tokenizer, PreTrainedTokenizerFast)
 NEVER_IN_UTF8 = {0xC0, 0xC1, *range(0xF5, 0x100)}
 MAX_TOKEN_BYTES = 48
-CHUNK = 10_000  # words per call of the Rust tokenizer
 
 
 def extend_tokenizer(
@@ -126,7 +124,6 @@ def grow(
     given = learn_merges(
         vocabulary,
         words,
-        _segmented(vocabulary, words, progress),
         new_ids[len(missing) :],
         min_count=min_count,
         max_token_bytes=MAX_TOKEN_BYTES,
@@ -155,22 +152,6 @@ def _cut(counts: Mapping[str, int], pre_tokenizer: dict[str, Any], progress: boo
         for piece, _ in split(word):
             words[piece] = words.get(piece, 0) + int(count)
     return words
-
-
-def _segmented(vocabulary: Vocabulary, words: Mapping[str, int], progress: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(tokens of all words in one array, number of tokens of each word), with the current merges."""
-    model = models.BPE(
-        vocab=vocabulary.ids, merges=vocabulary.merges, ignore_merges=vocabulary.ignore_merges, fuse_unk=False
-    )
-    tokenizer = Tokenizer(model)
-    words = list(words)
-    tokens, lengths = [], []
-    for start in tqdm(range(0, len(words), CHUNK), desc="present tokens", disable=not progress, mininterval=0.5):
-        chunk = words[start : start + CHUNK]
-        encoding = tokenizer.encode(chunk, is_pretokenized=True, add_special_tokens=False)
-        tokens.append(np.array(encoding.ids, dtype=np.int32))
-        lengths.append(np.bincount(np.array(encoding.word_ids, dtype=np.int64), minlength=len(chunk)))
-    return np.concatenate(tokens), np.concatenate(lengths)
 
 
 def _size(backend: Tokenizer) -> int:

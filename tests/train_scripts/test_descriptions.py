@@ -75,7 +75,7 @@ class FakeModel:
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     """table(rows) -> path of a file of these rows; the language model is a fake."""
-    monkeypatch.setattr(descriptions, "open_model", lambda model, *_: FakeModel())
+    monkeypatch.setattr(descriptions, "Endpoint", lambda *_, **__: FakeModel())
 
     def write(rows, name="in.jsonl"):
         path = tmp_path / name

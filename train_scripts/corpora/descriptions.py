@@ -5,7 +5,7 @@
 
 The first makes rows code -> English of what source_code.py and latex.py extract; the second rows language -> English
 whose target is the real text. The endpoint is OpenAI-compatible, its key is in the environment variable
-OPENAI_API_KEY; without --endpoint the model is loaded here. A stopped run resumes (`hf_echo.negatives.language_model`).
+OPENAI_API_KEY; `transformers serve MODEL` starts one. A stopped run resumes (`hf_echo.negatives.language_model`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from run_script import run, show
 
 from hf_echo.data.schema import check_language, check_text
 from hf_echo.languages import find_language, language
-from hf_echo.negatives.language_model import InvalidReply, Job, write_rows
+from hf_echo.negatives.language_model import Endpoint, InvalidReply, Job, write_rows
 from hf_echo.negatives.rules import normal_form
-from hf_echo.negatives.written import clean_reply, open_model
+from hf_echo.negatives.written import clean_reply
 
 logger = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ def _unquoted(text: str) -> str:
 
 Rows = Annotated[Path, typer.Argument(help="Input table: .jsonl, .parquet or .tsv.")]
 Out = Annotated[Path, typer.Argument(help="Output file OUT.jsonl; failed rows go to OUT.failed.jsonl.")]
-Model = Annotated[str, typer.Option("--model", "-m", help="Name at --endpoint, or a folder, GGUF file or Hub name.")]
+Model = Annotated[str, typer.Option("--model", "-m", help="Name at --endpoint.")]
 Address = Annotated[str | None, typer.Option(help="OpenAI-compatible address, such as http://localhost:8000/v1.")]
 Column = Annotated[str | None, typer.Option(help="Column of the texts. Default: source, code, text or target.")]
 Only = Annotated[str | None, typer.Option(help="Only rows of this class: code, inline, sentence ...")]
@@ -227,7 +227,7 @@ def describe(
     rows: Rows,
     out: Out,
     model: Model,
-    endpoint: Address = None,
+    endpoint: Address = "http://localhost:8000/v1",
     column: Column = None,
     lang: Annotated[str | None, typer.Option(help="Language of all snippets, such as python or latex.")] = None,
     only: Only = None,
@@ -243,7 +243,7 @@ def back_translate(
     rows: Rows,
     out: Out,
     model: Model,
-    endpoint: Address = None,
+    endpoint: Address = "http://localhost:8000/v1",
     to: Annotated[list[str], typer.Option(help="Target language; repeatable.")] = PAPER_LANGUAGES,
     column: Column = None,
     only: Only = None,
@@ -255,8 +255,8 @@ def back_translate(
     _write(back_translations(texts, to), out, model, endpoint, max_tokens, len(texts) * len(set(to)))
 
 
-def _write(jobs: Iterable[Job], out: Path, model: str, endpoint: str | None, max_tokens: int, total: int) -> None:
-    opened = open_model(model, endpoint, os.environ.get("OPENAI_API_KEY"))
+def _write(jobs: Iterable[Job], out: Path, model: str, endpoint: str, max_tokens: int, total: int) -> None:
+    opened = Endpoint(model, endpoint, api_key=os.environ.get("OPENAI_API_KEY"))
     show(write_rows(jobs, opened, out, total=total, max_tokens=max_tokens))
 
 
