@@ -193,7 +193,7 @@ def test_parts_are_there_after_a_plain_import():
         import sys, hf_echo
         print(*[name for name in hf_echo.__all__ if getattr(hf_echo, name).__name__ != name])
         print(hf_echo.modeling.EchoEncoder is hf_echo.EchoEncoder)
-        print((hf_echo.hub.metric_folder("xsim") / "xsim.py").exists(), hf_echo.hub.push.__name__)
+        print((hf_echo.hub.space_folder() / "app.py").exists(), hf_echo.hub.push.__name__)
         print(hf_echo.evaluation.probes.downstream.__name__, hasattr(hf_echo.evaluation, "no_such_part"))
         try:
             print(hf_echo.evaluation.benchmarks.mteb_model.EchoForMTEB.__name__)
@@ -295,9 +295,8 @@ if sys.version_info < (3, 11):  # there it reads top_level.txt only, which many 
             DISTRIBUTIONS.setdefault(file.parts[0].removesuffix(".py"), [package.metadata["Name"]])
 # Distributions of import names whose package need not be installed here, and what the code loads by name.
 NOT_INSTALLED = {"ray": "ray", "umap": "umap-learn", "tomli": "tomli"}
-# Modules of the `evaluate` library (extra metrics), which copies and loads them, and the app of the Space:
-# `import hf_echo` never loads them.
-LOADED_BY_OTHERS = (Path("hub/metrics"), Path("hub/space"))
+# The app of the Space: `import hf_echo` never loads it.
+LOADED_BY_OTHERS = (Path("hub/space"),)
 
 
 def optional_imports(tree: ast.Module) -> set[int]:

@@ -1,4 +1,4 @@
-"""For the Hub: push, releases, metrics of the `evaluate` library, the demo Space."""
+"""For the Hub: push, releases, the demo Space."""
 
 from __future__ import annotations
 
@@ -6,20 +6,7 @@ from pathlib import Path
 
 from .. import _submodule
 
-__all__ = ["METRICS", "metric_folder", "space_folder"]
-
-METRICS = ("xsim", "xsimpp")
-
-
-def metric_folder(name: str) -> Path:
-    """Folder of an `evaluate` module: for `evaluate.load(str(metric_folder("xsim")))`, or to push as a Space.
-
-    Raises:
-        ValueError: unknown metric.
-    """
-    if name not in METRICS:
-        raise ValueError(f"no metric {name!r}; choose from {', '.join(METRICS)}")
-    return Path(__file__).parent / "metrics" / name
+__all__ = ["space_folder"]
 
 
 def space_folder() -> Path:

@@ -114,7 +114,7 @@ class SwapTokenizer(OnEcho):
     tokenizer: str = setting("new tokenizer: folder, tokenizer.json or version", reads=CHECKPOINT, argument=True)
     output_dir: str = output()
     method: Literal["mean", "focus", "random"] = setting("initial embeddings of new tokens (mean: ECHO 4.1)", "mean")
-    auxiliary: str | None = setting("for focus: texts (one per line), or vectors (.vec, .npy)", None, reads=DATA)
+    auxiliary: str | None = setting("for focus: file with one text per line", None, reads=DATA)
     seed: int = setting("random seed", 0)
 
     def planned(self, config):

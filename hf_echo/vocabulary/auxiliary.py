@@ -1,8 +1,7 @@
 """Auxiliary token vectors for FOCUS: similar vectors for tokens that occur in similar contexts.
 
 The paper trains fastText on text tokenized by the new tokenizer. fastText needs a compiler; here the vectors are the
-truncated SVD of a PPMI matrix over the same windows, which such a model factorises (Levy and Goldberg 2014). Vectors
-from fastText can be read from a .vec file.
+truncated SVD of a PPMI matrix over the same windows, which such a model factorises (Levy and Goldberg 2014).
 """
 
 from __future__ import annotations
@@ -16,59 +15,30 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from ..utils.files import load_npy
 from .trim import bare
 
 TEXTS = 65_536  # texts tokenized at a time
 
 
 def auxiliary_vectors(source: Any, tokenizer: Any, *, seed: int = 0) -> torch.Tensor:
-    """Auxiliary vectors (tokenizer size, dim) from an array, a file or texts; a token without a vector has a zero row.
+    """Auxiliary vectors (tokenizer size, dim): an array or tensor of them, or trained (`train_auxiliary`) from texts.
 
     Args:
-        source: an array or tensor of that shape, row i for token i; a .npy file of one; a .vec file of fastText or
-            word2vec, trained on lines of tokens as the tokenizer spells them; another file with one text per line; or
-            an iterable of texts. Vectors are trained from texts (`train_auxiliary`).
+        source: an array, row i for token i; a file with one text per line; or an iterable of texts.
 
     Raises:
-        FileNotFoundError: the file does not exist. ValueError: not one row per token; a .vec file without any token
-            of the tokenizer; no text.
+        FileNotFoundError: the file does not exist. ValueError: not one row per token; no text.
     """
-    size = max(tokenizer.get_vocab().values()) + 1
     if isinstance(source, (str, Path)):
-        path = Path(source)
-        if not path.is_file():
-            raise FileNotFoundError(f"no file {path}; give a .npy, .vec or text file")
-        if path.suffix == ".vec":
-            return _read_vec(path, tokenizer.get_vocab(), size)
-        if path.suffix != ".npy":
-            with path.open(encoding="utf-8") as lines:
-                return train_auxiliary(lines, tokenizer, seed=seed)
-        source = load_npy(path)
-    if isinstance(source, (np.ndarray, torch.Tensor)):
-        vectors = torch.as_tensor(source).float()
-        if vectors.ndim != 2 or len(vectors) != size:
-            raise ValueError(f"auxiliary has shape {tuple(vectors.shape)}; it must have {size} rows, one per token")
-        return vectors
-    return train_auxiliary(source, tokenizer, seed=seed)
-
-
-def _read_vec(path: Path, vocabulary: dict[str, int], size: int) -> torch.Tensor:
-    vectors = None
-    with path.open(encoding="utf-8") as lines:
-        next(lines, None)  # "count dim"
-        for number, line in enumerate(lines, 2):
-            token, *values = line.split(" ")
-            if token not in vocabulary:
-                continue
-            try:
-                vector = torch.tensor([float(value) for value in values if value.strip()])
-                vectors = torch.zeros(size, len(vector)) if vectors is None else vectors
-                vectors[vocabulary[token]] = vector
-            except (ValueError, RuntimeError):
-                raise ValueError(f"{path}:{number}: the line is not a token followed by numbers") from None
-    if vectors is None:
-        raise ValueError(f"{path} has no token of the tokenizer; train it on lines of its tokens")
+        if not Path(source).is_file():
+            raise FileNotFoundError(f"no file {source}; give a file with one text per line")
+        with Path(source).open(encoding="utf-8") as lines:
+            return train_auxiliary(lines, tokenizer, seed=seed)
+    if not isinstance(source, (np.ndarray, torch.Tensor)):
+        return train_auxiliary(source, tokenizer, seed=seed)
+    size, vectors = max(tokenizer.get_vocab().values()) + 1, torch.as_tensor(source).float()
+    if vectors.ndim != 2 or len(vectors) != size:
+        raise ValueError(f"auxiliary has shape {tuple(vectors.shape)}; it must have {size} rows, one per token")
     return vectors
 
 

@@ -89,7 +89,7 @@ def check_method(method: str, has_auxiliary: bool) -> None:
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
     if method == "focus" and not has_auxiliary:
-        raise ValueError("method 'focus' needs auxiliary: texts, an array or a file (.npy, .vec, text)")
+        raise ValueError("method 'focus' needs auxiliary: texts, or a file with one text per line")
     if method != "focus" and has_auxiliary:
         raise ValueError(f"auxiliary is for method 'focus', not {method!r}: leave it out")
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 CHUNK = 1000  # texts encoded at once
-EXAMPLES = 3  # failures to keep
-MEANS = ("tokens_per_sentence", "tokens_per_word")
-MEASURES = (*MEANS, "unused", "failures")
+MEASURES = ("tokens_per_sentence", "tokens_per_word", "unused", "failures", "ratio")
 # Scripts without spaces between words (or only between phrases, or after each syllable): no tokens per word.
 NO_WORDS = {"Hans", "Hant", "Jpan", "Khmr", "Laoo", "Mymr", "Thai", "Tibt", "Yiii"}
 
@@ -53,7 +52,6 @@ class Fertility:
         failures: number of texts where decode(encode(text)) differs from the text, compared in NFC and without outer
             white space, which layouts strip or add.
         ratio: tokens_per_sentence divided by that of the report's first tokenizer.
-        examples: the first failures (lang, text, decoded), at most three.
     """
 
     tokenizer: str
@@ -67,7 +65,6 @@ class Fertility:
     unused: float
     failures: int
     ratio: float | None = None
-    examples: list[dict[str, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -77,10 +74,6 @@ class VocabularyReport:
     sizes: dict[str, int]
     rows: list[Fertility]
 
-    @property
-    def base(self) -> str:
-        return next(iter(self.sizes))
-
     def get(self, tokenizer: str, name: str = ALL) -> Fertility:
         """The row of a tokenizer and a language code, a script's English name, or "all"; ValueError if missing."""
         for row in self.rows:
@@ -88,49 +81,38 @@ class VocabularyReport:
                 return row
         raise ValueError(f"no row for tokenizer {tokenizer!r} and {name!r}; give names of the report")
 
-    def level(self, level: str) -> dict[str, dict[str, Fertility]]:
-        """{name: {tokenizer: row}} of "language", "script" or "all", by descending fertility of the base."""
-        table: dict[str, dict[str, Fertility]] = {}
-        for row in self.rows:
-            if row.level == level:
-                table.setdefault(row.name, {})[row.tokenizer] = row
-        return dict(sorted(table.items(), key=lambda item: -item[1][self.base].tokens_per_sentence))
-
     def to_json(self, indent: int | None = 2) -> str:
-        content = {"base": self.base, "sizes": self.sizes, "rows": [asdict(row) for row in self.rows]}
+        content = {"base": next(iter(self.sizes)), "sizes": self.sizes, "rows": [asdict(row) for row in self.rows]}
         return json.dumps(content, ensure_ascii=False, indent=indent)
 
-    def to_markdown(self, by: str = "script", measure: str = "tokens_per_sentence", digits: int = 1) -> str:
-        """Markdown table with one column per tokenizer and one row per script (or language); the last is over all.
+    def to_markdown(self, by: str = "script") -> str:
+        """Markdown table with one column per tokenizer.
 
         Args:
-            by: "script", "language", or "all" (measures as rows, over all languages).
-
-        Raises:
-            ValueError: unknown `by` or measure.
+            by: "script" or "language" (tokens per sentence, by descending fertility of the base; the last row is over
+                all), or "all" (measures as rows, over all languages).
         """
-        if by not in ("script", "language", ALL):
-            raise ValueError(f"by={by!r} must be script, language or all")
-        if measure not in MEASURES:
-            raise ValueError(f"measure={measure!r} must be one of {', '.join(MEASURES)}")
-        overall = self.level(ALL)[ALL]
+        base, *others = self.sizes
         if by == ALL:
             rows: list[list[Any]] = [["tokens in all", *self.sizes.values()]]
-            rows += [[m.replace("_", " "), *self._values(overall, m, 3)] for m in (*MEASURES, "ratio")]
+            for measure in MEASURES:
+                values = (getattr(self.get(name), measure) for name in self.sizes)
+                rows.append([measure.replace("_", " "), *(cell_text(value, 3) for value in values)])
             return markdown_table(["over all languages", *self.sizes], rows)
-        ratios = [n for n in self.sizes if n != self.base and measure == "tokens_per_sentence"]
+        if by not in ("script", "language"):
+            raise ValueError(f"by={by!r} must be script, language or all")
+        of_base = sorted(
+            (row for row in self.rows if row.tokenizer == base and row.level == by),
+            key=lambda row: -row.tokens_per_sentence,
+        )
         header = [by, "script" if by == "language" else "languages", "sentences", *self.sizes]
-        header += [f"{name} / {self.base}" for name in ratios]
+        header += [f"{name} / {base}" for name in others]
         rows = []
-        for name, cells in {**self.level(by), ALL: overall}.items():
-            base = cells[self.base]
-            line = [name, base.script if by == "language" else base.languages, base.sentences]
-            line += self._values(cells, measure, digits)
-            rows.append(line + [cell_text(cells[n].ratio, 2) for n in ratios])
+        for row in [*of_base, self.get(base)]:
+            line = [row.name, row.script if by == "language" else row.languages, row.sentences]
+            line += [cell_text(self.get(name, row.name).tokens_per_sentence, 1) for name in self.sizes]
+            rows.append(line + [cell_text(self.get(name, row.name).ratio, 2) for name in others])
         return markdown_table(header, rows)
-
-    def _values(self, cells: Mapping[str, Fertility], measure: str, digits: int) -> list[str]:
-        return [cell_text(getattr(cells[name], measure), digits) for name in self.sizes]
 
 
 def vocabulary_report(
@@ -201,15 +183,6 @@ def _script_of(lang: str) -> str:
     return SCRIPTS.get(code, code) if code else "none (code)"
 
 
-class _Counts:
-    """Sums over the texts of one language, and one bit per token that occurred."""
-
-    def __init__(self, size: int) -> None:
-        self.sentences = self.tokens = self.words = self.failures = 0
-        self.used = np.zeros(-(-size // 8), np.uint8)
-        self.examples: list[dict[str, str]] = []
-
-
 class _Probe:
     """A tokenizer and its counts by language; the tokenizer is not changed."""
 
@@ -223,24 +196,22 @@ class _Probe:
         self.size = len(ids)
         self.ordinary = np.zeros(max(ids) + 1, bool)
         self.ordinary[list(ids - special)] = True
-        self.counts: dict[str, _Counts] = {}
+        self.counts: dict[str, Counter[str]] = {}
+        self.used: dict[str, np.ndarray] = {}  # language -> whether each token occurred
 
     def add(self, lang: str, texts: list[str]) -> None:
         """Count texts (NFC, stripped) of a language."""
         ids = [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
         decoded = self.backend.decode_batch(ids, skip_special_tokens=False)
-        counts = self.counts.setdefault(lang, _Counts(len(self.ordinary)))
-        counts.sentences += len(texts)
-        counts.tokens += sum(map(len, ids))
-        counts.words += sum(len(text.split()) for text in texts)
-        used = np.zeros(len(self.ordinary), bool)
+        backs = (unicodedata.normalize("NFC", back).strip() for back in decoded)
+        self.counts.setdefault(lang, Counter()).update(
+            sentences=len(texts),
+            tokens=sum(map(len, ids)),
+            words=sum(len(text.split()) for text in texts),
+            failures=sum(text != back for text, back in zip(texts, backs, strict=True)),
+        )
+        used = self.used.setdefault(lang, np.zeros(len(self.ordinary), bool))
         used[np.fromiter((i for row in ids for i in row), np.int64)] = True
-        counts.used |= np.packbits(used)
-        for text, back in zip(texts, decoded, strict=True):
-            if unicodedata.normalize("NFC", back).strip() != text:
-                counts.failures += 1
-                if len(counts.examples) < EXAMPLES:
-                    counts.examples.append({"lang": lang, "text": text, "decoded": back})
 
     def rows(self) -> list[Fertility]:
         """Rows of languages by code, then scripts, then all; scripts and all are means over their languages."""
@@ -251,27 +222,26 @@ class _Probe:
         means = [self._mean("script", script, rows) for script, rows in sorted(scripts.items())]
         return [*languages, *means, self._mean(ALL, ALL, languages)]
 
-    def _language(self, lang: str, counts: _Counts) -> Fertility:
+    def _language(self, lang: str, counts: Counter[str]) -> Fertility:
         has_words = "_" in lang and lang.split("_")[1] not in NO_WORDS
         return Fertility(
-            *(self.name, "language", lang, _script_of(lang), 1, counts.sentences),
-            tokens_per_sentence=counts.tokens / counts.sentences,
-            tokens_per_word=counts.tokens / counts.words if has_words else None,
-            unused=self._unused(counts.used),
-            failures=counts.failures,
-            examples=counts.examples,
+            *(self.name, "language", lang, _script_of(lang), 1, counts["sentences"]),
+            tokens_per_sentence=counts["tokens"] / counts["sentences"],
+            tokens_per_word=counts["tokens"] / counts["words"] if has_words else None,
+            unused=self._unused([lang]),
+            failures=counts["failures"],
         )
 
     def _mean(self, level: str, name: str, rows: list[Fertility]) -> Fertility:
-        known = {m: [value for row in rows if (value := getattr(row, m)) is not None] for m in MEANS}
+        words = [row.tokens_per_word for row in rows if row.tokens_per_word is not None]
         return Fertility(
             *(self.name, level, name, name, len(rows), sum(row.sentences for row in rows)),
-            **{m: sum(values) / len(values) if values else None for m, values in known.items()},
-            unused=self._unused(np.bitwise_or.reduce([self.counts[row.name].used for row in rows])),
+            tokens_per_sentence=sum(row.tokens_per_sentence for row in rows) / len(rows),
+            tokens_per_word=sum(words) / len(words) if words else None,
+            unused=self._unused([row.name for row in rows]),
             failures=sum(row.failures for row in rows),
-            examples=[example for row in rows for example in row.examples][:EXAMPLES],
         )
 
-    def _unused(self, used: np.ndarray) -> float:
-        bits = np.unpackbits(used, count=len(self.ordinary)).astype(bool)
-        return 1 - int((bits & self.ordinary).sum()) / max(int(self.ordinary.sum()), 1)
+    def _unused(self, langs: list[str]) -> float:
+        used = np.logical_or.reduce([self.used[lang] for lang in langs])
+        return 1 - int((used & self.ordinary).sum()) / max(int(self.ordinary.sum()), 1)

@@ -57,30 +57,18 @@ def test_rare_tokens_have_no_vector_and_seeds_are_kept(toy_tokenizer, texts):
 
 def test_files(toy_tokenizer, texts, tmp_path):
     vectors = train_auxiliary(texts, toy_tokenizer)
-    np.save(tmp_path / "a.npy", vectors.numpy())
-    rows = [f"{t} {' '.join(map(repr, vectors[i].tolist()))} " for t, i in toy_tokenizer.get_vocab().items()]
-    (tmp_path / "a.vec").write_text("\n".join([f"{len(rows)} 100", *rows, "unknown 1 2"]) + "\n", encoding="utf-8")
     (tmp_path / "a.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-    for source in (
-        tmp_path / "a.npy",
-        tmp_path / "a.vec",
-        str(tmp_path / "a.txt"),
-        vectors,
-        vectors.numpy(),
-        iter(texts),
-    ):
+    for source in (str(tmp_path / "a.txt"), vectors, vectors.numpy(), iter(texts)):
         np.testing.assert_allclose(auxiliary_vectors(source, toy_tokenizer), vectors, atol=1e-6)
 
 
 def test_refuses(toy_tokenizer, tmp_path):
     with pytest.raises(FileNotFoundError, match="no file"):
-        auxiliary_vectors(tmp_path / "none.vec", toy_tokenizer)
-    (tmp_path / "a.vec").write_text("1 2\nunknown 1 2\n")
-    with pytest.raises(ValueError, match="a.vec has no token of the tokenizer"):
-        auxiliary_vectors(tmp_path / "a.vec", toy_tokenizer)
-    (tmp_path / "a.vec").write_text("2 2\na 1 2\nb 1 x\n")
-    with pytest.raises(ValueError, match="a.vec:3: the line is not a token followed by numbers"):
-        auxiliary_vectors(tmp_path / "a.vec", toy_tokenizer)
-    for texts, message in (([], "no texts to train"), (["red"], "occur 10 times near each other"), ([" "], "occur 10")):
+        auxiliary_vectors(tmp_path / "none.txt", toy_tokenizer)
+    for texts, message in (
+        ([], "no texts to train"),
+        (["red"], "occur 10 times near each other"),
+        ([" "], "occur 10"),
+    ):
         with pytest.raises(ValueError, match=message):
             train_auxiliary(texts, toy_tokenizer)

@@ -1,9 +1,9 @@
-"""Evaluate Echo with mteb: a checkpoint as mteb model, local tables as mteb tasks (`pip install 'hf-echo[mteb]'`).
+"""Evaluate Echo with mteb: a checkpoint as mteb model (`pip install 'hf-echo[mteb]'`).
 
     import mteb
-    from hf_echo.evaluation.benchmarks.mteb_model import EchoForMTEB, bitext_task
+    from hf_echo.evaluation.benchmarks.mteb_model import EchoForMTEB
 
-    mteb.evaluate(EchoForMTEB("outputs/echo"), bitext_task("Dev", rows), cache=None)
+    mteb.evaluate(EchoForMTEB("outputs/echo"), mteb.get_tasks(tasks=["Tatoeba"]))
 
 The prompt contains the language of a text if mteb names it; otherwise (two languages in one subset) texts are encoded
 as "Unspecified language".
@@ -11,24 +11,16 @@ as "Unspecified language".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 import numpy as np
 
 try:
-    from mteb import TaskMetadata
-    from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining
     from mteb.models import ModelMeta
     from mteb.models.abs_encoder import AbsEncoder
     from mteb.models.model_meta import ScoringFunction
 except ImportError as error:
     raise ImportError("mteb_model needs mteb: pip install 'hf-echo[mteb]'") from error
 
-from datasets import Dataset, DatasetDict
-
 from ...languages import is_language
-from ..nway_texts import texts_by_language
 
 
 class EchoForMTEB(AbsEncoder):
@@ -69,45 +61,3 @@ def language_of(task_metadata, hf_subset: str) -> str | None:
     codes = {name.replace("-", "_") for name in names}
     code = codes.pop() if len(codes) == 1 else ""
     return code if is_language(code) else None
-
-
-def bitext_task(name: str, rows: Iterable[Mapping[str, Any]], target_lang: str = "eng_Latn") -> AbsTaskBitextMining:
-    """Make an mteb bitext mining task from an n-way table (id, lang, text): find translations in `target_lang`.
-
-    The table has one column per language and only the ids that all languages have, because mteb needs one table for
-    all pairs.
-
-    Raises:
-        ValueError: no id is common to all languages, or there is no language besides the target.
-    """
-    texts = texts_by_language(rows)
-    sources = [lang for lang in texts if lang != target_lang]
-    if target_lang not in texts or not sources:
-        raise ValueError(f"{name}: give rows in {target_lang!r} and in another language; found {', '.join(texts)}")
-    ids = [key for key in texts[target_lang] if all(key in texts[lang] for lang in sources)]
-    if not ids:
-        raise ValueError(f"{name}: no id has a text in all of {', '.join(texts)}")
-    table = Dataset.from_dict({lang: [texts[lang][key] for key in ids] for lang in texts})
-    langs = {f"{lang}-{target_lang}": [bcp47(lang), bcp47(target_lang)] for lang in sources}
-
-    class Local(AbsTaskBitextMining):
-        metadata = TaskMetadata(
-            name=name,
-            description="Translations among local sentences.",
-            type="BitextMining",
-            category="t2t",
-            dataset={"path": "local", "revision": "1"},
-            eval_langs=langs,
-            main_score="f1",
-        )
-        parallel_subsets = True
-
-        def load_data(self, num_proc=None, **kwargs) -> None:
-            self.dataset, self.data_loaded = DatasetDict(test=table), True
-
-    return Local()
-
-
-def bcp47(code: str) -> str:
-    """mteb's spelling of a code: fra_Latn -> fra-Latn, without a third part (por_Latn_BR -> por-Latn)."""
-    return "-".join(code.split("_")[:2])
