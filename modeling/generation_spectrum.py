@@ -2,21 +2,16 @@
 
 A document is encoded once. `EncodedDocument` holds the keys and values of the tower's layers, so that sentences can be
 appended, and those of the decoder's cross-attention, so that a prompt costs its own tokens only. It can be used any
-number of times, saved and loaded. Texts become embeddings outside: the caller gives `encode`.
+number of times. Texts become embeddings outside: the caller gives `encode`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -36,7 +31,6 @@ class EncodedDocument:
         positions: (documents, slots), the place in the document; 0 is BOE.
         next_embedding: (documents, embedding_size), the predicted embedding of the next sentence.
         tower, cross: keys and values per layer, (documents, heads, slots, head size).
-        model_key: fingerprint of the weights that made it.
     """
 
     states: torch.Tensor
@@ -45,7 +39,6 @@ class EncodedDocument:
     next_embedding: torch.Tensor
     tower: Layers
     cross: Layers
-    model_key: str
 
     def __len__(self) -> int:
         return len(self.states)
@@ -58,37 +51,6 @@ class EncodedDocument:
         tensors = {name: getattr(self, name)[rows] for name in ("states", "mask", "positions", "next_embedding")}
         return replace(self, **layers, **tensors)
 
-    def save(self, file: str | Path) -> None:
-        """Write a safetensors file."""
-        tensors = {name: getattr(self, name) for name in ("states", "mask", "positions", "next_embedding")}
-        for name in ("tower", "cross"):
-            for number, pair in enumerate(getattr(self, name)):
-                tensors |= {f"{name}.{number}.{kind}": part for kind, part in zip(("keys", "values"), pair)}
-        tensors = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
-        save_file(tensors, str(file), {"model_key": self.model_key})
-
-    @classmethod
-    def load(cls, file: str | Path, device: torch.device | str = "cpu") -> EncodedDocument:
-        """Read what `save` wrote.
-
-        Raises:
-            FileNotFoundError, ValueError: there is no such file, or it is not an encoded document.
-        """
-        if not Path(file).is_file():
-            raise FileNotFoundError(f"no encoded document at {file}; write one with EncodedDocument.save")
-        try:
-            with safe_open(str(file), "pt", device=str(device)) as opened:
-                tensors = {name: opened.get_tensor(name) for name in opened.keys()}
-                key = (opened.metadata() or {})["model_key"]
-            layers: dict[str, Layers] = {}
-            for name in ("tower", "cross"):
-                count = sum(key.startswith(f"{name}.") for key in tensors) // 2
-                layers[name] = [(tensors[f"{name}.{i}.keys"], tensors[f"{name}.{i}.values"]) for i in range(count)]
-            plain = {name: tensors[name] for name in ("states", "mask", "positions", "next_embedding")}
-        except (SafetensorError, KeyError) as error:
-            raise ValueError(f"{file} is not an encoded document, or is damaged: encode the document again") from error
-        return cls(**plain, **layers, model_key=key)
-
 
 class SpectrumGeneration:
     """Methods of SpectrumForCausalLM."""
@@ -99,7 +61,6 @@ class SpectrumGeneration:
     device: Any
     memory: Any
     generation_config: Any
-    named_parameters: Any
 
     @torch.no_grad()
     def encode_document(
@@ -160,7 +121,6 @@ class SpectrumGeneration:
             embeddings: (documents, embedding_size).
             going: (documents,) bool; rows that are False get padding.
         """
-        self._check_document(document)
         going = torch.ones(len(document), dtype=torch.bool, device=self.device) if going is None else going
         position = torch.where(document.mask, document.positions, -1).amax(1, keepdim=True) + 1
         if int(position.max()) > (limit := self.config.max_position_embeddings):
@@ -205,9 +165,8 @@ class SpectrumGeneration:
                 new sentence.
 
         Raises:
-            ValueError: another number of documents than prompts, or documents of another model.
+            ValueError: another number of documents than prompts.
         """
-        self._check_document(document)
         if input_ids is None:
             input_ids = torch.tensor([self.config.prompt_ids], device=self.device).expand(len(document), -1)
         document = _for_prompts(document, len(input_ids))
@@ -284,7 +243,6 @@ class SpectrumGeneration:
         Raises:
             ValueError: rows with different numbers of options, or an option without tokens.
         """
-        self._check_document(document)
         counts = {len(row) for row in options}
         if len(counts) != 1 or 0 in counts:
             raise ValueError(f"every row needs the same number of options, at least one; found {sorted(counts)}")
@@ -315,37 +273,17 @@ class SpectrumGeneration:
         total = -log_likelihood.sum(1)
         return (total / counted.sum(1) if mean else total).view(len(options), count)
 
-    @torch.no_grad()
-    def document_key(self) -> str:
-        """Fingerprint of all weights that an encoded document depends on: the tower, and what projects its states.
-
-        Of each matrix the sums of its columns, over the bits of its float32 values: equal on every device, and
-        different if a value changes.
-        """
-        digest = hashlib.blake2b(self.tower.boe.detach().float().cpu().numpy().tobytes(), digest_size=8)
-        for name, weight in self.named_parameters():
-            if name.startswith(("tower.", "memory.")) or re.search(r"\.cross_attn\.[kv]_proj\.", name):
-                bits = weight.detach().float().contiguous().view(torch.int32).long()
-                digest.update((bits.sum(0) if bits.ndim > 1 else bits).cpu().numpy().tobytes())
-        return digest.hexdigest()
-
     def _with_states(self, states: torch.Tensor, **fields: Any) -> EncodedDocument:
         """States of the tower -> an encoded document, with keys and values of the decoder's cross-attention."""
         memory = self.memory(states)
         attentions = [layer.cross_attn for layer in self.decoder.model.layers]
         cross = [(a._heads(a.k_proj(memory)), a._heads(a.v_proj(memory))) for a in attentions]
-        return EncodedDocument(states=memory, cross=cross, model_key=self.document_key(), **fields)
+        return EncodedDocument(states=memory, cross=cross, **fields)
 
     def _decoder_cache(self, document: EncodedDocument) -> EncoderDecoderCache:
         cache = EncoderDecoderCache(DynamicCache(config=self.decoder.config), _cache(document.cross))
         cache.is_updated = dict.fromkeys(range(len(document.cross)), True)
         return cache
-
-    def _check_document(self, document: Any) -> None:
-        if not isinstance(getattr(document, "model_key", None), str):
-            raise ValueError("give an encoded document: model.encode_document(embeddings)")
-        if document.model_key != self.document_key():
-            raise ValueError("the document was encoded by a model with other weights: encode it again")
 
 
 def _is_matrix(embeddings: Any) -> bool:

@@ -239,33 +239,21 @@ class ModularEncoder(InputModule):
         """Open the folder of one language.
 
         Raises:
-            FileNotFoundError: a file of a part that language.json names is missing.
+            FileNotFoundError: language.json, or a file of a part that it names, is missing.
             ValueError: a part does not fit the backbone.
         """
         folder = Path(folder)
-        if not (folder / LANGUAGE).is_file():
-            raise FileNotFoundError(f"{folder} has no {LANGUAGE}: pull the language again, or remove its folder")
         notes = json.loads((folder / LANGUAGE).read_text(encoding="utf-8"))
         language, parts = notes.pop("language"), notes.pop("parts")
-        for part in parts:
-            if part not in FILES or not (folder / FILES[part]).is_file():
-                raise FileNotFoundError(
-                    f"{folder}: {FILES.get(part, part)} of {language} is missing: pull or add the language again"
-                )
         if "embeddings" in parts:
             weight = load_file(folder / EMBEDDINGS)["weight"]
-            if weight.shape[1] != self.backbone.config.hidden_size:
-                raise ValueError(
-                    f"{folder}: embeddings have width {weight.shape[1]}, the backbone "
-                    f"{self.backbone.config.hidden_size}: the language belongs to another backbone"
-                )
+            if weight.shape[1] != self.get_embedding_dimension():
+                raise ValueError(f"{folder / EMBEDDINGS} does not fit the backbone: it belongs to another one")
             self.add_language(language, AutoTokenizer.from_pretrained(folder), weight)
         else:
             self.add_language(language)
         self.notes[language] = notes
-        for part in parts:
-            if part == "embeddings":
-                continue
+        for part in (part for part in parts if part != "embeddings"):
             self.add_part(language, part)
             values, own = load_file(folder / FILES[part]), self.part_parameters(language, part)
             if {n: v.shape for n, v in values.items()} != {n: p.shape for n, p in own.items()}:

@@ -204,13 +204,9 @@ class Translation(LinesOrTable):
     "evaluate speech", example="hf-echo evaluate speech --model S --data spoken --text-model echo-nano --hard-negatives"
 )
 class Speech(Step):
-    """Measure speech to English text (xsim, xsim++), to its own text, to other speech, and speech translation.
-
-    Only the file of --json has the errors by speaker."""
+    """Measure speech to English text (xsim, xsim++), to its own text, and speech translation."""
 
     reports = True
-
-    file_only = ("by_speaker",)
 
     model: str = setting("speech encoder: folder or Hub name", reads=CHECKPOINT, short="-m")
     data: str = setting("speech: a table, Common Voice, FLEURS, Parquet with audio, or a Hub dataset", reads=DATA)
@@ -253,11 +249,10 @@ class Speech(Step):
         unheard = self.unheard
         if not unheard and encoder.config.languages:
             unheard = [code for code in set(rows["lang"]) if code not in encoder.config.languages]
-        report = evaluate_speech(
+        table = evaluate_speech(
             rows,
             encode_speech(encoder, extractor, rows["audio"], progress=True),
             encode,
-            seconds=seconds,
             negatives=english_negatives(rows) if self.hard_negatives else None,
             translate=translator(packaged_model(self.decoder)) if self.decoder else None,
             unheard=unheard if unheard or encoder.config.languages else None,
@@ -266,7 +261,8 @@ class Speech(Step):
         )
         about = {"model": self.model, "text_model": text_model, "data": self.data, "hours": seconds.sum() / 3600}
         about |= {"decoder": self.decoder} if self.decoder else {}
-        return about | ({"skipped": skipped} if skipped else {}) | report.to_dict()
+        about |= {"skipped": skipped} if skipped else {}
+        return about | {"rows": table.rows, "average": table.average} | table.notes
 
 
 class naming:

@@ -37,7 +37,7 @@ from .groups import grouped
 from .probes.ease import EaseResult, explain_ease
 from .retrieval.multilingual import evaluate_documents, evaluate_xsim, pairs_as_nway
 from .retrieval.noise import evaluate_noise
-from .retrieval.speech import SpeechReport, evaluate_speech
+from .retrieval.speech import evaluate_speech
 from .retrieval.xsim import XsimResult, text_groups, xsim
 from .retrieval.xsimpp import XsimppResult, xsimpp
 from .spectrum import choice_accuracy, next_sentence_retrieval, rebuild_bleu
@@ -59,7 +59,6 @@ __all__ = [
     "GeometryResult",
     "PoolingResult",
     "Result",
-    "SpeechReport",
     "SpeedResult",
     "Stack",
     "Table",

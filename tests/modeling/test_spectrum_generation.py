@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hf_echo.modeling import EncodedDocument
 from hf_echo.modeling.packing_spectrum import PackedDocument, Segment, pack
 
 from .spectrum_toy import BOS, EOS, SIZE, VOCABULARY, embeddings, make_spectrum
@@ -93,40 +92,6 @@ def test_appending_sentences_equals_reading_them_at_once(model, bidirectional):
     torch.testing.assert_close(document.next_embedding, output.next_embedding[:, -1], atol=1e-5, rtol=0)
     key = model.decoder.model.layers[1].cross_attn.k_proj(states)
     torch.testing.assert_close(document.cross[1][0].transpose(1, 2).flatten(2), key, atol=1e-5, rtol=0)
-
-
-def test_saved_document_is_used_again(model, tmp_path):
-    document = model.encode_document([embeddings(3), embeddings(5, 2)])
-    document.save(tmp_path / "document.safetensors")
-    loaded = EncodedDocument.load(tmp_path / "document.safetensors")
-    prompt = torch.tensor([[BOS, 5], [BOS, 6]])
-    options = dict(max_new_tokens=5, do_sample=False)
-    assert torch.equal(model.generate(loaded, prompt, **options), model.generate(document, prompt, **options))
-    appended = model.append_sentences(loaded, embeddings(2, 4))
-    assert torch.equal(appended.states, model.append_sentences(document, embeddings(2, 4)).states)
-
-    other = make_spectrum(decoder=dict(initializer_range=0.4))
-    with pytest.raises(ValueError, match="model with other weights: encode it again"):
-        other.generate(loaded, prompt)
-    (tmp_path / "cut.safetensors").write_bytes((tmp_path / "document.safetensors").read_bytes()[:500])
-    with pytest.raises(ValueError, match="cut.safetensors is not an encoded document"):
-        EncodedDocument.load(tmp_path / "cut.safetensors")
-    with pytest.raises(FileNotFoundError, match="no encoded document at"):
-        EncodedDocument.load(tmp_path / "none")
-    with pytest.raises(ValueError, match="give an encoded document"):
-        model.generate(embeddings(3), prompt)
-
-
-def test_a_changed_weight_refuses_the_document(model):
-    """Each parameter that the document depends on, and none of those that it does not."""
-    document = model.encode_document(embeddings(3))
-    for name, weight in model.named_parameters():
-        kept = weight.data.clone()
-        weight.data.view(-1)[len(weight.view(-1)) // 2] += 0.5
-        depends = name.startswith(("tower.", "memory.")) or "cross_attn.k_proj" in name or "cross_attn.v_proj" in name
-        assert (model.document_key() != document.model_key) == depends, name
-        weight.data.copy_(kept)
-    assert model.document_key() == document.model_key
 
 
 def test_scores_are_cross_entropies(model):

@@ -1,18 +1,16 @@
-"""Speech in the space of text (OS 8.3): speech to English text (xsim, xsim++), to its own text, to other speech.
+"""Speech in the space of text (OS 8.3): speech to English text (xsim, xsim++) and to its own text.
 
-Contract: rows of the speech schema, one embedding per row and a text encoder in, a SpeechReport out. Each measure is
-wrong where the nearest candidate is another sentence. Candidates are the different texts of the language's own rows,
-so recordings of one sentence are never each other's error. The rows may be grouped by source, voice and length.
+Contract: rows of the speech schema, one embedding per row and a text encoder in, a table of languages out. Each measure
+is wrong where the nearest candidate is another sentence. Candidates are the different texts of the language's own rows,
+so recordings of one sentence are never each other's error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ...inference.encoders import Encode
 from ...negatives.rules import hard_negatives_for
@@ -24,25 +22,9 @@ from ..translation import translation_scores
 from .xsimpp import stack
 
 ENGLISH = "eng_Latn"
-LENGTHS = (2.0, 4.0, 8.0, 16.0)  # seconds between the groups of length
-MEASURES = ("xsim", "xsimpp", "own_xsim", "text_xsim", "chrf", "bleu")
+MEASURES = ("xsim", "xsimpp", "own_xsim", "text_xsim", "chrf", "bleu", "text_chrf", "text_bleu")
 
 Translate = Callable[[Any, str, str], Sequence[str]]
-
-
-@dataclass(frozen=True)
-class SpeechReport:
-    """Tables: one row per language; per pair of languages (speech to speech); per source, speaker and length."""
-
-    languages: Table
-    pairs: Table
-    groups: dict[str, Table]
-
-    def to_dict(self) -> dict[str, Any]:
-        report = {"rows": self.languages.rows, "average": self.languages.average} | self.languages.notes
-        if self.pairs.rows:
-            report["speech_to_speech"] = {"rows": self.pairs.rows, "average": self.pairs.average}
-        return report | {f"by_{name}": table.rows for name, table in self.groups.items()}
 
 
 def evaluate_speech(
@@ -50,21 +32,19 @@ def evaluate_speech(
     embeddings: np.ndarray,
     encode: Encode,
     *,
-    seconds: Sequence[float] | None = None,
     negatives: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     translate: Translate | None = None,
     unheard: Collection[str] | None = None,
     margin: str | None = "cosine",
     k: int = 4,
-) -> SpeechReport:
+) -> Table:
     """Measure a speech encoder.
 
     Args:
-        rows: mappings with text, lang, and english (the translation; the text itself in English); source and speaker
-            give groups. Rows without English are measured against their own text alone.
+        rows: mappings with text, lang, and english (the translation; the text itself in English). Rows without English
+            are measured against their own text alone.
         embeddings: (n, d), one per row.
         encode: text encoder of the same space, (texts, lang) -> (n, d).
-        seconds: length of each audio, for groups by length.
         negatives: English text -> hard negatives (text, kind); adds xsim++.
         translate: (embeddings or texts, source_lang, target_lang) -> texts; adds BLEU and chrF++ into English, from
             speech and, as `text_`, from the text that was spoken.
@@ -72,13 +52,12 @@ def evaluate_speech(
         margin, k: as in `xsim`.
 
     Returns:
-        Languages: lang, count, candidates (different English texts), xsim (speech to English text), text_xsim (the
+        Table with lang, count, candidates (different English texts), xsim (speech to English text), text_xsim (the
         spoken text to English text: what the text encoder alone gets wrong), own_xsim (speech to its own text), all
-        in percent; with options xsimpp, bleu, chrf, text_bleu, text_chrf, heard. Pairs: lang, target_lang, count,
-        xsim between recordings of sentences with one English translation.
+        in percent; with options xsimpp, bleu, chrf, text_bleu, text_chrf, heard.
 
     Raises:
-        ValueError: no rows, a number of embeddings or seconds other than of rows, a missing text, broken embeddings,
+        ValueError: no rows, a number of embeddings other than of rows, a missing text, broken embeddings,
             no English at all.
     """
     rows = [dict(row) for row in _without_audio(rows)]
@@ -87,8 +66,6 @@ def evaluate_speech(
         raise ValueError("no rows: give at least one recording")
     if embeddings.ndim != 2 or len(embeddings) != len(rows):
         raise ValueError(f"embeddings have shape {embeddings.shape}; {len(rows)} rows need one each")
-    if seconds is not None and len(seconds) != len(rows):
-        raise ValueError(f"{len(seconds)} lengths for {len(rows)} rows")
     for number, row in enumerate(rows):
         if not row.get("text") or not row.get("lang"):
             raise ValueError(f"row {number + 1} has no {'lang' if row.get('text') else 'text'}")
@@ -99,12 +76,8 @@ def evaluate_speech(
     refuse_broken(embeddings, lambda row: f"speech embedding of row {row + 1} ({rows[row]['text'][:40]!r})")
     by_lang = {lang: np.array(at) for lang, at in rows_by_language(rows).items()}
 
-    options, encode = {"margin": checked_margin(margin), "k": k}, _remembered(encode)
-    wrong: dict[str, np.ndarray] = {name: np.full(len(rows), np.nan) for name in ("xsim", "xsimpp", "own_xsim")}
-    table = []
+    options, encode, table = {"margin": checked_margin(margin), "k": k}, _remembered(encode), []
     for lang, places in by_lang.items():
-        own = [rows[place]["text"] for place in places]
-        wrong["own_xsim"][places] = _wrong(embeddings[places], own, own, encode, lang, **options)
         line: dict[str, Any] = {"lang": lang, "count": len(places)}
         if unheard is not None:
             line["heard"] = lang not in set(unheard)
@@ -112,29 +85,29 @@ def evaluate_speech(
         if len(measured):
             x, english = embeddings[measured], [rows[place]["english"] for place in measured]
             texts = [rows[place]["text"] for place in measured]
-            line |= {"candidates": len(set(english))}
-            wrong["xsim"][measured] = _wrong(x, english, english, encode, ENGLISH, **options)
-            line["xsim"] = _percent(wrong["xsim"][places])
+            line["candidates"] = len(set(english))
+            line["xsim"] = _wrong(x, english, english, encode, ENGLISH, **options)
             if negatives is not None:
                 hard = {text: negatives.get(text, ()) for text in english}
-                wrong["xsimpp"][measured] = _wrong(x, english, english, encode, ENGLISH, hard, **options)
-                line["xsimpp"] = _percent(wrong["xsimpp"][places])
+                line["xsimpp"] = _wrong(x, english, english, encode, ENGLISH, hard, **options)
             once = list({text: at for at, text in enumerate(texts)}.values())
-            spoken = encode([texts[at] for at in once], lang)
             right = [english[at] for at in once]
-            line["text_xsim"] = _percent(_wrong(spoken, right, right, encode, ENGLISH, **options))
+            line["text_xsim"] = _wrong(
+                encode([texts[at] for at in once], lang), right, right, encode, ENGLISH, **options
+            )
             if translate is not None:
                 line |= _translated(translate, x, texts, english, lang)
-        line["own_xsim"] = _percent(wrong["own_xsim"][places])
+        own = [rows[place]["text"] for place in places]
+        line["own_xsim"] = _wrong(embeddings[places], own, own, encode, lang, **options)
         table.append(line)
 
-    measures = [name for name in (*MEASURES, "text_chrf", "text_bleu") if any(name in row for row in table)]
+    measures = [name for name in MEASURES if any(name in row for row in table)]
     languages = Table(table, notes=dict(options)).with_average(measures)
     if unheard is not None:
         for name, heard in (("average_heard", True), ("average_unheard", False)):
             part = Table([row for row in table if row["heard"] is heard]).with_average(measures).average
             languages.notes[name] = {key: value for key, value in (part or {}).items() if key != "lang"} or None
-    return SpeechReport(languages, _pairs(rows, embeddings, by_lang, **options), _groups(rows, wrong, seconds))
+    return languages
 
 
 def english_negatives(rows: Any) -> dict[str, list[tuple[str, str]]]:
@@ -181,15 +154,15 @@ def _wrong(
     lang: str,
     negatives: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     **options: Any,
-) -> np.ndarray:
-    """(n,) 1.0 where the best of the different texts (and of all hard negatives) is not the gold text of x[i]."""
+) -> float:
+    """Percentage of x[i] whose best text, of the different ones and of all hard negatives, is not its gold text."""
     candidates = list(dict.fromkeys(texts))
     y = encode(candidates, lang)
     if hard := [text for candidate in candidates for text, _ in (negatives or {}).get(candidate, ())]:
         y = stack(y, encode(hard, lang))
     found = best_matches(x, y, **options)
     place = {text: at for at, text in enumerate(candidates)}
-    return (found != np.array([place[text] for text in gold])).astype(float)
+    return 100 * float((found != np.array([place[text] for text in gold])).mean())
 
 
 def _translated(translate: Translate, x: np.ndarray, texts: list[str], english: list[str], lang: str) -> dict[str, Any]:
@@ -199,52 +172,3 @@ def _translated(translate: Translate, x: np.ndarray, texts: list[str], english: 
         result = translation_scores(hypotheses, english, source_lang=lang, target_lang=ENGLISH, spbleu=False)
         scores |= {f"{prefix}bleu": result.bleu, f"{prefix}chrf": result.chrf}
     return scores
-
-
-def _pairs(rows: list[dict], embeddings: np.ndarray, by_lang: Mapping[str, np.ndarray], **options: Any) -> Table:
-    """Speech to speech: the nearest recording in another language must have the same English sentence."""
-    table = []
-    english = {lang: np.array([rows[place].get("english") or "" for place in at]) for lang, at in by_lang.items()}
-    for source in by_lang:
-        for target in by_lang:
-            common = (set(english[source]) & set(english[target])) - {""}
-            if source == target or not common:
-                continue
-            left, right = (np.isin(english[lang], list(common)) for lang in (source, target))
-            found = best_matches(embeddings[by_lang[source][left]], embeddings[by_lang[target][right]], **options)
-            wrong = english[target][right][found] != english[source][left]
-            table.append(
-                {
-                    "lang": source,
-                    "target_lang": target,
-                    "count": int(left.sum()),
-                    "candidates": int(right.sum()),
-                    "xsim": _percent(wrong),
-                }
-            )
-    return Table(table).with_average(["xsim"])
-
-
-def _groups(rows: list[dict], wrong: Mapping[str, np.ndarray], seconds: Sequence[float] | None) -> dict[str, Table]:
-    """Errors of rows by source, speaker and length, against the candidates of their language."""
-    labels = {name: [row.get(name) or None for row in rows] for name in ("source", "speaker")}
-    if seconds is not None:
-        names = [*(f"under {limit:g} s" for limit in LENGTHS), f"{LENGTHS[-1]:g} s and more"]
-        labels["length"] = pd.cut(list(seconds), [-np.inf, *LENGTHS, np.inf], right=False, labels=names)
-    measured = {measure: errors for measure, errors in wrong.items() if not np.isnan(errors).all()}
-    tables = {}
-    for name, values in labels.items():
-        parts = pd.DataFrame({name: values, **measured}).dropna(subset=[name]).groupby(name, observed=True)
-        table = [
-            {name: value, "count": len(part)} | {measure: _percent(part[measure]) for measure in measured}
-            for value, part in parts
-        ]
-        if table:
-            tables[name] = Table(table)
-    return tables
-
-
-def _percent(wrong: Any) -> float | None:
-    wrong = np.asarray(wrong, float)
-    wrong = wrong[~np.isnan(wrong)]
-    return 100 * float(wrong.mean()) if len(wrong) else None
