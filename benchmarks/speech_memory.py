@@ -1,6 +1,6 @@
 """Peak memory of encoding one long file, stereo at 48 kHz, cut at pauses: one process for each length.
 
-The file is noise with pauses, written to a temporary folder; the encoder has the size of speech-nano, random weights.
+The file is noise with pauses, written to a temporary folder; the encoder has a small conformer, random weights.
 
 python benchmarks/speech_memory.py [--minutes 1 20 60]
 """
@@ -23,9 +23,19 @@ import torch
 from hf_echo.inference.encode_speech import encode_speech
 from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.stages.speech_rows import new_config, new_extractor
-from hf_echo.steps.recipe import find_recipes, read_values
 
 RATE = 48_000
+
+# a small conformer on log-mel frames of 40 ms, in the space of echo-nano
+SHAPE = {
+    **{"features": "log-mel", "num_mel_bins": 80, "stride": 4, "embedding_size": 384},
+    **{"pooler_layers": 2, "pooler_heads": 4, "pooler_intermediate_size": 1024, "pooler_dropout": 0.1},
+    "audio_config": {
+        **{"model_type": "wav2vec2-bert", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 6},
+        **{"num_attention_heads": 4, "position_embeddings_type": "rotary", "conv_depthwise_kernel_size": 15},
+        "apply_spec_augment": False,
+    },
+}
 
 
 def write_file(file: Path, minutes: int) -> None:
@@ -39,8 +49,7 @@ def write_file(file: Path, minutes: int) -> None:
 
 
 def encode_one(minutes: int) -> dict[str, float]:
-    shape = read_values(find_recipes("speech-nano")[0])["shape"]
-    model, extractor = EchoSpeechEncoder(new_config(shape)).to(torch.bfloat16).eval(), new_extractor(shape)
+    model, extractor = EchoSpeechEncoder(new_config(SHAPE)).to(torch.bfloat16).eval(), new_extractor(SHAPE)
     with tempfile.TemporaryDirectory() as folder:
         write_file(Path(folder, "long.wav"), minutes)
         before, start = peak(), time.process_time()

@@ -21,9 +21,19 @@ from hf_echo.inference.encode import pick_dtype
 from hf_echo.inference.encode_speech import MAX_SECONDS, encode_speech, load_speech_encoder, seconds_batches
 from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.stages.speech_rows import new_config, new_extractor
-from hf_echo.steps.recipe import find_recipes, read_values
 
 RATE = 16_000
+
+# a small conformer on log-mel frames of 40 ms, in the space of echo-nano
+SHAPE = {
+    **{"features": "log-mel", "num_mel_bins": 80, "stride": 4, "embedding_size": 384},
+    **{"pooler_layers": 2, "pooler_heads": 4, "pooler_intermediate_size": 1024, "pooler_dropout": 0.1},
+    "audio_config": {
+        **{"model_type": "wav2vec2-bert", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 6},
+        **{"num_attention_heads": 4, "position_embeddings_type": "rotary", "conv_depthwise_kernel_size": 15},
+        "apply_spec_augment": False,
+    },
+}
 
 
 def clock() -> float:
@@ -55,15 +65,14 @@ def plain(model, extractor, audio: list[np.ndarray], batch: int) -> np.ndarray:
 def opened(name: str | None, dtype: str):
     if name:
         return load_speech_encoder(name, device="cpu", dtype=dtype)
-    shape = read_values(find_recipes("speech-nano")[0])["shape"]
     torch.manual_seed(0)
-    model = EchoSpeechEncoder(new_config(shape)).to(pick_dtype(dtype, "cpu")).eval()
-    return model, new_extractor(shape)
+    model = EchoSpeechEncoder(new_config(SHAPE)).to(pick_dtype(dtype, "cpu")).eval()
+    return model, new_extractor(SHAPE)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="speech encoder; default: the size of speech-nano, random weights")
+    parser.add_argument("--model", help="speech encoder; default: a small conformer, random weights")
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--batch", type=int, default=16, help="rows of a batch of the plain path")
     parser.add_argument("--rounds", type=int, default=3)

@@ -31,8 +31,6 @@ class EchoSpeechConfig(PreTrainedConfig):
         pooler_intermediate_size: its feed-forward width.
         pooler_dropout: its dropout.
         languages: codes that the model was trained on.
-        ctc_characters: characters that a CTC head reads off the frames, in the order of its outputs (0 is the blank);
-            None: the model has no CTC head. It is for a warm-up and does not change embeddings.
     """
 
     model_type = "echo_speech"
@@ -46,7 +44,6 @@ class EchoSpeechConfig(PreTrainedConfig):
     pooler_intermediate_size: int = 4096
     pooler_dropout: float | int = 0.1
     languages: list[str] | None = None
-    ctc_characters: str | None = None
     initializer_range: float = 0.02
 
     def __post_init__(self, **kwargs):

@@ -23,11 +23,9 @@ if __name__.startswith("transformers_modules"):
 class EchoSpeechOutput(EchoEncoderOutput):
     """Args:
     frame_mask: (batch, frames) bool, the frames of real audio.
-    ctc_logits: (batch, frames, characters + 1), where they were asked for.
     """
 
     frame_mask: torch.BoolTensor | None = None
-    ctc_logits: torch.FloatTensor | None = None
 
 
 class AttentionPooler(nn.Module):
@@ -87,16 +85,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         self.audio = audio_model(config.audio_config)
         self.pooler = AttentionPooler(config)
         self.projection = EchoProjection(config.pooler_hidden_size, config.embedding_size)
-        characters = config.ctc_characters
-        self.ctc = nn.Linear(config.audio_config.hidden_size, len(characters) + 1) if characters else None
         self.post_init()
-
-    def add_ctc(self, characters: str) -> None:
-        """A new CTC head of random weights; character i is output i + 1."""
-        self.config.ctc_characters = characters
-        self.ctc = nn.Linear(self.config.audio_config.hidden_size, len(characters) + 1, device=self.device)
-        nn.init.normal_(self.ctc.weight, std=self.config.initializer_range)
-        nn.init.zeros_(self.ctc.bias)
 
     def _init_weights(self, module):
         super()._init_weights(module)
@@ -111,7 +100,6 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         input_values: torch.FloatTensor | None = None,
         attention_mask: torch.LongTensor | None = None,
         input_features: torch.FloatTensor | None = None,
-        ctc: bool = False,
         **kwargs,
     ) -> EchoSpeechOutput:
         """
@@ -121,7 +109,6 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
                 begins a row. Padding changes no embedding: an audio model that normalises over time (group norm in
                 its convolutions) reads rows of equal length together, without padding.
             input_features: (batch, frames, features), for audio models that read log-mel frames.
-            ctc: also return `ctc_logits`; for models with `config.ctc_characters`.
 
         Returns:
             `sentence_embedding` = `pooler_output` (batch, embedding_size), not normalised, and `last_hidden_state`
@@ -143,7 +130,6 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
             pooler_output=embedding,
             sentence_embedding=embedding,
             frame_mask=mask,
-            ctc_logits=self.ctc(frames) if ctc and self.ctc is not None else None,
         )
 
     def _frames(self, audio: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from .contrastive import contrastive_loss, guide_filter, symmetric_contrastive_loss
 from .cosine import cosine_loss
-from .ctc import ctc_loss
 from .distillation import distillation_loss, distillation_parts, teacher_target
 from .gather import gather_with_grad, rank_weight
 from .gmm import gmm_log_posterior, gmm_loss
@@ -25,7 +24,6 @@ from .unmasking import unmasking_loss
 
 __all__ = [
     "contrastive_loss",
-    "ctc_loss",
     "cosine_loss",
     "distillation_loss",
     "distillation_parts",

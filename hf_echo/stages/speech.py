@@ -1,7 +1,7 @@
 """Stage 5: a speech encoder learns the embeddings of a frozen text encoder (OS 4.6, Eq. 12).
 
-The teacher embeds the transcription, and the English translation where there is one. Options that the paper does not
-have, for students without a pretrained audio model: a contrastive term, CTC on characters, augmentation.
+The teacher embeds the transcription, and the English translation where there is one. The paper does not have the
+contrastive term.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
 from ..data.batching import TokenBudgetBatchSampler
-from ..data.speech.batches import EpochSampler, SpeechCollator, SpeechRows, audio_lengths, characters_of
+from ..data.speech.batches import SpeechCollator, SpeechRows
 from ..inference.encode_speech import encode_speech, open_speech_encoder
-from ..losses import contrastive_loss, ctc_loss, gather_with_grad, mse_loss
+from ..losses import contrastive_loss, gather_with_grad, mse_loss
 from ..modeling import EchoSpeechEncoder
 from ..utils.settings import setting
 from ..utils.speech_data import write_speech_data
@@ -47,14 +47,6 @@ class SpeechConfig(CoreConfig):
     contrastive_weight: float = setting("of a softmax over the batch's embeddings", 0.0, least=0)
     logit_scale: float = setting("scale of the cosine in that softmax", 20.0)
     candidates: int = setting("in that softmax, other texts of the training data as candidates of a step", 0, least=0)
-    ctc_weight: float = setting("of CTC on the characters of `ctc_labels`", 0.0, least=0)
-    ctc_labels: Literal["text", "phonemes"] = setting("column that CTC learns to write", "text")
-    time_masks: int = setting("SpecAugment: masks of time for each row", 0, least=0)
-    frequency_masks: int = setting("SpecAugment: masks of frequency (log-mel frames only)", 0, least=0)
-    vocal_tract: float = setting(
-        "VTLP: largest relative change of the frequencies of a row (log-mel only)", 0.0, least=0, most=0.5
-    )
-    speeds: list[float] = setting("speed perturbation: factors to draw from, such as [0.9, 1]", list, least=0.5, most=2)
     frozen_layers: int = setting(
         "first layers of a pretrained audio model, and what is before them, that stay; -1: all of it", 0, least=-1
     )
@@ -63,24 +55,24 @@ class SpeechConfig(CoreConfig):
     lr_scheduler_type: str = setting("learning rate schedule", "inverse_sqrt")
     warmup_steps: float = setting("steps of linear warm-up", 8000)
     max_grad_norm: float = setting("gradients are clipped to this norm", 1.0)
-    metric_for_best_model: str | None = setting("dev metric that chooses the best checkpoint: mse, ctc or xsim", "mse")
+    metric_for_best_model: str | None = setting("dev metric that chooses the best checkpoint: mse or xsim", "mse")
 
     def __post_init__(self):
         super().__post_init__()
-        if not (self.mse_weight or self.contrastive_weight or self.ctc_weight):
-            raise ValueError("mse_weight, contrastive_weight and ctc_weight are all 0: one of them must be above 0")
+        if not (self.mse_weight or self.contrastive_weight):
+            raise ValueError("mse_weight and contrastive_weight are both 0: one of them must be above 0")
         if self.longest > self.max_seconds:
             raise ValueError(f"longest={self.longest} must be at most max_seconds={self.max_seconds}")
 
 
 class SpeechTrainer(CoreTrainer):
-    """`||speech(x) - teacher(text)||^2`, and optionally a softmax over the batch's texts and CTC on characters.
+    """`||speech(x) - teacher(text)||^2`, and optionally a softmax over the batch's texts.
 
     Args:
         teacher: (transcription, English), each ``rows -> (n, d)`` by row of the training data.
     """
 
-    metrics: tuple[str, ...] = ("mse", "xsim", "xsim_english", "ctc")
+    metrics: tuple[str, ...] = ("mse", "xsim", "xsim_english")
 
     def __init__(
         self, model: EchoSpeechEncoder, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs
@@ -94,56 +86,38 @@ class SpeechTrainer(CoreTrainer):
 
     def freeze(self, model: EchoSpeechEncoder, args: SpeechConfig) -> None:
         """DDP waits for gradients of all that learns: parts that no loss reads are frozen."""
-        learns_space = bool(args.mse_weight or args.contrastive_weight)
-        for part in (model.pooler, model.projection):
-            part.requires_grad_(learns_space)
-        if model.ctc is not None:
-            model.ctc.requires_grad_(bool(args.ctc_weight))
         for name, parameter in model.audio.named_parameters():
             learns = not args.frozen_layers or (args.frozen_layers > 0 and layer_of(name) >= args.frozen_layers)
-            # masked_spec_embed is of transformers' SpecAugment: ours masks the features.
+            # no loss reads masked_spec_embed where transformers' SpecAugment is off
             parameter.requires_grad_(learns and not name.endswith("masked_spec_embed"))
 
     def make_collator(self, args: SpeechConfig, tokenizer: Any, model: EchoSpeechEncoder) -> SpeechCollator:
-        return SpeechCollator(
-            tokenizer,
-            characters=model.config.ctc_characters if args.ctc_weight else None,
-            speeds=args.speeds,
-            time_masks=args.time_masks,
-            frequency_masks=args.frequency_masks,
-            vocal_tract=args.vocal_tract,
-            seed=args.seed,
-        )
+        return SpeechCollator(tokenizer)
 
-    def make_sampler(self) -> EpochSampler:
+    def make_sampler(self) -> TokenBudgetBatchSampler:
         rate = self.train_dataset.sampling_rate
-        slowest = min([1.0, *self.args.speeds])
-        batches = TokenBudgetBatchSampler(
-            np.ceil(self.train_dataset.lengths / slowest).astype(np.int64),
-            round(self.args.max_seconds * rate / slowest),
+        return TokenBudgetBatchSampler(
+            self.train_dataset.lengths,
+            round(self.args.max_seconds * rate),
             max_rows=self.args.max_rows,
             seed=self.args.seed,
             bucket_multiple=rate // 10,
             rank=self.args.process_index,
             world_size=self.args.world_size,
         )
-        return EpochSampler(batches, len(self.train_dataset))
 
     def loss_parts(self, model, inputs):
         if model.training:
             for part in self.frozen:
                 part.eval()  # Trainer's model.train() would let batch norm follow the data, and switch dropout on
         args, parts, weights = self.args, {}, {}
-        output = model(**_audio(inputs), ctc=bool(args.ctc_weight))
-        if args.mse_weight or args.contrastive_weight:
-            target = self.target(inputs["index"])
+        audio = {key: inputs[key] for key in (*AUDIO_INPUTS, "attention_mask") if key in inputs}
+        output, target = model(**audio), self.target(inputs["index"])
         if args.mse_weight:
             parts["mse"], weights["mse"] = mse_loss(output.sentence_embedding, target), args.mse_weight
         if args.contrastive_weight:
             parts["contrastive"] = self.contrastive(output.sentence_embedding, target, inputs)
             weights["contrastive"] = args.contrastive_weight
-        if args.ctc_weight:
-            parts["ctc"], weights["ctc"] = _ctc(output, inputs), args.ctc_weight
         return parts, weights
 
     def target(self, index: torch.Tensor) -> torch.Tensor:
@@ -182,7 +156,7 @@ class SpeechTrainer(CoreTrainer):
 
     def measure(self, model, dev_sets: Mapping[str, SpeechDev], *, prefix="eval", tables=None) -> dict[str, float]:
         """Means over languages, then over sets: `mse` (OS 5), `xsim` of speech to its own transcription,
-        `xsim_english` to the English text, and `ctc` where it is trained."""
+        `xsim_english` to the English text."""
         was_training, metrics = model.training, {}
         model.eval()
         for name, dev in dev_sets.items():
@@ -191,8 +165,6 @@ class SpeechTrainer(CoreTrainer):
             if tables is not None:
                 tables[name] = table
             found = {key: value for key, value in (table.average or {}).items() if key != "lang" and value is not None}
-            if self.args.ctc_weight and self.args.ctc_labels in dev.rows.column_names:
-                found["ctc"] = self.dev_ctc(model, dev)
             metrics |= {f"{prefix}_{name}_{measure}": value for measure, value in found.items()}
         model.train(was_training)
         for measure in self.metrics:
@@ -200,25 +172,6 @@ class SpeechTrainer(CoreTrainer):
             if values := [metrics[key] for key in named if key in metrics]:
                 metrics[f"{prefix}_{measure}"] = sum(values) / len(values)
         return metrics
-
-    @torch.inference_mode()
-    def dev_ctc(self, model: EchoSpeechEncoder, dev: SpeechDev) -> float:
-        """Mean over the dev rows of the CTC loss for each character."""
-        collator = SpeechCollator(self.tokenizer, characters=model.config.ctc_characters)
-        rate, total = self.tokenizer.sampling_rate, 0.0
-        rows = SpeechRows(dev.rows, rate, audio_lengths(dev.rows, rate, dev.cache_dir), self.args.ctc_labels)
-        for numbers in TokenBudgetBatchSampler(rows.lengths, round(self.args.max_seconds * rate), shuffle=False):
-            batch = {key: value.to(model.device) for key, value in collator([rows[n] for n in numbers]).items()}
-            total += len(numbers) * float(_ctc(model(**_audio(batch), ctc=True), batch))
-        return total / len(rows)
-
-
-def _audio(batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {key: batch[key] for key in (*AUDIO_INPUTS, "attention_mask") if key in batch}
-
-
-def _ctc(output: Any, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    return ctc_loss(output.ctc_logits, output.frame_mask.sum(1), batch["labels"], batch["label_lengths"])
 
 
 def _stays(part: torch.nn.Module) -> bool:
@@ -234,7 +187,7 @@ def layer_of(name: str) -> int:
 
 
 def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs: Any):
-    """The trainer with its model: a checkpoint, or a new one of `shape`, with a CTC head where one is trained."""
+    """The trainer with its model: a checkpoint, or a new one of `shape`."""
     if model_args.model_name_or_path:
         model = open_speech_encoder(model_args.model_name_or_path)
     else:
@@ -242,8 +195,6 @@ def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, tea
         model = EchoSpeechEncoder(new_config(shape | model_args.shape))
     model.config.languages = sorted({*(model.config.languages or []), *train_dataset.languages})
     scale_projection(model, teacher[0])
-    if args.ctc_weight and model.ctc is None:
-        model.add_ctc(characters_of(label or "" for label in train_dataset.rows[args.ctc_labels]))
     return SpeechTrainer(model, args, train_dataset=train_dataset, teacher=teacher, **kwargs)
 
 

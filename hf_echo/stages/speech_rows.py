@@ -122,11 +122,7 @@ def selected(dataset: Dataset, data_args: Any, config: Any) -> Dataset:
 
 def prepare(rows: Dataset, extractor: EchoAudioFeatureExtractor, data_args: Any, config: Any) -> SpeechRows:
     rate = extractor.sampling_rate
-    if config.ctc_weight and config.ctc_labels not in rows.column_names:
-        raise ValueError(
-            f"ctc_labels={config.ctc_labels}: the training data have no column of this name (speak.py --phonemes)"
-        )
-    return SpeechRows(rows, rate, audio_lengths(rows, rate, data_args.cache_dir), config.ctc_labels)
+    return SpeechRows(rows, rate, audio_lengths(rows, rate, data_args.cache_dir))
 
 
 SPEECH = Rows(

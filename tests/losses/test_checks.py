@@ -10,7 +10,6 @@ import torch
 from hf_echo.losses import (
     contrastive_loss,
     cosine_loss,
-    ctc_loss,
     distillation_loss,
     hard_negatives_loss,
     mse_loss,
@@ -73,23 +72,8 @@ def test_no_tokens_are_a_loss_of_0(shapes):
     assert loss.item() == 0 and not x.grad.any() and not y.grad.any()
 
 
-def ctc(frames=3, characters=2, label=2, longest=3, most=2):
-    labels = torch.full((1, most), label)
-    return ctc_loss(torch.zeros(1, longest, 4), torch.tensor([frames]), labels, torch.tensor([characters]))
-
-
-@pytest.mark.parametrize("options", [dict(frames=0, longest=0), dict(characters=0, most=0)])
-def test_no_frames_or_characters_are_a_loss_of_0(options):
-    assert ctc(**options).item() == 0
-
-
 X = torch.ones(N, D)
 REFUSED = {
-    "frames": (lambda: ctc(frames=4), "frames must be 0 ... 3, the size of the tensor, found 4"),
-    "negative frames": (lambda: ctc(frames=-1), "frames must be 0 ... 3, the size of the tensor, found -1"),
-    "characters": (lambda: ctc(characters=3), "characters must be 0 ... 2, the size of the tensor, found 3"),
-    "labels": (lambda: ctc(label=4), "labels must be 1 ... 3, found 4 ... 4"),
-    "blank": (lambda: ctc(label=0), "labels must be 1 ... 3, found 0 ... 0"),
     "total": (lambda: weighted_total({"a": X.sum()}, {"a": math.nan}), "weight of a must be finite, got nan"),
     "margin": (lambda: contrastive_loss(X, X, margin=math.inf), "margin must be finite, got inf"),
     "weight": (lambda: distillation_loss(X, X, mse_weight=math.nan), "mse_weight must be finite, got nan"),

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import datasets
 import numpy as np
 import pytest
 import speak
-import speech_engines as phoneme_module
 from speak import Effects, Sentence, SpeechPlan, apply_effects, read_sentences, speak_corpus
-from speech_engines import phonemes
 
 from hf_echo.data import load_speech
 from hf_echo.data.speech import read_audio, refuse_kept
@@ -56,35 +53,6 @@ def test_corpus_in_the_schema(engines, tmp_path):
     seconds = sum(len(read_audio(row["audio"])) for row in speech) / 16_000
     assert report["clips"] == 24 and report["hours"] == pytest.approx(seconds / 3600, abs=1e-3)
     assert {lang: group["clips"] for lang, group in report["languages"].items()} == {"eng_Latn": 12, "deu_Latn": 12}
-
-
-def test_phonemes_are_those_of_the_voice(engines, tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(speak, "phonemes", lambda *row: asked.append(row) or phonemes(*row))
-    speak_corpus(SENTENCES, tmp_path / "out", engines, SpeechPlan(copies=3, effects=QUIET, phonemes=True))
-    rows = list(load_speech(tmp_path / "out"))
-    assert {row["phonemes"] for row in rows} == {f"{s.text} ʃ" for s in SENTENCES}  # no stress, length or (xx)
-    assert sorted(asked) == sorted((row["text"], row["lang"], row["source"], row["speaker"]) for row in rows)
-    assert phonemes("text", "kat_Geor", "flite", "kal16") == ""  # espeak-ng does not speak the language
-
-
-def test_phonemes_of_another_engine_are_those_of_the_plainest_voice(fake_engines, monkeypatch):
-    read, _ = [], fake_engines["espeak-ng"].list_voices()  # are known before
-    monkeypatch.setattr(phoneme_module, "run_engine", lambda command, text: read.append(command[4]) or b"x")
-    assert phonemes("text", "eng_Latn", "flite", "kal16") == "x"
-    assert phonemes("text", "eng_Latn", "espeak-ng", "en-us+f2") == "x"
-    assert read == ["en-gb", "en-us+f2"]
-
-
-@pytest.mark.parametrize("error", [subprocess.TimeoutExpired("espeak-ng", 120), RuntimeError("no such voice")])
-def test_an_engine_without_phonemes_is_an_error_that_names_voice_and_text(fake_engines, monkeypatch, error):
-    def fails(command, text):
-        raise error
-
-    monkeypatch.setattr(phoneme_module, "run_engine", fails)
-    reason = "after 120 seconds" if isinstance(error, subprocess.TimeoutExpired) else "no such voice"
-    with pytest.raises(ValueError, match=f"espeak-ng -voice xx: 'Hallo': no phonemes .*{reason}"):
-        phonemes("Hallo", "deu_Latn", "espeak-ng", "xx")
 
 
 def test_same_seed_same_bytes_and_order_does_not_matter(engines, tmp_path):

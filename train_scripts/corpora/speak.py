@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 import typer
 import yaml
 from run_script import run, show
-from speech_engines import ENGINES, Engine, open_engines, phonemes
+from speech_engines import ENGINES, Engine, open_engines
 from spoken_sentences import LONGEST, Effects, Sentence, apply_effects, read_sentences, seeded_number
 from tqdm.auto import tqdm
 
@@ -53,7 +53,6 @@ class SpeechPlan:
         effects: probabilities of room, noise and narrow band.
         measure: speak with the voices that are kept for measuring, and no others. Training refuses such a corpus.
         voices: only these, as ENGINE:VOICE; otherwise all.
-        phonemes: also write the column `phonemes`, which needs espeak-ng.
     """
 
     copies: int = 1
@@ -64,7 +63,6 @@ class SpeechPlan:
     sampling_rate: int = 16_000
     measure: bool = False
     voices: tuple[str, ...] = ()
-    phonemes: bool = False
 
     def __post_init__(self):
         if self.copies < 1:
@@ -193,7 +191,7 @@ def _write(clips: Sequence[Clip], engines: dict[str, Engine], plan: SpeechPlan, 
         raise ValueError(f"{len(failed)} of {len(rows)} clips failed, the first: {failed[0]}")
     for reason in failed:
         logger.warning("left out: %s", reason)
-    schema = features(("english", "source", "speaker", *(["phonemes"] if plan.phonemes else ())))
+    schema = features(("english", "source", "speaker"))
     schema |= {"seconds": Value("float32"), "effects": Value("string")}
     schema = type(features())(schema).arrow_schema
     schema = schema.with_metadata({**schema.metadata, FAILED: json.dumps(failed, ensure_ascii=False).encode()})
@@ -215,7 +213,7 @@ def _spoken(clip: Clip, engines: dict[str, Engine], plan: SpeechPlan) -> dict[st
     content = io.BytesIO()
     soundfile.write(content, samples, plan.sampling_rate, format="FLAC", subtype="PCM_16")
     name = hashlib.sha256(repr(clip).encode()).hexdigest()[:16]
-    row = {
+    return {
         "audio": {"bytes": content.getvalue(), "path": f"{name}.flac"},
         "text": sentence.text,
         "lang": sentence.lang,
@@ -225,9 +223,6 @@ def _spoken(clip: Clip, engines: dict[str, Engine], plan: SpeechPlan) -> dict[st
         "seconds": len(samples) / plan.sampling_rate,
         "effects": ", ".join([f"speed {clip.speed:g}", f"pitch {clip.pitch:g}", *names]),
     }
-    if plan.phonemes:
-        row["phonemes"] = phonemes(sentence.text, sentence.lang, clip.engine, clip.voice)
-    return row
 
 
 def _report(files: Sequence[Path]) -> dict[str, Any]:
@@ -267,9 +262,6 @@ def main(
     measure: Annotated[
         bool, typer.Option("--measure", help="Speak with the voices kept for measuring, which training refuses.")
     ] = False,
-    phonemes: Annotated[
-        bool, typer.Option("--phonemes", help="Write phonemes, which CTC can learn; needs espeak-ng.")
-    ] = False,
     copies: Annotated[int, typer.Option(min=1, help="Clips of each sentence, with different voices.")] = 1,
     speed: Annotated[tuple[float, float], typer.Option(help="Lowest and highest speed of a voice.")] = (0.8, 1.25),
     pitch: Annotated[tuple[float, float], typer.Option(help="Lowest and highest pitch of a voice.")] = (0.85, 1.2),
@@ -294,7 +286,6 @@ def main(
         seed=seed,
         measure=measure,
         voices=tuple(voice or ()),
-        phonemes=phonemes,
     )
     engines = open_engines(engine or ())
     left_out = {line for file in exclude or () for line in read_lines(file)}

@@ -1,4 +1,4 @@
-"""Sentences that the recipe speech-nano speaks, and those that it measures on.
+"""Sentences that a speech encoder is trained on, and those that it is measured on.
 
     python train_scripts/corpora/speech_nano_data.py CORPORA outputs/speech/texts
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NUMBER = "\0number"  # of a row of a dataset, in place of its audio while its texts are checked
 COLUMNS = ("audio", "text", "lang")
-OPTIONAL = ("english", "source", "speaker", "phonemes")
+OPTIONAL = ("english", "source", "speaker")
 ALIASES = {
     "audio": ("audio", "path", "file_name", "audio_path", "audio_filepath", "filename", "file", "wav"),
     "text": ("text", "sentence", "raw_transcription", "transcription", "transcript"),
@@ -35,7 +35,6 @@ ALIASES = {
     "english": ("english", "english_text"),
     "source": ("source", "engine"),
     "speaker": ("speaker", "speaker_id", "client_id", "voice"),
-    "phonemes": ("phonemes", "ipa"),
 }
 # By engine. A speaker is written VOICE, or VOICE+VARIANT for espeak-ng ("en-us+f5").
 KEPT_VOICES = {

@@ -5,20 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from datasets import Dataset
-from transformers.audio_utils import mel_filter_bank
 
 from hf_echo.data.batching import TokenBudgetBatchSampler
 from hf_echo.data.speech.batches import (
-    EpochSampler,
     SpeechCollator,
     SpeechRows,
     audio_lengths,
-    change_speed,
-    characters_of,
-    mask_features,
     sampled_rows,
-    spoken_characters,
-    warp_frequencies,
 )
 from hf_echo.modeling import EchoAudioFeatureExtractor
 
@@ -65,97 +58,14 @@ def test_a_bad_file_is_named():
         audio_lengths(rows, RATE)
 
 
-def batches(epochs: int, **options):
+def test_an_epoch_has_every_row_within_the_seconds():
     rows = speech(30)
     data = SpeechRows(rows, RATE, audio_lengths(rows, RATE))
-    sampler = EpochSampler(TokenBudgetBatchSampler(data.lengths, 4 * RATE, seed=1, bucket_multiple=1600), len(data))
-    extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
-    collator = SpeechCollator(extractor, characters="abcdefgh", seed=2, **options)
-    for epoch in range(epochs):
-        sampler.set_epoch(epoch)
-        yield [collator([data[number] for number in batch]) for batch in sampler]
-
-
-def by_row(epoch):
-    return {
-        int(i): (audio[: int(mask.sum())].numpy())
-        for batch in epoch
-        for i, audio, mask in zip(batch["index"], batch["input_features"], batch["attention_mask"])
-    }
-
-
-def test_an_epoch_has_every_row_within_the_seconds():
-    for epoch in batches(2):
+    sampler = TokenBudgetBatchSampler(data.lengths, 4 * RATE, seed=1, bucket_multiple=1600)
+    collator = SpeechCollator(EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4))
+    for number in range(2):
+        sampler.set_epoch(number)
+        epoch = [collator([data[row] for row in batch]) for batch in sampler]
         assert sorted(i for batch in epoch for i in batch["index"].tolist()) == list(range(30))
         assert all(batch["attention_mask"].numel() * 4 * 160 <= 4 * RATE for batch in epoch)
         assert len(epoch) < 15
-
-
-def test_augmentation_is_decided_by_seed_epoch_and_row():
-    options = dict(speeds=[0.9, 1.1], time_masks=2, frequency_masks=2, vocal_tract=0.1)
-    first, second = (by_row(epoch) for epoch in batches(2, **options))
-    again, _ = (by_row(epoch) for epoch in batches(2, **options))
-    plain = by_row(next(batches(1)))
-    assert all(np.array_equal(first[i], again[i]) for i in first)
-    assert sum(first[i].shape == second[i].shape and np.array_equal(first[i], second[i]) for i in first) < 5
-    ratio = [len(plain[i]) / len(first[i]) for i in plain]
-    assert min(ratio) < 0.95 and max(ratio) > 1.05
-
-
-def test_labels_are_the_characters():
-    batch = next(batches(1))[0]
-    texts, head = speech(30)["text"], "abcdefgh"
-    for i, row, n in zip(batch["index"], batch["labels"], batch["label_lengths"]):
-        want = [head.index(c) + 1 for c in texts[int(i)] if c != " "]  # the head knows no space
-        assert row[:n].tolist() == want
-    collator = SpeechCollator(EchoAudioFeatureExtractor(), characters="ab ")
-    assert collator.labels(["?!", "a B"])["labels"].tolist() == [[0, 0, 0], [1, 3, 2]]
-
-
-def test_spoken_characters():
-    assert spoken_characters("  Ça va?\tNON — l'été №2!") == "ça va non l'été no2"
-    assert characters_of(["ba", "b!"]) == "ab" and characters_of(["ba", "b"], most=1) == "b"
-
-
-def test_speed_changes_length_and_pitch():
-    pytest.importorskip("soxr")
-    tone = np.sin(2 * np.pi * 400 * np.arange(RATE) / RATE).astype(np.float32)
-    fast = change_speed(tone, 1.25)
-    assert len(fast) == pytest.approx(RATE / 1.25, abs=2)
-    assert np.abs(np.fft.rfft(fast)).argmax() * RATE / len(fast) == pytest.approx(500, abs=2)
-    assert change_speed(tone, 1) is tone
-
-
-def tone_frames(hertz: float, bins: int) -> np.ndarray:
-    """(1, bins) what the mel filters of transformers give for a tone."""
-    width = RATE / 2 / 4000
-    filters = mel_filter_bank(4001, bins, 20, RATE / 2, RATE, mel_scale="kaldi", triangularize_in_mel_space=True)
-    return np.log(filters[round(hertz / width)][None] + 1e-3).astype(np.float32)
-
-
-@pytest.mark.parametrize("factor", [0.8, 0.9, 1.1, 1.2])
-@pytest.mark.parametrize("hertz", [200, 500, 1000, 2000, 3500])
-def test_a_warp_moves_a_tone_by_its_factor(hertz, factor):
-    warped = warp_frequencies(tone_frames(hertz, 80), factor, 80, RATE)
-    assert abs(int(warped.argmax()) - int(tone_frames(hertz * factor, 80).argmax())) <= 1
-
-
-def test_a_warp_keeps_joined_frames_apart_and_the_ends():
-    frames = np.random.default_rng(0).normal(size=(6, 80)).astype(np.float32)
-    joined = warp_frequencies(frames.reshape(3, 160), 1.15, 80, RATE)
-    np.testing.assert_array_equal(joined.reshape(6, 80), warp_frequencies(frames, 1.15, 80, RATE))
-    np.testing.assert_allclose(warp_frequencies(frames, 1.0, 80, RATE), frames, atol=1e-5)
-
-
-def test_masks_are_spans_of_real_frames_and_bands_of_all_frames():
-    options = dict(time_masks=3, frequency_masks=0, bins=20)
-    for seed in range(20):
-        features = np.ones((60, 80), np.float32)
-        mask_features(features, 40, np.random.default_rng(seed), **options)
-        rows = (features == 0).all(1)
-        assert ((features == 0).any(1) == rows).all() and not rows[40:].any() and rows.sum() <= 3 * 4
-        features = np.ones((60, 80), np.float32)
-        mask_features(features, 40, np.random.default_rng(seed), time_masks=0, frequency_masks=1, bins=20)
-        masked = (features == 0).all(0).reshape(4, 20)
-        assert (masked == masked[0]).all() and masked[0].sum() <= 6
-        assert (np.diff(np.flatnonzero(masked[0])) == 1).all()
