@@ -26,13 +26,6 @@ def check_exclude(exclude: Tensor | None, shape: Sequence[int]) -> None:
         raise ValueError(f"exclude must be bool of shape {tuple(shape)}, got {exclude.dtype} of {tuple(exclude.shape)}")
 
 
-def check_lengths(name: str, lengths: Tensor, most: int) -> None:
-    """Raises ValueError for a length below 0 or above `most`, the size of the dimension that it measures."""
-    if len(lengths) and not (0 <= int(lengths.min()) and int(lengths.max()) <= most):
-        wrong = int(lengths[(lengths < 0) | (lengths > most)][0])
-        raise ValueError(f"{name} must be 0 ... {most}, the size of the tensor, found {wrong}")
-
-
 def widened(*tensors: Tensor) -> list[Tensor]:
     """The tensors in one dtype: float32, or float64 if one of them is float64."""
     wide = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
