@@ -227,8 +227,7 @@ class Probe(OpensModel):
 
     def rows(self, shape: str, columns: Any) -> tuple[list, list]:
         """Training and test rows."""
-        from ..evaluation.benchmarks.public_sets import load_benchmark
-        from ..evaluation.benchmarks.public_tables import SETS
+        from ..evaluation.benchmarks.public_sets import SETS, load_benchmark
         from ..evaluation.labelled_rows import read_rows
 
         if self.set is None:
