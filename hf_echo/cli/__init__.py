@@ -25,7 +25,7 @@ GROUPS = {
     "evaluate": "Measure a model: xsim, xsim++, translation, speech, word alignment, probes, geometry, cost.",
     "data": "Training data: filter, sample, count, publish, mine, segment, write.",
     "vocabulary": "Tokenizers: count words, extend, train, trim, swap, compare.",
-    "modular": "Modular sentence encoders: add, remove, push and pull languages.",
+    "modular": "Modular sentence encoders: start one, add languages.",
 }
 
 app = typer.Typer(

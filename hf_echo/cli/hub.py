@@ -110,21 +110,6 @@ def modular() -> Any:
     return setting("folder of a modular encoder", short="-m")
 
 
-@step("modular remove-language", example="hf-echo modular remove-language deu_Latn -m outputs/modular")
-class RemoveLanguage(Step):
-    """Delete the folder of a language; no other file changes."""
-
-    then = "{model}: {language} is removed"
-
-    language: str = setting("language code such as deu_Latn", argument=True, language=True)
-    model: Path = modular()
-
-    def run(self):
-        from ..stages.modular import remove_language
-
-        remove_language(self.model, self.language)
-
-
 @step("modular card", example="hf-echo modular card -m outputs/modular --license mit")
 class ModularCard(Step):
     """Write README.md of a modular encoder: its languages, parts and data. It replaces the existing one."""

@@ -2,6 +2,6 @@
 
 from ...inference.modular import open_modular
 from .add_language import add_language
-from .folder import modular_backbone, remove_language
+from .folder import modular_backbone
 
-__all__ = ["add_language", "modular_backbone", "open_modular", "remove_language"]
+__all__ = ["add_language", "modular_backbone", "open_modular"]

@@ -22,7 +22,7 @@ from ...utils.folders import write_folder
 from ...utils.lineage import write_lineage
 from ...utils.text import read_lines
 from ...vocabulary.match import language_vocabulary
-from .folder import LANGUAGES, check_modular, check_pivot_is_free, languages_of, pivot_of
+from .folder import LANGUAGES, check_modular, languages_of, pivot_of
 
 logger = logging.getLogger(__name__)
 
@@ -111,9 +111,7 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
     checked_language(language)
     pivot, here = pivot_of(model), languages_of(model)
     if language in here:
-        raise ValueError(f"{model} has {language} already: remove it first (hf-echo modular remove-language)")
-    if language == pivot:
-        check_pivot_is_free(model, language)
+        raise ValueError(f"{model} has {language} already: remove its folder {LANGUAGES}/{language} first")
     for name in ("cross_paraphrases", "parallel"):
         if data[name] is None:
             continue

@@ -1,19 +1,20 @@
-"""The folder of a modular encoder: make it from an encoder, look into it, remove a language."""
+"""The folder of a modular encoder: make it from an encoder, look into it.
+
+Deleting `languages/CODE` removes a language; only languages that are aligned to it depend on it.
+"""
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 from ...languages import language
-from ...utils.did_you_mean import did_you_mean
 from ...utils.files import write_json
 from ...utils.folders import write_folder
 from ...utils.hub import snapshot
 from ...utils.lineage import write_lineage
 
-LANGUAGES, LANGUAGE, SETTINGS = "languages", "language.json", "modular.json"
+LANGUAGES, SETTINGS = "languages", "modular.json"
 CODE = "sentence_transformer_modular"
 
 
@@ -65,53 +66,9 @@ def check_modular(folder: str | Path) -> None:
         raise FileNotFoundError(f"{folder} has no {SETTINGS}; give a modular encoder (hf-echo modular start)")
 
 
-def language_folder(folder: str | Path, code: str) -> Path:
-    """The folder of a language that is there.
-
-    Raises:
-        FileNotFoundError: this is not a modular encoder. ValueError: it does not have the language.
-    """
-    check_modular(folder)
-    here = languages_of(folder)
-    if code not in here:
-        names = f"it has {', '.join(here) or 'none'}"
-        raise ValueError(f"{folder}: no language {code!r}{did_you_mean(code, here, names)}")
-    return Path(folder) / LANGUAGES / code
-
-
 def languages_of(folder: str | Path) -> list[str]:
     return sorted(p.name for p in (Path(folder) / LANGUAGES).glob("*") if p.is_dir() and not p.name.startswith("."))
 
 
 def pivot_of(folder: str | Path) -> str:
     return json.loads((Path(folder) / SETTINGS).read_text(encoding="utf-8"))["pivot"]
-
-
-def aligned_languages(folder: str | Path) -> list[str]:
-    """Languages with an alignment adapter: they depend on the pivot's folder."""
-    found = []
-    for code in languages_of(folder):
-        file = Path(folder) / LANGUAGES / code / LANGUAGE
-        if file.is_file() and "alignment" in json.loads(file.read_text(encoding="utf-8"))["parts"]:
-            found.append(code)
-    return found
-
-
-def check_pivot_is_free(folder: str | Path, code: str) -> None:
-    """Raises ValueError for a change of the pivot language while other languages are aligned to it."""
-    if code == pivot_of(folder) and (aligned := aligned_languages(folder)):
-        raise ValueError(
-            f"{code} is the pivot and {', '.join(aligned)} are aligned to it: remove these languages first"
-        )
-
-
-def remove_language(folder: str | Path, code: str) -> None:
-    """Delete the folder of a language; no other file changes.
-
-    Raises:
-        FileNotFoundError: this is not a modular encoder.
-        ValueError: it does not have the language, or others are aligned to it.
-    """
-    place = language_folder(folder, code)
-    check_pivot_is_free(folder, code)
-    shutil.rmtree(place)
