@@ -55,6 +55,8 @@ class EaseResult(Result):
 def join_features(results: pd.DataFrame, target: str, features: pd.DataFrame | None, groups: Sequence[str] = ()) -> Any:
     """The columns lang and `target` of results, features of the same languages, and known properties.
 
+    Without features and groups the other columns of `results` are the features.
+
     Args:
         features: a table with `lang`; every language of `results` needs one row.
         groups: "script", "family", "resource".
@@ -64,7 +66,7 @@ def join_features(results: pd.DataFrame, target: str, features: pd.DataFrame | N
     """
     if target not in results:
         raise ValueError(f"no column {target!r} in the results; found {', '.join(results)}")
-    table = results[["lang", target]] if features is not None else results.copy()
+    table = results[["lang", target]] if groups or features is not None else results.copy()
     if features is not None:
         if twice := features.lang[features.lang.duplicated()].tolist():
             raise ValueError(f"language {twice[0]!r} has two rows of features; remove one")
