@@ -108,6 +108,6 @@ def test_command(run, refused, server, tmp_path, monkeypatch):
     rows = list(load_parallel(out))
     assert rows[0]["hard_negatives"] == ["he sold 12 boats", "Old.", GOOD[0], GOOD[2]]
     assert rows[1]["hard_negatives"] == []
-    assert keys == ["Bearer secret"] and "secret" not in out.with_suffix(".replies.jsonl").read_text()
+    assert keys == ["Bearer secret"] and b"secret" not in out.with_suffix(".replies.sqlite").read_bytes()
     refused("none.tsv: no such file", tmp_path / "none.tsv", out, "--model", "m", "--endpoint", server.url)
     refused("must be", table, out, "--model", "m", "--endpoint", server.url, "--on-bad-row", "no")

@@ -154,7 +154,7 @@ def _checked(
     table = table.set_index("lang")
     y = pd.to_numeric(table[target], errors="coerce").to_numpy(np.float64)
     if not (finite := np.isfinite(y)).all():
-        lang, value = table.index[~finite][0], table[target][~finite].iloc[0]
+        lang, value = table.index[~finite][0], table[target][~finite].tolist()[0]
         raise ValueError(f"{target!r} of {lang!r} is {value!r}; it must be a finite number")
     if np.ptp(y) == 0:
         raise ValueError(f"{target!r} is {y[0]} for all {len(y)} languages: give a target that varies")
