@@ -61,7 +61,6 @@ CASES = {
         "pairs",
         "pairs.tsv --pool NAME --model echo --k 1 --out OUT/n.parquet --work OUT/w",
     ),
-    "data negatives | model": ("chat", "pairs.tsv OUT/r.jsonl --model NAME --attempts 1 --max-tokens 4"),
     "data sample | paths": ("pairs", "NAME --out OUT/s"),
     "data segment | model": None,  # `sat_segmenter` opens `snapshot(model)`; needs an extra
     "data stats | paths": ("pairs", "NAME"),
@@ -208,7 +207,6 @@ LEFT_OUT = (
     "counts.json",
     "counts.md",
     "recipe.yaml",
-    "r.replies.jsonl",
     "training_args.bin",
 )
 

@@ -17,7 +17,6 @@ from hf_echo.stages.speech_rows import new_config
 
 from .. import sonar_toy, speech_toy, toy, whisper_toy
 
-TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
 SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
 LINES = [toy.say(meaning, "fra_Latn") for meaning in toy.MEANINGS[::9]]
 TAGS = ("B-N", "O", "B-A", "B-V")
@@ -50,7 +49,6 @@ def llama(folder: Path, seed: int) -> None:
     from ..checkpoints.test_from_llama import byte_level_tokenizer
 
     tokenizer = byte_level_tokenizer(bos_token="<s>", eos_token="</s>")
-    tokenizer.chat_template = TEMPLATE
     torch.manual_seed(seed)
     shape = SMALL | {"max_position_embeddings": 2048, "bos_token_id": 0, "eos_token_id": 1, "initializer_range": 0.5}
     LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(folder)
@@ -104,7 +102,6 @@ MAKE = {
     "echo": echo,
     "echo-380": lambda folder, seed: echo(folder, seed, 380 + 10 * seed, num_hidden_layers=seed),
     "llama": llama,
-    "chat": llama,
     "xlmr": xlmr,
     "sonar": sonar,
     "audio": audio,
