@@ -14,12 +14,15 @@ import argparse
 import hashlib
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
 import yaml
 
-from hf_echo.evaluation.report.models import open_model
+from hf_echo.evaluation.report.models import minilm_folder
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.inference.encoders import tfidf_encoder
 from hf_echo.search.margin import best_matches
 
 ENG = "eng_Latn"
@@ -104,8 +107,13 @@ def known_languages(folder: str) -> set[str] | None:
 
 def opened(name: str, texts: list[str]) -> Callable:
     """The encoder of a folder, "minilm" or "tfidf" (fitted on `texts`); it names only languages that it knows."""
-    encode, known = open_model(name, texts).encode, known_languages(name)
+    encode, known = tfidf_encoder(texts) if name == "tfidf" else loaded(name), known_languages(name)
     return lambda texts, lang: encode(texts, lang if known is None or lang in known else None)
+
+
+@lru_cache(maxsize=1)
+def loaded(name: str) -> Callable:
+    return any_encoder(minilm_folder() if name == "minilm" else name)
 
 
 def measure(folder: str, data: Path) -> dict[str, dict[str, float]]:
