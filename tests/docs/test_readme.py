@@ -26,6 +26,7 @@ GUIDES = (
     "docs/training.md",
     "docs/languages.md",
     "docs/evaluation.md",
+    "docs/mining.md",
     "docs/hub.md",
     "docs/space.md",
     "docs/serving.md",
