@@ -57,6 +57,10 @@ def damaged(draw, content: bytes) -> bytes:
     return bytes(changed)
 
 
+def slow(value):
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 READERS = {
     "parallel": lambda path: load_parallel(path, split=None),
     "stream": lambda path: list(load_parallel(path, split=None, streaming=True)),
@@ -66,7 +70,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parquet"])
+@pytest.mark.parametrize("suffix", [*map(slow, (".tsv", ".jsonl.gz")), ".tsv.gz", ".jsonl", ".parquet"])
 @bounded
 @given(data=st.data())
 def test_a_damaged_table_is_read_or_named(tmp_path_factory, monkeypatch, suffix, reader, data):
