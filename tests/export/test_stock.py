@@ -14,9 +14,9 @@ import yaml
 from safetensors.numpy import load_file
 from transformers import AutoTokenizer
 
-from hf_echo.cards.model_card import write_checkpoint_card
 from hf_echo.export import export_checkpoint
 from hf_echo.inference.encode import encode, load_encoder
+from hf_echo.steps.table import OPERATIONS
 from hf_echo.utils.lineage import read_lineage
 
 TEXTS = ["one red cat sleeps.", "chat  ", " the  cat\tsleeps \n", "日本 語　é x", "кот спит", "the cat " * 40]
@@ -141,8 +141,8 @@ def test_lineage_and_card(exported):
     lineage = read_lineage(out)
     assert lineage["stage"] == "export" and lineage["values"]["to"] == "stock"
     assert lineage["results"]["languages"] == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
-    assert export_checkpoint(folder, out, to="stock") == {}  # an earlier export is replaced
-    write_checkpoint_card(out)
+    step = OPERATIONS["export"](model=str(folder), output_dir=str(out))
+    assert step.is_whole() and step.run() == {"output_dir": str(out)}  # an earlier export is replaced
     card = (out / "README.md").read_text(encoding="utf-8")
     header = yaml.safe_load(card.split("---")[1])
     assert header["library_name"] == "sentence-transformers" and header["language"] == ["en", "fr", "ru"]

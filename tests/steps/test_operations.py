@@ -19,7 +19,6 @@ from transformers import GenerationConfig
 import hf_echo.checkpoints.rewrite as rewrite
 from hf_echo import checkpoints as direct
 from hf_echo.cards.model_card import checkpoint_card
-from hf_echo.export import export_checkpoint
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.modular import add_language, modular_backbone
@@ -99,7 +98,6 @@ CASES = {
         dict(model="@modular", language="fra_Latn", parallel="@en-fr.tsv", **LANGUAGE),
         lambda w, out: add_language(w / "modular", "fra_Latn", parallel=w / "en-fr.tsv", **LANGUAGE, output_dir=out),
     ),
-    "export": (dict(model="@model"), lambda w, out: export_checkpoint(w / "model", out)),
     "release": (
         dict(model="@model", dtype="bf16", generation={"no_repeat_ngram_size": 3}, code="installed"),
         lambda w, out: release_checkpoint(
@@ -114,9 +112,10 @@ def case(world: Path, name: str, **changes) -> Path:
     return step(world, f"1_{name}", operation=name, **values | changes)
 
 
-# Conversions read the weights of others: their tests are in tests/checkpoints; tokenizers and data have their own.
+# Conversions read the weights of others: their tests are in tests/checkpoints; tokenizers, data and exports have
+# their own.
 ELSEWHERE = {name for name in OPERATIONS if name.startswith(("convert_", "trim_", "extend_", "train_"))}
-ELSEWHERE |= {"collect_data", "filter_data"}
+ELSEWHERE |= {"collect_data", "filter_data", "export"}
 
 
 def test_every_operation_has_a_case():
