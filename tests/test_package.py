@@ -278,9 +278,9 @@ if sys.version_info < (3, 11):  # there it reads top_level.txt only, which many 
         for file in package.files or ():
             DISTRIBUTIONS.setdefault(file.parts[0].removesuffix(".py"), [package.metadata["Name"]])
 # Distributions of import names whose package need not be installed here, and what the code loads by name.
-NOT_INSTALLED = {"ray": "ray", "umap": "umap-learn", "tomli": "tomli"}
-# The app of the Space: `import hf_echo` never loads it.
-LOADED_BY_OTHERS = (Path("hub/space"),)
+NOT_INSTALLED = {"ray": "ray", "umap": "umap-learn", "tomli": "tomli", "opusfilter": "opusfilter"}
+# The app of the Space, and the class that OpusFilter loads: `import hf_echo` never loads them.
+LOADED_BY_OTHERS = (Path("hub/space"), Path("search/opus_filter.py"))
 
 
 def optional_imports(tree: ast.Module) -> set[int]:
