@@ -18,12 +18,12 @@ COMMAND = "encode"
 
 def test_echo_nano_is_small_and_opens_in_three_ways():
     folder = hf_echo.pretrained("echo-nano")
-    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 40e6
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 65e6
     assert "echo-nano" in (folder / "README.md").read_text(encoding="utf-8")
     # inside the package the package is the code; one small file leads trust_remote_code to it
     assert [file.name for file in folder.rglob("*.py")] == ["installed_echo.py"]
     encoder = AutoModel.from_pretrained(folder, trust_remote_code=True)
-    assert encoder.num_parameters() <= 22e6
+    assert encoder.num_parameters() <= 60e6
     vectors = SentenceTransformer(str(folder), device="cpu").encode(["Bonjour !", "Hello!", "Der Zug ist spät."])
     assert vectors.shape == (3, encoder.config.embedding_size)
     assert vectors[0] @ vectors[1] > vectors[2] @ vectors[1]

@@ -153,7 +153,7 @@ def test_lineage_and_card(exported):
 @pytest.mark.parametrize(
     "model, options, message",
     [
-        ("echo-nano", {}, "echo-nano has no stock form: its Llama leaves out the norm behind the last layer"),
+        ("no_norm", {}, "no_norm has no stock form: its Llama leaves out the norm behind the last layer"),
         ("bert", {"to": "tflite"}, "to is 'tflite'; it must be one of stock, onnx, openvino, static"),
         ("nowhere/at/all", {}, "no folder nowhere/at/all"),
         ("speech", {}, "is not empty and holds no checkpoint of hf-echo"),

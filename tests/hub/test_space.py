@@ -155,7 +155,7 @@ def test_a_sentence_is_aligned_with_itself(views):
 def test_align_names_what_it_cannot_show(views):
     for text, words in (
         ("a b " * MAX_WORDS, f"First sentence has {2 * MAX_WORDS} words: the heat map shows at most {MAX_WORDS}"),
-        ("x" * 10_000, "First sentence is longer than the model's 256 tokens: give a shorter one"),
+        ("x" * 10_000, "First sentence is longer than the model's 512 tokens: give a shorter one"),
         ("one\ntwo", "First sentence has 2 lines: give one sentence"),
         ("", "First sentence is empty"),
     ):
