@@ -60,7 +60,7 @@ __all__ = [
 def pretrained(name: str) -> Path:
     """Folder of a checkpoint in the package.
 
-    "echo-nano" encodes 104 languages and English with two layers, and its decoder writes English.
+    "echo-nano" encodes 104 languages and English with twelve layers, and its decoder writes English.
 
     Raises:
         ValueError: the package has no such checkpoint.
