@@ -169,7 +169,8 @@ class Batcher:
         try:
             job.lengths = self.model.lengths(job.texts, job.prompt)
         except Exception as error:
-            return job.fail(error)
+            job.fail(error)
+            return
         row, limit = job.lengths.index(max(job.lengths)), self.model.limit
         if job.lengths[row] > limit and not job.cut:
             job.fail(TooLong(f"text {row + 1} has {job.lengths[row]:,} tokens, at most {limit:,} are read: shorten it"))
@@ -180,8 +181,8 @@ class Batcher:
         except Exception as error:
             jobs = list(dict.fromkeys(job for job, _ in batch))
             if len(jobs) == 1:
-                return jobs[0].fail(error)
-            for alone in jobs:  # a text that cannot be embedded fails its own request only
+                jobs[0].fail(error)
+            for alone in jobs if len(jobs) > 1 else ():  # a text that cannot be embedded fails its own request only
                 self._embed([(job, row) for job, row in batch if job is alone])
             return
         for (job, row), vector in zip(batch, vectors, strict=True):

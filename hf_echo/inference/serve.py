@@ -78,13 +78,12 @@ class Guard:
         self.app, self.token, self.max_body = app, token, max_body
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        if self.token and scope["path"] != "/health":
+        if self.token and scope["type"] == "http" and scope["path"] != "/health":
             given = Request(scope).headers.get("authorization", "")
             if not secrets.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
                 refusal = failure(scope["path"], 401, "send the header `Authorization: Bearer TOKEN` of this server")
-                return await refusal(scope, receive, send)
+                await refusal(scope, receive, send)
+                return
         size = 0
 
         async def limited() -> Any:
