@@ -72,14 +72,27 @@ class Push(Step):
 class Space(OpensModel):
     """Open a page in the browser to search, translate, align words, draw a map and find speech.
 
-    It runs on this machine's CPU, without network. `hf-echo push` sends the same page to the Hub as a Space.
+    It runs on this machine's CPU, without network. `hf-echo push` sends the same page to the Hub as a Space. With
+    --static it writes a page that needs no server: the model runs in the visitor's browser, and the page searches and
+    draws the map.
     """
 
     model: str = model("Echo checkpoint or release with a decoder")
-    speech: str | None = setting("speech encoder of the model's space: folder or Hub name; default: none", None)
-    port: int | None = setting("port of the page; default: the first free one from 7860", None, least=1, most=65535)
+    speech: str | None = setting(
+        "speech encoder of the model's space: folder or Hub name; default: none", None, unless="static"
+    )
+    port: int | None = setting(
+        "port of the page; default: the first free one from 7860", None, least=1, most=65535, unless="static"
+    )
+    static: Path | None = setting("folder to write the page without a server to; needs npm", None, writes="folder")
 
     def run(self):
+        if self.static:
+            from ..hub.static_space import write_static_space
+
+            write_static_space(self.model, self.static)
+            typer.echo(f"{self.static}: python -m http.server --directory {self.static} --bind 127.0.0.1 shows it")
+            return
         from ..hub.space_views import SpaceViews
 
         app = open_app()

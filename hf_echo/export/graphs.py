@@ -60,13 +60,11 @@ def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
     """
     with extra("onnx"):
         import onnx.utils
-        from onnxruntime.quantization import QuantType, quantize_dynamic
 
     folder.mkdir(parents=True)
     whole, small = folder / f"{WHOLE}.onnx", folder / f"{WHOLE}_quantized.onnx"
     export_graph(stock, whole)
-    with _quiet():
-        quantize_dynamic(whole, small, weight_type=QuantType.QInt8, per_channel=True)
+    write_8_bits(whole, small)
     cosine = mean_cosine(stock, whole, small)
     if cosine < LEAST_COSINE:
         small.unlink()
@@ -77,6 +75,26 @@ def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
         states = file.with_name(file.name.replace(WHOLE, STATES))
         onnx.utils.extract_model(file, states, INPUTS, OUTPUTS[1:])
     return {"cosine_8_bits": round(cosine, 4)}
+
+
+def write_8_bits(file: Path, small: Path) -> None:
+    """Write a graph with weights in 8 bits: matrices with a scale for each 128 of a column, token vectors with one.
+
+    Activations keep their precision where a processor (or a browser) has no faster way, so that a text has the same
+    embedding in every batch. The usual `quantize_dynamic` stores one scale for all activations of a batch: the mean
+    cosine to float32 of a 12-layer BERT is 0.997 with it and 0.9996 (0.9999 in a browser) with this.
+    """
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
+
+    fast = 4  # let products run in 8 bits, with a scale for each 128 activations, where that is faster
+    settings = DefaultWeightOnlyQuantConfig(bits=8, block_size=128, is_symmetric=True, accuracy_level=fast)
+    with _quiet():
+        matrices = MatMulNBitsQuantizer(onnx.load(file), algo_config=settings)
+        matrices.process()
+        graph = matrices.model.model
+        quantize_dynamic(graph, small, weight_type=QuantType.QInt8, op_types_to_quantize=["Gather"])
 
 
 def write_openvino(stock: Stock, folder: Path) -> dict[str, Any]:

@@ -46,6 +46,7 @@ SPACE_FILES = (
     *PAPERS,
     *("requirements.txt", "pre-requirements.txt", "packages.txt", "Dockerfile"),
     *("*.py", "*.css", "*.js", "*.html", "*.svg", "*.png", "*.jpg", "*.webp", "*.wav", "*.mp3", "*.flac"),
+    *("*.mjs", "*.wasm", "*.onnx", "*.json", "*.txt"),  # of a static one
 )
 # Files that a model needs, by its model_type; None: static embeddings, which have no config.json.
 TOKENIZER, MODULES, EXTRACTOR = "tokenizer_config.json", "modules.json", "preprocessor_config.json"
@@ -64,9 +65,10 @@ WHAT = {
 }
 BINARY = {*PICKLES, *".safetensors .onnx .parquet .npy .npz .png .jpg .webp .wav .mp3 .flac".split()}
 LARGEST_TEXT = 5_000_000  # bytes; larger files are vocabularies and tables, which name no paths
-# An absolute path that starts in a usual place of Linux, macOS or Windows; addresses such as https://x/home/ are not.
+# An absolute path that starts in a usual place of Linux, macOS or Windows; addresses such as https://x/home/ are not,
+# nor is the home of programs in WebAssembly.
 LOCAL_PATH = re.compile(
-    r"(?<![\w.:/~-])(?:/(?:home|root|Users|mnt|tmp|data|work|scratch|var|opt)/[\w.-]+|[A-Z]:\\\\?Users\\)"
+    r"(?<![\w.:/~-])(?!/home/web_user\b)(?:/(?:home|root|Users|mnt|tmp|data|work|scratch|var|opt)/[\w.-]+|[A-Z]:\\\\?Users\\)"
 )
 # Hugging Face, OpenAI and Anthropic, AWS, GitHub, GitLab, Slack, Google, private keys, JSON Web Tokens, passwords in
 # addresses, and a long value with digits beside a word such as "password".
@@ -273,8 +275,10 @@ def _space_problems(folder: Path) -> Iterator[str]:
         return  # `card_problems` says so
     if "sdk" not in data:
         yield "README.md: sdk is missing; a Space needs one, such as sdk: gradio"
-    elif data["sdk"] in ("gradio", "streamlit") and not (folder / data.get("app_file", "app.py")).is_file():
-        yield f"{data.get('app_file', 'app.py')} is missing: the Space starts with it"
+        return
+    usual = {"gradio": "app.py", "streamlit": "app.py", "static": "index.html"}.get(data["sdk"])
+    if usual and not (folder / data.get("app_file", usual)).is_file():
+        yield f"{data.get('app_file', usual)} is missing: the Space starts with it"
 
 
 def _model_problems(folder: Path) -> Iterator[str]:

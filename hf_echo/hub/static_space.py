@@ -1,0 +1,103 @@
+"""A Space without a server: search in many languages by a model that runs in the visitor's browser.
+
+    README.md, index.html, page.js, geometry.js, worker.js, sw.js, sentences.txt   as in the folder page/
+    settings.json       name of the model, prompt, size of what the visitor loads, names of languages
+    model/              tokenizer and the graph in 8 bits, of `hf-echo export --to onnx`
+    vendor/             transformers.js and the WebAssembly of ONNX Runtime, fetched by npm when the Space is written
+
+The hashes below are those of the packages that the page was tested with; npm fetches them, nothing of them is run here.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..export import export_checkpoint
+from ..languages import LANGUAGES, OTHER_NAMES
+from ..utils.files import read_json, read_text, write_json, write_text
+from ..utils.fingerprint import sha256
+from ..utils.folders import write_folder
+
+PAGE = Path(__file__).with_name("page")
+# Package -> its sha512, and the files that the page needs. The version of the second is the one that the first names.
+VENDORED = {
+    "@huggingface/transformers@4.3.1": (
+        "5+voSeUCFK6PCKlY15dPhNOKq3/zOTxDN7oC+Wy9dFb1QZ0TSQomZRRy7URRK8YRuUoE9fGMQTTPC5d/pWBJhA==",
+        ("dist/transformers.min.js", "LICENSE"),
+    ),
+    "onnxruntime-web@1.31.0-dev.20260914-8d85527a0": (
+        "Iy7rtadoBgxS/LLvDr3QW38DB1PNXRnr0GJMcL0TAt7c9qjgVQl83UlGCVyeAnK2InpmW8Uc3PL8XIuqtDeF6g==",
+        ("dist/ort-wasm-simd-threaded.mjs", "dist/ort-wasm-simd-threaded.wasm"),
+    ),
+}
+LOADED = ("model/onnx/model_quantized.onnx", "model/tokenizer.json", "vendor/ort-wasm-simd-threaded.wasm")
+
+
+def write_static_space(model: str | Path, out: str | Path) -> Path:
+    """Write the Space of a model; any server of files can serve the folder, and `hf-echo push` sends it to the Hub.
+
+    Raises:
+        ValueError: no such form of the model (see `export_checkpoint`), or a package is not the one that was tested.
+        FileNotFoundError: no such model, or npm is not installed. ConnectionError: npm cannot fetch a package.
+        ImportError: what the export needs is missing.
+    """
+    if shutil.which("npm") is None:
+        raise FileNotFoundError("npm is not in PATH: install Node.js, which fetches the JavaScript of the page")
+    out = Path(out)
+    with TemporaryDirectory() as place, write_folder(out) as folder:
+        shutil.copytree(PAGE, folder, dirs_exist_ok=True)
+        vendor(folder / "vendor")
+        export_checkpoint(model, exported := Path(place) / "onnx", to="onnx")
+        (folder / "model" / "onnx").mkdir(parents=True)
+        for name in ("README.md", "tokenizer.json", "tokenizer_config.json"):
+            shutil.copyfile(exported / name, folder / "model" / name)
+        shutil.copyfile(exported / "onnx" / "sentence_embedding_quantized.onnx", folder / LOADED[0])
+        # Not the type of the backbone: transformers.js would run a Llama as a decoder. An unknown type runs as it is.
+        write_json(folder / "model" / "config.json", {"model_type": "echo"})
+        given = read_json(exported / "config_sentence_transformers.json")
+        names = {name for language in LANGUAGES.values() for name in (language.name, language.name.split(" (")[0])}
+        settings = {
+            "model": Path(model).resolve().name if Path(model).exists() else str(model),
+            "prompt": given["prompts"].get(given.get("default_prompt_name") or "", ""),
+            "bytes": sum((folder / name).stat().st_size for name in LOADED),
+            "languages": sorted({*map(str.lower, names), *OTHER_NAMES}),
+        }
+        write_json(folder / "settings.json", settings)
+        write_text(folder / "README.md", read_text(folder / "README.md").replace("MODEL", settings["model"]))
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        version = hashlib.sha256("".join(map(sha256, files)).encode()).hexdigest()[:16]
+        write_text(folder / "sw.js", read_text(folder / "sw.js").replace('"VERSION"', f'"{version}"'))
+    return out
+
+
+def vendor(folder: Path) -> None:
+    """Fetch the JavaScript and WebAssembly of the page, and check that they are what it was tested with.
+
+    Raises:
+        ConnectionError: npm cannot fetch a package. ValueError: its content is another one.
+    """
+    for package, (expected, names) in VENDORED.items():
+        with TemporaryDirectory() as place:
+            command = ["npm", "pack", package, "--pack-destination", place, "--ignore-scripts", "--silent"]
+            done = subprocess.run(command, capture_output=True, text=True, cwd=place)
+            archive = next(Path(place).glob("*.tgz"), None)
+            if done.returncode or archive is None:
+                reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+                raise ConnectionError(f"npm could not fetch {package}: {reason}")
+            found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+            if found != expected:
+                raise ValueError(f"{package} has the sha512 {found}, not that of the tested one: do not use it")
+            with tarfile.open(archive) as packed:
+                for name in names:
+                    stream = packed.extractfile(f"package/{name}")
+                    assert stream is not None
+                    (folder / Path(name).name).write_bytes(stream.read())
+    apache = folder / "LICENSE"
+    write_text(folder / "LICENSES.txt", read_text(folder / "LICENSES.txt") + "\n" + read_text(apache))
+    apache.unlink()

@@ -1,0 +1,254 @@
+"""The Space without a server, in a real Chromium from a loopback server: the embeddings of Python, offline, keyboard."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from hf_echo.hub.space_views import principal_plane, split_language
+from hf_echo.hub.static_space import PAGE, write_static_space
+from hf_echo.hub.upload_checks import card_data, contents_of
+from hf_echo.inference import encode, load_encoder
+
+from .test_space import HOSTILE
+from .test_space_browser import BROWSER, SANDBOX, SECONDS, contrast, fits
+
+MISSING = [name for name in ("playwright", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
+MISSING += [name for name, place in (("Chromium", BROWSER), ("npm", shutil.which("npm"))) if place is None]
+missing = pytest.mark.skipif(bool(MISSING), reason=f"the test of the static Space needs {', '.join(MISSING)}")
+LINES = (PAGE / "sentences.txt").read_text(encoding="utf-8").splitlines()
+TEXTS = [split_language(line)[0] for line in LINES]
+TIE = 0.003  # a difference of cosines that 8 bits can turn round
+READ_ALL = """texts => new Promise((resolve, reject) => {
+    const worker = new Worker("worker.js", { type: "module" });
+    worker.onerror = event => reject(new Error(event.message));
+    worker.onmessage = ({ data }) => {
+        if (data.error) reject(new Error(data.error));
+        if (data.vectors) resolve(data.vectors.map(vector => [...vector]));
+    };
+    worker.postMessage({ id: 1, texts });
+})"""
+GEOMETRY = """async rows => {
+    const { nearest, principalPlane } = await import("./geometry.js");
+    const vectors = rows.map(row => Float32Array.from(row));
+    const plane = principalPlane(vectors);
+    return [vectors.map(v => nearest(v, vectors, 3).map(hit => [hit.index, hit.cosine])), vectors.map(plane)];
+}"""
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory):
+    return write_static_space("echo-nano", tmp_path_factory.mktemp("space") / "page")
+
+
+@pytest.fixture(scope="module")
+def address(space):
+    headers = card_data(space)["custom_headers"]
+
+    class AsTheHub(SimpleHTTPRequestHandler):
+        def end_headers(self):
+            for name, value in headers.items():
+                self.send_header(name, value)
+            super().end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(AsTheHub, directory=str(space)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=SANDBOX)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium, address):
+    """visit(**options of the browser context) -> the page with its first results.
+
+    It only gets files, and from its own server; nothing that a visitor wrote is in an address.
+    """
+    contexts, wrong = [], []
+
+    def watch(request):
+        own = request.url.startswith((address, "data:", "blob:"))
+        if not own or request.method != "GET" or "?" in request.url:
+            wrong.append(f"{request.method} {request.url}")
+
+    def open_page(script="", **options):
+        contexts.append(context := chromium.new_context(**options))
+        page = context.new_page()
+        page.set_default_timeout(4 * SECONDS)
+        context.on("request", watch)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))
+        page.add_init_script(script)
+        page.goto(address)
+        page.locator("#results li").first.wait_for()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not wrong
+
+
+def search(page, text: str) -> list[str]:
+    """The sentences that the page finds."""
+    page.get_by_label("Search for").fill(text)
+    page.evaluate("document.querySelector('#results').replaceChildren()")
+    page.get_by_role("button", name="Search", exact=True).click()
+    page.locator("#results li").first.wait_for()
+    return page.locator("#results span[dir]").all_inner_texts()
+
+
+@pytest.mark.slow
+@missing
+def test_the_neighbours_are_those_of_python(visit):
+    """200 sentences of 20 languages, against the float32 model of the package; the plane against NumPy's."""
+    encoder, tokenizer = load_encoder("echo-nano", device="cpu", dtype="fp32")
+    expected = encode(encoder, tokenizer, TEXTS, normalize=True)
+    page = visit()
+    vectors = np.array(page.evaluate(READ_ALL, TEXTS))
+    assert ((expected * vectors).sum(1) > 0.995).all()
+    cosines = (expected @ expected.T) - 2 * np.eye(len(TEXTS))
+    nearest = (vectors @ vectors.T - 2 * np.eye(len(TEXTS))).argmax(1)
+    assert (cosines.max(1) - cosines[range(len(TEXTS)), nearest] < TIE).all()
+    assert (cosines.argmax(1) == nearest).mean() >= 0.97
+    hits, points = page.evaluate(GEOMETRY, vectors.tolist())
+    order = np.argsort(-(vectors @ vectors.T), 1, kind="stable")[:, :3]
+    assert (np.array(hits)[:, :, 0] == order).mean() > 0.99  # sums in another order swap near ties
+    known, _ = principal_plane(vectors)
+    signs = np.sign((known * points).sum(0))
+    np.testing.assert_allclose(points * signs, known, atol=1e-3)
+    found = search(page, TEXTS[0])
+    assert found == [TEXTS[i] for i in np.argsort(-(vectors @ vectors[0]))[:10]]
+
+
+@pytest.mark.slow
+@missing
+def test_after_loading_it_needs_no_network(visit):
+    page = visit()
+    page.context.set_offline(True)
+    assert search(page, "Der Zug hat Verspätung.")
+    page.reload()
+    page.locator("#results li").first.wait_for()
+    assert TEXTS[0] in search(page, TEXTS[0])
+
+
+@pytest.mark.slow
+@missing
+@pytest.mark.parametrize("scheme, width", [("light", 1100), ("dark", 360)])
+def test_it_is_readable_and_shows_its_progress(visit, scheme, width):
+    """The bar grows while the files arrive; nothing is wider than a phone; the contrast is that of WCAG AA."""
+    watch = """addEventListener("DOMContentLoaded", () => {
+        self.seen = [];
+        const bar = document.getElementById("bar"), line = document.getElementById("status");
+        new MutationObserver(() => seen.push([line.textContent, bar.value])).observe(bar, { attributes: true });
+    });"""
+    page = visit(watch, color_scheme=scheme, viewport={"width": width, "height": 740})
+    seen = page.evaluate("seen")
+    megabytes = [value for line, value in seen if line.startswith("Loading the model")]
+    assert len(set(megabytes)) > 5 and megabytes == sorted(megabytes) and megabytes[-1] > 0.97
+    assert any(line == "Reading 200 sentences" for line, _ in seen)
+    assert page.locator("#loading").is_hidden()
+    page.locator("summary").click()
+    assert fits(page)
+    for part in ("#results li span", "#point", "textarea", "h1"):
+        assert contrast(page.locator(part).first) >= 4.5
+
+
+@pytest.mark.slow
+@missing
+def test_keyboard_only(visit):
+    page = visit()
+
+    def press_until(condition: str) -> None:
+        for _ in range(30):
+            if page.evaluate(f"(e => {condition})(document.activeElement)"):
+                return
+            page.keyboard.press("Tab")
+        pytest.fail(f"30 times Tab reach nothing with {condition}")
+
+    press_until("e.id === 'query'")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("I have no money.")
+    page.keyboard.press("Enter")
+    page.locator("#results li", has_text="I have no money.").first.wait_for()
+    press_until("e.closest('#results')")
+    page.keyboard.press("Tab")
+    second = page.evaluate("document.activeElement.querySelector('span').textContent")
+    assert second in page.locator("#point").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_function("text => document.getElementById('query').value === text", arg=second)
+    press_until("e.id === 'map'")
+    before = page.locator("#point").inner_text()
+    for key in ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+        assert page.locator("#map .here").count() == 1
+    assert page.locator("#point").inner_text() != before
+
+
+@pytest.mark.slow
+@missing
+def test_own_and_hostile_sentences(visit):
+    page = visit()
+    page.locator("summary").click()
+    page.locator("#lines").fill("\n".join([*HOSTILE, "German: Der Hund bellt.", "Note: a dog."]))
+    page.get_by_role("button", name="Use these sentences").click()
+    page.locator("#count", has_text=f"{len(HOSTILE) + 2} sentences").wait_for()
+    page.locator("#results li", has_text=HOSTILE[0]).wait_for()
+    assert fits(page) and not page.locator("#results script, #results img").count()
+    assert page.locator("#results li", has_text="Der Hund bellt.").locator("small").inner_text() == "German"
+    page.locator("#file").set_input_files(
+        {"name": "own.txt", "mimeType": "text/plain", "buffer": "eins\nzwei\ndrei".encode()}
+    )
+    page.wait_for_function("document.getElementById('lines').value.startsWith('eins')")
+    page.get_by_role("button", name="Use these sentences").click()
+    page.locator("#count", has_text="3 sentences").wait_for()
+    for lines, words in (("one\ntwo", "at least three sentences"), ("a\n" * 2001, "at most 2000 lines")):
+        page.locator("#lines").fill(lines)
+        page.get_by_role("button", name="Use these sentences").click()
+        page.locator("#status.error", has_text=words).wait_for()
+
+
+@pytest.mark.slow
+@missing
+def test_the_folder_can_be_pushed(space):
+    contents = contents_of(space)
+    assert (contents.kind, contents.problems, contents.left_out) == ("space", [], [])
+    assert "vendor/LICENSES.txt" in map(str, contents.files)
+
+
+@pytest.mark.parametrize(
+    "npm, words",
+    [
+        (None, "npm is not in PATH: install Node.js"),
+        ("echo 'npm error network timeout' >&2; exit 1", "npm could not fetch @huggingface/transformers@4.3.1: npm error"),
+        ('echo other > "$4/a.tgz"', "not that of the tested one: do not use it"),
+    ],
+)
+def test_what_npm_brings_is_checked(run, tmp_path, monkeypatch, npm, words):
+    """Before the model is exported; nothing is left behind."""
+    (tmp_path / "bin").mkdir()
+    if npm:
+        script = tmp_path / "bin" / "npm"
+        script.write_text(f"#!/bin/sh\n{npm}\n", encoding="utf-8")
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    code, _, err = run("space", "--static", tmp_path / "page")
+    assert code == 2 and words in err.splitlines()[-1] and not (tmp_path / "page").exists()
