@@ -18,6 +18,7 @@ import tarfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ..cards.model_card import write_checkpoint_card
 from ..export import export_checkpoint
 from ..languages import LANGUAGES, OTHER_NAMES
 from ..utils.files import read_json, read_text, write_json, write_text
@@ -54,6 +55,7 @@ def write_static_space(model: str | Path, out: str | Path) -> Path:
         shutil.copytree(PAGE, folder, dirs_exist_ok=True)
         vendor(folder / "vendor")
         export_checkpoint(model, exported := Path(place) / "onnx", to="onnx")
+        write_checkpoint_card(exported)
         (folder / "model" / "onnx").mkdir(parents=True)
         for name in ("README.md", "tokenizer.json", "tokenizer_config.json"):
             shutil.copyfile(exported / name, folder / "model" / name)
