@@ -56,10 +56,13 @@ def write_static_space(model: str | Path, out: str | Path) -> Path:
         vendor(folder / "vendor")
         export_checkpoint(model, exported := Path(place) / "onnx", to="onnx")
         write_checkpoint_card(exported)
+        graph = exported / "onnx" / "sentence_embedding_quantized.onnx"
+        if not graph.is_file():
+            raise ValueError(f"{model} loses too much in 8 bits: no page can be made of it")
         (folder / "model" / "onnx").mkdir(parents=True)
         for name in ("README.md", "tokenizer.json", "tokenizer_config.json"):
             shutil.copyfile(exported / name, folder / "model" / name)
-        shutil.copyfile(exported / "onnx" / "sentence_embedding_quantized.onnx", folder / LOADED[0])
+        shutil.copyfile(graph, folder / LOADED[0])
         # Not the type of the backbone: transformers.js would run a Llama as a decoder. An unknown type runs as it is.
         write_json(folder / "model" / "config.json", {"model_type": "echo"})
         given = read_json(exported / "config_sentence_transformers.json")

@@ -92,9 +92,9 @@ def test_openvino_computes_what_torch_does(checkpoints, tmp_path):
 
 
 def test_8_bits_that_lose_too_much_are_left_out(checkpoints, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(graphs, "LEAST_COSINE", 1.0)
+    monkeypatch.setattr(graphs, "LEAST_COSINE", 1.1)
     cosine = export_checkpoint(checkpoints["llama"], tmp_path / "out", to="onnx")["cosine_8_bits"]
-    assert f"no 8-bit files: their mean cosine to the float32 embeddings is {cosine:.4f}, below 1.0" in caplog.text
+    assert f"no 8-bit files: their mean cosine to the float32 embeddings is {cosine:.4f}, below 1.1" in caplog.text
     names = sorted(file.name for file in (tmp_path / "out" / "onnx").iterdir())
     assert names == ["model.onnx", "sentence_embedding.onnx"]
 
