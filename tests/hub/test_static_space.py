@@ -1,4 +1,4 @@
-"""The Space without a server, in a real Chromium from a loopback server: the embeddings of Python, offline, keyboard."""
+"""The Space without a server, in a real Chromium from a loopback server: Python's embeddings, offline, keyboard."""
 
 from __future__ import annotations
 
@@ -214,9 +214,7 @@ def test_own_and_hostile_sentences(visit):
     page.locator("#results li", has_text=HOSTILE[0]).wait_for()
     assert fits(page) and not page.locator("#results script, #results img").count()
     assert page.locator("#results li", has_text="Der Hund bellt.").locator("small").inner_text() == "German"
-    page.locator("#file").set_input_files(
-        {"name": "own.txt", "mimeType": "text/plain", "buffer": "eins\nzwei\ndrei".encode()}
-    )
+    page.locator("#file").set_input_files({"name": "own.txt", "mimeType": "text/plain", "buffer": b"eins\nzwei\ndrei"})
     page.wait_for_function("document.getElementById('lines').value.startsWith('eins')")
     page.get_by_role("button", name="Use these sentences").click()
     page.locator("#count", has_text="3 sentences").wait_for()
@@ -238,7 +236,10 @@ def test_the_folder_can_be_pushed(space):
     "npm, words",
     [
         (None, "npm is not in PATH: install Node.js"),
-        ("echo 'npm error network timeout' >&2; exit 1", "npm could not fetch @huggingface/transformers@4.3.1: npm error"),
+        (
+            "echo 'npm error network timeout' >&2; exit 1",
+            "npm could not fetch @huggingface/transformers@4.3.1",
+        ),
         ('echo other > "$4/a.tgz"', "not that of the tested one: do not use it"),
     ],
 )
