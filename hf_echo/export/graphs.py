@@ -81,10 +81,10 @@ def write_8_bits(file: Path, small: Path) -> None:
     """Write a graph with weights in 8 bits: matrices with a scale for each 128 of a column, token vectors with one.
 
     Activations keep their precision where a processor (or a browser) has no faster way, so that a text has the same
-    embedding in every batch. `quantize_dynamic` has one scale for all activations of a batch, which costs more.
+    embedding in every batch. `quantize_dynamic` has one scale for all activations of a batch and one for all token
+    vectors, which costs more.
     """
     import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
     fast = 4  # let products run in 8 bits, with a scale for each 128 activations, where that is faster
@@ -92,8 +92,39 @@ def write_8_bits(file: Path, small: Path) -> None:
     with _quiet():
         matrices = MatMulNBitsQuantizer(onnx.load(file), algo_config=settings)
         matrices.process()
-        graph = matrices.model.model
-        quantize_dynamic(graph, small, weight_type=QuantType.QInt8, op_types_to_quantize=["Gather"])
+    _rows_in_8_bits(matrices.model.model.graph)
+    onnx.save(matrices.model.model, small)
+
+
+def _rows_in_8_bits(graph: Any) -> None:
+    """Store the tables that a graph takes rows of as int8 with a scale per row."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    tables = {table.name: table for table in graph.initializer if len(table.dims) == 2}
+    tables = {name: table for name, table in tables.items() if table.data_type == TensorProto.FLOAT}
+    nodes: list[Any] = []
+    for node in graph.node:
+        if node.op_type != "Gather" or node.input[0] not in tables:
+            nodes.append(node)
+            continue
+        (name, ids), out = node.input, node.output[0]
+        values = numpy_helper.to_array(tables[name])
+        scales = np.maximum(np.abs(values).max(1, keepdims=True), 1e-12) / np.float32(127)
+        rows = np.rint(values / scales).astype(np.int8)
+        kept = [(f"{out}.rows", rows), (f"{out}.scales", scales)]
+        graph.initializer.extend(numpy_helper.from_array(array, key) for key, array in kept)
+        nodes += [
+            helper.make_node("Gather", [f"{out}.rows", ids], [f"{out}.taken"]),
+            helper.make_node("Cast", [f"{out}.taken"], [f"{out}.float"], to=TensorProto.FLOAT),
+            helper.make_node("Gather", [f"{out}.scales", ids], [f"{out}.scale"]),
+            helper.make_node("Mul", [f"{out}.float", f"{out}.scale"], [out]),
+        ]
+    used = {name for node in nodes for name in node.input}
+    for table in tables.values():
+        if table.name not in used:
+            graph.initializer.remove(table)
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def write_openvino(stock: Stock, folder: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -121,13 +122,15 @@ def search(page, text: str) -> list[str]:
 def test_the_neighbours_are_those_of_python(visit):
     """200 sentences of 20 languages, against the float32 model of the package; the plane against NumPy's."""
     encoder, tokenizer = load_encoder("echo-nano", device="cpu", dtype="fp32")
-    expected = encode(encoder, tokenizer, TEXTS, normalize=True)
+    # transformers.js has NFKC in place of a tokenizer's own table of characters; here they differ in full-width marks.
+    expected = encode(encoder, tokenizer, [normalize("NFKC", text) for text in TEXTS], normalize=True)
     page = visit()
     vectors = np.array(page.evaluate(READ_ALL, TEXTS))
-    assert ((expected * vectors).sum(1) > 0.995).all()
+    assert ((expected * vectors).sum(1) > 0.999).all()
     cosines = (expected @ expected.T) - 2 * np.eye(len(TEXTS))
     nearest = (vectors @ vectors.T - 2 * np.eye(len(TEXTS))).argmax(1)
-    assert (cosines.max(1) - cosines[range(len(TEXTS)), nearest] < TIE).all()
+    loss = cosines.max(1) - cosines[range(len(TEXTS)), nearest]
+    assert (loss < TIE).all()
     assert (cosines.argmax(1) == nearest).mean() >= 0.95
     hits, points = page.evaluate(GEOMETRY, vectors.tolist())
     order = np.argsort(-(vectors @ vectors.T), 1, kind="stable")[:, :3]
