@@ -7,6 +7,8 @@ number of times. Texts become embeddings outside: the caller gives `encode`.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,6 +33,7 @@ class EncodedDocument:
         positions: (documents, slots), the place in the document; 0 is BOE.
         next_embedding: (documents, embedding_size), the predicted embedding of the next sentence.
         tower, cross: keys and values per layer, (documents, heads, slots, head size).
+        model_key: fingerprint of the weights that made it.
     """
 
     states: torch.Tensor
@@ -39,6 +42,7 @@ class EncodedDocument:
     next_embedding: torch.Tensor
     tower: Layers
     cross: Layers
+    model_key: str
 
     def __len__(self) -> int:
         return len(self.states)
@@ -61,6 +65,7 @@ class SpectrumGeneration:
     device: Any
     memory: Any
     generation_config: Any
+    named_parameters: Any
 
     @torch.no_grad()
     def encode_document(
@@ -121,6 +126,7 @@ class SpectrumGeneration:
             embeddings: (documents, embedding_size).
             going: (documents,) bool; rows that are False get padding.
         """
+        self._check_document(document)
         going = torch.ones(len(document), dtype=torch.bool, device=self.device) if going is None else going
         position = torch.where(document.mask, document.positions, -1).amax(1, keepdim=True) + 1
         if int(position.max()) > (limit := self.config.max_position_embeddings):
@@ -165,8 +171,9 @@ class SpectrumGeneration:
                 new sentence.
 
         Raises:
-            ValueError: another number of documents than prompts.
+            ValueError: another number of documents than prompts, or documents of another model.
         """
+        self._check_document(document)
         if input_ids is None:
             input_ids = torch.tensor([self.config.prompt_ids], device=self.device).expand(len(document), -1)
         document = _for_prompts(document, len(input_ids))
@@ -243,6 +250,7 @@ class SpectrumGeneration:
         Raises:
             ValueError: rows with different numbers of options, or an option without tokens.
         """
+        self._check_document(document)
         counts = {len(row) for row in options}
         if len(counts) != 1 or 0 in counts:
             raise ValueError(f"every row needs the same number of options, at least one; found {sorted(counts)}")
@@ -273,12 +281,32 @@ class SpectrumGeneration:
         total = -log_likelihood.sum(1)
         return (total / counted.sum(1) if mean else total).view(len(options), count)
 
+    @torch.no_grad()
+    def document_key(self) -> str:
+        """Fingerprint of all weights that an encoded document depends on: the tower, and what projects its states.
+
+        Of each matrix the sums of its columns, over the bits of its float32 values: equal on every device, and
+        different if a value changes.
+        """
+        digest = hashlib.blake2b(self.tower.boe.detach().float().cpu().numpy().tobytes(), digest_size=8)
+        for name, weight in self.named_parameters():
+            if name.startswith(("tower.", "memory.")) or re.search(r"\.cross_attn\.[kv]_proj\.", name):
+                bits = weight.detach().float().contiguous().view(torch.int32).long()
+                digest.update((bits.sum(0) if bits.ndim > 1 else bits).cpu().numpy().tobytes())
+        return digest.hexdigest()
+
     def _with_states(self, states: torch.Tensor, **fields: Any) -> EncodedDocument:
         """States of the tower -> an encoded document, with keys and values of the decoder's cross-attention."""
         memory = self.memory(states)
         attentions = [layer.cross_attn for layer in self.decoder.model.layers]
         cross = [(a._heads(a.k_proj(memory)), a._heads(a.v_proj(memory))) for a in attentions]
-        return EncodedDocument(states=memory, cross=cross, **fields)
+        return EncodedDocument(states=memory, cross=cross, model_key=self.document_key(), **fields)
+
+    def _check_document(self, document: Any) -> None:
+        if not isinstance(getattr(document, "model_key", None), str):
+            raise ValueError("give an encoded document: model.encode_document(embeddings)")
+        if document.model_key != self.document_key():
+            raise ValueError("the document was encoded by a model with other weights: encode it again")
 
     def _decoder_cache(self, document: EncodedDocument) -> EncoderDecoderCache:
         cache = EncoderDecoderCache(DynamicCache(config=self.decoder.config), _cache(document.cross))

@@ -240,10 +240,15 @@ def serve(model: str, *, port: int, host: str, dtype: str, batch_tokens: int, qu
         raise OSError(
             f"cannot listen at {host}:{port} ({error.strerror or error}): choose another --port or --host"
         ) from None
-    logging.getLogger("hf_echo.inference.encode").setLevel(logging.ERROR)  # a client that wants texts cut knows it
     batcher = Batcher(PromptedModel(model, dtype), batch_tokens, queue)
     app = make_app(batcher, token=os.environ.get(TOKEN_VARIABLE), **limits)
     sock.listen(2_048)
     at = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
     print(f"{batcher.model.name}: {batcher.model.size} dimensions, at {at}", file=sys.stderr, flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=60)).run(sockets=[sock])
+    logger = logging.getLogger("hf_echo.inference.encode")
+    before = logger.level
+    logger.setLevel(logging.ERROR)  # a client that wants texts cut knows it
+    try:
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=60)).run(sockets=[sock])
+    finally:
+        logger.setLevel(before)

@@ -52,7 +52,8 @@ def test_every_output_is_declared():
         for name, declared in fields_of(kind).items():
             about = declared.metadata
             if about["help"].startswith(("write ", "folder of the new ", "output ")) or name in ("out", "output_dir"):
-                assert about["writes"], (words, name)
+                # `align` writes a file or a folder, and checks it where it knows which
+                assert about["writes"] or words == ("align",), (words, name)
 
 
 @pytest.mark.parametrize("words", list(COMMANDS), ids=" ".join)

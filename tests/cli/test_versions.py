@@ -30,6 +30,10 @@ XSIM = "--source fr.txt --source-lang fra_Latn --target en.txt"
 SPOKEN = "--text-model echo --data spoken --split train"
 TRAIN = "train.yaml output_dir=OUT/m cache_dir=OUT/cache"
 CASES = {
+    **dict.fromkeys(
+        ("align | model", "score | model", "score | blaser", "serve | model", "evaluate noise | model"), None
+    ),
+    "export | model": None,  # these open their model as `encode` does
     "average | model": ("echo", "NAME echo OUT/m --share 0.5"),
     "average | other": ("echo", "echo NAME OUT/m --share 0.5"),
     "convert encoder | source": ("xlmr", "NAME OUT/m"),

@@ -64,7 +64,7 @@ def test_what_has_no_sentences_is_refused(refused, tmp_path):
     with pytest.raises(ValueError, match="python has no sentences"):
         rule_segmenter(["x = 1"], "python")
     (tmp_path / "a.txt").write_text("Hi. You.\n")
-    refused("unknown language 'fra_Hebr'", "segment", tmp_path / "a.txt", "--lang", "fra_Hebr", "--out", "o")
+    refused("unknown language code 'fra_Hebr'", "segment", tmp_path / "a.txt", "--lang", "fra_Hebr", "--out", "o")
     refused("no folder ./sat", "segment", tmp_path / "a.txt", "--lang", "fra_Latn", "--out", "o", "--model", "./sat")
 
 

@@ -51,7 +51,7 @@ def test_geometry_of_the_sentences_in_common(run, toy, toy_folders, table, tmp_p
     code, out, _ = run("geometry", "--model", model, "--data", table, "--lang", "eng_Latn", "--lang", "fra_Latn")
     assert (json.loads(out)["languages"], json.loads(out)["rows"]) == (2, 24)
     code, out, err = run("geometry", "--model", model, "--data", table, "--lang", "xyz")
-    assert (code, out) == (2, "") and "no rows in 'xyz'" in err
+    assert (code, out) == (2, "") and "unknown language 'xyz'" in err
 
 
 def test_cost_of_a_model(run, toy, toy_folders, tmp_path):

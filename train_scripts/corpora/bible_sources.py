@@ -162,7 +162,7 @@ def _source(files: tuple[Path, ...], lang: str | None, vref: Path | None) -> Sou
         lang, name = lang or front, rest
     elif _CODE.fullmatch(stem) and ("_" in stem or is_code(stem)):
         lang = lang or stem
-    elif _CODE.fullmatch(path.parent.name) and is_code(path.parent.name):
+    elif len(path.parent.name) > 2 and _CODE.fullmatch(path.parent.name) and is_code(path.parent.name):  # not "in"
         lang = lang or path.parent.name
     return Source(lang, name, kind, files, _vref(files[0], vref) if kind == "vref" else None)
 
