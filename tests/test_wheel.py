@@ -32,7 +32,6 @@ EXTRAS = {
     "encode --executor ray in.txt out.npy": "ray",
     "encode --audio a.wav out.npy --model speech": "speech",
     "evaluate speech --model speech --data speech.tsv": "speech",
-    "evaluate cost --plot cost.png": "plots",
     "report echo-nano --data in.txt --out report": "plots",
     "space": "space",
     "data segment in.txt --lang fra_Latn --out sentences.txt": "segment",

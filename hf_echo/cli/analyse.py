@@ -63,30 +63,21 @@ class Cost(Step):
         "text length in tokens for the FLOPs; repeatable; default: 20, 128 and 512", list, least=1, needs="model"
     )
     rounds: int = setting("measured rounds, after one warm-up round", 3, least=1, needs="model")
-    plot: Path | None = setting("write the heat map of OS Figure 8 to this file (.png)", None, writes="file")
 
     def run(self):
         from ..utils.text import read_lines
 
         if self.model is None:
-            return {"grid": self._grid()}
+            from ..evaluation.benchmarks.cost import cost_grid
+
+            grid = cost_grid()
+            lists = {"documents": grid.documents, "outputs": grid.outputs, "ratio": grid.ratio.round(3)}
+            return {"grid": {"baseline": grid.baseline, **{name: values.tolist() for name, values in lists.items()}}}
         name = packaged_model(self.model)
         texts, lang = (read_lines(self.texts), self.lang) if self.texts else builtin_texts(self.lang or "fra_Latn")
         flops, speed = encoder_cost(name, texts, lang, self.tokens or [20, 128, 512], self.rounds)
         about = {"texts": str(self.texts or "builtin"), "lang": lang}
-        report: dict[str, Any] = {"model": name, "encoder_flops": flops, "speed": about | speed}
-        return report | ({"grid": self._grid()} if self.plot else {})
-
-    def _grid(self) -> dict[str, Any]:
-        from ..evaluation.benchmarks import cost as flops
-        from ..utils.files import write_whole
-
-        grid = flops.cost_grid()
-        if self.plot is not None:
-            with write_whole(self.plot) as unfinished:
-                flops.plot_cost_grid(grid, unfinished)
-        lists = {"documents": grid.documents, "outputs": grid.outputs, "ratio": grid.ratio.round(3)}
-        return {"baseline": grid.baseline, **{name: values.tolist() for name, values in lists.items()}}
+        return {"model": name, "encoder_flops": flops, "speed": about | speed}
 
 
 def builtin_texts(lang: str, n: int = 512) -> tuple[list[str], str]:

@@ -20,7 +20,7 @@ def test_data_of_make_report_is_readable(tmp_path):
     subprocess.run([sys.executable, str(ROOT / script), "builtin", str(tmp_path / folder)], cwd=ROOT, check=True)
     content = read_folder(tmp_path / folder, target_lang="eng_Latn")
     (table,) = content.tables.values()
-    assert len(table.langs) == 10 and len(table.common) == 300
+    assert len(table.texts) == 10 and len(table.common) == 300
 
 
 def test_report_is_ignored_by_git():

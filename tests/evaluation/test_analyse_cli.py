@@ -68,15 +68,12 @@ def test_cost_of_a_model(run, toy, toy_folders, tmp_path):
     speed = report["speed"]
     assert (speed["sentences"], speed["rounds"]) == (32, 2) and speed["seconds"] > 0
     assert speed["tokens"] == sum(map(len, tokenizer(texts, lang="fra_Latn")["input_ids"]))
-    assert "grid" not in report
 
 
-def test_cost_without_a_model_is_figure_8(run, tmp_path):
-    pytest.importorskip("matplotlib")
-    code, out, err = run("cost", "--plot", tmp_path / "heat.png")
+def test_cost_without_a_model_is_figure_8(run):
+    code, out, err = run("cost")
     assert code == 0, err
     assert json.loads(out)["grid"]["ratio"][0][0] == pytest.approx(cost_grid().ratio[0, 0], abs=1e-3)
-    assert (tmp_path / "heat.png").stat().st_size > 1000
 
 
 @pytest.fixture

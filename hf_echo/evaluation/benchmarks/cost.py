@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,28 +192,6 @@ def cost_grid(
     theirs = [[decoder_flops(baseline, o, prompt=prompt + d) for o in outputs] for d in documents]
     ours, theirs = np.array(ours), np.array(theirs)
     return CostGrid(np.array(documents), np.array(outputs), theirs / ours, ours, theirs, name)
-
-
-def plot_cost_grid(grid: CostGrid, path: str | Path) -> None:
-    """Save the heat map as an image (format by the suffix): ratios in the cells, green where Spectrum is cheaper."""
-    try:
-        from matplotlib.colors import LogNorm
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("the heat map needs matplotlib: pip install 'hf-echo[plots]'") from error
-
-    figure = Figure(figsize=(1.5 + 0.6 * len(grid.outputs), 1.5 + 0.45 * len(grid.documents)), layout="tight")
-    axes = figure.add_subplot()
-    widest = max(grid.ratio.max(), 1 / grid.ratio.min(), 1.01)
-    picture = axes.imshow(grid.ratio, cmap="PiYG", norm=LogNorm(1 / widest, widest), origin="lower", aspect="auto")
-    for (i, j), value in np.ndenumerate(grid.ratio):
-        axes.text(j, i, f"{value:.1f}", ha="center", va="center", fontsize=8)
-    axes.set_xticks(range(len(grid.outputs)), [f"{n:,}" for n in grid.outputs], rotation=45)
-    axes.set_yticks(range(len(grid.documents)), [f"{n:,}" for n in grid.documents])
-    axes.set(xlabel="output tokens", ylabel="document tokens", title=f"FLOPs of {grid.baseline} / Spectrum")
-    figure.colorbar(picture, ax=axes)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
 
 
 def _positive(**values: int) -> None:

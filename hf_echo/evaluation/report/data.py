@@ -1,14 +1,10 @@
-"""Read the data of a report: a folder of Parquet files.
+"""Read the data of a report: a folder of n-way tables (id, lang, text) in Parquet.
 
-Contract: a file with id, lang, text is an n-way table (xsim, xsim++, geometry); if it also has `category` and `split`,
-its rows of split "train" only train a topic probe. Any other file, and every bad row, is an error that names file,
-language and row.
+A table that also has `category` and `split` measures topics: its rows of split "train" only train the probe.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,29 +15,25 @@ from ...data.nway import find_nway_columns
 from ...data.schema import check_text
 from ...negatives.rules import hard_negatives_for
 from ..labelled_rows import read_rows
-
-logger = logging.getLogger(__name__)
+from ..nway_texts import measurable_pairs, texts_by_language
 
 
 @dataclass
 class NwayTable:
-    """An n-way table: `rows` are dicts of id, lang, text (and category); `train` only trains the topic probe;
-    `negatives` are hard negatives by id of the target sentence."""
+    """`texts` are by language and id; `common` are the ids that all languages have; `negatives` the hard negatives of
+    the target's sentences, by id."""
 
     name: str
     file: str
     rows: list[dict[str, Any]]
     train: list[dict[str, Any]]
+    texts: dict[str, dict[Hashable, str]]
+    common: list[Hashable]
     negatives: dict[Hashable, list[tuple[str, str]]]
 
-    def __post_init__(self) -> None:
-        self.texts: dict[str, dict[Hashable, str]] = {}
-        for row in self.rows:
-            self.texts.setdefault(row["lang"], {})[row["id"]] = row["text"]
-        self.langs = list(self.texts)
-        first, *others = self.texts.values()
-        self.common = [key for key in first if all(key in other for other in others)]  # ids that all languages have
-        self.has_topics = bool(self.train) and all(row.get("category") is not None for row in self.rows)
+    @property
+    def has_topics(self) -> bool:
+        return bool(self.train) and all("category" in row for row in self.rows)
 
 
 @dataclass
@@ -67,8 +59,8 @@ def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negati
 
     Raises:
         FileNotFoundError: no folder, no Parquet file in it.
-        ValueError: a damaged file or one of another shape; an empty cell, or two texts for one id and language (with
-            file, row and language); a table without the target language or without another language.
+        ValueError: a damaged file or one of another shape; an empty cell, or two texts for one id and language; a table
+            without the target language or without another language. The message names the file.
     """
     folder = Path(folder)
     files = sorted(file for file in folder.glob("*") if file.suffix.lower() == ".parquet")
@@ -77,49 +69,34 @@ def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negati
         raise FileNotFoundError(f"{folder} {problem}; give a folder of n-way tables with id, lang, text")
     data = ReportData({}, target_lang)
     for file in files:
-        columns = open_file(file).columns
-        if (mapping := find_nway_columns(columns)) is None:
-            raise ValueError(f"{file} is no n-way table (id, lang, text); found: {', '.join(columns)}")
-        data.tables[file.stem] = _nway(file, mapping["id"], columns, target_lang, max_negatives, data.skipped)
+        try:
+            data.tables[file.stem] = _read(file, data, max_negatives)
+        except ValueError as error:
+            named = str(error).startswith(str(file))
+            raise ValueError(str(error) if named else f"{file}: {error}") from None
     return data
 
 
-def _nway(
-    file: Path, id_column: str, columns: list[str], target_lang: str, max_negatives: int, skipped: list[str]
-) -> NwayTable:
-    wanted = [id_column, "lang", "text", *(c for c in ("category", "split") if c in columns)]
-    rows, train, seen = [], [], {}
-    for number, row in read_rows(file, wanted, ()):
-        row["id"] = row.pop(id_column)
-        where = f"{file}, row {number} ({row['lang']})"
-        for name in ("id", "lang", "text"):
-            value = row[name] if name != "id" or row[name] is None else str(row[name])
-            if reason := check_text(name, value):
-                raise ValueError(f"{where}: {reason}; leave the row out or correct it")
-        if "category" in row and row["category"] is None:
-            raise ValueError(f"{where}: category is empty; leave the row out or fill it")
-        part = train if row.pop("split", None) == "train" else rows
-        key = (part is train, row["id"], row["lang"])
-        if key in seen:
-            raise ValueError(f"{where}: id {row['id']!r} has a text in this language already, in row {seen[key]}")
-        seen[key] = number
-        part.append(row)
-    langs = list(dict.fromkeys(row["lang"] for row in rows))
-    if target_lang not in langs or len(langs) < 2:
-        outside = " outside the split 'train'" if train else ""
-        found = ", ".join(langs) or "no rows"
-        raise ValueError(f"{file} needs {target_lang!r} and another language{outside}; found {found}")
-    own = {row["id"]: row["text"] for row in rows if row["lang"] == target_lang}
-    common = {row["lang"] for row in rows if row["id"] in own}
-    alone = Counter(row["lang"] for row in rows if row["lang"] not in common)
-    if alone:
-        named = ", ".join(f"{lang} ({count} rows)" for lang, count in alone.items())
-        reason = f"no sentence in {target_lang} has the id of a sentence in {named}"
-        if common == {target_lang}:
-            raise ValueError(f"{file}: {reason}")
-        skipped.append(f"{file.name}: {reason}")
-        logger.warning("left out: %s", skipped[-1])
-        rows = [row for row in rows if row["lang"] in common]
-    texts = list(own.values()) if target_lang.startswith("eng") else []
-    negatives = {key: list(items) for key, items in zip(own, hard_negatives_for(texts, max_negatives)) if items}
-    return NwayTable(file.stem, file.name, rows, train, negatives)
+def _read(file: Path, data: ReportData, max_negatives: int) -> NwayTable:
+    columns, target = open_file(file).columns, data.target_lang
+    if (mapping := find_nway_columns(columns)) is None:
+        raise ValueError(f"{file} is no n-way table (id, lang, text); found: {', '.join(columns)}")
+    parts: dict[bool, list[dict[str, Any]]] = {True: [], False: []}  # whether a row is for training
+    for number, row in read_rows(file, list(mapping.values()), ("category", "split")):
+        row = {"id": row.pop(mapping["id"])} | row
+        split = row.pop("split", None)
+        for name, value in row.items():
+            if reason := check_text(name, str(value) if name == "id" and isinstance(value, int) else value):
+                raise ValueError(f"{file}, row {number} ({row['lang']}): {reason}; leave the row out or correct it")
+        parts[split == "train"].append(row)
+    texts = texts_by_language(parts[False])
+    pairs, skipped = measurable_pairs(texts, [(lang, target) for lang in texts if lang != target])
+    data.skipped += [f"{file.name}: {reason}" for reason in skipped]
+    langs = {target, *(lang for lang, _ in pairs)}
+    texts = {lang: of_lang for lang, of_lang in texts.items() if lang in langs}
+    common = [key for key in texts[target] if all(key in of_lang for of_lang in texts.values())]
+    english = texts[target] if target.startswith("eng") else {}
+    made = zip(english, hard_negatives_for(list(english.values()), max_negatives))
+    negatives = {key: list(items) for key, items in made if items}
+    rows = [row for row in parts[False] if row["lang"] in langs]
+    return NwayTable(file.stem, file.name, rows, parts[True], texts, common, negatives)

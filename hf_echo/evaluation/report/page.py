@@ -6,7 +6,6 @@ Contract: `measure`'s dict in. Numbers are rounded here only. Figures need matpl
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from io import StringIO
@@ -16,19 +15,10 @@ from typing import Any
 from ...languages import LANGUAGES
 from .sentences import ROLES
 
-LIMIT = 2_000_000  # bytes of a page
 TITLES = {"xsim": "xsim", "xsimpp": "xsim++", "clt": "CLT"}
-INK = "#010203"  # becomes currentColor
 COLOURS = ("#3b82d6", "#e07b18", "#2a9d62", "#c8508f", "#8b6fd1", "#9a8a2a", "#1f9aa8", "#b5523b")
 GEOMETRY = ("dimensions", "spread", "effective_rank", "isotropy", "invariance", "calinski_harabasz", "rsim")
-STYLE = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "hf-echo",  # ids depend on the content only, so that reports are reproducible
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    **{name: INK for name in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")},
-}
+MARKS = {"other": ("o", 7), "translation": ("o", 24), "target": ("*", 170), "negative": ("X", 46)}  # shape and size
 Rows = list[dict[str, Any]]
 
 
@@ -41,50 +31,35 @@ def check_matplotlib() -> None:
 
 
 def write_report(measured: dict[str, Any], out: str | Path, *, title: str = "Embedding spaces") -> list[Path]:
-    """Write the report into a folder; return the files, the page first.
-
-    Raises:
-        ImportError: matplotlib is missing. ValueError: a page above 2 MB (too many languages or models).
-    """
+    """Write the report into a folder; return the files, the page first. Raises ImportError without matplotlib."""
     from jinja2 import Environment
 
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
-        (files(__package__) / "report.html.j2").read_text(encoding="utf-8")
-    )
-    page = template.render(sections=sections(measured), title=title)
+    page, data = Path(out) / "index.html", Path(out) / "report.json"
+    page.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(measured, ensure_ascii=False, indent=1, default=float, allow_nan=False) + "\n"
-    (out / "report.json").write_text(text, encoding="utf-8")
-    if len(page.encode()) > LIMIT:
-        raise ValueError(
-            f"the page has {len(page.encode()):,} bytes, more than {LIMIT:,}: split the sets or the models into "
-            f"several reports. {out} has report.json"
-        )
-    (out / "index.html").write_text(page, encoding="utf-8")
-    return [out / "index.html", out / "report.json"]
+    data.write_text(text, encoding="utf-8")
+    source = (files(__package__) / "report.html.j2").read_text(encoding="utf-8")
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)
+    page.write_text(template.render(sections=sections(measured), title=title), encoding="utf-8")
+    return [page, data]
 
 
 def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
-    """{title, text, tables: [{caption, rows}], figures: [svg]} of each part that has data."""
+    """{title, text, grids: [{caption, header, rows}], figures: [svg]} of each part that has data."""
     main, target = measured["main"], measured["target_lang"]
-    labels = [model["label"] for model in measured["models"]]
-    colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(labels)}
-    about = " ".join(f"{model['label']}: {model['about']}." for model in measured["models"] if model["about"])
-    parts = [
-        _section(
-            "Summary",
-            f"xsim: how often the nearest {target} sentence by cosine is not the translation, in percent; xsim++: the "
-            f"same with rule-based hard negatives among the candidates. {about}",
-            {"": _summary(measured)},
-        ),
-        _section("Data", "", {"": [{"set": name} | _data(about) for name, about in measured["sets"].items()]}),
-    ]
+    colours = dict(zip((model["label"] for model in measured["models"]), COLOURS * len(measured["models"])))
+    text = (
+        f"xsim: how often the nearest {target} sentence by cosine is not the translation, in percent; xsim++: the same "
+        "with rule-based hard negatives among the candidates. "
+    )
+    text += " ".join(f"{model['label']}: {model['about']}." for model in measured["models"] if model["about"])
+    sets = [{"set": name} | about | {"languages": len(about["languages"])} for name, about in measured["sets"].items()]
+    parts = [_section("Summary", text, {"": _summary(measured)}), _section("Data", "", {"": sets})]
     for name, tables in measured["xsim"].items():
-        by_group = {f"By {by}": _side_by_side(groups, by) for by, groups in measured["groups"][name].items()}
+        grids = {"Error rate in percent by language": _side_by_side(tables)}
+        grids |= {f"By {by}": _side_by_side(groups, by) for by, groups in measured["groups"][name].items()}
         figures = [_bars(tables, colours, column) for column in ("xsim", "xsimpp") if _has(tables, column)]
-        by_lang = {"Error rate in percent by language": _side_by_side(tables)}
-        parts.append(_section(f"{name}: similarity search", "", by_lang | by_group, figures))
+        parts.append(_section(f"{name}: similarity search", "", grids, figures))
     if measured["map"]:
         method = next(iter(measured["map"].values()))["method"]
         text = (
@@ -133,23 +108,20 @@ def _summary(measured: dict[str, Any]) -> Rows:
     return rows
 
 
-def _data(about: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(about) | {"languages": len(about["languages"])}
-
-
 def _side_by_side(tables: Mapping[str, dict[str, Any]], key: str = "lang") -> Rows:
     """One row per language (or group), with the averaged columns of every model beside each other."""
     first = next(iter(tables.values()))
     columns = [name for name in first["average"] or {} if name != key and name not in ("languages", "count")]
-    by_model = {label: {row[key]: row for row in table["rows"]} for label, table in tables.items()}
-    averages = {label: table["average"] or {} for label, table in tables.items()}
+    lines = [
+        {row[key]: row for row in [*table["rows"], table["average"] or {key: "average"}]} for table in tables.values()
+    ]
     rows = []
-    for name in [*(row[key] for row in first["rows"]), None]:
-        found = {label: averages[label] if name is None else by_model[label].get(name, {}) for label in tables}
-        one = found[next(iter(tables))]
-        row = {key: "average" if name is None else _language(name)}
-        row |= {what: one.get(what) for what in ("count", "languages") if what in first["rows"][0]}
-        rows.append(row | {f"{lab} {TITLES.get(c, c)}": found[lab].get(c) for c in columns for lab in tables})
+    for name in lines[0]:
+        own = [of_model.get(name, {}) for of_model in lines]
+        row = {key: _language(name)} | {
+            what: own[0].get(what) for what in ("count", "languages") if what in first["rows"][0]
+        }
+        rows.append(row | {f"{lab} {TITLES.get(c, c)}": one.get(c) for c in columns for lab, one in zip(tables, own)})
     return rows
 
 
@@ -169,22 +141,16 @@ def _has(tables: Mapping[str, dict[str, Any]], column: str) -> bool:
 
 
 def _draw(draw: Callable[[Any], None], width: float, height: float) -> str:
-    """An SVG in the text colour of its page, so that one figure serves light and dark pages."""
+    """The figure as an SVG element; equal figures are equal texts."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     out = StringIO()
-    with rc_context(STYLE):
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "hf-echo", "legend.frameon": False}):
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure.subplots())
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = out.getvalue()
-    text = text[text.index("<svg") :].replace(INK, "currentColor")
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
-    text = re.sub(r' id="[A-Za-z0-9.]*_\d+"', "", text)  # remove ids of groups, which are equal in all figures
-    text = text.replace("<svg", f'<svg style="max-width:{width * 96:.0f}px" role="img"', 1)
-    return re.sub(r"(\d+\.\d{2})\d+", r"\1", text)
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()[out.getvalue().index("<svg") :]
 
 
 def _bars(tables: Mapping[str, dict[str, Any]], colours: Mapping[str, str], column: str) -> str:
@@ -205,14 +171,11 @@ def _bars(tables: Mapping[str, dict[str, Any]], colours: Mapping[str, str], colu
 
 
 def _map(label: str, content: Mapping[str, Any]) -> str:
-    marks = {"other": ("o", 7), "translation": ("o", 24), "target": ("*", 170), "negative": ("X", 46)}
-
     def draw(axis: Any) -> None:
-        for role, (marker, size) in marks.items():
-            for focus in range(-1, len(content["focus"])):
-                own = [point for point in content["points"] if ROLES[point[2]] == role and point[3] == focus]
-                colour = "#9a9a9a" if focus < 0 else COLOURS[focus % len(COLOURS)]
-                axis.scatter([p[0] for p in own], [p[1] for p in own], size, color=colour, marker=marker, alpha=0.7)
+        for x, y, role, focus in sorted(content["points"], key=lambda point: point[2:]):  # the others lie below
+            marker, size = MARKS[ROLES[role]]
+            colour = "#9a9a9a" if focus < 0 else COLOURS[focus % len(COLOURS)]
+            axis.scatter(x, y, size, color=colour, marker=marker, alpha=0.7)
         axis.set(xticks=[], yticks=[], title=label)
 
     return _draw(draw, 4.0, 3.6)

@@ -26,7 +26,7 @@ def error_examples(encode: Encode, table: NwayTable, target_lang: str, count: in
     May return fewer than `count`.
     """
     shown: list[dict] = []
-    for lang in (lang for lang in table.langs if lang != target_lang):
+    for lang in (lang for lang in table.texts if lang != target_lang):
         wrong = _errors(encode, table, lang, target_lang) if len(shown) < count else []
         if wrong:
             kinds = {example["kind"] for example in shown}
@@ -69,8 +69,8 @@ def sentence_map(
     rich = sorted(ids, key=lambda key: -min(3, len(table.negatives.get(key, ()))))[:focus]  # a stable sort
     chosen = [*rich, *[key for key in ids if key not in rich][: max(0, sentences - len(rich))]]
     vectors, labels = [], []
-    for lang in table.langs:
-        vectors.append(encode([table.texts[lang][key] for key in chosen], lang))
+    for lang, own in table.texts.items():
+        vectors.append(encode([own[key] for key in chosen], lang))
         role = ROLES.index("target" if lang == target_lang else "translation")
         labels += [(role, i) if i < len(rich) else (0, -1) for i in range(len(chosen))]
     near = [(text, i) for i, key in enumerate(rich) for text, _ in table.negatives.get(key, ())]

@@ -9,6 +9,7 @@ skipped, because missing tokens would look like tokens without a match.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,6 @@ from ...inference.encode import padded
 from ...modeling.generation_echo import check_numbers
 from ...modeling.packed_echo import length_batches
 from ...modeling.prompting_echo import langs_of, texts_of
-from .attention import evaluating
 
 WINDOW = 64  # texts sorted by length at a time; their states stay in memory until they are yielded in order
 
@@ -128,6 +128,17 @@ def _encodings(tokenizer: Any, texts: list[str], lang: Any) -> list:
 def _own_tokens(encoding: Any, has_prompt: bool) -> np.ndarray:
     """Positions of the text's tokens: the second sequence after a language prefix, else the only one."""
     return np.flatnonzero([number == int(has_prompt) for number in encoding.sequence_ids])
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """The model in evaluation mode, and afterwards as before."""
+    before = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(before)
 
 
 @torch.inference_mode()

@@ -12,7 +12,6 @@ import pytest
 
 from hf_echo.evaluation import evaluate_xsim
 from hf_echo.evaluation import report as reports
-from hf_echo.evaluation.report import page
 from hf_echo.evaluation.report.models import open_models
 from hf_echo.evaluation.report.sentences import error_examples, project
 from hf_echo.inference import encode
@@ -61,28 +60,16 @@ def report(folder, model, tmp_path_factory):
 
 
 class Page(HTMLParser):
-    VOID = {"meta", "br", "img", "link", "input", "hr"}
-
     def __init__(self):
         super().__init__()
-        self.open, self.links, self.text, self.ids = [], [], [], []
+        self.links, self.text, self.ids = [], [], []
 
     def handle_starttag(self, tag, attributes):
-        if tag not in self.VOID:
-            self.open.append(tag)
-        for name, value in attributes:
-            if name in ("src", "href", "xlink:href", "srcset", "data"):
-                self.links.append(value)
-            if name == "id":
-                self.ids.append(value)
-
-    def handle_startendtag(self, tag, attributes):
-        self.handle_starttag(tag, attributes)
-        if tag not in self.VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag, tag
+        attributes = dict(attributes)
+        self.links += [
+            attributes[name] for name in ("src", "href", "xlink:href", "srcset", "data") if name in attributes
+        ]
+        self.ids.append(attributes.get("id"))
 
     def handle_data(self, data):
         self.text.append(data)
@@ -90,19 +77,15 @@ class Page(HTMLParser):
 
 def test_the_page_stands_alone(report):
     out, _, measured = report
-    html = (out / "index.html").read_text(encoding="utf-8")
-    page = Page()
+    html, page = (out / "index.html").read_text(encoding="utf-8"), Page()
     page.feed(html)
-    assert page.open == []  # every element is closed
-    assert len(html.encode()) < 2_000_000
     assert page.links and all(link.startswith("#") for link in page.links)
-    assert not re.search(r"@import|url\((?!#)|<script", html)
+    assert not re.search(r"@import|url\((?!#)|<script", html) and len(html.encode()) < 2_000_000
     assert set(re.findall(r"url\(#([^)]+)\)", html)) | {x[1:] for x in page.links} <= set(page.ids)
     text = " ".join(page.text)
     for word in ("fra_Latn", "rus_Cyrl", "eng_Latn", "tfidf", *(m["label"] for m in measured["models"])):
         assert word in text
-    assert "Toys <&> others" in text and "width=device-width" in html and "prefers-color-scheme: dark" in html
-    assert html.count("<svg") >= 4 and "currentColor" in html and "#010203" not in html
+    assert "Toys <&> others" in text and html.count("<svg") >= 4
 
 
 @pytest.mark.parametrize(
@@ -110,12 +93,9 @@ def test_the_page_stands_alone(report):
     [
         ([{"id": "1", "lang": "eng_Latn", "text": " "}], r"odd.parquet, row 1 \(eng_Latn\): text is empty"),
         ([{"id": "1", "lang": "eng_Latn", "text": 5}], r"odd.parquet, row 1 \(eng_Latn\): text is not text but int"),
-        ([{"id": "1", "lang": "fra_Latn", "text": "a"}], r"odd.parquet needs 'eng_Latn'.*found fra_Latn"),
-        ([{"id": "1", "lang": "eng_Latn", "text": "a"}] * 2, r"row 2 \(eng_Latn\): id '1' .* in row 1"),
-        (
-            [{"id": "1", "lang": "eng_Latn", "text": "a"}, {"id": "2", "lang": "fra_Latn", "text": "b"}],
-            r"odd.parquet: no sentence in eng_Latn has the id of a sentence in fra_Latn \(1 rows\)",
-        ),
+        ([{"id": "1", "lang": "fra_Latn", "text": "a"}], "odd.parquet: no rows in 'eng_Latn': found fra_Latn"),
+        ([{"id": "1", "lang": "eng_Latn", "text": "a"}] * 2, "odd.parquet: id '1' has two texts in 'eng_Latn'"),
+        ([{"id": i, "lang": lang, "text": "a"} for i, lang in enumerate(("eng_Latn", "fra_Latn"))], "no id in common"),
         ([{"a": 1}], "is no n-way table .*found: a"),
     ],
 )
@@ -127,12 +107,12 @@ def test_rows_that_cannot_be_used(tmp_path, rows, words):
 def test_a_language_without_common_sentences_is_left_out_and_named(tmp_path, toy, caplog):
     rows = [*toy.nway_rows(), {"id": 1000, "lang": "deu_Latn", "text": "Ein Hund."}]
     data = reports.read_folder(write(tmp_path / "data", "few", rows))
-    reason = "few.parquet: no sentence in eng_Latn has the id of a sentence in deu_Latn (1 rows)"
-    assert caplog.messages == [f"left out: {reason}"]
+    reason = "'deu_Latn' (1 rows) and 'eng_Latn' (32 rows) have no id in common"
+    assert caplog.messages == [f"not measured: {reason}"]
     model = reports.ReportModel("plain", lambda texts, lang: np.eye(len(texts), 8) + 1, "plain-1")
     measured = reports.measure([model], data, tmp_path / "cache", progress=False)
     assert [row["lang"] for row in measured["xsim"]["few"]["plain"]["rows"]] == ["fra_Latn", "rus_Cyrl"]
-    assert measured["geometry"] and f"all models: {reason}" in measured["skipped"]
+    assert measured["geometry"] and f"all models: few.parquet: {reason}" in measured["skipped"]
 
 
 def test_a_space_whose_geometry_cannot_be_measured(tmp_path, toy):
@@ -243,7 +223,7 @@ def test_a_second_run_opens_no_model(report, folder, model):
     assert reports.measure(models, data, cache, progress=False) == measured
 
 
-def test_the_command(folder, tmp_path, hf_echo_cli, report, monkeypatch):
+def test_the_command(folder, tmp_path, hf_echo_cli):
     def run(*arguments):
         return hf_echo_cli("report", *arguments, "--out", tmp_path / "out", "--cache", tmp_path / "cache")
 
@@ -258,11 +238,7 @@ def test_the_command(folder, tmp_path, hf_echo_cli, report, monkeypatch):
         (["tfidf", "tfidf", "--data", folder], "'tfidf' is given twice"),
         (["./no-model", "--data", folder], "no folder ./no-model"),
         (["tfidf", "--data", folder, "--main", "toy"], "no set 'toy'; found toys"),
-        (["tfidf", "--data", folder, "--target-lang", "deu_Latn"], "needs 'deu_Latn'"),
+        (["tfidf", "--data", folder, "--target-lang", "deu_Latn"], "no rows in 'deu_Latn'"),
     ):
         code, _, err = run(*arguments)
         assert code == 2 and words in err and len(err.strip().splitlines()) == 1, err
-    monkeypatch.setattr(page, "LIMIT", 1000)
-    with pytest.raises(ValueError, match=r"more than 1,000: .* has report.json"):
-        reports.write_report(report[2], tmp_path / "large")
-    assert [file.name for file in (tmp_path / "large").iterdir()] == ["report.json"]

@@ -1,5 +1,7 @@
 """Nearest neighbours of tokens by the sentence that they come from (MEXMA 5.5, Table 9).
 
+    python train_scripts/studies/token_neighbours.py MODEL NWAY.parquet
+
 The four kinds, by the neighbour's sentence: the same sentence; another sentence of the same language; a translation
 (same id, another language); other. The paper calls the second kind "the same token" and the third "its equivalent", and
 groups "based on the sentence they belong to"; the data only tells the sentence.
@@ -7,31 +9,20 @@ groups "based on the sentence they belong to"; the data only tells the sentence.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...search.neighbours import nearest_neighbours
-from ...utils.results import Result
-from ..nway_texts import texts_by_language
-from .token_states import token_states
+from hf_echo.data import load_nway
+from hf_echo.evaluation.nway_texts import texts_by_language
+from hf_echo.evaluation.tokens.token_states import token_states
+from hf_echo.inference import load_encoder
+from hf_echo.search import nearest_neighbours
 
-
-@dataclass(frozen=True)
-class TokenNeighbourResult(Result):
-    """Percent of all neighbours; the first four sum to 100. `same_token`: neighbours of the kind `same_language` with
-    the query's vocabulary id."""
-
-    same_language: float
-    same_sentence: float
-    translation: float
-    other: float
-    same_token: float
-    queries: int
-    pool: int
-    k: int
+KINDS = ("same_language", "same_sentence", "translation", "other", "same_token")
 
 
 def token_neighbours(
@@ -39,27 +30,24 @@ def token_neighbours(
     tokenizer: Any,
     rows: Iterable[Mapping[str, Any]],
     *,
-    layer: int = -1,
     query_lang: str = "eng_Latn",
     query_sentences: int = 250,
     tokens_each: int = 3,
     k: int = 5,
     seed: int = 0,
-    max_tokens: int | None = None,
-    progress: bool = False,
-) -> TokenNeighbourResult:
-    """Kinds of nearest neighbours (by cosine) of random tokens of one language among all tokens, with its defaults.
+) -> dict[str, float]:
+    """Kinds of nearest neighbours (by cosine) of random tokens of one language among all tokens, last layer.
 
     The queries are `tokens_each` random tokens of each of the first `query_sentences` sentences in `query_lang`. The
-    states of all tokens are in memory.
+    states of all tokens are in memory. Texts longer than the model's limit are left out.
 
-    Args:
-        rows: dicts with `id` (the same for translations), `lang`, `text`; texts longer than the model's limit are
-            left out.
+    Returns:
+        Percent of all neighbours by `KINDS`; the first four sum to 100, and `same_token` are those of `same_language`
+        with the query's vocabulary id. Numbers of queries and of tokens (pool).
 
     Raises:
-        ValueError: a row without these columns, a second row for one id and language, fewer than two languages, no
-            sentence in `query_lang`, k tokens or fewer.
+        ValueError: a second row for one id and language, no sentence in `query_lang` or in another language, k tokens
+            or fewer.
     """
     texts = texts_by_language(rows)
     if query_lang not in texts or len(texts) < 2:
@@ -67,7 +55,7 @@ def token_neighbours(
     flat = [(key, lang, text) for lang, of_lang in texts.items() for key, text in of_lang.items()]
     asked = {(key, query_lang) for key in list(texts[query_lang])[:query_sentences]}
     numbers = [{name: i for i, name in enumerate(dict.fromkeys(column))} for column in zip(*flat, strict=True)]
-    options = {"layers": [layer], "max_tokens": max_tokens, "on_long": "skip", "progress": progress}
+    options = {"layers": [-1], "on_long": "skip"}
     all_states = token_states(model, tokenizer, [row[2] for row in flat], [row[1] for row in flat], **options)
     rng, states, facts, own, pool = np.random.default_rng(seed), [], [], [], 0
     for (key, lang, _), found in zip(flat, all_states, strict=True):
@@ -81,10 +69,12 @@ def token_neighbours(
         pool += count
     if not own or pool <= k:
         raise ValueError(f"{pool} tokens, of which {len(own)} queries: give more text or a smaller k than {k}")
-    return neighbour_shares(np.concatenate(states), np.concatenate(facts), np.concatenate(own), k)
+    queries = np.concatenate(own)
+    shares = neighbour_shares(np.concatenate(states), np.concatenate(facts), queries, k)
+    return shares | {"queries": len(queries), "pool": pool}
 
 
-def neighbour_shares(states: np.ndarray, facts: np.ndarray, own: np.ndarray, k: int) -> TokenNeighbourResult:
+def neighbour_shares(states: np.ndarray, facts: np.ndarray, own: np.ndarray, k: int) -> dict[str, float]:
     """Shares of the kinds of the k nearest tokens of some tokens; of equal cosines the first wins.
 
     Args:
@@ -96,5 +86,8 @@ def neighbour_shares(states: np.ndarray, facts: np.ndarray, own: np.ndarray, k: 
     last = np.argsort(indices == own[:, None], axis=1, kind="stable")[:, :k]
     sentence, lang, token = np.moveaxis(facts[np.take_along_axis(indices, last, 1)] == facts[own][:, None], 2, 0)
     kinds = (lang & ~sentence, lang & sentence, sentence & ~lang, ~lang & ~sentence, lang & ~sentence & token)
-    shares = [100 * float(kind.mean()) for kind in kinds]
-    return TokenNeighbourResult(*shares, queries=len(own), pool=len(states), k=k)
+    return {name: 100 * float(kind.mean()) for name, kind in zip(KINDS, kinds, strict=True)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(token_neighbours(*load_encoder(sys.argv[1]), load_nway(sys.argv[2], split=None)), indent=2))

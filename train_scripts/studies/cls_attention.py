@@ -1,65 +1,59 @@
 """Entropy of the CLS token's attention, and the value of trained pooling (MEXMA 5.6, Table 10).
 
-Contract: a model with attentions (an EchoEncoder, any transformers encoder) and tokenized batches in, a result
-dataclass out. Batches are dicts with input_ids, attention_mask (batch, seq), padded on either side, read one at a time.
+    python train_scripts/studies/cls_attention.py MODEL a.txt fra_Latn b.txt eng_Latn
+
+Functions take a model with attentions (an EchoEncoder, any transformers encoder) and tokenized batches: dicts with
+input_ids and attention_mask (batch, seq), padded on either side.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from ...utils.results import Result
-from ..retrieval.xsim import xsim
+from hf_echo.evaluation import xsim
+from hf_echo.evaluation.tokens.token_states import evaluating
+from hf_echo.inference import load_encoder
+from hf_echo.utils.text import read_lines
 
 Batch = Mapping[str, torch.Tensor]
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionEntropyResult(Result):
-    """Attention entropy in nats, mean over texts: `entropy` of the last layer over its heads (MEXMA 5.6: LaBSE 3.4,
-    MEXMA 2.5); `uniform`: ln(tokens), the largest possible; `heads` (layers, heads)."""
-
-    entropy: float
-    uniform: float
-    texts: int
-    heads: np.ndarray
-
-
 @torch.inference_mode()
-def cls_attention_entropy(model: Any, batches: Iterable[Batch]) -> AttentionEntropyResult:
-    """Entropy of the attention of the first token (CLS) of each text, by layer and head (MEXMA 5.6).
+def cls_attention_entropy(model: Any, batches: Iterable[Batch]) -> dict[str, Any]:
+    """Entropy (nats, mean over texts) of the attention of the first token (CLS), by layer and head (MEXMA 5.6).
 
     A head's entropy is computed per text, then averaged; the paper does not say so, but the entropy of averaged heads
     would be larger. Only the eager implementation returns attention weights, so the model uses it during the call.
 
+    Returns:
+        `entropy` of the last layer over its heads (the paper: LaBSE 3.4, MEXMA 2.5); `uniform`: ln(tokens), the largest
+        possible; `heads`: (layers, heads) array.
+
     Raises:
-        ValueError: no batches, no attentions, no attention mask, a text without tokens.
+        ValueError: no batches, or a text without tokens.
     """
     entropies, lengths = [], []
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     try:
         for batch, mask, first in _batches(model, batches):
-            attentions = getattr(model(**batch, output_attentions=True, return_dict=True), "attentions", None)
-            if not attentions or attentions[0] is None:
-                raise ValueError(f"{type(model).__name__} returns no attentions: give a transformers encoder")
+            attentions = model(**batch, output_attentions=True, return_dict=True).attentions
             rows = torch.arange(len(mask), device=mask.device)
-            weights = torch.stack(
-                [layer[rows, :, first].double() for layer in attentions]
-            )  # (layers, batch, heads, seq)
+            weights = torch.stack([layer[rows, :, first].double() for layer in attentions])  # layers, batch, heads, seq
             weights /= weights.sum(-1, keepdim=True)  # bf16 weights do not sum to 1
             entropies.append(torch.special.entr(weights).sum(-1).cpu().numpy())  # entr(0) is 0: padding does not count
             lengths += mask.sum(1).tolist()
     finally:
         model.set_attn_implementation(before)
     heads = np.concatenate(entropies, axis=1).mean(axis=1)
-    return AttentionEntropyResult(float(heads[-1].mean()), float(np.log(lengths).mean()), len(lengths), heads)
+    return {"entropy": float(heads[-1].mean()), "uniform": float(np.log(lengths).mean()), "heads": heads}
 
 
 @torch.inference_mode()
@@ -71,7 +65,7 @@ def both_poolings(model: Any, batches: Iterable[Batch]) -> tuple[np.ndarray, np.
     a pooling head.
 
     Raises:
-        ValueError: no batches, no attention mask, a text without tokens.
+        ValueError: as `cls_attention_entropy`.
     """
     trained, uniform = [], []
     for batch, mask, first in _batches(model, batches):
@@ -87,35 +81,16 @@ def both_poolings(model: Any, batches: Iterable[Batch]) -> tuple[np.ndarray, np.
     return np.concatenate(trained), np.concatenate(uniform)
 
 
-@dataclass(frozen=True, eq=False)
-class PoolingResult(Result):
-    """xsim in percent by pooling; `delta`: `relative_delta`; `cosine`: mean cosine of a text's two embeddings."""
+def compare_poolings(source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
+    """xsim in percent by pooling, `relative_delta`, and the mean cosine of a text's two embeddings.
 
-    xsim_trained: float
-    xsim_uniform: float
-    delta: float | None
-    cosine: float
-    count: int
-
-
-def compare_poolings(
-    source: tuple[np.ndarray, np.ndarray],
-    target: tuple[np.ndarray, np.ndarray],
-    *,
-    margin: str | None = "cosine",
-    k: int = 4,
-) -> PoolingResult:
-    """Compare xsim with trained and uniform pooling. `source`, `target`: from `both_poolings`, parallel rows.
-
-    Raises:
-        ValueError: as `xsim`.
+    `source`, `target`: from `both_poolings`, parallel rows. Raises ValueError as `xsim`.
     """
-    results = [xsim(x, y, margin=margin, k=k) for x, y in zip(source, target, strict=True)]
-    trained, uniform = (result.error_rate for result in results)
+    trained, uniform = (xsim(x, y).error_rate for x, y in zip(source, target, strict=True))
     a, b = (np.concatenate([source[i], target[i]]).astype(np.float64) for i in range(2))
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)  # xsim has refused zero rows
-    cosine = float(((a * b).sum(1) / norms).mean())
-    return PoolingResult(trained, uniform, relative_delta(trained, uniform), cosine, results[0].count)
+    delta, cosine = relative_delta(trained, uniform), float(((a * b).sum(1) / norms).mean())
+    return {"xsim_trained": trained, "xsim_uniform": uniform, "delta": delta, "cosine": cosine}
 
 
 def relative_delta(trained: float, uniform: float) -> float | None:
@@ -133,8 +108,6 @@ def _batches(model: Any, batches: Iterable[Batch]) -> Iterator[tuple[dict, torch
     with evaluating(model):
         for batch in batches:
             batch = {name: value.to(model.device) for name, value in batch.items()}
-            if "attention_mask" not in batch:
-                raise ValueError(f"a batch has no attention_mask, only {', '.join(batch)}: pad with the tokenizer")
             mask = batch["attention_mask"].bool()
             if len(empty := (~mask.any(1)).nonzero()):
                 raise ValueError(f"text {texts + int(empty[0])} (from 0) has no tokens")
@@ -144,11 +117,15 @@ def _batches(model: Any, batches: Iterable[Batch]) -> Iterator[tuple[dict, torch
         raise ValueError("no batches: give at least one")
 
 
-@contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    before = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(before)
+def tokenized(tokenizer: Any, file: str, lang: str, size: int = 32) -> list[dict[str, torch.Tensor]]:
+    lines = read_lines(Path(file))
+    starts = range(0, len(lines), size)
+    return [dict(tokenizer(lines[i : i + size], lang=lang, padding=True, return_tensors="pt")) for i in starts]
+
+
+if __name__ == "__main__":
+    name, *files = sys.argv[1:]
+    model, tokenizer = load_encoder(name)
+    sides = [tokenized(tokenizer, *files[i : i + 2]) for i in (0, 2)]
+    report = cls_attention_entropy(model, sides[0]) | compare_poolings(*(both_poolings(model, side) for side in sides))
+    print(json.dumps(report | {"heads": report["heads"].tolist()}, indent=2))

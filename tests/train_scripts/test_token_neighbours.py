@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from hf_echo.evaluation.tokens.token_neighbours import neighbour_shares, token_neighbours
 from hf_echo.evaluation.tokens.token_states import token_states
 
-KINDS = ("same_language", "same_sentence", "translation", "other", "same_token")
+STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "token_neighbours.py"))
+KINDS, neighbour_shares, token_neighbours = (STUDY[n] for n in ("KINDS", "neighbour_shares", "token_neighbours"))
 
 
 def count(states, facts, own, k: int) -> dict[str, float]:
@@ -34,8 +37,8 @@ def test_kinds_are_those_of_a_loop():
     facts = np.stack([rng.integers(0, n, 300) for n in (12, 3, 9)], 1)
     own = np.array([3, 50, 120, 200, 299])
     found = neighbour_shares(states, facts, own, 5)
-    assert {kind: getattr(found, kind) for kind in KINDS} == pytest.approx(count(states, facts, own, 5))
-    assert sum(getattr(found, kind) for kind in KINDS[:4]) == pytest.approx(100)
+    assert found == pytest.approx(count(states, facts, own, 5))
+    assert sum(found[kind] for kind in KINDS[:4]) == pytest.approx(100)
 
 
 def test_a_model_end_to_end(toy, toy_tokenizer):
@@ -48,10 +51,9 @@ def test_a_model_end_to_end(toy, toy_tokenizer):
     facts = np.array([(r["id"], langs.index(r["lang"]), t) for r, s in zip(rows, states) for t in s.ids])
     own = np.flatnonzero((facts[:, 1] == langs.index("eng_Latn")) & (facts[:, 0] < 4))
     want = count(np.concatenate([s.states[0] for s in states]), facts, own, 3)
-    assert {kind: getattr(found, kind) for kind in KINDS} == pytest.approx(want, abs=1.0)
-    assert (found.queries, found.pool) == (len(own), len(facts))
+    assert found == pytest.approx(want | {"queries": len(own), "pool": len(facts)}, abs=1.0)
     few = [token_neighbours(encoder, toy_tokenizer, rows, tokens_each=2, seed=s) for s in (0, 0, 1)]
-    assert few[0].queries == 16 and few[0] == few[1] != few[2]
+    assert few[0]["queries"] == 16 and few[0] == few[1] != few[2]
     for bad, options, message in (
         ([rows[0], rows[0]], {}, "id 0 has two texts in 'eng_Latn'"),
         (rows[:1], {}, "and in another language; found eng_Latn"),
