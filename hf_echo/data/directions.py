@@ -85,21 +85,20 @@ def extension_pairs(
     return concatenate_datasets([pairs, _itself([PIVOT] * len(texts), texts)])
 
 
-def resample(dataset: Dataset, exponent: float, *, rows: int | None = None, seed: int = 0) -> Dataset:
+def resample(dataset: Dataset, exponent: float, *, seed: int = 0) -> Dataset:
     """Resample rows so that source languages have the proportions ``(n / N) ** exponent`` (OS 3.5: 0.6).
 
-    The result has as many rows as the dataset, or `rows`. A language that gets more rows than it has is first repeated
+    The result has as many rows as the dataset. A language that gets more rows than it has is first repeated
     as a whole; the rest is drawn without replacement.
     """
     langs = np.array(dataset["source_lang"])
     names, of_row = np.unique(langs, return_inverse=True)
     sizes = np.bincount(of_row)
     shares = temperature(dict(zip(names, sizes)), exponent)
-    total = len(dataset) if rows is None else rows
     rng = np.random.default_rng(seed)
     picked = []
     for number, name in enumerate(names):
-        own, wanted = np.flatnonzero(of_row == number), round(shares[name] * total)
+        own, wanted = np.flatnonzero(of_row == number), round(shares[name] * len(dataset))
         whole, rest = divmod(wanted, len(own))
         picked += [np.tile(own, whole), rng.permutation(own)[:rest]]
     return dataset.select(rng.permutation(np.concatenate(picked)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from datasets import Dataset, Features, Value
 from .formats import Part, open_file
 from .schema import as_list, check_language, check_text
 from .segmentation import rule_segmenter, trimmed
-from .tables import BadRows, Plan, checked_tables, list_files, positive, to_dataset
+from .tables import BadRows, Plan, checked_tables, list_files, to_dataset
 from .tokenized import Ragged
 
 MAX_SENTENCES = 10_000
@@ -33,28 +32,21 @@ def document_features() -> Features:
     )
 
 
-def load_documents(path: str | os.PathLike, *, segmenter: str = "rules", limit: int | None = None) -> Dataset:
+def load_documents(path: str | os.PathLike) -> Dataset:
     """Read documents from a JSONL or Parquet file, or a folder of them.
 
-    Columns: `sentences` (a list of texts) or `text`; `lang`, an NLLB code; for fine-tuning also `task` (what is to be
-    done, in words), `question`, `choices` (a list) and `answer` (a text; with choices, one of them).
-
-    Args:
-        segmenter: what cuts `text`: "rules", or "none" for one sentence per document.
-        limit: the first so many documents.
+    Columns: `sentences` (a list of texts) or `text`, which rules cut; `lang`, an NLLB code; for fine-tuning also `task`
+    (what is to be done, in words), `question`, `choices` (a list) and `answer` (a text; with choices, one of them).
 
     Raises:
         FileNotFoundError: the path does not exist.
         ValueError: documents without sentences, with too many, without a known language, or with an answer that is
-            not among its choices; the message names file and row. A limit below 1.
+            not among its choices; the message names file and row.
     """
-    if segmenter not in ("rules", "none"):
-        raise ValueError(f"segmenter must be 'rules' or 'none', not {segmenter!r}")
     plans = [_plan(open_file(file)) for file in list_files(Path(path), None)]
-    convert, bad = partial(_convert, segmenter=segmenter), BadRows("error", "correct the documents or leave them out")
-    tables = checked_tables(plans, convert, bad, limit=positive(limit))
-    key = ("documents", [(plan.part.identity, plan.mapping) for plan in plans], segmenter, limit)
-    return to_dataset(tables, bad, document_features(), key)
+    bad = BadRows("error", "correct the documents or leave them out")
+    key = ("documents", [(plan.part.identity, plan.mapping) for plan in plans])
+    return to_dataset(checked_tables(plans, _convert, bad), bad, document_features(), key)
 
 
 def _plan(part: Part) -> Plan:
@@ -67,7 +59,7 @@ def _plan(part: Part) -> Plan:
     return Plan.of(part, {name: name for name in names}, None, TASK_COLUMNS)
 
 
-def _convert(block: Mapping[str, Any], segmenter: str) -> tuple[pa.Table, list[tuple[int, str]]]:
+def _convert(block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
     """The documents of a block, and (row, reason) of rows that are none."""
     columns = {name: as_list(column) for name, column in block.items()}
     good, bad = [], []
@@ -79,7 +71,7 @@ def _convert(block: Mapping[str, Any], segmenter: str) -> tuple[pa.Table, list[t
             text = row.pop("text")
             reason = check_text("text", text) or check_language("lang", row["lang"])
             try:
-                row["sentences"] = [] if reason else _sentences(text, row["lang"], segmenter)
+                row["sentences"] = [] if reason else trimmed(rule_segmenter([text], row["lang"])[0])
             except ValueError as error:  # code has no sentences
                 reason = str(error)
         if reason := reason or check_document(row):
@@ -112,11 +104,6 @@ def check_document(row: dict[str, Any]) -> str | None:
 
 def _shown(value: Any) -> str:
     return "missing" if value is None else f"{value!r:.40}"
-
-
-def _sentences(text: str, lang: str, segmenter: str) -> list[str]:
-    pieces = rule_segmenter([text], lang)[0] if segmenter == "rules" else [text]
-    return [piece for piece in trimmed(pieces) if piece]
 
 
 def flat_sentences(documents: Dataset, last: tuple[str, str] | None = None) -> Dataset:

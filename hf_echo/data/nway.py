@@ -56,7 +56,6 @@ def load_nway(
     *,
     split: str | None = "train",
     on_bad_row: str = "error",
-    limit: int | None = None,
 ) -> Dataset:
     """Read an n-way file or folder (TSV, JSONL, Parquet) with columns id (or verse_id, index_id), lang, text.
 
@@ -72,7 +71,7 @@ def load_nway(
     """
     parts = [open_file(f) for f in list_files(Path(path), split)]
     check_split(Path(path), parts, split)
-    return read_nway(parts, id_column, split, on_bad_row, positive(limit))
+    return read_nway(parts, id_column, split, on_bad_row)
 
 
 def dev_split(path: str | os.PathLike) -> str | None:
@@ -99,7 +98,7 @@ def dev_split(path: str | os.PathLike) -> str | None:
     return next(iter(dev or others), None)
 
 
-def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=None) -> Dataset:
+def read_nway(parts, id_column=None, split="train", on_bad_row="error") -> Dataset:
     plans = []
     for part in parts:
         mapping = find_nway_columns(part.columns, id_column)
@@ -110,9 +109,8 @@ def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=No
             )
         plans.append(Plan.of(part, mapping, split))
     bad = BadRows(on_bad_row)
-    tables = checked_tables(plans, _Unique(), bad, limit=limit)
-    key = ("nway", [(p.part.identity, p.mapping, p.split) for p in plans], on_bad_row, limit)
-    return to_dataset(tables, bad, nway_features(), key)
+    key = ("nway", [(p.part.identity, p.mapping, p.split) for p in plans], on_bad_row)
+    return to_dataset(checked_tables(plans, _Unique(), bad), bad, nway_features(), key)
 
 
 class _Unique:

@@ -36,17 +36,12 @@ def check_pair_output(out: str | Path) -> None:
 
 
 @contextmanager
-def write_pairs(
-    out: str | Path, langs: tuple[str | None, str | None] = (None, None), *, header: bool = True
-) -> Iterator[Write]:
+def write_pairs(out: str | Path, langs: tuple[str | None, str | None] = (None, None)) -> Iterator[Write]:
     """A function (sources, targets, scores or None) that writes rows; the file appears whole or not at all.
 
     TSV (also "-", standard output) has the columns score, source, target, in which tabs and line breaks are spaces;
     JSONL and Parquet also have source_lang and target_lang where they are given; in TMX a score is a `prop`; a Moses
     pair holds the texts alone.
-
-    Args:
-        header: whether a TSV file begins with the names of its columns.
 
     Raises:
         ValueError: an unknown format; TMX without languages; other kinds of rows than the first ones.
@@ -70,7 +65,7 @@ def write_pairs(
 
             yield write
         else:
-            yield _tsv(stack.enter_context(open_output(out)), header)
+            yield _tsv(stack.enter_context(open_output(out)))
 
 
 def _codes(path: Path) -> tuple[str, ...]:
@@ -78,14 +73,14 @@ def _codes(path: Path) -> tuple[str, ...]:
     return match.groups() if (match := MOSES.fullmatch(name)) else ()
 
 
-def _tsv(file, header: bool) -> Write:
-    left = header
+def _tsv(file) -> Write:
+    has_header = False
 
     def write(sources, targets, scores=None):
-        nonlocal left
-        if left:
+        nonlocal has_header
+        if not has_header:
             file.write(("" if scores is None else "score\t") + "source\ttarget\n")
-            left = False
+            has_header = True
         pairs = (f"{BREAKS.sub(' ', source)}\t{BREAKS.sub(' ', target)}\n" for source, target in zip(sources, targets))
         file.writelines(pairs if scores is None else (f"{score:.6f}\t{pair}" for score, pair in zip(scores, pairs)))
 

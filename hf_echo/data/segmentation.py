@@ -112,7 +112,7 @@ def _library_code(lang: str) -> str:
 
 
 def sat_segmenter(
-    model: str | Path, *, threshold: float | None = None, batch_size: int = 32, device: str | None = None
+    model: str | Path, *, threshold: float | None = None
 ) -> Callable[[Sequence[str], str], list[list[str]]]:
     """Load a SaT model as a segmenter; the segmenter ignores the language.
 
@@ -142,12 +142,10 @@ def sat_segmenter(
     except OSError as error:
         reason = str(error).splitlines()[0]
         raise FileNotFoundError(f"{str(model)!r} is not a SaT model in a folder or on the Hub: {reason}") from error
-    if device:
-        sat.to(device)
     if threshold is None and folder.is_dir():  # wtpsplit would search the whole path for "sm"
         threshold = PRETRAINED if version and "sm" not in repo else FINE_TUNED
     room = min(512, sat.config.max_position_embeddings - 4)
-    options = dict(threshold=threshold, block_size=room, stride=max(1, min(64, room // 2)), batch_size=batch_size)
+    options = dict(threshold=threshold, block_size=room, stride=max(1, min(64, room // 2)))
 
     def segment(texts: Sequence[str], lang: str = "") -> list[list[str]]:
         with warnings.catch_warnings():

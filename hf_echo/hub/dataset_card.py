@@ -127,7 +127,7 @@ def push_dataset(
 
 def _languages(statistics: Statistics) -> list[str]:
     """Codes as the Hub has them, without code and mathematics, which the Hub does not count as languages."""
-    codes = {code for d in statistics.directions for code in (d.source_lang, d.target_lang)}
+    codes = {code for row in statistics.directions for code in (row["source_lang"], row["target_lang"])}
     return sorted({hub_code(code) for code in codes if language(code).script is not None})
 
 

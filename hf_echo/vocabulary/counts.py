@@ -122,18 +122,14 @@ class WordCounts:
         filters = [(name, "=", value) for name, value in (("lang", lang), ("kind", kind)) if value is not None]
         return pq.read_table(self.path, filters=filters or None)
 
-    def check_pattern(self, pattern: str, what: str = "the tokenizer") -> None:
-        """Raise ValueError unless the words were made with `pattern` (a name or a regular expression)."""
-        if PATTERNS.get(pattern, pattern) != self.regex:
-            name = next((n for n, r in PATTERNS.items() if r == PATTERNS.get(pattern, pattern)), None)
-            fix = f"count again with pattern {name!r}, or use" if name else "use"
+    def check_pattern(self, pattern: str) -> None:
+        """Raise ValueError unless the words were made with the pre-tokenizer of this name."""
+        if PATTERNS[pattern] != self.regex:
+            old = "" if PATTERNS.get(self.pattern) == self.regex else " (an older form of it)"
             raise ValueError(
-                f"{self.path} was counted with the pre-tokenizer {self.pattern!r}{self._outdated()}, {what} has"
-                f" {repr(name) if name else 'another'}: {fix} a tokenizer with the counts' pre-tokenizer"
+                f"{self.path} was counted with the pre-tokenizer {self.pattern!r}{old}, the tokenizer has {pattern!r}:"
+                f" count again with pattern {pattern!r}, or use a tokenizer with the counts' pre-tokenizer"
             )
-
-    def _outdated(self) -> str:
-        return "" if PATTERNS.get(self.pattern) == self.regex else " (an older form of it)"
 
     def shares(
         self,

@@ -17,10 +17,9 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from .counts import WordCounts
 from .loading import load_tokenizer, with_backend
 from .merges import Vocabulary, learn_merges
-from .pretokenizer import with_pattern, word_regex
+from .pretokenizer import with_pattern
 
 AnyTokenizer = TypeVar("AnyTokenizer", Tokenizer, PreTrainedTokenizerFast)
 NEVER_IN_UTF8 = {0xC0, 0xC1, *range(0xF5, 0x100)}
@@ -29,7 +28,7 @@ MAX_TOKEN_BYTES = 48
 
 def extend_tokenizer(
     tokenizer: AnyTokenizer | str | Path,
-    counts: Mapping[str, int] | WordCounts,
+    counts: Mapping[str, int],
     n_merges: int | None = None,
     *,
     vocab_size: int | None = None,
@@ -41,8 +40,8 @@ def extend_tokenizer(
 
     Args:
         tokenizer: not changed. A path (folder, tokenizer.json, GGUF file) or Hub name is opened as a fast tokenizer.
-        counts: word, with its leading space -> frequency; words are divided as the tokenizer divides them. For
-            `WordCounts` the balanced frequencies are used.
+        counts: word, with its leading space -> frequency (`WordCounts.balanced`); words are divided as the tokenizer
+            divides them.
         n_merges: number of tokens to add. Missing byte tokens come first and count too; merges that spell an
             existing token do not count.
         vocab_size: instead of `n_merges`, the highest id + 1 of the result.
@@ -55,8 +54,7 @@ def extend_tokenizer(
         (GPT2Tokenizer, LlamaTokenizer ...) a PreTrainedTokenizerFast.
 
     Raises:
-        ValueError: not a byte-level BPE; counts that are empty, of another pre-tokenizer, or too few; n_merges or
-            vocab_size adds nothing.
+        ValueError: not a byte-level BPE; counts that are empty or too few; n_merges or vocab_size adds nothing.
     """
     if isinstance(tokenizer, (str, Path)):
         tokenizer = load_tokenizer(tokenizer)
@@ -76,9 +74,6 @@ def extend_tokenizer(
         content = json.loads(backend.to_str())
         content["pre_tokenizer"] = with_pattern(content["pre_tokenizer"], pattern)
         backend = _like(backend, content)
-    if isinstance(counts, WordCounts):
-        counts.check_pattern(word_regex(backend))
-        counts = counts.balanced()
     backend, given = grow(backend, counts, n_merges, min_count=min_count, progress=progress)
     if given < n_merges:
         raise ValueError(

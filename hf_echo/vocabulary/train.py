@@ -15,10 +15,9 @@ from tqdm.auto import tqdm
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ..modeling.tokenization_echo import BOS, CLS, EOS, PAD, SEP, EchoTokenizer
-from .counts import WordCounts
 from .extend import grow
 from .normalization import clean_text, put_in_front
-from .pretokenizer import PATTERNS, pre_tokenizer, split_words
+from .pretokenizer import pre_tokenizer, split_words
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ SPECIAL = (CLS, BOS, SEP, EOS, PAD)
 
 
 def train_from_counts(
-    counts: Mapping[str, int] | WordCounts,
+    counts: Mapping[str, int],
     vocab_size: int,
     *,
     n_reserved: int = 0,
@@ -38,19 +37,15 @@ def train_from_counts(
     """Train a tokenizer of `vocab_size` tokens, including special, reserved and byte tokens.
 
     Args:
-        counts: word, with its leading space -> frequency, split by `pattern`. For `WordCounts` the balanced
-            frequencies are used.
+        counts: word, with its leading space -> frequency, split by `pattern` (`WordCounts.balanced`).
         n_reserved: number of special tokens `<reserved_0>` ... for later use.
         max_length: the tokenizer's `model_max_length`.
         min_count: rarer pairs are not merged.
 
     Raises:
-        ValueError: unknown pattern; counts that are empty, of another pre-tokenizer, or too few; vocab_size not above
-            the number of special, reserved and byte tokens.
+        ValueError: unknown pattern; counts that are empty or too few; vocab_size not above the number of special,
+            reserved and byte tokens.
     """
-    if isinstance(counts, WordCounts):
-        counts.check_pattern(PATTERNS.get(pattern, pattern), "the new tokenizer")
-        counts = counts.balanced()
     tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, progress)
     if (size := len(tokenizer)) < vocab_size:
         raise ValueError(

@@ -30,24 +30,11 @@ def test_jsonl_and_parquet_are_the_same_documents(tmp_path):
     assert documents["sentences"] == [row["sentences"] for row in ROWS] and documents["answer"] == [None, "1"]
     documents.to_parquet(tmp_path / "b.parquet")
     assert load_documents(tmp_path / "b.parquet").to_dict() == documents.to_dict()
-    assert len(load_documents(tmp_path / "a.jsonl", limit=1)) == 1
-    for limit in (0, -1):
-        with pytest.raises(ValueError, match=f"limit={limit} is not a positive number of rows"):
-            load_documents(tmp_path / "a.jsonl", limit=limit)
 
 
-def test_a_text_is_cut_by_rules_or_not_at_all(tmp_path):
+def test_a_text_is_cut_by_rules(tmp_path):
     file = write(tmp_path / "a.jsonl", [{"text": "It rains. He sleeps.", "lang": "eng_Latn"}])
     assert load_documents(file)["sentences"] == [["It rains.", "He sleeps."]]
-    assert load_documents(file, segmenter="none")["sentences"] == [["It rains. He sleeps."]]
-    write(tmp_path / "b.jsonl", [{"text": None, "lang": "eng_Latn"}])
-    with pytest.raises(ValueError, match="b.jsonl:1: text is missing"):
-        load_documents(tmp_path / "b.jsonl")
-    write(tmp_path / "b.jsonl", [{"text": "x = 1", "lang": "python"}])
-    with pytest.raises(ValueError, match="b.jsonl:1: python has no sentences"):
-        load_documents(tmp_path / "b.jsonl")
-    with pytest.raises(ValueError, match="segmenter must be"):
-        load_documents(file, segmenter="sat")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +47,7 @@ def test_a_text_is_cut_by_rules_or_not_at_all(tmp_path):
         ({"sentences": "x"}, r"a.jsonl:2: sentences is 'x', not a list of texts \(one long text"),
         ({"sentences": ["x"], "question": {"text": "?"}}, "a.jsonl:2: question is not text but dict"),
         ({"sentences": ["x"], "choices": ["a"], "answer": "b"}, "answer 'b' is not among its choices"),
+        ({"text": None}, "a.jsonl:2: sentences is missing"),
     ],
 )
 def test_bad_rows_are_one_line(tmp_path, row, message):

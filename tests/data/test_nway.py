@@ -181,9 +181,6 @@ def test_missing_file_and_columns(tmp_path):
     with pytest.raises(ValueError, match=r"needs the columns id \(or .*\), lang and text; found: key, lang, text"):
         load_nway(path)
     assert load_nway(path, "key")["id"][:] == ["1"]
-    for limit in (0, -1):
-        with pytest.raises(ValueError, match=f"limit={limit} is not a positive number of rows"):
-            load_nway(path, "key", limit=limit)
 
 
 @pytest.mark.parametrize(

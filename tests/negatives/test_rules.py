@@ -325,13 +325,6 @@ def test_corpus_wide_exclusion():
     assert "He does not like tea." in [new for new, _ in rule_based_hard_negatives(targets[0], 9)]
 
 
-def test_worker_processes_give_the_same():
-    targets = SENTENCES * 3
-    assert hard_negatives_for(targets, num_proc=2) == hard_negatives_for(targets)
-    with pytest.raises(ValueError, match="num_proc must be 1 or more, not 0"):
-        hard_negatives_for(targets, num_proc=0)
-
-
 BROKE = ["Central European", "an Indian", "Size: 10 cm²", "See note ¹ in May ²", "at ² pm", "don't"]
 
 

@@ -300,17 +300,6 @@ def test_bad_input(counts, options, message):
         extend_tokenizer(llama3_like(), counts, progress=False, **options)
 
 
-def test_counts_file(tmp_path):
-    from hf_echo.vocabulary.counts import count_words
-
-    counts = count_words([[("hin_Deva", text) for text in HINDI * 3]], tmp_path / "counts.parquet", progress=False)
-    with pytest.raises(ValueError, match="was counted with the pre-tokenizer 'echo', the tokenizer has 'llama3'"):
-        extend_tokenizer(llama3_like(), counts, 10, progress=False)
-    extended = extend_tokenizer(llama3_like(), counts, 10, pattern="echo", progress=False)
-    wanted = extend_tokenizer(llama3_like(), counts.balanced(), 10, pattern="echo", progress=False)
-    assert extended.get_vocab() == wanted.get_vocab()
-
-
 @pytest.mark.slow
 def test_smollm2():
     """The tokenizer of a real model: GPT-2's pattern, 17 special tokens in front, bytes missing."""

@@ -90,12 +90,3 @@ def test_little_text_gives_a_small_vocabulary_and_a_warning(caplog):
 def test_bad_input(counts, size, options, message):
     with pytest.raises(ValueError, match=message):
         train_from_counts(counts, size, progress=False, **options)
-
-
-def test_counts_of_another_pattern(tmp_path):
-    from hf_echo.vocabulary.counts import count_words
-
-    counts = count_words([[("hin_Deva", text) for text in TEXTS * 3]], tmp_path / "counts.parquet", progress=False)
-    with pytest.raises(ValueError, match="'echo', the new tokenizer has 'llama3': count again with pattern 'llama3'"):
-        train_from_counts(counts, 300, pattern="llama3", progress=False)
-    assert len(train_from_counts(counts, 300, progress=False)) == 300

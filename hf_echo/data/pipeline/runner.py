@@ -57,12 +57,11 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a run: the folder with ``data/``, its number of rows, the counts of each step, the statistics."""
+    """Result of a run: the folder with ``data/``, its number of rows, the counts of each step."""
 
     folder: Path
     rows: int
     steps: list[dict[str, Any]]
-    statistics: Statistics
 
 
 def run(
@@ -347,4 +346,4 @@ def _write_counts(out: Path, note: dict[str, Any], key: str | None) -> None:
 
 def _outcome(out: Path) -> Outcome:
     steps = read_json(out / "counts.json")["steps"]
-    return Outcome(out, steps[-1]["kept"], steps, Statistics.from_json(read_json(out / "stats.json")))
+    return Outcome(out, steps[-1]["kept"], steps)

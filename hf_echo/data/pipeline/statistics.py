@@ -7,7 +7,7 @@ the paper, code and mathematics are counted by the side with natural language (C
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from .units import read_unit, units_of
 Directions = dict[str, list[int]]  # "fra_Latn>eng_Latn" -> [rows in, rows kept]
 LINES = 250  # maximum length of the Markdown table; JSON has all directions
 COLUMNS = ("pairs", "directions", "source_languages", "target_languages", "source_characters", "target_characters")
+FIELDS = ("provenance", "source_lang", "target_lang", "pairs", "source_characters", "target_characters")
 COUNT = """SELECT provenance, source_lang, target_lang, count(*)::BIGINT AS pairs,
     sum(length(source))::BIGINT AS source_characters, sum(length(target))::BIGINT AS target_characters FROM rows
     GROUP BY ALL"""
@@ -87,33 +88,25 @@ def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 @dataclass(frozen=True)
-class Direction:
-    provenance: str
-    source_lang: str
-    target_lang: str
-    pairs: int
-    source_characters: int
-    target_characters: int
-
-    @property
-    def kind(self) -> str:
-        """The provenance; for code and mathematics also the direction."""
-        ends = [language(code).script is None for code in (self.source_lang, self.target_lang)]
-        way = {(True, False): " to text", (False, True): " from text"}.get(tuple(ends), "")
-        return self.provenance + way
-
-
-@dataclass(frozen=True)
 class Statistics:
-    directions: tuple[Direction, ...]
+    """`directions`: a row for each provenance and direction, with its languages, pairs and characters."""
+
+    directions: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, counted: Iterable[tuple]) -> Statistics:
+        """Of the rows that `COUNT` gives."""
+        order = {name: i for i, name in enumerate(PROVENANCES)}
+        return cls([dict(zip(FIELDS, row)) for row in sorted(counted, key=lambda row: (order[row[0]], *row))])
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per kind of data, and the total."""
-        kinds: dict[str, list[Direction]] = {}
+        """One row per kind of data (the provenance; for code and mathematics also the direction), and the total."""
+        kinds: dict[str, list[dict[str, Any]]] = {}
         for direction in self.directions:
-            kinds.setdefault(direction.kind, []).append(direction)
-        rows = [{"data": kind, **_sum(part)} for kind, part in kinds.items()]
-        return [*rows, {"data": "total", **_sum(self.directions)}]
+            formal = tuple(language(direction[side]).script is None for side in ("source_lang", "target_lang"))
+            way = {(True, False): " to text", (False, True): " from text"}.get(formal, "")
+            kinds.setdefault(direction["provenance"] + way, []).append(direction)
+        return [{"data": kind, **_sum(part)} for kind, part in [*kinds.items(), ("total", self.directions)]]
 
     def to_markdown(self) -> str:
         lines = [f"| data | {' | '.join(c.replace('_', ' ') for c in COLUMNS)} |", "|---|" + "--:|" * len(COLUMNS)]
@@ -121,28 +114,14 @@ class Statistics:
         return "\n".join(lines) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        return {"table": self.rows(), "directions": [asdict(direction) for direction in self.directions]}
-
-    @classmethod
-    def of(cls, counted: Iterable[tuple]) -> Statistics:
-        """Of the rows that `COUNT` gives."""
-        order = {name: i for i, name in enumerate(PROVENANCES)}
-        return cls(tuple(Direction(*row) for row in sorted(counted, key=lambda row: (order[row[0]], *row))))
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Statistics:
-        return cls(tuple(Direction(**direction) for direction in value["directions"]))
+        return {"table": self.rows(), "directions": self.directions}
 
 
-def _sum(part: Sequence[Direction]) -> dict[str, int]:
-    return {
-        "pairs": sum(d.pairs for d in part),
-        "directions": len({(d.source_lang, d.target_lang) for d in part}),
-        "source_languages": len({d.source_lang for d in part}),
-        "target_languages": len({d.target_lang for d in part}),
-        "source_characters": sum(d.source_characters for d in part),
-        "target_characters": sum(d.target_characters for d in part),
-    }
+def _sum(part: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    directions = {(row["source_lang"], row["target_lang"]) for row in part}
+    sums = {name: sum(row[name] for row in part) for name in ("pairs", "source_characters", "target_characters")}
+    sources, targets = (len(set(side)) for side in zip(*directions)) if directions else (0, 0)
+    return sums | {"directions": len(directions), "source_languages": sources, "target_languages": targets}
 
 
 def collect_statistics(paths: Sequence[str | Path], *, on_bad_row: str = "error", **arguments: Any) -> Statistics:

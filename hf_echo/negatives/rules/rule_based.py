@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
-from multiprocessing import get_context
 from random import Random
 from zlib import crc32
 
@@ -92,32 +91,7 @@ def _next_new(
     return None
 
 
-def hard_negatives_for(
-    targets: Sequence[str], max_negatives: int = 5, *, seed: int = 0, num_proc: int = 1
-) -> list[list[tuple[str, str]]]:
-    """Make hard negatives of every target of a corpus; none equals any target (:func:`normal_form`).
-
-    Returns a list with one entry per target, in order, equal for every ``num_proc``. One core makes about two thousand
-    per second; worker processes need time to start, so they pay off from 100,000 targets.
-
-    Raises:
-        ValueError: num_proc is below 1.
-    """
-    if num_proc < 1:
-        raise ValueError(f"num_proc must be 1 or more, not {num_proc}")
-    options = {
-        "max_negatives": max_negatives,
-        "exclude": {normal_form(target) for target in targets},
-        "seed": seed,
-    }
-    if num_proc == 1:
-        return [rule_based_hard_negatives(target, **options) for target in targets]
-    with get_context("spawn").Pool(num_proc, _worker_options.update, (options,)) as pool:
-        return pool.map(_in_worker, targets, chunksize=1000)
-
-
-_worker_options: dict[str, object] = {}  # filled once per worker process: the set is too large to send with each task
-
-
-def _in_worker(target: str) -> list[tuple[str, str]]:
-    return rule_based_hard_negatives(target, **_worker_options)
+def hard_negatives_for(targets: Sequence[str], max_negatives: int = 5, *, seed: int = 0) -> list[list[tuple[str, str]]]:
+    """Make hard negatives of every target of a corpus, in order; none equals any target (:func:`normal_form`)."""
+    exclude = {normal_form(target) for target in targets}
+    return [rule_based_hard_negatives(target, max_negatives, exclude=exclude, seed=seed) for target in targets]

@@ -6,9 +6,8 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from hf_echo.data.pipeline import Statistics, collect_statistics
+from hf_echo.data.pipeline import collect_statistics
 
 ROWS = [
     ("été", "fra_Latn", "summer", "eng_Latn", "primary"),
@@ -20,7 +19,8 @@ ROWS = [
     ("x is two", "eng_Latn", "x = 2", "python", "code"),
 ]
 NAMES = ("source", "source_lang", "target", "target_lang", "provenance")
-WANT = {  # pairs, directions, source languages, target languages, source characters, target characters
+COLUMNS = ("pairs", "directions", "source_languages", "target_languages", "source_characters", "target_characters")
+WANT = {
     "primary": (3, 2, 2, 2, 14, 18),
     "mined": (1, 1, 1, 1, 1, 6),
     "code from text": (2, 2, 1, 2, 16, 11),
@@ -29,19 +29,11 @@ WANT = {  # pairs, directions, source languages, target languages, source charac
 }
 
 
-@pytest.fixture
-def found(tmp_path):
+def test_table(tmp_path):
     table = pa.Table.from_pylist([dict(zip(NAMES, row)) for row in ROWS])
     pq.write_table(table.slice(0, 4), tmp_path / "a.parquet")
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.slice(4).to_pylist()))
-    return collect_statistics([tmp_path / "a.parquet", tmp_path / "b.jsonl"])
-
-
-def test_table(found):
-    assert {row.pop("data"): tuple(row.values()) for row in found.rows()} == WANT
-
-
-def test_formats(found):
-    assert Statistics.from_json(json.loads(json.dumps(found.to_json()))) == found
+    found = collect_statistics([tmp_path / "a.parquet", tmp_path / "b.jsonl"])
+    assert {row["data"]: tuple(row[name] for name in COLUMNS) for row in found.rows()} == WANT
     lines = found.to_markdown().splitlines()
     assert lines[0].startswith("| data | pairs | directions |") and lines[2] == "| primary | 3 | 2 | 2 | 2 | 14 | 18 |"
