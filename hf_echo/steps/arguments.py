@@ -45,8 +45,10 @@ class DataArguments:
     rule_negatives_limit: int | None = setting("on this many pairs, chosen by the seed", None, least=1)
     dev_negatives: int = setting("hard negatives per dev sentence for xsim++, 0 for none", 5, least=0)
     guide: str | None = setting("SentenceTransformer or Echo checkpoint for OS Eq. 3", None)
-    language_batches: bool = setting(
-        "batches of one pair of languages each: no target can be told by its language or its domain", False
+    batch_by: list[str] = setting(
+        "columns of the training data whose equal values share batches: with [source_lang, target_lang] no target can "
+        "be told by its language or its domain",
+        list,
     )
     teacher: str | None = setting("SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)", None)
     live_teacher: bool = setting("ask the teacher at each step instead of keeping its embeddings on disk", False)
@@ -131,10 +133,8 @@ def check_is_read(path: Path, stage: str, values: Mapping[str, Any]) -> None:
 
 def check_data(path: Path, stage: Stage, data: DataArguments) -> None:
     """Raises ValueError for data that are wrong for this stage, whatever they hold."""
-    if data.language_batches and stage.data:
-        raise ValueError(
-            f"{path}: language_batches groups text pairs, and stage {stage.name} reads others: leave it out"
-        )
+    if data.batch_by and stage.data:
+        raise ValueError(f"{path}: batch_by groups text pairs, and stage {stage.name} reads others: leave it out")
     for name, source in data.dev_data.items():
         options = isinstance(source, dict) and (stage.data is None or stage.data.dev_options)
         if not isinstance(source, str) and not options:

@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 def load_pairs(args: DataArguments) -> Dataset:
     if not args.train_data:
         raise ValueError("train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'")
-    return load_with(load_parallel, args.train_data, args.data_options)
+    kept = {"keep": args.batch_by} if args.batch_by else {}
+    return load_with(load_parallel, args.train_data, args.data_options | kept)
 
 
 def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
@@ -145,11 +146,10 @@ def embedded_sides(
     return {needed.role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
 
 
-def language_groups(dataset: Dataset) -> np.ndarray:
-    """(rows,) the number of each row's pair of languages; rows of a number share batches.
+def row_groups(dataset: Dataset, columns: list[str]) -> np.ndarray:
+    """(rows,) a number for the values of each row in `columns`; rows of a number share batches.
 
     If each language has its own domain (one the Bible, another manuals), a model can tell the targets of a mixed batch
     apart by domain alone.
     """
-    pairs = [f"{source} {target}" for source, target in zip(dataset["source_lang"], dataset["target_lang"])]
-    return np.unique(pairs, return_inverse=True)[1]
+    return dataset.select_columns(columns).to_pandas().astype(str).groupby(columns).ngroup().to_numpy()

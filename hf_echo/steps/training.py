@@ -22,7 +22,7 @@ from ..stages.core.stage import Rows, Stage
 from ..utils.files import write_json
 from ..utils.lineage import portable
 from .arguments import DataArguments, Training
-from .data import data_fingerprints, embedded_sides, language_groups, rows_of, training_rows
+from .data import data_fingerprints, embedded_sides, row_groups, rows_of, training_rows
 from .model import build_trainer, check_start
 from .recipe import read_recipe
 from .record import (
@@ -82,8 +82,8 @@ def train_recipe(
         tokenizer = rows.processor(model_args, dataset, args, resume)
         train_dataset = rows.prepare(dataset, tokenizer, data_args, args)
         options = embedded_sides(stage, model_args, data_args, args, dataset)
-        if data_args.language_batches:
-            options["groups"] = language_groups(dataset)
+        if data_args.batch_by:
+            options["groups"] = row_groups(dataset, data_args.batch_by)
     languages = rows.languages(train_dataset)
     options |= dict(train_dataset=train_dataset, tokenizer=tokenizer, dev_sets=dev_sets)
     trainer = build_trainer(stage, model_args, args, languages, **options)
