@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,6 @@ def load_parallel(
     on_bad_row: str = "error",
     provenance: str | None = None,
     limit: int | None = None,
-    keep: Sequence[str] = (),
     **options: Any,
 ) -> Dataset | IterableDataset:
     """Read parallel text into the columns source, source_lang, target, target_lang and provenance.
@@ -65,7 +64,6 @@ def load_parallel(
             them with one warning.
         provenance: for rows whose file has no such column (default "primary"; the built-in corpus has its own).
         limit: maximum number of good rows to read.
-        keep: columns that the result must have; those outside the schema are kept as text.
         options: for the built-in corpus (``n, languages, hard_negatives, direction``) or n-way tables
             (``id_column, direction, languages, pivot, max_per_id, seed``: see `nway_pairs`).
 
@@ -74,7 +72,7 @@ def load_parallel(
         ValueError: bad rows, a missing column (the message lists those found), an unknown language code.
     """
     if str(path_or_name) == "builtin":
-        return _has(keep, _builtin(split, positive(limit), streaming, options), "the built-in corpus")
+        return _builtin(split, positive(limit), streaming, options)
     given = {"source_lang": source_lang, "target_lang": target_lang, "provenance": provenance}
     constants = _constants(given, limit)
     label, is_here = str(path_or_name), Path(path_or_name).exists()
@@ -89,21 +87,19 @@ def load_parallel(
         rows = nway.read_nway(parts, options.pop("id_column", None), of_files, on_bad_row)
         settings = {"provenance": provenance or "primary", "limit": limit, "streaming": streaming}
         try:
-            return _has(keep, nway.nway_pairs(rows, **options, **settings), "its table of pairs")
+            return nway.nway_pairs(rows, **options, **settings)
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from None
     _only(options, (), NO_OPTIONS)
 
-    kept = [column for column in keep if column not in schema.COLUMNS]
-    plans, optional = _plan(parts, columns, constants, of_files, kept)
-    kept = [column for column in kept if column not in schema.OPTIONAL]
-    convert = partial(schema.normalise, constants=constants, optional=optional, keep=kept)
-    bad, features = BadRows(on_bad_row), schema.features(optional, kept)
+    plans, optional = _plan(parts, columns, constants, of_files)
+    convert = partial(schema.normalise, constants=constants, optional=optional)
+    bad, features = BadRows(on_bad_row), schema.features(optional)
     if streaming:
         arguments = {"plans": plans, "convert": convert, "on_bad_row": on_bad_row, "limit": limit}
         return to_stream(_streamed_tables, features, arguments)
     sources = [(plan.part.identity, plan.mapping, plan.split) for plan in plans]
-    key = ("parallel", sources, constants, optional, on_bad_row, limit, kept)
+    key = ("parallel", sources, constants, optional, on_bad_row, limit)
     return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features, key)
 
 
@@ -159,20 +155,13 @@ def _open(
 
 
 def _plan(
-    parts: list[Part],
-    columns: Mapping[str, str] | None,
-    constants: Mapping[str, str],
-    split: str | None,
-    keep: Sequence[str] = (),
+    parts: list[Part], columns: Mapping[str, str] | None, constants: Mapping[str, str], split: str | None
 ) -> tuple[list[Plan], list[str]]:
-    """(the plan of each part, the optional columns that any of them has). Each part must have the columns `keep`."""
+    """(the plan of each part, the optional columns that any of them has)."""
     plans = []
     for part in parts:
         given = [c for c in constants if c != "provenance"]
         mapping = schema.find_columns(part.columns, columns, constants=given, where=part.label)
-        mapping = {name: name for name in keep if name in part.columns} | mapping
-        if missing := [name for name in keep if name not in mapping]:
-            raise ValueError(f"{part.label} has no column {missing[0]!r}; found: {', '.join(part.columns)}")
         plans.append(Plan.of(part, mapping, split, ("provenance", *schema.OPTIONAL)))
     return plans, [c for c in schema.OPTIONAL if any(c in plan.mapping for plan in plans)]
 
@@ -240,13 +229,6 @@ def _builtin(
     if limit is not None:
         dataset = dataset.select(range(min(limit, len(dataset))))
     return dataset.to_iterable_dataset() if streaming else dataset
-
-
-def _has(columns: Sequence[str], dataset: Any, what: str) -> Any:
-    """The dataset, which must have the columns."""
-    if missing := [column for column in columns if column not in dataset.column_names]:
-        raise ValueError(f"{what} has no column {missing[0]!r}; found: {', '.join(dataset.column_names)}")
-    return dataset
 
 
 def _only(options: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:

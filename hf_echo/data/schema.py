@@ -48,16 +48,12 @@ LONGEST = 100_000  # characters of a sentence; a longer text is a log page, or h
 WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 
 
-def features(optional: Sequence[str] = (), keep: Sequence[str] = ()) -> Features:
-    """The `datasets.Features` of a parallel dataset with the given optional columns, and others kept as text."""
+def features(optional: Sequence[str] = ()) -> Features:
+    """The `datasets.Features` of a parallel dataset with the given optional columns."""
     from datasets import Features, List, Value
 
     kinds = {"hard_negatives": List(Value("string")), "quality": Value("float64")}
-    return Features(
-        {c: Value("string") for c in COLUMNS}
-        | {c: kinds[c] for c in OPTIONAL if c in optional}
-        | dict.fromkeys(keep, Value("string"))
-    )
+    return Features({c: Value("string") for c in COLUMNS} | {c: kinds[c] for c in OPTIONAL if c in optional})
 
 
 def has_pair(columns: Sequence[str]) -> bool:
@@ -179,7 +175,6 @@ def normalise(
     *,
     constants: Mapping[str, str] | None = None,
     optional: Sequence[str] = (),
-    keep: Sequence[str] = (),
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
     """Convert a block with schema column names to the schema's types and separate the bad rows.
 
@@ -187,7 +182,6 @@ def normalise(
         constants: column -> value for columns that the block lacks (``{"provenance": "mined"}``), and for nulls in
             the column provenance.
         optional: the optional columns of the result; an empty list or null if the block lacks them.
-        keep: further columns of the block, as text.
 
     Returns:
         The table of good rows, in order, and (row number in the block, reason) for each bad one.
@@ -199,12 +193,7 @@ def normalise(
     for name in (name for name in OPTIONAL if name in optional):
         values = as_list(block[name]) if name in block else [None] * size
         columns[name] = list(map({"hard_negatives": _texts, "quality": _number}[name], values))
-    table, bad = checked(columns, features(optional).arrow_schema, check_row)
-    dropped = {number for number, _ in bad}
-    for name in keep:
-        values = [value for number, value in enumerate(as_list(block[name])) if number not in dropped]
-        table = table.append_column(name, pa.array([None if v is None else str(v) for v in values], pa.string()))
-    return table, bad
+    return checked(columns, features(optional).arrow_schema, check_row)
 
 
 def _texts(value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -45,10 +45,10 @@ class DataArguments:
     rule_negatives_limit: int | None = setting("on this many pairs, chosen by the seed", None, least=1)
     dev_negatives: int = setting("hard negatives per dev sentence for xsim++, 0 for none", 5, least=0)
     guide: str | None = setting("SentenceTransformer or Echo checkpoint for OS Eq. 3", None)
-    batch_by: list[str] = setting(
-        "columns of the training data whose equal values share batches: with [source_lang, target_lang] no target can "
-        "be told by its language or its domain",
-        list,
+    batch_by: Literal["languages", "similarity"] | None = setting(
+        "languages: a batch has one pair of languages, so that no target can be told by its language or its domain; "
+        "similarity: targets of a batch share words, by k-means over the start's token vectors",
+        None,
     )
     teacher: str | None = setting("SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)", None)
     live_teacher: bool = setting("ask the teacher at each step instead of keeping its embeddings on disk", False)

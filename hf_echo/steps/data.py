@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from ..data import load_nway, load_parallel
 from ..data.nway import dev_split
@@ -15,6 +15,7 @@ from ..data.tokenized import TokenizedParallel, tokenize_parallel
 from ..inference.any_encoder import any_encoder
 from ..inference.embedding_store import LiveRows, frozen_embeddings
 from ..inference.encode import opening
+from ..inference.similar_texts import text_clusters
 from ..stages.core.dev_sets import DevSet, check_dev_set
 from ..stages.core.stage import Rows, Stage, load_with
 from ..utils.fingerprint import fingerprint
@@ -24,12 +25,13 @@ from .record import data_fingerprint
 
 logger = logging.getLogger(__name__)
 
+CLUSTER = 1000  # rows of a cluster of similar targets, about
+
 
 def load_pairs(args: DataArguments) -> Dataset:
     if not args.train_data:
         raise ValueError("train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'")
-    kept = {"keep": args.batch_by} if args.batch_by else {}
-    return load_with(load_parallel, args.train_data, args.data_options | kept)
+    return load_with(load_parallel, args.train_data, args.data_options)
 
 
 def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
@@ -146,10 +148,16 @@ def embedded_sides(
     return {needed.role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
 
 
-def row_groups(dataset: Dataset, columns: list[str]) -> np.ndarray:
-    """(rows,) a number for the values of each row in `columns`; rows of a number share batches.
+def row_groups(dataset: Dataset, by: str, start: str | None, tokenizer: Any) -> np.ndarray:
+    """(rows,) the number of each row's group; rows of a group share batches.
 
-    If each language has its own domain (one the Bible, another manuals), a model can tell the targets of a mixed batch
-    apart by domain alone.
+    languages: if each language has its own domain (one the Bible, another manuals), a model can tell the targets of a
+    mixed batch apart by domain alone. similarity: the negatives of a batch are hard.
     """
-    return dataset.select_columns(columns).to_pandas().astype(str).groupby(columns).ngroup().to_numpy()
+    if by == "languages":
+        pairs = [f"{source} {target}" for source, target in zip(dataset["source_lang"], dataset["target_lang"])]
+        return np.unique(pairs, return_inverse=True)[1]
+    if not start:
+        raise ValueError("batch_by: similarity needs the token vectors of a start; name it in model_name_or_path")
+    vectors = AutoModel.from_pretrained(start).get_input_embeddings().weight
+    return text_clusters(dataset["target"][:], tokenizer, vectors, -(-len(dataset) // CLUSTER))

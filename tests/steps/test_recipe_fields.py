@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +16,11 @@ from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
 from hf_echo.stages.core.model_shape import new_config
 from hf_echo.stages.core.start import start_model
-from hf_echo.steps.arguments import DataArguments, ModelArguments
-from hf_echo.steps.data import load_pairs
+from hf_echo.steps.arguments import ModelArguments
 from hf_echo.steps.training import train_recipe
 
 from .. import toy
 
-KINDS = ("jsonl", "parquet")
 SHAPE = toy.SHAPE | {"num_hidden_layers": 2}
 
 
@@ -39,13 +36,9 @@ def start(toy, toy_tokenizer, tmp_path):
 # Batches
 
 
-def test_equal_values_share_batches(toy, start, tmp_path, monkeypatch):
-    """Of a column of the schema and of one of the file; without the rows that are skipped. Other names are refused."""
+def test_language_batches_hold_one_pair_of_languages(toy, start, tmp_path, monkeypatch):
     rows = [{k: v for k, v in row.items() if k != "hard_negatives"} for row in toy.parallel_rows()[:120]]
-    rows = [row | {"cluster": i % 3} for i, row in enumerate(rows)]
-    bad = [rows[0] | {"source": " "}]
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bad + rows))
-    pq.write_table(pa.Table.from_pylist(bad + rows), tmp_path / "train.parquet")
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
     values = {
         "stage": "contrastive",
         "shape": SHAPE | {"decoder_vocab_size": 300},
@@ -53,8 +46,7 @@ def test_equal_values_share_batches(toy, start, tmp_path, monkeypatch):
         "max_length": 32,
         "max_tokens": 900,
         "train_data": str(tmp_path / "train.parquet"),
-        "data_options": {"on_bad_row": "skip"},
-        "batch_by": ["source_lang", "cluster"],
+        "batch_by": "languages",
         "output_dir": str(tmp_path / "out"),
         "cache_dir": str(tmp_path / "cache"),
         "max_steps": 2,
@@ -68,14 +60,8 @@ def test_equal_values_share_batches(toy, start, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "build_trainer", lambda *a, **k: trainers.append(build(*a, **k)) or trainers[0])
     train_recipe(tmp_path / "a.yaml")
     groups = trainers[0].get_train_dataloader().batch_sampler.groups
-    keys = [(row["source_lang"], row["cluster"]) for row in rows]
-    assert len(groups) == len(keys) and len(set(zip(keys, groups.tolist()))) == len(set(keys)) == len(set(groups))
-    data = DataArguments(data_options={"on_bad_row": "skip"}, batch_by=["cluster"])
-    clusters = [load_pairs(replace(data, train_data=str(tmp_path / f"train.{kind}")))["cluster"][:] for kind in KINDS]
-    assert clusters[0] == clusters[1] == [str(row["cluster"]) for row in rows]
-    for name in (str(tmp_path / "train.jsonl"), "builtin"):
-        with pytest.raises(ValueError, match=r"has no column 'clust'; found: .*source_lang"):
-            load_pairs(DataArguments(train_data=name, batch_by=["clust"]))
+    languages = np.array([row["source_lang"] for row in rows])
+    assert {tuple(set(languages[groups == g])) for g in set(groups.tolist())} == {(lang,) for lang in set(languages)}
     model = EchoForTranslation.from_pretrained(tmp_path / "out")
     assert model.decoder.lm_head.weight.shape == (300, 32) and model.config.vocab_size == 400
 
