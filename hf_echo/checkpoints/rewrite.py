@@ -12,40 +12,46 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import has_file
 
 from ..inference.encode import opening
-from ..inference.encode_speech import open_extractor
+from ..inference.encode_speech import is_speech, open_extractor, open_speech_encoder
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoSpeechConfig, EchoSpeechEncoder
 from ..modeling.modeling_echo_base import DECODER_FOLDER
 from ..utils.folders import write_folder
+from ..utils.hub import snapshot
 from ..utils.lineage import write_lineage
 from ..utils.speech_data import merge_speech_data, read_speech_data, write_speech_data
 
 logger = logging.getLogger(__name__)
 
 
+def stored_config(model: str | Path) -> EchoConfig:
+    """The configuration of a checkpoint of text, with the dtype of its file; no weights are read.
+
+    Raises:
+        FileNotFoundError: no such folder or Hub name. ValueError: a speech encoder, or a model of another family.
+    """
+    with opening(model) as place:
+        config = AutoConfig.from_pretrained(place)
+        if isinstance(config, EchoSpeechConfig):
+            raise ValueError(f"{model} is a speech encoder: this operation is for text encoders")
+        if not isinstance(config, EchoConfig):
+            raise ValueError(f"{model} is a model of type {config.model_type!r}, not an Echo checkpoint")
+        return config
+
+
 def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
     """An encoder, a training checkpoint or a release, in fp32; an operation changes it in place.
 
     Raises:
-        FileNotFoundError: no such folder or Hub name.
-        ValueError: a damaged checkpoint, a speech encoder, or a model of another family.
+        FileNotFoundError, ValueError: as `stored_config`, or a damaged checkpoint.
     """
-    opened = open_text_or_speech(model)
-    if isinstance(opened, EchoSpeechEncoder):
-        raise ValueError(f"{model} is a speech encoder: this operation is for text encoders")
-    return opened
+    kind = EchoEncoder if stored_config(model).decoder is None and not is_release(model) else EchoForTranslation
+    with opening(model) as place:
+        return kind.from_pretrained(place, dtype=torch.float32).eval()
 
 
 def open_text_or_speech(model: str | Path) -> EchoEncoder | EchoForTranslation | EchoSpeechEncoder:
     """As `open_checkpoint`, speech encoders included: for operations that mix weights, whatever they are."""
-    with opening(model) as place:
-        config = AutoConfig.from_pretrained(place)
-        if isinstance(config, EchoSpeechConfig):
-            kind = EchoSpeechEncoder
-        elif isinstance(config, EchoConfig):
-            kind = EchoEncoder if config.decoder is None and not is_release(place) else EchoForTranslation
-        else:
-            raise ValueError(f"{model} is a model of type {config.model_type!r}, not an Echo checkpoint")
-        return kind.from_pretrained(place, dtype=torch.float32).eval()
+    return open_speech_encoder(model).eval() if is_speech(model) else open_checkpoint(model)
 
 
 def is_release(name: str | Path) -> bool:
@@ -54,20 +60,16 @@ def is_release(name: str | Path) -> bool:
         return has_file(place, f"{DECODER_FOLDER}/config.json")
 
 
+def check_other_folder(out: str | Path, model: str | Path) -> None:
+    """Raises ValueError where `out` is the folder of the checkpoint `model`."""
+    if Path(out).resolve() == Path(snapshot(model)).resolve():
+        raise ValueError(f"{out} is the checkpoint itself: the new one needs a folder of its own")
+
+
 def leave_decoder_out(name: str | Path, opened: EchoForTranslation, reason: str) -> EchoEncoder:
     """The encoder of a release, with a warning."""
     logger.warning("the decoder of %s is left out: %s", name, reason)
     return opened.encoder
-
-
-def open_both(model: str | Path, other: str | Path) -> list[EchoEncoder | EchoForTranslation | EchoSpeechEncoder]:
-    """Two checkpoints to mix. A decoder that only one of them has, and as a release, is left out."""
-    names, opened = (model, other), [open_text_or_speech(model), open_text_or_speech(other)]
-    for own, partner in ((0, 1), (1, 0)):
-        if isinstance(opened[own], EchoForTranslation) and isinstance(opened[partner], EchoEncoder):
-            if is_release(names[own]):
-                opened[own] = leave_decoder_out(names[own], opened[own], f"{names[partner]} has none to mix it with")
-    return opened
 
 
 def encoder_of(model: EchoEncoder | EchoForTranslation) -> EchoEncoder:

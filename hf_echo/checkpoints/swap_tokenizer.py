@@ -14,14 +14,12 @@ from torch import nn
 from transformers import PreTrainedTokenizerFast
 
 from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer, SonarForTranslation
-from ..utils.folders import write_folder
 from ..utils.hub import snapshot
-from ..utils.lineage import write_lineage
 from ..vocabulary.auxiliary import auxiliary_vectors
 from ..vocabulary.initialise import TokenMatch, check_method, initialise
 from ..vocabulary.loading import load_tokenizer
 from ..vocabulary.match import ROLES, match_vocabularies
-from .rewrite import encoder_of
+from .rewrite import check_other_folder, encoder_of, open_checkpoint, save_changed, stored_config
 
 logger = logging.getLogger(__name__)
 
@@ -204,37 +202,38 @@ def swap_checkpoint(
         FileNotFoundError: no checkpoint or no tokenizer there.
         ValueError: `out` is the checkpoint itself; what `swap_vocabulary` refuses.
     """
-    folder, out = Path(snapshot(model)), Path(out)
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder} holds no config.json; give the folder of a checkpoint")
-    if out.resolve() == folder.resolve():
-        raise ValueError(f"{out} is the checkpoint itself: the swapped model needs a folder of its own")
+    check_other_folder(out, model)
     check_method(method, auxiliary is not None)
-    old = load_tokenizer(folder)
-    new = _tokenizer_like(old, snapshot(tokenizer))
-    release = (folder / "decoder").is_dir()
-    config = EchoConfig.from_pretrained(folder)
-    whole = release or config.decoder is not None
-    # In the dtype of its file: "auto" would be fp32 where bf16 is slow, and the result would depend on the machine.
-    swapped = (EchoForTranslation if whole else EchoEncoder).from_pretrained(folder, dtype=config.dtype or "auto")
-    swap_vocabulary(swapped, old, new, method=method, auxiliary=auxiliary, seed=seed)
-    swapped.config.prompts = encoder_of(swapped).config.prompts = new.prompts
-    file = auxiliary if isinstance(auxiliary, (str, Path)) else None
-    parents, settings = {"model": model, "tokenizer": tokenizer}, {"method": method, "seed": seed}
-    with write_folder(out) as place:
-        (swapped.save_release if release else swapped.save_pretrained)(place)
-        new.save_pretrained(place)
-        write_lineage(place, "swap_tokenizer", settings, parents=parents, data={"auxiliary": file}, output_dir=out)
-    match, _ = match_vocabularies(old, new)
-    return {"method": method, "old_tokens": match.old_size, "tokens": match.size} | match.counts()
+    dtype, old = stored_config(model).dtype or torch.float32, load_tokenizer(model)
+    new = tokenizer_like(old, tokenizer)
+    opened = open_checkpoint(model).to(dtype)
+    counts = swap_to(new, opened, old, method=method, auxiliary=auxiliary, seed=seed)
+    save_changed(
+        opened,
+        out,
+        "swap_tokenizer",
+        {"method": method, "seed": seed},
+        parents={"model": model, "tokenizer": tokenizer},
+        data={"auxiliary": auxiliary if isinstance(auxiliary, (str, Path)) else None},
+        tokenizer=new,
+    )
+    return counts
 
 
-def _tokenizer_like(old: PreTrainedTokenizerFast, source: str | Path) -> EchoTokenizer:
+def swap_to(new: EchoTokenizer, model, old: PreTrainedTokenizerFast, *, method: str = "mean", **options) -> dict:
+    """`swap_vocabulary`, with the prompts of the new tokenizer; the counts that `swap_checkpoint` returns."""
+    found = match_vocabularies(old, new)
+    swap_vocabulary(model, old, new, method=method, match=found, **options)
+    model.config.prompts = encoder_of(model).config.prompts = new.prompts
+    return {"method": method, "old_tokens": found[0].old_size, "tokens": found[0].size} | found[0].counts()
+
+
+def tokenizer_like(old: PreTrainedTokenizerFast, source: str | Path) -> EchoTokenizer:
     """The tokenizer at `source`, to stand where `old` stood: an EchoTokenizer with the same limit of length.
 
     Where the old one writes no prompts, another kind of tokenizer writes none either.
     """
-    if not Path(source).exists():
+    if not Path(source := snapshot(source)).exists():
         raise FileNotFoundError(f"no tokenizer at {source}; give its folder, or a tokenizer.json")
     tokenizer = load_tokenizer(source)
     if isinstance(tokenizer, EchoTokenizer):

@@ -87,10 +87,9 @@ def trim_checkpoint(
     means = {when: sum(row[when] for row in lengths.values()) / len(lengths) for when in ("before", "after")}
     lengths["average"] = {when: round(mean, 2) for when, mean in means.items()}
     results = {"old_tokens": len(scores), "tokens": len(kept), "tokens_per_sentence": lengths}
-    dtype = config.dtype or opened.dtype
     values = {"keep": keep, "first": list(first), "split": split, "sample": sample, "seed": seed}
     options = dict(parents={"model": model}, data={"texts": texts}, results=results, tokenizer=small)
-    save_changed(opened.to(dtype), out, "trim_vocabulary", values, **options)
+    save_changed(opened.to(config.dtype or opened.dtype), out, "trim_vocabulary", values, **options)
     return results
 
 

@@ -1,4 +1,4 @@
-"""hf-echo evaluate geometry, cost, ease, alignment, tagging, wic: other measures of a model."""
+"""hf-echo evaluate geometry, cost, alignment, tagging, wic: other measures of a model."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..utils.hub import packaged_model
-from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from ..utils.settings import DATA, setting, step
 from .options import OpensModel, language, model
 
 
@@ -44,40 +43,35 @@ class Geometry(OpensModel):
 
 
 @step("evaluate cost", example="hf-echo evaluate cost --model M --texts a.txt --lang fra_Latn")
-class Cost(Step):
-    """Count FLOPs by text length and measure sentences per second of a model; without a model, print OS Figure 8."""
+class Cost(OpensModel):
+    """Measure sentences and tokens per second of a model on this machine, and its memory."""
 
     reports = True
 
-    model: str | None = setting(
-        "folder, Hub name or echo-nano; default: none, only the grid of OS Figure 8",
-        None,
-        reads=CHECKPOINT,
-        short="-m",
-    )
-    texts: Path | None = setting(
-        "texts to measure the speed on, one per line; default: built-in sentences", None, reads=DATA, needs="model"
-    )
-    lang: str | None = language("language of the texts; default: fra_Latn for the built-in ones", needs="model")
-    tokens: list[int] = setting(
-        "text length in tokens for the FLOPs; repeatable; default: 20, 128 and 512", list, least=1, needs="model"
-    )
-    rounds: int = setting("measured rounds, after one warm-up round", 3, least=1, needs="model")
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    texts: Path | None = setting("texts, one per line; default: built-in sentences", None, reads=DATA)
+    lang: str | None = language("language of the texts; default: fra_Latn for the built-in ones")
+    rounds: int = setting("measured rounds, after one warm-up round", 3, least=1)
 
     def run(self):
+        from transformers import AutoTokenizer
+
+        from ..evaluation.benchmarks.speed import measure_speed
+        from ..inference.any_encoder import any_encoder
+        from ..inference.encode import opening
+        from ..modeling import EchoTokenizer
         from ..utils.text import read_lines
 
-        if self.model is None:
-            from ..evaluation.benchmarks.cost import cost_grid
-
-            grid = cost_grid()
-            lists = {"documents": grid.documents, "outputs": grid.outputs, "ratio": grid.ratio.round(3)}
-            return {"grid": {"baseline": grid.baseline, **{name: values.tolist() for name, values in lists.items()}}}
-        name = packaged_model(self.model)
         texts, lang = (read_lines(self.texts), self.lang) if self.texts else builtin_texts(self.lang or "fra_Latn")
-        flops, speed = encoder_cost(name, texts, lang, self.tokens or [20, 128, 512], self.rounds)
-        about = {"texts": str(self.texts or "builtin"), "lang": lang}
-        return {"model": name, "encoder_flops": flops, "speed": about | speed}
+        with opening(self.model) as name:
+            tokenizer = AutoTokenizer.from_pretrained(name)
+
+        def count_tokens(texts, lang):
+            prompt = {"lang": lang} if isinstance(tokenizer, EchoTokenizer) else {}
+            return sum(map(len, tokenizer(list(texts), truncation=True, **prompt)["input_ids"]))
+
+        speed = measure_speed(any_encoder(self.model), texts, lang, count_tokens=count_tokens, rounds=self.rounds)
+        return {"model": self.model, "texts": str(self.texts or "builtin"), "lang": lang, **speed.to_row()}
 
 
 def builtin_texts(lang: str, n: int = 512) -> tuple[list[str], str]:
@@ -86,87 +80,6 @@ def builtin_texts(lang: str, n: int = 512) -> tuple[list[str], str]:
 
     rows = builtin_parallel(n=n) if lang == "eng_Latn" else builtin_parallel(n=n, languages=[lang])
     return rows["target" if lang == "eng_Latn" else "source"][:], lang
-
-
-def encoder_cost(model: str, texts: list[str], lang: str | None, lengths: list[int], rounds: int) -> tuple[Any, dict]:
-    """({tokens: FLOPs of one text}, or None for layers unlike Llama's; the fields of a `SpeedResult`)."""
-    from transformers import AutoConfig, AutoTokenizer
-
-    from ..evaluation.benchmarks.cost import Stack, encoder_flops
-    from ..evaluation.benchmarks.speed import measure_speed
-    from ..inference.any_encoder import any_encoder
-    from ..inference.encode import opening
-    from ..modeling import EchoTokenizer
-
-    with opening(model) as name:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        try:
-            stack = Stack.of(AutoConfig.from_pretrained(name))
-        except ValueError:  # BERT's layers, or a SentenceTransformer without a configuration of transformers
-            stack = None
-
-    def count_tokens(texts, lang):
-        prompt = {"lang": lang} if isinstance(tokenizer, EchoTokenizer) else {}
-        return sum(map(len, tokenizer(list(texts), truncation=True, **prompt)["input_ids"]))
-
-    speed = measure_speed(any_encoder(model), texts, lang, count_tokens=count_tokens, rounds=rounds)
-    return stack and {length: encoder_flops(stack, length) for length in lengths}, speed.to_row()
-
-
-@step(
-    "evaluate ease",
-    example="hf-echo evaluate ease --data xsim.json --features languages.tsv --group family --group script",
-)
-class Ease(Step):
-    """Explain a score per language from features of languages: boosting, permutation importance (OS Table 17)."""
-
-    reports = True
-
-    data: Path = setting("one row per language (lang, target): a table, or the JSON of evaluate xsim", reads=DATA)
-    features: Path | None = setting(
-        "table of lang and features (TSV, JSONL, Parquet); default: the features of the data", None, reads=DATA
-    )
-    group: list[Literal["family", "script", "resource"]] = setting("add a known feature; repeatable", list)
-    target: str = setting("column to predict", "xsim")
-    feature: list[str] = setting("use only this feature; repeatable; default: all", list)
-    folds: int = setting("folds of the cross-validation over languages", 5, least=2)
-    repeats: int = setting("permutations per feature", 20, least=1)
-
-    def run(self):
-        from ..evaluation.probes.ease import explain_ease, join_features
-        from .evaluate import naming
-
-        rows = rows_of_languages(self.data)
-        of_languages = rows_of_languages(self.features) if self.features else None
-        with naming(self.data):
-            rows = join_features(rows, self.target, of_languages, self.group)
-            chosen = self.feature or None
-            result = explain_ease(rows, self.target, features=chosen, folds=self.folds, repeats=self.repeats)
-        return {**result.to_row(), "features": result.to_table().rows}
-
-
-def rows_of_languages(path: Path) -> Any:
-    """A DataFrame of a table (numbers converted from text), or of the JSON of `evaluate xsim --data`."""
-    import pandas as pd
-
-    from ..evaluation.labelled_rows import read_rows
-    from ..utils.files import read_json
-
-    if path.suffix.lower() != ".json":
-        table = pd.DataFrame([row for _, row in read_rows(path, ["lang"])])
-    elif not path.is_file():
-        raise FileNotFoundError(f"no file {path}; give the JSON of hf-echo evaluate xsim --data, or a table")
-    else:
-        content = read_json(path)
-        if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
-            raise ValueError(f"{path} has no rows by language: make it with hf-echo evaluate xsim --data ... --json")
-        table = pd.DataFrame(content["rows"])
-    for name in table.columns.drop("lang"):
-        try:
-            table[name] = pd.to_numeric(table[name].replace("", None))
-        except (ValueError, TypeError):
-            continue  # text
-    return table
 
 
 @step(

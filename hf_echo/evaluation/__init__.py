@@ -11,7 +11,6 @@ from .benchmarks.public_sets import load_benchmark
 from .benchmarks.speed import measure_speed
 from .geometry import GeometryResult, calinski_harabasz, encode_parallel, evaluate_geometry, invariance, rsim
 from .groups import grouped
-from .probes.ease import explain_ease
 from .retrieval.multilingual import evaluate_documents, evaluate_xsim, pairs_as_nway
 from .retrieval.noise import evaluate_noise
 from .retrieval.speech import evaluate_speech
@@ -35,7 +34,6 @@ __all__ = [
     "evaluate_speech",
     "evaluate_translation",
     "evaluate_xsim",
-    "explain_ease",
     "grouped",
     "invariance",
     "load_benchmark",

@@ -32,13 +32,33 @@ def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hasha
     return texts
 
 
-def directions(langs: Sequence[str], target: str, direction: str) -> list[tuple[str, str]]:
-    """(source, target) pairs of languages: "to" the target, "from" it, "both", or "all" ordered pairs."""
+def pairs_of_table(
+    rows: Iterable[Mapping[str, Any]],
+    target_lang: str,
+    source_langs: Sequence[str] | None,
+    direction: str = "to",
+    allowed: Sequence[str] = ("to", "from", "all"),
+) -> tuple[dict[str, dict[Hashable, str]], list[tuple[str, str]], list[str]]:
+    """(texts as of `texts_by_language`, pairs of languages to measure, reasons as of `measurable_pairs`).
+
+    Args:
+        source_langs: the other languages; None is all except the target, in order of appearance.
+        direction: "to" the target, "from" it, "both", or "all" ordered pairs of all languages.
+
+    Raises:
+        ValueError: as those two; a direction that is not `allowed`.
+    """
+    if direction not in allowed:
+        raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(allowed)}")
+    texts = texts_by_language(rows)
+    langs = [lang for lang in texts if lang != target_lang] if source_langs is None else list(source_langs)
     if direction == "all":
-        every = list(dict.fromkeys([*langs, target]))
-        return [(a, b) for a in every for b in every if a != b]
-    to = [(lang, target) for lang in langs] if direction in ("to", "both") else []
-    return to + ([(target, lang) for lang in langs] if direction in ("from", "both") else [])
+        every = list(dict.fromkeys([*langs, target_lang]))
+        pairs = [(a, b) for a in every for b in every if a != b]
+    else:
+        pairs = [(lang, target_lang) for lang in langs if direction in ("to", "both")]
+        pairs += [(target_lang, lang) for lang in langs if direction in ("from", "both")]
+    return texts, *measurable_pairs(texts, pairs)
 
 
 def measurable_pairs(

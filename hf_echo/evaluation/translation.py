@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 
 from ..utils.files import write_whole
 from ..utils.results import Result, Table
-from .nway_texts import directions, measurable_pairs, texts_by_language
+from .nway_texts import pairs_of_table
 
 # (texts of a language, source_lang, target_lang) -> translations
 Translate = Callable[[Any, str, str], Sequence[str]]
@@ -132,13 +132,7 @@ def evaluate_translation(
         ValueError: missing columns, two texts for one id and language, an unknown direction or language, no two
             languages with a common sentence, a translator that loses sentences.
     """
-    if direction not in DIRECTIONS:
-        raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(DIRECTIONS)}")
-    texts = texts_by_language(rows)
-    langs = [code for code in texts if code != target_lang] if source_langs is None else list(source_langs)
-    if target_lang not in texts:
-        raise ValueError(f"no rows in {target_lang!r}: found {', '.join(map(str, texts)) or 'no rows'}")
-    pairs, skipped = measurable_pairs(texts, directions(langs, target_lang, direction))
+    texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs, direction, DIRECTIONS)
     results = []
     for source, target in tqdm(pairs, desc="Translation", disable=not progress):
         ids = [i for i in texts[source] if i in texts[target]]

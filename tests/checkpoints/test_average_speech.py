@@ -98,6 +98,6 @@ def test_what_is_refused(two, toy, toy_tokenizer, tmp_path):
         average_checkpoints(two[0], tmp_path / "text", tmp_path / "out")
     with pytest.raises(ValueError, match="a is an encoder: it has no decoder to average"):
         average_checkpoints(*two, tmp_path / "out", part="decoder")
-    with pytest.raises(ValueError, match="a is a model of type .echo_speech.; only Echo checkpoints can be pruned"):
+    with pytest.raises(ValueError, match="a is a speech encoder: this operation is for text encoders"):
         prune_checkpoint(two[0], tmp_path / "out", size="half")
     assert not (tmp_path / "out").exists()

@@ -60,5 +60,5 @@ def test_xsim_with_noise_counts_what_an_encoder_cannot_read():
     assert {kind for kind, worse in found.items() if worse == 0} == {"none", *CASES}
     assert found["soft hyphens"] == found["tabs"] == 75.0  # equal scores go to the first sentence
     assert calls == {"deu_Latn": 1 + len(KINDS), "eng_Latn": 1}
-    with pytest.raises(ValueError, match="no rows in 'fra_Latn', the target"):
+    with pytest.raises(ValueError, match="no rows in 'fra_Latn': found"):
         evaluate_noise(encode, rows, target_lang="fra_Latn")

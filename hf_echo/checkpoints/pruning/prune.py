@@ -25,8 +25,6 @@ from . import importance as measure
 from .layout import Attention, Layout, layer_list, layout_of
 from .shapes import fields_of, layers_to_keep
 
-IMPORTANCE = ("weight", "plain")
-
 
 def prune(
     model: EchoEncoder | EchoForTranslation, shape: Mapping[str, int], *, importance: str = "weight"

@@ -36,22 +36,6 @@ VOCABULARIES = {"large": 256_232, "medium": 128_232, "small": 64_232, "tiny": 32
 """Size -> tokens of the tokenizer that the paper gives it (OS Table 36)."""
 
 
-def read_shape(text: str) -> dict[str, int]:
-    """`"hidden_size=512,num_hidden_layers=8"` -> {"hidden_size": 512, "num_hidden_layers": 8}.
-
-    Raises:
-        ValueError: a part that is not FIELD=NUMBER, or an unknown field.
-    """
-    shape = {}
-    for part in text.split(","):
-        name, _, value = (piece.strip() for piece in part.partition("="))
-        if not value.isdecimal():
-            raise ValueError(f"{part.strip()!r} is not part of a shape; write hidden_size=512,num_hidden_layers=8")
-        shape[name] = int(value)
-    _check_names(shape)
-    return shape
-
-
 def resolve_shape(
     config: EchoConfig, size: str | None = None, shape: Mapping[str, int] | None = None
 ) -> dict[str, int]:

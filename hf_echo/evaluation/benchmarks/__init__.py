@@ -1,4 +1,4 @@
-"""Public evaluation sets, mteb, speed and cost."""
+"""Public evaluation sets, mteb and speed."""
 
 from functools import partial
 

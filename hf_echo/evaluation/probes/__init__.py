@@ -1,4 +1,4 @@
-"""Probes on frozen embeddings: classification, pair tasks, and which languages are easy."""
+"""Probes on frozen embeddings."""
 
 from functools import partial
 

@@ -15,7 +15,7 @@ from ...data.nway import find_nway_columns
 from ...data.schema import check_text
 from ...negatives.rules import hard_negatives_for
 from ..labelled_rows import read_rows
-from ..nway_texts import measurable_pairs, texts_by_language
+from ..nway_texts import pairs_of_table
 
 
 @dataclass
@@ -89,8 +89,7 @@ def _read(file: Path, data: ReportData, max_negatives: int) -> NwayTable:
             if reason := check_text(name, str(value) if name == "id" and isinstance(value, int) else value):
                 raise ValueError(f"{file}, row {number} ({row['lang']}): {reason}; leave the row out or correct it")
         parts[split == "train"].append(row)
-    texts = texts_by_language(parts[False])
-    pairs, skipped = measurable_pairs(texts, [(lang, target) for lang in texts if lang != target])
+    texts, pairs, skipped = pairs_of_table(parts[False], target, None)
     data.skipped += [f"{file.name}: {reason}" for reason in skipped]
     langs = {target, *(lang for lang, _ in pairs)}
     texts = {lang: of_lang for lang, of_lang in texts.items() if lang in langs}

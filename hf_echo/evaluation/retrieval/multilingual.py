@@ -17,11 +17,9 @@ from ...inference.encoders import Encode
 from ...search.checks import refuse_broken
 from ...search.margin import checked_margin
 from ...utils.results import Table
-from ..nway_texts import directions, measurable_pairs, texts_by_language, warn_once
+from ..nway_texts import pairs_of_table, warn_once
 from .xsim import text_groups, xsim
 from .xsimpp import xsimpp
-
-DIRECTIONS = ("to", "from", "all")
 
 
 def evaluate_xsim(
@@ -65,16 +63,10 @@ def evaluate_xsim(
             negatives in another direction than "to".
     """
     margin = checked_margin(margin)
-    if direction not in DIRECTIONS:
-        raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(DIRECTIONS)}")
     if negatives is not None and direction != "to":
         raise ValueError(f"direction is {direction!r}; with negatives (of the target's sentences) it must be 'to'")
-    texts = texts_by_language(rows)
-    if target_lang not in texts:
-        raise ValueError(f"no rows in {target_lang!r}, the target: found {', '.join(map(str, texts)) or 'no rows'}")
-    langs = [code for code in texts if code != target_lang] if source_langs is None else list(source_langs)
-    pairs, skipped = measurable_pairs(texts, directions(langs, target_lang, direction))
-    keep, known = {target_lang, *(langs if direction == "all" else ())}, {}
+    texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs, direction)
+    keep, known = {target_lang, *(lang for lang, _ in pairs if direction == "all")}, {}
 
     def vectors(lang: str, ids: list[Hashable]) -> Any:
         """Embeddings of some sentences; the languages in `keep` are encoded once."""

@@ -10,7 +10,7 @@ import numpy as np
 from ...data.noise import KINDS, noisy
 from ...inference.encoders import Encode
 from ...utils.results import Table
-from ..nway_texts import measurable_pairs, texts_by_language
+from ..nway_texts import pairs_of_table
 from .xsim import text_groups, xsim
 
 CLEAN = "none"
@@ -39,11 +39,7 @@ def evaluate_noise(
     Raises:
         ValueError: as in `evaluate_xsim`.
     """
-    texts = texts_by_language(rows)
-    if target_lang not in texts:
-        raise ValueError(f"no rows in {target_lang!r}, the target: found {', '.join(map(str, texts)) or 'no rows'}")
-    langs = [lang for lang in texts if lang != target_lang] if source_langs is None else source_langs
-    pairs, skipped = measurable_pairs(texts, [(lang, target_lang) for lang in langs])
+    texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs)
     wrong: dict[str, dict[str, float]] = {kind: {} for kind in (CLEAN, *KINDS)}
     for lang, _ in pairs:
         ids = [key for key in texts[lang] if key in texts[target_lang]][:limit]

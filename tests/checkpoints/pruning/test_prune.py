@@ -278,7 +278,7 @@ def test_new_tokenizer(run, toy_folders, toy, tmp_path):
         ("M out --size smal", "unknown size 'smal'"),
         ("M out --size tiny", "hidden_size 1152 is larger than the source's 32: pruning only cuts"),
         ("M M --size half", "is an input too"),
-        ("nothing out --size half", "nothing holds no config.json"),
+        ("nothing out --size half", "'nothing' is neither a folder nor a name on the Hub"),
         ("M out --size half --importance wieght", "must be one of weight, plain"),
         ("M out --size half --decoder cut", "must be one of keep, drop"),
         ("M out --size half --tokenizer nothing", "no tokenizer at nothing"),

@@ -101,7 +101,7 @@ def test_checkpoint_refuses(toy_folders, tmp_path):
     folder = toy_folders["training"]
     with pytest.raises(ValueError, match="is the checkpoint itself"):
         swap_checkpoint(folder, folder, folder)
-    with pytest.raises(FileNotFoundError, match="holds no config.json"):
+    with pytest.raises(ValueError, match="Unrecognized model in"):
         swap_checkpoint(tmp_path, folder, tmp_path / "out")
     with pytest.raises(FileNotFoundError, match="no tokenizer at"):
         swap_checkpoint(folder, tmp_path / "none", tmp_path / "out")

@@ -1,14 +1,19 @@
 """Explain an error or quality score per language by features of languages (OS 7.4, Table 17).
 
-Contract: a table in (one row per language: its score and its features), an EaseResult out. Importance depends on the
-languages and columns given: of two correlated features (examples and dictionary entries, for instance) either may
-get the importance.
+    python train_scripts/studies/ease.py xsim.json --group family --group script
+    python train_scripts/studies/ease.py xsim.json --features languages.tsv --target xsimpp
+
+The first file is the JSON of `hf-echo evaluate xsim --data`, or a table with `lang` and the score. Importance depends
+on the languages and columns given: of two correlated features (examples and dictionary entries, for instance) either
+may get the importance.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,38 +23,13 @@ from sklearn.inspection import permutation_importance
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.model_selection import KFold
 
-from ...languages import LANGUAGES
-from ...utils.results import Result, Table
+from hf_echo.evaluation.labelled_rows import read_rows
+from hf_echo.languages import LANGUAGES
+from hf_echo.utils.files import read_json
 
 MAX_CATEGORIES = 200  # histogram boosting allows 255; rarer values share one
 # few languages
 MODEL = {"learning_rate": 0.05, "max_iter": 200, "max_leaf_nodes": 15, "min_samples_leaf": 5, "early_stopping": False}
-
-
-@dataclass(frozen=True, eq=False)
-class EaseResult(Result):
-    """Errors and feature importances on held-out languages.
-
-    `r2` is pooled over folds; `rmse` and `rmse_std` are mean and standard deviation over folds; `baseline_rmse` is that
-    of predicting the training languages' mean; `improvement` is in percent of `baseline_rmse`. `importance` has one row
-    per feature, largest first: feature, importance (increase of the RMSE when the feature is permuted), ci_low and
-    ci_high (95 % of folds and permutations), rank. `predictions` (languages,).
-    """
-
-    target: str
-    languages: int
-    folds: int
-    rmse: float
-    rmse_std: float
-    r2: float
-    baseline_rmse: float
-    improvement: float
-    importance: np.ndarray
-    predictions: np.ndarray
-
-    def to_table(self) -> Table:
-        """Table of feature, importance, ci_low, ci_high, rank (the columns of OS Table 17)."""
-        return Table(self.importance.tolist(), notes=self.to_row())
 
 
 def join_features(results: pd.DataFrame, target: str, features: pd.DataFrame | None, groups: Sequence[str] = ()) -> Any:
@@ -85,7 +65,7 @@ def explain_ease(
     folds: int = 5,
     repeats: int = 20,
     seed: int = 0,
-) -> EaseResult:
+) -> dict[str, Any]:
     """Predict `target` from language features by gradient boosting; permutation importance on held-out languages.
 
     Args:
@@ -102,12 +82,15 @@ def explain_ease(
     one feature of such a target cannot cost 22.61; in squared units it could. Held-out R2 would then be about 0.73,
     not the printed 0.928, which looks like R2 on the training data. All figures here are on held-out languages.
 
+    Returns:
+        `r2` pooled over folds; `rmse` and `rmse_std`, mean and standard deviation over folds; `baseline_rmse` of
+        predicting the training languages' mean; `improvement` in percent of it; `features`, largest first: feature,
+        importance, ci_low and ci_high (95 % of folds and permutations), rank; `predictions` (languages,).
+
     Raises:
         ValueError: too few languages, a missing column, a target that is not a number or is constant, a column
             of numbers and text, a language with two rows.
     """
-    if folds < 2 or repeats < 1:
-        raise ValueError(f"folds is {folds} and repeats {repeats}; they must be at least 2 and 1")
     y, table = _checked(pd.DataFrame(rows), target, features, folds)
     predictions, by_fold, baselines, rises = np.empty_like(y), [], [], []
     for train, test in KFold(folds, shuffle=True, random_state=seed).split(table):
@@ -124,18 +107,18 @@ def explain_ease(
     importance = importance.sort_values("importance", ascending=False, kind="stable")
     importance["rank"] = range(1, len(importance) + 1)
     rmse, baseline = float(np.mean(by_fold)), float(np.mean(baselines))
-    return EaseResult(
-        target=target,
-        languages=len(y),
-        folds=folds,
-        rmse=rmse,
-        rmse_std=float(np.std(by_fold)),
-        r2=float(r2_score(y, predictions)),
-        baseline_rmse=baseline,
-        improvement=100 * (1 - rmse / baseline),
-        importance=np.array(importance.to_dict("records"), dtype=object),
-        predictions=predictions,
-    )
+    return {
+        "target": target,
+        "languages": len(y),
+        "folds": folds,
+        "rmse": rmse,
+        "rmse_std": float(np.std(by_fold)),
+        "r2": float(r2_score(y, predictions)),
+        "baseline_rmse": baseline,
+        "improvement": 100 * (1 - rmse / baseline),
+        "features": importance.to_dict("records"),
+        "predictions": predictions,
+    }
 
 
 def _checked(
@@ -175,3 +158,34 @@ def _column(name: str, column: pd.Series) -> pd.Series:
     if len(infinite := numbers.index[np.isinf(numbers)]):
         raise ValueError(f"feature {name!r} of {infinite[0]!r} is infinite")
     return numbers
+
+
+def rows_of_languages(path: Path) -> pd.DataFrame:
+    """A table (numbers converted from text), or the rows of the JSON of `hf-echo evaluate xsim --data`."""
+    table = pd.DataFrame(
+        read_json(path)["rows"] if path.suffix == ".json" else [r for _, r in read_rows(path, ["lang"])]
+    )
+    for name in table.columns.drop("lang"):
+        numbers = pd.to_numeric(table[name].replace("", None), errors="coerce")
+        if numbers.notna().sum() == table[name].replace("", None).notna().sum():
+            table[name] = numbers
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--features", type=Path, help="table of lang and features; default: those of the data")
+    parser.add_argument("--group", action="append", default=[], choices=["family", "script", "resource"])
+    parser.add_argument("--target", default="xsim")
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=20)
+    args = parser.parse_args()
+    features = rows_of_languages(args.features) if args.features else None
+    rows = join_features(rows_of_languages(args.data), args.target, features, args.group)
+    found = explain_ease(rows, args.target, folds=args.folds, repeats=args.repeats)
+    print(json.dumps(found | {"predictions": found["predictions"].tolist()}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

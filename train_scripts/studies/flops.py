@@ -1,9 +1,12 @@
 """FLOPs of an encoder, a SONAR tower and a decoder, computed from their shapes (OS 9.1 "FLOPs Analysis", Figure 8).
 
+    python train_scripts/studies/flops.py            # the grid of Figure 8
+    python train_scripts/studies/flops.py MODEL      # one text of 20, 128 and 512 tokens, by an Echo or Llama model
+
 Contract: a `Stack` (the shape of Llama layers) and lengths in, floating-point operations out; no model runs. A
 multiply-add is two operations. Only matrix products count (linear layers, attention scores and values), as in
 torch.utils.flop_counter; norms, activations and rotary embeddings do not. The paper gives no formula; these are the
-usual ones. `speed` measures real models.
+usual ones. `hf-echo evaluate cost` measures the speed of real models.
 
 Causal attention counts the keys that a query sees, n (n + 1) / 2 pairs, as a key-value cache or a fused kernel
 computes them. An eager prefill computes the full square.
@@ -11,13 +14,13 @@ computes them. An eager prefill computes the full square.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-
-from ...utils.results import Result
 
 
 @dataclass(frozen=True)
@@ -152,20 +155,12 @@ def spectrum_flops(
     return parts | {"total": sum(parts.values())}
 
 
-@dataclass(frozen=True, eq=False)
-class CostGrid(Result):
-    """FLOPs ratio over document and output lengths, all arrays (documents, outputs).
+class CostGrid(NamedTuple):
+    """FLOPs (documents, outputs), and `ratio` = `decoder_only` / `spectrum`, above 1 where Spectrum is cheaper."""
 
-    `ratio`: `decoder_only` / `spectrum`, above 1 where Spectrum is cheaper. `spectrum`, `decoder_only`: FLOPs.
-    `baseline`: name of the decoder-only model.
-    """
-
-    documents: np.ndarray
-    outputs: np.ndarray
     ratio: np.ndarray
     spectrum: np.ndarray
     decoder_only: np.ndarray
-    baseline: str
 
 
 DOCUMENTS = [2**i for i in range(7, 18)]  # tokens, of the grid
@@ -177,7 +172,6 @@ def cost_grid(
     outputs: Sequence[int] = OUTPUTS,
     *,
     baseline: Stack = LLAMA_3B,
-    name: str = "Llama 3.2 3B",
     prompt: int = 1,
     **spectrum: Any,
 ) -> CostGrid:
@@ -186,15 +180,27 @@ def cost_grid(
     The decoder-only model reads prompt and document in its context, so each generated token attends to all of it.
     `spectrum`: arguments of `spectrum_flops`.
     """
-    if not len(documents) or not len(outputs):
-        raise ValueError("the grid needs at least one document length and one output length")
     ours = [[spectrum_flops(d, o, prompt=prompt, **spectrum)["total"] for o in outputs] for d in documents]
     theirs = [[decoder_flops(baseline, o, prompt=prompt + d) for o in outputs] for d in documents]
     ours, theirs = np.array(ours), np.array(theirs)
-    return CostGrid(np.array(documents), np.array(outputs), theirs / ours, ours, theirs, name)
+    return CostGrid(theirs / ours, ours, theirs)
 
 
 def _positive(**values: int) -> None:
     for name, value in values.items():
         if value < 1:
             raise ValueError(f"{name} is {value}; it must be at least 1")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        from transformers import AutoConfig
+
+        import hf_echo
+
+        hf_echo.register_with_transformers()
+        shape = Stack.of(AutoConfig.from_pretrained(sys.argv[1]))
+        print(json.dumps({tokens: encoder_flops(shape, tokens) for tokens in (20, 128, 512)}))
+    else:
+        lists = {"documents": DOCUMENTS, "outputs": OUTPUTS, "ratio": cost_grid().ratio.round(3).tolist()}
+        print(json.dumps({"baseline": "Llama 3.2 3B", **lists}))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import runpy
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,20 +14,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_outputs import BaseModelOutput
 
-from hf_echo.evaluation.benchmarks.cost import (
-    LLAMA_3B,
-    LLAMA_8B,
-    OMNISONAR,
-    SPECTRUM_TOWER,
-    Stack,
-    cost_grid,
-    decoder_flops,
-    encoder_flops,
-    spectrum_flops,
-    tower_flops,
-)
 from hf_echo.evaluation.benchmarks.speed import MEBIBYTE, measure_speed, peak_memory
 from hf_echo.modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, EchoEncoder
+
+STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "flops.py"))
+LLAMA_3B, LLAMA_8B, OMNISONAR, SPECTRUM_TOWER, Stack, cost_grid, decoder_flops, encoder_flops = (
+    STUDY[name]
+    for name in "LLAMA_3B LLAMA_8B OMNISONAR SPECTRUM_TOWER Stack cost_grid decoder_flops encoder_flops".split()
+)
+spectrum_flops, tower_flops = STUDY["spectrum_flops"], STUDY["tower_flops"]
 
 SIZES = dict(
     vocab_size=50,

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import runpy
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.metrics import r2_score
 
-from hf_echo.evaluation.probes.ease import explain_ease
+from hf_echo.languages import LANGUAGES
+
+STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "ease.py"))
+explain_ease, main = STUDY["explain_ease"], STUDY["main"]
 
 pytestmark = pytest.mark.trains
 
@@ -43,39 +49,37 @@ def found():
 
 
 def test_known_drivers_rank_as_they_were_made(found):
-    table = found.to_table()
-    assert [row["feature"] for row in table.rows][:3] == ["examples", "family", "fertility"]
-    assert [row["rank"] for row in table.rows] == [1, 2, 3, 4, 5]
-    lines = {row["feature"]: row for row in table.rows}
+    table = found["features"]
+    assert [row["feature"] for row in table][:3] == ["examples", "family", "fertility"]
+    assert [row["rank"] for row in table] == [1, 2, 3, 4, 5]
+    lines = {row["feature"]: row for row in table}
     for name in ("examples", "family", "fertility"):
         assert lines[name]["ci_low"] > 0  # fertility's over seeds: 0.3 .. 0.7
         assert lines[name]["ci_low"] <= lines[name]["importance"] <= lines[name]["ci_high"]
     # Over seeds: noise -0.07 .. 0.11, fertility 0.7 .. 1.0.
     assert abs(lines["noise"]["importance"]) < 0.4 and lines["noise"]["ci_low"] < 0.05
     assert [lines["constant"][key] for key in ("importance", "ci_high")] == pytest.approx([0, 0], abs=1e-9)
-    assert "| examples |" in table.to_markdown(digits=1)
 
 
 def test_importance_is_the_rise_of_the_rmse_in_the_targets_unit(found):
     """Shuffled, a feature is wrong by its own spread twice: sqrt(2) times the deviation it causes, error added."""
     rows = languages()
     caused = 12 * np.std([math.log10(row["examples"]) for row in rows])
-    expected = math.sqrt(2 * caused**2 + found.rmse**2) - found.rmse
-    assert found.importance[0]["importance"] == pytest.approx(expected, rel=0.15)
+    expected = math.sqrt(2 * caused**2 + found["rmse"] ** 2) - found["rmse"]
+    assert found["features"][0]["importance"] == pytest.approx(expected, rel=0.15)
     # 16 is a power of two: no float is rounded otherwise, so that the trees are the same.
     larger = explain_ease([{**row, "xsim": 16 * row["xsim"]} for row in rows], repeats=10)
-    rises = [[row["importance"] for row in result.importance] for result in (larger, found)]
+    rises = [[row["importance"] for row in result["features"]] for result in (larger, found)]
     np.testing.assert_allclose(rises[0], 16 * np.array(rises[1]), rtol=1e-6, atol=1e-6)
 
 
 def test_figures_are_of_held_out_languages(found):
     y = np.array([row["xsim"] for row in languages()])
-    assert found.r2 == pytest.approx(r2_score(y, found.predictions))
-    assert 0.8 < found.r2 < 0.99
-    assert found.baseline_rmse == pytest.approx(y.std(), rel=0.05)
-    assert found.improvement == pytest.approx(100 * (1 - found.rmse / found.baseline_rmse))
-    assert found.rmse == pytest.approx(math.sqrt(((found.predictions - y) ** 2).mean()), rel=0.05)
-    assert json.loads(found.to_json())["languages"] == 160
+    assert found["r2"] == pytest.approx(r2_score(y, found["predictions"]))
+    assert 0.8 < found["r2"] < 0.99
+    assert found["baseline_rmse"] == pytest.approx(y.std(), rel=0.05)
+    assert found["improvement"] == pytest.approx(100 * (1 - found["rmse"] / found["baseline_rmse"]))
+    assert found["rmse"] == pytest.approx(math.sqrt(((found["predictions"] - y) ** 2).mean()), rel=0.05)
 
 
 def test_missing_values_and_a_choice_of_features():
@@ -88,8 +92,37 @@ def test_missing_values_and_a_choice_of_features():
         {**row, "latitude": 1.0, "lang": f"m{i}", "name": f"m{i}"} for i, row in enumerate(languages(240))
     ]  # many categories
     found = explain_ease(rows, features=["examples", "latitude", "family", "name"], repeats=2, folds=3)
-    features = [row["feature"] for row in found.to_table().rows]
+    features = [row["feature"] for row in found["features"]]
     assert sorted(features) == ["examples", "family", "latitude", "name"] and features[0] == "examples"
+
+
+@pytest.fixture
+def files(tmp_path):
+    """40 real languages whose xsim falls with examples and hangs on the script: results, and features beside them."""
+    rng, codes = np.random.default_rng(0), list(LANGUAGES)[:40]
+    examples = 10 ** rng.uniform(2, 6, len(codes))
+    rows = [
+        {"lang": code, "count": 9, "xsim": 60 - 9 * float(np.log10(n)) + 5 * (LANGUAGES[code].script == "Latn")}
+        for code, n in zip(codes, examples)
+    ]
+    (tmp_path / "xsim.json").write_text(json.dumps({"model": "m", "rows": rows, "average": {}}))
+    lines = [f"{code}\t{n}\t{rng.normal()}" for code, n in reversed(list(zip(codes, examples)))]
+    (tmp_path / "features.tsv").write_text("\n".join(["lang\texamples\tnoise", *lines]) + "\n")
+    return tmp_path / "xsim.json", tmp_path / "features.tsv"
+
+
+def test_the_script_joins_results_features_and_groups(files, monkeypatch, capsys):
+    words = [files[0], "--features", files[1], "--group", "script", "--repeats", 3, "--folds", 4]
+    monkeypatch.setattr(sys, "argv", ["ease.py", *map(str, words)])
+    main()
+    report = json.loads(capsys.readouterr().out)
+    assert (report["languages"], report["folds"], report["target"]) == (40, 4, "xsim")
+    assert [row["feature"] for row in report["features"]][0] == "examples"
+    assert {row["feature"] for row in report["features"]} == {"examples", "noise", "script"}
+    lines = files[1].read_text().splitlines()
+    files[1].write_text("\n".join(lines[:-1]))
+    with pytest.raises(ValueError, match=f"language {lines[-1].split()[0]!r} has no row of features"):
+        main()
 
 
 def changed(i: int, **values) -> list[dict]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from hf_echo.evaluation.benchmarks.cost import Stack, decoder_flops, tower_flops
-from hf_echo.evaluation.spectrum import (
-    Choice,
-    belebele_choices,
-    choice_accuracy,
-    next_sentence_retrieval,
-    rebuild_bleu,
-    story_choices,
-    topic_choices,
-    tower_predictions,
-)
+from hf_echo.evaluation.spectrum import next_sentence_retrieval, tower_predictions
 from hf_echo.modeling import EchoDecoder, EchoDecoderConfig, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+
+STUDIES = Path(__file__).parents[2] / "train_scripts" / "studies"
+STUDY, FLOPS = (runpy.run_path(str(STUDIES / name)) for name in ("spectrum_measures.py", "flops.py"))
+Stack, decoder_flops, tower_flops = (FLOPS[name] for name in ("Stack", "decoder_flops", "tower_flops"))
+Choice, choice_accuracy, rebuild_bleu = (STUDY[name] for name in ("Choice", "choice_accuracy", "rebuild_bleu"))
+belebele_choices, story_choices, topic_choices = (STUDY[f"{name}_choices"] for name in ("belebele", "story", "topic"))
 
 
 def make_model() -> SpectrumForCausalLM:
@@ -131,7 +129,7 @@ def test_rows_of_public_sets_become_choices():
 
 
 def test_flops_of_figure_8_are_those_that_torch_counts():
-    """`evaluation.benchmarks.cost` counts from shapes; this is the model itself."""
+    """`flops.py` counts from shapes; this is the model itself."""
     model = make_model()
     model.config._attn_implementation = model.decoder.config._attn_implementation = "eager"
     sentences, written = 5, 3
