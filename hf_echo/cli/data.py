@@ -68,10 +68,10 @@ class Calibrate(OpensModel):
         from ..data.pipeline.filters.threshold import calibrate
         from ..data.pipeline.units import read_unit, units_of
         from ..data.tables import BadRows
-        from ..inference.scorer import BlaserScorer, EchoScorer
+        from ..inference.scorer import EchoScorer
         from ..utils.files import write_whole
 
-        scorer = BlaserScorer(self.blaser, self.model) if self.blaser else EchoScorer(self.model)
+        scorer = EchoScorer(self.model, blaser=self.blaser)
         options = {"direction": self.direction} if self.direction else {}
         units = units_of([{"path": path, "label": path, "split": None, **options} for path in self.paths])
         threshold = calibrate((table for unit in units for table in read_unit(unit, BadRows("error"))), scorer)

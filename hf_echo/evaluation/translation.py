@@ -156,9 +156,9 @@ def blaser_scorer(blaser: str, encoder: str) -> Blaser:
     Args:
         blaser, encoder: folders or Hub names; published BLASER weights read SONAR's embeddings.
     """
-    from ..inference.scorer import BlaserScorer
+    from ..inference.scorer import EchoScorer
 
-    scorer = BlaserScorer(blaser, encoder)
+    scorer = EchoScorer(encoder, blaser=blaser)
 
     def score(sources, hypotheses, references, source_lang: str, target_lang: str) -> float:
         langs = [source_lang] * len(sources), [target_lang] * len(sources)

@@ -8,7 +8,6 @@ so both executors give the same rows. A text of one part is encoded in memory, w
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,7 +21,7 @@ import hf_echo
 
 from ..data.texts import open_lines
 from ..utils.executors import LocalExecutor, RayExecutor
-from ..utils.files import RAW, check_output, only_run, write_json, write_whole
+from ..utils.files import RAW, check_output, only_run, remove_work, write_json, write_whole
 from ..utils.fingerprint import fingerprint
 from ..utils.text import TextLines
 from ..utils.vectors import unit_length
@@ -72,7 +71,7 @@ def encode_file(
     copy = out.with_name(f".{out.name}.input").absolute()
     with only_run(out), open_lines(source, copy, column=column, lang=lang, every=True) as lines:
         if fresh:
-            _remove(work)
+            remove_work(work, "encode-*")
         key = (hf_echo.__version__, lines.digest, part, fingerprint(encoder.model), encoder, lang, normalize)
         folder = work / f"encode-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
         in_memory = executor.local and len(lines) <= part
@@ -87,7 +86,7 @@ def encode_file(
                 parts = encode_shards(folder, len(lines), part, make, executor=executor if not executor.local else None)
         starts = range(0, len(lines), part)
         write_embeddings(out, (lines.read(start, start + part) for start in starts), parts)
-        _remove(work)
+        remove_work(work, "encode-*")
         return len(lines), parts[0].shape[1]
 
 
@@ -112,14 +111,6 @@ def _encoded_part(
     if bar is not None:
         bar.update(stop - bar.n)
     return unit_length(vectors, out=vectors) if normalize else vectors
-
-
-def _remove(work: Path) -> None:
-    """Remove what `encode_file` wrote into the work folder, and the folder if nothing else is in it."""
-    for folder in work.glob("encode-*"):
-        shutil.rmtree(folder)
-    if work.is_dir() and not any(work.iterdir()):
-        work.rmdir()
 
 
 def write_embeddings(out: Path, texts: Iterable[list[str]], parts: Sequence[np.ndarray]) -> None:

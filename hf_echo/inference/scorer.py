@@ -26,50 +26,22 @@ open_encoder = lru_cache(maxsize=2)(any_encoder)
 
 @dataclass(frozen=True)
 class EchoScorer:
-    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)`` cosines in [-1, 1], float32.
+    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)`` float32: cosines, or scores of BLASER 2.0.
 
     Attributes:
         model: folder or Hub name of an Echo checkpoint or any SentenceTransformer.
         dtype: "auto", "bf16" or "fp32", of Echo checkpoints.
         batch: rows per block; the embeddings of one block are in memory.
         progress: show a progress bar.
+        blaser: folder or Hub name of a BlaserModel, whose scores (about 1 to 5) replace cosines. It reads the
+            embeddings of `model`: SONAR's for the published weights.
     """
 
     model: str
     dtype: str = "auto"
     batch: int = 16_384
     progress: bool = False
-
-    def __call__(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        source_langs: Sequence[str],
-        target_langs: Sequence[str],
-    ) -> np.ndarray:
-        sides = [(sources, source_langs), (targets, target_langs)]
-        return score_blocks(self._block, sides, self.batch, "Scoring", self.progress)
-
-    def _block(self, columns: list) -> np.ndarray:
-        x, y = embed_columns(open_encoder(self.model, dtype=self.dtype), columns)
-        return np.clip((x * y).sum(axis=1), -1, 1)
-
-
-@dataclass(frozen=True)
-class BlaserScorer:
-    """``scorer(sources, targets, source_langs, target_langs, references=None) -> (rows,)`` of about 1 to 5, float32.
-
-    Attributes:
-        blaser: folder or Hub name of a BlaserModel.
-        model: the encoder whose embeddings it reads: SONAR's for the published weights.
-        dtype, batch, progress: as in `EchoScorer`.
-    """
-
-    blaser: str
-    model: str
-    dtype: str = "auto"
-    batch: int = 16_384
-    progress: bool = False
+    blaser: str | None = None
 
     def __call__(
         self,
@@ -81,26 +53,39 @@ class BlaserScorer:
     ) -> np.ndarray:
         """
         Args:
-            references: in the target languages; BLASER ref needs them, BLASER qe leaves them out.
+            references: in the target languages; BLASER ref needs them, cosines and BLASER qe leave them out.
 
         Raises:
-            ValueError: no references for BLASER ref, or an encoder of another embedding size.
+            ValueError: texts or languages of different numbers, no references for BLASER ref, or an encoder of another
+                embedding size than BLASER's.
         """
-        model = _open_blaser(self.blaser)
-        if model.config.kind == "ref" and references is None:
-            raise ValueError(f"{self.blaser} compares with a reference, and there is none here: use BLASER 2.0 qe")
-        columns = [(sources, source_langs), (targets, target_langs)]
-        if model.config.kind == "ref":
-            columns.append((references, target_langs))
-        return score_blocks(lambda block: self._block(model, block), columns, self.batch, "BLASER", self.progress)
+        sides = [(sources, source_langs), (targets, target_langs)]
+        if self.blaser and _open_blaser(self.blaser).config.kind == "ref":
+            if references is None:
+                raise ValueError(f"{self.blaser} compares with a reference, and there is none here: use BLASER 2.0 qe")
+            sides.append((references, target_langs))
+        columns = [_checked(texts_of(texts), langs) for texts, langs in sides]
+        lengths = [len(texts) for texts, _ in columns]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"columns have {', '.join(map(str, lengths))} rows: give columns of equal length")
+        scores = np.empty(lengths[0], np.float32)
+        with tqdm(total=len(scores), desc="Scoring", unit="row", disable=not self.progress) as bar:
+            for start in range(0, len(scores), self.batch):
+                rows = slice(start, start + self.batch)
+                scores[rows] = self._block([(texts[rows], langs[rows]) for texts, langs in columns])
+                bar.update(len(scores[rows]))
+        return scores
 
     @torch.inference_mode()
-    def _block(self, model: BlaserModel, columns: list) -> np.ndarray:
+    def _block(self, columns: list[tuple[list[str], list[str | None]]]) -> np.ndarray:
         vectors = embed_columns(open_encoder(self.model, dtype=self.dtype), columns)
-        size, wanted = vectors[0].shape[1], model.config.embedding_size
+        if not self.blaser:
+            return np.clip((vectors[0] * vectors[1]).sum(axis=1), -1, 1)
+        blaser = _open_blaser(self.blaser)
+        size, wanted = vectors[0].shape[1], blaser.config.embedding_size
         if size != wanted:
             raise ValueError(f"{self.blaser} reads embeddings of {wanted} dimensions, and {self.model} writes {size}")
-        return model(*(torch.from_numpy(side) for side in vectors)).scores.numpy()
+        return blaser(*(torch.from_numpy(side) for side in vectors)).scores.numpy()
 
 
 @lru_cache(maxsize=2)
@@ -110,25 +95,6 @@ def _open_blaser(name: str) -> BlaserModel:
         if kind != "blaser":
             raise ValueError(f"{name} is a model of type {kind!r}, not a BLASER model (hf-echo convert blaser)")
         return BlaserModel.from_pretrained(place, dtype=torch.float32).eval()
-
-
-def score_blocks(score, columns: Sequence[tuple], batch: int, label: str, progress: bool) -> np.ndarray:
-    """(rows,) float32: `score` of each block of `batch` rows of the columns (texts, one code or one per text).
-
-    Raises:
-        ValueError: texts or languages of different numbers.
-    """
-    columns = [_checked(texts_of(texts), langs) for texts, langs in columns]
-    lengths = [len(texts) for texts, _ in columns]
-    if len(set(lengths)) > 1:
-        raise ValueError(f"columns have {', '.join(map(str, lengths))} rows: give columns of equal length")
-    scores = np.empty(len(columns[0][0]), np.float32)
-    with tqdm(total=len(scores), desc=label, unit="row", disable=not progress) as bar:
-        for start in range(0, len(scores), batch):
-            rows = slice(start, start + batch)
-            scores[rows] = score([(texts[rows], langs[rows]) for texts, langs in columns])
-            bar.update(len(scores[rows]))
-    return scores
 
 
 def _checked(texts: list[str], langs) -> tuple[list[str], list[str | None]]:

@@ -39,10 +39,9 @@ class Score:
 
     def add(self, table: pa.Table) -> pa.Table:
         from ..data.pipeline.filters.threshold import score
-        from ..inference.scorer import BlaserScorer, EchoScorer
+        from ..inference.scorer import EchoScorer
 
-        options = (self.score, self.dtype, self.batch)
-        scorer = BlaserScorer(self.blaser, *options) if self.blaser else EchoScorer(*options)
+        scorer = EchoScorer(self.score, self.dtype, self.batch, blaser=self.blaser)
         return score(table, scorer, again=self.again)
 
 

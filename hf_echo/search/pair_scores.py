@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import shutil
 import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,9 +31,9 @@ from ..data.pair_writer import BREAKS, check_pair_output, is_table, write_pairs
 from ..data.pipeline.filters.threshold import DirectionThreshold
 from ..data.schema import LANGUAGE_ALIASES, TEXT_ALIASES, as_list, check_text, find_columns
 from ..inference.embedding_store import key_of
-from ..inference.scorer import BlaserScorer, EchoScorer, embed_columns, open_encoder
+from ..inference.scorer import EchoScorer, embed_columns, open_encoder
 from ..languages import as_code
-from ..utils.files import check_output, make_once, only_run
+from ..utils.files import check_output, make_once, only_run, remove_work
 from ..utils.fingerprint import fingerprint
 from ..utils.results import Result
 from ..utils.text import STANDARD, open_output
@@ -191,7 +190,7 @@ def score_pairs(
             stack.enter_context(only_run(out))
             work = out.with_name(out.name + ".work")
             if fresh:
-                _remove(work)
+                remove_work(work, "score-*")
         folder = work / f"score-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         score_next: Callable[[int, PairBlock], np.ndarray]
         if scorer is None:
@@ -208,19 +207,11 @@ def score_pairs(
             counts += len(scores), len(good), kept.sum()
             moments += good.sum(), (good**2).sum()
     if keeps:
-        _remove(work)
+        remove_work(work, "score-*")
     rows, scored, kept = counts.tolist()
     mean = moments[0] / scored if scored else None
     spread = math.sqrt(max(0.0, moments[1] / scored - mean**2)) if scored else None
     return ScoreReport(rows, scored, kept, mean, spread, str(out))
-
-
-def _remove(work: Path) -> None:
-    """Remove what scoring wrote into the work folder, and the folder if nothing else is in it."""
-    for folder in work.glob("score-*"):
-        shutil.rmtree(folder)
-    if work.is_dir() and not any(work.iterdir()):
-        work.rmdir()
 
 
 def scorer_of(
@@ -240,11 +231,9 @@ def scorer_of(
     if (score == "margin") != (reference is not None):
         reason = "a margin of single pairs needs one" if reference is None else f"score {score!r} has no neighbours"
         raise ValueError(f"reference: {reason}; give pairs in which the neighbours of a margin are searched, or none")
-    if blaser is not None:
-        return BlaserScorer(blaser, model, dtype)
     if reference is not None:
         return ReferenceMargin(open_encoder(model, dtype=dtype), reference.blocks(), k)
-    return EchoScorer(model, dtype)
+    return EchoScorer(model, dtype, blaser=blaser)
 
 
 def score_block(scorer: Callable[..., np.ndarray], block: PairBlock) -> np.ndarray:

@@ -222,6 +222,14 @@ def _line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+def remove_work(work: Path, pattern: str) -> None:
+    """Remove the folders of that pattern from a work folder, and the folder itself if nothing else is in it."""
+    for folder in work.glob(pattern):
+        shutil.rmtree(folder)
+    if work.is_dir() and not any(work.iterdir()):
+        work.rmdir()
+
+
 def make_once(path: Path, make: Callable[[Path], None]) -> Path:
     """Call `make(unfinished)` unless the file exists; it writes to the path `unfinished`, which is then renamed.
 

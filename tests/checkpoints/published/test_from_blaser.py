@@ -164,18 +164,19 @@ def test_the_data_filter_scores_with_it(small, toy_folders, hf_echo_cli, tmp_pat
 
 
 def test_unfit_models_are_refused(small, toy_folders, hf_echo_cli, tmp_path):
-    from hf_echo.inference.scorer import BlaserScorer
+    from hf_echo.inference import EchoScorer
 
     release = str(toy_folders["release"])
-    with pytest.raises(ValueError, match="compares with a reference"):
-        BlaserScorer(str(small["ref"]), release)(["a"], ["b"], ["fra_Latn"], ["eng_Latn"])
     BlaserModel(BlaserConfig(kind="qe", embedding_size=16, hidden_sizes=[4])).save_pretrained(tmp_path / "other")
-    with pytest.raises(ValueError, match="reads embeddings of 16 dimensions"):
-        BlaserScorer(str(tmp_path / "other"), release)(["a"], ["b"], ["fra_Latn"], ["eng_Latn"])
-    with pytest.raises(ValueError, match="1 texts but 2 languages"):
-        BlaserScorer(str(small["qe"]), release)(["a", "b"], ["b"], ["fra_Latn"] * 2, ["eng_Latn"] * 2)
-    with pytest.raises(ValueError, match="not a BLASER model"):
-        BlaserScorer(str(hf_echo.pretrained("echo-nano")), release)(["a"], ["b"], ["fra_Latn"], ["eng_Latn"])
+    pair, two = (["a"], ["b"], ["fra_Latn"], ["eng_Latn"]), (["a", "b"], ["b"], ["fra_Latn"] * 2, ["eng_Latn"] * 2)
+    for blaser, texts, message in (
+        (small["ref"], pair, "compares with a reference"),
+        (tmp_path / "other", pair, "reads embeddings of 16 dimensions"),
+        (small["qe"], two, "1 texts but 2 languages"),
+        (hf_echo.pretrained("echo-nano"), pair, "not a BLASER model"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            EchoScorer(release, blaser=str(blaser))(*texts)
     with pytest.raises(ValueError, match="'other'.*ref, qe|ref, qe.*'other'"):
         BlaserConfig(kind="other")
     (tmp_path / "a.txt").write_text("a\n")

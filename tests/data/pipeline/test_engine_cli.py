@@ -65,7 +65,8 @@ def test_stats_of_all_splits_or_one(run, refused, files):
 
 
 def test_calibrate(run, files, monkeypatch):
-    monkeypatch.setattr("hf_echo.inference.scorer.EchoScorer", lambda model: lambda *c: [len(s) / 100 for s in c[0]])
+    fake = "hf_echo.inference.scorer.EchoScorer"
+    monkeypatch.setattr(fake, lambda model, blaser: lambda *c: [len(s) / 100 for s in c[0]])
     code, out, _ = run("calibrate", "pairs.parquet", "--model", "m", "--out", "x/c.json")
     found = json.loads((files / "x/c.json").read_text())
     assert code == 0 and found == {"fra_Latn>eng_Latn": [pytest.approx(0.12), 0]} and "1 directions calibrated" in out
