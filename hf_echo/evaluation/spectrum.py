@@ -10,6 +10,8 @@ import torch
 
 from ..utils.vectors import unit_length
 
+SIB_TOPICS = ("science/technology", "travel", "politics", "sports", "health", "entertainment", "geography")
+
 
 @torch.no_grad()
 def tower_predictions(tower: Any, documents: Sequence[np.ndarray]) -> list[np.ndarray]:

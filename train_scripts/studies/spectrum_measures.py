@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from hf_echo.evaluation.spectrum import SIB_TOPICS
 from hf_echo.utils.results import Table
 
 Embed = Callable[[list[str], str], np.ndarray]
-SIB_TOPICS = ("science/technology", "travel", "politics", "sports", "health", "entertainment", "geography")
 
 
 def rebuild_bleu(
