@@ -92,6 +92,8 @@ def model_card(
         kind=kind,
         config=config,
         exported=run["values"].get("to"),
+        also=run["values"].get("also"),
+        made=run.get("results", {}),
         decoder=decoder,
         teacher=_public(_nearest(run, "teacher")),
         base_model=_base_model(run) or base,

@@ -1,9 +1,20 @@
-"""Static embeddings: a table of token vectors, whose mean is the embedding. Distilled from a model by model2vec."""
+"""Static embeddings: a table of token vectors, whose mean is the embedding. Distilled from a model by model2vec.
+
+Frequent tokens count less: a token of probability p has the weight a / (a + p) (Arora et al., ICLR 2017). model2vec
+takes p from the token's place in the vocabulary, which a trimmed vocabulary does not sort by frequency; a Unigram
+tokenizer states p itself. Percent wrong of echo-nano on 100 meanings in ten languages: 64 with it, 80 with model2vec's.
+"""
 
 from __future__ import annotations
 
+import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from tokenizers.models import Unigram
+from tokenizers.processors import TemplateProcessing
 
 from ..data.builtin import builtin_nway
 from ..evaluation.retrieval.multilingual import evaluate_xsim
@@ -12,6 +23,7 @@ from ..utils.extras import extra
 from .stock import Stock
 
 ROWS = 100  # meanings of the built-in corpus, in ten languages
+A = 1e-4  # of the weights, model2vec's default
 
 
 def write_static(stock: Stock, model: str | Path, folder: Path) -> dict[str, Any]:
@@ -28,12 +40,24 @@ def write_static(stock: Stock, model: str | Path, folder: Path) -> dict[str, Any
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
-    table = distill_from_model(stock.backbone, stock.tokenizer, device="cpu", quantize_to="float32")
-    words = StaticEmbedding(table.tokenizer, embedding_weights=table.embedding)
-    SentenceTransformer(modules=[words], device="cpu").save(str(folder), create_model_card=False)
+    words = deepcopy(stock.tokenizer)
+    backend = words.backend_tokenizer
+    ends = [words.cls_token or words.bos_token, words.eos_token or words.sep_token]
+    # model2vec removes other added tokens, and refuses those that the template of a prompt names
+    special = [(end, backend.token_to_id(end)) for end in ends if end]
+    backend.post_processor = TemplateProcessing(single=[ends[0], "$A", ends[1]], special_tokens=special)
+    is_unigram = isinstance(backend.model, Unigram)
+    options = dict(device="cpu", quantize_to="float32", sif_coefficient=None if is_unigram else A)
+    table = distill_from_model(stock.backbone, words, **options)
+    vectors = table.embedding
+    if is_unigram:
+        scores = [score for _, score in json.loads(table.tokenizer.to_str())["model"]["vocab"]]
+        vectors = vectors * (A / (A + np.exp(np.array(scores, np.float32))))[:, None]
+    module = StaticEmbedding(table.tokenizer, embedding_weights=vectors)
+    SentenceTransformer(modules=[module], device="cpu").save(str(folder), create_model_card=False)
     rows = builtin_nway(ROWS, split="test")
     figures = {
         name: evaluate_xsim(any_encoder(str(place)), rows).average["xsim"]
         for name, place in (("xsim", folder), ("xsim_of_model", model))
     }
-    return figures | {"dimensions": table.embedding.shape[1], "tokens": table.embedding.shape[0]}
+    return figures | {"dimensions": vectors.shape[1], "tokens": vectors.shape[0]}

@@ -18,6 +18,8 @@ from transformers import GenerationConfig
 from ..cards.model_card import checkpoint_card, write_checkpoint_card
 from ..checkpoints.few_bits import store_few_bits
 from ..checkpoints.rewrite import encoder_of, open_checkpoint
+from ..export.folder import GRAPHS
+from ..export.stock import open_stock
 from ..inference.encode import open_tokenizer, opening, pick_dtype
 from ..inference.encode_speech import load_speech_encoder
 from ..inference.translate import load_translator
@@ -44,6 +46,7 @@ def release_checkpoint(
     token_dtype: str | None = None,
     generation: Mapping[str, Any] | None = None,
     code: str = "carried",
+    also: str | None = None,
     license: str | None = None,
 ) -> Path:
     """Write the release of a training checkpoint, with a card written from the lineage, or its own if that was changed.
@@ -55,12 +58,15 @@ def release_checkpoint(
             in 4 bits with a scale per 32 values. They load in `dtype`, which is that of the other weights.
         generation: fields of the generation configuration, such as {"no_repeat_ngram_size": 3}.
         code: "carried" in the folder, or "installed" where only the installed package reads the folder.
+        also: "onnx" or "openvino": graphs of the encoder in a folder of that name, in float32 and of ONNX in 8 bits.
         license: identifier of the Hub, for the card; None keeps that of the training checkpoint.
 
     Raises:
+        ImportError, ValueError: as `export_checkpoint`, with `also`.
         ValueError: an unknown dtype, generation setting or kind of code.
     """
     check_value("code", code, Literal["carried", "installed"])
+    check_value("also", also, Literal["onnx", "openvino"] | None)
     kinds = {"matrix_dtype": matrix_dtype, "token_dtype": token_dtype}
     for name, kind in kinds.items():
         check_value(name, kind, Literal["int8", "int4"] | None)
@@ -89,6 +95,9 @@ def release_checkpoint(
         if code == "installed":
             leave_code_out(folder)
         settings |= {"license": license} if license else {}
+        if also:
+            counts |= GRAPHS[also](open_stock(model), folder / also)
+            settings |= {"also": also}
         write_lineage(folder, "release", settings, parents={"model": model}, results=counts, output_dir=out)
         write_checksums(folder)
         copy_own_card(model, folder)

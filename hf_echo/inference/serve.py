@@ -37,6 +37,7 @@ from ..utils.vectors import unit_length
 from .batcher import Batcher, Full, Job, PromptedModel, TooLong
 
 TOKEN_VARIABLE = "HF_ECHO_API_KEY"
+GRACE = 600  # seconds after SIGTERM for what is in the queue; only a client that never ends its request takes them all
 JSON = TypeAdapter(Any)  # ten times as fast as json.dumps: 2,048 vectors in 30 ms
 
 
@@ -249,6 +250,6 @@ def serve(model: str, *, port: int, host: str, dtype: str, batch_tokens: int, qu
     before = logger.level
     logger.setLevel(logging.ERROR)  # a client that wants texts cut knows it
     try:
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=60)).run(sockets=[sock])
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE)).run(sockets=[sock])
     finally:
         logger.setLevel(before)

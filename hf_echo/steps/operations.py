@@ -225,6 +225,7 @@ class Release(OnTextOrSpeech):
     code: Literal["carried", "installed"] = setting(
         "model code: carried in the folder, or installed: read only by the installed package", "carried"
     )
+    also: Literal["onnx", "openvino"] | None = setting("graphs of the encoder beside it, as hf-echo export makes", None)
     decoder: str | None = setting(
         "of a speech encoder: text model of its space whose decoder is copied", None, reads=CHECKPOINT
     )
@@ -261,11 +262,13 @@ class Release(OnTextOrSpeech):
 
         shared = dict(dtype=self.dtype, license=self.license)
         if is_speech(self.model):
+            if self.also:
+                raise ValueError(f"also is {self.also!r}, and a speech encoder has no such form: leave it out")
             release_speech(self.model, self.output_dir, decoder=self.decoder, **shared)
         elif self.decoder:
             raise ValueError("decoder belongs to the release of a speech encoder; a text release has its own")
         else:
-            own = {name: getattr(self, name) for name in ("matrix_dtype", "token_dtype", "generation", "code")}
+            own = {name: getattr(self, name) for name in ("matrix_dtype", "token_dtype", "generation", "code", "also")}
             release_checkpoint(self.model, self.output_dir, **own, **shared)
 
 

@@ -8,10 +8,13 @@ import random
 import numpy as np
 import pytest
 import torch
+import yaml
 from sentence_transformers import SentenceTransformer
 
 from hf_echo.export import export_checkpoint, graphs
 from hf_echo.export.stock import open_stock
+from hf_echo.hub.release import release_checkpoint
+from hf_echo.hub.upload_checks import contents_of
 from hf_echo.inference.encode import encode, load_encoder
 
 pytestmark = pytest.mark.slow
@@ -109,3 +112,29 @@ def test_static_embeddings_are_means_of_token_vectors(checkpoints, tmp_path):
     tokens = load_encoder(checkpoints["llama"])[1]
     assert report["dimensions"] == len(one) <= 32 and report["tokens"] <= len(tokens)
     assert np.linalg.norm(one) > 0
+
+
+def test_rare_tokens_of_a_unigram_tokenizer_count_more(checkpoints, tmp_path):
+    """By the probabilities that the tokenizer states; its vocabulary may stand in any order."""
+    from model2vec.distill import distill_from_model
+
+    export_checkpoint(checkpoints["bert"], tmp_path / "out", to="static")
+    vectors = SentenceTransformer(str(tmp_path / "out"), device="cpu")[0].embedding.weight.detach().numpy()
+    stock = open_stock(checkpoints["bert"])
+    plain = distill_from_model(
+        stock.backbone, stock.tokenizer, device="cpu", quantize_to="float32", sif_coefficient=None
+    )
+    words = json.loads((tmp_path / "out" / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    weights = np.array([1e-4 / (1e-4 + np.exp(score)) for _, score in words])
+    np.testing.assert_allclose(vectors, plain.embedding * weights[:, None], rtol=1e-4, atol=1e-9)
+
+
+def test_a_release_has_graphs_beside_it(checkpoints, tmp_path):
+    out = release_checkpoint(checkpoints["bert"], tmp_path / "out", also="onnx")
+    encoder, tokenizer = load_encoder(out, dtype="fp32")
+    batch = open_stock(out).batch(TEXTS[:2])
+    vectors = graphs.run_graph(out / "onnx" / "sentence_embedding.onnx", batch)
+    np.testing.assert_allclose(vectors, unit(encode(encoder, tokenizer, TEXTS[:2])), atol=1e-5)
+    header = yaml.safe_load((out / "README.md").read_text(encoding="utf-8").split("---")[1])
+    assert "onnx" in header["tags"] and (out / "onnx" / "model_quantized.onnx").is_file()
+    assert not contents_of(out).left_out

@@ -5,22 +5,34 @@
 
     mteb.evaluate(EchoForMTEB("outputs/echo"), mteb.get_tasks(tasks=["Tatoeba"]))
 
+`write_results` writes what two pull requests need: the results to embeddings-benchmark/results, the `ModelMeta` to mteb.
+
 The prompt contains the language of a text if mteb names it; otherwise (two languages in one subset) texts are encoded
 as "Unspecified language".
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
 try:
-    from mteb.models import ModelMeta
+    import mteb
+    from mteb.models import ModelMeta, SentenceTransformerEncoderWrapper
     from mteb.models.abs_encoder import AbsEncoder
     from mteb.models.model_meta import ScoringFunction
 except ImportError as error:
     raise ImportError("mteb_model needs mteb: pip install 'hf-echo[mteb]'") from error
 
+from ...cards.stamp import license_of
+from ...inference.any_encoder import any_encoder
+from ...inference.encode import opening
 from ...languages import is_language
+from ...utils.files import write_text
 
 
 class EchoForMTEB(AbsEncoder):
@@ -35,8 +47,6 @@ class EchoForMTEB(AbsEncoder):
     """
 
     def __init__(self, model_name: str, revision: str | None = None, *, dtype: str = "auto"):
-        from ...inference.any_encoder import any_encoder
-
         self.encoder = any_encoder(str(model_name), dtype=dtype)
         name = str(model_name).rstrip("/")
         self.mteb_model_meta = ModelMeta.create_empty(
@@ -46,6 +56,7 @@ class EchoForMTEB(AbsEncoder):
                 "embed_dim": int(np.shape(self.encoder(["1"], None))[1]),
                 "similarity_fn_name": ScoringFunction.COSINE,
                 "framework": ["PyTorch"],
+                **(of_echo(str(model_name), *self.encoder.args) if isinstance(self.encoder, partial) else {}),
             }
         )
 
@@ -61,3 +72,35 @@ def language_of(task_metadata, hf_subset: str) -> str | None:
     codes = {name.replace("-", "_") for name in names}
     code = codes.pop() if len(codes) == 1 else ""
     return code if is_language(code) else None
+
+
+def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:
+    """The fields of a `ModelMeta` that an Echo checkpoint states. mteb itself opens it by sentence-transformers."""
+    with opening(name) as folder:
+        license = license_of(folder)
+    return {
+        "loader": SentenceTransformerEncoderWrapper,
+        "loader_kwargs": {"trust_remote_code": True},
+        "languages": [code.replace("_", "-") for code in model.config.languages or []],
+        "n_parameters": model.num_parameters(),
+        "n_embedding_parameters": model.get_input_embeddings().weight.numel(),
+        "memory_usage_mb": round(sum(part.numel() * part.element_size() for part in model.parameters()) / 2**20),
+        "max_tokens": tokenizer.model_max_length,
+        "license": license,
+        "open_weights": True,
+        "framework": ["Sentence Transformers", "PyTorch", "safetensors"],
+        "use_instructions": False,
+    }
+
+
+def write_results(model: str, tasks: Sequence[Any], out: str | Path, revision: str | None = None) -> Path:
+    """Evaluate a model on tasks of mteb and write OUT/results/NAME/REVISION/TASK.json and OUT/model_meta.py.
+
+    Args:
+        model, revision: as in `EchoForMTEB`; for a pull request the name and the commit on the Hub.
+        tasks: of `mteb.get_tasks`, or own ones whose data is on this machine.
+    """
+    encoder = EchoForMTEB(model, revision)
+    mteb.evaluate(encoder, tasks, cache=mteb.ResultCache(Path(out).absolute()), show_progress_bar=False)
+    write_text(Path(out) / "model_meta.py", f"model = {encoder.mteb_model_meta.to_python()}\n")
+    return Path(out)

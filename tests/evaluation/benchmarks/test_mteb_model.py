@@ -10,9 +10,10 @@ mteb = pytest.importorskip("mteb")
 
 from mteb import TaskMetadata  # noqa: E402
 from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining  # noqa: E402
+from mteb.models.model_meta import ScoringFunction  # noqa: E402
 
 from hf_echo.evaluation import evaluate_xsim  # noqa: E402
-from hf_echo.evaluation.benchmarks.mteb_model import EchoForMTEB, language_of  # noqa: E402
+from hf_echo.evaluation.benchmarks.mteb_model import EchoForMTEB, language_of, write_results  # noqa: E402
 from hf_echo.inference import encode, load_encoder  # noqa: E402
 
 
@@ -73,3 +74,16 @@ def test_the_language_goes_into_the_prompt(model, toy_folders):
     got = model.encode([{"text": ["ba"]}], task_metadata=task.metadata, hf_split="test", hf_subset="fra_Latn")
     np.testing.assert_allclose(got, encode(encoder, tokenizer, ["ba"], "fra_Latn"), atol=1e-6)
     assert not np.allclose(got, encode(encoder, tokenizer, ["ba"]), atol=1e-4)
+
+
+def test_results_and_meta_are_those_that_mteb_reads(toy, toy_folders, tmp_path):
+    rows = toy.nway_rows()
+    write_results(str(toy_folders["release"]), [bitext_task("ToyResults", rows)], tmp_path, "abc")
+    found = mteb.ResultCache(tmp_path).load_results(["local/release"], ["ToyResults"], require_model_meta=False)
+    assert len(found.model_results) == 1 and found.model_results[0].model_revision == "abc"
+    names = {name: getattr(mteb.models, name) for name in ("ModelMeta", "SentenceTransformerEncoderWrapper")}
+    exec((tmp_path / "model_meta.py").read_text(), names | {"ScoringFunction": ScoringFunction}, made := {})
+    encoder, tokenizer = load_encoder(toy_folders["release"])
+    meta = made["model"]
+    assert meta.n_parameters == encoder.num_parameters() and meta.max_tokens == tokenizer.model_max_length
+    assert "fra-Latn" in meta.languages and meta.embed_dim == encoder.config.embedding_size
