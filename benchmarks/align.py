@@ -1,6 +1,6 @@
 """Sentence alignment of documents whose sentences are merged, split and deleted by seed, against the known alignment.
 
-    python benchmarks/align.py CORPORA --model MODEL [--pairs 60] [--cache DIR]
+    python benchmarks/align.py CORPORA --model MODEL [--pairs 60] [--seeds 1] [--cache DIR]
 
 CORPORA holds bible.parquet and bible_more.parquet (verse_id, lang, text) and docs_parallel.parquet (src, tgt, tgt_lang,
 source). A document of the Bible is a run of verses of Mark; one of manuals a run of sentences of GNOME's help, in an
@@ -187,6 +187,7 @@ def main() -> None:
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--pairs", type=int, default=60, help="rows of each document")
+    parser.add_argument("--seeds", type=int, default=1, help="disturbances of each document, averaged")
     parser.add_argument("--cache", type=Path, help="folder for embeddings")
     parser.add_argument("--no-concatenations", action="store_true", help="only what needs no embeddings of them")
     arguments = parser.parse_args()
@@ -195,14 +196,16 @@ def main() -> None:
     for number, lang in enumerate(LANGUAGES):
         for kind, read in (("Bible", bible), ("manuals", manuals)):
             pairs = read(arguments.corpora, lang)[: arguments.pairs]
-            x, y, true, paragraph = disturbed(pairs, 10 * number + len(kind))
-            lost = [bead for bead, is_lost in zip(true, paragraph) if is_lost]
-            for name, (beads, seconds) in measure(x, y, lang, encode, not arguments.no_concatenations).items():
-                *_, f1 = score(true, beads)
-                kept = np.mean([bead in beads for bead in lost])
-                for column, value in ((lang, f1), ("lost", kept), ("seconds", seconds)):
-                    rows.setdefault((kind, name), {}).setdefault(column, 0.0)
-                    rows[kind, name][column] += value if column == lang else value / len(LANGUAGES)
+            for seed in range(arguments.seeds):
+                x, y, true, paragraph = disturbed(pairs, 10 * number + len(kind) + 1000 * seed)
+                lost = [bead for bead, is_lost in zip(true, paragraph) if is_lost]
+                for name, (beads, seconds) in measure(x, y, lang, encode, not arguments.no_concatenations).items():
+                    *_, f1 = score(true, beads)
+                    kept = np.mean([bead in beads for bead in lost])
+                    for column, value in ((lang, f1), ("lost", kept), ("seconds", seconds)):
+                        rows.setdefault((kind, name), {}).setdefault(column, 0.0)
+                        of = arguments.seeds * (1 if column == lang else len(LANGUAGES))
+                        rows[kind, name][column] += value / of
     header = ["documents", "method", *LANGUAGES, "mean F1", "lost rows found", "seconds"]
     table = [
         [*key, *(f"{row[lang]:.3f}" for lang in LANGUAGES), f"{np.mean([row[lang] for lang in LANGUAGES]):.3f}",

@@ -5,7 +5,7 @@
 
     mteb.evaluate(EchoForMTEB("outputs/echo"), mteb.get_tasks(tasks=["Tatoeba"]))
 
-`write_results` writes what two pull requests need: the results to embeddings-benchmark/results, the `ModelMeta` to mteb.
+`write_results` writes what two pull requests need: results for embeddings-benchmark/results, the `ModelMeta` for mteb.
 
 The prompt contains the language of a text if mteb names it; otherwise (two languages in one subset) texts are encoded
 as "Unspecified language".
