@@ -1,4 +1,4 @@
-"""Every loss takes float32 beside float64 and refuses in one line what torch would refuse in its own words."""
+"""What all losses have in common: dtypes, gradients, and one line for what they refuse."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from hf_echo.losses import (
     contrastive_loss,
     cosine_loss,
     distillation_loss,
+    gmm_log_posterior,
+    gmm_loss,
     hard_negatives_loss,
+    koleo_loss,
     mse_loss,
     next_embedding_loss,
     one_softmax_loss,
     ranking_contrastive_loss,
+    sampled_translation_loss,
     self_objective_loss,
     split_softmax_loss,
+    symmetric_contrastive_loss,
     teacher_target,
     translation_loss,
     unmasking_loss,
@@ -25,27 +30,33 @@ from hf_echo.losses import (
 )
 
 N, D = 4, 6
-MASK = torch.ones(N, 2, dtype=torch.bool)
+MASK = torch.tensor([[True, True], [True, False], [False, False], [True, True]])
 RANKS = torch.tensor([[1, 2, 3, 4]] * N)
 LABELS = torch.tensor([0, 2, -100, 1], dtype=torch.int32)
+TEMPERATURES = [0.1, 0.2, 0.3]
+X, WIDE = torch.ones(N, D), torch.ones(N, D + 1)
 
 
-def negatives(dtype=torch.float32):
-    return torch.randn(N, 2, D, generator=torch.Generator().manual_seed(2)).to(dtype)
+def random(*shape, seed=2, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
+GUIDE = dict(guide_source=random(N, 3, seed=3) + 1, guide_target=random(N, 3, seed=3) + 1, radius=0.9, logit_scale=5.0)
 PAIRS = {
     "contrastive": contrastive_loss,
+    "contrastive with a guide": lambda x, y: contrastive_loss(x, y, exclude=MASK[:, [0, 1, 1, 1]], **GUIDE),
     "cosine": cosine_loss,
     "distillation": distillation_loss,
-    "hard negatives": lambda x, y: hard_negatives_loss(x, y, negatives(), MASK),
+    "hard negatives": lambda x, y: hard_negatives_loss(x, y, random(N, 2, D), MASK),
     "mse": mse_loss,
     "next embedding": lambda x, y: next_embedding_loss(x, y, document=torch.tensor([0, 0, 1, 1])),
-    "one softmax": lambda x, y: one_softmax_loss(x, y, negatives(), MASK),
-    "ranking": lambda x, y: sum(ranking_contrastive_loss(x, y, RANKS, temperatures=[0.1, 0.2, 0.3]).values()),
-    "self objective": lambda x, y: self_objective_loss(x[None], y[None]),
-    "split softmax": lambda x, y: split_softmax_loss(x, y, negatives(torch.float64), MASK),
-    "translation": lambda x, y: translation_loss(x, y, LABELS),
+    "one softmax": lambda x, y: one_softmax_loss(x, y, random(N, 2, D), MASK, **GUIDE),
+    "ranking": lambda x, y: sum(ranking_contrastive_loss(x, y, RANKS, temperatures=TEMPERATURES).values()),
+    "sampled translation": lambda x, y: sampled_translation_loss(x, y, LABELS, samples=1),
+    "self objective": lambda x, y: self_objective_loss(x[None], y[None], MASK.flatten()[None, :4], scale=3.0),
+    "split softmax": lambda x, y: split_softmax_loss(x, y, random(N, 2, D, dtype=torch.float64), MASK, **GUIDE),
+    "symmetric": symmetric_contrastive_loss,
+    "translation": lambda x, y: translation_loss(x, y, LABELS, chunk_size=3),
     "unmasking": lambda x, y: unmasking_loss(x, y, torch.zeros(N), LABELS),
 }
 
@@ -54,14 +65,32 @@ PAIRS = {
 @pytest.mark.parametrize("other", [torch.float64, torch.bfloat16])
 def test_two_dtypes(loss, other):
     """Float32 beside another dtype gives the loss of the values in float64, with a gradient for both."""
-    generator = torch.Generator().manual_seed(1)
-    x, y = torch.randn(N, D, generator=generator), torch.randn(N, D, generator=generator).to(other)
-    x.requires_grad_()
-    y.requires_grad_()
+    x, y = random(N, D, seed=1).requires_grad_(), random(N, D, seed=4).to(other).requires_grad_()
+    torch.manual_seed(0)
     have = loss(x, y)
+    torch.manual_seed(0)
     assert have.item() == pytest.approx(loss(x.detach().double(), y.detach().double()).item(), rel=1e-4)
     have.backward()
     assert x.grad.isfinite().all() and y.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", [name for name in PAIRS if "translation" not in name and name != "unmasking"])
+def test_under_autocast_bfloat16_is_computed_in_float32(name):
+    """Products with a vocabulary are not (`test_translation.py`)."""
+    x, y = random(N, D, seed=1, dtype=torch.bfloat16), random(N, D, seed=4, dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = PAIRS[name](x, y)
+    assert loss.item() == pytest.approx(PAIRS[name](x.double(), y.double()).item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", PAIRS.values(), ids=PAIRS)
+def test_gradients(loss):
+    def drawn(x, y):
+        torch.manual_seed(1)
+        return loss(x, y)
+
+    inputs = random(N, D, seed=1, dtype=torch.float64), random(N, D, seed=4, dtype=torch.float64)
+    assert torch.autograd.gradcheck(drawn, [x.requires_grad_() for x in inputs])
 
 
 @pytest.mark.parametrize("shapes", [((0, 3, D), (0, 2, D)), ((2, 0, D), (2, 3, D)), ((2, 3, D), (2, 0, D))])
@@ -72,29 +101,96 @@ def test_no_tokens_are_a_loss_of_0(shapes):
     assert loss.item() == 0 and not x.grad.any() and not y.grad.any()
 
 
-X = torch.ones(N, D)
-REFUSED = {
-    "total": (lambda: weighted_total({"a": X.sum()}, {"a": math.nan}), "weight of a must be finite, got nan"),
-    "margin": (lambda: contrastive_loss(X, X, margin=math.inf), "margin must be finite, got inf"),
-    "weight": (lambda: distillation_loss(X, X, mse_weight=math.nan), "mse_weight must be finite, got nan"),
-    "share": (lambda: teacher_target(X, X, source_weight=math.nan), "source_weight must be finite, got nan"),
-    "scale": (lambda: self_objective_loss(X[None], X[None], scale=math.inf), "scale must be finite, got inf"),
-    "exclude": (lambda: distillation_loss(X, X, exclude=torch.zeros(N, N)), "exclude must be bool of shape (4, 4)"),
-    "exclude of ranks": (
-        lambda: ranking_contrastive_loss(
-            X, X, RANKS, temperatures=[0.1, 0.2, 0.3], exclude=torch.zeros(N, 1, dtype=torch.bool)
-        ),
-        "exclude must be bool of shape (4, 4), got torch.bool of (4, 1)",
-    ),
-    "key": (
-        lambda: next_embedding_loss(X, X, document=torch.zeros(N), key=torch.zeros(3)),
-        "key must be (4,), got (3,)",
-    ),
+LONG, BOOL = torch.long, torch.bool
+USUAL = {  # arguments that are accepted
+    contrastive_loss: dict(source=X[:2], target=X),
+    symmetric_contrastive_loss: dict(source=X, target=X),
+    cosine_loss: dict(source=X, target=X),
+    mse_loss: dict(student=X, teacher=X),
+    distillation_loss: dict(student=X, teacher=X),
+    teacher_target: dict(source=X, target=X, source_weight=0.5),
+    self_objective_loss: dict(source=X[None], target=X[None]),
+    koleo_loss: dict(embeddings=X),
+    next_embedding_loss: dict(predicted=X, target=X, document=torch.zeros(N)),
+    split_softmax_loss: dict(source=X, target=X, hard_negatives=random(N, 2, D), hard_negative_mask=MASK),
+    ranking_contrastive_loss: dict(query=X, keys=X, ranks=RANKS, temperatures=TEMPERATURES),
+    translation_loss: dict(hidden=X, weight=X, labels=LABELS),
+    sampled_translation_loss: dict(hidden=X, weight=X, labels=LABELS, samples=1),
+    unmasking_loss: dict(states=X, weight=X, bias=torch.zeros(N), labels=LABELS),
+    gmm_log_posterior: dict(query=X, keys=X, mean=X, log_sigma=X, weight_logits=torch.ones(N)),
+    gmm_loss: dict(log_posterior=torch.zeros(N, N, 4), ranks=RANKS),
+    weighted_total: dict(parts={"a": X.sum()}, weights={"a": 1.0}),
 }
+REFUSED = [
+    (contrastive_loss, dict(logit_scale=0), "logit_scale must be positive and finite, got 0"),
+    (contrastive_loss, dict(margin=math.nan), "margin must be finite, got nan"),
+    (contrastive_loss, dict(margin_space="angle"), "margin_space must be 'cosine' or 'logit', got 'angle'"),
+    (contrastive_loss, dict(radius=-0.5), "radius must be 0 or more (math.inf: no filter), got -0.5"),
+    (contrastive_loss, dict(offset=3), "offset 3 is out of range"),
+    (contrastive_loss, dict(guide_source=X[:2]), "must be given together, got only one"),
+    (contrastive_loss, dict(guide_source=X[:2], guide_target=X[:3]), "guide rows 2 and 3 differ"),
+    (contrastive_loss, dict(guide_source=X[:2], guide_target=WIDE), "got (2, 6) and (4, 7)"),
+    (contrastive_loss, dict(exclude=torch.zeros(2, 2, dtype=BOOL)), "exclude must be bool of shape (2, 4)"),
+    (contrastive_loss, dict(exclude=torch.zeros(2, 4)), "got torch.float32"),
+    (contrastive_loss, dict(target=WIDE), "must be (n, d) and (N, d), got (2, 6) and (4, 7)"),
+    (contrastive_loss, dict(source=X[0]), "must be (n, d)"),
+    (contrastive_loss, dict(source=X, target=X[:2]), "out of range"),
+    (symmetric_contrastive_loss, dict(target=X[:2]), "offset"),
+    (cosine_loss, dict(target=X[:2]), "must both be (n, d), got (4, 6) and (2, 6)"),
+    (mse_loss, dict(teacher=WIDE), "must both be (n, d)"),
+    (mse_loss, dict(teacher=X[:1]), "must both be (n, d)"),
+    (mse_loss, dict(student=X[0], teacher=X[0]), "must both be (n, d)"),
+    (distillation_loss, dict(mse_weight=math.nan), "mse_weight must be finite, got nan"),
+    (distillation_loss, dict(logit_scale=0.0), "logit_scale must be positive"),
+    (distillation_loss, dict(teacher=X[:2]), "must both be"),
+    (distillation_loss, dict(all_student=WIDE), "all_student and all_teacher"),
+    (distillation_loss, dict(offset=1), "offset 1"),
+    (distillation_loss, dict(exclude=torch.zeros(N, N)), "exclude must be bool of shape (4, 4)"),
+    (teacher_target, dict(source_weight=math.nan), "source_weight must be finite, got nan"),
+    (self_objective_loss, dict(target=X[None, :, :2]), "source and target must be"),
+    (self_objective_loss, dict(scale=0.0), "scale must be positive"),
+    (self_objective_loss, dict(scale=math.inf), "scale must be finite, got inf"),
+    (self_objective_loss, dict(source_mask=torch.ones(2, 9)), "a mask must be (1, 4), got (2, 9)"),
+    (koleo_loss, dict(embeddings=X[:1]), "at least two rows"),
+    (koleo_loss, dict(embeddings=X[0]), "must be (n, d)"),
+    (next_embedding_loss, dict(negatives="all"), "negatives must be one of document, batch, both, got 'all'"),
+    (next_embedding_loss, dict(document=torch.zeros(1)), "document (n,)"),
+    (next_embedding_loss, dict(target=X[:1]), "predicted and target"),
+    (next_embedding_loss, dict(key=torch.zeros(3)), "key must be (4,), got (3,)"),
+    (split_softmax_loss, dict(gamma=1.1), "1.1"),
+    (split_softmax_loss, dict(gamma=-0.1), "-0.1"),
+    (split_softmax_loss, dict(logit_scale=0), "logit_scale"),
+    (split_softmax_loss, dict(hard_negatives=X), "(4, K, 6), got (4, 6)"),
+    (split_softmax_loss, dict(hard_negatives=random(3, 2, D)), "got (3, 2, 6)"),
+    (split_softmax_loss, dict(hard_negative_mask=torch.ones(4, 3)), "(4, 2), got (4, 3)"),
+    (ranking_contrastive_loss, dict(ranks=RANKS[:2]), "ranks must be integers of shape"),
+    (ranking_contrastive_loss, dict(ranks=RANKS + 1), "ranks must be 1 ... 4 with 3 temperatures; found 5"),
+    (ranking_contrastive_loss, dict(ranks=RANKS - 1), "found 0"),
+    (ranking_contrastive_loss, dict(temperatures=(0.1, 0.0, 0.1)), "must be positive numbers"),
+    (ranking_contrastive_loss, dict(exclude=torch.zeros(N, 1, dtype=BOOL)), "shape (4, 4), got torch.bool of (4, 1)"),
+    (ranking_contrastive_loss, dict(keys=WIDE), "query and keys must be"),
+    (translation_loss, dict(chunk_size=0), "0"),
+    (translation_loss, dict(labels=LABELS[:2]), "(4, 6) and (2,)"),
+    (translation_loss, dict(weight=WIDE), "(4, 7)"),
+    (translation_loss, dict(labels=LABELS + 4), "label 4"),
+    (translation_loss, dict(labels=torch.full((N,), -1)), "label -1"),
+    (sampled_translation_loss, dict(samples=0), "samples must be at least 1"),
+    (sampled_translation_loss, dict(labels=LABELS + 99), "label 99"),
+    (unmasking_loss, dict(bias=torch.zeros(3)), "bias must be (4,)"),
+    (gmm_log_posterior, dict(keys=WIDE), "query and keys must"),
+    (gmm_log_posterior, dict(log_sigma=WIDE), "mean and log_sigma"),
+    (gmm_loss, dict(ranks=RANKS + 1), "ranks must be 1 ... 4, found 2 ... 5"),
+    (gmm_loss, dict(ranks=RANKS[:3]), "ranks must be (4, 4)"),
+    (gmm_loss, dict(smoothing=1.0), "smoothing must be in [0, 1)"),
+    (weighted_total, dict(weights={"a": math.nan}), "weight of a must be finite, got nan"),
+    (weighted_total, dict(weights={"b": 1.0}), "a"),
+    (weighted_total, dict(weights={}), "a"),
+]
 
 
-@pytest.mark.parametrize("call, message", REFUSED.values(), ids=REFUSED)
-def test_refused_in_one_line(call, message):
+@pytest.mark.parametrize(("loss", "change", "message"), REFUSED)
+def test_refused_in_one_line(loss, change, message):
+    loss(**USUAL[loss])
     with pytest.raises(ValueError) as error:
-        call()
+        loss(**USUAL[loss] | change)
     assert message in str(error.value)

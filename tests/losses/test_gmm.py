@@ -102,22 +102,3 @@ def test_interpolated_keys():
     share = torch.tensor([0.0, 0.3, 0.5, 0.8, 1.0])
     keys, ranks = interpolated_keys(translations, others, share, 4)
     assert keys[:, 0].tolist() == pytest.approx(share.tolist()) and ranks.tolist() == [4, 3, 2, 1, 1]
-
-
-def ones(*shape):
-    return [torch.ones(shape)]
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda p: gmm_loss(p, torch.full((3, 4), 5)), "ranks must be 1 ... 4, found 5"),
-        (lambda p: gmm_loss(p, torch.ones(3, 3, dtype=torch.long)), r"ranks must be \(3, 4\)"),
-        (lambda p: gmm_loss(p, torch.ones(3, 4, dtype=torch.long), smoothing=1.0), r"smoothing must be in \[0, 1\)"),
-        (lambda p: gmm_log_posterior(*ones(2, 3), *ones(2, 4), *ones(4, 3) * 2, torch.ones(4)), "query and keys must"),
-        (lambda p: gmm_log_posterior(*ones(2, 3) * 2, *ones(4, 3), *ones(3, 3), torch.ones(4)), "mean and log_sigma"),
-    ],
-)
-def test_wrong_input_is_one_line(mixture, call, message):
-    with pytest.raises(ValueError, match=message):
-        call(gmm_log_posterior(*map(torch.tensor, mixture)))

@@ -82,25 +82,3 @@ def test_a_rank_that_nobody_has_is_zero_with_a_finite_gradient():
     assert [part.item() for part in parts.values()] == [0, 0, 0]
     sum(parts.values()).backward()
     assert not query.grad.any()
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"ranks": torch.ones(2, 2, dtype=torch.long)}, "ranks must be integers of shape"),
-        ({"ranks": torch.full((2, 3), 5)}, "ranks must be 1 ... 4 with 3 temperatures; found 5"),
-        ({"ranks": torch.zeros(2, 3, dtype=torch.long)}, "found 0"),
-        ({"temperatures": (0.1, 0.0, 0.1)}, "must be positive numbers"),
-        ({"exclude": torch.zeros(2, 3)}, "exclude must be bool"),
-        ({"keys": torch.ones(3, 5)}, "query and keys must be"),
-    ],
-)
-def test_wrong_input_is_one_line(change, message):
-    arguments = dict(
-        query=torch.ones(2, 4),
-        keys=torch.ones(3, 4),
-        ranks=torch.ones(2, 3, dtype=torch.long),
-        temperatures=TEMPERATURES,
-    )
-    with pytest.raises(ValueError, match=message):
-        ranking_contrastive_loss(**arguments | change)

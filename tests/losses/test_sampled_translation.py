@@ -48,16 +48,6 @@ def test_equals_the_formula(batch):
     assert loss == pytest.approx(total / kept.sum(), abs=1e-10)
 
 
-def test_gradients(batch):
-    hidden, weight, labels = batch
-
-    def loss(h, w):
-        torch.manual_seed(1)
-        return sampled_translation_loss(h, w, labels, samples=6)
-
-    assert torch.autograd.gradcheck(loss, (hidden, weight))
-
-
 def test_the_partition_sum_is_unbiased(batch):
     """exp(loss + own logit) is the estimated sum: its mean over draws is the true sum."""
     hidden, weight, _ = (x.detach() for x in batch)
@@ -66,11 +56,3 @@ def test_the_partition_sum_is_unbiased(batch):
     torch.manual_seed(0)
     found = [(sampled_translation_loss(row, weight, label, samples=10) + own).exp().item() for _ in range(3000)]
     assert np.mean(found) == pytest.approx((row @ weight.T).exp().sum().item(), rel=0.03)
-
-
-def test_wrong_input_is_refused(batch):
-    with pytest.raises(ValueError, match="samples must be at least 1"):
-        sampled_translation_loss(*batch, samples=0)
-    hidden, weight, labels = batch
-    with pytest.raises(ValueError, match="label 99"):
-        sampled_translation_loss(hidden, weight, labels.clone().fill_(99), samples=3)

@@ -26,8 +26,10 @@ REPO = "tester/versions"
 PUSH = """
 import sys
 from hf_echo.hub.push import push
-for version, folder in zip(("1.0.0", "2.0.0"), sys.argv[1:]):
+*models, data = sys.argv[1:]
+for version, folder in zip(("1.0.0", "2.0.0"), models):
     push(folder, "tester/versions", version=version)
+    push(data, "tester/pairs", version=version)
 """
 INSTALLED = """
 import sys, numpy as np, hf_echo
@@ -41,6 +43,7 @@ for tag in ("v1.0.0", "v2.0.0"):
     found[tag] = any_encoder(name, dtype="fp32")(["Le chat dort."], "fra_Latn")
     found[f"{tag} decoder"] = load_translator(name, dtype="fp32")[0].decoder.lm_head.weight.detach().numpy()
     found[f"{tag} print"] = fingerprint(name)
+    found[f"{tag} rows"] = load_parallel(f"tester/pairs@{tag}")["source"][:]
 for name in ("tester/versions@v9", "tester/none@v1.0.0"):
     try:
         any_encoder(name)
@@ -67,14 +70,18 @@ def folders(make_model, tokenizer, tmp_path_factory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def hub(folders, hub_environment):
+def hub(folders, hub_environment, toy, tmp_path_factory):
     def run(*command, say=None, **more) -> subprocess.CompletedProcess:
         command = [sys.executable, *map(str, command)]
         done = subprocess.run(command, env=hub_environment | more, capture_output=True, text=True, input=say)
         assert done.returncode == 0, done.stderr[-3000:]
         return done
 
-    run("-c", PUSH, *folders)
+    data = tmp_path_factory.mktemp("pairs")
+    (data / "data").mkdir()
+    (data / "README.md").write_text("---\nlicense: mit\n---\n")
+    toy.dataset().remove_columns("hard_negatives").to_parquet(data / "data" / "train.parquet")
+    run("-c", PUSH, *folders, data)
     return run
 
 
@@ -93,7 +100,7 @@ def test_each_version_without_the_package(hub, folders, tmp_path):
     assert ["version_of_the_code" in code for code in codes] == [False, True]
 
 
-def test_a_version_by_its_name(hub, folders, tmp_path):
+def test_a_version_by_its_name(hub, folders, toy, tmp_path):
     hub("-c", INSTALLED, tmp_path / "found.npz")
     found = np.load(tmp_path / "found.npz")
     for tag, folder in zip(("v1.0.0", "v2.0.0"), folders, strict=True):
@@ -101,6 +108,7 @@ def test_a_version_by_its_name(hub, folders, tmp_path):
         np.testing.assert_array_equal(found[tag], want)
         decoder = load_translator(folder, dtype="fp32")[0].decoder
         np.testing.assert_array_equal(found[f"{tag} decoder"], decoder.lm_head.weight.detach().numpy())
+        assert found[f"{tag} rows"].tolist() == toy.dataset()["source"][:]
     assert str(found["v1.0.0 print"]).startswith("commit:") and found["v1.0.0 print"] != found["v2.0.0 print"]
     assert str(found["tester/versions@v9"]) == "tester/versions has no version v9; it has v1.0.0, v2.0.0"
     assert "tester/none@v1.0.0" in str(found["tester/none@v1.0.0"])
