@@ -1,8 +1,8 @@
 """Peak memory of encoding one long file, stereo at 48 kHz, cut at pauses: one process for each length.
 
-The file is noise with pauses, written to a temporary folder; the encoder has a small conformer, random weights.
+The file is noise with pauses, written to a temporary folder; the encoder has the shape of Whisper base, random weights.
 
-python benchmarks/speech_memory.py [--minutes 1 20 60]
+python benchmarks/speech_memory.py [--minutes 1 20 180]
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ from hf_echo.stages.speech_rows import new_config, new_extractor
 
 RATE = 48_000
 
-# a small conformer on log-mel frames of 40 ms, in the space of echo-nano
+# Whisper base, in the space of echo-nano
 SHAPE = {
-    **{"features": "log-mel", "num_mel_bins": 80, "stride": 4, "embedding_size": 384},
-    **{"pooler_layers": 2, "pooler_heads": 4, "pooler_intermediate_size": 1024, "pooler_dropout": 0.1},
+    "embedding_size": 384,
+    "pooler_layers": 1,
     "audio_config": {
-        **{"model_type": "wav2vec2-bert", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 6},
-        **{"num_attention_heads": 4, "position_embeddings_type": "rotary", "conv_depthwise_kernel_size": 15},
-        "apply_spec_augment": False,
+        **{"model_type": "whisper", "d_model": 512, "encoder_layers": 6, "encoder_attention_heads": 8},
+        **{"encoder_ffn_dim": 2048, "decoder_layers": 1, "decoder_ffn_dim": 32, "vocab_size": 51_865},
     },
 }
 
@@ -64,7 +63,7 @@ def peak() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=int, nargs="+", default=[1, 20, 60])
+    parser.add_argument("--minutes", type=int, nargs="+", default=[1, 20, 180])
     args = parser.parse_args()
     if len(args.minutes) == 1:
         print(json.dumps(encode_one(args.minutes[0])))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,54 +28,69 @@ FEATURES = ("samples", "log-mel", "whisper")
 CLIPPED = 0.01  # share of samples at the limit from which a warning says so
 
 
-def load_audio(audio: Any, sampling_rate: int, *, given_rate: int | None = None, name: str = "audio") -> np.ndarray:
+def load_audio(
+    audio: Any, sampling_rate: int = 16_000, *, given_rate: int | None = None, name: str = "audio"
+) -> np.ndarray:
     """Mono float32 samples (n,) at a sampling rate, in the range -1 to 1.
 
     Args:
         audio: a path, the bytes of a file, an array (n,), (channels, n) or (n, channels) of floats or integers, or a
-            mapping {"array", "sampling_rate"} or {"path"} or {"bytes"}, as `datasets` gives.
+            mapping {"array", "sampling_rate"} or {"path"} or {"bytes"}, as `datasets` gives. libsndfile reads wav,
+            flac, ogg and mp3; soxr resamples; channels are averaged.
         sampling_rate: of the result, in Hz.
         given_rate: of an array without its own; None means that it has the rate of the result.
-        name: what an error calls the audio.
+        name: what an error calls audio without a path.
 
     Raises:
-        FileNotFoundError: there is no such file. ValueError: it is not readable audio, shorter than 25 ms, silent, or
-            holds NaN or infinite values.
+        FileNotFoundError: there is no such file. ValueError: it is not readable audio, cut off, shorter than 25 ms,
+            silent, or holds NaN or infinite values. ImportError: soundfile or soxr is not installed.
     """
+    blocks = list(audio_blocks(audio, sampling_rate, given_rate=given_rate, name=name))
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+
+def audio_blocks(
+    audio: Any, sampling_rate: int = 16_000, *, given_rate: int | None = None, name: str = "audio"
+) -> Iterator[np.ndarray]:
+    """As `load_audio`, in blocks: memory does not grow with the length of a file."""
     if isinstance(audio, Mapping):
-        given_rate = audio.get("sampling_rate") or given_rate
+        given_rate, path = audio.get("sampling_rate") or given_rate, audio.get("path")
         parts = [audio[key] for key in ("array", "bytes", "path") if audio.get(key) is not None]
         if not parts:
             raise ValueError(f"{name}: a mapping needs 'array' and 'sampling_rate', 'bytes' or 'path'")
         if audio.get("array") is not None and audio.get("sampling_rate") is None:
             raise ValueError(f"{name}: the array has no 'sampling_rate'")
-        audio = parts[0]
-    if isinstance(audio, (str, Path)):
-        name = str(audio)
+        audio, name = parts[0], str(path) if path and audio.get("bytes") is not None else name
     if isinstance(audio, (str, Path, bytes)):
-        samples, given_rate = _read_file(audio, sampling_rate, name), sampling_rate
+        name = name if isinstance(audio, bytes) else str(audio)
+        blocks: Iterable[np.ndarray] = _read_file(audio, sampling_rate, name)
     else:
-        samples = np.asarray(audio)
-    samples = _floats(samples, name)
-    peak = max(samples.max(initial=0.0), -samples.min(initial=0.0))
-    if not np.isfinite(peak):
-        raise ValueError(f"{name}: NaN or infinite samples")
-    if peak > LOUDEST:
-        raise ValueError(f"{name}: samples up to {peak:.0e}; floats are between -1 and 1")
-    samples = _mono(samples, name)
-    if given_rate is not None and given_rate != sampling_rate:
-        samples = _resampled(samples, given_rate, sampling_rate, name)
-    if len(samples) < SHORTEST * sampling_rate:
-        raise ValueError(f"{name}: {1000 * len(samples) / sampling_rate:.0f} ms of audio; at least 25 ms are needed")
-    if np.ptp(samples) == 0:
+        samples = _mono(_floats(np.asarray(audio), name), name)
+        resample = resampler(given_rate or sampling_rate, sampling_rate, name)
+        blocks = [samples if resample is None else resample(samples, True)]
+    number, clipped, low, high = 0, 0, np.inf, -np.inf
+    for block in blocks:
+        least, most = block.min(initial=np.inf), block.max(initial=-np.inf)
+        if len(block) and not (np.isfinite(least) and np.isfinite(most)):
+            raise ValueError(f"{name}: NaN or infinite samples")
+        if (peak := max(-least, most)) > LOUDEST:
+            raise ValueError(f"{name}: samples up to {peak:.0e}; floats are between -1 and 1")
+        number, low, high = number + len(block), min(low, least), max(high, most)
+        clipped += np.count_nonzero(block >= 0.999) + np.count_nonzero(block <= -0.999)
+        yield block
+    if number < SHORTEST * sampling_rate:
+        raise ValueError(f"{name}: {1000 * number / sampling_rate:.0f} ms of audio; at least 25 ms are needed")
+    if low == high:
         raise ValueError(f"{name}: only silence")
-    if (np.count_nonzero(samples >= 0.999) + np.count_nonzero(samples <= -0.999)) > CLIPPED * len(samples):
+    if clipped > CLIPPED * number:
         logger.warning("%s: clipped (many samples at the limit); the embedding may be worse", name)
-    return samples
 
 
-def _read_file(audio: Any, sampling_rate: int, name: str) -> np.ndarray:
-    """Mono samples (n,) of a file or of its bytes at a sampling rate."""
+def _read_file(audio: Any, sampling_rate: int, name: str) -> Iterator[np.ndarray]:
+    """Mono samples (n,) of a file or of its bytes at a sampling rate, in blocks.
+
+    A damaged header may promise more than memory holds.
+    """
     try:
         import soundfile
     except ImportError as error:
@@ -84,8 +99,13 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> np.ndarray:
         raise FileNotFoundError(f"no audio file {audio}")
     try:
         with soundfile.SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else audio) as file:
-            resample = _resampler(file.samplerate, sampling_rate, name)
-            samples, frames = _read_blocks(file, resample)
+            resample = resampler(file.samplerate, sampling_rate, name)
+            size, frames, last = max(BLOCK // file.channels, 1), 0, False
+            while not last:
+                block = file.read(size, dtype="float32", always_2d=True)
+                frames, last = frames + len(block), len(block) < size
+                mono = block.mean(1) if block.shape[1] > 1 else block[:, 0]
+                yield mono if resample is None else resample(mono, last)
             missing = ""
             if (cut := CUT_OFF.search(file.extra_info)) and int(cut[1]) < UNKNOWN_SIZE and int(cut[1]) > int(cut[2]):
                 missing = f"{cut[2]} of {cut[1]} bytes"
@@ -100,23 +120,6 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> np.ndarray:
         raise ValueError(f"{name}: not a readable wav, flac, ogg or mp3 file ({reason})") from None
     if missing:
         raise ValueError(f"{name}: cut off, it has {missing}; copy the whole file again")
-    return samples
-
-
-def _read_blocks(file: Any, resample: Any) -> tuple[np.ndarray, int]:
-    """(mono samples, frames read) of an open sound file.
-
-    In blocks, because a damaged header may promise more than memory holds, and so that an hour of stereo at 48 kHz
-    takes the memory of an hour of mono at the wanted rate.
-    """
-    size = max(BLOCK // file.channels, 1)
-    parts, frames, last = [], 0, False
-    while not last:
-        block = file.read(size, dtype="float32", always_2d=True)
-        frames, last = frames + len(block), len(block) < size
-        mono = block.mean(1) if block.shape[1] > 1 else block[:, 0]
-        parts.append(mono if resample is None else resample(mono, last))
-    return parts[0] if len(parts) == 1 else np.concatenate(parts), frames
 
 
 def _floats(samples: np.ndarray, name: str) -> np.ndarray:
@@ -140,11 +143,7 @@ def _mono(samples: np.ndarray, name: str) -> np.ndarray:
     return samples
 
 
-def _resampled(samples: np.ndarray, rate: int, wanted: int, name: str) -> np.ndarray:
-    return _resampler(rate, wanted, name)(samples, True)
-
-
-def _resampler(rate: int, wanted: int, name: str) -> Any:
+def resampler(rate: int, wanted: int, name: str) -> Any:
     """Function (block, whether it is the last) -> block at the wanted rate; None where the rates are equal."""
     if not 1000 <= rate <= 768_000:
         raise ValueError(f"{name}: sampling rate {rate} Hz; it must be between 1000 and 768000")

@@ -61,7 +61,9 @@ class SonarTranslationPipeline(Pipeline):
         super().__init__(*args, batch_size=batch_size, **kwargs)
         name = self.model.config.name_or_path
         if self.tokenizer is None:
-            if self._hears:  # by its class: an AutoTokenizer would ask for trust_remote_code again
+            if self._hears and (place := self.model.decoder_place) != name:
+                self.tokenizer = AutoTokenizer.from_pretrained(place).open_target(place)
+            elif self._hears:  # by its class: an AutoTokenizer would ask for trust_remote_code again
                 self.tokenizer = EchoTokenizer.from_pretrained(name, subfolder=DECODER_FOLDER)
             else:
                 self.tokenizer = AutoTokenizer.from_pretrained(name)

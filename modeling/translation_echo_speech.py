@@ -15,6 +15,7 @@ from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS
 from .modeling_echo_speech import EchoSpeechEncoder
 
 SPEECH = "echo_speech"  # model_type
+PACKAGED = Path(__file__).parents[1] / "pretrained"  # where text and speech share a decoder
 
 
 class EchoSpeechForTranslation(PreTrainedModel):
@@ -45,20 +46,22 @@ class EchoSpeechForTranslation(PreTrainedModel):
         Raises:
             FileNotFoundError: the folder has no decoder. ValueError: encoder and decoder are of different sizes.
         """
-        name = pretrained_model_name_or_path
-        if Path(name).is_dir() and not (Path(name) / DECODER_FOLDER).is_dir():
+        name = with_decoder = pretrained_model_name_or_path
+        if Path(name).parent == PACKAGED and not (Path(name) / DECODER_FOLDER).is_dir():
+            with_decoder = PACKAGED / "echo-nano"
+        if Path(with_decoder).is_dir() and not (Path(with_decoder) / DECODER_FOLDER).is_dir():
             raise FileNotFoundError(
                 f"{name} is a speech encoder without {DECODER_FOLDER}/: add the decoder of its text space with "
                 "hf-echo release --decoder"
             )
         options = {key: value for key, value in kwargs.items() if key in (*HUB_OPTIONS, "dtype", "torch_dtype")}
         encoder = EchoSpeechEncoder.from_pretrained(name, **options)
-        decoder = EchoDecoder.from_pretrained(name, subfolder=DECODER_FOLDER, **options)
+        decoder = EchoDecoder.from_pretrained(with_decoder, subfolder=DECODER_FOLDER, **options)
         sizes = encoder.config.embedding_size, decoder.config.embedding_size
         if sizes[0] != sizes[1]:
             raise ValueError(f"{name}: the encoder writes {sizes[0]} dimensions, the decoder reads {sizes[1]}")
         model = cls(encoder.config, encoder, decoder).eval()
-        model.config.name_or_path = str(name)
+        model.config.name_or_path, model.decoder_place = str(name), str(with_decoder)
         return model
 
     def open_feature_extractor(self) -> EchoAudioFeatureExtractor:

@@ -79,7 +79,9 @@ class Space(OpensModel):
 
     model: str = model("Echo checkpoint or release with a decoder")
     speech: str | None = setting(
-        "speech encoder of the model's space: folder or Hub name; default: none", None, unless="static"
+        "speech encoder of the model's space: folder or Hub name; default: echo-nano's, if the package has it",
+        None,
+        unless="static",
     )
     port: int | None = setting(
         "port of the page; default: the first free one from 7860", None, least=1, most=65535, unless="static"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import typer
 
-from ..utils.hub import packaged_model
+from ..utils.hub import SPEECH, packaged_model, packaged_speech
 from ..utils.settings import CHECKPOINT, Step, setting
 
 DEFAULT_MODEL = "echo-nano"
@@ -24,18 +24,20 @@ class OpensModel(Step):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.model = named_model(self.model)
+        self.model = named_model(self.model, SPEECH if getattr(self, "audio", False) else DEFAULT_MODEL)
 
 
-def named_model(name: str) -> str:
+def named_model(name: str, default: str = DEFAULT_MODEL) -> str:
     """`packaged_model` of the name. An empty name means the default model; a line on stderr reports it."""
+    if not name and default == SPEECH and not packaged_speech():
+        raise ValueError(f"the package has no {SPEECH}: hf-echo train {SPEECH} makes one; name its folder by --model")
     if not name:
-        typer.echo(f"no --model: using {DEFAULT_MODEL}, which is included in the package", err=True)
-    return packaged_model(name or DEFAULT_MODEL) or DEFAULT_MODEL
+        typer.echo(f"no --model: using {default}, which is included in the package", err=True)
+    return packaged_model(name or default)
 
 
 def model(what: str) -> Any:
-    help = f"{what}: folder or Hub name; default: {DEFAULT_MODEL}, included in the package"
+    help = f"{what}: folder or Hub name; default: {DEFAULT_MODEL} of the package (of audio: {SPEECH})"
     return setting(help, "", reads=CHECKPOINT, short="-m")
 
 

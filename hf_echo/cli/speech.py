@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..utils.files import write_whole
+from ..utils.files import only_run, remove_work, write_whole
+from ..utils.fingerprint import fingerprint
 from ..utils.text import read_lines
 
 LISTS = (".tsv", ".txt", ".csv")
@@ -39,13 +41,28 @@ def audio_files(source: Path) -> list[str]:
     return files
 
 
-def encode_audio(source: Path, model: str, *, dtype: str = "auto", **options: Any) -> tuple[list[str], Any]:
-    """(files, their embeddings); options of `encode_speech`."""
+def encode_audio(
+    source: Path, model: str, *, dtype: str = "auto", out: Path | None = None, fresh: bool = False, **options: Any
+) -> tuple[list[str], Any]:
+    """(files, their embeddings), also written to `out`; a stopped run continues there. Options of `encode_speech`."""
+    from ..inference.encode_file import write_embeddings
     from ..inference.encode_speech import encode_speech, load_speech_encoder
 
     files = audio_files(source)
     encoder, extractor = load_speech_encoder(model, dtype=dtype)
-    return files, encode_speech(encoder, extractor, files, progress=sys.stderr.isatty(), **options)
+    options["progress"] = sys.stderr.isatty()
+    if out is None:
+        return files, encode_speech(encoder, extractor, files, **options)
+    about = [(file, (stat := Path(file).stat()).st_size, stat.st_mtime_ns) for file in files]
+    key = hashlib.sha256(repr((about, fingerprint(model), dtype, options)).encode()).hexdigest()[:16]
+    work = out.with_name(out.name + ".work")
+    with only_run(out):
+        if fresh:
+            remove_work(work, "encode-*")
+        vectors = encode_speech(encoder, extractor, files, work=work / f"encode-{key}", **options)
+        write_embeddings(out, [files], [vectors])
+        remove_work(work, "encode-*")
+    return files, vectors
 
 
 def write_paths(source: Path, out: Path) -> Path:

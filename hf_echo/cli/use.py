@@ -9,6 +9,7 @@ from typing import Any, Literal
 import typer
 
 from ..utils.files import RAW
+from ..utils.hub import packaged_speech
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
 from .generate import print_report
 from .options import (
@@ -94,7 +95,7 @@ def check_reads_text(model: str) -> None:
 
 @step("encode", example="hf-echo encode --model org/omnisonar --lang fra_Latn in.txt out.npy")
 class Encode(OpensModel):
-    """Encode texts, or audio, as sentence embeddings; row i belongs to line i. A stopped run on texts resumes."""
+    """Encode texts, or audio, as sentence embeddings; row i belongs to line i. A stopped run resumes."""
 
     source: Path = setting(TEXTS, argument=True, reads=DATA)
     out: Path = setting(
@@ -114,11 +115,11 @@ class Encode(OpensModel):
     on_long: OnLong = on_long()
     audio: bool = setting("read audio with a speech encoder", False)
     executor: Executor = executor()
-    resume: bool = resume(unless="audio")
+    resume: bool = resume()
 
     def run(self):
         from ..inference.any_encoder import NamedEncoder
-        from ..inference.encode_file import encode_file, write_embeddings
+        from ..inference.encode_file import encode_file
         from ..utils.executors import executor_named
 
         if self.out.suffix not in (".npy", ".parquet", *RAW):
@@ -127,9 +128,8 @@ class Encode(OpensModel):
             from .speech import encode_audio, on_this_machine
 
             on_this_machine(self.executor)
-            options = dict(dtype=self.dtype, normalize=self.normalize, on_long=self.on_long)
-            files, vectors = encode_audio(self.source, self.model, **options)
-            write_embeddings(self.out, [files], [vectors])
+            options = dict(normalize=self.normalize, on_long=self.on_long, fresh=not self.resume)
+            _, vectors = encode_audio(self.source, self.model, dtype=self.dtype, out=self.out, **options)
             rows, width = vectors.shape
         else:
             check_reads_text(self.model)
@@ -188,7 +188,9 @@ class Translate(OpensModel):
     on_long: OnLong = on_long()
     audio: bool = setting("read audio with a speech encoder", False)
     decoder: str | None = setting(
-        "text model of the same space whose decoder writes; default: MODEL's own", None, needs="audio"
+        "text model of the same space whose decoder writes; default: MODEL's own, of the default echo-nano's",
+        None,
+        needs="audio",
     )
 
     def run(self):
@@ -200,7 +202,8 @@ class Translate(OpensModel):
             check_reads_text(self.model)
         texts = dict(column=self.column, lang=self.source_lang)
         inputs: Any = None if self.audio else read_texts(self.source, **texts)
-        translator, tokenizer = inference.load_translator(self.decoder or self.model, dtype=self.dtype)
+        decoder = DEFAULT_MODEL if self.model == packaged_speech() else self.model
+        translator, tokenizer = inference.load_translator(self.decoder or decoder, dtype=self.dtype)
         if self.audio:
             from .speech import encode_audio
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ from ..utils.settings import check_value
 from ..utils.speech_data import read_speech_data, write_speech_data
 
 LOADED_BY_NAME = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
+SPEECH_BY_NAME = ("EchoSpeechConfig", "EchoSpeechEncoder", "EchoSpeechForTranslation", "EchoAudioFeatureExtractor")
 
 
 def release_checkpoint(
@@ -111,6 +112,8 @@ def release_speech(
     *,
     decoder: str | Path | None = None,
     dtype: str = "fp32",
+    matrix_dtype: str | None = None,
+    code: str = "carried",
     license: str | None = None,
 ) -> Path:
     """Write the release of a speech encoder, with the decoder of its text space in `decoder/`.
@@ -118,7 +121,7 @@ def release_speech(
     Args:
         model: folder of the training checkpoint.
         decoder: checkpoint or release of the text space, whose decoder and tokenizer are copied; None: no decoder.
-        dtype, license: as in `release_checkpoint`.
+        dtype, matrix_dtype, code, license: as in `release_checkpoint`.
 
     Raises:
         ValueError: another kind of model, an unknown dtype, or a decoder that reads another embedding size.
@@ -141,7 +144,11 @@ def release_speech(
             # Not in the root: sentence-transformers would take the tokenizer for the encoder's processor.
             tokenizer.save_pretrained(folder / DECODER_FOLDER)
             write_compact(folder / DECODER_FOLDER / "tokenizer.json")
-        write_lineage(folder, "release", {"dtype": dtype, "license": license}, parents=parents, output_dir=out)
+        store_few_bits(folder, matrix_dtype, None)
+        if code == "installed":
+            leave_code_out(folder, SPEECH_BY_NAME)
+        settings = {"dtype": dtype, "matrix_dtype": matrix_dtype, "code": code, "license": license}
+        write_lineage(folder, "release", settings, parents=parents, output_dir=out)
         write_speech_data(folder, read_speech_data(model))
         write_checksums(folder)
         write_checkpoint_card(folder)
@@ -172,7 +179,7 @@ def write_compact(file: Path) -> None:
         file.write_text(json.dumps(read_json(file), ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
-def leave_code_out(folder: Path) -> None:
+def leave_code_out(folder: Path, names: Sequence[str] = LOADED_BY_NAME) -> None:
     """Remove the model code from a folder that the installed package reads; a checkpoint saved from it has it again.
 
     `installed_echo.py` serves who passes trust_remote_code=True without `import hf_echo`.
@@ -181,9 +188,10 @@ def leave_code_out(folder: Path) -> None:
         file.unlink()
     (folder / "installed_echo.py").write_text(
         '"""For trust_remote_code=True: the code of this checkpoint is the installed package."""\n\n'
-        f"from hf_echo.modeling import {', '.join(LOADED_BY_NAME)}  # noqa: F401\n"
+        f"from hf_echo.modeling import {', '.join(names)}  # noqa: F401\n"
     )
-    for file in (*folder.rglob("config.json"), folder / "tokenizer_config.json"):
+    others = (folder / name for name in ("tokenizer_config.json", "preprocessor_config.json"))
+    for file in (*folder.rglob("config.json"), *(file for file in others if file.exists())):
         config = read_json(file)
         config.pop("custom_pipelines", None)
         auto_map = config.pop("auto_map")

@@ -19,6 +19,7 @@ from ..evaluation.tokens.token_states import owners, token_states
 from ..inference import encode, load_translator, translate
 from ..languages import LANGUAGES, find_language
 from ..search import margin_scores, nearest_neighbours
+from ..utils.hub import packaged_speech
 from . import space_html as html
 
 MAX_CHARACTERS = 20_000  # of one field: a page for everybody must not be blocked by one visitor
@@ -27,7 +28,7 @@ MAX_TRANSLATED = 40  # 5 seconds on two busy cores; 200 would take half a minute
 MAX_WORDS = 60  # of a side of the heat map
 NEIGHBOURS = 4  # as in margin scoring (Artetxe and Schwenk 2019)
 NO_SPEECH = (
-    "No speech model is open, and none is included in the package. Train one (`hf-echo train speech-whisper`), then "
+    "No speech model is open, and none is included in the package. Train one (`hf-echo train echo-nano-speech`), then "
     "start this page with `hf-echo space --speech FOLDER`."
 )
 # Scripts that do not write spaces between words: there a token is the unit.
@@ -43,7 +44,8 @@ class SpaceViews:
 
         Args:
             model: Echo release with a decoder: name in the package, folder or Hub name.
-            speech: speech encoder of the same space, folder or Hub name; None leaves the tab without one.
+            speech: speech encoder of the same space, folder or Hub name; by default that of echo-nano, if the package
+                has it.
 
         Raises:
             FileNotFoundError: there is no such model. ValueError: the two models have embeddings of different sizes.
@@ -51,7 +53,7 @@ class SpaceViews:
         self.translator, self.tokenizer = load_translator(model, device="cpu")
         self.encoder = self.translator.encoder
         self.speech_encoder: Any = None
-        if speech:
+        if speech := speech or (packaged_speech() if model == "echo-nano" else None):
             from ..inference.encode_speech import load_speech_encoder
 
             self.speech_encoder, self.extractor = load_speech_encoder(speech, device="cpu")

@@ -1,11 +1,12 @@
 """Encode speech as embeddings: batches by seconds of similar length, bf16 where it is fast, long audio cut at pauses.
 
-Audio is decoded batch by batch, so memory holds one batch, or one long recording.
+Audio is decoded batch by batch, long audio block by block: memory grows with no file's length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from ..data.speech import audio_length, audio_pieces, read_audio
 from ..modeling import EchoSpeechEncoder
 from ..modeling.generation_echo import check_numbers
 from ..modeling.modeling_echo_base import check_finite
+from ..utils.files import make_once
 from ..utils.vectors import unit_length
 from .encode import opening, pick_device, pick_dtype
 
 MAX_SECONDS = {"cpu": 60.0}  # padded seconds of a batch; other devices take ten times as much
 LONGEST = 30.0  # seconds that an encoder reads at once
+GROUP = 5  # batches whose pieces are sorted by length
 
 
 def is_speech(name: str | Path) -> bool:
@@ -77,6 +80,7 @@ def encode_speech(
     on_long: str = "warn",
     normalize: bool = False,
     progress: bool = False,
+    work: Path | None = None,
 ) -> np.ndarray:
     """Encode audio as sentence embeddings.
 
@@ -88,6 +92,7 @@ def encode_speech(
         on_long: of longer audio: "warn" truncates, "error" raises, "split" cuts at pauses and averages the embeddings
             of the pieces, weighted by their length.
         normalize: divide embeddings by their L2 norm.
+        work: folder for the embeddings of batches, from which a stopped run with equal arguments continues.
 
     Returns:
         (len(audio), embedding_size) float32; row i is audio i.
@@ -104,25 +109,30 @@ def encode_speech(
     budget = round((max_seconds or MAX_SECONDS.get(model.device.type, 600.0)) * rate)
     lengths = [audio_length(item, rate, name=f"audio {row}") for row, item in enumerate(audio, 1)]
     sums, weight = np.zeros((len(audio), size), np.float32), np.zeros(len(audio), np.float32)
-    bar = tqdm(total=len(audio), desc="Encoding", unit="audio", disable=not progress)
-    limit = round(longest * rate)
+    bar = tqdm(total=round(sum(lengths) / rate), desc="Encoding", unit="s", disable=not progress)
+    limit, steps = round(longest * rate), count()
+
+    def embedded(read: Callable[[], list[np.ndarray]]) -> np.ndarray:
+        if work is None:
+            return _embed(model, extractor, read())
+        file = work / f"{next(steps):06d}.npy"
+        return np.load(make_once(file, lambda to: np.save(to, _embed(model, extractor, read()))))
+
     short = [row for row, length in enumerate(lengths) if length <= limit]
     for rows in seconds_batches([lengths[row] for row in short], budget):
         rows = [short[row] for row in rows]
-        samples = [read_audio(audio[row], rate, name=f"audio {row + 1}") for row in rows]
-        sums[rows], weight[rows] = _embed(model, extractor, samples), 1
-        bar.update(len(rows))
+        sums[rows] = embedded(lambda rows=rows: [read_audio(audio[r], rate, name=f"audio {r + 1}") for r in rows])
+        weight[rows] = 1
+        bar.update(round(sum(lengths[row] for row in rows) / rate))
     for row in (row for row, length in enumerate(lengths) if length > limit):
-        name = f"audio {row + 1}"
-        samples = read_audio(audio[row], rate, name=name)
-        pieces = audio_pieces(samples, rate, longest=longest, on_long=on_long, name=name)
-        of_piece = [len(piece) for piece in pieces]
-        for batch in seconds_batches(of_piece, budget):
-            vectors = _embed(model, extractor, [pieces[number] for number in batch])
-            share = np.array([of_piece[number] for number in batch], np.float32)
-            sums[row] += share @ vectors
-            weight[row] += share.sum()
-        bar.update(1)
+        pieces = audio_pieces(audio[row], rate, longest=longest, on_long=on_long, name=f"audio {row + 1}")
+        for group in _groups(pieces, GROUP * budget):
+            for batch in seconds_batches([len(piece) for piece in group], budget):
+                some = [group[number] for number in batch]
+                share = np.array([len(piece) for piece in some], np.float32)
+                sums[row] += share @ embedded(lambda some=some: some)
+                weight[row] += share.sum()
+            bar.update(round(sum(map(len, group)) / rate))
     bar.close()
     embeddings = sums / np.maximum(weight, 1e-12)[:, None]
     check_finite(torch.from_numpy(embeddings))
@@ -139,6 +149,18 @@ def seconds_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
             batches.append([])
         batches[-1].append(row)
     return batches
+
+
+def _groups(pieces: Iterable[np.ndarray], samples: int) -> Iterator[list[np.ndarray]]:
+    """Lists of pieces, each of about so many samples together."""
+    group: list[np.ndarray] = []
+    for piece in pieces:
+        group.append(piece)
+        if sum(map(len, group)) >= samples:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def _embed(model: EchoSpeechEncoder, extractor: Any, samples: list[np.ndarray]) -> np.ndarray:

@@ -260,7 +260,8 @@ class Release(OnTextOrSpeech):
         from ..hub.release import release_checkpoint, release_speech
         from ..inference.encode_speech import is_speech
 
-        shared = dict(dtype=self.dtype, license=self.license)
+        names = ("dtype", "matrix_dtype", "code", "license")
+        shared = {name: getattr(self, name) for name in names}
         if is_speech(self.model):
             if self.also:
                 raise ValueError(f"also is {self.also!r}, and a speech encoder has no such form: leave it out")
@@ -268,7 +269,7 @@ class Release(OnTextOrSpeech):
         elif self.decoder:
             raise ValueError("decoder belongs to the release of a speech encoder; a text release has its own")
         else:
-            own = {name: getattr(self, name) for name in ("matrix_dtype", "token_dtype", "generation", "code", "also")}
+            own = {name: getattr(self, name) for name in ("token_dtype", "generation", "also")}
             release_checkpoint(self.model, self.output_dir, **own, **shared)
 
 

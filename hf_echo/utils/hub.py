@@ -13,6 +13,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 _warned: list[str] = []
+SPEECH = "echo-nano-speech"
 CONFIGS = ("config.json", "tokenizer_config.json", "preprocessor_config.json")
 FILES = ("config.json", "modules.json", "tokenizer.json", "tokenizer_config.json")
 
@@ -27,6 +28,12 @@ def packaged_model(name: str) -> str:
         return str(pretrained(name))
     except ValueError:
         return name  # a Hub name without an organisation
+
+
+def packaged_speech() -> str | None:
+    """The path of the speech encoder of echo-nano's space in the package, if the package has it."""
+    path = packaged_model(SPEECH)
+    return None if path == SPEECH else path
 
 
 def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -> str | None:

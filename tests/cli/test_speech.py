@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 from transformers import AutoFeatureExtractor, pipeline
 
 import hf_echo
@@ -19,7 +20,7 @@ from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages.speech_rows import new_config
 
-from ..speech_toy import RATE, SHAPE, say
+from ..speech_toy import RATE, SHAPE, save_random_encoder, say
 
 soundfile = pytest.importorskip("soundfile")
 TEXTS = ["a b c", "d e", "f g h a", "b b", "c"]
@@ -105,8 +106,6 @@ def test_pipeline(space, vectors, release):
 
 
 def test_a_release_opens_everywhere(space, vectors, release):
-    from sentence_transformers import SentenceTransformer
-
     model = SentenceTransformer(str(release), device="cpu")
     files = [str(space / f"{number}.flac") for number in range(len(TEXTS))]
     np.testing.assert_allclose(model.encode(files), vectors, atol=1e-4)
@@ -115,6 +114,33 @@ def test_a_release_opens_everywhere(space, vectors, release):
     assert "license: apache-2.0" in card and "| eng_Latn | flite | 1 | 3 | 0.50 |" in card and "flite: kal16." in card
     lineage = json.loads((release / "recipe.json").read_text())
     assert set(lineage["parents"]) == {"model", "decoder"}
+
+
+def test_the_speech_encoder_of_the_package(tmp_path, run, monkeypatch):
+    """A release of 8 bits that is put beside echo-nano is the default of everything that reads audio."""
+    nano = hf_echo.pretrained("echo-nano")
+    package = tmp_path / "pretrained"
+    package.mkdir()
+    (package / "echo-nano").symlink_to(nano)
+    save_random_encoder(tmp_path / "student")
+    release = ("release", tmp_path / "student", package / "echo-nano-speech", "--matrix-dtype", "int8")
+    assert run(*release, "--code", "installed")[0] == 0
+    monkeypatch.setattr(hf_echo, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("hf_echo.modeling.translation_echo_speech.PACKAGED", package)
+    soundfile.write(tmp_path / "a.wav", say("a b c d e"), RATE)
+    folder = hf_echo.pretrained("echo-nano-speech")
+    want = encode_speech(*load_speech_encoder(folder), [tmp_path / "a.wav"])
+    assert run("encode", "--audio", tmp_path / "a.wav", tmp_path / "a.npy")[0] == 0
+    np.testing.assert_allclose(np.load(tmp_path / "a.npy"), want, atol=1e-5)
+    text = run("translate", "--audio", tmp_path / "a.wav")[1].strip()
+    assert text == translate(*load_translator(nano), want, target_lang="eng_Latn")[0].strip()
+    vector = SentenceTransformer(str(folder), device="cpu").encode([str(tmp_path / "a.wav")])
+    np.testing.assert_allclose(vector, want, atol=0.05)
+    (row,) = pipeline("sonar-translation", model=str(folder), device="cpu")([str(tmp_path / "a.wav")])
+    of_text = pipeline("sonar-translation", model=str(nano), device="cpu")(vector, rerank_weight=0.0)
+    assert row == of_text[0]
+    whole, small = ((tmp_path / name / "model.safetensors").stat().st_size for name in ("student", folder))
+    assert small < 0.6 * whole
 
 
 OPEN = """
@@ -191,9 +217,10 @@ def test_refusals(space, refused, run, tmp_path):
     refused("without decoder/: add", "translate", "--audio", space / "0.flac", *speech)
     refused("--decoder needs --audio", "translate", "--decoder", "x", space / "files.tsv", *text)
     files = space / "files.tsv"
-    for option, value in (("--lang", "fra_Latn"), ("--max-tokens", 3), ("--fresh", None)):
-        words = [option] if value is None else [option, value]
+    for words in (("--lang", "fra_Latn"), ("--max-tokens", 3)):
         refused("does not go with --audio", "encode", "--audio", files, out, *speech, *words)
+    for words in (("encode", files, out), ("translate", files), ("mine", files, files, "-o", out)):
+        refused("the package has no echo-nano-speech: hf-echo train echo-nano-speech makes", *words, "--audio")
     refused("--from does not go with --audio", "translate", "--audio", files, *speech, "--from", "fra_Latn")
     both = ("mine", "--audio", files, files, "-o", out, *speech)
     refused("--source-lang does not go with --audio", *both, "--source-lang", "fra_Latn")

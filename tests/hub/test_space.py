@@ -205,7 +205,7 @@ def test_a_hostile_text_comes_back_as_it_is(views):
 
 
 def test_speech_is_not_included(views):
-    assert "hf-echo train speech-whisper" in Page(shown(views.find_speech)(None, "a")).text
+    assert "hf-echo train echo-nano-speech" in Page(shown(views.find_speech)(None, "a")).text
 
 
 def test_a_recording_finds_its_nearest_sentences(tmp_path):

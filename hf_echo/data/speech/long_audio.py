@@ -8,13 +8,16 @@ divide and conquer of SHAS (Tsiamas et al. 2022, Algorithm 1). `audio_pieces` is
 from __future__ import annotations
 
 import logging
-from functools import cache
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from .audio import resampled
+from ...modeling.feature_extraction_echo_speech import audio_blocks, resampler
+from .audio import audio_length
 
 logger = logging.getLogger(__name__)
 
@@ -29,55 +32,83 @@ Vad = Literal["auto", "silero", "energy"]
 
 
 def audio_pieces(
-    samples: np.ndarray,
+    audio: Any,
     sampling_rate: int,
     *,
     longest: float = LONGEST,
     on_long: OnLong = "warn",
     vad: Vad = "auto",
     name: str = "audio",
-) -> list[np.ndarray]:
-    """The pieces of an audio that an encoder reads: the audio itself if it is short enough.
+) -> Iterator[np.ndarray]:
+    """The pieces of an audio that an encoder reads, one after the other: the audio itself if it is short enough.
+
+    A file is read in blocks, twice where it is split, so memory does not grow with its length.
 
     Args:
-        samples: mono (n,).
+        audio: as `read_audio`.
         longest: seconds of the longest piece.
         on_long: for longer audio, as `encode` has it for text: "warn" truncates it and logs a warning, "error"
-            raises, "split" returns pieces cut at pauses, whose embeddings the caller averages.
+            raises, "split" gives pieces cut at pauses, whose embeddings the caller averages.
         vad: as in `speech_probability`.
 
     Raises:
-        ValueError: an unknown on_long or vad, `longest` too short, audio longer than `longest` with "error".
+        ValueError: as `read_audio`; an unknown on_long or vad, `longest` too short, longer audio with "error".
     """
     if on_long not in get_args(OnLong):
         raise ValueError(f"on_long is {on_long!r}; it must be 'warn', 'error' or 'split'")
-    limit, seconds = round(longest * sampling_rate), len(samples) / sampling_rate
-    if len(samples) <= limit:
-        return [samples]
-    if on_long == "error":
+    read = partial(audio_blocks, audio, sampling_rate, name=name)
+    length, limit = audio_length(audio, sampling_rate, name=name), round(longest * sampling_rate)
+    seconds, spans = length / sampling_rate, [(0, limit)]
+    if length > limit and on_long == "error":
         raise ValueError(
             f"{name}: {seconds:.1f} s of audio; the limit is {longest:g} s: cut it, or use on_long='split'"
         )
-    if on_long == "warn":
+    if length > limit and on_long == "warn":
         logger.warning(
             "%s: %.1f s of audio were truncated to %g s; on_long='split' averages pieces", name, seconds, longest
         )
-        return [samples[:limit]]
-    spans = speech_spans(samples, sampling_rate, longest=longest, vad=vad)
-    return [samples[start:end] for start, end in spans] or [samples[:limit]]
+    elif length > limit:
+        spans = speech_spans(read(), sampling_rate, longest=longest, vad=vad) or spans
+    yield from _cut(read(), spans)
+
+
+def _cut(blocks: Iterable[np.ndarray], spans: Sequence[tuple[int, int]]) -> Iterator[np.ndarray]:
+    """The spans (start, end), which are in order, of the joined blocks."""
+    held, first, waiting = np.zeros(0, np.float32), 0, deque(spans)
+    for block in blocks:
+        held = np.concatenate([held, block])
+        while waiting and waiting[0][1] <= first + len(held):
+            start, end = waiting.popleft()
+            yield held[start - first : end - first].copy()
+        if not waiting:
+            return
+        gone = min(waiting[0][0] - first, len(held))
+        held, first = held[gone:], first + gone
+    yield from (held[start - first : end - first] for start, end in waiting)
 
 
 def speech_spans(
-    samples: np.ndarray, sampling_rate: int, *, longest: float = LONGEST, vad: Vad = "auto"
+    audio: np.ndarray | Iterable[np.ndarray], sampling_rate: int, *, longest: float = LONGEST, vad: Vad = "auto"
 ) -> list[tuple[int, int]]:
     """(start, end) in samples of the pieces of speech, in order; silence before and after them is left out.
+
+    Args:
+        audio: mono samples (n,), or blocks of them, as `audio_blocks` reads them.
 
     Raises:
         ValueError: an unknown vad, or `longest` under twice the shortest piece (0.8 s).
     """
-    pieces = shas_pieces(speech_probability(samples, sampling_rate, vad), FRAME / VAD_RATE, longest=longest)
+    length = 0
+
+    def counted() -> Iterator[np.ndarray]:
+        nonlocal length
+        for block in [audio] if isinstance(audio, np.ndarray) else audio:
+            length += len(block)
+            yield block
+
+    pieces = shas_pieces(speech_probability(counted(), sampling_rate, vad), FRAME / VAD_RATE, longest=longest)
     size, limit = FRAME / VAD_RATE * sampling_rate, int(longest * sampling_rate)
-    spans = [(round(start * size), min(round(end * size), len(samples))) for start, end in pieces]
+    spans = [(round(start * size), min(round(end * size), length)) for start, end in pieces]
     return [(start, min(end, start + limit)) for start, end in spans if end > start]
 
 
@@ -114,7 +145,7 @@ def _trimmed(speech: np.ndarray, start: int, end: int) -> tuple[int, int]:
     return (start + int(heard[0]), start + int(heard[-1]) + 1) if len(heard) else (start, start)
 
 
-def speech_probability(samples: np.ndarray, sampling_rate: int, vad: Vad = "auto") -> np.ndarray:
+def speech_probability(blocks: Iterable[np.ndarray], sampling_rate: int, vad: Vad = "auto") -> np.ndarray:
     """Probability of speech (frames of 32 ms,) by "silero" (silero-vad), "energy", or "auto": silero if installed.
 
     Raises:
@@ -124,18 +155,26 @@ def speech_probability(samples: np.ndarray, sampling_rate: int, vad: Vad = "auto
         raise ValueError(f"vad is {vad!r}; it must be 'auto', 'silero' or 'energy'")
     if vad == "auto":
         vad = "silero" if find_spec("silero_vad") else "energy"
-    return (silero_speech if vad == "silero" else energy_speech)(
-        resampled(np.asarray(samples, np.float32), sampling_rate, VAD_RATE)
-    )
+    return (silero_speech if vad == "silero" else energy_speech)(_frames(blocks, sampling_rate))
 
 
-def energy_speech(samples: np.ndarray) -> np.ndarray:
-    """(frames,) at 16 kHz: a logistic function of the energy in dB, half way between background and loud speech."""
-    whole, rest = divmod(len(samples), FRAME)
-    frames = samples[: whole * FRAME].reshape(whole, FRAME)
-    power = np.einsum("ij,ij->i", frames, frames) / FRAME
-    if rest:
-        power = np.append(power, np.square(samples[whole * FRAME :]).sum() / FRAME)
+def _frames(blocks: Iterable[np.ndarray], sampling_rate: int) -> Iterator[np.ndarray]:
+    """(n, FRAME) samples at 16 kHz, block by block; the last frame ends with zeros."""
+    resample = resampler(sampling_rate, VAD_RATE, "audio")
+    rest = end = np.zeros(0, np.float32)
+    for block in blocks:
+        rest = np.concatenate([rest, block if resample is None else resample(block, False)], dtype=np.float32)
+        whole = len(rest) // FRAME * FRAME
+        yield rest[:whole].reshape(-1, FRAME)
+        rest = rest[whole:]
+    rest = rest if resample is None else np.concatenate([rest, resample(end, True)])
+    yield np.pad(rest, (0, -len(rest) % FRAME)).reshape(-1, FRAME)
+
+
+def energy_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
+    """(frames,) of blocks (n, FRAME) of 16 kHz: a logistic function of the energy in dB, half way between background
+    and loud speech."""
+    power = np.concatenate([np.einsum("ij,ij->i", block, block) / FRAME for block in frames])
     smooth = np.convolve(power, np.ones(PAUSE) / PAUSE, mode="same")
     level = 10 * np.log10(smooth + 1e-10)
     quiet, loud = np.percentile(level, [5, 99])
@@ -145,8 +184,8 @@ def energy_speech(samples: np.ndarray) -> np.ndarray:
     return (1 / (1 + np.exp((threshold - level) / 3))).astype(np.float32)
 
 
-def silero_speech(samples: np.ndarray) -> np.ndarray:
-    """(frames,) at 16 kHz by silero-vad, whose wheel has the model.
+def silero_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
+    """(frames,) of blocks (n, FRAME) of 16 kHz by silero-vad, whose wheel has the model and which keeps its state.
 
     Raises:
         ImportError: silero-vad is not installed.
@@ -156,7 +195,8 @@ def silero_speech(samples: np.ndarray) -> np.ndarray:
     model = _silero()
     model.reset_states()
     with torch.inference_mode():
-        return model.audio_forward(torch.from_numpy(samples)[None], VAD_RATE)[0].numpy()
+        heard = [float(model(torch.from_numpy(frame), VAD_RATE)) for block in frames for frame in block]
+    return np.array(heard, np.float32)
 
 
 @cache
