@@ -2,10 +2,10 @@
 
     python train_scripts/corpora/speech_nano_data.py CORPORA outputs/echo-nano-speech/texts
 
-Writes tables of text, lang, english: train.tsv, dev.tsv, and test.tsv with 400 sentences per language. They are everyday
-sentences of Tatoeba; the measured ones are chosen by the hash of the recipe echo-nano, so echo-nano has not been trained
-on them. Swahili has few Tatoeba sentences: Wikipedia, TICO-19 and Bible verses. Dutch is only measured. Texts that allow
-no commercial use are left out, as in echo-nano.
+Writes tables of text, lang, english: train.tsv, dev.tsv, and test.tsv with 400 sentences per language. They are
+everyday sentences of Tatoeba; the measured ones are chosen by the hash of the recipe echo-nano, so echo-nano has not
+been trained on them. Swahili has few Tatoeba sentences: Wikipedia, TICO-19 and Bible verses. Dutch is only measured.
+Texts that allow no commercial use are left out, as in echo-nano.
 """
 
 from __future__ import annotations
