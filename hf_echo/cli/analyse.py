@@ -102,8 +102,7 @@ class Alignment(OpensModel):
     on_long: Literal["error", "skip"] = setting("for pairs longer than the model's limit", "error")
 
     def run(self):
-        from ..evaluation.tokens.alignment import METHODS, aer_by_layer, evaluate_alignment
-        from ..evaluation.tokens.alignment_data import load_alignment
+        from ..evaluation.tokens.alignment import METHODS, aer_by_layer, evaluate_alignment, load_alignment
         from ..inference import load_encoder
 
         pairs = load_alignment(self.data, split=self.split, limit=self.limit)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -265,18 +267,13 @@ class Speech(Step):
         return about | {"rows": table.rows, "average": table.average} | table.notes
 
 
-class naming:
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
     """Errors inside begin with the name of a file."""
-
-    def __init__(self, file: Path):
-        self.file = file
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind, error, trace) -> None:
-        if isinstance(error, ValueError):
-            raise ValueError(f"{self.file}: {error}") from None
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
 
 
 def read_pairs(source: Path, target: Path, vectors: bool = False) -> tuple[Any, list[str]]:

@@ -24,10 +24,10 @@ from tqdm.auto import tqdm
 from ..utils.files import json_once, write_array
 from ..utils.vectors import unit_length
 from .embedding_files import encoded, is_sparse
+from .encoders import Encode
 
 CHUNK = 20_000  # texts encoded between two writes, of training data
 CALL_CHUNK = 1_000  # the same, in calls of `stored_encoder`
-Encode = Callable[[list[str], str], np.ndarray]
 SIDES = ("source", "target")
 NOBODY = np.uint64(0)  # key of a text that is not embedded
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-Encode = Callable[[list[str], str], Any]
+Encode = Callable[..., Any]  # (texts, lang) -> (len(texts), d) numpy, torch or sparse
 
 
 def tfidf_encoder(fit_texts: Iterable[str], *, max_features: int | None = None) -> Encode:

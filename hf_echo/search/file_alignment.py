@@ -18,13 +18,14 @@ from tqdm.auto import tqdm
 from ..data.pair_writer import check_pair_output, write_pairs
 from ..data.segmentation import rule_segmenter, trimmed
 from ..data.texts import read_texts
+from ..inference.encoders import Encode
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output
 from ..utils.results import Result
 from ..utils.text import STANDARD, TextLines, open_output
 from .alignment import LARGEST, Bead, align
 from .blocks import Rows
-from .file_mining import SIDES, Encode, discard_work, encode_lines
+from .file_mining import SIDES, discard_work, encode_lines
 
 PATH = ".path"
 

@@ -8,18 +8,17 @@ embedding of one sentence, because `encode` may be any function, without files t
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..data.pair_writer import check_pair_output, write_pairs
 from ..data.texts import open_lines
 from ..inference.embedding_files import encode_shards, encoded
+from ..inference.encoders import Encode
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output, read_json, write_json
 from ..utils.results import Result
@@ -32,8 +31,6 @@ SHARD = 16_384  # rows
 CHUNK = 2_048  # texts that are encoded together
 ABOUT = "about.json"  # in a folder of embeddings: file, language and model that they belong to
 PROBE = "One sentence, by which a model is known again: 1, 2, 3."
-
-Encode = Callable[[list[str], Any], Any]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ import numpy as np
 
 from ..data.texts import open_lines
 from ..inference.embedding_files import encoded
+from ..inference.encoders import Encode
 from ..utils.results import Result
 from ..utils.vectors import unit_length
 from .blocks import BLOCK, Rows, index_bytes, index_of_rows
-from .file_mining import SIDES, Encode
+from .file_mining import SIDES
 from .mining import check_options
 from .neighbours import unit_neighbours
 

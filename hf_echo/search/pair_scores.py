@@ -31,6 +31,7 @@ from ..data.pair_writer import BREAKS, check_pair_output, is_table, write_pairs
 from ..data.pipeline.filters.threshold import DirectionThreshold
 from ..data.schema import LANGUAGE_ALIASES, TEXT_ALIASES, as_list, check_text, find_columns
 from ..inference.embedding_store import key_of
+from ..inference.encoders import Encode
 from ..inference.scorer import EchoScorer, embed_columns, open_encoder
 from ..languages import as_code
 from ..utils.files import check_output, make_once, only_run, remove_work
@@ -42,7 +43,6 @@ from .margin import margin_of
 from .neighbours import nearest_neighbours
 
 SCORES = ("cosine", "margin", "blaser-qe")
-Encode = Callable[..., Any]
 
 
 class PairBlock(NamedTuple):

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
-    AutoConfig,
     AutoModel,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
@@ -23,7 +22,6 @@ from transformers import (
 
 import hf_echo  # noqa: F401  (registers the Auto classes)
 from hf_echo.checkpoints import convert_llama
-from hf_echo.vocabulary.loading import load_tokenizer
 from hf_echo.vocabulary.normalization import clean_text
 
 TEXTS = ["The cat sat on the mat.", "Le chat dort, et le chien aussi : il est tard !", "Katze", "네 고양이 12 345"]
@@ -363,20 +361,3 @@ def test_wrong_sources_are_named_in_one_line(plain, tmp_path):
         convert_llama(tmp_path / "mute")
     with pytest.raises(ValueError, match="cross_attention must be one of copy, random, zero, not 'none'"):
         convert_llama(plain, cross_attention="none")
-
-
-@pytest.mark.parametrize("load", [convert_llama, load_tokenizer])
-def test_a_hub_out_of_reach_is_asked_once(monkeypatch, load):
-    """transformers is not asked: it would retry file by file for most of a minute."""
-    asked = []
-
-    def model_info(self, name, timeout):
-        asked.append(name)
-        raise ConnectionError("no route to host")
-
-    monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
-    for loader in (AutoConfig, AutoTokenizer):
-        monkeypatch.setattr(loader, "from_pretrained", lambda *_, **__: pytest.fail("transformers was asked"))
-    with pytest.raises(FileNotFoundError, match="'org/none' is neither a folder nor on the Hub: no route"):
-        load("org/none")
-    assert asked == ["org/none"]

@@ -12,11 +12,9 @@ import sacrebleu
 import sentencepiece
 from sacrebleu.tokenizers import tokenizer_spm
 
-from hf_echo.evaluation import (
-    evaluate_translation,
-    translation,
-    translation_scores,
-)
+from hf_echo.evaluation import evaluate_translation, translation, translation_scores
+from hf_echo.inference import encode, load_translator, translate
+from hf_echo.modeling import EchoForTranslation
 
 HYPOTHESES = ["The cat sat on the mat.", "He did not go there", "Prices rose by 12% in May."]
 REFERENCES = ["The cat is sitting on the mat.", "He never went there.", "Prices rose by 21% in May."]
@@ -209,40 +207,28 @@ def test_bad_tables_are_refused_in_one_line(options, words, offline):
         evaluate_translation(by_rule, [{"id": lang, "lang": lang, "text": "x"} for lang in ("fra_Latn", "eng_Latn")])
 
 
-def test_the_encoder_of_one_checkpoint_and_the_decoder_of_another(toy, toy_tokenizer, toy_folders, offline, tmp_path):
+def test_the_encoder_of_one_checkpoint_and_the_decoder_of_another(
+    toy, toy_tokenizer, toy_folders, offline, tmp_path, hf_echo_cli
+):
     """Encoder and decoder loaded apart translate as the whole does, from text and from embeddings."""
-    from typer.testing import CliRunner
-
-    from hf_echo.cli import app
-    from hf_echo.inference import encode, load_translator, translate
-    from hf_echo.modeling import EchoForTranslation
-
-    rows = toy.nway_rows()[:60]
-    whole, _ = load_translator(toy_folders["training"])
-    joined = EchoForTranslation.from_parts(whole.encoder, load_translator(toy_folders["training"])[0].decoder).eval()
+    rows, folder = toy.nway_rows()[:60], toy_folders["training"]
+    whole, _ = load_translator(folder)
+    joined = EchoForTranslation.from_parts(whole.encoder, load_translator(folder)[0].decoder).eval()
     tables = [
-        evaluate_translation(
-            lambda x, source, target, m=model: translate(m, toy_tokenizer, x, source, target), rows, spbleu=False
-        )
+        evaluate_translation(lambda x, s, t, m=model: translate(m, toy_tokenizer, x, s, t), rows, spbleu=False)
         for model in (whole, joined)
     ]
-    french = [row["text"] for row in rows if row["lang"] == "fra_Latn"]
     assert tables[0].rows == tables[1].rows and tables[0].average["chrf"] > 50
 
     data, out = tmp_path / "nway.jsonl", tmp_path / "out.json"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    folder = str(toy_folders["training"])
-    command = ["evaluate", "translation", "--model", folder, "--decoder", folder, "--data", str(data)]
-    done = CliRunner().invoke(app, [*command, "--json", str(out)])
-    assert done.exit_code == 0, done.output
-    report = json.loads(out.read_text(encoding="utf-8"))
-    assert [row["chrf"] for row in report["rows"]] == pytest.approx([row["chrf"] for row in tables[0].rows])
+    command = ("evaluate", "translation", "--model", folder, "--json", out)
+    assert hf_echo_cli(*command, "--decoder", folder, "--data", data)[0] == 0
+    found = [row["chrf"] for row in json.loads(out.read_text(encoding="utf-8"))["rows"]]
+    assert found == pytest.approx([row["chrf"] for row in tables[0].rows])
 
+    french, english = ([row["text"] for row in rows if row["lang"] == lang] for lang in ("fra_Latn", "eng_Latn"))
     np.save(tmp_path / "e.npy", encode(whole, toy_tokenizer, french, "fra_Latn"))
-    english = [r["text"] for r in rows if r["lang"] == "eng_Latn"]
     (tmp_path / "b.txt").write_text("".join(text + "\n" for text in english), encoding="utf-8")
-    command = ["evaluate", "translation", "--model", folder, "--source", str(tmp_path / "e.npy")]
-    done = CliRunner().invoke(app, [*command, "--target", str(tmp_path / "b.txt"), "--json", str(out)])
-    assert done.exit_code == 0, done.output
-    report = json.loads(out.read_text(encoding="utf-8"))
-    assert report["chrf"] == pytest.approx(tables[0].rows[0]["chrf"])
+    assert hf_echo_cli(*command, "--source", tmp_path / "e.npy", "--target", tmp_path / "b.txt")[0] == 0
+    assert json.loads(out.read_text(encoding="utf-8"))["chrf"] == pytest.approx(tables[0].rows[0]["chrf"])

@@ -22,18 +22,8 @@ PAD, CLS, EOS = 0, 1, 2
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    config = EchoConfig(
-        vocab_size=40,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        embedding_size=24,
-        pad_token_id=PAD,
-        attn_implementation="sdpa",
-    )
+    shape = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, head_dim=8)
+    config = EchoConfig(vocab_size=40, num_key_value_heads=2, embedding_size=24, pad_token_id=PAD, **shape)
     model = EchoEncoder(config)
     with torch.no_grad():
         for weight in model.parameters():

@@ -22,8 +22,7 @@ import pandas as pd
 
 from hf_echo.data.builtin import dev_set
 from hf_echo.evaluation import evaluate_translation
-from hf_echo.evaluation.probes.downstream import vectors_of
-from hf_echo.evaluation.probes.linear_probe import fit_linear_probe
+from hf_echo.evaluation.probes.downstream import fit_linear_probe, vectors_of
 from hf_echo.inference import encode, load_translator, translate
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages import DevSet, evaluate_sets

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def _folders(name: str, spec: PublicSet, path: str | Path | None) -> list[tuple[
         from huggingface_hub import HfApi
         from huggingface_hub.hf_api import RepoFolder
 
-        with _Named(name, spec):
+        with _named(name, spec):
             tree = HfApi().list_repo_tree(str(spec.repo), repo_type="dataset", revision=spec.revision)
             names = [entry.path for entry in tree if isinstance(entry, RepoFolder)]
     matches = [match for folder in sorted(names) if (match := re.fullmatch(spec.folders, folder))]
@@ -146,7 +147,7 @@ def _read(name: str, spec: PublicSet, path: str | Path | None, folder: str, spli
     from datasets import load_dataset
 
     if path is None:
-        with _Named(name, spec):
+        with _named(name, spec):
             yield from load_dataset(spec.repo, data_dir=folder or None, split=split, revision=spec.revision)
         return
     files = [file for file in sorted(Path(path, folder).rglob("*")) if split in re.split(r"[-_.]", file.name)]
@@ -157,20 +158,15 @@ def _read(name: str, spec: PublicSet, path: str | Path | None, folder: str, spli
     yield from load_dataset(kind, data_files=[str(file) for file in files], split="train", **more)
 
 
-class _Named:
+@contextmanager
+def _named(name: str, spec: PublicSet) -> Iterator[None]:
     """Errors of the Hub begin with the set and say the way out."""
-
-    def __init__(self, name: str, spec: PublicSet):
-        self.start = f"{name}: {spec.repo}"
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, (OSError, RuntimeError, ValueError)):
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            fix = "give path= with a local copy"
-            raise FileNotFoundError(f"{self.start} cannot be read, or is private or gated ({reason}); {fix}") from None
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        start, fix = f"{name}: {spec.repo}", "give path= with a local copy"
+        raise FileNotFoundError(f"{start} cannot be read, or is private or gated ({reason}); {fix}") from None
 
 
 def _flores(row: Row, code: str) -> Row:

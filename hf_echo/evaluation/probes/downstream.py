@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from ...inference.encoders import Encode
 from ...search.checks import refuse_broken, unit_rows
 from ...utils.results import Table
 from ..labelled_rows import checked_rows, rows_by_language
-from .linear_probe import fit_linear_probe
 
 
 def evaluate_classification(
@@ -75,6 +77,23 @@ def evaluate_classification(
     others = [row for row in rows if row["lang"] != train_lang] or rows
     average = {"lang": "average", **{c: sum(r[c] for r in others) / len(others) for c in ("accuracy", "clt")}}
     return Table(rows, average, table.notes)
+
+
+def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the training data") -> Any:
+    """Fit multinomial logistic regression (`predict`, `classes_`) on standardised `x` (n, d) and `labels` (n,).
+
+    Raises:
+        ValueError: different lengths, NaN, fewer than two classes; the message begins with `where`.
+    """
+    labels = np.asarray(labels)
+    if len(x) != len(labels):
+        raise ValueError(f"{where}: {len(x)} states but {len(labels)} labels")
+    if not np.isfinite(x).all():
+        raise ValueError(f"{where}: row {int((~np.isfinite(x)).any(1).argmax())} (from 0) has NaN or infinity")
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise ValueError(f"{where}: {len(classes)} class ({', '.join(map(str, classes))}); a probe needs at least two")
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(x, labels)
 
 
 def vectors_of(encode: Encode, texts: Sequence[str], lang: str | None, normalize: bool = True) -> np.ndarray:

@@ -58,8 +58,7 @@ def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
     for name, tables in measured["xsim"].items():
         grids = {"Error rate in percent by language": _side_by_side(tables)}
         grids |= {f"By {by}": _side_by_side(groups, by) for by, groups in measured["groups"][name].items()}
-        figures = [_bars(tables, colours, column) for column in ("xsim", "xsimpp") if _has(tables, column)]
-        parts.append(_section(f"{name}: similarity search", "", grids, figures))
+        parts.append(_section(f"{name}: similarity search", "", grids))
     if measured["map"]:
         method = next(iter(measured["map"].values()))["method"]
         text = (
@@ -136,10 +135,6 @@ def _cell(value: Any) -> str:
     return "" if value is None else _language(value)
 
 
-def _has(tables: Mapping[str, dict[str, Any]], column: str) -> bool:
-    return all(row.get(column) is not None for table in tables.values() for row in table["rows"])
-
-
 def _draw(draw: Callable[[Any], None], width: float, height: float) -> str:
     """The figure as an SVG element; equal figures are equal texts."""
     from matplotlib import rc_context
@@ -151,23 +146,6 @@ def _draw(draw: Callable[[Any], None], width: float, height: float) -> str:
         draw(figure.subplots())
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return out.getvalue()[out.getvalue().index("<svg") :]
-
-
-def _bars(tables: Mapping[str, dict[str, Any]], colours: Mapping[str, str], column: str) -> str:
-    langs = [row["lang"] for row in next(iter(tables.values()))["rows"]]
-    size = 0.8 / len(tables)
-
-    def draw(axis: Any) -> None:
-        for i, (label, table) in enumerate(tables.items()):
-            places = [n - 0.4 + size * (i + 0.5) for n in range(len(langs))]
-            values = [row[column] for row in table["rows"]]
-            axis.barh(places, values, size * 0.92, color=colours[label], label=label)
-        axis.set_yticks(range(len(langs)), langs)
-        axis.set_ylim(len(langs) - 0.45, -0.55)
-        axis.set(xlim=(0, 100), xlabel=f"{TITLES[column]} error, %")
-        axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9)
-
-    return _draw(draw, 4.4, 0.9 + 0.1 * len(langs) + 0.11 * len(langs) * len(tables))
 
 
 def _map(label: str, content: Mapping[str, Any]) -> str:

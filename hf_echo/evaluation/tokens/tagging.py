@@ -18,7 +18,7 @@ import numpy as np
 
 from ...utils.results import Result, Table
 from ..labelled_rows import checked_rows, row_names, rows_by_language
-from ..probes.linear_probe import fit_linear_probe
+from ..probes.downstream import fit_linear_probe
 from .token_states import join_words, owners, token_states
 
 OUTSIDE = "O"

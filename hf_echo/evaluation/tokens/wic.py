@@ -14,7 +14,7 @@ import numpy as np
 
 from ...utils.results import Table
 from ..labelled_rows import checked_rows, row_names, rows_by_language
-from ..probes.linear_probe import fit_linear_probe
+from ..probes.downstream import fit_linear_probe
 from .token_states import overlaps, token_states
 
 COLUMNS = ("sentence1", "start1", "end1", "sentence2", "start2", "end2", "label")

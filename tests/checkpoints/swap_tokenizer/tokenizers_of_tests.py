@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, pre_tokenizers
 
-from hf_echo.data.collators import TranslationCollator
-from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.modeling import EchoTokenizer
 
 ROLES = ("cls", "sep", "bos", "eos", "pad")
@@ -49,15 +47,6 @@ def extended(tokenizer, merges: list[tuple[str, str]]) -> EchoTokenizer:
 def visible(text: str) -> str:
     """A text as byte-level tokens spell it."""
     return "".join(piece for piece, _ in pre_tokenizers.ByteLevel(False, use_regex=False).pre_tokenize_str(text))
-
-
-def translation_loss(model, tokenizer, rows) -> float:
-    """Nats a target token, on rows of the toy world."""
-    data = tokenize_parallel(rows, tokenizer, progress=False)
-    batch = TranslationCollator(tokenizer, language_drop=0.0)([data[i] for i in range(len(data))])
-    names = ("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask", "labels")
-    with torch.no_grad():
-        return float(model(**{name: batch[name] for name in names if name in batch}).loss)
 
 
 def assert_same(have, want) -> None:

@@ -15,10 +15,11 @@ from hf_echo.evaluation.tokens.alignment import (
     argmax_links,
     evaluate_alignment,
     itermax_links,
+    load_alignment,
+    parse_links,
     token_similarity,
     word_links,
 )
-from hf_echo.evaluation.tokens.alignment_data import load_alignment, parse_links
 
 COMMAND = "evaluate alignment"
 

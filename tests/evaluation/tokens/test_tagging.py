@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hf_echo.evaluation.probes.linear_probe import fit_linear_probe
+from hf_echo.evaluation.probes.downstream import fit_linear_probe
 from hf_echo.evaluation.tokens.tagging import evaluate_tagging, project_labels, span_scores, spans
 
 pytestmark = pytest.mark.trains
