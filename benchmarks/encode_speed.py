@@ -11,6 +11,9 @@ is the forward pass of transformers' blocks, as in any stock model. `times_defau
 sentence-transformers' default, that path in float32; `times_st` and `times_st_sorted_by_tokens` with that path in the
 dtype in which the model opens here.
 
+`--graphs` adds onnxruntime and OpenVINO (extras onnx, openvino) on the graphs of `hf-echo export`, in batches of 32
+sorted by tokens.
+
 `--dtypes` compares SentenceTransformer.encode of the model opened without a dtype, in float32 and in bfloat16.
 
 The last line is a bound: the time of the real tokens' matrix products alone, at the fp32 rate of these rounds. (It
@@ -25,6 +28,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -37,6 +41,8 @@ import hf_echo  # noqa: F401
 from hf_echo import EchoConfig, EchoEncoder
 from hf_echo.checkpoints.pruning.shapes import SIZES
 from hf_echo.data.builtin import LANGUAGES, builtin_nway
+from hf_echo.export.graphs import INPUTS, export_graph
+from hf_echo.export.stock import open_stock
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling import modeling_echo_encoder
@@ -86,6 +92,24 @@ def padded_path(run: Callable) -> Callable:
             return run()
 
     return call
+
+
+def graphs(model: str | Path, folder: Path, threads: int, bf16: bool) -> dict[str, Callable]:
+    """Path -> (ids and mask of a batch) -> embeddings, by other engines."""
+    import onnxruntime
+    import openvino
+
+    file = folder / "graph.onnx"
+    export_graph(open_stock(model), file)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    paths = {"onnxruntime, fp32": lambda batch: session.run(None, batch)[0]}
+    for name, hint in {"fp32": "f32", **({"bf16": "bf16"} if bf16 else {})}.items():
+        settings = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
+        compiled = openvino.Core().compile_model(file, "CPU", settings)
+        paths[f"OpenVINO, {name}"] = lambda batch, compiled=compiled: compiled(batch)[0]
+    return paths
 
 
 def gigaflops(encoder, lengths: list[int]) -> float:
@@ -140,6 +164,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--dtypes", action="store_true", help="compare dtypes, not paths; needs --model")
+    parser.add_argument("--graphs", action="store_true", help="also onnxruntime and OpenVINO")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     if args.dtypes and args.model is None:
@@ -163,6 +188,7 @@ def main() -> None:
         default = SentenceTransformer(str(model), model_kwargs={"dtype": torch.float32})
         encoder, tokenizer = load_encoder(model, dtype="fp32")
         bf16 = load_encoder(model, dtype="bf16")[0] if has_fast_bf16() else None
+        engines = graphs(model, Path(tmp), args.threads, bf16 is not None) if args.graphs else {}
         multiply, multiplied = products(encoder.config)
         report = {"threads": args.threads, "native_bf16": bf16 is not None, "sets": {}}
         for name, rows in sets.items():
@@ -171,12 +197,19 @@ def main() -> None:
             lengths = [len(tokenizer(text, lang=lang)["input_ids"]) for lang, text in rows]
             order = np.argsort(lengths)
 
-            def by_tokens(prompted=prompted, order=order):
+            def by_tokens(embed=st.encode, prompted=prompted, order=order):
                 # sentence-transformers sorts by characters, so batches of equal token length are passed one by one
                 out = np.empty((len(order), st.get_embedding_dimension()), np.float32)
                 for i in range(0, len(order), 32):
-                    out[order[i : i + 32]] = st.encode([prompted[j] for j in order[i : i + 32]], batch_size=32)
+                    out[order[i : i + 32]] = embed([prompted[j] for j in order[i : i + 32]])
                 return out
+
+            def by_engine(run, by_tokens=by_tokens):
+                def embed(some):
+                    batch = st.tokenizer(some, padding=True, return_tensors="np")
+                    return run({name: batch[name] for name in INPUTS})
+
+                return by_tokens(embed)
 
             paths = {
                 DEFAULT: padded_path(lambda prompted=prompted: default.encode(prompted, batch_size=32)),
@@ -187,6 +220,7 @@ def main() -> None:
             }
             if bf16 is not None:
                 paths["hf-echo encode, bf16"] = lambda texts=texts, langs=langs: encode(bf16, tokenizer, texts, langs)
+            paths |= {path: partial(by_engine, run) for path, run in engines.items()}
             best, vectors = dict.fromkeys([*paths, LIMIT], float("inf")), {}
             for _ in range(args.rounds):
                 for path, run in {**paths, LIMIT: multiply}.items():

@@ -8,9 +8,11 @@ them, by up to a third, because they share caches and perhaps the core. So start
 load of the minute before.
 Encoding is compared with sentence-transformers' default on the same model, its padded path in float32, and ("same
 dtype") with that path in the dtype in which the model opens here. Decoding (greedy, four beams) is compared with
-`generate` in float32. The shape of multilingual-e5-small has random weights: they do not change its speed. A ratio that
-fell by more than a tenth is named; the exit code is 1 then, and the old file stays. Only runs with the same number of
-sentences are compared: more sentences have less padding.
+`generate` in float32. A second table has sentences per second on a backbone, multilingual-e5-small: by default its
+shape with random weights, which do not change its speed, or with `--backbone CHECKPOINT` its weights, as
+`hf-echo convert` makes them. onnxruntime and OpenVINO run there, too. A ratio that fell by more than a tenth is named;
+the exit code is 1 then, and the old file stays. Only runs with the same number of sentences are compared: more
+sentences have less padding.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from typing import Any
 MACHINES = Path(__file__).parent / "machines"
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 BEGIN, END = "<!-- table of benchmarks/run.py -->", "<!-- end of the table -->"
+ENGINES, END_ENGINES = "<!-- engines of benchmarks/run.py -->", "<!-- end of the engines -->"
 FALL = 0.9
 # Column of the table: the ratio in the JSON files. `encode` and decoding count in the faster dtype.
 COLUMNS = {
@@ -40,8 +43,6 @@ COLUMNS = {
     "SentenceTransformer: ten languages": "SentenceTransformer, mixed",
     "encode, same dtype: English": "encode, english, same dtype",
     "encode, same dtype: ten languages": "encode, mixed, same dtype",
-    "e5-small's shape, encode: English": "e5-small's shape, encode, english",
-    "e5-small's shape, encode: ten languages": "e5-small's shape, encode, mixed",
     "greedy decoding": "greedy decoding",
     "beam search": "beam search",
 }
@@ -75,6 +76,18 @@ def encode_ratios(report: Mapping[str, Any]) -> dict[str, float]:
         for suffix, key in (("", "times_default"), (", same dtype", "times_st")):
             found[f"encode, {name}{suffix}"] = max(row[key] for row in ours)
             found[f"SentenceTransformer, {name}{suffix}"] = rows["ST, Echo"][key]
+    return found
+
+
+def engine_speeds(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Of a report of encode_speed.py: path -> sentences per second in each set, and the least cosine of all."""
+    found: dict[str, dict[str, float]] = {}
+    for name, rows in report["sets"].items():
+        for path, row in rows.items():
+            if isinstance(row, dict) and "min_cosine" in row:
+                before = found.setdefault(path, {"cosine": row["min_cosine"]})
+                cosine = min(before["cosine"], row["min_cosine"])
+                before |= {name: row["sentences_per_second"], "cosine": cosine}
     return found
 
 
@@ -124,13 +137,29 @@ def table(machines: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+def engine_table(machines: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown, one row per machine, number of threads and path."""
+    lines = [
+        "| processor | threads | path | English | ten languages | least cosine |",
+        "| --- | ---: | --- | ---: | ---: | ---: |",
+    ]
+    for machine in machines:
+        for threads, paths in machine.get("engines", {}).items():
+            for path, row in paths.items():
+                figures = f"{row['english']:.0f} | {row['mixed']:.0f} | {row['cosine']:.4f}"
+                lines.append(f"| {machine['processor']['name']} | {threads} | {path} | {figures} |")
+    return "\n".join(lines) if lines[2:] else "Not run yet."
+
+
 def with_table(page: str, machines: Sequence[Mapping[str, Any]]) -> str:
-    """The page with the table between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
-        raise ValueError(f"the page lacks {BEGIN} or {END}")
-    return f"{before}{BEGIN}\n{table(machines)}\n{END}{after}"
+    """The page with the two tables between their marks."""
+    for begin, end, rows in ((BEGIN, END, table(machines)), (ENGINES, END_ENGINES, engine_table(machines))):
+        before, _, rest = page.partition(begin)
+        _, mark, after = rest.partition(end)
+        if not mark:
+            raise ValueError(f"the page lacks {begin} or {end}")
+        page = f"{before}{begin}\n{rows}\n{end}{after}"
+    return page
 
 
 def read_machines(folder: Path = MACHINES) -> list[dict[str, Any]]:
@@ -140,10 +169,13 @@ def read_machines(folder: Path = MACHINES) -> list[dict[str, Any]]:
 def measure(threads: int, options: Sequence[str]) -> dict[str, float]:
     """All ratios with this number of threads."""
     ratios = encode_ratios(run("encode_speed.py", threads, *options))
-    shape = encode_ratios(run("encode_speed.py", threads, "--shape", "e5-small", *options[2:]))  # random weights
-    ratios |= {f"e5-small's shape, {name}": ratio for name, ratio in shape.items()}
     ratios |= translate_ratios(run("translate_speed.py", threads, *options))
     return ratios | translate_ratios(run("translate_speed.py", threads, *options, "--beams", "4"), "beam search")
+
+
+def measure_engines(threads: int, backbone: Path | None, options: Sequence[str]) -> dict[str, dict[str, float]]:
+    model = ["--model", str(backbone)] if backbone else ["--shape", "e5-small"]
+    return engine_speeds(run("encode_speed.py", threads, *model, "--graphs", *options))
 
 
 def run(script: str, threads: int, *options: str) -> dict[str, Any]:
@@ -159,6 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", type=int, default=300, help="sentences")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--backbone", type=Path, help="checkpoint of the second table, such as multilingual-e5-small")
     parser.add_argument("--table", action="store_true", help="only draw the table again")
     args = parser.parse_args()
     MACHINES.mkdir(exist_ok=True)
@@ -169,8 +202,10 @@ def main() -> None:
         old = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
         if old and old["sentences"] != args.n:
             parser.error(f"{file} has {old['sentences']} sentences: give -n {old['sentences']}, or delete the file")
-        options = ["--model", str(hf_echo.pretrained("echo-nano")), "-n", str(args.n), "--rounds", str(args.rounds)]
-        ratios = {str(threads): measure(threads, options) for threads in sorted({1, os.cpu_count() or 1})}
+        options, cores = ["-n", str(args.n), "--rounds", str(args.rounds)], sorted({1, os.cpu_count() or 1})
+        nano = ["--model", str(hf_echo.pretrained("echo-nano"))]
+        ratios = {str(threads): measure(threads, [*nano, *options]) for threads in cores}
+        engines = {str(threads): measure_engines(threads, args.backbone, options) for threads in cores}
         packages = ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
         machine = {
             "processor": processor(),
@@ -180,6 +215,8 @@ def main() -> None:
             "rounds": args.rounds,
             "load": round(load, 1),
             "ratios": ratios,
+            "backbone": args.backbone.name if args.backbone else "random weights",
+            "engines": engines,
         }
         print(json.dumps(machine, indent=2))
         if old and (lines := slower(old, machine)):

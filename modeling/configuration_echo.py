@@ -147,12 +147,12 @@ class EchoConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
-        """As in transformers; without its pooling a checkpoint would give other vectors.
+        """As in transformers; without its pooling or prompts a checkpoint would give other vectors.
 
         Raises:
             ValueError: a saved configuration without a field that decides what the model computes.
         """
-        for name in ("pooling", "embedding_size"):
+        for name in ("backbone", "pooling", "embedding_size", "projection", "final_norm", "prompts"):
             if "model_type" in config_dict and name not in config_dict:
                 raise ValueError(f"config.json has no {name!r}: it is incomplete, download or copy it again")
         return super().from_dict(config_dict, **kwargs)

@@ -32,8 +32,8 @@ def check_numbers(**numbers: float | None) -> None:
     """
     for name, number in numbers.items():
         least, whole = LEAST[name]
-        fits = number is None or (isinstance(number, (int, float, np.number)) and least <= number < math.inf)
-        if not fits or (whole and number is not None and number != int(number)):
+        kinds = (int, np.integer) if whole else (int, float, np.number)
+        if number is not None and not (isinstance(number, kinds) and least <= number < math.inf):
             kind = "a whole number" if whole else "a number"
             raise ValueError(f"{name} is {number!r}; it must be {kind} of at least {least}")
 

@@ -3,7 +3,7 @@
 A module of sentence-transformers. It reads the language of each text, runs each language of a batch through its own
 embeddings and adapters, and returns token states in the order of the texts; a `Pooling` module follows.
 
-    model[0]                     this module, saved in the root: config.json, model.safetensors, tokenizer (backbone)
+    model[0]                     this module; the root holds its backbone as an EchoEncoder, which AutoModel opens
     modular.json                 pivot language and longest text
     languages/deu_Latn/          language.json, tokenizer, embeddings.safetensors, language_adapter/, sentence_adapter/,
                                  alignment.safetensors: nothing outside this folder knows the language
@@ -17,7 +17,6 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers.base.modules import InputModule
 from torch import nn
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from .configuration_echo import EchoConfig
+from .modeling_echo_encoder import EchoEncoder
+from .tokenization_echo import EchoTokenizer
 
 try:
     from peft import LoraConfig, inject_adapter_in_model
@@ -265,8 +268,12 @@ class ModularEncoder(InputModule):
         """Write everything; sentence-transformers calls it."""
         out = Path(output_path)
         own = {n.replace(".base_layer.", "."): p for n, p in self.backbone.state_dict().items() if ".lora_" not in n}
-        self.backbone.save_pretrained(out, state_dict=own)
-        self.tokenizer.save_pretrained(out)
+        options = dict(pooling="mean", embedding_size=None, prompts="none", dtype=self.backbone.dtype)
+        with torch.device("meta"):
+            encoder = EchoEncoder(EchoConfig(backbone=self.backbone.config, **options))
+        encoder.backbone = self.backbone
+        encoder.save_pretrained(out, state_dict={f"backbone.{name}": weight for name, weight in own.items()})
+        EchoTokenizer.around(self.tokenizer).save_pretrained(out)
         settings = {"pivot": self.pivot, "max_seq_length": self.max_seq_length}
         (out / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         for language in self.languages:
@@ -285,15 +292,20 @@ class ModularEncoder(InputModule):
         if missing := [language for language in wanted or () if language not in here]:
             raise ValueError(f"language {missing[0]!r} is not in this model; it has {', '.join(here) or 'none'}")
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        kind = MODEL_MAPPING[type(AutoConfig.from_pretrained(folder))]
-        has_pooler = "add_pooling_layer" in signature(kind).parameters  # it is not read
-        own = {"add_pooling_layer": False} if has_pooler else {}
-        backbone = AutoModel.from_pretrained(folder, dtype=torch.float32, **own)
-        module = cls(backbone.eval(), AutoTokenizer.from_pretrained(folder), **settings)
+        backbone = EchoEncoder.from_pretrained(folder, dtype=torch.float32).backbone
+        module = cls(backbone.eval(), plain(EchoTokenizer.from_pretrained(folder)), **settings)
         module.eval()
         for language in here if wanted is None else wanted:
             module.load_language(folder / LANGUAGES / language)
         return module
+
+
+def plain(tokenizer: EchoTokenizer) -> PreTrainedTokenizerFast:
+    """The same tokenizer without languages: each language of a modular encoder has its own."""
+    names = tokenizer.special_tokens_map
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer, model_max_length=tokenizer.model_max_length, **names
+    )
 
 
 def adapter_name(language: str, part: str) -> str:

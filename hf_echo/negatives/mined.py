@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..search.checks import check_counts
 from ..search.neighbours import unit_neighbours
 from ..utils.results import Result
 from .pool import Columns, Encode, first_of_each, parts_of, row_keys, rows_by, sampled, write_rows
@@ -64,8 +65,7 @@ def mine_negatives(
     Raises:
         ValueError: k or pool_size below 1, no pool for a language, broken embeddings (with the row).
     """
-    if k < 1:
-        raise ValueError(f"k is {k}, must be at least 1")
+    check_counts(k=k)
     out = Path(out)
     work = Path(work) if work else out.with_name(out.name + ".work")
     columns, candidates = Columns(encode, work, model), dataset if pool is None else pool

@@ -27,6 +27,13 @@ def refuse_broken(vectors: Any, where: Callable[[int], str]) -> None:
         raise ValueError(f"{where(int(bad.argmax()))}: a NaN, infinite or zero embedding has no direction")
 
 
+def check_counts(**counts: int) -> None:
+    """Raise ValueError for one that is not a whole number of at least 1."""
+    for name, count in counts.items():
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise ValueError(f"{name} is {count!r}; it must be a whole number of at least 1")
+
+
 def as_array(x: Any, name: str = "x") -> np.ndarray:
     """The array of a tensor, list or array (memory-mapped ones stay so).
 
@@ -38,7 +45,7 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
     """
     if isinstance(x, torch.Tensor):
         x = x.detach().cpu()
-        x = (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x).numpy()
+        x = (x.float() if x.is_floating_point() and x.dtype != torch.float64 else x).numpy()
     x = np.asanyarray(x)
     if x.dtype.kind not in "if" and x.dtype != np.uint8:
         raise ValueError(

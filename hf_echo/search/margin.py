@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from .checks import check_counts
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 
 MARGINS = ("cosine", "ratio", "distance")
@@ -44,8 +45,7 @@ def checked_margin(margin: str | None) -> str:
 def best_matches(x: Any, y: Any, margin: str | None = "cosine", k: int = 4) -> np.ndarray:
     """(n,) the best row of y (m, d) for each row of x (n, d); m and n may differ. Arguments as in `xsim`."""
     margin = checked_margin(margin)
-    if k < 1:
-        raise ValueError(f"k is {k}, must be at least 1")
+    check_counts(k=k)
     if margin == "cosine":
         return nearest_neighbours(x, y, 1).indices[:, 0]
     k = min(k, np.shape(x)[0], np.shape(y)[0])

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..utils.executors import LocalExecutor, RayExecutor
 from .blocks import BLOCK, Rows, check_index, neighbours_in_blocks, search_folder
+from .checks import check_counts
 from .margin import best_by_margin, checked_margin
 
 RETRIEVALS = ("max", "forward", "backward", "intersection")
@@ -107,8 +108,7 @@ def check_options(
     checked_margin(margin)
     if retrieval not in RETRIEVALS:
         raise ValueError(f"retrieval is {retrieval!r}; it must be one of {', '.join(RETRIEVALS)}")
-    if k < 1 or block < 1:
-        raise ValueError(f"k is {k} and block {block}; both must be at least 1")
+    check_counts(k=k, block=block)
     if threshold is not None and math.isnan(threshold):
         raise ValueError("threshold is nan; give a number, or none")
     if index is not None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .checks import unit_rows
+from .checks import check_counts, unit_rows
 
 SPARE = 4  # candidates beyond k
 PAIRS = 2**23  # numbers of candidates that are scored at a time: 64 MB
@@ -122,5 +122,6 @@ def _both(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _check_k(k: int, largest: int) -> None:
-    if not 1 <= k <= largest:
+    check_counts(k=k)
+    if k > largest:
         raise ValueError(f"k is {k}, must be from 1 to {largest}, the number of rows to choose from")

@@ -147,7 +147,7 @@ def test_faiss_flat_equals_the_exact_search_and_inverted_lists_come_near():
         (np.eye(3), np.eye(3), {"margin": "absolute"}, "margin is 'absolute'"),
         (np.eye(3), np.eye(3), {"retrieval": "both"}, "retrieval is 'both'"),
         (np.eye(3), np.eye(3), {"threshold": float("nan")}, "threshold is nan"),
-        (np.eye(3), np.eye(3), {"k": 0}, "k is 0"),
+        *((np.eye(3), np.eye(3), {"k": k}, f"k is {k!r}; it must be a whole number") for k in (0, 2.5, np.nan, "4")),
         (np.eye(3), np.eye(3), {"index": "Nonsense"}, "index 'Nonsense' is refused by faiss: .*could not"),
         (np.eye(3), np.eye(3), {"index": "IVF2,Flat;probes=2"}, "is refused by faiss: .*could not"),
         (np.eye(3), np.eye(3), {"index": "IVF2,Flat;nprobe=0"}, "nprobe must be at least 1"),

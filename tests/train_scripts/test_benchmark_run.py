@@ -16,6 +16,7 @@ MACHINE = {
     "processor": {"name": "A chip", "instructions": ["avx2", "amx_bf16"]},
     "versions": {"torch": "2.13.0"},
     "sentences": 300,
+    "engines": {"1": {"OpenVINO, bf16": {"english": 102.4, "mixed": 70.1, "cosine": 0.99987}}},
     "ratios": {
         "1": {
             "encode, english": 4.0,
@@ -55,15 +56,20 @@ def test_the_faster_dtype_counts():
         "SentenceTransformer, mixed": 5.0,
         "SentenceTransformer, mixed, same dtype": 2.5,
     }
+    rows = {path: {"min_cosine": 1 - i / 10, "sentences_per_second": 5} for i, path in enumerate("ab")} | {"gflops": 1}
+    assert run.engine_speeds({"sets": {"english": rows, "mixed": rows | {"a": rows["b"]}}}) == {
+        path: {"english": 5, "mixed": 5, "cosine": 0.9} for path in "ab"
+    }
     paths = {"generate, fp32": {"times_generate": 1.0}, "greedy_decode, fp32": {"times_generate": 3.0}}
     assert run.translate_ratios({"paths": paths}) == {"greedy decoding": 3.0}
 
 
 def test_the_table_stands_between_its_marks():
-    page = f"# Speed\n{run.BEGIN}\nold\n{run.END}\nthe end\n"
+    page = f"# Speed\n{run.BEGIN}\nold\n{run.END}\n{run.ENGINES}\n{run.END_ENGINES}\nthe end\n"
     new = run.with_table(page, [MACHINE])
-    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 1 | 4.0 | 5.0 | 3.0 |  |  |  |  |  | 2.0 |  |\n" in new
-    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 2 | 3.0 |  |  |  |  |  |  |  |  |  |\n" in new
+    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 1 | 4.0 | 5.0 | 3.0 |  |  |  | 2.0 |  |\n" in new
+    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 2 | 3.0 |  |  |  |  |  |  |  |\n" in new
+    assert "| A chip | 1 | OpenVINO, bf16 | 102 | 70 | 0.9999 |\n" in new
     assert "old" not in new and new.endswith("\nthe end\n") and run.with_table(new, [MACHINE]) == new
     with pytest.raises(ValueError, match="the page lacks"):
         run.with_table("# Speed", [MACHINE])

@@ -34,10 +34,10 @@ def modular_backbone(
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
-    from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerFast
+    from transformers import AutoTokenizer, PreTrainedConfig
 
     from ...modeling import EchoEncoder, EchoTokenizer
-    from ...modeling.sentence_transformer_modular import ModularEncoder
+    from ...modeling.sentence_transformer_modular import ModularEncoder, plain
 
     language(pivot)
     if any(Path(output_dir, "languages").glob("*")):
@@ -46,10 +46,7 @@ def modular_backbone(
     is_echo = PreTrainedConfig.get_config_dict(place)[0].get("model_type") == "echo"
     opened = (EchoEncoder.from_pretrained if is_echo else EchoEncoder.from_backbone)(place, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(place)
-    if isinstance(tokenizer, EchoTokenizer):  # a language has its own vocabulary and no prompt
-        special, longest = tokenizer.special_tokens_map, tokenizer.model_max_length
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, **special)
-        tokenizer.model_max_length = longest
+    tokenizer = plain(tokenizer) if isinstance(tokenizer, EchoTokenizer) else tokenizer
     module = ModularEncoder(opened.backbone, tokenizer, pivot, max_seq_length)
     pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
     with write_folder(output_dir) as out:

@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertModel
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from hf_echo.checkpoints import convert_encoder
 from hf_echo.cli import app
 from hf_echo.evaluation.report.models import open_model
 from hf_echo.inference.any_encoder import NamedEncoder, any_encoder
+from hf_echo.modeling import EchoEncoder
 from hf_echo.modeling.sentence_transformer_modular import ModularEncoder, ParallelAdapter
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular
 from hf_echo.stages.modular.training import either_direction
@@ -112,7 +113,8 @@ def test_triplets_have_a_negative_in_the_softmax(base, data, tmp_path, name):
     modular_backbone(base, tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (tmp_path / "model" / "config.json").write_text(json.dumps(config | still))
+    config["backbone"] |= still
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     add_language(tmp_path / "model", "eng_Latn")
     texts, langs = [lines(data, "deu_Latn", 36)[i : i + 12] for i in (0, 12, 24)], ["deu_Latn"] * 12
     columns = dict(zip(("sentence1", "sentence2", name), texts)) | {"sentence1_lang": langs, "sentence2_lang": langs}
@@ -193,7 +195,7 @@ def test_adapters_add_up_as_peft_opens_them(two, data):
     features = module.preprocess(lines(data, "deu_Latn", 3), prompt="deu_Latn")
     with torch.no_grad():
         states = module(features)["token_embeddings"]
-        plain = BertModel.from_pretrained(two)
+        plain = AutoModel.from_pretrained(two, dtype=torch.float32).backbone
         for part in ("language_adapter", "sentence_adapter"):
             folder = two / "languages" / "deu_Latn" / part
             config = json.loads((folder / "adapter_config.json").read_text())
@@ -338,6 +340,11 @@ def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
         features = model[0].preprocess(["cat eats bread"], prompt="eng_Latn")
         states = BertModel.from_pretrained(base).eval()(features["input_ids"]).last_hidden_state
     np.testing.assert_allclose(model.encode(["cat eats bread"], prompt_name="eng_Latn"), states.mean(1), atol=1e-6)
+    auto, tokenizer = AutoModel.from_pretrained(tmp_path / "m").eval(), AutoTokenizer.from_pretrained(tmp_path / "m")
+    with torch.no_grad():
+        vector = auto(**tokenizer(["cat eats bread"], lang="eng_Latn", return_tensors="pt")).sentence_embedding
+    assert type(auto) is EchoEncoder
+    np.testing.assert_allclose(vector, states.mean(1), atol=1e-6)
 
 
 def test_starts_from_an_echo_checkpoint_on_such_a_backbone(base, data, tmp_path):

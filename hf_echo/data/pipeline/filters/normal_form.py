@@ -1,8 +1,8 @@
 """Normal form of texts for comparison: texts that look alike are equal.
 
 NFKC, case folding, single white space; no invisible code points (soft hyphens, zero-width characters, byte order
-marks, direction marks, variation selectors); one kind of apostrophe and of quotation mark; optionally no punctuation
-or digits.
+marks, direction marks, variation selectors); one kind of apostrophe, of quotation mark and of hyphen; optionally no
+punctuation or digits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import regex
 Ignorable = Literal["punctuation", "digits"]
 IGNORABLE = {"punctuation": r"\p{P}\p{S}", "digits": r"\p{N}"}
 INVISIBLE = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cf}]+")
-ALIKE = str.maketrans(dict.fromkeys("‘’‚‛ʼʻ′´`＇", "'") | dict.fromkeys("“”„‟″＂", '"'))
+ALIKE = str.maketrans(dict.fromkeys("‘’‚‛ʼʻ′´`＇", "'") | dict.fromkeys("“”„‟″＂", '"') | dict.fromkeys("‐‑−－", "-"))
 
 
 def normal_forms(texts: Sequence[str], ignore: Sequence[Ignorable] = ()) -> list[str]:

@@ -72,6 +72,7 @@ def test_invisible_signs_do_not_make_another_text(rows, first_of_keys, kind, sig
 
 def test_apostrophes_and_quotation_marks_are_alike():
     assert set(normal_forms([f"l{sign}eau" for sign in "'’‘ʼ′`＇"])) == {"l'eau"}
+    assert set(normal_forms([f"rendez{sign}vous" for sign in "-‐‑−－"])) == {"rendez-vous"}
     assert set(normal_forms(["l'eau", "l’eau pure"])) == {"l'eau", "l'eau pure"}
     assert set(normal_forms([f"{a}oui{b}" for a, b in ('""', "“”", "„“", "″″")])) == {'"oui"'}
 
