@@ -12,7 +12,7 @@ sentence-transformers' default, that path in float32; `times_st` and `times_st_s
 dtype in which the model opens here.
 
 `--graphs` adds onnxruntime and OpenVINO (extras onnx, openvino) on the graphs of `hf-echo export`, in batches of 32
-sorted by tokens.
+sorted by tokens, and the padded path in bfloat16.
 
 `--dtypes` compares SentenceTransformer.encode of the model opened without a dtype, in float32 and in bfloat16.
 
@@ -186,6 +186,7 @@ def main() -> None:
         model = args.model or random_checkpoint(texts, Path(tmp) / "echo", args.shape)
         st = SentenceTransformer(str(model))
         default = SentenceTransformer(str(model), model_kwargs={"dtype": torch.float32})
+        half = SentenceTransformer(str(model), model_kwargs={"dtype": torch.bfloat16})
         encoder, tokenizer = load_encoder(model, dtype="fp32")
         bf16 = load_encoder(model, dtype="bf16")[0] if has_fast_bf16() else None
         engines = graphs(model, Path(tmp), args.threads, bf16 is not None) if args.graphs else {}
@@ -220,6 +221,8 @@ def main() -> None:
             }
             if bf16 is not None:
                 paths["hf-echo encode, bf16"] = lambda texts=texts, langs=langs: encode(bf16, tokenizer, texts, langs)
+            if engines and bf16 is not None:
+                paths[f"{STOCK}, bfloat16"] = padded_path(partial(half.encode, prompted, batch_size=32))
             paths |= {path: partial(by_engine, run) for path, run in engines.items()}
             best, vectors = dict.fromkeys([*paths, LIMIT], float("inf")), {}
             for _ in range(args.rounds):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..losses import split_softmax_parts
+from ..losses import one_softmax_loss, split_softmax_parts
 from .contrastive import ContrastiveConfig, ContrastiveTrainer
 from .core.stage import Embedded, Stage, guide
 
@@ -22,6 +22,9 @@ class HardNegativesConfig(ContrastiveConfig):
     )
     max_negatives: int = field(default=5, metadata={"help": "hard negatives of each source sentence"})
     gamma: float = field(default=0.8, metadata={"help": "weight of the hard negatives in OS Eq. 5"})
+    one_softmax: bool = field(
+        default=False, metadata={"help": "all negatives in one softmax, without margin and gamma (OS Table 12b)"}
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -46,18 +49,18 @@ class HardNegativesTrainer(ContrastiveTrainer):
         return {"encode_targets": True, "max_negatives": args.max_negatives}
 
     def weights(self):
-        return {
-            "total_contrastive": self.args.contrastive_weight,
-            "contrastive": 0.0,
-            "hard_negatives": 0.0,
-        }
+        return {"total_contrastive": self.args.contrastive_weight}
 
     def contrastive_parts(self, embeddings: torch.Tensor, inputs):
         n = len(inputs["index"])
         target, options = self.gathered(embeddings[n : 2 * n], inputs)
         index = inputs["negative_index"]
         negatives = embeddings[index.clamp(min=0)]
-        parts = split_softmax_parts(embeddings[:n], target, negatives, index >= 0, gamma=self.args.gamma, **options)
+        rows = (embeddings[:n], target, negatives, index >= 0)
+        if self.args.one_softmax:
+            options = {name: value for name, value in options.items() if not name.startswith("margin")}
+            return {"total_contrastive": one_softmax_loss(*rows, **options)}
+        parts = split_softmax_parts(*rows, gamma=self.args.gamma, **options)
         parts["total_contrastive"] = parts.pop("total")
         return parts
 

@@ -210,8 +210,17 @@ def test_hard_negatives_total_by_hand(make_trainer, toy_data):
     want = 0.07 * split_softmax(x, y, keys, embedding, index) + translation(logits, batch["labels"])
     assert trainer_loss(trainer, batch) == pytest.approx(want, rel=1e-5)
     parts, weights = trainer.loss_parts(trainer.model, batch)
-    assert set(parts) == set(weights) == {name.removesuffix("_loss") for name in PARTS["hard_negatives"]}
+    assert set(parts) == {name.removesuffix("_loss") for name in PARTS["hard_negatives"]}
+    assert set(weights) == {"total_contrastive", "translation"}
     assert parts["contrastive"].item() == pytest.approx(contrastive(x, y, keys), rel=1e-5)
+    one = make_trainer("hard_negatives", model=trainer.model, max_negatives=2, one_softmax=True)
+    losses = []
+    for i in range(n):
+        others = y[[j for j in range(n) if j != i and keys[j] != keys[i]]]
+        candidates = np.concatenate([y[i : i + 1], others, embedding[index[i][index[i] >= 0]]])
+        losses.append(-log_softmax(100.0 * unit(candidates) @ unit(x[i]))[0])
+    found = one.loss_parts(one.model, batch)[0]["total_contrastive"]
+    assert found.item() == pytest.approx(np.mean(losses), rel=1e-5)
 
 
 def test_decoder_fraction(make_trainer, toy_data):

@@ -2,8 +2,9 @@
 
     python train_scripts/studies/extension_proof.py [outputs/nano-omni]
 
-The teacher is the nano recipe (stages 0 to 3) on seven languages of the built-in corpus. The extension then runs three
-times: as it is, without MSE (OS Table 14b), and without student -> teacher for new languages (Figure 3b). xsim is over
+The teacher is the nano recipe (stages 0 to 3) on seven languages of the built-in corpus. The extension then runs as it
+is and once for each ablation of OS 7.4: without MSE (Table 14b), without student -> teacher for new languages (Figure
+3b), with the MSE weight or the scale of base languages for new ones, without warm-up. xsim is over
 held-out meanings into English; chrF++ is that of the teacher's decoder, which no run changes. A finished run is not
 trained again. The program ends with an error if the new languages do not improve, if the old ones get worse, or if
 leaving out MSE does no harm.
@@ -37,6 +38,9 @@ VARIANTS = {
     "extension": {},
     "without MSE": {"mse_weight": 0.0, "new_mse_weight": 0.0},
     "without student->teacher": {"new_student_teacher_weight": 0.0},
+    "MSE as base languages": {"new_mse_weight": 0.5},
+    "scale as base languages": {"new_logit_scale": 10.0},
+    "without warm-up": {"warmup_steps": 0},
 }
 HELD_OUT, SENTENCES = 300, 50
 
