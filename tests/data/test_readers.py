@@ -84,14 +84,6 @@ def test_tsv_without_a_header(tmp_path):
     assert load_parallel(tsv(path, "src\ttgt", "un\tone"), **FRENCH)["source"][:] == ["un"]
 
 
-def test_last_line_without_a_newline(tmp_path):
-    path = tmp_path / "c.tsv"
-    for ending in (b"\n", b"\r\n"):
-        for last in (b"", b"\r", ending):
-            path.write_bytes(b"un\tone" + ending + b"deux\ttwo" + last)
-            assert load_parallel(path, **FRENCH)["target"][:] == ["one", "two"]
-
-
 HEADER = "source\tsource_lang\ttarget\ttarget_lang"
 FINE = "un\tfra_Latn\tone\teng_Latn"
 
@@ -196,13 +188,6 @@ def test_many_bad_rows_are_listed_in_part_and_counted_in_full(tmp_path, caplog):
         load_parallel(tsv(path, HEADER, "x"), on_bad_row="skip")
 
 
-def test_columns_of_other_names(tmp_path):
-    path = tsv(tmp_path / "c.tsv", "fr\tdomain\ten\tscore", "un\tnews\tone\t0.5", "deux\tnews\ttwo\t")
-    columns = {"source": "fr", "target": "en", "quality": "score"}
-    loaded = load_parallel(path, columns=columns, **FRENCH)
-    assert loaded["source"][:] == ["un", "deux"] and loaded["quality"][:] == [0.5, None]
-
-
 @pytest.mark.parametrize("name", ["c.parquet", "c.jsonl"])
 def test_nested_columns_as_translation_corpora_on_the_hub_have(tmp_path, name):
     path = write(tmp_path / name, [{"id": "0", "translation": {"fr": "un", "en": "one"}}])
@@ -291,13 +276,6 @@ def test_a_file_of_other_content_is_read_again_and_an_unchanged_one_is_not(tmp_p
     assert first["target"][:] == ["one"]
 
 
-def test_an_unfinished_read_leaves_nothing_in_the_cache(tmp_path, own_cache):
-    path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone", "bad")
-    with pytest.raises(ValueError):
-        load_parallel(path, **FRENCH)
-    assert not [p for p in own_cache.rglob("*") if p.is_file()]
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -355,9 +333,3 @@ def test_every_kind_of_arrow_text_has_splits(tmp_path, kind):
     path = tmp_path / "c.parquet"
     pq.write_table(pa.table({name: pa.array(values).cast(kind) for name, values in table.items()}), path)
     assert load_parallel(path, split="dev", **FRENCH)["source"][:] == ["deux"]
-
-
-def test_a_list_in_the_column_split_is_no_split(tmp_path):
-    path = write(tmp_path / "c.jsonl", [{"src": "un", "tgt": "one", "split": ["dev"]}])
-    with pytest.raises(ValueError, match=r"no good row of split 'dev'; the column split holds \['dev'\]"):
-        load_parallel(path, split="dev", **FRENCH)

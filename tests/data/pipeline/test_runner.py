@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib
 import json
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +15,7 @@ import pytest
 
 from hf_echo.data import load_parallel
 from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, Sampling, Step, run
+from hf_echo.data.pipeline.filters import build
 
 LANGS = ("fra_Latn", "spa_Latn", "deu_Latn")
 
@@ -146,97 +143,63 @@ def test_blocks_do_not_show_in_the_result(source, tmp_path, block):
     assert content(tmp_path / "a") == content(tmp_path / "b")
 
 
-def test_the_same_recipe_again_does_nothing_and_another_is_refused(source, tmp_path):
-    recipe, out = recipe_of(source, *STEPS), tmp_path / "out"
-    go(recipe, out)
-    before = {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")}
-    assert go(recipe, out).rows == len(result(out))
-    assert before == {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")}
-    other = recipe_of(source, Step("long", Long(9)))
-    with pytest.raises(ValueError, match="result of another recipe"):
-        go(other, out)
-    go(other, out, overwrite=True)
-    assert all(len(row["source"]) >= 9 for row in result(out))
-    pq.write_table(pa.Table.from_pylist(rows_of(100, 1)), source)  # changed sources are another outcome
-    with pytest.raises(ValueError, match="changed sources"):
-        go(other, out)
-
-
-def test_a_folder_data_of_the_user_stays(source, tmp_path):
-    (tmp_path / "out" / "data").mkdir(parents=True)
-    (tmp_path / "out" / "data" / "mine.tsv").write_text("a")
-    with pytest.raises(ValueError, match="data was not made here: give another folder"):
-        go(recipe_of(source, *STEPS), tmp_path / "out", overwrite=True)
-    assert (tmp_path / "out" / "data" / "mine.tsv").exists()
-
-
-def test_fresh_makes_a_finished_result_again(source, tmp_path):
-    """Also with the other treatment of bad rows, and not that of another recipe."""
-    recipe, out = recipe_of(source, *STEPS), tmp_path / "out"
-    go(recipe, out)
-    before = content(out)
-    for path in (out / "data").glob("*"):
-        path.write_bytes(b"spoilt")
-    go(recipe, out, fresh=True, on_bad_row="skip")
-    assert content(out) == before
-    with pytest.raises(ValueError, match="result of another recipe"):
-        go(recipe_of(source), out, fresh=True)
-
-
-# A run that is killed
-
-SLOW = """
-import os, signal
-from dataclasses import dataclass
-from pathlib import Path
-import numpy as np
-from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, Step, run
-from hf_echo.data.pipeline.filters import build
-
-HERE = Path(__file__).parent
-
 @dataclass(frozen=True)
-class Step0:
+class Stopping:
+    """Notes its calls, and stops the run in one of them."""
+
     name: str
+
     def keep(self, table):
-        with (HERE / "calls").open("a") as file:
-            file.write(self.name + "\\n")
-        if (HERE / "die").exists() and (HERE / "calls").read_text() == (HERE / "die").read_text():
-            os.kill(os.getpid(), signal.SIGKILL)
+        CALLS.append(self.name)
+        if len(CALLS) == STOP:
+            raise KeyboardInterrupt
         return np.array([len(text) % 5 > 0 for text in table["target"].to_pylist()], bool)
 
-def go(source, out):
-    steps = [Step("one", Step0("one")), Step("keys", build("exact_duplicates", {"side": "corpus"})),
-             Step("two", Step0("two"))]
-    recipe = Recipe([{"path": source, "label": "pairs"}], steps, out=Output(shards=2))
-    run(recipe, out, executor=LocalExecutor(False), block=50)
-"""
+
+CALLS, STOP = [], 14
 
 
-def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(source, tmp_path, monkeypatch):
-    name, calls = "steps_that_kill", ["one"] * 10 + ["two"] * 4
-    (tmp_path / f"{name}.py").write_text(SLOW)
-    monkeypatch.syspath_prepend(tmp_path)
-    steps = importlib.import_module(name)
-    (tmp_path / "die").write_text("".join(f"{call}\n" for call in calls))
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {name} as s; s.go(*sys.argv[1:])"
-    killed = subprocess.run([sys.executable, "-c", code, str(source), str(tmp_path / "killed")])
-    assert killed.returncode == -signal.SIGKILL and not (tmp_path / "killed/data").exists()
-    (tmp_path / "die").unlink()
-    blocks = {
-        path: path.stat().st_mtime_ns
-        for path in (tmp_path / "killed").rglob("u*.parquet")
-        if path.parent.name != "compared"
-    }
+def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(source, tmp_path):
+    duplicates = Step("keys", build("exact_duplicates", {"side": "corpus"}))
+    steps = [Step("one", Stopping("one")), duplicates, Step("two", Stopping("two"))]
+    recipe, out = recipe_of(source, *steps, out=Output(shards=2)), tmp_path / "stopped"
+    CALLS.clear()
+    with pytest.raises(KeyboardInterrupt):
+        go(recipe, out, block=50)
+    assert not (out / "data").exists()
+    files = [path for path in (out / ".work").rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} <= {".json", ".parquet", ".lock"}  # a pickle would run when the run resumes
+    blocks = [path for path in out.rglob("u*.parquet") if path.parent.name != "compared"]
     assert len(blocks) == 13  # of both stages, all but the one at hand
-    (tmp_path / "calls").unlink()
-    steps.go(str(source), str(tmp_path / "killed"))
-    called = (tmp_path / "calls").read_text().split()
-    assert [*calls[:-1], *called] == ["one"] * 10 + ["two"] * 10  # nothing twice but the block at hand
-    steps.go(str(source), str(tmp_path / "whole"))
-    assert content(tmp_path / "killed") == content(tmp_path / "whole")
-    counts = [(tmp_path / out / "counts.json").read_text() for out in ("whole", "killed")]
-    assert counts[0] == counts[1]
+    go(recipe, out, block=50)
+    assert CALLS == ["one"] * 10 + ["two"] * 4 + ["two"] * 7  # nothing twice but the block at hand
+    go(recipe, tmp_path / "whole", block=50)
+    assert content(out) == content(tmp_path / "whole")
+    assert (out / "counts.json").read_text() == (tmp_path / "whole/counts.json").read_text()
+
+
+def test_a_result_is_kept_replaced_or_made_again(source, tmp_path):
+    recipe, other, out = recipe_of(source, *STEPS), recipe_of(source, Step("long", Long(9))), tmp_path / "out"
+    (out / "data").mkdir(parents=True)
+    with pytest.raises(ValueError, match="data was not made here: give another folder"):
+        go(recipe, out, overwrite=True)
+    (out / "data").rmdir()
+    go(recipe, out)
+    before, times = content(out), {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")}
+    assert go(recipe, out).rows == len(result(out))
+    assert times == {path: path.stat().st_mtime_ns for path in times}
+    for path in times:
+        path.write_bytes(b"spoilt")
+    go(recipe, out, fresh=True, on_bad_row="skip")  # also with the other treatment of bad rows
+    assert content(out) == before
+    for options in ({}, {"fresh": True}):
+        with pytest.raises(ValueError, match="result of another recipe"):
+            go(other, out, **options)
+    go(other, out, overwrite=True)
+    assert all(len(row["source"]) >= 9 for row in result(out))
+    pq.write_table(pa.Table.from_pylist(rows_of(100, 1)), source)
+    with pytest.raises(ValueError, match="changed sources"):
+        go(other, out)
 
 
 # Bad input
@@ -304,16 +267,6 @@ def test_a_parquet_file_with_damaged_pages(tmp_path):
         go(recipe_of(path), tmp_path / "a")
     done = go(recipe_of(path), tmp_path / "b", on_bad_row="skip", block=5000)
     assert 0 < done.rows < 60_000 and done.rows % 10_000 == 0
-
-
-def test_the_work_folder_of_a_stopped_run_holds_no_code(source, tmp_path):
-    """A pickle would run when the run resumes."""
-    with pytest.raises(ValueError, match="no row is left"):
-        go(recipe_of(source, *STEPS, Step("long", Long(99))), tmp_path / "out")
-    files = [path for path in (tmp_path / "out/.work").rglob("*") if path.is_file()]
-    assert {path.suffix for path in files} <= {".json", ".parquet", ".md", ".lock", ""}
-    (fitted,) = (json.loads(path.read_text()) for path in files if path.name == "fitted.json")
-    assert list(fitted) == ["mean"]
 
 
 def test_no_row_left_and_wrong_results_of_a_step(source, tmp_path):
