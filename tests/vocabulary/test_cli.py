@@ -89,20 +89,8 @@ def test_train_and_language_weights(run, counts, tmp_path):
     """Greek gets what French loses when it counts a thousand times as much."""
     tokens = {}
     for weight in (1, 1000):
-        code, out, err = run(
-            "train",
-            tmp_path / "t",
-            "--counts",
-            counts,
-            "--vocab-size",
-            285,
-            "--reserved",
-            4,
-            "--language-weight",
-            f"ell_Grek={weight}",
-            "--max-length",
-            64,
-        )
+        options = ("--vocab-size", 285, "--reserved", 4, "--language-weight", f"ell_Grek={weight}", "--max-length", 64)
+        code, out, err = run("train", tmp_path / "t", "--counts", counts, *options)
         assert code == 0, err
         tokenizer = AutoTokenizer.from_pretrained(tmp_path / "t")
         assert json.loads(out)["tokens"] == len(tokenizer) == 285 and tokenizer.model_max_length == 64
@@ -119,32 +107,15 @@ def test_swap(run, counts, toy, toy_tokenizer, tmp_path):
     assert json.loads(out)["tokens"] == 300
     assert EchoForTranslation.from_pretrained(tmp_path / "swapped").config.vocab_size >= 300
     (tmp_path / "a.txt").write_text("\n".join(FRENCH * 20), "utf-8")
-    code, out, err = run(
-        "swap",
-        tmp_path / "model",
-        tmp_path / "t",
-        tmp_path / "focus",
-        "--method",
-        "focus",
-        "--auxiliary",
-        tmp_path / "a.txt",
-    )
+    options = ("--method", "focus", "--auxiliary", tmp_path / "a.txt")
+    code, out, err = run("swap", tmp_path / "model", tmp_path / "t", tmp_path / "focus", *options)
     assert code == 0 and json.loads(out)["method"] == "focus", err
 
 
 def test_report(run, counts, old, tmp_path):
     run("extend", old, tmp_path / "new", "--counts", counts, "--merges", 30)
-    code, out, err = run(
-        "report",
-        old,
-        tmp_path / "new",
-        "--data",
-        tmp_path / "dev.tsv",
-        "--json",
-        tmp_path / "r.json",
-        "--markdown",
-        tmp_path / "tables" / "r.md",
-    )
+    pages = ("--json", tmp_path / "r.json", "--markdown", tmp_path / "tables" / "r.md")
+    code, out, err = run("report", old, tmp_path / "new", "--data", tmp_path / "dev.tsv", *pages)
     assert code == 0, err
     found = json.loads((tmp_path / "r.json").read_text())
     assert list(found["sizes"]) == ["old", "new"]
@@ -198,26 +169,10 @@ def test_package_recipes(hf_echo_cli, old, counts, name, tmp_path):
 
 def test_bad_input(run, refused, counts, old, texts, tmp_path):
     new, dev = tmp_path / "new", tmp_path / "dev.tsv"
-    refused(
-        "--pattern is 'gpt'; it must be one of echo, llama3",
-        "count",
-        texts[0],
-        "--out",
-        tmp_path / "c.parquet",
-        "--pattern",
-        "gpt",
-    )
+    command = ("count", texts[0], "--out", tmp_path / "c.parquet", "--pattern", "gpt")
+    refused("--pattern is 'gpt'; it must be one of echo, llama3", *command)
     refused("no.parquet", "extend", old, new, "--counts", tmp_path / "no.parquet", "--merges", 3)
     refused("give either merges or vocab_size", "extend", old, new, "--counts", counts)
-    weight = ("--language-weight", "ell_Grek")
-    refused(
-        "--language-weight 'ell_Grek' is not FIELD=VALUE",
-        "train",
-        new,
-        "--counts",
-        counts,
-        "--vocab-size",
-        300,
-        *weight,
-    )
+    train = ("train", new, "--counts", counts, "--vocab-size", 300, "--language-weight", "ell_Grek")
+    refused("--language-weight 'ell_Grek' is not FIELD=VALUE", *train)
     refused("nowhere", "report", tmp_path / "nowhere", "--data", dev)

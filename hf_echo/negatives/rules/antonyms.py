@@ -102,14 +102,12 @@ def _word_antonym(s: Sentence, k: int, low: str) -> str | None:
         return new if fits else None
     if low == "old":
         return "young" if behind in _PERSONS or behind in (".", "") or before in SUBJECTS | {"as"} else "new"
-    if low == "short":
-        return "tall" if behind in _PERSONS else new
     if low in ("many", "few"):
         return new if behind.endswith("s") or behind in _COUNTED else None
     if low in _SIDES:
         return _other_side(s, k, low)
     if low in _ALSO_VERBS:
-        return new if before in _JUDGED[1] and behind not in DETERMINERS else None
+        return new if before in _JUDGED[1] else None
     if low in FORMS and (before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts):
         return None  # a verb here: "to question", "I doubt"
     return new

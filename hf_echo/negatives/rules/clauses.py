@@ -93,7 +93,7 @@ def after_adverbs(s: Sentence, k: int) -> int:
 def subject_position(s: Sentence, k: int) -> int:
     """The last position before k without an adverb; -1 at the start."""
     k -= 1
-    while k >= 0 and (s.low[k] in ADVERBS or s.low[k].endswith("ly") and len(s.low[k]) > 4):
+    while s.low[k] in ADVERBS or s.low[k].endswith("ly") and len(s.low[k]) > 4:  # before the start are empty strings
         k -= 1
     return k
 
@@ -128,11 +128,11 @@ def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
     nxt = s.low[k + 1]
     negated = nxt in ("not", "n't")
     inverted = _starts_question(s, k) and _subject_like(s, k + 1 + negated)
-    if inverted and not s.text.rstrip("\"”’') ").endswith("?") and "?" not in s.low:
+    if inverted and "?" not in s.low:
         inverted = False
         if word not in DO:
             return None
-    if s.before(k) == "," and nxt in SUBJECTS | {"there"} and s.low[k + 2] == "?" or s.low[k + 3] == "?" and negated:
+    if s.low[k + 3] == "?" and negated:
         return None  # a question tag
     if s.before(k) in ("neither", "nor", "so", "only") and nxt in SUBJECTS | {"there"}:
         return None
@@ -148,13 +148,13 @@ def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
     if word in HAVE:
         if is_participle(follow):
             tense = {"had": "past", "has": "s"}.get(word, "present")
-            return Verb(k, "have", tense, "have", inverted, negated) if _has_subject(s, k, inverted) else None
-        if negated or inverted or word == "'ve":
-            return None
+            before = s.low[subject_position(s, k)] if k else ""
+            is_infinitive = before in MODALS or before in ("to", "not", "n't", "'d", "having")  # "may have gone"
+            return None if is_infinitive else Verb(k, "have", tense, "have", inverted, negated)
         return _lexical(s, k, word, -9)
-    if negated or inverted or (is_base(follow) and follow not in ("work",) and s.before(k) in SUBJECTS):
+    if negated or inverted or (is_base(follow) and s.before(k) in SUBJECTS):
         j = subject_position(s, k)
-        if word == "do" and negated and not inverted and (j < 0 or s.low[j] in (",", "please", "and", "so")):
+        if word == "do" and negated and (j < 0 or s.low[j] in (",", "please", "and", "so")):
             return Verb(k, "do", "imperative", "do", False, True)
         return Verb(k, "do", {"does": "s", "did": "past"}.get(word, "present"), "do", inverted, negated)
     return _lexical(s, k, word, -9)
@@ -169,22 +169,11 @@ def _contracted_is(s: Sentence, k: int) -> Verb | None:
     return Verb(k, "be", "present", "" if is_participle(follow) else "be", False, negated)
 
 
-def _has_subject(s: Sentence, k: int, inverted: bool) -> bool:
-    """Whether have/had has a subject; after a modal or "to" it is an infinitive: "may have gone"."""
-    before = s.low[subject_position(s, k)] if k else ""
-    return inverted or before not in MODALS and before not in ("to", "not", "n't", "'d", "having")
-
-
 def _modal(s: Sentence, k: int, word: str, follow: str, inverted: bool, negated: bool) -> Verb | None:
-    before = s.before(k)
-    if before in DETERMINERS and before not in ("this", "these", "those", "all", "some") or before in ("at", "of"):
-        return None  # "the will of", "a can"
     if word == "may" and s.is_name(k):
         return None  # the month
-    if not (inverted or negated or word == "cannot") and (
-        follow in PREPOSITIONS or follow in DETERMINERS or follow in ("", ".", ",", "?", "!", "and", "or")
-    ):
-        return None
+    if follow in PREPOSITIONS | DETERMINERS or follow in ("", ".", ",", "?", "!", "and", "or"):
+        return None  # "the will of", "a can"
     base = {"ca": "can", "wo": "will", "cannot": "can", "'ll": "will"}.get(word, word)
     return Verb(k, "modal", "present", base, inverted, negated or word == "cannot")
 
@@ -221,7 +210,7 @@ def _lexical(s: Sentence, k: int, word: str, last_auxiliary: int) -> Verb | None
     forms = FORMS.get(word)
     j = subject_position(s, k)
     before = s.low[j] if j >= 0 else ""
-    after_modal = before in MODALS or (j >= 1 and s.low[j - 1] in MODALS | DO)
+    after_modal = before in MODALS or s.low[j - 1] in MODALS | DO
     if not forms or s.in_compound(k) or before in ("to", "not", "n't") or after_modal:
         return None
     facts = _conditions(s, k, word, j, before, close=k - last_auxiliary <= 4)
@@ -237,8 +226,8 @@ def _conditions(s: Sentence, k: int, word: str, j: int, before: str, close: bool
     `close`: a participle or infinitive may belong to an auxiliary before it.
     """
     forms, behind = FORMS[word], s.low[k + 1]
-    causative = before in ("you", "it", "who", "which") and j >= 1 and s.low[j - 1] in _CAUSATIVES
-    this = before in ("this", "that") and j in s.starts and "base" not in forms
+    causative = before in ("you", "it", "who", "which") and s.low[j - 1] in _CAUSATIVES
+    this = before in ("this", "that") and j in s.starts
     name = j >= 0 and (s.is_name(j) or s.tokens[j] in _NAMES)
     noun = before.isalpha() and before not in _CLOSED
     plural = before.endswith("s") and not before.endswith("ss")
