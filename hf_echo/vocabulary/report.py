@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from ..utils.results import cell_text, markdown_table
 from .trim import bare
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from transformers import PreTrainedTokenizerFast
 
 ALL = "all"
@@ -99,8 +97,6 @@ class VocabularyReport:
                 values = (getattr(self.get(name), measure) for name in self.sizes)
                 rows.append([measure.replace("_", " "), *(cell_text(value, 3) for value in values)])
             return markdown_table(["over all languages", *self.sizes], rows)
-        if by not in ("script", "language"):
-            raise ValueError(f"by={by!r} must be script, language or all")
         of_base = sorted(
             (row for row in self.rows if row.tokenizer == base and row.level == by),
             key=lambda row: -row.tokens_per_sentence,
@@ -117,7 +113,7 @@ class VocabularyReport:
 
 def vocabulary_report(
     tokenizers: Mapping[str, PreTrainedTokenizerFast | Tokenizer],
-    data: str | PathLike | Dataset | Sequence[str | PathLike | Dataset],
+    data: Any,
     *,
     split: str | None = None,
     on_bad_row: str = "error",
@@ -127,8 +123,8 @@ def vocabulary_report(
 
     Args:
         tokenizers: name -> fast tokenizer of transformers or of `tokenizers`; they are not changed.
-        data: files or folders (Parquet, TSV, JSONL, and .txt with the language in the name; see `hf_echo.data.texts`),
-            or Datasets, with the columns lang and text. Both sides of pairs are measured.
+        data: what `hf_echo.data.texts.open_texts` reads: files or folders (Parquet, TSV, JSONL, and .txt with the
+            language in the name), or an iterable of (lang, text). Both sides of pairs are measured.
         split: value of the column ``split``, or split in the file names of a folder; None reads all.
         on_bad_row: "error", or "skip" with one warning.
 
@@ -154,12 +150,6 @@ def texts_by_language(
     data: Any, split: str | None = None, on_bad_row: str = "error", progress: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield (language, at most CHUNK of its texts) in file order; pairs give both sides."""
-    data = [data] if isinstance(data, (str, PathLike)) or hasattr(data, "features") else list(data)
-    for number, each in enumerate(data):
-        if (names := getattr(each, "column_names", None)) is not None:
-            if not {"lang", "text"} <= set(names):
-                raise ValueError(f"the dataset has no columns lang and text; found: {', '.join(names)}")
-            data[number] = ((row["lang"], row["text"]) for row in each)
     bad, seen = BadRows(on_bad_row), 0
     sources = open_texts(data, split=split)
     with tqdm(desc="Tokenizing", unit=" texts", unit_scale=True, disable=not progress) as bar:
@@ -215,33 +205,23 @@ class _Probe:
 
     def rows(self) -> list[Fertility]:
         """Rows of languages by code, then scripts, then all; scripts and all are means over their languages."""
-        languages = [self._language(lang, counts) for lang, counts in sorted(self.counts.items())]
-        scripts: dict[str, list[Fertility]] = {}
-        for row in languages:
-            scripts.setdefault(row.script, []).append(row)
-        means = [self._mean("script", script, rows) for script, rows in sorted(scripts.items())]
-        return [*languages, *means, self._mean(ALL, ALL, languages)]
+        languages = sorted(self.counts)
+        scripts: dict[str, list[str]] = {}
+        for lang in languages:
+            scripts.setdefault(_script_of(lang), []).append(lang)
+        groups = [("language", lang, [lang]) for lang in languages]
+        groups += [("script", script, langs) for script, langs in sorted(scripts.items())]
+        return [self._row(*group) for group in [*groups, (ALL, ALL, languages)]]
 
-    def _language(self, lang: str, counts: Counter[str]) -> Fertility:
-        has_words = "_" in lang and lang.split("_")[1] not in NO_WORDS
+    def _row(self, level: str, name: str, langs: list[str]) -> Fertility:
+        counts = {lang: self.counts[lang] for lang in langs}
+        words = [c["tokens"] / c["words"] for lang, c in counts.items() if "_" in lang and lang[4:8] not in NO_WORDS]
+        used = np.logical_or.reduce([self.used[lang] for lang in langs]) & self.ordinary
         return Fertility(
-            *(self.name, "language", lang, _script_of(lang), 1, counts["sentences"]),
-            tokens_per_sentence=counts["tokens"] / counts["sentences"],
-            tokens_per_word=counts["tokens"] / counts["words"] if has_words else None,
-            unused=self._unused([lang]),
-            failures=counts["failures"],
-        )
-
-    def _mean(self, level: str, name: str, rows: list[Fertility]) -> Fertility:
-        words = [row.tokens_per_word for row in rows if row.tokens_per_word is not None]
-        return Fertility(
-            *(self.name, level, name, name, len(rows), sum(row.sentences for row in rows)),
-            tokens_per_sentence=sum(row.tokens_per_sentence for row in rows) / len(rows),
+            *(self.name, level, name, _script_of(name) if level == "language" else name, len(langs)),
+            sentences=sum(c["sentences"] for c in counts.values()),
+            tokens_per_sentence=sum(c["tokens"] / c["sentences"] for c in counts.values()) / len(langs),
             tokens_per_word=sum(words) / len(words) if words else None,
-            unused=self._unused([row.name for row in rows]),
-            failures=sum(row.failures for row in rows),
+            unused=1 - int(used.sum()) / max(int(self.ordinary.sum()), 1),
+            failures=sum(c["failures"] for c in counts.values()),
         )
-
-    def _unused(self, langs: list[str]) -> float:
-        used = np.logical_or.reduce([self.used[lang] for lang in langs])
-        return 1 - int((used & self.ordinary).sum()) / max(int(self.ordinary.sum()), 1)

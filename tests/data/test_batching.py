@@ -62,14 +62,6 @@ def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped,
                 assert fits or len(batch) == 1 or (spare and len(batch) == 2)
 
 
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.integers(1, 40), min_size=6, max_size=300), st.integers(1, 6))
-def test_with_room_for_two_rows_the_budget_holds_on_every_rank(lengths, ranks):
-    for rank in range(ranks):
-        for batch in TokenBudgetBatchSampler(lengths, 80, rank=rank, world_size=ranks):
-            assert padded(lengths, batch, 8) <= 80
-
-
 def corpus(n=5000):
     rng = np.random.default_rng(0)
     source = np.exp(rng.normal(3.2, 0.7, n)).clip(3, 250)

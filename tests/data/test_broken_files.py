@@ -97,37 +97,6 @@ def test_a_damaged_text_is_read_or_named(tmp_path_factory, reader, data):
         assert lines and all(isinstance(line, str) and "\0" not in line for line in lines)
 
 
-@pytest.mark.parametrize("suffix", [".tsv.gz", ".jsonl.gz"])
-def test_a_cut_gzip_file_is_told(tmp_path, suffix):
-    path = tmp_path / f"a{suffix}"
-    path.write_bytes(whole(suffix)[:-12])
-    with pytest.raises(ValueError, match=f"a{suffix}: damaged, incomplete"):
-        load_nway(path)
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32-le"])
-@pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
-def test_another_encoding_is_told(tmp_path, suffix, encoding):
-    path = tmp_path / f"a{suffix}"
-    path.write_bytes(whole(suffix).decode().encode(encoding))
-    with pytest.raises(ValueError, match=f"a{suffix}: .*{encoding[:6].upper()}"):
-        load_nway(path)
-
-
-def test_lines_that_end_in_cr_alone(tmp_path):
-    path = tmp_path / "a.tsv"
-    path.write_bytes(whole(".tsv").replace(b"\n", b"\r"))
-    with pytest.raises(ValueError, match="a.tsv: its lines end in CR alone"):
-        load_nway(path)
-
-
-def test_labelled_rows_name_text_that_is_not_utf8(tmp_path):
-    text = pa.array([b"un", b"caf\xe9"], pa.binary()).view(pa.string())
-    pq.write_table(pa.table({"text": text, "label": ["a", "b"]}), tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match=r"t\.parquet:2: text is not UTF-8"):
-        list(read_rows(tmp_path / "t.parquet", ["text", "label"]))
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
 @pytest.mark.parametrize("column, value", [("source", "a\0b"), ("hard_negatives", ["fo\0ur", "five"])])
 def test_a_nul_in_a_cell_of_a_table_of_pairs_is_named(tmp_path, suffix, column, value):

@@ -10,32 +10,13 @@ from datasets import Dataset
 from hf_echo.data.collators import IGNORE, TranslationCollator
 from hf_echo.data.tokenized import tokenize_parallel
 
+NAMES = ("source", "source_lang", "target", "target_lang", "provenance", "hard_negatives")
 ROWS = [
-    dict(
-        source="un chat.",
-        source_lang="fra_Latn",
-        target="one cat.",
-        target_lang="eng_Latn",
-        provenance="mined",
-        hard_negatives=["two cats.", "a <SEP> dog.", "nine"],
-    ),
-    dict(
-        source="кот </s> спит",
-        source_lang="rus_Cyrl",
-        target="one cat.",
-        target_lang="eng_Latn",
-        provenance="primary",
-        hard_negatives=[],
-    ),
-    dict(
-        source="x = 1",
-        source_lang="python",
-        target="neuf 猫 oiseaux",
-        target_lang="fra_Latn",
-        provenance="code",
-        hard_negatives=["un"],
-    ),
+    ("un chat.", "fra_Latn", "one cat.", "eng_Latn", "mined", ["two cats.", "a <SEP> dog.", "nine"]),
+    ("кот </s> спит", "rus_Cyrl", "one cat.", "eng_Latn", "primary", []),
+    ("x = 1", "python", "neuf 猫 oiseaux", "fra_Latn", "code", ["un"]),
 ]
+ROWS = [dict(zip(NAMES, row)) for row in ROWS]
 
 
 @pytest.fixture
@@ -51,9 +32,7 @@ def unpadded(ids, mask):
 def test_encoder_ids_are_the_tokenizers(rows, toy_tokenizer):
     """Sources, then targets, then negatives, each with the ids that the tokenizer gives."""
     batch = TranslationCollator(toy_tokenizer, encode_targets=True, max_negatives=2)(rows)
-    texts = [(row["source"], row["source_lang"]) for row in ROWS] + [
-        (row["target"], row["target_lang"]) for row in ROWS
-    ]
+    texts = [(row[side], row[f"{side}_lang"]) for side in ("source", "target") for row in ROWS]
     texts += [(negative, row["target_lang"]) for row in ROWS for negative in row["hard_negatives"][:2]]
     want = toy_tokenizer([t for t, _ in texts], lang=[code for _, code in texts], padding=True, return_tensors="pt")
     assert torch.equal(batch["input_ids"], want["input_ids"])

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from hf_echo.data.documents import TokenizedDocuments, flat_sentences, load_documents
-from hf_echo.data.formats import BLOCK
 
 ROWS = [
     {"sentences": ["One.", "Two.", "One."], "lang": "eng_Latn"},
@@ -53,11 +52,6 @@ def test_a_text_is_cut_by_rules(tmp_path):
 def test_bad_rows_are_one_line(tmp_path, row, message):
     with pytest.raises(ValueError, match=message):
         load_documents(write(tmp_path / "a.jsonl", [ROWS[0], {"lang": "eng_Latn"} | row]))
-
-
-def test_columns_that_begin_after_the_first_block_are_kept(tmp_path):
-    documents = load_documents(write(tmp_path / "a.jsonl", [ROWS[0]] * BLOCK + [ROWS[1]]))
-    assert documents[BLOCK]["answer"] == "1" and documents[0]["answer"] is None
 
 
 def test_files_that_hold_no_documents(tmp_path):

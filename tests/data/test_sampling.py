@@ -15,21 +15,12 @@ def test_unimax_top_n_by_hand():
     assert shares == pytest.approx({"a": 100 / 350, "b": 100 / 350, "c": 100 / 350, "d": 50 / 350})
 
 
-def test_unimax_with_fewer_languages_than_top_n_is_uniform():
-    assert unimax({"a": 7, "b": 1, "c": 300}) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
-
-
 def test_unimax_of_the_paper_by_hand():
     # budget 111, x2: c takes 2 of its 37, b 20 of the 54.5 that are each one's share then, a the other 89
     shares = unimax({"a": 100, "b": 10, "c": 1}, top_n=None, max_upsampling=2)
     assert shares == pytest.approx({"a": 89 / 111, "b": 20 / 111, "c": 2 / 111})
     # x100: c could take 100 and b 1000, so all three share alike
     assert unimax({"a": 100, "b": 10, "c": 1}, top_n=None) == pytest.approx(dict.fromkeys("abc", 1 / 3))
-
-
-def test_unimax_without_upsampling_is_natural():
-    sizes = {"a": 0.1, "b": 0.2, "c": 0.7, "d": 1 / 3}
-    assert unimax(sizes, top_n=None, max_upsampling=1) == pytest.approx(natural(sizes))
 
 
 def published_unimax(sizes: dict[str, float], budget: float, max_epochs: float) -> dict[str, float]:

@@ -122,8 +122,3 @@ def test_long_texts_are_cut_with_one_warning(dataset, toy_tokenizer, caplog):
         f"{long} texts are longer than 2 tokens and were cut (max_length)"
     ]
     assert 0 < long < len(everything)
-
-
-def test_no_rows(dataset, toy_tokenizer):
-    with pytest.raises(ValueError, match="the training data are empty"):
-        tokenize_parallel(dataset.select([]), toy_tokenizer)

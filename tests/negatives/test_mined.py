@@ -53,10 +53,6 @@ def code_rows(count=60, langs=("python", "go")) -> list[dict]:
     return rows
 
 
-def dataset(rows: list[dict]) -> Dataset:
-    return Dataset.from_list(rows)
-
-
 @cache
 def unit_of(text):
     vector = encode([text])[0].astype(np.float64)
@@ -104,7 +100,9 @@ def test_negatives_are_those_of_a_loop(tmp_path):
     rows = code_rows()
     rows.append(rows[0] | {"target": "another description of the first row"})  # the same source
     rows.append(rows[1] | {"source": "x = 1", "target": rows[1]["target"].upper() + "!"})  # the same normal form
-    report = mine_negatives(dataset(rows), encode, tmp_path / "out.parquet", k=4, max_cosine=0.9, progress=False)
+    report = mine_negatives(
+        Dataset.from_list(rows), encode, tmp_path / "out.parquet", k=4, max_cosine=0.9, progress=False
+    )
     table = load_parallel(tmp_path / "out.parquet")
     want = negatives_by_hand(rows, [r["target"] for r in rows], 4, 0.9)
     assert_same_negatives(table["hard_negatives"][:], want, rows)
@@ -117,9 +115,13 @@ def test_separate_pool_and_languages_stay_apart(tmp_path):
     rows = code_rows(12) + [r | {"target_lang": "deu_Latn", "target": "setzt " + r["target"]} for r in code_rows(12)]
     pool = code_rows(40, langs=("java",))
     with pytest.raises(ValueError, match="the pool has no text in deu_Latn, the language of 12 targets"):
-        mine_negatives(dataset(rows), encode, tmp_path / "x.parquet", pool=dataset(pool), progress=False)
+        mine_negatives(
+            Dataset.from_list(rows), encode, tmp_path / "x.parquet", pool=Dataset.from_list(pool), progress=False
+        )
     rows[-12:] = code_rows(12)
-    mine_negatives(dataset(rows), encode, tmp_path / "o.parquet", pool=dataset(pool), k=2, progress=False)
+    mine_negatives(
+        Dataset.from_list(rows), encode, tmp_path / "o.parquet", pool=Dataset.from_list(pool), k=2, progress=False
+    )
     found = load_parallel(tmp_path / "o.parquet")["hard_negatives"][:]
     assert found == negatives_by_hand(rows, [r["target"] for r in pool], 2, 0.95)
 
@@ -128,7 +130,7 @@ def test_own_language_only_and_too_few_are_counted(tmp_path):
     rows = code_rows(6)
     for row in rows[3:]:
         row["target_lang"] = "deu_Latn"
-    report = mine_negatives(dataset(rows), encode, tmp_path / "o.parquet", max_cosine=2, progress=False)
+    report = mine_negatives(Dataset.from_list(rows), encode, tmp_path / "o.parquet", max_cosine=2, progress=False)
     table = load_parallel(tmp_path / "o.parquet")
     english = {r["target"] for r in rows[:3]}
     for i, negatives in enumerate(table["hard_negatives"][:]):
@@ -138,7 +140,9 @@ def test_own_language_only_and_too_few_are_counted(tmp_path):
 
 def test_pool_is_drawn_by_seed(tmp_path):
     def used(seed, name):
-        report = mine_negatives(dataset(code_rows()), encode, tmp_path / name, pool_size=9, seed=seed, progress=False)
+        report = mine_negatives(
+            Dataset.from_list(code_rows()), encode, tmp_path / name, pool_size=9, seed=seed, progress=False
+        )
         assert report.pool == {"eng_Latn": 9}
         return {n for row in load_parallel(tmp_path / name)["hard_negatives"] for n in row}
 
@@ -152,7 +156,7 @@ def test_code_is_told_apart_by_its_signs():
         for lang in ("python", "eng_Latn")
         for text in ("a+b", "a-b", "a +  b", "a + b", "A + b")
     ]
-    keys = row_keys(dataset(rows), "target", progress=False).tolist()
+    keys = row_keys(Dataset.from_list(rows), "target", progress=False).tolist()
     assert len(set(keys[:5])) == 4 and keys[2] == keys[3]
     assert len(set(keys[5:])) == 1  # in a sentence signs and case do not count
     assert not set(keys[:5]) & set(keys[5:])
@@ -168,7 +172,7 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
             raise RuntimeError("power cut")
         return encode(texts)
 
-    data, out = dataset(code_rows()), tmp_path / "o.parquet"
+    data, out = Dataset.from_list(code_rows()), tmp_path / "o.parquet"
     with pytest.raises(RuntimeError):
         mine_negatives(data, counted, out, progress=False)
     assert not out.exists()
@@ -187,9 +191,9 @@ def test_broken_embedding_names_its_row(tmp_path):
     rows = code_rows(20)
     rows[12]["target"] = "no vector"
     with pytest.raises(ValueError, match="target 13 of the data: a NaN, infinite or zero embedding"):
-        mine_negatives(dataset(rows), broken, tmp_path / "o.parquet", progress=False)
+        mine_negatives(Dataset.from_list(rows), broken, tmp_path / "o.parquet", progress=False)
     with pytest.raises(ValueError, match="k is 0"):
-        mine_negatives(dataset(rows), encode, tmp_path / "o.parquet", k=0, progress=False)
+        mine_negatives(Dataset.from_list(rows), encode, tmp_path / "o.parquet", k=0, progress=False)
 
 
 # Consistency
@@ -214,7 +218,9 @@ def described():
 
 
 def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
-    report = filter_consistent(dataset(described), encode, tmp_path / "k.parquet", pool_size=None, progress=False)
+    report = filter_consistent(
+        Dataset.from_list(described), encode, tmp_path / "k.parquet", pool_size=None, progress=False
+    )
     want = consistent_by_hand(described)
     assert 10 < sum(want) < 60 and not any(want[0:60:6])
     kept = load_parallel(tmp_path / "k.parquet")
@@ -231,11 +237,11 @@ def test_consistency_from_the_target_side(tmp_path, described):
         for r in described
     ]
     report = filter_consistent(
-        dataset(turned), encode, tmp_path / "t.parquet", snippets="target", pool_size=None, progress=False
+        Dataset.from_list(turned), encode, tmp_path / "t.parquet", snippets="target", pool_size=None, progress=False
     )
     assert sum(report.kept.values()) == sum(consistent_by_hand(described))
     with pytest.raises(ValueError, match="snippets is 'both', must be source or target"):
-        filter_consistent(dataset(turned), encode, tmp_path / "t.parquet", snippets="both")
+        filter_consistent(Dataset.from_list(turned), encode, tmp_path / "t.parquet", snippets="both")
 
 
 # Command line
@@ -243,7 +249,7 @@ def test_consistency_from_the_target_side(tmp_path, described):
 
 def test_commands(run, refused, tmp_path, described, monkeypatch):
     monkeypatch.setattr("hf_echo.inference.any_encoder.any_encoder", lambda name: encode)
-    dataset(described).to_parquet(tmp_path / "rows.parquet")
+    Dataset.from_list(described).to_parquet(tmp_path / "rows.parquet")
     arguments = [tmp_path / "rows.parquet", "--model", "any", "--out"]
     code, out, err = run("mine-negatives", *arguments, tmp_path / "n.parquet", "--k", 3, "--max-cosine", 0.9)
     assert code == 0 and '"rows": 60' in out, err
