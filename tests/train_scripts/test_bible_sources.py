@@ -65,19 +65,12 @@ def test_usfm_books_of_a_folder_are_one_edition(tmp_path):
     folder = tmp_path / "fra-LSG"
     folder.mkdir()
     (folder / "41MAT.SFM").write_text("\\id MAT\n\\c 1\n\\p\n\\v 1 Un", encoding="utf-8")
-    (folder / "43LUK.SFM").write_text("\\id LUK\n\\c 1\n\\p\n\\v 1 Deux\n\\v x Trois", encoding="utf-8")
-    source, verses, told = read(folder)
-    assert (source.lang, source.name) == ("fra", "LSG")
-    assert verses.texts == {"MAT 1:1": "Un", "LUK 1:1": "Deux"}
+    luke = "\\id LUK\n\\c 1\n\\p\n\\v 1 Deux\n\\v x Trois\n\\v 3 Un\\f + \\ft a note\n\\v 4 Quatre"  # not closed
+    (folder / "43LUK.SFM").write_text(luke, encoding="utf-8")
+    source, verses, told = read(f"deu={folder}")
+    assert (source.lang, source.name) == ("deu", "LSG") and find_sources([folder])[0].lang == "fra"
+    assert verses.texts == {"MAT 1:1": "Un", "LUK 1:1": "Deux", "LUK 1:3": "Un", "LUK 1:4": "Quatre"}
     assert told[0][0].endswith("43LUK.SFM") and told[0][1] == 5 and "not a verse reference" in told[0][2]
-
-
-def test_usfm_note_that_nobody_closed_does_not_eat_the_next_verse(tmp_path):
-    (tmp_path / "a.usfm").write_text(
-        "\\id GEN\n\\c 1\n\\p\n\\v 1 One\\f + \\ft a note\n\\v 2 Two\n\\p\n\\v 3 Three", encoding="utf-8"
-    )
-    _, verses, _ = read(f"eng={tmp_path / 'a.usfm'}")
-    assert verses.texts == {"GEN 1:1": "One", "GEN 1:2": "Two", "GEN 1:3": "Three"}
 
 
 def test_ces(tmp_path):
@@ -145,14 +138,6 @@ def test_finding_says_what_is_missing(tmp_path):
         (tmp_path / folder / "fra-LSG.tsv").write_text("GEN 1:1\tx\n")
     with pytest.raises(ValueError, match="are both called 'LSG'"):
         find_sources([tmp_path / "a", tmp_path / "b"])
-
-
-def test_languages_come_from_folder_name_or_argument(tmp_path):
-    (tmp_path / "deu_Latn").mkdir()
-    (tmp_path / "deu_Latn" / "tafel.tsv").write_text("GEN 1:1\tx\n")
-    (tmp_path / "plain.tsv").write_text("GEN 1:1\tx\n")
-    found = find_sources([tmp_path / "deu_Latn", f"rus={tmp_path / 'plain.tsv'}"])
-    assert [(s.lang, s.name) for s in found] == [("deu_Latn", "tafel"), ("rus", "plain")]
 
 
 def test_references():

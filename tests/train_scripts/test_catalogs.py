@@ -86,6 +86,10 @@ def test_po(tmp_path):
     assert len(load_parallel(tmp_path / "out.parquet")) == 5
     kept = harvest([tmp_path / "site-packages"], tmp_path / "all.parquet", keep_equal=True, progress=False)
     assert kept["rows"] == 6
+    german = PO.replace('"Language: fr', '"X-Source-Language: de\\n"\n"Language: fr')
+    place(tmp_path, "fr").write_text(german, encoding="utf-8")
+    counts = harvest([tmp_path], tmp_path / "german.parquet", progress=False)
+    assert counts["languages"] == {"deu_Latn>fra_Latn": 5}
 
 
 def test_mo_gives_what_po_gives_and_what_the_standard_library_reads(tmp_path):
@@ -127,14 +131,6 @@ def test_wheels_and_a_catalog_that_is_none(tmp_path):
     line = PO.count("\n") + 1
     assert f"es/LC_MESSAGES/django.po:{line}: not a gettext catalog (not utf-8)" in str(error.value)
     assert not (tmp_path / "never.parquet").exists() and not list(tmp_path.glob(".*"))
-
-
-def test_a_catalog_may_say_that_its_source_is_not_english(tmp_path):
-    text = PO.replace('"Language: fr', '"X-Source-Language: de\\n"\n"Language: fr')
-    place(tmp_path, "fr").write_text(text, encoding="utf-8")
-    counts = harvest([tmp_path], tmp_path / "out.parquet", progress=False)
-    assert counts["languages"] == {"deu_Latn>fra_Latn": 5}
-    assert {r["source_lang"] for r in rows_of(tmp_path / "out.parquet")} == {"deu_Latn"}
 
 
 @pytest.mark.parametrize(

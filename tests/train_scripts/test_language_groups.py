@@ -13,12 +13,11 @@ group_languages, group_table, growing = (STUDY[name] for name in ("group_languag
 SIZES = {"fra_Latn": 50, "deu_Latn": 40, "spa_Latn": 30, "tur_Latn": 60, "fin_Latn": 20, "est_Latn": 10, "jpn_Jpan": 5}
 
 
-def test_by_resource():
-    assert group_languages(SIZES, "resource", 3) == {
-        "A": ["tur_Latn", "fra_Latn"],
-        "B": ["deu_Latn", "spa_Latn", "fin_Latn"],
-        "C": ["est_Latn", "jpn_Jpan"],
-    }
+def test_by_resource_and_growing():
+    a, b, c = ["tur_Latn", "fra_Latn"], ["deu_Latn", "spa_Latn", "fin_Latn"], ["est_Latn", "jpn_Jpan"]
+    groups = group_languages(SIZES, "resource", 3)
+    assert groups == {"A": a, "B": b, "C": c}
+    assert growing(groups) == {"A": a, "A-B": a + b, "A-C": a + b + c}
 
 
 def test_by_family():
@@ -30,15 +29,6 @@ def test_by_family():
     assert sorted(sum(groups.values(), [])) == sorted(SIZES)
     everything = group_languages(SIZES, "family", 1)
     assert list(everything) == ["A"] and sorted(everything["A"]) == sorted(SIZES)
-
-
-def test_growing():
-    groups = {"A": ["fra_Latn"], "B": ["fin_Latn"], "C": ["jpn_Jpan"]}
-    assert growing(groups) == {
-        "A": ["fra_Latn"],
-        "A-B": ["fra_Latn", "fin_Latn"],
-        "A-C": ["fra_Latn", "fin_Latn", "jpn_Jpan"],
-    }
 
 
 def test_table_is_the_mean_of_a_group():

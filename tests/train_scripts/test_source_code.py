@@ -201,14 +201,6 @@ def test_a_long_token_is_cut_at_lines_then_blanks_then_anywhere():
     assert [len(text) for _, text in tidied("é" * 250, "c")] == [100, 100, 50]
 
 
-def test_indentation_goes_with_its_line():
-    source = "class A:\n" + "".join(f"    name_{i} = '{'x' * 60}'\n\n" for i in range(3))
-    ends = [s.text for s in segment_code(source, "python")]
-    assert len(ends) == 3
-    assert all(text.startswith("    name_") for text in ends[1:])
-    assert all(text.endswith("\n\n") for text in ends)
-
-
 def test_deep_nesting_takes_linear_time_and_no_recursion():
     source = "x = " + "(" * 3000 + "1" + ")" * 3000 + "\n"
     assert sys.getrecursionlimit() < 3000

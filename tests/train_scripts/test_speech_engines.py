@@ -103,18 +103,3 @@ def test_missing_engines(no_engines):
         open_engines()
     with pytest.raises(ValueError, match="no speech engine 'sam'; there are espeak-ng, flite"):
         open_engines(["sam"])
-
-
-def test_installed_engines_speak():
-    """With the engines of this machine, if it has any: each speaks its first language, faster when asked."""
-    texts = {"eng_Latn": TEXT, "afr_Latn": "die weer is mooi", "fin_Latn": "sää on kaunis", "ces_Latn": "dobrý den"}
-    for engine in ENGINES.values():
-        if not engine.installed:
-            with pytest.raises(FileNotFoundError, match=f"{engine.name} is not installed"):
-                open_engines([engine.name])
-            continue
-        for lang, voices in list(engine.voices().items())[:3]:
-            if lang in texts:
-                plain, rate = engine.say(texts[lang], voices[0])
-                fast, _ = engine.say(texts[lang], voices[0], speed=1.5)
-                assert 0.5 < len(plain) / rate < 6 and 1.15 < len(plain) / len(fast) < 1.8

@@ -113,17 +113,9 @@ def test_order_of_the_extension(script):
 @pytest.mark.parametrize("n", [2, 3, 7, 20, 21])
 def test_paragraphs_cover_a_document(script, n):
     paragraphs = script("long_context_data")["paragraphs"]
+    assert list(paragraphs([("d", ["a"], ["b"])], 5)) == []
     source, target = [f"s{i}" for i in range(n)], [f"t{i}" for i in range(n)]
     found = list(paragraphs([("d", source, target)], 5))
     assert sum((s for _, s, _ in found), []) == source and sum((t for _, _, t in found), []) == target
     assert all(2 <= len(s) <= 6 for _, s, _ in found)
     assert len({name for name, _, _ in found}) == len(found)
-
-
-def test_what_cannot_be_cut(script):
-    paragraphs = script("long_context_data")["paragraphs"]
-    assert list(paragraphs([("d", ["a"], ["b"])], 5)) == []
-    with pytest.raises(ValueError, match="document 'd' has 2 sentences and 1 translations"):
-        list(paragraphs([("d", ["a", "b"], ["c"])], 5))
-    with pytest.raises(ValueError, match="max_sentences=1 is below 2"):
-        list(paragraphs([], 1))
