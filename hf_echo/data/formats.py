@@ -28,12 +28,8 @@ import pyarrow.parquet as pq
 from ..languages import find_language, meanings
 from ..utils.text import BLOCK, PACKED, STANDARD, BrokenFile, Lines, name_of, named, open_bytes, text_blocks
 
-SUFFIXES = (
-    *(kind + packed for kind in (".tsv", ".jsonl", ".tmx") for packed in ("", *PACKED)),
-    ".json",
-    ".parquet",
-    ".arrow",
-)
+SUFFIXES = [kind + packed for kind in (".tsv", ".jsonl", ".tmx") for packed in ("", *PACKED)]
+SUFFIXES += [".json", ".parquet", ".arrow"]
 KNOWN = ".tsv, .jsonl, .tmx (each also with .gz, .zst or .xz), .json, .parquet, .arrow"
 MOSES = re.compile(r"(?:.*\.)?([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})*)-([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})*)")
 Languages = tuple[str | None, str | None]  # of source and target; None: whatever the file says
@@ -102,7 +98,7 @@ def open_file(
         return _open_tmx(path, langs)
     if suffix in (".parquet", ".arrow"):
         with named(path):
-            names = flat_names(_schema(path))
+            names = flat_names(_columnar(path).schema)
         _check_header(path, names)
         return Part(str(path), names, partial(_read_columnar, path), path)
     if suffix.startswith(".json"):
@@ -120,10 +116,9 @@ def open_file(
     if not head.texts or not head.texts[0] or head.numbers[0] != 1:
         raise ValueError(f"{name_of(path)}: the first line is empty or not UTF-8; it should name the columns")
     columns = head.texts[0].split("\t")
-    header = is_header(columns)
-    if header:
+    if header := is_header(columns):
         _check_header(path, columns)
-    if not header:
+    else:
         columns = list(map(str, range(1, len(columns) + 1))) if without_header is None else list(without_header)
     if str(path) == STANDARD:  # can be read once
         return Part(name_of(path), columns, partial(_read_tsv, partial(chain, [head], blocks), columns, header))
@@ -296,17 +291,12 @@ def open_hub(label: str, dataset: Any) -> Part:
 
 def flat_names(schema: pa.Schema) -> list[str]:
     """Column names; a field inside a struct is written with a dot."""
-    return [
-        name
-        for field in schema
-        for name in ([f"{field.name}.{f.name}" for f in field.type] if pa.types.is_struct(field.type) else [field.name])
-    ]
+    return schema.empty_table().flatten().column_names
 
 
 def _flat_keys(row: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{k}.{inner}" if inner else k for k, v in row.items() for inner in (v if isinstance(v, dict) and v else [""])
-    ]
+    inner = {key: value if isinstance(value, dict) and value else [""] for key, value in row.items()}
+    return [f"{key}.{name}" if name else key for key, names in inner.items() for name in names]
 
 
 def _check_header(path: Path, names: list[str]) -> None:
@@ -386,38 +376,30 @@ def _dig(row: Mapping[str, Any], name: str) -> Any:
     return row[outer].get(inner) if isinstance(row.get(outer), dict) else None
 
 
-def _schema(path: Path) -> pa.Schema:
-    return (
-        pq.read_schema(path)
-        if path.suffix.lower() == ".parquet"
-        else pyarrow.dataset.dataset(path, format="arrow").schema
-    )
-
-
-def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    if path.suffix.lower() == ".parquet":  # pyarrow.dataset reads ahead: rows before a damage would be lost
-        return pq.ParquetFile(path).iter_batches(BLOCK, columns=columns)
-    return pyarrow.dataset.dataset(path, format="arrow").to_batches(columns=columns, batch_size=BLOCK)
+def _columnar(path: Path) -> pa.dataset.Dataset:
+    return pyarrow.dataset.dataset(path, format=path.suffix.lower().removeprefix("."))
 
 
 def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     start = 1
     with named(path):
-        names = [n for n in _schema(path).names if any(w == n or w.startswith(f"{n}.") for w in wanted)]
-        for batch in _batches(path, names):
+        dataset = _columnar(path)
+        names = [n for n in dataset.schema.names if any(w == n or w.startswith(f"{n}.") for w in wanted)]
+        if path.suffix.lower() == ".parquet":  # pyarrow.dataset reads ahead: rows before a damage would be lost
+            batches = pq.ParquetFile(path).iter_batches(BLOCK, columns=names)
+        else:
+            batches = dataset.to_batches(columns=names, batch_size=BLOCK)
+        for batch in batches:
             for column in batch.columns:
-                _validate(column)
+                try:
+                    column.validate(full=True)
+                except (
+                    pa.ArrowInvalid
+                ) as error:  # a damaged column; text that is not UTF-8 is a bad row, reported later
+                    if "UTF8" not in str(error):
+                        raise
             yield _arrow_block(pa.Table.from_batches([batch]), wanted, start)
             start += len(batch)
-
-
-def _validate(column: pa.Array) -> None:
-    """Raise pa.ArrowInvalid if a column is damaged. Text that is not UTF-8 is a bad row, reported later."""
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid as error:
-        if "UTF8" not in str(error):
-            raise
 
 
 def _read_hub(dataset: Any, wanted: Sequence[str]) -> Iterator[Block]:

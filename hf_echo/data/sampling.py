@@ -10,20 +10,13 @@ import math
 from collections.abc import Mapping
 
 
-def unimax(sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: int | None = 126) -> dict[str, float]:
-    """UniMax sampling (Chung et al. 2023): uniform, but each language at most ``max_upsampling`` times its size.
+def unimax(sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: int = 126) -> dict[str, float]:
+    """UniMax sampling (Chung et al. 2023) as ECHO D and OS 4.1 use it: uniform, but no language is repeated too often.
 
-    Language l of size n_l gets ``U_l = min(level, max_upsampling * n_l)``; its proportion is ``U_l / sum(U)``.
-
-    Args:
-        top_n: defines the level, the amount of text of a language below the cap.
-
-            * an integer: the level is the size of the ``top_n``-th largest language (of the smallest, if there are
-              fewer). This is the text of ECHO D and OS 4.1: the 126 largest languages are all sampled down to the size
-              of the 126th; the others are sampled up towards it, at most 100 times.
-            * ``None``: the algorithm of the UniMax paper. A budget of ``sum(n)`` is divided evenly; text that capped
-              languages cannot use goes to the others. Better for a few languages of very different sizes, because
-              an integer ``top_n`` makes them all equal.
+    The level is the size of the ``top_n``-th largest language (of the smallest, if there are fewer): larger languages
+    are sampled down to it, the others up towards it, at most ``max_upsampling`` times. Language l of size n_l gets
+    ``U_l = min(level, max_upsampling * n_l)``; its proportion is ``U_l / sum(U)``. (In place of the level, the UniMax
+    paper divides a budget.)
 
     Raises:
         ValueError: no sizes, a size that is not positive, ``max_upsampling`` below 1, ``top_n`` below 1.
@@ -31,25 +24,10 @@ def unimax(sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: in
     _check(sizes)
     if not max_upsampling >= 1:
         raise ValueError(f"max_upsampling={max_upsampling} must be 1 or more")
-    if top_n is not None and top_n < 1:
-        raise ValueError(f"top_n={top_n} must be 1 or more, or None to divide a budget over all languages")
-    descending = sorted(sizes.values(), reverse=True)
-    if top_n is None:
-        level = _level(descending, max_upsampling)
-    else:
-        level = descending[min(top_n, len(descending)) - 1]
+    if top_n < 1:
+        raise ValueError(f"top_n={top_n} must be 1 or more")
+    level = sorted(sizes.values(), reverse=True)[:top_n][-1]
     return _normalised({key: min(level, max_upsampling * size) for key, size in sizes.items()})
-
-
-def _level(descending: list[float], max_upsampling: float) -> float:
-    """The level at which ``sum(min(level, max_upsampling * n)) == sum(n)``, computed from the smallest size upwards."""
-    left = math.fsum(descending)
-    for languages in range(len(descending), 0, -1):
-        share, cap = left / languages, max_upsampling * descending[languages - 1]
-        if cap >= share:
-            return share
-        left -= cap
-    return max_upsampling * descending[0]  # max_upsampling=1, or rounding: every language is capped
 
 
 def temperature(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:

@@ -30,22 +30,6 @@ TYPES = pa.schema({"lang": pa.string(), "text": pa.string()})
 KINDS = ("parallel", "monolingual")
 
 
-class Source(NamedTuple):
-    """A source with its own settings.
-
-    Attributes:
-        data: a file, a folder, or an iterable of (lang, text).
-        kind: "parallel" or "monolingual"; None is parallel for files of pairs, else monolingual.
-        lang: of all rows, for a file without languages.
-        split: value of the column ``split``, or split in the file names of a folder; None reads all.
-    """
-
-    data: str | os.PathLike | Iterable[tuple[str, str]]
-    kind: str | None = None
-    lang: str | None = None
-    split: str | None = "train"
-
-
 class Texts(NamedTuple):
     """One opened file or iterable. ``identity`` changes with content and settings; None: unknown."""
 
@@ -59,19 +43,26 @@ class Texts(NamedTuple):
 def open_texts(
     sources: Any, kind: str | None = None, lang: str | None = None, split: str | None = "train"
 ) -> list[Texts]:
-    """Open every file and iterable of `sources`; `kind`, `lang`, `split` are their default settings.
+    """Open every file, folder and iterable of (lang, text) of `sources`.
+
+    Args:
+        kind: "parallel" or "monolingual"; None is parallel for files of pairs, else monolingual.
+        lang: of all rows, for a file without languages.
+        split: value of the column ``split``, or split in the file names of a folder; None reads all.
 
     Raises:
         FileNotFoundError: the file does not exist. ValueError: a file without texts and languages, a file given twice,
             an unknown kind.
     """
-    if isinstance(sources, (str, os.PathLike, Source)):
-        sources = [sources]
+    if kind not in (None, *KINDS):
+        raise ValueError(f"kind={kind!r} is not one of {', '.join(KINDS)}")
+    if lang is not None and (reason := code_error(lang)):
+        raise ValueError(reason)
     opened: list[Texts] = []
-    for number, source in enumerate(sources, 1):
-        if isinstance(source, tuple) and not isinstance(source, Source):
+    for number, source in enumerate([sources] if isinstance(sources, (str, os.PathLike)) else sources, 1):
+        if isinstance(source, tuple):
             raise ValueError(f"sources has the tuple {source!r:.80}: put (lang, text) pairs into a list")
-        opened += _open(source if isinstance(source, Source) else Source(source, kind, lang, split), number)
+        opened += _open(source, number, kind, lang, split)
     labels = [each.label for each in opened]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise ValueError(f"{twice} is given twice: give it once")
@@ -80,32 +71,27 @@ def open_texts(
     return opened
 
 
-def _open(source: Source, number: int) -> Iterator[Texts]:
-    if source.kind not in (None, *KINDS):
-        raise ValueError(f"kind={source.kind!r} is not one of {', '.join(KINDS)}")
-    if source.lang is not None and (reason := code_error(source.lang)):
-        raise ValueError(reason)
-    if not isinstance(source.data, (str, os.PathLike)):
-        part = Part(f"pairs {number}", ["lang", "text"], partial(_blocks_of_pairs, source.data), ())
-        yield _texts(part, source)
+def _open(source: Any, number: int, kind: str | None, lang: str | None, split: str | None) -> Iterator[Texts]:
+    if not isinstance(source, (str, os.PathLike)):
+        part = Part(f"pairs {number}", ["lang", "text"], partial(_blocks_of_pairs, source), ())
+        yield _texts(part, kind, lang, split)
         return
-    for file in list_files(Path(source.data), source.split):
+    for file in list_files(Path(source), split):
         if file.name.lower().endswith(tuple(f".txt{packed}" for packed in ("", *PACKED))):
             named = next((p for p in file.name.split(".")[:-1] if "_" in p and not code_error(p)), None)
-            if (lang := source.lang or named) is None:
+            if (code := lang or named) is None:
                 raise ValueError(f"{file}: unknown language: name the file like fra_Latn.txt, or give its language")
-            yield _texts(open_text(file), source._replace(lang=lang))
+            yield _texts(open_text(file), kind, code, split)
         else:
-            yield _texts(open_file(file), source)
+            yield _texts(open_file(file), kind, lang, split)
 
 
-def _texts(part: Part, source: Source) -> Texts:
-    sides, kind = _sides(part, source.lang)
-    mapping = {name: name for side in sides for name in side if name}
-    plan = Plan.of(part, mapping, source.split)
-    kind = source.kind or kind
-    identity = repr((part.identity, kind, source.lang, plan.split)) if part.identity else None
-    convert = partial(_convert, sides=sides, lang=source.lang)
+def _texts(part: Part, kind: str | None, lang: str | None, split: str | None) -> Texts:
+    sides, own_kind = _sides(part, lang)
+    plan = Plan.of(part, {name: name for side in sides for name in side if name}, split)
+    kind = kind or own_kind
+    identity = repr((part.identity, kind, lang, plan.split)) if part.identity else None
+    convert = partial(_convert, sides=sides, lang=lang)
     tables = partial(checked_tables, [plan], convert, streaming=True)
     return Texts(part.label, kind, identity, plan.split, tables)
 

@@ -1,6 +1,6 @@
 """Tokenizers for Echo models: count words, extend or train a tokenizer, compare tokenizers."""
 
-from .counts import Source, WordCounts, count_words
+from .counts import WordCounts, count_words
 from .extend import extend_tokenizer
 from .loading import load_tokenizer
 from .pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, split_words
@@ -10,7 +10,6 @@ from .train import train_from_counts, train_tokenizer
 __all__ = [
     "ECHO_PATTERN",
     "LLAMA3_PATTERN",
-    "Source",
     "VocabularyReport",
     "WordCounts",
     "count_words",

@@ -32,18 +32,19 @@ import hf_echo
 from ..data.sampling import unimax
 from ..data.schema import WHITE_SPACE
 from ..data.tables import BadRows
-from ..data.texts import Source, Texts, open_texts
+from ..data.texts import Texts, open_texts
 from ..languages import is_language
 from ..utils.files import write_whole
 from .pretokenizer import PATTERNS, split_words
 
-__all__ = ["Entry", "Source", "WordCounts", "count_words"]
+__all__ = ["Entry", "WordCounts", "count_words"]
 
 logger = logging.getLogger(__name__)
 
 META = "hf_echo_word_counts"
 VERSION = 2
 BATCH = 64_000_000  # bytes of texts that DuckDB gets at once
+LONGEST = 100  # characters; longer words are divided into pieces
 SPLIT = 100_000  # pieces that are split into words at once
 WORDS = pa.schema({"lang": pa.string(), "kind": pa.string(), "word": pa.string(), "n": pa.int64()})
 
@@ -79,14 +80,12 @@ class WordCounts:
     Attributes:
         path: the file.
         pattern: name of the pre-tokenizer ("echo", "llama3"); `regex`: its expression at that time.
-        max_word_length: longer words were divided into pieces of this many characters.
         entries: figures by language and kind.
     """
 
     path: Path
     pattern: str
     regex: str
-    max_word_length: int
     entries: tuple[Entry, ...]
 
     @classmethod
@@ -106,7 +105,7 @@ class WordCounts:
         if meta["version"] != VERSION:
             raise ValueError(f"{path} has version {meta['version']} of the counts, not {VERSION}: {advice}")
         entries = tuple(Entry(**entry) for entry in meta["entries"])
-        return cls(path, meta["pattern"], meta["regex"], meta["max_word_length"], entries)
+        return cls(path, meta["pattern"], meta["regex"], entries)
 
     @property
     def languages(self) -> list[str]:
@@ -134,7 +133,7 @@ class WordCounts:
     def shares(
         self,
         *,
-        top_n: int | None = 126,
+        top_n: int = 126,
         max_upsampling: float = 100,
         language_weights: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
@@ -174,7 +173,7 @@ class WordCounts:
     def balanced(
         self,
         *,
-        top_n: int | None = 126,
+        top_n: int = 126,
         max_upsampling: float = 100,
         language_weights: Mapping[str, float] | None = None,
         min_count: int = 1,
@@ -227,29 +226,27 @@ class WordCounts:
 
 
 def count_words(
-    sources: str | os.PathLike | Source | Sequence[str | os.PathLike | Source | Iterable[tuple[str, str]]],
+    sources: str | os.PathLike | Sequence[str | os.PathLike | Iterable[tuple[str, str]]],
     out: str | os.PathLike,
     *,
     pattern: str = "echo",
     kind: str | None = None,
     lang: str | None = None,
     split: str | None = "train",
-    max_word_length: int = 100,
     on_bad_row: str = "error",
     progress: bool = True,
 ) -> WordCounts:
     """Count words by language and kind into the file `out`.
 
     Args:
-        sources: files or folders (Parquet, JSONL, TSV of pairs or of lang and text; .txt, see `hf_echo.data.texts`),
-            `Source` for one with its own settings, or iterables of (lang, text).
+        sources: files or folders (Parquet, JSONL, TSV of pairs or of lang and text; .txt, see `hf_echo.data.texts`), or
+            iterables of (lang, text).
         out: the Parquet file to write. Finished files are stored in ``<out>.unfinished`` until it is complete; the same
             call resumes an interrupted count (iterables are counted again), also with more sources.
         pattern: the pre-tokenizer, one of `pretokenizer.PATTERNS`.
         kind: "parallel" or "monolingual" for all sources; None: pairs are parallel, the rest monolingual.
         lang: of plain text whose file name has no language code, and of tables without a language column.
         split: value of the column ``split``, or split in file names, to count; None counts all.
-        max_word_length: longer words are divided into pieces of this many characters.
         on_bad_row: "error", or "skip" with one warning.
 
     Raises:
@@ -259,10 +256,8 @@ def count_words(
     """
     if pattern not in PATTERNS:
         raise ValueError(f"pattern={pattern!r} must be one of {', '.join(PATTERNS)}")
-    if max_word_length < 1:
-        raise ValueError(f"max_word_length={max_word_length!r} must be 1 or more")
     bad, opened, out = BadRows(on_bad_row), open_texts(sources, kind, lang, split), Path(out)
-    counting = {"pattern": pattern, "regex": PATTERNS[pattern], "max_word_length": max_word_length}
+    counting = {"pattern": pattern, "regex": PATTERNS[pattern]}
     work = out.with_name(f"{out.name}.unfinished")
     work.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -292,7 +287,7 @@ def count_words(
             db.commit()
         bad.report()
         labels = [texts.label for texts in opened]
-        _split_pieces(db, labels, pattern, max_word_length, progress)
+        _split_pieces(db, labels, pattern, progress)
         query = "SELECT lang, kind, sum(n) FROM sentences WHERE label IN $1 GROUP BY ALL"
         rows = db.execute(query, [labels]).fetchall()
         counts = _write(db, out, counting, {(lang, kind): int(n) for lang, kind, n in rows})
@@ -328,7 +323,7 @@ def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def _split_pieces(db: duckdb.DuckDBPyConnection, labels: list[str], pattern: str, length: int, progress: bool) -> None:
+def _split_pieces(db: duckdb.DuckDBPyConnection, labels: list[str], pattern: str, progress: bool) -> None:
     """Split each distinct piece into words, into the table words."""
     db.execute("CREATE OR REPLACE TABLE words (lang VARCHAR, kind VARCHAR, word VARCHAR, n BIGINT)")
     query = "SELECT lang, kind, piece, sum(n)::BIGINT AS n FROM pieces WHERE label IN $1 GROUP BY ALL"
@@ -338,8 +333,8 @@ def _split_pieces(db: duckdb.DuckDBPyConnection, labels: list[str], pattern: str
         for lang, kind, piece, n in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             for word in split_words(piece, pattern):
                 # BPE tokens are shorter, so only merges across a cut are lost; a line of base64 does not stay one word
-                for start in range(0, len(word), length):
-                    counted[lang, kind, word[start : start + length]] += n
+                for start in range(0, len(word), LONGEST):
+                    counted[lang, kind, word[start : start + LONGEST]] += n
         bar.update(len(batch))
         rows = [{"lang": lang, "kind": kind, "word": word, "n": n} for (lang, kind, word), n in counted.items()]
         db.register("batch", pa.Table.from_pylist(rows, schema=WORDS))

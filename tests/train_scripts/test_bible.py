@@ -265,5 +265,6 @@ def test_command(folder, tmp_path, run_main, main_refused):
     assert code == 0 and report["languages"] == 13 and set(report["pairs"]["train"]) == {"eng_Latn", "fra_Latn"}
     main_refused("no file or folder", bible.main, tmp_path / "none", "--out", tmp_path / "x")
     (tmp_path / "plain.tsv").write_text("GEN 1:1\thello there\n")
-    main_refused("unknown language; write fra_Latn=", bible.main, tmp_path / "plain.tsv", "--out", tmp_path / "x")
+    code, _, err = run_main(bible.main, tmp_path / "plain.tsv", "--out", tmp_path / "x")
+    assert code == 2 and "unknown language; write fra_Latn=" in err
     main_refused("on_bad_row is 'sometimes'", bible.main, folder, "--out", tmp_path / "x", "--on-bad", "sometimes")

@@ -12,7 +12,7 @@ import pytest
 
 from hf_echo.data import formats, texts
 from hf_echo.data.sampling import unimax
-from hf_echo.vocabulary.counts import Source, WordCounts, count_words
+from hf_echo.vocabulary.counts import WordCounts, count_words
 from hf_echo.vocabulary.pretokenizer import PATTERNS, split_words
 
 FRA = ["le chat dort", "le chien dort aussi", "l'été, déjà !", "Le chat dort"]
@@ -112,12 +112,12 @@ def test_texts_with_any_white_space_are_split_as_a_whole(tmp_path, pattern):
 def test_pairs_of_language_and_text(tmp_path):
     """An iterable, a language outside the table, one that has a region, a decomposed letter, and a long word."""
     pairs = [("xyz_Latn", "e\u0301te\u0301"), ("por_Latn_BR", "uma casa"), ("xyz_Latn", " \u00e9t\u00e9 ")] * 4
-    pairs += [("tha_Thai", "ก" * 7)]
-    counts = count([(pair for pair in pairs)], tmp_path / "c.parquet", kind="parallel", max_word_length=4)
+    pairs += [("tha_Thai", "ก" * 150)]
+    counts = count([(pair for pair in pairs)], tmp_path / "c.parquet", kind="parallel")
     assert as_counters(counts) == {
         ("xyz_Latn", "parallel"): Counter({" été": 8}),
-        ("por_Latn_BR", "parallel"): Counter({" uma": 4, " cas": 4, "a": 4}),
-        ("tha_Thai", "parallel"): Counter({" กกก": 1, "กกกก": 1}),
+        ("por_Latn_BR", "parallel"): Counter({" uma": 4, " casa": 4}),
+        ("tha_Thai", "parallel"): Counter({" " + "ก" * 99: 1, "ก" * 51: 1}),
     }
 
 
@@ -133,10 +133,10 @@ def test_the_pattern_is_checked(corpus, tmp_path):
 
 def hand_made(tmp_path) -> WordCounts:
     """fra has both kinds, 10 and 40 characters; deu one kind, 20; wol one kind, 2."""
-    parallel = [("fra_Latn", "aa bb"), ("fra_Latn", "aaa"), ("deu_Latn", "aa ccccc d"), ("deu_Latn", "eeeeeeee")]
+    rows = ["aa bb\taa ccccc d\tfra_Latn\tdeu_Latn", "aaa\teeeeeeee\tfra_Latn\tdeu_Latn"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["source\ttarget\tsource_lang\ttarget_lang", *rows]) + "\n")
     monolingual = [("fra_Latn", "bbb " * 10), ("wol_Latn", "z")]
-    sources = [Source(parallel, kind="parallel"), Source(monolingual, kind="monolingual")]
-    return count(sources, tmp_path / "hand.parquet")
+    return count([tmp_path / "pairs.tsv", monolingual], tmp_path / "hand.parquet")
 
 
 def test_balanced_by_hand(tmp_path):
@@ -237,7 +237,7 @@ def test_a_wrong_file_keeps_what_was_counted_and_a_changed_one_is_refused(corpus
     empty.write_text("\n")
     with pytest.raises(ValueError, match="empty.fra_Latn.txt: no row"):
         count([*corpus, empty], out)
-    for changed, options in ((corpus, {"pattern": "llama3"}), ([Source(corpus[0], kind="monolingual")], {})):
+    for changed, options in ((corpus, {"pattern": "llama3"}), (corpus[:1], {"kind": "monolingual"})):
         with pytest.raises(
             ValueError, match=r"pairs.parquet or a setting has changed .* delete .*c.parquet.unfinished"
         ):

@@ -103,7 +103,7 @@ class Sampling:
     exponent: float | None = setting("of temperature (OS 3.5: 0.6), or of two_step (0.5)", None, least=0)
     rows: int | None = setting("rows in all; as many as there are by default", None, least=1)
     max_upsampling: float = setting("how often unimax repeats a row at most", 100, least=1)
-    top_n: int | None = setting("groups that unimax treats equally", 126, least=1)
+    top_n: int = setting("groups that unimax treats equally", 126, least=1)
     seed: int = setting("of the draw", 0)
 
     def __post_init__(self) -> None:
