@@ -98,7 +98,7 @@ def open_file(
         return _open_tmx(path, langs)
     if suffix in (".parquet", ".arrow"):
         with named(path):
-            names = flat_names(_columnar(path).schema)
+            names = flat_names(_schema(path))
         _check_header(path, names)
         return Part(str(path), names, partial(_read_columnar, path), path)
     if suffix.startswith(".json"):
@@ -376,19 +376,19 @@ def _dig(row: Mapping[str, Any], name: str) -> Any:
     return row[outer].get(inner) if isinstance(row.get(outer), dict) else None
 
 
-def _columnar(path: Path) -> pa.dataset.Dataset:
-    return pyarrow.dataset.dataset(path, format=path.suffix.lower().removeprefix("."))
+def _schema(path: Path) -> pa.Schema:
+    is_parquet = path.suffix.lower() == ".parquet"
+    return pq.read_schema(path) if is_parquet else pyarrow.dataset.dataset(path, format="arrow").schema
 
 
 def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     start = 1
     with named(path):
-        dataset = _columnar(path)
-        names = [n for n in dataset.schema.names if any(w == n or w.startswith(f"{n}.") for w in wanted)]
+        names = [n for n in _schema(path).names if any(w == n or w.startswith(f"{n}.") for w in wanted)]
         if path.suffix.lower() == ".parquet":  # pyarrow.dataset reads ahead: rows before a damage would be lost
             batches = pq.ParquetFile(path).iter_batches(BLOCK, columns=names)
         else:
-            batches = dataset.to_batches(columns=names, batch_size=BLOCK)
+            batches = pyarrow.dataset.dataset(path, format="arrow").to_batches(columns=names, batch_size=BLOCK)
         for batch in batches:
             for column in batch.columns:
                 try:

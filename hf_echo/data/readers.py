@@ -22,7 +22,7 @@ from .tables import BadRows, Convert, Plan, check_split, checked_tables, list_fi
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
-BUILTIN_OPTIONS = ("n", "languages", "hard_negatives", "direction")
+BUILTIN_OPTIONS = ("n", "languages", "hard_negatives")
 NWAY_OPTIONS = ("id_column", "direction", "languages", "pivot", "max_per_id", "seed")
 NO_OPTIONS = "it applies only to the built-in corpus and to n-way tables (id, lang, text)"
 
@@ -64,8 +64,8 @@ def load_parallel(
             them with one warning.
         provenance: for rows whose file has no such column (default "primary"; the built-in corpus has its own).
         limit: maximum number of good rows to read.
-        options: for the built-in corpus (``n, languages, hard_negatives, direction``) or n-way tables
-            (``id_column, direction, languages, pivot, max_per_id, seed``: see `nway_pairs`).
+        options: for the built-in corpus (``n, languages, hard_negatives``) or n-way tables (``id_column, direction,
+            languages, pivot, max_per_id, seed``: see `nway_pairs`).
 
     Raises:
         FileNotFoundError: no such file, folder or Hub dataset.

@@ -50,6 +50,7 @@ def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped,
         dealt = [list(sampler(rank, epoch)) for rank in range(ranks)]
         assert {len(batches) for batches in dealt} == {len(sampler(0))}  # ranks alike, epochs alike, as announced
         assert sorted(chain.from_iterable(chain.from_iterable(dealt))) == list(range(len(lengths)))
+        assert shuffle or dealt == [list(sampler(rank)) for rank in range(ranks)]
         assert dealt == [list(sampler(rank, epoch)) for rank in range(ranks)]
         for step in zip(*dealt, strict=True):
             sizes = [len(batch) for batch in step]
@@ -76,6 +77,8 @@ def test_little_padding_and_full_batches():
     random = sum(padded(lengths, batch, 8) for batch in np.array_split(rows, len(batches)))
     assert paid < 1.25 * real < 0.5 * random
     assert len(batches) < 1.35 * real / 2000
+    longest = [-(-lengths[b, 0].max() // 8) for b in TokenBudgetBatchSampler(lengths[:, 0], 2000, shuffle=False)]
+    assert longest == sorted(longest)  # without shuffle from short to long
 
 
 def test_an_epoch_is_dealt_anew_and_follows_from_seed_and_epoch_alone():
@@ -92,15 +95,6 @@ def test_an_epoch_is_dealt_anew_and_follows_from_seed_and_epoch_alone():
     jumped = TokenBudgetBatchSampler(lengths, 2000, seed=3)
     jumped.set_epoch(1)  # as after a restart: no epoch before it was drawn
     assert list(jumped) == second
-
-
-def test_without_shuffle_the_order_is_from_short_to_long_and_stays():
-    sampler = TokenBudgetBatchSampler(corpus()[:, 0], 2000, shuffle=False)
-    first = list(sampler)
-    sampler.set_epoch(5)
-    assert list(sampler) == first
-    longest = [-(-corpus()[batch, 0].max() // 8) for batch in first]
-    assert longest == sorted(longest)
 
 
 def test_rows_longer_than_the_budget_stand_alone_and_are_counted(caplog):

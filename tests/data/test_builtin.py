@@ -39,15 +39,6 @@ def test_parallel_schema():
     assert without.to_list() == rows.remove_columns("hard_negatives").to_list()
 
 
-def test_parallel_in_all_directions():
-    rows = builtin_parallel(10, languages=("eng_Latn", "tur_Latn", "jpn_Jpan"), direction="all", hard_negatives=3)
-    assert Counter(zip(rows["source_lang"], rows["target_lang"])) == {
-        (a, b): 10 for a in set(rows["source_lang"]) for b in set(rows["source_lang"]) if a != b
-    }
-    assert {len(row["hard_negatives"]) for row in rows if row["target_lang"] == "eng_Latn"} == {3}
-    assert {len(row["hard_negatives"]) for row in rows if row["target_lang"] != "eng_Latn"} == {0}
-
-
 def test_dev_set():
     rows, negatives = dev_set(30, languages=["eng_Latn", "zho_Hans"], max_negatives=4)
     assert rows.to_list() == builtin_nway(30, split="dev", languages=["eng_Latn", "zho_Hans"]).to_list()
@@ -65,7 +56,6 @@ def test_dev_set():
         (lambda: builtin_nway(2, languages=["eng_Latn", "nld_Latn"]), "unknown language 'nld_Latn'.*fra_Latn"),
         (lambda: builtin_nway(2, languages="fra_Latn"), r"give a list, \['fra_Latn'\]"),
         (lambda: builtin_parallel(2, languages=["eng_Latn"]), "no pairs of languages in eng_Latn"),
-        (lambda: builtin_parallel(2, direction="eng_x"), "unknown direction 'eng_x': use one of x_eng, all"),
         (lambda: builtin_nway(501, split="dev"), "n=501: the dev split.* has 500"),
     ],
 )

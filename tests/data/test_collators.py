@@ -65,9 +65,7 @@ def test_language_drop(rows, toy_tokenizer):
     named = toy_tokenizer(["un chat."], lang="fra_Latn")["input_ids"][0]
     always = TranslationCollator(toy_tokenizer, language_drop=1.0)(rows)
     assert unpadded(always["input_ids"], always["attention_mask"])[0] == none
-    many = rows * 100
-    for i, row in enumerate(many):
-        many[i] = row | {"index": i}
+    many = [row | {"index": i} for i, row in enumerate(rows * 100)]
     half = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)
     batch = half(many)
     found = unpadded(batch["input_ids"], batch["attention_mask"])[::3]

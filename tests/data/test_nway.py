@@ -63,15 +63,9 @@ def test_each_pair_once_and_no_other(keys, direction, languages, seed):
         assert Counter(as_pairs(pairs)) == expected
 
 
-def test_the_seed_fixes_the_order():
-    def pairs(seed):
-        return as_pairs(nway_pairs(FULL, direction="all", seed=seed))
-
-    assert pairs(1) == pairs(1) != pairs(2)
-
-
 def test_texts_that_mean_the_same_stand_far_apart():
-    rows = list(nway_pairs(FULL))
+    rows = list(nway_pairs(FULL, seed=1))
+    assert rows == list(nway_pairs(FULL, seed=1)) != list(nway_pairs(FULL, seed=2))
     meanings = [row["target"] for row in rows]
     assert all(len(set(meanings[i : i + 5])) == 5 for i in range(0, len(rows), 5))  # all 5 ids, then again
 

@@ -33,17 +33,8 @@ def lookup():
 def test_examples_hold_the_translations_of_consecutive_sentences():
     texts, translate = lookup()
     documents = [" ".join(texts["eng_Latn"][i : i + 10]) for i in range(0, 40, 10)]
-    rows = list(
-        sat.segmentation_examples(
-            documents,
-            ["fra_Latn", "jpn_Jpan", "eng_Latn"],
-            rule_segmenter,
-            translate,
-            sentences=25,
-            per_document=10,
-            progress=False,
-        )
-    )
+    languages, options = ["fra_Latn", "jpn_Jpan", "eng_Latn"], dict(sentences=25, per_document=10, progress=False)
+    rows = list(sat.segmentation_examples(documents, languages, rule_segmenter, translate, **options))
     windows = {"fra_Latn": range(0, 25), "jpn_Jpan": range(25, 50), "eng_Latn": range(50, 75)}
     for lang, window in windows.items():
         mine = [row for row in rows if row["lang"] == lang]
@@ -54,24 +45,18 @@ def test_examples_hold_the_translations_of_consecutive_sentences():
 
 
 def test_a_translator_that_loses_lines_is_refused_and_empty_lines_left_out():
-    def make(translate):
-        return list(
-            sat.segmentation_examples(
-                ["A b. C d. E f."], ["fra_Latn"], rule_segmenter, translate, sentences=3, progress=False
-            )
-        )
+    def make(translate, text="A b. C d. E f."):
+        options = dict(sentences=3, progress=False)
+        return list(sat.segmentation_examples([text], ["fra_Latn"], rule_segmenter, translate, **options))
 
     with pytest.raises(ValueError, match="returned 2 lines for 3 sentences into fra_Latn"):
         make(lambda block, source, target: block[1:])
-    assert make(lambda block, source, target: ["x.", " ", "y."])[0] == {
-        "lang": "fra_Latn",
-        "text": "x. y.",
-        "ends": [2, 5],
-    }
+    made = make(lambda block, source, target: ["x.", " ", "y."])[0]
+    assert made == {"lang": "fra_Latn", "text": "x. y.", "ends": [2, 5]}
     with pytest.raises(ValueError, match=r"sentence 2 of 2 \(eng_Latn\) is empty"):
         sat.join_sentences(["a", " "], "eng_Latn")
     with pytest.raises(ValueError, match="contain no sentence"):
-        list(sat.segmentation_examples([" "], ["fra_Latn"], rule_segmenter, lambda *a: [], progress=False))
+        make(lambda *columns: [], " ")
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +139,8 @@ def whole(texts, lang):
 
 def test_boundary_scores_count_inner_boundaries():
     documents = [["one two.", "three."], ["four."]]
-    result = report.boundary_scores(
-        documents, at_every_word, "eng_Latn"
-    )  # ends behind "one" and "two.", one of them true
+    # ends behind "one" and "two.", one of them true
+    result = report.boundary_scores(documents, at_every_word, "eng_Latn")
     assert (result.precision, result.recall, result.boundaries) == (50, 100, 1)
     assert result.f1 == pytest.approx(200 / 3)
     assert report.boundary_scores(documents, whole, "eng_Latn").f1 == 0

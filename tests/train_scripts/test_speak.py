@@ -153,28 +153,16 @@ def test_effects():
 
 def test_sentences_of_every_kind(tmp_path):
     (tmp_path / "lines.txt").write_text("Guten Tag\n\nJa\nGuten Tag\n")
-    assert read_sentences(tmp_path / "lines.txt", lang="de") == [
-        Sentence("Guten Tag", "deu_Latn"),
-        Sentence("Ja", "deu_Latn"),
-    ]
+    lines = [Sentence("Guten Tag", "deu_Latn"), Sentence("Ja", "deu_Latn")]
+    assert read_sentences(tmp_path / "lines.txt", lang="de") == lines
     (tmp_path / "nway.tsv").write_text("id\tlang\ttext\n1\tdeu_Latn\tJa\n1\teng_Latn\tYes\n2\tdeu_Latn\tNein\n")
-    assert read_sentences(tmp_path / "nway.tsv") == [
-        Sentence("Ja", "deu_Latn", "Yes"),
-        Sentence("Yes", "eng_Latn", "Yes"),
-        Sentence("Nein", "deu_Latn"),
-    ]
-    (tmp_path / "pairs.tsv").write_text(
-        "source\ttarget\tsource_lang\ttarget_lang\nJa\tYes\tdeu_Latn\teng_Latn\nOui\tJa\tfra_Latn\tdeu_Latn\n"
-    )
-    assert read_sentences(tmp_path / "pairs.tsv") == [
-        Sentence("Ja", "deu_Latn", "Yes"),
-        Sentence("Yes", "eng_Latn", "Yes"),
-        Sentence("Oui", "fra_Latn"),
-    ]
-    assert read_sentences(tmp_path / "pairs.tsv", langs=["fr"]) == [Sentence("Oui", "fra_Latn")]
-    assert read_sentences(tmp_path / "pairs.tsv", exclude=["Yes"]) == [Sentence("Oui", "fra_Latn")] + [
-        Sentence("Ja", "deu_Latn")
-    ]
+    both, oui = [Sentence("Ja", "deu_Latn", "Yes"), Sentence("Yes", "eng_Latn", "Yes")], Sentence("Oui", "fra_Latn")
+    assert read_sentences(tmp_path / "nway.tsv") == [*both, Sentence("Nein", "deu_Latn")]
+    pairs = "source\ttarget\tsource_lang\ttarget_lang\nJa\tYes\tdeu_Latn\teng_Latn\nOui\tJa\tfra_Latn\tdeu_Latn\n"
+    (tmp_path / "pairs.tsv").write_text(pairs)
+    assert read_sentences(tmp_path / "pairs.tsv") == [*both, oui]
+    assert read_sentences(tmp_path / "pairs.tsv", langs=["fr"]) == [oui]
+    assert read_sentences(tmp_path / "pairs.tsv", exclude=["Yes"]) == [oui, Sentence("Ja", "deu_Latn")]
     (tmp_path / "many.txt").write_text("".join(f"Satz {n}\n" for n in range(100)))
     some, other = (read_sentences(tmp_path / "many.txt", lang="de", limit=20, seed=seed) for seed in (0, 1))
     numbers = [int(sentence.text.split()[1]) for sentence in some]

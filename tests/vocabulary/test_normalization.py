@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import unicodedata
 
-import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import hf_echo
-from hf_echo.inference import encode, load_encoder
 from hf_echo.modeling import EchoTokenizer
 from hf_echo.vocabulary.normalization import clean_text, put_in_front, rules
 from hf_echo.vocabulary.train import train_tokenizer
@@ -100,10 +98,3 @@ def test_put_in_front_of_any_normalizer_once():
         once = backend.to_str()
         put_in_front(backend)
         assert backend.to_str() == once and backend.encode("\ufeffﬁn").tokens == ["fin"]
-
-
-def test_the_packaged_model_gives_the_vectors_of_clean_text():
-    model, tokenizer = load_encoder(hf_echo.pretrained("echo-nano"), device="cpu", dtype="fp32")
-    want = encode(model, tokenizer, CLEAN)
-    for kind, change in NOISE.items():
-        np.testing.assert_allclose(encode(model, tokenizer, [*map(change, CLEAN)]), want, atol=1e-5, err_msg=kind)

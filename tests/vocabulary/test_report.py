@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import unicodedata
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -134,29 +132,6 @@ def test_layout_and_special_tokens_are_not_counted():
     assert row.tokens_per_sentence == len(" a</s>b") and row.failures == 0
     assert row.unused == pytest.approx(1 - 7 / 256)
     assert tokenizer.backend_tokenizer.padding is not None  # the caller's tokenizer is as it was
-
-
-def test_files_splits_and_blocks(tmp_path, monkeypatch):
-    """The same figures from Parquet, TSV and JSONL, whatever the size of the pieces."""
-    import hf_echo.utils.text as lines
-    import hf_echo.vocabulary.report as reports
-
-    whole = report({"bytes": byte_tokenizer()}).to_json()
-    table = pa.Table.from_pylist([{**row, "split": "dev"} for row in ROWS] + [{**ROWS[0], "split": "train"}])
-    pq.write_table(table, tmp_path / "a.parquet")
-    (tmp_path / "b.tsv").write_text("lang\ttext\n" + "".join(f"{r['lang']}\t{r['text']}\n" for r in ROWS), "utf-8")
-    (tmp_path / "c1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[:2]), "utf-8")
-    (tmp_path / "c2.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[2:]), "utf-8")
-    monkeypatch.setattr(lines, "BLOCK", 2)
-    monkeypatch.setattr(reports, "CHUNK", 1)
-    places = [
-        (tmp_path / "a.parquet", "dev"),
-        (tmp_path / "b.tsv", None),
-        ([tmp_path / "c1.jsonl", str(tmp_path / "c2.jsonl")], None),
-    ]
-    for data, split in places:
-        found = vocabulary_report({"bytes": byte_tokenizer()}, data, split=split, progress=False)
-        assert found.to_json() == whole
 
 
 def test_pairs_and_languages_outside_the_table(tmp_path):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ ENGLISH = "eng_Latn"
 LANGUAGES = (ENGLISH, *"fra_Latn deu_Latn spa_Latn ita_Latn tur_Latn rus_Cyrl ell_Grek zho_Hans jpn_Jpan".split())
 SPLITS = ("train", "dev", "test")
 KINDS = ("negation", "antonym", "number", "entity", "tense")
-DIRECTIONS = ("x_eng", "all")
 
 
 @cache
@@ -88,36 +86,30 @@ def builtin_parallel(
     split: str = "train",
     languages: Sequence[str] = LANGUAGES,
     hard_negatives: int = 0,
-    direction: str = "x_eng",
 ) -> Dataset:
     """The first n meanings (None: all) in the parallel schema, rows grouped by meaning.
 
     Args:
-        languages: codes of `LANGUAGES`; "x_eng" does not require English, which is always the target.
-        hard_negatives: maximum number (at most 5) per row with an English target; 0: no such column.
-        direction: "x_eng": one row per language other than English; "all": one row per ordered pair of languages.
+        languages: codes of `LANGUAGES`: the sources; English is always the target.
+        hard_negatives: maximum number (at most 5) per row; 0: no such column.
 
     Raises:
-        ValueError: unknown language, split or direction, or n larger than the split.
+        ValueError: unknown language or split, no language but English, or n larger than the split.
     """
     from datasets import Dataset
 
     columns = _first(n, split, languages)
-    if direction not in DIRECTIONS:
-        raise ValueError(f"unknown direction {direction!r}: use one of {', '.join(DIRECTIONS)}")
-    to_english = [(lang, ENGLISH) for lang in languages if lang != ENGLISH]
-    pairs = list(permutations(languages, 2)) if direction == "all" else to_english
-    if not pairs:
+    sources = [lang for lang in languages if lang != ENGLISH]
+    if not sources:
         raise ValueError(f"no pairs of languages in {', '.join(languages) or 'an empty list'}: name another language")
     count = len(columns["id"])
     rows = {
-        "source": [columns[source][i] for i in range(count) for source, _ in pairs],
-        "source_lang": [source for source, _ in pairs] * count,
-        "target": [columns[target][i] for i in range(count) for _, target in pairs],
-        "target_lang": [target for _, target in pairs] * count,
-        "provenance": ["primary"] * (count * len(pairs)),
+        "source": [columns[lang][i] for i in range(count) for lang in sources],
+        "source_lang": sources * count,
+        "target": [text for text in columns[ENGLISH] for _ in sources],
+        "target_lang": [ENGLISH] * (count * len(sources)),
+        "provenance": ["primary"] * (count * len(sources)),
     }
     if hard_negatives:
-        wrong = [texts[:hard_negatives] for texts in columns["hard_negatives"]]
-        rows["hard_negatives"] = [texts if target == ENGLISH else [] for texts in wrong for _, target in pairs]
+        rows["hard_negatives"] = [texts[:hard_negatives] for texts in columns["hard_negatives"] for _ in sources]
     return Dataset.from_dict(rows, features(["hard_negatives"] if hard_negatives else []))

@@ -9,50 +9,30 @@ from __future__ import annotations
 
 from .word_lists import phrases, words
 
-
-def _s_form(base: str) -> str:
-    special = {"have": "has", "do": "does", "go": "goes", "undergo": "undergoes", "undo": "undoes"}
-    if base in special:
-        return special[base]
-    if base.endswith(("s", "x", "z", "ch", "sh")):
-        return base + "es"
-    if base.endswith("y") and base[-2] not in "aeiou":
-        return base[:-1] + "ies"
-    return base + "s"
+IRREGULAR_S = {"have": "has", "do": "does", "go": "goes", "undergo": "undergoes", "undo": "undoes"}
 
 
-def _ed_form(base: str, doubling: bool) -> str:
-    if doubling:
-        return base + base[-1] + "ed"
-    if base.endswith("e"):
-        return base + "d"
-    if base.endswith("y") and base[-2] not in "aeiou":
-        return base[:-1] + "ied"
-    return base + "ed"
-
-
-def _ing_form(base: str, doubling: bool) -> str:
-    if doubling:
-        return base + base[-1] + "ing"
+def _regular(base: str, doubling: bool) -> dict[str, str]:
+    """The regular forms of a verb; `doubling`: its last letter is doubled before -ed and -ing."""
+    stem = base + base[-1] if doubling else base
+    ies = base.endswith("y") and base[-2] not in "aeiou"
+    s = base[:-1] + "ies" if ies else base + ("es" if base.endswith(("s", "x", "z", "ch", "sh")) else "s")
+    past = base[:-1] + "ied" if ies else base + "d" if base.endswith("e") else stem + "ed"
     if base.endswith("ie"):
-        return base[:-2] + "ying"
-    if base.endswith("e") and not base.endswith(("ee", "oe", "ye")):
-        return base[:-1] + "ing"
-    return base + "ing"
+        ing = base[:-2] + "ying"
+    else:
+        ing = (base[:-1] if base.endswith("e") and not base.endswith(("ee", "oe", "ye")) else stem) + "ing"
+    return {"past": past, "participle": past, "ing": ing, "base": base, "s": IRREGULAR_S.get(base, s)}
 
 
 def _lexicon() -> dict[str, dict[str, str]]:
     verbs: dict[str, dict[str, str]] = {}
     for doubling, regular in ((False, "regular_verbs"), (True, "doubling_verbs")):
-        for base in words(regular):
-            past = _ed_form(base, doubling)
-            verbs[base] = {"past": past, "participle": past, "ing": _ing_form(base, doubling)}
+        verbs |= {base: _regular(base, doubling) for base in words(regular)}
     doubled = words("irregular_doubling")
     for entry in phrases("irregular_verbs"):
         base, past, *participle = entry.split()
-        verbs[base] = {"past": past, "participle": (participle or [past])[0], "ing": _ing_form(base, base in doubled)}
-    for base, forms in verbs.items():
-        forms |= {"base": base, "s": _s_form(base)}
+        verbs[base] = _regular(base, base in doubled) | {"past": past, "participle": (participle or [past])[0]}
     return verbs
 
 
