@@ -279,14 +279,9 @@ def open_text(path: Path) -> Part:
 
 
 def open_hub(label: str, dataset: Any) -> Part:
-    """A Dataset or IterableDataset of `load_dataset`; nested columns are called ``translation.fr``."""
-    features = dataset.features
-    if features is None:  # a streaming dataset without declared features
-        columns = _flat_keys(next(iter(dataset.take(1)), None) or {})
-    else:
-        columns = flat_names(features.arrow_schema)
-    fingerprint = getattr(dataset, "_fingerprint", None)  # a streaming dataset has none and is never cached
-    return Part(label, columns, partial(_read_hub, dataset), (label, fingerprint) if fingerprint else None)
+    """A Dataset of `load_dataset`; nested columns are called ``translation.fr``."""
+    columns = flat_names(dataset.features.arrow_schema)
+    return Part(label, columns, partial(_read_hub, dataset), (label, dataset._fingerprint))
 
 
 def flat_names(schema: pa.Schema) -> list[str]:

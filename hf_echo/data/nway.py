@@ -1,8 +1,8 @@
-"""N-way tables: one row per (id, language); rows with the same id are translations. Pairs are formed on the fly.
+"""N-way tables: one row per (id, language); rows with the same id are translations, from which pairs are formed.
 
-With 200 languages a sentence has forty thousand pairs, so pairs are never stored; only the order of rows by id is. The
-pairs of one id are numbered, and a walk with random offset and a stride coprime with their count visits each once. All
-ids take their first step before any takes its second, so translations are far apart: in one contrastive batch they
+With 200 languages a sentence has forty thousand pairs, so they are never in memory; only the order of rows by id is.
+The pairs of one id are numbered, and a walk with random offset and a stride coprime with their count visits each once.
+All ids take their first step before any takes its second, so translations are far apart: in one contrastive batch they
 would be false negatives.
 """
 
@@ -28,11 +28,10 @@ from .tables import (
     positive,
     split_in_name,
     to_dataset,
-    to_stream,
 )
 
 if TYPE_CHECKING:
-    from datasets import Dataset, Features, IterableDataset
+    from datasets import Dataset, Features
 
 ID_ALIASES = ("id", "verse_id", "index_id", "sentence_id")
 DIRECTIONS = ("x_eng", "eng_x", "all")
@@ -150,9 +149,10 @@ def nway_pairs(
     seed: int = 0,
     provenance: str = "primary",
     limit: int | None = None,
-    streaming: bool = True,
-) -> IterableDataset | Dataset:
-    """Form the parallel rows of an n-way dataset (id, lang, text) lazily; ``seed`` fixes their order.
+) -> Dataset:
+    """Form the parallel rows of an n-way dataset (id, lang, text); ``seed`` fixes their order.
+
+    They are written to the datasets cache and memory-mapped; `pair_tables` gives them table by table.
 
     An id may have several rows in one language (two editions of a book): each is paired with other languages, not with
     the others of its language.
@@ -163,20 +163,14 @@ def nway_pairs(
         languages: the X of the first two directions, or all languages of ``"all"``; default: all in the dataset.
         max_per_id: maximum number of pairs per id, drawn at random.
         limit: maximum number of pairs in total.
-        streaming: True returns an IterableDataset. False writes the pairs to the datasets cache (on disk,
-            memory-mapped), for samplers that need a length; with ``"all"`` this takes much disk space.
 
     Raises:
         ValueError: an unknown direction, a language that the table lacks, or no pair.
     """
-    languages, limit = None if languages is None else tuple(languages), positive(limit)
-    plan_pairs(dataset, direction, languages, pivot)  # report a wrong argument now, not at the first row
-    arguments = {"dataset": dataset, "direction": direction, "languages": languages, "pivot": pivot}
-    arguments |= {"max_per_id": max_per_id, "seed": seed, "provenance": provenance, "limit": limit}
-    if not streaming:
-        key = ("pairs", dataset._fingerprint, *list(arguments.values())[1:])
-        return to_dataset(pair_tables(**arguments), BadRows("error"), schema.features(), key)
-    return to_stream(pair_tables, schema.features(), arguments)
+    languages = None if languages is None else tuple(languages)
+    arguments = (direction, languages, pivot, max_per_id, seed, provenance, positive(limit))
+    tables, key = pair_tables(dataset, *arguments), ("pairs", dataset._fingerprint, *arguments)
+    return to_dataset(tables, BadRows("error"), schema.features(), key)
 
 
 def pair_tables(

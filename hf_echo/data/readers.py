@@ -17,10 +17,10 @@ from ..utils.hub import out_of_reach, split_revision
 from . import nway, schema
 from .builtin import builtin_parallel
 from .formats import BLOCK, Part, moses_pair, open_file, open_hub, suffix_of
-from .tables import BadRows, Convert, Plan, check_split, checked_tables, list_files, positive, to_dataset, to_stream
+from .tables import BadRows, Plan, check_split, checked_tables, list_files, positive, to_dataset
 
 if TYPE_CHECKING:
-    from datasets import Dataset, IterableDataset
+    from datasets import Dataset
 
 BUILTIN_OPTIONS = ("n", "languages", "hard_negatives")
 NWAY_OPTIONS = ("id_column", "direction", "languages", "pivot", "max_per_id", "seed")
@@ -35,15 +35,15 @@ def load_parallel(
     columns: Mapping[str, str] | None = None,
     split: str | None = "train",
     name: str | None = None,
-    streaming: bool = False,
     on_bad_row: str = "error",
     provenance: str | None = None,
     limit: int | None = None,
     **options: Any,
-) -> Dataset | IterableDataset:
+) -> Dataset:
     """Read parallel text into the columns source, source_lang, target, target_lang and provenance.
 
-    The columns hard_negatives (list of texts) and quality are added if the data have them.
+    The columns hard_negatives (list of texts) and quality are added if the data have them. The result stays in the
+    datasets cache and is memory-mapped.
 
     Args:
         path_or_name: ``"builtin"``; a file (.tsv, .tsv.gz, .jsonl, .jsonl.gz, .parquet, .arrow, or .json with one
@@ -58,8 +58,6 @@ def load_parallel(
         split: a split of a Hub dataset, of a folder whose file names show splits, or of a file with a column
             ``split``. None reads all.
         name: configuration of a Hub dataset.
-        streaming: True returns an IterableDataset that reads lazily (files are distributed over workers). False
-            reads and checks everything once; the result stays in the datasets cache and is memory-mapped.
         on_bad_row: ``"error"`` raises with the first bad rows (file and line) and their number; ``"skip"`` drops
             them with one warning.
         provenance: for rows whose file has no such column (default "primary"; the built-in corpus has its own).
@@ -72,22 +70,19 @@ def load_parallel(
         ValueError: bad rows, a missing column (the message lists those found), an unknown language code.
     """
     if str(path_or_name) == "builtin":
-        return _builtin(split, positive(limit), streaming, options)
+        return _builtin(split, positive(limit), options)
     given = {"source_lang": source_lang, "target_lang": target_lang, "provenance": provenance}
     constants = _constants(given, limit)
     label, is_here = str(path_or_name), Path(path_or_name).exists()
-    parts = _open(label, columns, constants, split, name, streaming)
+    parts = _open(label, columns, constants, split, name)
     if is_here:
         check_split(Path(label), parts, split)
     of_files = split if is_here else None  # the Hub has already selected the split
     if columns is None and all(_is_nway(part, options.get("id_column")) for part in parts):
         _only(options, NWAY_OPTIONS, f"{label} is an n-way table")
-        if streaming and not is_here:  # the rows of an id may be anywhere: read all of them
-            parts = [_hub_part(label, name, split, streaming=False)]
         rows = nway.read_nway(parts, options.pop("id_column", None), of_files, on_bad_row)
-        settings = {"provenance": provenance or "primary", "limit": limit, "streaming": streaming}
         try:
-            return nway.nway_pairs(rows, **options, **settings)
+            return nway.nway_pairs(rows, **options, provenance=provenance or "primary", limit=limit)
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from None
     _only(options, (), NO_OPTIONS)
@@ -95,9 +90,6 @@ def load_parallel(
     plans, optional = _plan(parts, columns, constants, of_files)
     convert = partial(schema.normalise, constants=constants, optional=optional)
     bad, features = BadRows(on_bad_row), schema.features(optional)
-    if streaming:
-        arguments = {"plans": plans, "convert": convert, "on_bad_row": on_bad_row, "limit": limit}
-        return to_stream(_streamed_tables, features, arguments)
     sources = [(plan.part.identity, plan.mapping, plan.split) for plan in plans]
     key = ("parallel", sources, constants, optional, on_bad_row, limit)
     return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features, key)
@@ -114,7 +106,7 @@ def parallel_tables(path_or_name: str | os.PathLike, bad: BadRows, **arguments: 
     label, is_here = str(path_or_name), Path(path_or_name).exists()
     if label != "builtin":
         constants = _constants(given, arguments.get("limit"))
-        parts = _open(label, columns, constants, split, arguments.get("name"), streaming=True)
+        parts = _open(label, columns, constants, split, arguments.get("name"))
         if columns is not None or not all(_is_nway(part, arguments.get("id_column")) for part in parts):
             extra = {key: value for key, value in arguments.items() if key in (*BUILTIN_OPTIONS, *NWAY_OPTIONS)}
             _only(extra, (), NO_OPTIONS)
@@ -143,10 +135,9 @@ def _open(
     constants: Mapping[str, str],
     split: str | None,
     name: str | None,
-    streaming: bool,
 ) -> list[Part]:
     if not Path(label).exists() and not looks_like_file(label):
-        return [_hub_part(label, name, split, streaming)]
+        return [open_hub(split_revision(label)[0], hub_dataset(label, name, split))]
     options: dict[str, Any] = {"is_header": partial(_is_header, columns, constants)}
     options["langs"] = (constants.get("source_lang"), constants.get("target_lang"))
     if columns is not None and all(str(column).isdigit() for column in columns.values()):
@@ -166,12 +157,6 @@ def _plan(
     return plans, [c for c in schema.OPTIONAL if any(c in plan.mapping for plan in plans)]
 
 
-def _streamed_tables(plans: list[Plan], convert: Convert, on_bad_row: str, limit: int | None) -> Iterator[pa.Table]:
-    bad = BadRows(on_bad_row)  # one per pass and worker
-    yield from checked_tables(plans, convert, bad, limit=limit, streaming=True)
-    bad.report()
-
-
 def _is_header(columns: Mapping[str, str] | None, constants: Mapping[str, str], fields: list[str]) -> bool:
     """Whether the first line names columns; two fields without column names are a row if both languages are given."""
     if columns is not None or len(fields) != 2 or not {"source_lang", "target_lang"} <= set(constants):
@@ -189,13 +174,7 @@ def looks_like_file(label: str) -> bool:
     return known or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w./-]+)?", label)
 
 
-def _hub_part(label: str, name: str | None, split: str | None, streaming: bool) -> Part:
-    return open_hub(split_revision(label)[0], hub_dataset(label, name, split, streaming=streaming))
-
-
-def hub_dataset(
-    label: str, name: str | None, split: str | None, *, streaming: bool = False
-) -> Dataset | IterableDataset:
+def hub_dataset(label: str, name: str | None, split: str | None) -> Dataset:
     """A dataset of the Hub: one split, or all of them joined.
 
     Raises:
@@ -208,7 +187,7 @@ def hub_dataset(
     if not cached and (reason := out_of_reach(label, ["README.md"], "dataset")):
         raise FileNotFoundError(f"{label}: no such file or folder, and the Hub cannot be asked: {reason}")
     try:
-        dataset = load_dataset(label, name, split=split, streaming=streaming, revision=revision)
+        dataset = load_dataset(label, name, split=split, revision=revision)
     except OSError as error:  # missing, private, or no connection; the first line of the message says which
         reason = str(error).splitlines()[0]
         raise FileNotFoundError(
@@ -221,14 +200,10 @@ def hub_dataset(
     return dataset
 
 
-def _builtin(
-    split: str | None, limit: int | None, streaming: bool, options: dict[str, Any]
-) -> Dataset | IterableDataset:
+def _builtin(split: str | None, limit: int | None, options: dict[str, Any]) -> Dataset:
     _only(options, BUILTIN_OPTIONS, "the built-in corpus")
     dataset = builtin_parallel(**options, **({} if split is None else {"split": split}))
-    if limit is not None:
-        dataset = dataset.select(range(min(limit, len(dataset))))
-    return dataset.to_iterable_dataset() if streaming else dataset
+    return dataset if limit is None else dataset.select(range(min(limit, len(dataset))))
 
 
 def _only(options: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:

@@ -1,4 +1,4 @@
-"""Read the parts of a corpus into one checked `datasets.Dataset`: bad rows, splits, the cache on disk, streaming.
+"""Read the parts of a corpus into one checked `datasets.Dataset`: bad rows, splits, the cache on disk.
 
 Rows go block by block from the files into an Arrow file in the datasets cache, which is then memory-mapped, so the
 corpus is never in memory. The cache key contains path and content hash of every file and all options, so a changed file
@@ -25,7 +25,7 @@ from .formats import KNOWN, Part, moses_pair, suffix_of
 from .schema import as_list
 
 if TYPE_CHECKING:
-    from datasets import Dataset, Features, IterableDataset
+    from datasets import Dataset, Features
 
 logger = logging.getLogger(__name__)
 
@@ -205,17 +205,3 @@ def to_dataset(tables: Iterator[pa.Table], bad: BadRows, features: Features, key
             if warning := bad.report():
                 note.write_text(warning, encoding="utf-8")
     return Dataset(MemoryMappedTable.from_file(str(path)), fingerprint=digest)
-
-
-def to_stream(
-    tables: Callable[..., Iterator[pa.Table]], features: Features, arguments: dict[str, Any]
-) -> IterableDataset:
-    """``tables(**arguments)`` as an IterableDataset; a list among the arguments is split over the workers."""
-    from datasets import IterableDataset
-
-    return IterableDataset.from_generator(_rows, features=features, gen_kwargs={"tables": tables, **arguments})
-
-
-def _rows(tables: Callable[..., Iterator[pa.Table]], **arguments: Any) -> Iterator[dict[str, Any]]:
-    for table in tables(**arguments):
-        yield from table.to_pylist()

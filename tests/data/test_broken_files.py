@@ -63,7 +63,6 @@ def slow(value):
 
 READERS = {
     "parallel": lambda path: load_parallel(path, split=None),
-    "stream": lambda path: list(load_parallel(path, split=None, streaming=True)),
     "nway": lambda path: load_nway(path, split=None),
     "labelled": lambda path: list(read_rows(path, ["lang", "text"])),
 }

@@ -56,20 +56,16 @@ print(json.dumps(results))
 FRENCH = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
 OPUS_COLUMNS = {"columns": {"source": "translation.fr", "target": "translation.en"}, **FRENCH}
 CALLS = {
-    f"{kind}{' streamed' if streaming else ''}": call | {"streaming": streaming}
-    for streaming in (False, True)
-    for kind, call in {
-        "bad": {"path_or_name": "tester/pairs"},
-        "skip": {"path_or_name": "tester/pairs", "on_bad_row": "skip", "provenance": "mined"},
-        "limit": {"path_or_name": "tester/pairs", "limit": 2},
-        "test": {"path_or_name": "tester/pairs", "split": "test"},
-        "nested": {"path_or_name": "tester/opus", "name": "en-fr", **OPUS_COLUMNS},
-        "columns": {"path_or_name": "tester/opus", "name": "en-fr", **FRENCH},
-        "name": {"path_or_name": "tester/opus", **OPUS_COLUMNS},
-        "split": {"path_or_name": "tester/pairs", "split": "dev"},
-        "nway": {"path_or_name": "tester/nway"},
-        "nobody": {"path_or_name": "tester/nothing"},
-    }.items()
+    "bad": {"path_or_name": "tester/pairs"},
+    "skip": {"path_or_name": "tester/pairs", "on_bad_row": "skip", "provenance": "mined"},
+    "limit": {"path_or_name": "tester/pairs", "limit": 2},
+    "test": {"path_or_name": "tester/pairs", "split": "test"},
+    "nested": {"path_or_name": "tester/opus", "name": "en-fr", **OPUS_COLUMNS},
+    "columns": {"path_or_name": "tester/opus", "name": "en-fr", **FRENCH},
+    "name": {"path_or_name": "tester/opus", **OPUS_COLUMNS},
+    "split": {"path_or_name": "tester/pairs", "split": "dev"},
+    "nway": {"path_or_name": "tester/nway"},
+    "nobody": {"path_or_name": "tester/nothing"},
 }
 
 
@@ -87,28 +83,26 @@ def pairs(rows):
     return [(row["source"], row["target"]) for row in rows]
 
 
-@pytest.mark.parametrize("how", ["", " streamed"])
-class TestHub:
-    def test_rows_of_a_split(self, answers, how):
-        row = {"source": "s0", "target": "t0", "provenance": "primary"} | FRENCH
-        assert answers["test" + how] == [row]
-        assert pairs(answers["limit" + how]) == [("s0", "t0"), ("s1", "t1")]
+def test_rows_of_a_split(answers):
+    assert answers["test"] == [{"source": "s0", "target": "t0", "provenance": "primary"} | FRENCH]
+    assert pairs(answers["limit"]) == [("s0", "t0"), ("s1", "t1")]
 
-    def test_bad_rows(self, answers, how):
-        assert "tester/pairs:8: target is empty (1 bad row" in answers["bad" + how]
-        assert pairs(answers["skip" + how]) == [(f"s{i}", f"t{i}") for i in range(9) if i != 7]
-        assert {row["provenance"] for row in answers["skip" + how]} == {"mined"}
 
-    def test_nested_columns_of_a_configuration(self, answers, how):
-        assert pairs(answers["nested" + how]) == [(f"s{i}", f"t{i}") for i in range(3)]
-        assert "found: id, translation.fr, translation.en" in answers["columns" + how]
+def test_bad_rows(answers):
+    assert "tester/pairs:8: target is empty (1 bad row" in answers["bad"]
+    assert pairs(answers["skip"]) == [(f"s{i}", f"t{i}") for i in range(9) if i != 7]
+    assert {row["provenance"] for row in answers["skip"]} == {"mined"}
 
-    def test_n_way(self, answers, how):
-        assert sorted(pairs(answers["nway" + how])) == [(f"fra_Latn {i}", f"eng_Latn {i}") for i in range(2)]
 
-    def test_what_is_not_there(self, answers, how):
-        wrong = answers["nobody" + how]
-        assert wrong.startswith("FileNotFoundError: tester/nothing: no such file or folder, nor a readable dataset on")
-        for kind, word in (("name", "en-fr"), ("split", "test")):
-            assert answers[kind + how].startswith("ValueError: tester/") and word in answers[kind + how]
-            assert "\n" not in answers[kind + how]
+def test_nested_columns_of_a_configuration_and_n_way(answers):
+    assert pairs(answers["nested"]) == [(f"s{i}", f"t{i}") for i in range(3)]
+    assert "found: id, translation.fr, translation.en" in answers["columns"]
+    assert sorted(pairs(answers["nway"])) == [(f"fra_Latn {i}", f"eng_Latn {i}") for i in range(2)]
+
+
+def test_what_is_not_there(answers):
+    wrong = answers["nobody"]
+    assert wrong.startswith("FileNotFoundError: tester/nothing: no such file or folder, nor a readable dataset on")
+    for kind, word in (("name", "en-fr"), ("split", "test")):
+        assert answers[kind].startswith("ValueError: tester/") and word in answers[kind]
+        assert "\n" not in answers[kind]

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -53,24 +52,21 @@ KINDS = ["c.tsv", "c.tsv.gz", "c.jsonl", "c.jsonl.gz", "c.json", "c.parquet", "C
 FRENCH = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
 
 
-@pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("name", KINDS)
-def test_what_went_in_comes_out(tmp_path, name, streaming):
-    loaded = load_parallel(write(tmp_path / name), streaming=streaming)
-    assert isinstance(loaded, datasets.IterableDataset if streaming else datasets.Dataset)
+def test_what_went_in_comes_out(tmp_path, name):
+    loaded = load_parallel(write(tmp_path / name))
     assert list(loaded) == ROWS
     assert loaded.column_names == list(ROWS[0])
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_more_than_a_block(tmp_path, streaming):
+def test_more_than_a_block(tmp_path):
     rows = [{"src": f"s{i}", "tgt": f"t{i}"} for i in range(2 * BLOCK + 3)]
     rows[BLOCK + 1]["tgt"] = " "
-    loaded = load_parallel(write(tmp_path / "c.tsv", rows), on_bad_row="skip", streaming=streaming, **FRENCH)
+    loaded = load_parallel(write(tmp_path / "c.tsv", rows), on_bad_row="skip", **FRENCH)
     expected = [row["src"] for row in rows if row["tgt"] != " "]
     assert [row["source"] for row in loaded] == expected
     with pytest.raises(ValueError, match=f"c.tsv:{BLOCK + 3}: target is empty"):
-        list(load_parallel(tmp_path / "c.tsv", streaming=streaming, **FRENCH))
+        load_parallel(tmp_path / "c.tsv", **FRENCH)
 
 
 def test_tsv_without_a_header(tmp_path):
@@ -101,15 +97,14 @@ FINE = "un\tfra_Latn\tone\teng_Latn"
         ("", "the line is empty"),
     ],
 )
-@pytest.mark.parametrize("streaming", [False, True])
-def test_bad_lines_of_a_tsv(tmp_path, caplog, line, reason, streaming):
+def test_bad_lines_of_a_tsv(tmp_path, caplog, line, reason):
     path = tsv(tmp_path / "corpus.tsv", HEADER, FINE, line, FINE)
     with pytest.raises(ValueError) as error:
-        list(load_parallel(path, streaming=streaming))
+        load_parallel(path)
     assert f"corpus.tsv:3: {reason}" in str(error.value)
     assert "1 bad row" in str(error.value) and "set on_bad_row to skip" in str(error.value)
 
-    assert len(list(load_parallel(path, streaming=streaming, on_bad_row="skip"))) == 2
+    assert len(load_parallel(path, on_bad_row="skip")) == 2
     assert len(caplog.records) == 1
     assert f"skipped 1 bad row ({reason}" in caplog.text and "corpus.tsv:3" in caplog.text
 
@@ -136,10 +131,9 @@ def test_bad_lines_of_json(tmp_path, line, reason):
     assert len(load_parallel(path, on_bad_row="skip", **FRENCH)) == 2
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_a_json_array_of_objects(tmp_path, streaming):
+def test_a_json_array_of_objects(tmp_path):
     (tmp_path / "c.json").write_text(json.dumps(ROWS, indent=2), encoding="utf-8-sig")
-    assert list(load_parallel(tmp_path / "c.json", streaming=streaming)) == ROWS
+    assert list(load_parallel(tmp_path / "c.json")) == ROWS
 
 
 @pytest.mark.parametrize(
@@ -213,8 +207,6 @@ def test_a_folder_in_order_of_names_with_all_formats(tmp_path):
     write(tmp_path / "a.parquet", ROWS[:5])
     write(tmp_path / ".cache" / "x.jsonl")
     assert list(load_parallel(tmp_path)) == ROWS
-    assert list(load_parallel(tmp_path, streaming=True)) == ROWS
-    assert load_parallel(tmp_path, streaming=True).num_shards == 2
 
 
 def test_optional_columns_that_one_file_lacks(tmp_path):
@@ -259,8 +251,6 @@ def test_limit_counts_good_rows_and_reads_no_further(tmp_path):
     with pytest.raises(ValueError, match=r"c.tsv:3: source is empty \(1 bad row"):
         load_parallel(path, limit=2, **FRENCH)
     assert load_parallel(path, limit=1, **FRENCH)["target"][:] == ["one"]
-    stream = load_parallel(path, limit=2, on_bad_row="skip", streaming=True, **FRENCH)
-    assert [row["target"] for row in stream] == ["one", "two"]
 
 
 def test_a_file_of_other_content_is_read_again_and_an_unchanged_one_is_not(tmp_path, own_cache):
@@ -320,10 +310,9 @@ def test_unreadable_files(tmp_path):
         load_parallel(tmp_path / "c.tsv")
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_builtin_passes_its_options_on(streaming):
+def test_builtin_passes_its_options_on():
     how = {"n": 20, "languages": ["fra_Latn"], "split": "dev"}
-    found = load_parallel("builtin", **how, limit=5, streaming=streaming)
+    found = load_parallel("builtin", **how, limit=5)
     assert list(found) == builtin_parallel(**how).to_list()[:5]
 
 

@@ -107,7 +107,7 @@ def scored(table: pa.Table, scorer: EchoScorer, cache: Path | None) -> pa.Table:
 
 
 def dev_tables(paths: list[Path]) -> list[pa.Table]:
-    return [nway_pairs(load_nway(path), streaming=False).with_format("arrow")[:] for path in paths]
+    return [nway_pairs(load_nway(path)).with_format("arrow")[:] for path in paths]
 
 
 def figures(keep: np.ndarray, kinds: np.ndarray) -> dict[str, float]:
