@@ -72,13 +72,11 @@ def load_parallel(
     if str(path_or_name) == "builtin":
         return _builtin(split, positive(limit), options)
     given = {"source_lang": source_lang, "target_lang": target_lang, "provenance": provenance}
-    constants = _constants(given, limit)
-    label, is_here = str(path_or_name), Path(path_or_name).exists()
-    parts = _open(label, columns, constants, split, name)
-    if is_here:
+    label, id_column = str(path_or_name), options.get("id_column")
+    parts, constants, of_files, is_nway = _open(label, columns, split, name, limit, id_column, **given)
+    if Path(label).exists():
         check_split(Path(label), parts, split)
-    of_files = split if is_here else None  # the Hub has already selected the split
-    if columns is None and all(_is_nway(part, options.get("id_column")) for part in parts):
+    if is_nway:
         _only(options, NWAY_OPTIONS, f"{label} is an n-way table")
         rows = nway.read_nway(parts, options.pop("id_column", None), of_files, on_bad_row)
         try:
@@ -101,18 +99,15 @@ def parallel_tables(path_or_name: str | os.PathLike, bad: BadRows, **arguments: 
     The datasets cache is not used (except for n-way tables and the built-in corpus, which have no line numbers either).
     Every table has all OPTIONAL columns. Bad rows go to ``bad``; if they are errors, the first block with one raises.
     """
-    given = {key: arguments.get(key) for key in ("source_lang", "target_lang", "provenance")}
-    columns, split = arguments.get("columns"), arguments.get("split", "train")
-    label, is_here = str(path_or_name), Path(path_or_name).exists()
+    label, options = str(path_or_name), {*BUILTIN_OPTIONS, *NWAY_OPTIONS}
     if label != "builtin":
-        constants = _constants(given, arguments.get("limit"))
-        parts = _open(label, columns, constants, split, arguments.get("name"))
-        if columns is not None or not all(_is_nway(part, arguments.get("id_column")) for part in parts):
-            extra = {key: value for key, value in arguments.items() if key in (*BUILTIN_OPTIONS, *NWAY_OPTIONS)}
-            _only(extra, (), NO_OPTIONS)
-            plans, _ = _plan(parts, columns, constants, split if is_here else None)
+        own = {key: value for key, value in arguments.items() if key not in options or key == "id_column"}
+        parts, constants, of_files, is_nway = _open(label, **own)
+        if not is_nway:
+            _only({key: value for key, value in arguments.items() if key in options}, (), NO_OPTIONS)
+            plans, _ = _plan(parts, own.get("columns"), constants, of_files)
             convert = partial(schema.normalise, constants=constants, optional=schema.OPTIONAL)
-            yield from checked_tables(plans, convert, bad, limit=arguments.get("limit"), streaming=True)
+            yield from checked_tables(plans, convert, bad, limit=own.get("limit"), streaming=True)
             return
     on_bad_row = {} if label == "builtin" else {"on_bad_row": "skip" if bad.skip else "error"}
     dataset = load_parallel(path_or_name, **arguments, **on_bad_row)
@@ -120,29 +115,33 @@ def parallel_tables(path_or_name: str | os.PathLike, bad: BadRows, **arguments: 
         yield schema.normalise(dict(zip(table.column_names, table.columns)), optional=schema.OPTIONAL)[0]
 
 
-def _constants(given: Mapping[str, str | None], limit: int | None) -> dict[str, str]:
-    """Schema columns with one value for all rows, checked; languages as their codes."""
-    langs = {side: find_language(given[side], strict=True) for side in ("source_lang", "target_lang") if given[side]}
-    if (provenance := given["provenance"]) is not None and provenance not in schema.PROVENANCES:
-        raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
-    positive(limit)
-    return {key: value for key, value in {**given, **langs}.items() if value is not None}
-
-
 def _open(
     label: str,
-    columns: Mapping[str, str] | None,
-    constants: Mapping[str, str],
-    split: str | None,
-    name: str | None,
-) -> list[Part]:
-    if not Path(label).exists() and not looks_like_file(label):
-        return [open_hub(split_revision(label)[0], hub_dataset(label, name, split))]
-    options: dict[str, Any] = {"is_header": partial(_is_header, columns, constants)}
-    options["langs"] = (constants.get("source_lang"), constants.get("target_lang"))
-    if columns is not None and all(str(column).isdigit() for column in columns.values()):
-        options |= {"is_header": lambda fields: False, "without_header": None}
-    return [open_file(file, **options) for file in list_files(Path(label), split)]
+    columns: Mapping[str, str] | None = None,
+    split: str | None = "train",
+    name: str | None = None,
+    limit: int | None = None,
+    id_column: str | None = None,
+    **given: str | None,
+) -> tuple[list[Part], dict[str, str], str | None, bool]:
+    """(parts, schema columns with one value for all rows, split to select from rows, whether the parts are n-way)."""
+    positive(limit)
+    langs = {side: find_language(given[side], strict=True) for side in given if side.endswith("lang") and given[side]}
+    if (provenance := given.get("provenance")) is not None and provenance not in schema.PROVENANCES:
+        raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
+    constants = {key: value for key, value in {**given, **langs}.items() if value is not None}
+    if not (is_here := Path(label).exists()) and not looks_like_file(label):
+        parts = [open_hub(split_revision(label)[0], hub_dataset(label, name, split))]
+    else:
+        options: dict[str, Any] = {"is_header": partial(_is_header, columns, constants)}
+        options["langs"] = (constants.get("source_lang"), constants.get("target_lang"))
+        if columns is not None and all(str(column).isdigit() for column in columns.values()):
+            options |= {"is_header": lambda fields: False, "without_header": None}
+        parts = [open_file(file, **options) for file in list_files(Path(label), split)]
+    is_nway = columns is None and all(
+        nway.find_nway_columns(part.columns, id_column) and not schema.has_pair(part.columns) for part in parts
+    )
+    return parts, constants, split if is_here else None, is_nway  # the Hub has already selected the split
 
 
 def _plan(
@@ -162,10 +161,6 @@ def _is_header(columns: Mapping[str, str] | None, constants: Mapping[str, str], 
     if columns is not None or len(fields) != 2 or not {"source_lang", "target_lang"} <= set(constants):
         return True
     return tuple(fields) in schema.TEXT_ALIASES
-
-
-def _is_nway(part: Part, id_column: str | None) -> bool:
-    return nway.find_nway_columns(part.columns, id_column) is not None and not schema.has_pair(part.columns)
 
 
 def looks_like_file(label: str) -> bool:
