@@ -14,12 +14,10 @@ and joiners that do not follow a letter stay with their symbols. The words of a 
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from functools import lru_cache
 
-from tokenizers import Regex, Tokenizer, pre_tokenizers
-from transformers import PreTrainedTokenizerBase
+from tokenizers import Regex, pre_tokenizers
 
 # As published with Llama 3 (tiktoken's `pat_str`).
 LLAMA3_PATTERN = (
@@ -46,7 +44,6 @@ ECHO_PATTERN = (
     rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{N}}{LETTERS}]?[{LETTERS}][{INSIDE}]*|\p{{N}}{{1,3}}"
     rf"| ?[^\s\p{{N}}{LETTERS}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # within ByteLevel
 PATTERNS = {"llama3": LLAMA3_PATTERN, "echo": ECHO_PATTERN}
 
 
@@ -77,21 +74,6 @@ def _regex(pattern: str) -> str:
     if pattern not in PATTERNS:
         raise ValueError(f"pattern is {pattern!r}; it must be one of {', '.join(PATTERNS)}")
     return PATTERNS[pattern]
-
-
-def word_regex(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> str:
-    """The regular expression of a byte-level tokenizer's words; `with_pattern` describes where it is.
-
-    Raises:
-        ValueError: the tokenizer has no such expression.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    steps = _steps(json.loads(backend.to_str())["pre_tokenizer"])
-    if (split := _main_split(steps)) is not None:
-        return steps[split]["pattern"]["Regex"]
-    if any(step["type"] == "ByteLevel" and step["use_regex"] for step in steps):
-        return GPT2_PATTERN
-    raise ValueError("this tokenizer has no regular expression for words; give a byte-level BPE")
 
 
 def with_pattern(content: dict | None, pattern: str) -> dict:

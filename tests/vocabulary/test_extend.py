@@ -18,11 +18,17 @@ from hf_echo.modeling import EchoTokenizer
 from hf_echo.vocabulary import extend_tokenizer, merges, split_words, train_tokenizer
 from hf_echo.vocabulary.loading import load_tokenizer
 from hf_echo.vocabulary.normalization import clean_text
-from hf_echo.vocabulary.pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, pre_tokenizer, word_regex
+from hf_echo.vocabulary.pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, pre_tokenizer
 
 ENGLISH = ["the cat sat on the mat", "these cats are not the other ones", "a hat on that cat", "it's 2024, isn't it?"]
 HINDI = ["हिन्दी में लिखी किताब", "यह किताब हिन्दी की है", "किताबें अच्छी हैं"]
 TEXTS = [*ENGLISH, *HINDI, "👩‍❤️‍👨 <SEP> \x00\x14", "Ñandú\u0085 \U000e0067 \U0010ffff"]
+
+
+def word_regex(tokenizer) -> str:
+    """The regular expression by which a tokenizer splits words."""
+    content = json.loads(getattr(tokenizer, "backend_tokenizer", tokenizer).pre_tokenizer.__getstate__())
+    return content["pretokenizers"][0]["pattern"]["Regex"]
 
 
 def counted(texts: list[str], pattern: str = "echo", times: int = 3) -> dict[str, int]:

@@ -8,17 +8,15 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models
 
 from hf_echo.vocabulary.pretokenizer import (
     ECHO_PATTERN,
-    GPT2_PATTERN,
     LLAMA3_PATTERN,
     PATTERNS,
     pre_tokenizer,
     split_words,
     with_pattern,
-    word_regex,
 )
 
 # script: (text, its words by Llama 3, its words by our pattern), the first space left out.
@@ -126,38 +124,16 @@ def sequence(*steps: dict) -> dict:
     return {"type": "Sequence", "pretokenizers": list(steps)}
 
 
-def with_steps(content: dict) -> Tokenizer:
-    return Tokenizer.from_str(json.dumps(json.loads(Tokenizer(models.BPE()).to_str()) | {"pre_tokenizer": content}))
-
-
 @pytest.mark.parametrize(
-    ("old", "regex", "new"),
+    ("old", "new"),
     [
-        (sequence(split(LLAMA3_PATTERN), BYTES), LLAMA3_PATTERN, sequence(split(ECHO_PATTERN), BYTES)),
-        (BYTES | {"use_regex": True}, GPT2_PATTERN, sequence(split(ECHO_PATTERN), BYTES)),
-        (sequence(DIGITS, BYTES | {"use_regex": True}), GPT2_PATTERN, sequence(DIGITS, split(ECHO_PATTERN), BYTES)),
-        (sequence(split("x"), split("y"), BYTES), "y", sequence(split("x"), split(ECHO_PATTERN), BYTES)),
+        (sequence(split(LLAMA3_PATTERN), BYTES), sequence(split(ECHO_PATTERN), BYTES)),
+        (BYTES | {"use_regex": True}, sequence(split(ECHO_PATTERN), BYTES)),
+        (sequence(DIGITS, BYTES | {"use_regex": True}), sequence(DIGITS, split(ECHO_PATTERN), BYTES)),
+        (sequence(split("x"), split("y"), BYTES), sequence(split("x"), split(ECHO_PATTERN), BYTES)),
     ],
 )
-def test_with_pattern(old, regex, new):
-    assert word_regex(with_steps(old)) == regex
+def test_with_pattern(old, new):
     assert with_pattern(old, "echo") == new
-    assert word_regex(with_steps(new)) == ECHO_PATTERN
-    with_steps(new).pre_tokenizer.pre_tokenize_str(" a")
-
-
-def test_gpt2_pattern_is_that_within_byte_level():
-    inside = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    outside = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(GPT2_PATTERN), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    for text in [*SAME, *(text for text, _, _ in SCRIPTS.values())]:
-        assert inside.pre_tokenize_str(text) == outside.pre_tokenize_str(text)
-
-
-def test_no_regular_expression():
-    with pytest.raises(ValueError, match="has no regular expression for words"):
-        word_regex(with_steps(BYTES))
+    bare = json.loads(Tokenizer(models.BPE()).to_str())
+    Tokenizer.from_str(json.dumps(bare | {"pre_tokenizer": new})).pre_tokenizer.pre_tokenize_str(" a")
