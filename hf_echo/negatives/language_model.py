@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -181,10 +182,9 @@ def write_rows(
         )
     heats = [temperature] + [max(temperature, RETRY_TEMPERATURE)] * (attempts - 1)
     sampling = [{"temperature": heat, "max_tokens": max_tokens, "seed": seed + i} for i, heat in enumerate(heats)]
-    reasons, silent, failures = Counter(), 0, out.with_suffix(".failed.jsonl")
-    kept = out.with_suffix(".replies.sqlite")
+    counts, reasons, silent = Counter(), Counter(), 0
+    failures, kept = out.with_suffix(".failed.jsonl"), out.with_suffix(".replies.sqlite")
     replies = ReplyCache(kept)
-    ask = _Asker(model, replies, sampling)
     with (
         write_whole(out) as unfinished,
         open(unfinished, "w", encoding="utf-8") as rows,
@@ -192,10 +192,10 @@ def write_rows(
         tqdm(total=total, unit="row", disable=not progress) as bar,
     ):
         try:
-            for job, outcome in _in_order(jobs, ask, concurrency):
+            for job, outcome in _in_order(jobs, partial(_answer, model, replies, sampling), concurrency):
                 silent = silent + 1 if outcome.silent else 0
                 status = "not_asked" if job.messages is None else "failed" if outcome.reason else "answered"
-                ask.count(rows=1, **{status: 1})
+                counts.update(outcome.counts | Counter(["rows", status]))
                 if outcome.reason:
                     reasons[outcome.reason] += 1
                     _write(failed, {**job.about, "reason": outcome.reason, "reply": outcome.reply})
@@ -209,59 +209,44 @@ def write_rows(
                 bar.update()
         finally:
             replies.close()
-    if not ask.counts["failed"]:
+    if not counts["failed"]:
         failures.unlink()
     names = "rows answered failed not_asked requests from_cache invalid_replies prompt_tokens completion_tokens".split()
-    return {name: ask.counts[name] for name in names} | {"reasons": dict(reasons.most_common(10))}
+    return {name: counts[name] for name in names} | {"reasons": dict(reasons.most_common(10))}
 
 
 class _Outcome(NamedTuple):
+    counts: Counter[str]
     value: Any = None
     reason: str | None = None
     reply: str | None = None  # of the last attempt
     silent: bool = False  # no reply
 
 
-class _Asker:
-    """Answers jobs from the replies that are there or by the model; several threads call it."""
-
-    def __init__(self, model: Any, replies: ReplyCache, attempts: list[dict[str, Any]]) -> None:
-        self.model, self.replies, self.attempts = model, replies, attempts
-        self.counts: Counter[str] = Counter()
-        self._guard = threading.Lock()
-
-    def count(self, **numbers: int) -> None:
-        with self._guard:
-            self.counts.update(numbers)
-
-    def __call__(self, job: Job) -> _Outcome:
-        reason = text = None
-        for parameters in self.attempts if job.messages is not None else ():
-            try:
-                reply = self._reply(job.messages, parameters)
-            except RequestFailed as error:
-                return _Outcome(reason=f"no reply: {error}", reply=text, silent=True)
-            text = reply.text
-            try:
-                if reply.cut:
-                    raise InvalidReply(f"cut off at {parameters['max_tokens']} tokens")
-                return _Outcome(job.parse(text))
-            except InvalidReply as error:
-                reason = str(error)
-                self.count(invalid_replies=1)
-        return _Outcome(reason=reason, reply=text)
-
-    def _reply(self, messages: Messages, parameters: dict[str, Any]) -> Reply:
-        content = json.dumps([self.model.model, messages, parameters], sort_keys=True)
+def _answer(model: Endpoint, replies: ReplyCache, attempts: list[dict[str, Any]], job: Job) -> _Outcome:
+    """The outcome of a job, from the replies that are there or by the model; several threads call it."""
+    counts, reason, text = Counter(), None, None
+    for parameters in attempts if job.messages is not None else ():
+        content = json.dumps([model.model, job.messages, parameters], sort_keys=True)
         key = hashlib.sha256(content.encode()).hexdigest()[:32]
-        if (known := self.replies.get(key)) is not None:
-            self.count(from_cache=1)
-            return known
-        self.count(requests=1)
-        reply = self.model(messages, parameters)
-        self.replies.put(key, reply)
-        self.count(prompt_tokens=reply.prompt_tokens or 0, completion_tokens=reply.completion_tokens or 0)
-        return reply
+        known = replies.get(key)
+        counts["from_cache" if known else "requests"] += 1
+        try:
+            reply = known or model(job.messages, parameters)
+        except RequestFailed as error:
+            return _Outcome(counts, None, f"no reply: {error}", text, silent=True)
+        if known is None:
+            replies.put(key, reply)
+            counts.update(prompt_tokens=reply.prompt_tokens or 0, completion_tokens=reply.completion_tokens or 0)
+        text = reply.text
+        try:
+            if reply.cut:
+                raise InvalidReply(f"cut off at {parameters['max_tokens']} tokens")
+            return _Outcome(counts, job.parse(text))
+        except InvalidReply as error:
+            reason = str(error)
+            counts["invalid_replies"] += 1
+    return _Outcome(counts, None, reason, text)
 
 
 def _in_order(

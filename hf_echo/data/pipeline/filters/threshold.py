@@ -102,16 +102,13 @@ def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
     return table.append_column("quality", column)
 
 
-def calibrate(
-    tables: Iterable[pa.Table], scorer: Scorer | None = None, *, k: float = 3.0, min_rows: int = 20, **fields: Any
-) -> DirectionThreshold:
+def calibrate(tables: Iterable[pa.Table], scorer: Scorer | None = None, *, min_rows: int = 20) -> DirectionThreshold:
     """Estimate mu and sigma of each direction from clean pairs (OS 3.5: a FLORES or Bible dev set).
 
     Args:
         tables: of the parallel schema; `hf_echo.data.nway_pairs` converts n-way sets.
         scorer: None if the tables have a column ``quality``.
         min_rows: directions with fewer scored rows are not calibrated.
-        fields: further fields of the DirectionThreshold.
 
     Raises:
         ValueError: no direction has ``min_rows`` scored rows.
@@ -130,7 +127,7 @@ def calibrate(
     }
     if not calibrated:
         raise ValueError(f"no direction of the dev set has {min_rows} scored rows; give more rows")
-    return DirectionThreshold(k=k, calibrated=calibrated, **fields)
+    return DirectionThreshold(calibrated=calibrated)
 
 
 def _read(path: Path) -> Any:

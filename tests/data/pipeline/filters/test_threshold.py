@@ -50,18 +50,18 @@ def test_calibration_is_mean_and_deviation_over_all_tables(rows):
         tables.append(rows(*[("a", "b")] * 50, source_lang=langs, quality=quality))
         for lang, value in zip(langs, quality):
             scores.setdefault(f"{lang}>eng_Latn", []).append(value)
-    filter_ = calibrate(tables, k=1.5)
-    assert filter_.k == 1.5 and set(filter_.calibrated) == set(scores)
+    filter_ = calibrate(tables)
+    assert set(filter_.calibrated) == set(scores)
     for name, values in scores.items():
         assert filter_.calibrated[name] == pytest.approx((np.mean(values), np.std(values)))
 
 
 def test_calibration_scores_with_the_scorer_and_travels_by_file(rows, tmp_path):
     table = rows(*[(f"{i}", "b") for i in range(40)], quality=[9.0] * 40)
-    filter_ = calibrate([table], lambda s, t, sl, tl: np.array([int(x) / 40 for x in s]), back_off="floor")
+    filter_ = calibrate([table], lambda s, t, sl, tl: np.array([int(x) / 40 for x in s]))
     assert filter_.calibrated["fra_Latn>eng_Latn"][0] == pytest.approx(np.mean(np.arange(40) / 40))
     filter_.save(tmp_path / "c.json")
-    assert build("threshold", {"calibrated": str(tmp_path / "c.json"), "back_off": "floor"}) == filter_
+    assert build("threshold", {"calibrated": str(tmp_path / "c.json")}) == filter_
     with pytest.raises(ValueError, match="no direction of the dev set has 41 scored rows"):
         calibrate([table], min_rows=41)
 
