@@ -116,11 +116,6 @@ class WordCounts:
         """Number of characters by language, both kinds together."""
         return {lang: sum(e.characters for e in self.entries if e.lang == lang) for lang in self.languages}
 
-    def table(self, lang: str | None = None, kind: str | None = None) -> pa.Table:
-        """The rows (lang, kind, word, count), optionally of one language or kind."""
-        filters = [(name, "=", value) for name, value in (("lang", lang), ("kind", kind)) if value is not None]
-        return pq.read_table(self.path, filters=filters or None)
-
     def check_pattern(self, pattern: str) -> None:
         """Raise ValueError unless the words were made with the pre-tokenizer of this name."""
         if PATTERNS[pattern] != self.regex:
