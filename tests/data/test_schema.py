@@ -96,23 +96,6 @@ def test_arrow_columns_of_any_text_type(kind):
     assert bad == [(2, "source is empty")]
 
 
-def test_parquet_bytes_that_claim_to_be_text():
-    bad_text = pa.array([b"ok", b"caf\xe9"]).view(pa.string())
-    constants = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
-    table, bad = normalise({"source": bad_text, "target": ["a", "b"]}, constants=constants)
-    assert table["source"].to_pylist() == ["ok"] and bad == [(1, "source is not UTF-8")]
-
-
-def test_a_column_called_source_that_is_not_the_text():
-    found = ["src_lang", "src", "tgt_lang", "tgt", "source"]  # `source` names the package of the string
-    assert find_columns(found) == {
-        "source": "src",
-        "target": "tgt",
-        "source_lang": "src_lang",
-        "target_lang": "tgt_lang",
-    }
-
-
 def test_named_columns_go_before_the_usual_names():
     found = ["src_lang", "src", "tgt_lang", "tgt", "score"]
     turned = {"source": "tgt", "target": "src", "source_lang": "tgt_lang", "target_lang": "src_lang"}
