@@ -207,7 +207,8 @@ class EchoForTranslation(EchoPreTrainedModel):
                 later rows (targets, hard negatives) are embedded only.
             decoder_input_ids, decoder_attention_mask: (batch, target), the target with its prompt.
             labels: (batch, target), already shifted; -100 is ignored. Without decoder_input_ids: the tokens of the
-                target with a final `</s>`, in the decoder's only language; the prompt is added in front.
+                target with a final `</s>`, in the decoder's only language; the prompt is added in front. (With label
+                smoothing, transformers' Trainer keeps the labels from the model: give decoder_input_ids, too.)
             compute_logits: False skips the logits, for a loss that works on `decoder_hidden_state`.
             loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy. The
                 model calls it, because DDP and FSDP track the output matrix only inside the model's forward.

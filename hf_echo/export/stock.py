@@ -71,11 +71,6 @@ class Stock:
         """Most tokens of a text."""
         return int(self.tokenizer.model_max_length)
 
-    def sentence_vectors(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """(batch, tokens) -> (batch, embedding_size), not normalised."""
-        hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        return self.encoder.pool(hidden, attention_mask)
-
     def batch(self, texts: list[str]) -> dict[str, torch.Tensor]:
         """Ids and mask of texts behind the default prompt, padded and cut."""
         prompt = self.prompts.get(self.default_prompt or "", "")

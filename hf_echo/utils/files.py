@@ -34,7 +34,8 @@ def write_whole(path: str | Path) -> Iterator[Path]:
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file")
     if path.exists() and not path.is_file():
-        yield path
+        with named_when_full(path):
+            yield path
         return
     place = Path(os.path.realpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Results of evaluations: a dataclass that converts to a row, JSON and a table; tables have averages.
+"""Results of evaluations: a dataclass that converts to a row and JSON, and tables of rows, with averages.
 
 Independent of what is measured. Rows and JSON have unrounded numbers; only Markdown rounds.
 """
@@ -29,9 +29,6 @@ class Result:
 
     def to_json(self, indent: int | None = 2) -> str:
         return json.dumps(self.to_row(), ensure_ascii=False, indent=indent)
-
-    def to_table(self) -> Table:
-        return Table([self.to_row()])
 
 
 @dataclass
@@ -66,12 +63,9 @@ class Table:
         return json.dumps(content, ensure_ascii=False, indent=indent)
 
     def to_markdown(self, columns: Sequence[str] | None = None, digits: int = 2) -> str:
-        return markdown_table(*self._cells(columns, digits))
-
-    def _cells(self, columns: Sequence[str] | None, digits: int) -> tuple[list[str], list[list[str]]]:
         header = list(columns or self.columns)
         rows = self.rows + ([self.average] if self.average else [])
-        return header, [[cell_text(row.get(name), digits) for name in header] for row in rows]
+        return markdown_table(header, [[cell_text(row.get(name), digits) for name in header] for row in rows])
 
 
 def _plain(value: Any) -> Any:

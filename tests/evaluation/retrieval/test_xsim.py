@@ -9,6 +9,7 @@ from scipy import sparse
 from sentence_transformers.util import quantize_embeddings
 
 from hf_echo.evaluation import text_groups, xsim, xsimpp
+from hf_echo.utils.results import Table
 
 
 def laser_predictions(x: np.ndarray, y: np.ndarray, margin: str, k: int) -> np.ndarray:
@@ -118,7 +119,7 @@ def test_row_json_and_table():
     result = xsim(np.eye(3), np.eye(3)[[1, 0, 2]], margin="ratio", k=2)
     row = {"error_rate": 200 / 3, "errors": 2, "count": 3, "margin": "ratio", "k": 2}
     assert result.to_row() == json.loads(result.to_json()) == pytest.approx(row)
-    assert "| 66.67 | 2 | 3 | ratio | 2 |" in result.to_table().to_markdown()
+    assert "| 66.67 | 2 | 3 | ratio | 2 |" in Table.of([result]).to_markdown()
 
 
 @pytest.mark.parametrize(
