@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -115,8 +114,10 @@ class EchoPreTrainedModel(PreTrainedModel):
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):
             prompts = getattr(self.config, "prompts", "name")
-            write_remote_code(save_directory, speech=self.config.model_type == "echo_speech", sonar=prompts == "tokens")
-            if self.config.model_type == "echo":
+            kind = self.config.model_type
+            kinds = dict(speech=kind == "echo_speech", sonar=prompts == "tokens", spectrum=kind == "spectrum")
+            write_remote_code(save_directory, **kinds)
+            if kind == "echo":
                 write_sentence_transformer_files(save_directory, self.config.languages, prompts=prompts)
 
 
@@ -209,15 +210,6 @@ def weight_files(name, options: dict | None = None) -> list[Path]:
         )
         return [Path(cached)] if isinstance(cached, str) else []
     return sorted(folder.glob("*.safetensors"))
-
-
-def weight_keys(name, options: dict) -> list[str]:
-    """Names of the tensors of a folder's first file; none where it cannot be read."""
-    files = weight_files(name, options) if name is not None else []
-    with suppress(SafetensorError, OSError, IndexError):
-        with safe_open(files[0], "pt") as opened:
-            return list(opened.keys())
-    return []
 
 
 def why_unreadable(files: list[Path], error: Exception | None = None) -> str | None:

@@ -21,7 +21,7 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_echo import EchoConfig
-from .modeling_echo_base import EchoPreTrainedModel, EchoProjection, weight_keys
+from .modeling_echo_base import EchoPreTrainedModel, EchoProjection
 from .packed_echo import packed_states
 
 
@@ -65,13 +65,6 @@ class EchoEncoder(EchoPreTrainedModel):
             )
         self.post_init()
         check_attention(self.backbone)
-
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args, **kwargs):
-        """As `EchoPreTrainedModel.from_pretrained`; reads a Llama's tensors without the prefix `backbone.`, too."""
-        if any(key.startswith("embed_tokens.") for key in weight_keys(pretrained_model_name_or_path, kwargs)):
-            kwargs["key_mapping"] = {r"^(embed_tokens|layers|norm)\.": r"backbone.\1."}
-        return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
 
     @classmethod
     def from_backbone(

@@ -8,10 +8,8 @@ cross-attention, writes text while it reads the tower's states. The masks are in
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -31,8 +29,6 @@ from .generation_spectrum import SpectrumGeneration
 from .masks_spectrum import attention_mask, reading_mask, token_mask, tower_mask
 from .modeling_echo_base import EchoPreTrainedModel, EchoProjection
 from .modeling_echo_decoder import EchoDecoder
-
-FILES = "*_spectrum.py"
 
 
 @dataclass
@@ -65,17 +61,10 @@ class SpectrumOutput(ModelOutput):
 
 
 class SpectrumPreTrainedModel(EchoPreTrainedModel):
-    """Base class: loading, and saving with the code for trust_remote_code."""
+    """Base class of the tower and of the whole model."""
 
     config_class = SpectrumConfig
     base_model_prefix = "tower"
-
-    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
-        super().save_pretrained(save_directory, *args, **kwargs)
-        here = Path(__file__).parent.resolve()
-        if kwargs.get("is_main_process", True) and here != Path(save_directory).resolve():
-            for file in here.glob(FILES):
-                shutil.copyfile(file, Path(save_directory) / file.name)
 
 
 class SpectrumModel(SpectrumPreTrainedModel):

@@ -76,13 +76,14 @@ def _is_of_sentence_transformers(file: Path) -> bool:
     return file.is_file() and "__version__" in json.loads(file.read_text(encoding="utf-8"))
 
 
-def write_remote_code(folder: str | Path, *, speech: bool = False, sonar: bool = False) -> None:
+def write_remote_code(folder: str | Path, *, speech: bool = False, sonar: bool = False, spectrum: bool = False) -> None:
     """Copy these files beside the weights, so that trust_remote_code=True needs no package.
 
-    The files `*_echo_speech.py` are copied for a speech encoder only, `*_echo_sonar.py` for SONAR only.
+    The files `*_echo_speech.py` are copied for a speech encoder only, `*_echo_sonar.py` for SONAR only, `*_spectrum.py`
+    for Spectrum only.
     """
     here = Path(__file__).parent
-    for file in here.glob("*_echo*.py"):
+    for file in (*here.glob("*_echo*.py"), *(here.glob("*_spectrum.py") if spectrum else ())):
         wanted = {"speech": speech, "sonar": sonar}.get(file.stem.rpartition("_")[2], True)
         if wanted and file.parent.resolve() != Path(folder).resolve():
             shutil.copyfile(file, Path(folder) / file.name)

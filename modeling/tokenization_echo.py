@@ -48,18 +48,6 @@ def _alone(method: Callable) -> Callable:
     return call
 
 
-class EchoBatch(BatchEncoding):
-    """A batch without token embeddings for sentence-transformers; its KeyError names the alternative."""
-
-    def __getitem__(self, item):
-        if item == "token_embeddings" and item not in self.data:
-            raise KeyError(
-                "output_value='token_embeddings': a SentenceTransformer of this model holds sentence embeddings only; "
-                "use AutoModel.from_pretrained(name)(**batch).last_hidden_state"
-            )
-        return super().__getitem__(item)
-
-
 def why_no_tokenizer(file: Path) -> str | None:
     """One line about a tokenizer.json that cannot be read; None where it can or does not exist."""
     if not file.is_file():
@@ -185,7 +173,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             overflowing = False
         if single and kwargs.get("return_tensors") is None and not overflowing:
             return BatchEncoding({key: value[0] for key, value in encoded.items()}, encoded.encodings)
-        return EchoBatch(encoded.data, encoded.encodings)
+        return BatchEncoding(encoded.data, encoded.encodings)
 
     def _encode_prompted(self, prompts: list[str], texts: list[str], **options) -> BatchEncoding:
         if self.prompts == "name":

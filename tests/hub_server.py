@@ -1,4 +1,4 @@
-"""Loopback Hub for tests: in-memory repositories, enough of the HTTP API to create, upload, tag, merge and download.
+"""Loopback Hub for tests: in-memory repositories, enough of the HTTP API to create, upload, tag and download.
 
 It refuses what the Hub refuses: a commit on another parent than the head (412), a second tag of one name (409), a card
 with an unknown license or language (400). GET /_fail/N closes the connection of every request after N more, when it has
@@ -47,7 +47,7 @@ class Repo:
 
     def __init__(self, rid):
         self.branches = {"main": [(hashlib.sha1(rid.encode()).hexdigest(), {".gitattributes": (b"", False)})]}
-        self.tags, self.pulls = {}, []
+        self.tags = {}
 
     def find(self, rev):
         """The commit of a branch, tag or sha; None where there is none."""
@@ -73,21 +73,15 @@ class Repo:
         commits.append((hashlib.sha1(salt + commits[-1][0].encode()).hexdigest(), files))
         return commits[-1][0]
 
-    def new_pull(self, title):
-        pull = {"num": len(self.pulls) + 1, "title": title, "status": "draft"}
-        self.pulls.append(pull)
-        self.branches[f"refs/pr/{pull['num']}"] = [self.branches["main"][-1]]
-        return pull
-
     def refs(self):
         def ref(name, where, sha):
             return {"name": name, "ref": where, "targetCommit": sha}
 
         heads = {name: commits[-1][0] for name, commits in self.branches.items()}
         return {
-            "branches": [ref(n, f"refs/heads/{n}", sha) for n, sha in heads.items() if not n.startswith("refs/")],
+            "branches": [ref(n, f"refs/heads/{n}", sha) for n, sha in heads.items()],
             "tags": [ref(n, f"refs/tags/{n}", sha) for n, sha in self.tags.items()],
-            "pullRequests": [ref(n, n, sha) for n, sha in heads.items() if n.startswith("refs/")],
+            "pullRequests": [],
             "converts": [],
         }
 
@@ -213,8 +207,6 @@ class H(BaseHTTPRequestHandler):
         a = [unquote(part) for part in raw]
         rev = a[1] if len(a) > 1 else "main"
         c = repo.find(rev)
-        if a[0] == "discussions":
-            return self.discussions(t, rid, repo, m, a[1:], q, b)
         if m == "POST" and a[0] == "preupload":
             asked = [f["path"] for f in json.loads(b)["files"]]
             return self.send(200, {"files": [upload_mode(name, c[1]) for name in asked]})
@@ -283,39 +275,6 @@ class H(BaseHTTPRequestHandler):
             h["Content-Range"] = f"bytes {s}-{e}/{len(x)}"
             return self.send(206, x[s : e + 1], "application/octet-stream", **h)
         return self.send(200, x, "application/octet-stream", **h)
-
-    def discussions(self, t, rid, repo, m, rest, q, b):
-        def shown(pull):
-            return pull | {
-                "isPullRequest": True,
-                "createdAt": "2026-01-01T00:00:00.000Z",
-                "author": {"name": "tester"},
-                "repo": {"name": rid, "type": t},
-                "events": [],
-                "changes": {"base": "refs/heads/main"},
-                "filesWithConflicts": [],
-            }
-
-        if not rest and m == "POST":
-            return self.send(200, shown(repo.new_pull(json.loads(b)["title"])))
-        if not rest:
-            wanted = {"open": ("open", "draft"), "closed": ("merged", "closed")}.get(q.get("status", [""])[0])
-            pulls = [shown(p) for p in repo.pulls if wanted is None or p["status"] in wanted]
-            return self.send(200, {"count": len(pulls), "start": 0, "discussions": pulls})
-        pull = repo.pulls[int(rest[0]) - 1]
-        if len(rest) == 1:
-            return self.send(200, shown(pull))
-        if rest[1] == "status":
-            pull["status"] = json.loads(b)["status"]
-            change = {"id": "1", "type": "status-change", "createdAt": "2026-01-01T00:00:00.000Z"}
-            return self.send(200, {"newStatus": change | {"data": {"status": pull["status"]}}})
-        if pull["status"] != "open":
-            return self.send(403, {"error": f"the pull request is {pull['status']}, not open"})
-        pull["status"] = "merged"
-        head = repo.branches[f"refs/pr/{pull['num']}"][-1]
-        sha = hashlib.sha1(b"merge" + head[0].encode()).hexdigest()
-        repo.branches["main"].append((sha, head[1]))
-        return self.send(200, {})
 
     do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = route
 

@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Bytes. One commit of more takes so long that it fails; `upload_folder` can be resumed, but makes several commits, so
-# it goes to a pull request that is merged at the end.
-LARGE_DATASET = 5 * 2**30
 BY_HUB = {".gitattributes"}  # written by the Hub itself
 
 
@@ -142,8 +138,6 @@ def _commit(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: s
 
     if not (changed := differences(api, folder, files, repo, kind, head)):
         return head  # an earlier push ended between the commit and the tag
-    if kind == "dataset" and sum((folder / file).stat().st_size for file in files) > LARGE_DATASET:
-        return _merge(api, folder, files, repo, version)
     operations = [
         CommitOperationAdd(path, folder / path) if path in files else CommitOperationDelete(path) for path in changed
     ]
@@ -156,32 +150,6 @@ def _commit(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: s
             raise ValueError(f"{repo}: somebody else changed main during the push; run it again") from error
         raise
     return str(commit.oid)
-
-
-def _merge(api: HfApi, folder: Path, files: Collection[str], repo: str, version: str) -> str:
-    """Upload a large dataset to a pull request, in as many commits as it takes, and merge it as one."""
-    title = f"Version {version}"
-    opened = api.get_repo_discussions(
-        repo, repo_type="dataset", discussion_type="pull_request", discussion_status="open"
-    )
-    number = next((pull.num for pull in opened if pull.title == title), None)
-    if number is None:
-        number = api.create_pull_request(repo, title, repo_type="dataset").num
-    branch = f"refs/pr/{number}"
-    if differences(api, folder, files, repo, "dataset", branch):
-        api.upload_folder(
-            repo_id=repo,
-            repo_type="dataset",
-            folder_path=folder,
-            revision=branch,
-            allow_patterns=[escape(file) for file in files],
-            delete_patterns="*",
-            commit_message=title,
-        )
-    api.change_discussion_status(repo, number, "open", repo_type="dataset")  # a new pull request is a draft
-    api.merge_pull_request(repo, number, repo_type="dataset")
-    refs = api.list_repo_refs(repo, repo_type="dataset")
-    return next(str(ref.target_commit) for ref in refs.branches if ref.name == "main")
 
 
 def tag_of(version: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 
 from ..losses import contrastive_loss, gather_with_grad, mse_loss
-from ..losses.contrastive import MARGIN_SPACES
+from ..utils.settings import setting
 from .core.stage import Embedded, Stage, guide
 from .core.translation import TranslationConfig, TranslationTrainer
 
@@ -17,31 +17,17 @@ from .core.translation import TranslationConfig, TranslationTrainer
 class ContrastiveConfig(TranslationConfig):
     """OS 5: 10k steps, lr 3e-4, 6k tokens per device, m 0.3, scale 100, r 0.5, alpha 0.05, beta 1."""
 
-    learning_rate: float = field(default=3e-4, metadata={"help": "AdamW's initial learning rate"})
-    max_tokens: int = field(
-        default=6000, metadata={"help": "padded tokens of a batch on one device, all sides together"}
+    learning_rate: float = setting("AdamW's initial learning rate", 3e-4)
+    max_tokens: int = setting("padded tokens of a batch on one device, all sides together", 6000, least=1)
+    contrastive_weight: float = setting("alpha of OS Eq. 4 and 6", 0.05)
+    mse_weight: float = setting("of MSE between the two embeddings, SONAR's objective (ECHO Table 9b)", 0.0)
+    margin: float = setting("m of OS Eq. 2", 0.3)
+    margin_space: Literal["cosine", "logit"] = setting("what the margin is taken off", "cosine")
+    logit_scale: float = setting("tau, the scale of the cosine", 100.0, above=0)
+    truncate_dims: list[int] = setting(
+        "first dimensions that shall serve alone, too (Matryoshka, arXiv:2205.13147), as [128, 256]", list, least=1
     )
-    contrastive_weight: float = field(default=0.05, metadata={"help": "alpha of OS Eq. 4 and 6"})
-    mse_weight: float = field(
-        default=0.0, metadata={"help": "of MSE between the two embeddings, SONAR's objective (ECHO Table 9b)"}
-    )
-    margin: float = field(default=0.3, metadata={"help": "m of OS Eq. 2"})
-    margin_space: str = field(
-        default="cosine", metadata={"help": "take the margin off the 'cosine' or off the 'logit'"}
-    )
-    logit_scale: float = field(default=100.0, metadata={"help": "tau, the scale of the cosine"})
-    truncate_dims: list[int] = field(
-        default_factory=list,
-        metadata={"help": "first dimensions that shall serve alone, too (Matryoshka, arXiv:2205.13147), as [128, 256]"},
-    )
-    radius: float = field(default=0.5, metadata={"help": "r of OS Eq. 3, used where there is a guide"})
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.margin_space not in MARGIN_SPACES:
-            raise ValueError(f"margin_space is {self.margin_space!r}; it must be one of {', '.join(MARGIN_SPACES)}")
-        if wrong := [dim for dim in self.truncate_dims if isinstance(dim, bool) or dim < 1]:
-            raise ValueError(f"truncate_dims holds {wrong[0]!r}; it must be numbers of dimensions, as [128, 256]")
+    radius: float = setting("r of OS Eq. 3, used where there is a guide", 0.5)
 
 
 class ContrastiveTrainer(TranslationTrainer):

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
 from ..losses import sampled_translation_loss
+from ..utils.settings import setting
 from .core.stage import Embedded, Stage
-from .core.translation import TranslationConfig, TranslationTrainer, require_translation_loss
+from .core.translation import TranslationConfig, TranslationTrainer
 
 
 @dataclass
 class DecoderConfig(TranslationConfig):
     """OS 5: as stage 1 but lr 1e-3 and 200 steps of warm-up."""
 
-    learning_rate: float = field(default=1e-3, metadata={"help": "AdamW's initial learning rate"})
-    warmup_steps: float = field(default=200, metadata={"help": "steps of linear warm-up"})
-    softmax_samples: int = field(
-        default=0,
-        metadata={"help": "softmax over the batch's targets and this many other tokens; 0: the whole vocabulary"},
+    learning_rate: float = setting("AdamW's initial learning rate", 1e-3)
+    warmup_steps: float = setting("steps of linear warm-up", 200)
+    softmax_samples: int = setting(
+        "softmax over the batch's targets and this many other tokens; 0: the whole vocabulary", 0, least=0
     )
-
-    def __post_init__(self):
-        super().__post_init__()
-        require_translation_loss(self)
+    translation_weight: float = setting("weight of the only loss", 1.0, above=0)
 
 
 class DecoderTrainer(TranslationTrainer):

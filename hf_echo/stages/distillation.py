@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..data.directions import monolingual, resample
 from ..losses import mse_loss
+from ..utils.settings import setting
 from .core.encoder import EncoderTrainer
 from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
@@ -19,16 +20,15 @@ from .core.text import TextConfig
 class DistillationConfig(TextConfig):
     """OS 5: cosine annealing, 1k steps of warm-up, 16k tokens; lr 1e-4 for a vocabulary, 5e-4 for a small model."""
 
-    learning_rate: float = field(default=5e-4, metadata={"help": "AdamW's initial learning rate"})
-    lr_scheduler_type: str = field(default="cosine", metadata={"help": "learning rate schedule"})
-    warmup_steps: float = field(default=1000, metadata={"help": "steps of linear warm-up"})
-    max_tokens: int = field(default=16_384, metadata={"help": "padded tokens of a batch on one device"})
-    base_languages: list[str] = field(
-        default_factory=list,
-        metadata={"help": "the teacher's languages; by default those of its config, or all of the data"},
+    learning_rate: float = setting("AdamW's initial learning rate", 5e-4)
+    lr_scheduler_type: str = setting("learning rate schedule", "cosine")
+    warmup_steps: float = setting("steps of linear warm-up", 1000)
+    max_tokens: int = setting("padded tokens of a batch on one device", 16_384, least=1)
+    base_languages: list[str] = setting(
+        "the teacher's languages; by default those of its config, or all of the data", list
     )
-    language_drop: float = field(
-        default=0.25, metadata={"help": "OS p_unk, for the student alone: the teacher knows the language"}
+    language_drop: float = setting(
+        "OS p_unk, for the student alone: the teacher knows the language", 0.25, least=0, most=1
     )
 
 

@@ -15,7 +15,7 @@ import copy
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -32,6 +32,7 @@ from ..losses import (
     update_means,
 )
 from ..modeling import EchoConfig, EchoEncoder
+from ..utils.settings import setting
 from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
 from .core.unmasking_head import UnmaskingHead
 
@@ -44,42 +45,30 @@ EMPTY = 1e-4  # a rank with a smaller share of all pairs counts as empty
 class EmmaXConfig(MaskingConfig):
     """EMMA-X A.2: queue 256, momentum 0.999, temperature 0.04, four ranks; mixture 3e-5, encoder 5e-4, cosine."""
 
-    contrastive_steps: int = field(default=0, metadata={"help": "steps of the first phase, on pairs"})
-    mixture_steps: int = field(default=0, metadata={"help": "steps of the second phase, on pairs; the rest is EM"})
-    parallel: bool = field(
-        default=True, metadata={"help": "EM knows the translations; false: it reads one text of each pair, by lot"}
+    contrastive_steps: int = setting("steps of the first phase, on pairs", 0, least=0)
+    mixture_steps: int = setting("steps of the second phase, on pairs; the rest is EM", 0, least=0)
+    parallel: bool = setting("EM knows the translations; false: it reads one text of each pair, by lot", True)
+    ranks: int = setting("semantic ranks, from translation to unrelated", 4, least=2)
+    temperatures: list[float] = setting(
+        "of the ranking loss, one for each rank but the worst, rising", [0.05, 0.075, 0.1], above=0
     )
-    ranks: int = field(default=4, metadata={"help": "semantic ranks, from translation to unrelated"})
-    temperatures: list[float] = field(
-        default_factory=lambda: [0.05, 0.075, 0.1],
-        metadata={"help": "of the ranking loss, one for each rank but the worst, rising"},
-    )
-    contrastive_temperature: float = field(default=0.04, metadata={"help": "of the first two phases"})
-    momentum: float = field(default=0.999, metadata={"help": "of the momentum encoder that embeds the keys"})
-    queue_size: int = field(default=256, metadata={"help": "keys of earlier batches"})
-    rank_momentum: float = field(default=0.001, metadata={"help": "of the running mean cosine of each rank"})
-    smoothing: float = field(default=0.3, metadata={"help": "label smoothing of the mixture's loss"})
-    interpolations: int = field(default=16, metadata={"help": "interpolated keys per query in the mixture phase"})
-    mixture_weight: float = field(default=1.0, metadata={"help": "weight of the mixture's loss"})
-    mlm_weight: float = field(default=1.0, metadata={"help": "weight of the masked language model; 0: none"})
-    mask_probability: float = field(default=0.15, metadata={"help": "share of tokens that are masked for it"})
-    learning_rate: float = field(default=5e-4, metadata={"help": "AdamW's highest learning rate"})
-    mixture_learning_rate: float = field(default=3e-5, metadata={"help": "highest learning rate of the mixture"})
-    warmup_steps: float = field(default=0.0, metadata={"help": "steps of linear warm-up; below 1: share of all steps"})
+    contrastive_temperature: float = setting("of the first two phases", 0.04, above=0)
+    momentum: float = setting("of the momentum encoder that embeds the keys", 0.999, least=0, most=1)
+    queue_size: int = setting("keys of earlier batches", 256, least=0)
+    rank_momentum: float = setting("of the running mean cosine of each rank", 0.001, least=0, most=1)
+    smoothing: float = setting("label smoothing of the mixture's loss", 0.3, least=0, most=1)
+    interpolations: int = setting("interpolated keys per query in the mixture phase", 16, least=1)
+    mixture_weight: float = setting("weight of the mixture's loss", 1.0)
+    mlm_weight: float = setting("weight of the masked language model; 0: none", 1.0, least=0)
+    mask_probability: float = setting("share of tokens that are masked for it", 0.15, least=0, most=1)
+    learning_rate: float = setting("AdamW's highest learning rate", 5e-4)
+    mixture_learning_rate: float = setting("highest learning rate of the mixture", 3e-5)
+    warmup_steps: float = setting("steps of linear warm-up; below 1: share of all steps", 0.0)
 
     def __post_init__(self):
         super().__post_init__()
-        if self.ranks < 2 or len(self.temperatures) != self.ranks - 1:
-            raise ValueError(f"{self.ranks} ranks need {self.ranks - 1} temperatures, got {self.temperatures}")
-        if any(a >= b for a, b in zip(self.temperatures, self.temperatures[1:])) or self.temperatures[0] <= 0:
-            raise ValueError(f"temperatures must be positive and rise from rank to rank, got {self.temperatures}")
-        for name in ("momentum", "rank_momentum", "smoothing", "mask_probability"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
-        if self.queue_size < 0 or self.interpolations < 1:
-            raise ValueError(
-                f"queue_size={self.queue_size} must not be negative, interpolations={self.interpolations} at least 1"
-            )
+        if len(self.temperatures) != self.ranks - 1 or self.temperatures != sorted({*self.temperatures}):
+            raise ValueError(f"{self.ranks} ranks need {self.ranks - 1} rising temperatures, got {self.temperatures}")
 
     def own_learning_rates(self) -> dict[str, float]:
         names = ("mixture_mean", "mixture_log_sigma", "mixture_logits")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from ..checkpoints.rewrite import encoder_of
 from ..data.directions import extension_pairs
 from ..losses import distillation_parts, gather_with_grad, teacher_target
+from ..utils.settings import setting
 from .core.encoder import set_attention_dropout
 from .core.stage import Embedded, Stage, teacher
 from .distillation import DistillationConfig, DistillationTrainer, resampled
@@ -23,22 +24,17 @@ ENGLISH = "eng_Latn"
 class ExtensionConfig(DistillationConfig):
     """OS 5 and Table 3: 30k steps, lr 4e-5, dropout 0.05; base languages first, new ones in the fields `new_...`."""
 
-    learning_rate: float = field(default=4e-5, metadata={"help": "AdamW's initial learning rate"})
-    mse_weight: float = field(default=0.5, metadata={"help": "lambda of Eq. 10 for base languages"})
-    new_mse_weight: float = field(default=0.1, metadata={"help": "the same for new languages"})
-    student_teacher_weight: float = field(default=1.0, metadata={"help": "lambda of Eq. 9"})
-    new_student_teacher_weight: float = field(default=1.0, metadata={"help": "the same for new languages"})
-    teacher_student_weight: float = field(default=0.5, metadata={"help": "lambda of the reverse direction"})
-    new_teacher_student_weight: float = field(default=0.0, metadata={"help": "the same for new languages"})
-    logit_scale: float = field(default=10.0, metadata={"help": "tau of Eq. 9 for base languages"})
-    new_logit_scale: float = field(default=60.0, metadata={"help": "the same for new languages"})
-    new_language_drop: float = field(default=0.5, metadata={"help": "OS p_unk of new languages"})
-    dropout: float = field(default=0.05, metadata={"help": "of the student's attention"})
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0 <= self.new_language_drop <= 1:
-            raise ValueError(f"new_language_drop is a probability, not {self.new_language_drop}")
+    learning_rate: float = setting("AdamW's initial learning rate", 4e-5)
+    mse_weight: float = setting("lambda of Eq. 10 for base languages", 0.5)
+    new_mse_weight: float = setting("the same for new languages", 0.1)
+    student_teacher_weight: float = setting("lambda of Eq. 9", 1.0)
+    new_student_teacher_weight: float = setting("the same for new languages", 1.0)
+    teacher_student_weight: float = setting("lambda of the reverse direction", 0.5)
+    new_teacher_student_weight: float = setting("the same for new languages", 0.0)
+    logit_scale: float = setting("tau of Eq. 9 for base languages", 10.0, above=0)
+    new_logit_scale: float = setting("the same for new languages", 60.0, above=0)
+    new_language_drop: float = setting("OS p_unk of new languages", 0.5, least=0, most=1)
+    dropout: float = setting("of the student's attention", 0.05, least=0, most=1)
 
 
 class ExtensionTrainer(DistillationTrainer):

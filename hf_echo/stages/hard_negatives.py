@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..losses import one_softmax_loss, split_softmax_parts
+from ..utils.settings import setting
 from .contrastive import ContrastiveConfig, ContrastiveTrainer
 from .core.stage import Embedded, Stage, guide
 
@@ -16,22 +17,11 @@ from .core.stage import Embedded, Stage, guide
 class HardNegativesConfig(ContrastiveConfig):
     """OS 5: 15k steps, lr 1e-5, 5 negatives, 1.2k tokens per device, gamma 0.8."""
 
-    learning_rate: float = field(default=1e-5, metadata={"help": "AdamW's initial learning rate"})
-    max_tokens: int = field(
-        default=1200, metadata={"help": "padded tokens of a batch on one device, all sides together"}
-    )
-    max_negatives: int = field(default=5, metadata={"help": "hard negatives of each source sentence"})
-    gamma: float = field(default=0.8, metadata={"help": "weight of the hard negatives in OS Eq. 5"})
-    one_softmax: bool = field(
-        default=False, metadata={"help": "all negatives in one softmax, without margin and gamma (OS Table 12b)"}
-    )
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0 <= self.gamma <= 1:
-            raise ValueError(f"gamma must be from 0 to 1, not {self.gamma}")
-        if self.max_negatives < 1:
-            raise ValueError(f"max_negatives must be at least 1, not {self.max_negatives}")
+    learning_rate: float = setting("AdamW's initial learning rate", 1e-5)
+    max_tokens: int = setting("padded tokens of a batch on one device, all sides together", 1200, least=1)
+    max_negatives: int = setting("hard negatives of each source sentence", 5, least=1)
+    gamma: float = setting("weight of the hard negatives in OS Eq. 5", 0.8, least=0, most=1)
+    one_softmax: bool = setting("all negatives in one softmax, without margin and gamma (OS Table 12b)", False)
 
 
 class HardNegativesTrainer(ContrastiveTrainer):

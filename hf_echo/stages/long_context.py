@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..checkpoints.rewrite import encoder_of
 from ..losses import contrastive_loss, gather_with_grad
+from ..utils.settings import setting
 from .core.encoder import EncoderTrainer, learned_positions
 from .core.stage import Stage
 from .core.text import TextConfig
@@ -15,14 +16,12 @@ from .core.text import TextConfig
 class LongContextConfig(TextConfig):
     """OS 10.2: 9k steps, 128 pairs in a batch, lr 1e-5, 900 steps of warm-up, scale 20."""
 
-    learning_rate: float = field(default=1e-5, metadata={"help": "AdamW's initial learning rate"})
-    warmup_steps: float = field(default=900, metadata={"help": "steps of linear warm-up"})
-    max_rows: int | None = field(default=128, metadata={"help": "pairs of a batch on one device"})
-    max_tokens: int = field(default=131_072, metadata={"help": "padded tokens of a batch on one device"})
-    max_length: int = field(
-        default=2048, metadata={"help": "tokens of a text; the model and its tokenizer are set to it"}
-    )
-    logit_scale: float = field(default=20.0, metadata={"help": "tau of Eq. 15"})
+    learning_rate: float = setting("AdamW's initial learning rate", 1e-5)
+    warmup_steps: float = setting("steps of linear warm-up", 900)
+    max_rows: int | None = setting("pairs of a batch on one device", 128)
+    max_tokens: int = setting("padded tokens of a batch on one device", 131_072, least=1)
+    max_length: int = setting("tokens of a text; the model and its tokenizer are set to it", 2048, least=1)
+    logit_scale: float = setting("tau of Eq. 15", 20.0, above=0)
 
 
 class LongContextTrainer(EncoderTrainer):

@@ -7,19 +7,18 @@ One encoder makes four passes in each step: both texts of a pair, clean and mask
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 
 from ..losses import koleo_loss, mse_loss
 from ..modeling import EchoConfig, EchoEncoder
+from ..utils.settings import setting
 from .core.in_batch import symmetric_in_batch
 from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
 from .core.unmasking_head import UnmaskingHead, head_parameters
-
-ALIGNMENTS = ("none", "masked", "clean", "contrastive")
 
 
 @dataclass
@@ -31,46 +30,35 @@ class MexmaConfig(MaskingConfig):
     Table 6: alignment contrastive, koleo_weight 0; its baseline has unmasking_weight 0 too.
     """
 
-    symmetric: bool = field(default=True, metadata={"help": "both texts masked and clean; false: one of each by lot"})
-    alignment: str = field(
-        default="clean",
-        metadata={
-            "help": "none; clean: MSE of both clean embeddings; masked: of masked source, clean target; contrastive"
-        },
+    symmetric: bool = setting("both texts masked and clean; false: one of each by lot", True)
+    alignment: Literal["none", "masked", "clean", "contrastive"] = setting(
+        "clean: MSE of both clean embeddings; masked: of masked source, clean target", "clean"
     )
-    token_gradients: bool = field(
-        default=True, metadata={"help": "the unmasking loss reaches the encoder through its token states too"}
+    token_gradients: bool = setting("the unmasking loss reaches the encoder through its token states too", True)
+    alignment_weight: float = setting("alpha, on the mean over rows and dimensions", 1.0)
+    unmasking_weight: float = setting("beta, on the mean of both texts; 0: none is masked", 1.0)
+    koleo_weight: float = setting("gamma, on the mean of both texts; 0: off", 0.01)
+    logit_scale: float = setting("scale of the cosine in contrastive alignment", 20.0, above=0)
+    mask_probability: float = setting("share of tokens that are masked", 0.4, above=0, most=1)
+    head_layers: int = setting("layers of the unmasking head", 6)
+    head_heads: int = setting("attention heads of the unmasking head", 8)
+    head_ffn: int = setting("inner size of the unmasking head's layers", 3072)
+    head_dropout: float = setting("dropout of the unmasking head, not inside attention", 0.1)
+    max_rows: int | None = setting("pairs of a batch on one device", 150)
+    max_tokens: int = setting("padded tokens of a batch on one device, both texts", 60_000, least=1)
+    max_length: int = setting("tokens of a text; longer ones are cut, with a warning", 200, least=1)
+    learning_rate: float = setting("AdamW's highest learning rate", 1e-4)
+    lr_scheduler_type: str = setting(
+        "learning rate schedule; its warm-up starts above zero", "cosine_warmup_with_min_lr"
     )
-    alignment_weight: float = field(default=1.0, metadata={"help": "alpha, on the mean over rows and dimensions"})
-    unmasking_weight: float = field(
-        default=1.0, metadata={"help": "beta, on the mean of both texts; 0: none is masked"}
+    lr_scheduler_kwargs: dict | None = setting(
+        "of the schedule: the first and the last learning rate as shares of the highest",
+        {"warmup_lr_rate": 0.1, "min_lr_rate": 0.0},
     )
-    koleo_weight: float = field(default=0.01, metadata={"help": "gamma, on the mean of both texts; 0: off"})
-    logit_scale: float = field(default=20.0, metadata={"help": "scale of the cosine in contrastive alignment"})
-    mask_probability: float = field(default=0.4, metadata={"help": "share of tokens that are masked"})
-    head_layers: int = field(default=6, metadata={"help": "layers of the unmasking head"})
-    head_heads: int = field(default=8, metadata={"help": "attention heads of the unmasking head"})
-    head_ffn: int = field(default=3072, metadata={"help": "inner size of the unmasking head's layers"})
-    head_dropout: float = field(default=0.1, metadata={"help": "dropout of the unmasking head, not inside attention"})
-    max_rows: int | None = field(default=150, metadata={"help": "pairs of a batch on one device"})
-    max_tokens: int = field(default=60_000, metadata={"help": "padded tokens of a batch on one device, both texts"})
-    max_length: int = field(default=200, metadata={"help": "tokens of a text; longer ones are cut, with a warning"})
-    learning_rate: float = field(default=1e-4, metadata={"help": "AdamW's highest learning rate"})
-    lr_scheduler_type: str = field(
-        default="cosine_warmup_with_min_lr", metadata={"help": "learning rate schedule; its warm-up starts above zero"}
-    )
-    lr_scheduler_kwargs: dict | None = field(
-        default_factory=lambda: {"warmup_lr_rate": 0.1, "min_lr_rate": 0.0},
-        metadata={"help": "of the schedule: the first and the last learning rate as shares of the highest"},
-    )
-    max_grad_norm: float = field(default=1.2, metadata={"help": "gradients are clipped to this norm"})
+    max_grad_norm: float = setting("gradients are clipped to this norm", 1.2)
 
     def __post_init__(self):
         super().__post_init__()
-        if self.alignment not in ALIGNMENTS:
-            raise ValueError(f"alignment is {self.alignment!r}; it must be one of {', '.join(ALIGNMENTS)}")
-        if not 0 < self.mask_probability < 1:
-            raise ValueError(f"mask_probability must be between 0 and 1, not {self.mask_probability}")
         aligns = self.alignment != "none" and self.alignment_weight > 0
         if not (aligns or self.unmasking_weight):
             raise ValueError("nothing to learn: set alignment or unmasking_weight")

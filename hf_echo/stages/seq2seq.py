@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..utils.settings import setting
 from .core.stage import Stage
-from .core.translation import TranslationConfig, TranslationTrainer, require_translation_loss
+from .core.translation import TranslationConfig, TranslationTrainer
 
 
 @dataclass
 class Seq2SeqConfig(TranslationConfig):
     """OS 5: 100k steps, lr 4e-4, 2k warm-up, 8192 tokens per device."""
 
-    def __post_init__(self):
-        super().__post_init__()
-        require_translation_loss(self)
+    translation_weight: float = setting("weight of the only loss", 1.0, above=0)
 
 
 class Seq2SeqTrainer(TranslationTrainer):

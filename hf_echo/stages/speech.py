@@ -45,7 +45,7 @@ class SpeechConfig(CoreConfig):
         "share of the English translation's embedding in the target, where there is one", 0.0, least=0, most=1
     )
     contrastive_weight: float = setting("of a softmax over the batch's embeddings", 0.0, least=0)
-    logit_scale: float = setting("scale of the cosine in that softmax", 20.0)
+    logit_scale: float = setting("scale of the cosine in that softmax", 20.0, above=0)
     candidates: int = setting("in that softmax, other texts of the training data as candidates of a step", 0, least=0)
     frozen_layers: int = setting(
         "first layers of a pretrained audio model, and what is before them, that stay; -1: all of it", 0, least=-1

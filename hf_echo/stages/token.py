@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from ..losses import mse_loss, self_objective_loss
+from ..utils.settings import setting
 from .core.stage import Embedded, Stage, teacher
 from .distillation import DistillationConfig, DistillationTrainer, resampled
 
@@ -15,10 +16,10 @@ from .distillation import DistillationConfig, DistillationTrainer, resampled
 class TokenConfig(DistillationConfig):
     """OS 10.1: 15k steps, lambda 1, scale 500. The paper names no learning rate; this is that of the extension."""
 
-    learning_rate: float = field(default=4e-5, metadata={"help": "AdamW's initial learning rate"})
-    language_drop: float = field(default=0.0, metadata={"help": "probability of the unspecified-language prompt"})
-    self_objective_weight: float = field(default=1.0, metadata={"help": "lambda of Eq. 13"})
-    similarity_scale: float = field(default=500.0, metadata={"help": "tau of the softmax over tokens"})
+    learning_rate: float = setting("AdamW's initial learning rate", 4e-5)
+    language_drop: float = setting("probability of the unspecified-language prompt", 0.0, least=0, most=1)
+    self_objective_weight: float = setting("lambda of Eq. 13", 1.0)
+    similarity_scale: float = setting("tau of the softmax over tokens", 500.0, above=0)
 
 
 class TokenTrainer(DistillationTrainer):

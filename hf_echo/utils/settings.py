@@ -55,7 +55,8 @@ def setting(
 
     Args:
         help: what it is, without a final full stop.
-        default: a value, or `dict` or `list` for an empty one; without it the field is required.
+        default: a value (a list or mapping is copied), or `dict` or `list` for an empty one; without it the field is
+            required.
         reads: it names a checkpoint (or tokenizer), or a data file.
         writes: it names an output.
         recorded: whether the lineage holds it; what changes no weight need not be.
@@ -71,6 +72,8 @@ def setting(
     metadata = {"help": help} | {name: given[name] for name in (*names, "language")}
     if default in (dict, list):
         return field(default_factory=default, metadata=metadata)
+    if isinstance(default, (dict, list)):
+        return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 

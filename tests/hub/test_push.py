@@ -42,17 +42,15 @@ KILLED = """
     from pathlib import Path
     import huggingface_hub
     from huggingface_hub import HfApi
-    from hf_echo.hub import push as module
     from hf_echo.hub.push import differences as all_differences, push
     from hf_echo.hub.upload_checks import contents_of
     def differences(api, folder, *place):
         return all_differences(api, folder, [file.as_posix() for file in contents_of(folder).files], *place)
-    folder, kind, large = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    module.LARGE_DATASET = large
-    api, name, outcomes = HfApi(), sys.argv[4], []
+    folder, kind, name = Path(sys.argv[1]), *sys.argv[2:]
+    api, outcomes = HfApi(), []
     def fail(after): urllib.request.urlopen(f"{api.endpoint}/_fail/{after}").read()
     for after in range(40):
-        repo = f"tester/killed-{kind}-{large > 0}-{after}"
+        repo = f"tester/killed-{kind}-{after}"
         (folder / name).write_bytes(b"old")
         push(folder, repo, version="1.0")
         (folder / name).write_bytes(b"new")
@@ -76,15 +74,9 @@ KILLED = """
 
 
 @pytest.mark.parametrize(
-    "kind, large",
-    [
-        ("model", 1 << 40),
-        pytest.param("dataset", 1 << 40, marks=pytest.mark.slow),
-        pytest.param("space", 1 << 40, marks=pytest.mark.slow),
-        pytest.param("dataset", 0, marks=pytest.mark.slow),
-    ],
+    "kind", ["model", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("dataset", "space"))]
 )
-def test_killed_after_every_request(on_the_hub, model, tmp_path, kind, large):
+def test_killed_after_every_request(on_the_hub, model, tmp_path, kind):
     """`main` is the old version or the new one, and the same push again completes it."""
     folder, name = model, "model.safetensors"
     if kind == "dataset":
@@ -96,7 +88,7 @@ def test_killed_after_every_request(on_the_hub, model, tmp_path, kind, large):
         folder, name = tmp_path / "space", "app.py"
         write(folder, "README.md", CARD.replace("license", "sdk: gradio\napp_file: app.py\nlicense"))
         write(folder, name)
-    outcomes = on_the_hub(KILLED, folder, kind, large, name)
+    outcomes = on_the_hub(KILLED, folder, kind, name)
     killed = [row[0] for row in outcomes]
     assert killed[-1] is False and all(killed[:-1]) and len(killed) > 5
     assert all(row[1] for row in outcomes)

@@ -173,14 +173,6 @@ def test_attention_kernels_agree(make_model, batch, attention):
         torch.testing.assert_close(model(**batch, decoder_input_ids=batch["input_ids"]).logits, want, **CLOSE)
 
 
-def test_static_cache(model, batch, prompts):
-    embedding = model.encoder(**batch).sentence_embedding
-    static = generate(
-        model, sentence_embedding=embedding, cache_implementation="static", disable_compile=True, **prompts
-    )
-    assert torch.equal(static, generate(model, sentence_embedding=embedding, **prompts))
-
-
 def test_wrong_memory(model, seq2seq):
     ids = torch.zeros(2, 3, dtype=torch.long)
     with pytest.raises(ValueError, match=r"bottleneck=True\) reads \(batch, 1, 24\), but was given \(2, 1, 32\)"):

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -26,36 +22,6 @@ from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation, EchoT
 from .conftest import LANGUAGES, TEXTS
 
 NANO = str(hf_echo.pretrained("echo-nano"))
-OLD_PROCESSOR = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
-
-
-def fresh(code: str, *arguments: str, **environment: str) -> tuple[str, str]:
-    """(standard output, standard error) of a new process."""
-    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout, done.stderr
-
-
-WAYS = """
-    import sys, torch
-    import hf_echo
-    from sentence_transformers import SentenceTransformer
-    from transformers import AutoModel, AutoModelForSeq2SeqLM, pipeline
-    name = sys.argv[1]
-    for way in (AutoModel.from_pretrained, AutoModelForSeq2SeqLM.from_pretrained, SentenceTransformer,
-                lambda name: pipeline("sonar-translation", model=name, device="cpu").model):
-        print({str(weight.dtype) for weight in way(name).parameters()})
-    print({str(weight.dtype) for weight in AutoModel.from_pretrained(name, dtype=torch.bfloat16).parameters()})
-    print(SentenceTransformer(name, model_kwargs={"dtype": torch.float16}).dtype)
-"""
-
-
-@pytest.mark.slow
-def test_an_old_processor_gets_float32_silently():
-    out, err = fresh(WAYS, NANO, CUDA_VISIBLE_DEVICES="", **OLD_PROCESSOR)
-    assert out == "{'torch.float32'}\n" * 4 + "{'torch.bfloat16'}\ntorch.float16\n"
-    assert "loaded in" not in err and "Default prompt" not in err
 
 
 @pytest.fixture(scope="module")

@@ -114,33 +114,6 @@ def test_a_version_by_its_name(hub, folders, toy, tmp_path):
     assert "tester/none@v1.0.0" in str(found["tester/none@v1.0.0"])
 
 
-RUN_CARD = """
-import re, sys, numpy as np
-from pathlib import Path
-from huggingface_hub import hf_hub_download
-found = {}
-for tag in ("v1.0.0", "v2.0.0"):
-    text = Path(hf_hub_download("tester/versions", "README.md", revision=tag)).read_text()
-    (code,) = re.findall(r"^```python\\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    *lines, last = code.strip().splitlines()
-    assert f'"tester/versions", revision="{tag}"' in code, code
-    scope = {}
-    exec("\\n".join([*lines, f"vectors = {last}"]), scope)
-    found[tag] = scope["vectors"]
-np.savez(sys.argv[1], **found)
-"""
-
-
-@pytest.mark.slow
-def test_the_code_of_a_pushed_card_runs(hub, folders, tmp_path):
-    """Each version's card opens that version, without the package."""
-    hub("-I", "-c", RUN_CARD, tmp_path / "found.npz")
-    found = np.load(tmp_path / "found.npz")
-    for tag, folder in zip(("v1.0.0", "v2.0.0"), folders, strict=True):
-        want = any_encoder(str(folder), dtype="fp32")(["Le chat dort."], "fra_Latn")
-        np.testing.assert_allclose(found[tag], want, atol=1e-5)
-
-
 OPERATE = """
 import json, sys, yaml
 from pathlib import Path
@@ -168,16 +141,6 @@ try:
 except ValueError as error:
     found["other version"] = str(error)
 print(json.dumps(found))
-"""
-COMMANDS = """
-import sys
-from hf_echo import cli
-for line in sys.argv[1:]:
-    sys.argv = ["hf-echo", *line.split()]
-    try:
-        cli.main()
-    except SystemExit as end:
-        assert not end.code, line
 """
 
 
@@ -208,30 +171,6 @@ def test_operations_read_versions(hub, folders, tmp_path):
     prints = {parent["fingerprint"] for parent in parents.values()}
     assert len(prints) == 2 and all(len(print) == len("commit:") + 40 for print in prints)
     assert "by average" not in done["other version"] and "other" in done["other version"]
-
-
-OFFLINE = """
-import sys, numpy as np
-from huggingface_hub import constants
-from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer, pipeline
-assert constants.HF_HUB_OFFLINE
-name = sys.argv[1]
-vectors = SentenceTransformer(name, device="cpu", trust_remote_code=True).encode(["Le chat dort."])
-pipeline("sonar-translation", model=name, trust_remote_code=True, device="cpu")
-assert "hf_echo" not in sys.modules
-np.save(sys.argv[2], vectors)
-"""
-
-
-@pytest.mark.slow
-def test_a_copy_saved_again_opens_offline(hub, folders, tmp_path):
-    """Pulled by version, saved again, opened in a process that may not ask the Hub and has an empty cache."""
-    hub("-c", COMMANDS, f"release {REPO}@v2.0.0 {tmp_path}/copy")
-    home = {"HF_HOME": str(tmp_path / "empty"), "HF_ENDPOINT": "http://127.0.0.1:9"}
-    hub("-I", "-c", OFFLINE, tmp_path / "copy", tmp_path / "found.npy", HF_HUB_OFFLINE="1", **home)
-    want = any_encoder(str(folders[1]), dtype="fp32")(["Le chat dort."])
-    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), want, atol=1e-5)
 
 
 FOREIGN = """

@@ -137,7 +137,9 @@ def pairs(toy, tmp_path):
     return str(path)
 
 
-class _Stop(TrainerCallback):
+class Stop(TrainerCallback):
+    """Dies as by Ctrl-C in step `step` + 1, when the checkpoint of step `step` is written."""
+
     def __init__(self, step: int):
         self.step = step
 
@@ -155,7 +157,7 @@ def train_stopped(monkeypatch):
 
         def stopped(*args, **kwargs):
             trainer = build(*args, **kwargs)
-            trainer.add_callback(_Stop(step))
+            trainer.add_callback(Stop(step))
             return trainer
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

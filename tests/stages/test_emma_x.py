@@ -182,9 +182,9 @@ def test_evaluation_logs_shares_and_spread_and_warns(make, caplog):
 @pytest.mark.parametrize(
     "fields, message",
     [
-        ({"temperatures": [0.1, 0.2]}, "4 ranks need 3 temperatures"),
-        ({"temperatures": [0.1, 0.05, 0.2]}, "temperatures must be positive and rise"),
-        ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
+        ({"temperatures": [0.1, 0.2]}, "4 ranks need 3 rising temperatures"),
+        ({"temperatures": [0.1, 0.05, 0.2]}, "4 ranks need 3 rising temperatures"),
+        ({"momentum": 1.1}, "momentum is 1.1; it must be from 0 to 1"),
     ],
 )
 def test_wrong_settings_are_one_line(tmp_path, fields, message):

@@ -147,7 +147,6 @@ def test_languages_are_dropped_by_kind(extend, pairs, toy_tokenizer):
     [
         (dict(base_languages=[]), "base_languages is empty"),
         (dict(base_languages=["fra_Latn"]), "target language 'eng_Latn' is not a base language"),
-        (dict(new_language_drop=2.0), "new_language_drop is a probability, not 2.0"),
     ],
 )
 def test_what_cannot_be_is_refused(extend, fields, message):

@@ -90,7 +90,7 @@ def test_truncated_embeddings(make_trainer, toy, toy_tokenizer, stage):
     for name, part in found.items():
         assert part.item() == pytest.approx(np.mean([each[name].item() for each in wanted]), rel=1e-5)
         assert part.item() != pytest.approx(losses()[2][name].item(), rel=1e-5)
-    for dims, message in ([0], "truncate_dims holds 0"), ([32], "has 32 dimensions"):
+    for dims, message in ([0], r"truncate_dims is \[0\]; it must be at least 1"), ([32], "has 32 dimensions"):
         with pytest.raises(ValueError, match=message):
             make_trainer(stage, model=model, truncate_dims=dims)
 
@@ -235,22 +235,9 @@ def test_decoder_fraction(make_trainer, toy_data):
     assert b["translation"].item() == pytest.approx(translation(logits, batches[1]["labels"]), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"max_tokens": 0}, "max_tokens=0"),
-        ({"max_length": 0}, "max_length=0"),
-        ({"language_drop": -0.1}, "language_drop is a probability"),
-        ({"decoder_fraction": 0.0}, "decoder_fraction must be above 0"),
-        ({"freeze": ["encoder.", "decoder."]}, "leaves nothing to learn in this stage"),
-    ],
-)
-def test_wrong_fields(make_trainer, fields, message):
-    with pytest.raises(ValueError, match=message):
-        make_trainer("contrastive", **fields)
-
-
 def test_wrong_data(make_trainer, toy_data):
+    with pytest.raises(ValueError, match="leaves nothing to learn in this stage"):
+        make_trainer("contrastive", freeze=["encoder.", "decoder."])
     with pytest.raises(ValueError, match=r"the guide has \[3, 3\] rows, the training data 448"):
         make_trainer("contrastive", extra={"guide": (np.ones((3, 2)), np.ones((3, 2)))})
     plain = type(toy_data)(toy_data.source, toy_data.target, toy_data.labels, toy_data.names)

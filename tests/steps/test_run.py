@@ -143,21 +143,6 @@ def test_values_and_overrides(recipe):
     assert model.shape == SHAPE | {"hidden_size": 64} and data.guide is None and data.data_options == {"n": 5}
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"lerning_rate": 1}, "unknown field 'lerning_rate'; did you mean 'learning_rate'"),
-        ({"stage": "seq2sec"}, "stage is 'seq2sec'; did you mean 'seq2seq'?"),
-        ({"translation_weight": 0.0}, "translation_weight is 0, but this stage has no other loss"),
-        ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
-        ({"language_drop": 2.0}, "language_drop is a probability"),
-    ],
-)
-def test_wrong_fields(recipe, overrides, message):
-    with pytest.raises(ValueError, match=message):
-        read_recipe(recipe(), overrides)
-
-
 def test_a_shape_that_the_start_does_not_have_is_refused(recipe, place, toy, toy_tokenizer):
     """It would be ignored: the checkpoint has the shape that it has."""
     toy.make_model(toy_tokenizer).save_pretrained(place / "start")

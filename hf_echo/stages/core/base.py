@@ -6,11 +6,10 @@ depends on the kind of row (text, audio, document) or on a decoder.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from ...data.batching import TokenBudgetBatchSampler
 from ...losses import rank_weight, weighted_total
-from ...utils.settings import check, default_of, fields_of
+from ...utils.settings import check, default_of, fields_of, setting
 from .cpu_attention import packed_attention
 from .cpu_memory import EVERY, give_back_memory
 from .dev_sets import DevSet, evaluate_sets
@@ -43,16 +42,11 @@ NOT_NEGATIVE = ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps"
 class CoreConfig(TrainingArguments):
     """TrainingArguments, with what every stage has."""
 
-    freeze: list[str] = field(
-        default_factory=list,
-        metadata={"help": "parameters that do not learn, by the start of their names, for example [encoder.]"},
+    freeze: list[str] = setting(
+        "parameters that do not learn, by the start of their names, for example [encoder.]", list
     )
-    metric_for_best_model: str | None = field(
-        default="xsim", metadata={"help": "dev metric that chooses the best checkpoint"}
-    )
-    greater_is_better: bool | None = field(
-        default=False, metadata={"help": "false: a smaller metric is better (xsim is an error rate)"}
-    )
+    metric_for_best_model: str | None = setting("dev metric that chooses the best checkpoint", "xsim")
+    greater_is_better: bool | None = setting("false: a smaller metric is better (xsim is an error rate)", False)
 
     def __post_init__(self):
         known = fields_of(type(self))
@@ -71,9 +65,6 @@ class CoreConfig(TrainingArguments):
             )
         if self.max_steps == 0:
             raise ValueError("max_steps is 0; leave it out, and num_train_epochs counts")
-        for name in (f.name for f in fields(self) if f.name.endswith("_scale")):  # of a cosine in a softmax
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be above 0 and finite, not {getattr(self, name)}")
 
     def __getstate__(self) -> dict[str, Any]:
         """What training_args.bin holds. The token is a secret, and the file can be pushed."""

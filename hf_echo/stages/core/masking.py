@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import nn
 from ...checkpoints.rewrite import encoder_of
 from ...data.masked_pairs import MaskedPairCollator
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from ...utils.settings import setting
 from .base import CoreTrainer
 from .encoder import learned_positions, set_attention_dropout
 from .plan import Start, activation_memory, memory, plan_echo, size_of_echo, with_total
@@ -27,9 +28,9 @@ MASK, POOLING = "<mask>", "cls"
 class MaskingConfig(TextConfig):
     """AdamW without decay and a cosine to 0 after the warm-up (MEXMA A.5)."""
 
-    adam_beta2: float = field(default=0.999, metadata={"help": "beta2 of AdamW"})
-    lr_scheduler_type: str = field(default="cosine", metadata={"help": "learning rate schedule"})
-    warmup_steps: float = field(default=0.3, metadata={"help": "steps of linear warm-up; below 1: share of all steps"})
+    adam_beta2: float = setting("beta2 of AdamW", 0.999)
+    lr_scheduler_type: str = setting("learning rate schedule", "cosine")
+    warmup_steps: float = setting("steps of linear warm-up; below 1: share of all steps", 0.3)
 
 
 class EncoderWithHead(nn.Module):

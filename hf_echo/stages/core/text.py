@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from ...utils.settings import setting
 from .base import CoreConfig, CoreTrainer
 
 
@@ -13,27 +14,17 @@ from .base import CoreConfig, CoreTrainer
 class TextConfig(CoreConfig):
     """The papers' optimiser (OS 5) and batches by tokens."""
 
-    max_tokens: int = field(
-        default=8192, metadata={"help": "padded tokens of a batch on one device, all sides together"}
+    max_tokens: int = setting("padded tokens of a batch on one device, all sides together", 8192, least=1)
+    max_rows: int | None = setting("pairs of a batch on one device, no limit by default", None)
+    max_length: int = setting("tokens of a text; longer ones are cut, with a warning", 128, least=1)
+    language_drop: float = setting(
+        "probability that a text is encoded as 'Unspecified language' (OS p_unk)", 0.0, least=0, most=1
     )
-    max_rows: int | None = field(default=None, metadata={"help": "pairs of a batch on one device, no limit by default"})
-    max_length: int = field(default=128, metadata={"help": "tokens of a text; longer ones are cut, with a warning"})
-    language_drop: float = field(
-        default=0.0,
-        metadata={"help": "probability that a text is encoded as 'Unspecified language' (OS p_unk)"},
-    )
-    learning_rate: float = field(default=4e-4, metadata={"help": "AdamW's initial learning rate"})
-    adam_beta2: float = field(default=0.98, metadata={"help": "beta2 of AdamW"})
-    lr_scheduler_type: str = field(default="inverse_sqrt", metadata={"help": "learning rate schedule"})
-    warmup_steps: float = field(default=2000, metadata={"help": "steps of linear warm-up"})
-    max_grad_norm: float = field(default=1.0, metadata={"help": "gradients are clipped to this norm"})
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.max_tokens < 1 or self.max_length < 1:
-            raise ValueError(f"max_tokens={self.max_tokens} and max_length={self.max_length} must be at least 1")
-        if not 0 <= self.language_drop <= 1:
-            raise ValueError(f"language_drop is a probability, not {self.language_drop}")
+    learning_rate: float = setting("AdamW's initial learning rate", 4e-4)
+    adam_beta2: float = setting("beta2 of AdamW", 0.98)
+    lr_scheduler_type: str = setting("learning rate schedule", "inverse_sqrt")
+    warmup_steps: float = setting("steps of linear warm-up", 2000)
+    max_grad_norm: float = setting("gradients are clipped to this norm", 1.0)
 
 
 def text_lengths(trainer: CoreTrainer, encoder_sides: int) -> np.ndarray:

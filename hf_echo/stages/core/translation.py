@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ...data.collators import IGNORE, TranslationCollator
 from ...losses import translation_loss
 from ...modeling import EchoForTranslation
+from ...utils.settings import setting
 from .base import CoreTrainer
 from .text import TextConfig, text_lengths
 
@@ -18,24 +19,10 @@ from .text import TextConfig, text_lengths
 class TranslationConfig(TextConfig):
     """Weight of the translation loss, and how much the decoder reads."""
 
-    decoder_fraction: float = field(
-        default=1.0,
-        metadata={"help": "share of a batch's pairs that the decoder reads, to save time on a small machine"},
+    decoder_fraction: float = setting(
+        "share of a batch's pairs that the decoder reads, to save time on a small machine", 1.0, above=0, most=1
     )
-    translation_weight: float = field(
-        default=1.0, metadata={"help": "beta of OS Eq. 4 and 6; 0: the decoder reads nothing and stays as it is"}
-    )
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0 < self.decoder_fraction <= 1:
-            raise ValueError(f"decoder_fraction must be above 0 and at most 1, not {self.decoder_fraction}")
-
-
-def require_translation_loss(args: TranslationConfig) -> None:
-    """For stages that have no other loss."""
-    if not args.translation_weight:
-        raise ValueError("translation_weight is 0, but this stage has no other loss; set it above 0")
+    translation_weight: float = setting("beta of OS Eq. 4 and 6; 0: the decoder reads nothing and stays as it is", 1.0)
 
 
 class TranslationTrainer(CoreTrainer):

@@ -23,7 +23,7 @@ class TowerConfig(SpectrumStageConfig):
 
     objective: Literal["infonce", "mse"] = setting("infonce is better in the paper", "infonce")
     negatives: Literal["document", "batch", "both"] = setting("of infonce", "both")
-    logit_scale: float = setting("of infonce", 20.0)
+    logit_scale: float = setting("of infonce", 20.0, above=0)
     metric_for_best_model: str | None = setting("dev metric that chooses the best", "next_sentence_error")
 
 
