@@ -5,7 +5,7 @@ They are independent of models, tokenizers and trainers; only `gather.py` uses t
 
 from __future__ import annotations
 
-from .contrastive import contrastive_loss, guide_filter, symmetric_contrastive_loss
+from .contrastive import contrastive_loss, guide_filter
 from .cosine import cosine_loss
 from .distillation import distillation_loss, distillation_parts, teacher_target
 from .gather import gather_with_grad, rank_weight
@@ -44,7 +44,6 @@ __all__ = [
     "self_objective_loss",
     "split_softmax_loss",
     "split_softmax_parts",
-    "symmetric_contrastive_loss",
     "teacher_target",
     "translation_loss",
     "unmasking_loss",

@@ -73,28 +73,6 @@ def contrastive_loss(
     return _softmax_loss(logits, dropped, margin_logit, offset)
 
 
-def symmetric_contrastive_loss(
-    source: Tensor, target: Tensor, *, logit_scale: float = 100.0, exclude: Tensor | None = None
-) -> Tensor:
-    """Contrastive loss of both directions without margin: their mean, from one matrix product in one process.
-
-    Args:
-        source, target: (n, d), translations of each other.
-        exclude: (n, n) bool, symmetric, as in `contrastive_loss`.
-
-    Example:
-        >>> import torch
-        >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-        >>> symmetric_contrastive_loss(x, x, logit_scale=1.0).item()  # log(1 + e^-1)
-        0.31326...
-    """
-    _check(source, target, logit_scale, 0.0, "cosine", 0)
-    _check(target, source, logit_scale, 0.0, "cosine", 0)
-    dropped = _dropped(source, target, None, None, 0.0, exclude, 0)
-    logits = logit_scale * cosine(source, target)
-    return (_softmax_loss(logits, dropped, 0.0, 0) + _softmax_loss(logits.T, dropped, 0.0, 0)) / 2
-
-
 def guide_filter(guide_source: Tensor, guide_target: Tensor, *, radius: float = 0.5, offset: int = 0) -> Tensor:
     """Select the negatives of each source by the similarities of a guide encoder (Omnilingual SONAR Eq. 3).
 

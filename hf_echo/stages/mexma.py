@@ -13,12 +13,12 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 
-from ..losses import koleo_loss, mse_loss
+from ..losses import contrastive_loss, gather_with_grad, koleo_loss, mse_loss
 from ..modeling import EchoConfig, EchoEncoder
 from ..utils.settings import setting
-from .core.in_batch import symmetric_in_batch
 from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
-from .core.unmasking_head import UnmaskingHead, head_parameters
+from .core.plan import count
+from .core.unmasking_head import UnmaskingHead
 
 
 @dataclass
@@ -70,6 +70,11 @@ class MexmaConfig(MaskingConfig):
             raise ValueError("koleo_weight needs at least two pairs per batch: set max_rows above 1, or koleo_weight=0")
 
 
+def head_options(args: MexmaConfig) -> dict[str, Any]:
+    """Arguments of the UnmaskingHead."""
+    return dict(layers=args.head_layers, heads=args.head_heads, ffn=args.head_ffn, dropout=args.head_dropout)
+
+
 class Mexma(EncoderWithHead):
     """Encoder and unmasking head.
 
@@ -84,9 +89,8 @@ class Mexma(EncoderWithHead):
                 f"embedding_size {size} differs from hidden_size {width}; the unmasking head reads "
                 "both, give an encoder where they are equal"
             )
-        options = dict(layers=args.head_layers, heads=args.head_heads, ffn=args.head_ffn, dropout=args.head_dropout)
         vocabulary = len(encoder.get_input_embeddings().weight)
-        super().__init__(encoder, UnmaskingHead(width, vocabulary, **options))
+        super().__init__(encoder, UnmaskingHead(width, vocabulary, **head_options(args)))
 
     def forward(
         self, inputs: Mapping[str, torch.Tensor], *, unmask: bool, symmetric: bool, token_gradients: bool
@@ -164,7 +168,11 @@ class MexmaTrainer(MaskingTrainer):
     def alignment(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
         source, target = out["source"], out["target"]
         if self.args.alignment == "contrastive":
-            return symmetric_in_batch(source, target, inputs["target_key"], logit_scale=self.args.logit_scale)
+            (all_source, offset), (all_target, _) = gather_with_grad(source), gather_with_grad(target)
+            key, (keys, _) = inputs["target_key"], gather_with_grad(inputs["target_key"])
+            options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=key[:, None] == keys)
+            back = contrastive_loss(target, all_source, **options)
+            return (contrastive_loss(source, all_target, **options) + back) / 2
         size = source.shape[1]  # a mean over dimensions, where `mse_loss` has the sum
         if self.args.alignment == "masked":
             return mse_loss(out["masked_source"], target) / size  # one direction, as B.1 describes row 3
@@ -179,8 +187,9 @@ class MexmaTrainer(MaskingTrainer):
 
 
 def beside(config: EchoConfig, args: MexmaConfig, alone: int) -> dict[str, int]:
-    size = head_parameters(config.hidden_size, config.vocab_size, args.head_layers, args.head_ffn)
-    return {"unmasking head": size} if args.unmasking_weight else {}
+    with torch.device("meta"):
+        head = UnmaskingHead(config.hidden_size, config.vocab_size, **head_options(args))
+    return {"unmasking head": count(head)} if args.unmasking_weight else {}
 
 
 STAGE = masking_stage("mexma", MexmaConfig, MexmaTrainer, beside)

@@ -22,7 +22,6 @@ from hf_echo.losses import (
     sampled_translation_loss,
     self_objective_loss,
     split_softmax_loss,
-    symmetric_contrastive_loss,
     teacher_target,
     translation_loss,
     unmasking_loss,
@@ -55,7 +54,6 @@ PAIRS = {
     "sampled translation": lambda x, y: sampled_translation_loss(x, y, LABELS, samples=1),
     "self objective": lambda x, y: self_objective_loss(x[None], y[None], MASK.flatten()[None, :4], scale=3.0),
     "split softmax": lambda x, y: split_softmax_loss(x, y, random(N, 2, D, dtype=torch.float64), MASK, **GUIDE),
-    "symmetric": symmetric_contrastive_loss,
     "translation": lambda x, y: translation_loss(x, y, LABELS, chunk_size=3),
     "unmasking": lambda x, y: unmasking_loss(x, y, torch.zeros(N), LABELS),
 }
@@ -104,7 +102,6 @@ def test_no_tokens_are_a_loss_of_0(shapes):
 LONG, BOOL = torch.long, torch.bool
 USUAL = {  # arguments that are accepted
     contrastive_loss: dict(source=X[:2], target=X),
-    symmetric_contrastive_loss: dict(source=X, target=X),
     cosine_loss: dict(source=X, target=X),
     mse_loss: dict(student=X, teacher=X),
     distillation_loss: dict(student=X, teacher=X),
@@ -135,7 +132,6 @@ REFUSED = [
     (contrastive_loss, dict(target=WIDE), "must be (n, d) and (N, d), got (2, 6) and (4, 7)"),
     (contrastive_loss, dict(source=X[0]), "must be (n, d)"),
     (contrastive_loss, dict(source=X, target=X[:2]), "out of range"),
-    (symmetric_contrastive_loss, dict(target=X[:2]), "offset"),
     (cosine_loss, dict(target=X[:2]), "must both be (n, d), got (4, 6) and (2, 6)"),
     (mse_loss, dict(teacher=WIDE), "must both be (n, d)"),
     (mse_loss, dict(teacher=X[:1]), "must both be (n, d)"),

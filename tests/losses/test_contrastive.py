@@ -10,7 +10,7 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss, MultipleNegativesRankingLoss
 
-from hf_echo.losses import contrastive_loss, guide_filter, symmetric_contrastive_loss
+from hf_echo.losses import contrastive_loss, guide_filter
 
 
 def cos(a, b) -> float:
@@ -166,19 +166,3 @@ def test_no_rows_give_zero_and_a_gradient():
     loss = contrastive_loss(x, y)
     loss.backward()
     assert loss.item() == 0 and not y.grad.any()
-
-
-@pytest.mark.parametrize("excluded", [False, True])
-def test_symmetric_is_both_directions_in_one_product(excluded):
-    rng = torch.Generator().manual_seed(5)
-    source, target = (torch.randn(7, 4, generator=rng, dtype=torch.float64).requires_grad_() for _ in range(2))
-    exclude = None
-    if excluded:
-        keys = torch.tensor([0, 1, 1, 2, 3, 1, 4])
-        exclude = keys[:, None] == keys[None]
-    options = dict(logit_scale=9.0, margin=0.0, exclude=exclude)
-    both = (contrastive_loss(source, target, **options) + contrastive_loss(target, source, **options)) / 2
-    one = symmetric_contrastive_loss(source, target, logit_scale=9.0, exclude=exclude)
-    assert one.item() == pytest.approx(both.item(), abs=1e-12)
-    for a, b in zip(torch.autograd.grad(one, (source, target)), torch.autograd.grad(both, (source, target))):
-        torch.testing.assert_close(a, b)

@@ -45,9 +45,3 @@ class UnmaskingHead(nn.Module):
     def loss(self, states: torch.Tensor, token_matrix: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Mean cross-entropy of the labelled tokens; `token_matrix` is the encoder's, which learns from it too."""
         return unmasking_loss(states, token_matrix, self.bias, labels)
-
-
-def head_parameters(width: int, vocab_size: int, layers: int, ffn: int) -> int:
-    """Number of parameters of an UnmaskingHead, for a dry run."""
-    layer = 4 * (width + 1) * width + (width + 1) * ffn + (ffn + 1) * width + 4 * width
-    return layers * layer + vocab_size
