@@ -16,7 +16,7 @@ import typer
 from ..steps import conversions, operations, tokenizers, training_data
 from ..steps.table import declared_steps
 from ..utils.settings import Step
-from . import analyse, data, evaluate, hub, use
+from . import analyse, data, evaluate, hub, pairs, use
 from .generate import PLAIN, add_command
 
 DEBUG = "HF_ECHO_DEBUG"
@@ -54,7 +54,7 @@ def options(
     """Train, evaluate and use cross-lingual sentence embeddings (ECHO, Omnilingual SONAR)."""
 
 
-MODULES = (use, conversions, operations, tokenizers, hub, evaluate, analyse, data, training_data)
+MODULES = (use, pairs, conversions, operations, tokenizers, hub, evaluate, analyse, data, training_data)
 COMMANDS: dict[str, type[Step]] = {kind.command: kind for kind in declared_steps(*MODULES) if kind.command}
 
 

@@ -15,6 +15,10 @@ Dtype = Literal["auto", "fp32", "bf16"]
 Executor = Literal["local", "ray"]
 OnBadRow = Literal["error", "skip"]
 Margin = Literal["cosine", "ratio", "distance"]
+TEXTS = (
+    "texts: lines (.gz, .zst, .xz too), a table (JSONL, Parquet, TMX; TSV with --column), or - for standard input; "
+    "with audio: audio, or a TSV of paths"
+)
 
 
 class OpensModel(Step):

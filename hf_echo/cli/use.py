@@ -1,10 +1,10 @@
-"""hf-echo train, demo, tour, encode, serve, translate, mine, score, align, report: train models and use them."""
+"""hf-echo train, demo, tour, encode, serve, translate, report: train models and use them."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import typer
 
@@ -14,9 +14,9 @@ from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
 from .generate import print_report
 from .options import (
     DEFAULT_MODEL,
+    TEXTS,
     Dtype,
     Executor,
-    Margin,
     OnLong,
     OpensModel,
     column,
@@ -27,11 +27,6 @@ from .options import (
     named_model,
     on_long,
     resume,
-)
-
-TEXTS = (
-    "texts: lines (.gz, .zst, .xz too), a table (JSONL, Parquet, TMX; TSV with --column), or - for standard input; "
-    "with audio: audio, or a TSV of paths"
 )
 
 
@@ -215,196 +210,6 @@ class Translate(OpensModel):
                 translator, tokenizer, inputs, self.source_lang, self.target_lang, **options
             ):
                 file.write(" ".join(line.split()) + "\n")
-
-
-@step("mine", example="hf-echo mine fr.txt en.txt --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv")
-class Mine(OpensModel):
-    """Mine pairs of translations from two files by margin score. A stopped run resumes."""
-
-    reports = True
-
-    source: Path = setting(TEXTS, argument=True, reads=DATA)
-    target: Path = setting("texts in the other language, in any order", argument=True, reads=DATA)
-    out: Path = setting(
-        "pairs with their scores, best first: .tsv, .jsonl (also .gz, .zst, .xz), .parquet, .tmx, a Moses pair "
-        "NAME.fr-en, or - for TSV on standard output",
-        writes="file",
-        short="-o",
-    )
-    model: str = model("Echo checkpoint or any SentenceTransformer")
-    source_lang: str | None = language("language of SOURCE", unless="audio")
-    target_lang: str | None = language("language of TARGET", unless="audio_target")
-    column: str | None = column()
-    threshold: float | None = setting("lowest margin score of a pair to keep; default: keep all", None)
-    retrieval: Literal["max", "forward", "backward", "intersection"] = setting(
-        "pairs to keep: of which directions", "max"
-    )
-    margin: Margin = setting("score of a pair", "ratio")
-    k: int = setting("number of neighbours per sentence: for the margin, and as candidates", 4, least=1)
-    dedup: bool = setting("remove duplicate lines from each file", False)
-    index: str | None = setting(
-        "faiss index factory string, such as IVF4096,PQ64;nprobe=32 or SQ8, built in shards on disk; default: exact "
-        "search",
-        None,
-    )
-    work: Path | None = setting("folder for embeddings and neighbours; default: OUT.work", None)
-    executor: Executor = executor()
-    resume: bool = resume()
-    block: int = setting("rows per block of the search, held in memory by one worker", 65_536, least=1)
-    audio: bool = setting("SOURCE lists audio; MODEL is a speech encoder", False)
-    audio_target: bool = setting("TARGET lists audio files too", False, needs="audio")
-    text_model: str = setting(
-        "text encoder of the same space, for TARGET", DEFAULT_MODEL, needs="audio", unless="audio_target"
-    )
-
-    dry_run: bool = setting("print hours and gigabytes, measured on a sample; mine nothing", False, unless="audio")
-
-    def run(self):
-        from ..search import mine_files, plan_mining
-        from ..utils.executors import executor_named
-
-        source, target, encode, encode_target = self.source, self.target, None, None
-        for path in (source, target):
-            if not path.is_file() and str(path) != "-":
-                raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line")
-        name = "mined" if str(self.out) == "-" else self.out.name
-        work = self.work or self.out.with_name(name + ".work")
-        if self.audio:
-            from .speech import audio_encoder, on_this_machine, write_paths
-
-            on_this_machine(self.executor)
-            encode, source = audio_encoder(self.model), write_paths(source, work / "source.paths.txt")
-            if self.audio_target:
-                target = write_paths(target, work / "target.paths.txt")
-            else:
-                encode_target = anywhere(self.text_model)
-        names = ("source_lang", "target_lang", "dedup", "model", "k", "margin", "retrieval", "threshold", "index")
-        options = {name: getattr(self, name) for name in (*names, "block", "column")}
-        if self.dry_run:
-            return plan_mining(source, target, anywhere(self.model), **options).to_row()
-        mined = mine_files(
-            source,
-            target,
-            self.out,
-            encode or anywhere(self.model),
-            encode_target=encode_target,
-            work=work,
-            executor=executor_named(self.executor),
-            fresh=not self.resume,
-            **options,
-        )
-        return mined.to_row() if str(self.out) != "-" else None
-
-
-@step("score", example="hf-echo score pairs.tsv.gz --source-lang fr --target-lang en --threshold 0.7 > kept.tsv")
-class Score(OpensModel):
-    """Score sentence pairs, one line for each in order, or keep those above a threshold. A stopped run resumes."""
-
-    reports = True
-
-    source: Path = setting(
-        "pairs: TSV, JSONL, Parquet, TMX, a Moses pair (NAME.fr-en), or - for TSV on standard input; with TARGET: "
-        "lines of text (.gz, .zst, .xz too)",
-        Path("-"),
-        argument=True,
-        reads=DATA,
-    )
-    target: Path | None = setting("lines that translate those of SOURCE", None, argument=True, reads=DATA)
-    out: Path = setting(
-        "output: - or a text file (scores, or with --threshold the pairs that are kept), or a table of score, source "
-        "and target (formats as of hf-echo mine)",
-        Path("-"),
-        writes="file",
-        short="-o",
-    )
-    model: str = model("Echo checkpoint or any SentenceTransformer")
-    source_lang: str | None = language("language of the sources, where the file does not say it")
-    target_lang: str | None = language("language of the targets, where the file does not say it")
-    score: Literal["cosine", "margin", "blaser-qe"] = setting("what is computed", "cosine")
-    threshold: str | None = setting(
-        "lowest score that is kept: a number, or the JSON file of hf-echo data calibrate, one for each direction", None
-    )
-    sigma: float = setting(
-        "standard deviations below the mean, of a calibrated threshold (OS 3.5)", 3.0, needs="threshold"
-    )
-    blaser: str | None = setting(
-        "BLASER 2.0 qe model, of --score blaser-qe: folder or Hub name", None, reads=CHECKPOINT
-    )
-    reference: Path | None = setting(
-        "pairs whose texts are the neighbours of a margin; needed for standard input; default: the input",
-        None,
-        reads=DATA,
-    )
-    k: int = setting("number of neighbours of a margin", 4, least=1)
-    columns: dict[str, str | int] = setting(
-        "columns of other names, such as source=src, or numbers in a TSV file without header, such as source=3",
-        dict,
-        option="--column",
-    )
-    dtype: Dtype = dtype()
-    resume: bool = resume()
-
-    def run(self):
-        from ..search import open_pairs, score_pairs
-
-        langs = (self.source_lang, self.target_lang)
-        pairs = open_pairs(self.source, self.target, langs=langs, columns=self.columns)
-        reference = None if self.reference is None else open_pairs(self.reference, langs=langs, columns=self.columns)
-        names = ("score", "blaser", "k", "threshold", "sigma", "dtype")
-        options = {name: getattr(self, name) for name in names} | {"langs": langs, "reference": reference}
-        to_screen = str(self.out) == "-"
-        progress = sys.stderr.isatty() and not to_screen
-        report = score_pairs(pairs, self.out, self.model, fresh=not self.resume, progress=progress, **options)
-        return None if to_screen else report.to_row()
-
-
-@step("align", example="hf-echo align fr/ en/ pairs.tmx --source-lang fra_Latn --target-lang eng_Latn --raw")
-class Align(OpensModel):
-    """Align the sentences of two documents, or of two folders of documents with equal names, many to many, in order.
-
-    A stopped run resumes.
-    """
-
-    reports = True
-
-    source: Path = setting("a document, one sentence per line, or a folder of documents", argument=True, reads=DATA)
-    target: Path = setting("its translation, or a folder of translations of the same names", argument=True, reads=DATA)
-    out: Path = setting(
-        "pairs with scores: .tsv, .jsonl, .tmx, .parquet, a Moses pair NAME.fr-en, or - for TSV on standard output; "
-        "or vecalign's line numbers: .path, for folders a folder of them",
-        argument=True,
-    )
-    model: str = model("Echo checkpoint or any SentenceTransformer")
-    source_lang: str | None = language("language of SOURCE")
-    target_lang: str | None = language("language of TARGET")
-    raw: bool = setting("the documents are raw text, which is cut into sentences by rules", False)
-    largest: int = setting("most sentences of a pair, both sides together", 5, least=2, most=16)
-    threshold: float | None = setting(
-        "lowest score of a pair to keep: 1 is equal, about 0 strangers; default: keep all", None
-    )
-    column: str | None = column()
-    work: Path | None = setting("folder for sentences and embeddings; default: OUT.work", None)
-    executor: Executor = executor()
-    resume: bool = resume()
-
-    def run(self):
-        from ..search import align_files
-        from ..utils.executors import executor_named
-
-        names = ("source_lang", "target_lang", "raw", "largest", "threshold", "column", "work", "model")
-        options = {name: getattr(self, name) for name in names}
-        where = executor_named(self.executor)
-        report = align_files(
-            self.source, self.target, self.out, anywhere(self.model), executor=where, fresh=not self.resume, **options
-        )
-        return report.to_row()
-
-
-def anywhere(model: str) -> Any:
-    """An encoder that workers in other folders open too."""
-    from ..inference.any_encoder import NamedEncoder
-
-    return NamedEncoder(str(Path(model).absolute()) if Path(model).exists() else model)
 
 
 @step("report", example="hf-echo report outputs/my-model minilm tfidf --data dev/ --out report/")
