@@ -23,7 +23,7 @@ QUICK = dict(dev_data={}, save_steps=2, max_steps=6)
 
 
 @pytest.fixture
-def killed(recipe, place, train_stopped):  # noqa: F811
+def killed(recipe, place, train_stopped):
     """A recipe whose run stopped in step 5, and the weights that it would have ended with."""
 
     def run(**values):
@@ -37,13 +37,13 @@ def killed(recipe, place, train_stopped):  # noqa: F811
     return run
 
 
-def edit(place):  # noqa: F811
+def edit(place):
     """Other words, so that another tokenizer would be trained."""
     file = place / "train.tsv"
     file.write_text(file.read_text(encoding="utf-8").replace("cat", "zebra").replace("un ", "zwölf "), encoding="utf-8")
 
 
-def record(place, name="killed", **changes):  # noqa: F811
+def record(place, name="killed", **changes):
     """Change the record of a run: values, or with None leave them out."""
     file = place / name / "recipe.json"
     content = json.loads(file.read_text())
@@ -52,7 +52,7 @@ def record(place, name="killed", **changes):  # noqa: F811
     return content, file
 
 
-def test_edited_data_do_not_get_under_old_weights(killed, place, caplog):  # noqa: F811
+def test_edited_data_do_not_get_under_old_weights(killed, place, caplog):
     path, _ = killed()
     vocabulary = AutoTokenizer.from_pretrained(place / "killed" / "checkpoint-4").get_vocab()
     edit(place)
@@ -68,7 +68,7 @@ def test_edited_data_do_not_get_under_old_weights(killed, place, caplog):  # noq
     assert AutoTokenizer.from_pretrained(place / "killed").get_vocab() != vocabulary
 
 
-def test_only_the_content_of_data_counts(killed, place):  # noqa: F811
+def test_only_the_content_of_data_counts(killed, place):
     path, whole = killed()
     file = place / "train.tsv"
     content = file.read_bytes()
@@ -78,7 +78,7 @@ def test_only_the_content_of_data_counts(killed, place):  # noqa: F811
     assert equal(weights(place / "killed"), whole)
 
 
-def test_finished_runs_know_their_data(recipe, place, caplog):  # noqa: F811
+def test_finished_runs_know_their_data(recipe, place, caplog):
     path = recipe(**QUICK | {"dev_data": {"toy": str(place / "dev.parquet")}, "eval_strategy": "no"})
     results = train_recipe(path)
     edit(place)
@@ -131,7 +131,7 @@ def test_weights_without_checkpoints_are_not_replaced(recipe, place, recorded, c
 
 
 @pytest.mark.parametrize("left", ["checkpoints", "nothing"])
-def test_deleted_weights_are_made_again(recipe, place, left):  # noqa: F811
+def test_deleted_weights_are_made_again(recipe, place, left):
     path = recipe(**QUICK)
     train_recipe(path)
     before = weights(place / "a")
@@ -143,7 +143,7 @@ def test_deleted_weights_are_made_again(recipe, place, left):  # noqa: F811
     assert equal(weights(place / "a"), before)
 
 
-def test_a_run_at_its_end_takes_no_further_step(recipe, place, monkeypatch):  # noqa: F811
+def test_a_run_at_its_end_takes_no_further_step(recipe, place, monkeypatch):
     """Killed behind its last checkpoint. The best one is saved where the best is asked for."""
     measured = iter([50.0, 10.0, 30.0, 10.0, 10.0])
     monkeypatch.setattr("hf_echo.stages.core.base.evaluate_sets", lambda *_, **__: {"eval_xsim": next(measured)})
@@ -183,7 +183,7 @@ def test_a_failed_measurement_loses_no_weights(recipe, place, monkeypatch):
         pytest.param("rng_state.pth", marks=pytest.mark.slow),
     ],
 )
-def test_a_checkpoint_that_was_being_saved(killed, place, caplog, name):  # noqa: F811
+def test_a_checkpoint_that_was_being_saved(killed, place, caplog, name):
     path, whole = killed()
     file = place / "killed" / "checkpoint-4" / name
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
@@ -205,7 +205,7 @@ ELSEWHERE = dict(
 )
 
 
-def test_another_machine_is_the_same_run(killed, place, caplog):  # noqa: F811
+def test_another_machine_is_the_same_run(killed, place, caplog):
     """Killed there and continued here; then finished there and recognised here."""
     path, whole = killed()
     record(place, **ELSEWHERE)
@@ -218,7 +218,7 @@ def test_another_machine_is_the_same_run(killed, place, caplog):  # noqa: F811
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}"])
-def test_a_broken_record(recipe, place, text):  # noqa: F811
+def test_a_broken_record(recipe, place, text):
     path = recipe(**QUICK)
     (place / "a").mkdir()
     (place / "a" / "recipe.json").write_text(text)
@@ -226,7 +226,7 @@ def test_a_broken_record(recipe, place, text):  # noqa: F811
         train_recipe(path)
 
 
-def test_secrets_are_not_recorded(recipe, place):  # noqa: F811
+def test_secrets_are_not_recorded(recipe, place):
     train_recipe(recipe(hub_token="hf_secret", **QUICK | {"max_steps": 2}))
     files = [file for file in (place / "a").rglob("*") if file.is_file()]
     assert {"training_args.bin", "optimizer.pt"} <= {file.name for file in files}

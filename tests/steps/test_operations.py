@@ -35,7 +35,7 @@ FLAT = {"pooling": "mean", "final_norm": False}
 
 
 @pytest.fixture
-def world(place, toy, toy_tokenizer, tiny_bert):  # noqa: F811
+def world(place, toy, toy_tokenizer, tiny_bert):
     """Two training checkpoints, another tokenizer, n-way text and texts, in one folder."""
     for seed, name in enumerate(("model", "other")):
         toy.make_model(toy_tokenizer, seed=seed, **FLAT).save_pretrained(place / name)
@@ -59,7 +59,7 @@ def make_other_tokenizer(toy):
     return train_tokenizer(texts, 320, max_length=64, progress=False)
 
 
-def step(place: Path, name: str, **values) -> Path:  # noqa: F811
+def step(place: Path, name: str, **values) -> Path:
     path = place / f"{name}.yaml"
     path.write_text(yaml.safe_dump({"output_dir": str(place / name)} | values))
     return path

@@ -73,7 +73,7 @@ from ..toy import SHAPE
         ),
     ],
 )
-def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):  # noqa: F811
+def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):
     monkeypatch.setattr("hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read"))
     path = recipe(**values)
     for command in (train_recipe, dry_run):
@@ -81,13 +81,13 @@ def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values
             command(path)
 
 
-def test_a_tracker_that_is_not_installed(recipe, monkeypatch):  # noqa: F811
+def test_a_tracker_that_is_not_installed(recipe, monkeypatch):
     monkeypatch.setattr("transformers.integrations.integration_utils.get_available_reporting_integrations", lambda: [])
     with pytest.raises(ValueError, match=r"report_to: tensorboard is not installed; pip install 'hf-echo\[tracking\]'"):
         read_recipe(recipe(report_to="tensorboard"))
 
 
-def test_languages_that_no_row_is_from(recipe):  # noqa: F811
+def test_languages_that_no_row_is_from(recipe):
     with pytest.raises(ValueError, match="source_languages: no row .* is from deu_Latn; it holds fra_Latn, rus_Cyrl"):
         train_recipe(recipe(source_languages=["deu_Latn"]))
 
@@ -177,7 +177,7 @@ def test_recipes_of_the_package_say_when_they_evaluate():
 # Dry run
 
 
-def test_a_folder_is_planned_from_its_recipes(recipe, place):  # noqa: F811
+def test_a_folder_is_planned_from_its_recipes(recipe, place):
     """Each stage starts from what the one before would save; sizes as in the models that are then trained."""
     paths = [
         recipe("1_a", shape=SHAPE, max_steps=1, vocab_size=380),
@@ -195,7 +195,7 @@ def test_a_folder_is_planned_from_its_recipes(recipe, place):  # noqa: F811
         assert report["parameters"]["total"] == sum(p.numel() for p in model.parameters())
 
 
-def test_overrides_of_a_folder_reach_the_stages_before(recipe, place):  # noqa: F811
+def test_overrides_of_a_folder_reach_the_stages_before(recipe, place):
     paths = [recipe("1_a"), recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={})]
     sizes = [
         dry_run(paths[1], {"max_steps": 2, **over}, journey=paths)["parameters"] for over in ({}, {"vocab_size": 300})
@@ -227,7 +227,7 @@ def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
         ({"output_dir": "FILE"}, "output_dir: .*is a file"),
     ],
 )
-def test_a_dry_run_says_what_cannot_be_used(recipe, place, values, message):  # noqa: F811
+def test_a_dry_run_says_what_cannot_be_used(recipe, place, values, message):
     (place / "bad.tsv").write_text("a\tb\n")
     places = {"BAD": str(place / "bad.tsv"), "FILE": str(place / "bad.tsv")}
     path = recipe("x", **{key: places.get(str(v), v) for key, v in values.items()})
