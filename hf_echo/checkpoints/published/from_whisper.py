@@ -18,8 +18,8 @@ from transformers import WhisperConfig, WhisperModel
 from ...modeling import EchoAudioFeatureExtractor
 from ...modeling.configuration_echo_speech import WHISPER
 from ...modeling.whisper_echo_speech import WhisperAudioEncoder
-from .new_pooling import write_speech_encoder
 from .weights import check_names, complete, layers_of, open_config, open_whole, renamed
+from .writing import write_speech_encoder
 
 HEAD_SIZE = 64  # of every Whisper
 CTRANSLATE2_FILE = "model.bin"

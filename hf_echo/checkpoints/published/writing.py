@@ -7,8 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import PreTrainedModel
+
 from ...cards.model_card import write_checkpoint_card
 from ...cards.stamp import license_of
+from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from ...utils.folders import write_folder
 from ...utils.hub import snapshot
 from ...utils.lineage import write_lineage
@@ -36,3 +40,38 @@ def converted(
 def license_of_source(source: str | Path) -> str | None:
     """The license in the README.md of a folder or Hub name; None for a file, or where there is none."""
     return None if Path(source).is_file() else license_of(snapshot(source))
+
+
+def write_speech_encoder(
+    audio: PreTrainedModel,
+    extractor: EchoAudioFeatureExtractor,
+    out: str | Path,
+    *,
+    operation: str,
+    source: str | Path,
+    pooler_heads: int,
+    embedding_size: int = 1024,
+    pooler_layers: int = 3,
+    license: str | None = None,
+    seed: int = 0,
+) -> Path:
+    """Write an EchoSpeechEncoder with `audio`; its pooling has random weights of `seed`, which stage `speech` trains.
+
+    Args:
+        operation: name of the conversion, for the lineage.
+        source: what `audio` was read from, for the lineage.
+        embedding_size: of the sentence embedding: that of the text encoder whose space is to be learned.
+        pooler_layers, pooler_heads: of the transformer decoder that pools the frames (OS 4.6: three layers).
+        license: of the weights, for the card; None takes the one in the README.md of `source`.
+    """
+    sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
+    audio.config._name_or_path = ""  # of the folder on this machine
+    torch.manual_seed(seed)
+    inner = 4 * audio.config.hidden_size
+    model = EchoSpeechEncoder(EchoSpeechConfig(audio_config=audio.config, pooler_intermediate_size=inner, **sizes))
+    model.audio = audio
+    values = {**sizes, "seed": seed, "license": license or license_of_source(source)}
+    with converted(out, operation, values, source=source) as folder:
+        model.save_pretrained(folder)
+        extractor.save_pretrained(folder)
+    return Path(out)

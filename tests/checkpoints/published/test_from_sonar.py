@@ -21,8 +21,7 @@ import hf_echo
 from hf_echo import inference
 from hf_echo.checkpoints import convert_sonar
 from hf_echo.checkpoints.published.from_sonar import POSITIONS, _config
-from hf_echo.checkpoints.published.sentencepiece_file import Pieces, read_sentencepiece
-from hf_echo.checkpoints.published.sonar_tokenizer import build_tokenizer
+from hf_echo.checkpoints.published.sonar_tokenizer import Pieces, build_tokenizer, read_sentencepiece
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.scorer import EchoScorer
 from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation, SonarForTranslation
