@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from .alignment import Bead, align
 from .file_alignment import align_files
-from .file_mining import mine_files
+from .file_mining import mine_files, plan_mining
 from .margin import margin_scores
-from .mining import MinedPairs, mine
-from .mining_plan import plan_mining
+from .mining import MinedPairs, PairScore, best_threshold, bucc_f1, mine
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 from .pair_scores import ScoreReport, open_pairs, score_pairs
-from .thresholds import PairScore, best_threshold, bucc_f1
 
 __all__ = [
     "Bead",

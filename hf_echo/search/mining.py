@@ -6,18 +6,22 @@ Input: embeddings; output: row numbers and scores. This module does not read the
     backward      each target with its best source
     intersection  pairs that are both
     max           both together, best score first, each row at most once (LASER's default)
-"Best" is the highest margin score among the k nearest neighbours by cosine.
+"Best" is the highest margin score among the k nearest neighbours by cosine. `best_threshold` and `bucc_f1` compare
+pairs with a gold list, as the BUCC shared task does.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..utils.executors import LocalExecutor, RayExecutor
+from ..utils.results import Result
 from .blocks import BLOCK, Rows, check_index, neighbours_in_blocks, search_folder
 from .checks import check_counts
 from .margin import best_by_margin, checked_margin
@@ -142,3 +146,59 @@ def _each_once(order: np.ndarray, sources: np.ndarray, targets: np.ndarray, n: i
             taken[i] = taken_back[j] = 1
             kept.append(at)
     return np.array(kept, dtype=np.int64)
+
+
+Pair = tuple[Hashable, Hashable]  # names of a source and of a target
+
+
+@dataclass(frozen=True)
+class PairScore(Result):
+    """`precision`, `recall` and `f1` in percent; `found` pairs, `right` of them, of `gold`; `threshold` if any."""
+
+    f1: float
+    precision: float
+    recall: float
+    found: int
+    right: int
+    gold: int
+    threshold: float | None = None
+
+
+def bucc_f1(found: Iterable[Pair], gold: Iterable[Pair]) -> PairScore:
+    """F1 of a set of pairs as in BUCC: a pair is right if it is in gold.
+
+    Raises ValueError if gold is empty.
+    """
+    found, gold = set(found), _gold(gold)
+    return _score(len(found), len(found & gold), len(gold))
+
+
+def best_threshold(mined: MinedPairs, gold: Iterable[tuple[int, int]]) -> PairScore:
+    """The threshold with the highest F1 on a development set: the mean of two neighbouring scores.
+
+    Of equal F1 the higher threshold is taken. `mined` must be without a threshold of its own; `MinedPairs.above`
+    applies the one found. Raises ValueError if no pair was mined.
+    """
+    gold = _gold(gold)
+    if not len(mined.scores):
+        raise ValueError("no mined pairs to choose a threshold from")
+    right = np.cumsum([pair in gold for pair in mined.pairs()])
+    found = np.arange(1, len(right) + 1)
+    last = np.append(mined.scores[1:] < mined.scores[:-1], True)  # a cut cannot part equal scores
+    f1 = np.where(last, 2 * right / (found + len(gold)), -1.0)
+    at = int(f1.argmax())
+    after = mined.scores[at + 1] if at + 1 < len(right) else mined.scores[at]
+    threshold = float((mined.scores[at] + after) / 2)
+    return _score(at + 1, int(right[at]), len(gold), threshold)
+
+
+def _gold(gold: Iterable[Pair]) -> set[Pair]:
+    gold = {tuple(pair) for pair in gold}
+    if not gold:
+        raise ValueError("gold is empty: without right pairs there is no F1")
+    return gold
+
+
+def _score(found: int, right: int, gold: int, threshold: float | None = None) -> PairScore:
+    precision = 100 * right / found if found else 0.0
+    return PairScore(200 * right / (found + gold), precision, 100 * right / gold, found, right, gold, threshold)
