@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from gguf import GGUFWriter, TokenType
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from hf_echo.checkpoints import convert_llama
 from hf_echo.modeling import EchoForTranslation, EchoTokenizer
+
+from .test_from_llama import byte_level_tokenizer
 
 TEXTS = [
     "The Committee shall meet at least twice a year, in March and in October 2024.",
@@ -101,14 +103,7 @@ def assert_parts_compute_the_llama(model: EchoForTranslation, llama: LlamaForCau
 
 
 def test_nano_gguf_file_and_its_folder(tmp_path):
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    alphabet, names = pre_tokenizers.ByteLevel.alphabet(), ["<|bos|>", "<|eos|>"]
-    backend.train_from_iterator(
-        TEXTS * 4,
-        trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=names, show_progress=False),
-    )
+    backend = byte_level_tokenizer(bos_token="<|bos|>", eos_token="<|eos|>").backend_tokenizer
     torch.manual_seed(3)
     size = dict(hidden_size=64, intermediate_size=96, num_attention_heads=HEADS, num_key_value_heads=KV_HEADS)
     config = LlamaConfig(vocab_size=backend.get_vocab_size(), num_hidden_layers=2, max_position_embeddings=64, **size)
