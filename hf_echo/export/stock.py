@@ -1,7 +1,7 @@
 """An Echo checkpoint in the classes of transformers and sentence-transformers, without code of its own.
 
 The backbone stands under its own model type, pooling and projection are modules of sentence-transformers, and prompts
-are plain text in `config_sentence_transformers.json`. `docs/serving.md` lists which field which server reads.
+are plain text in `config_sentence_transformers.json`. `FIELDS` of tests/export/test_stock.py says which server reads what.
 
 A BERT with a SentencePiece tokenizer, such as multilingual-e5-small, becomes the XLM-RoBERTa of the same weights:
 llama.cpp takes the tokenizer of every BERT for WordPiece. The two compute the same, but XLM-RoBERTa counts positions
@@ -44,7 +44,6 @@ POOLINGS = {
 OTHER_POOLINGS = ("max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens")
 # The names of before sentence-transformers 6, which opens them too: vLLM and llama.cpp compare with these.
 MODULE = "sentence_transformers.models."
-XLM_R_PAD = 1  # with another padding token the table of positions would not be that of XLM-RoBERTa
 
 
 @dataclass
@@ -108,8 +107,8 @@ def open_stock(model: str | Path) -> Stock:
     first = prompts.get(default or "", "")
     prompts = {"query": first, "document": prompts.get("passage", first)} | prompts
     options: dict[str, Any] = {}
-    if is_sentencepiece_bert(backbone, backend, tokenizer.pad_token_id):
-        backbone, backend = as_xlm_roberta(backbone), as_xlm_roberta_tokenizer(backend)
+    if backbone.config.model_type == "bert" and type(backend.model).__name__ == "Unigram":
+        backbone, backend = as_xlm_roberta(backbone, tokenizer.pad_token_id), as_xlm_roberta_tokenizer(backend)
         options = {"add_prefix_space": True, "clean_up_tokenization_spaces": True}  # llama.cpp reads them
     words = PreTrainedTokenizerFast(
         tokenizer_object=backend,
@@ -134,18 +133,12 @@ def without_prompt(tokenizer: Tokenizer) -> tuple[Tokenizer, str]:
     return Tokenizer.from_str(json.dumps(state)), first["prepend"]
 
 
-def is_sentencepiece_bert(backbone: PreTrainedModel, tokenizer: Tokenizer, pad: int | None) -> bool:
-    """Whether a BERT reads the tokens of XLM-R."""
-    kind = type(tokenizer.model).__name__
-    return backbone.config.model_type == "bert" and kind == "Unigram" and pad == XLM_R_PAD
-
-
-def as_xlm_roberta(bert: PreTrainedModel) -> XLMRobertaModel:
-    """The XLM-RoBERTa that computes the same as a BERT whose padding token has the number `XLM_R_PAD`."""
+def as_xlm_roberta(bert: PreTrainedModel, pad: int) -> XLMRobertaModel:
+    """The XLM-RoBERTa that computes the same as a BERT whose padding token has the number `pad`."""
     names = {field.name for field in fields(XLMRobertaConfig)} - {"architectures", "dtype", "transformers_version"}
     values = {name: value for name, value in bert.config.to_dict().items() if name in names}
-    unused = XLM_R_PAD + 1
-    values |= dict(max_position_embeddings=bert.config.max_position_embeddings + unused, pad_token_id=XLM_R_PAD)
+    unused = pad + 1
+    values |= dict(max_position_embeddings=bert.config.max_position_embeddings + unused, pad_token_id=pad)
     values |= dict(is_decoder=False, add_cross_attention=False)
     model = XLMRobertaModel(XLMRobertaConfig(**values), add_pooling_layer=False)
     weights = dict(bert.state_dict())

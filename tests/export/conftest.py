@@ -20,17 +20,17 @@ PIECES = ["▁", *"abcdefghijklmnopqrstuvwxyz.:é日本語", "▁the", "▁cat",
 
 
 def sentencepiece_tokenizer() -> PreTrainedTokenizerFast:
-    """A Unigram model of 40 pieces in the layout of XLM-R, with a real character map."""
-    special = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    """A Unigram model of 40 pieces with a real character map, its special tokens in the order of echo-nano."""
+    special = [("<unk>", 0.0), ("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0)]
     vocabulary = [*special, *((piece, -1.0 - len(piece) / 9) for piece in PIECES), ("<mask>", 0.0)]
-    backend = Tokenizer(models.Unigram(vocabulary, unk_id=3))
+    backend = Tokenizer(models.Unigram(vocabulary, unk_id=0))
     steps = json.loads((pretrained("echo-nano") / "tokenizer.json").read_text(encoding="utf-8"))["normalizer"]
     charsmap = next(step for step in steps["normalizers"] if step["type"] == "Precompiled")
     whole = json.loads(backend.to_str()) | {"normalizer": charsmap}
     backend = Tokenizer.from_str(json.dumps(whole))
     backend.normalizer = normalizers.Sequence([backend.normalizer, normalizers.Replace(Regex(" {2,}"), " ")])
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    ends = [("<s>", 0), ("</s>", 2)]
+    ends = [("<s>", 1), ("</s>", 3)]
     backend.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
     names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
     return PreTrainedTokenizerFast(
@@ -46,7 +46,7 @@ def checkpoints(toy, toy_tokenizer, tmp_path_factory):
     torch.manual_seed(0)
     shape = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48)
     BertModel(
-        BertConfig(vocab_size=len(words), max_position_embeddings=48, initializer_range=0.3, pad_token_id=1, **shape)
+        BertConfig(vocab_size=len(words), max_position_embeddings=48, initializer_range=0.3, pad_token_id=2, **shape)
     ).save_pretrained(place / "source")
     words.save_pretrained(place / "source")
     prompts = {"query": "query: ", "passage": "passage: "}

@@ -82,8 +82,8 @@ def test_pooling_and_dense_are_those_that_the_modules_name(exported):
 FIELDS = [
     ("TEI router/src/lib.rs ModelConfig", "config.json", "architectures", ["XLMRobertaModel"]),
     ("TEI router/src/lib.rs ModelConfig", "config.json", "model_type", "xlm-roberta"),
-    ("TEI router/src/lib.rs ModelConfig", "config.json", "max_position_embeddings", 50),
-    ("TEI router/src/lib.rs, position_offset", "config.json", "pad_token_id", 1),
+    ("TEI router/src/lib.rs ModelConfig", "config.json", "max_position_embeddings", 51),
+    ("TEI router/src/lib.rs, position_offset", "config.json", "pad_token_id", 2),
     ("TEI router/src/lib.rs STConfig", "sentence_bert_config.json", "max_seq_length", 48),
     ("vLLM get_sentence_transformer_tokenizer_config", "sentence_bert_config.json", "do_lower_case", False),
     ("TEI router/src/lib.rs PoolConfig", "1_Pooling/config.json", "pooling_mode_mean_tokens", True),
@@ -133,7 +133,7 @@ def test_llama_cpp_accepts_weights_and_tokenizer(exported):
     assert tokenizer.clean_up_tokenization_spaces and len(words["model"]["vocab"]) == tokenizer.vocab_size
     special = gguf.SpecialVocab(folder, n_vocab=tokenizer.vocab_size)
     assert {role: special.special_token_ids[role] for role in ("bos", "eos", "pad", "unk")} == dict(
-        bos=0, eos=2, pad=1, unk=3
+        bos=1, eos=3, pad=2, unk=0
     )
 
 
