@@ -1,7 +1,7 @@
 """An Echo checkpoint in the classes of transformers and sentence-transformers, without code of its own.
 
 The backbone stands under its own model type, pooling and projection are modules of sentence-transformers, and prompts
-are plain text in `config_sentence_transformers.json`. `FIELDS` of tests/export/test_stock.py says which server reads what.
+are plain text in `config_sentence_transformers.json`. Which server reads what: `FIELDS` in tests/export/test_stock.py.
 
 A BERT with a SentencePiece tokenizer, such as multilingual-e5-small, becomes the XLM-RoBERTa of the same weights:
 llama.cpp takes the tokenizer of every BERT for WordPiece. The two compute the same, but XLM-RoBERTa counts positions
