@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+from tokenizers import Tokenizer
 from torch import nn
 from transformers import (
     MODEL_MAPPING,
@@ -33,7 +33,7 @@ from ..checkpoints.rewrite import encoder_of, open_checkpoint
 from ..inference.encode import opening
 from ..modeling import EchoEncoder
 from ..modeling.sentence_transformer_echo import DEFAULT_PROMPT, sentence_transformer_prompts
-from ..utils.files import read_json, write_json
+from ..utils.files import read_json, write_json, write_text
 
 # Pooling of an EchoConfig -> its name since sentence-transformers 5.4, and the field that older ones and servers read.
 POOLINGS = {
@@ -108,7 +108,7 @@ def open_stock(model: str | Path) -> Stock:
     prompts = {"query": first, "document": prompts.get("passage", first)} | prompts
     options: dict[str, Any] = {}
     if backbone.config.model_type == "bert" and type(backend.model).__name__ == "Unigram":
-        backbone, backend = as_xlm_roberta(backbone, tokenizer.pad_token_id), as_xlm_roberta_tokenizer(backend)
+        backbone = as_xlm_roberta(backbone, tokenizer.pad_token_id)
         options = {"add_prefix_space": True, "clean_up_tokenization_spaces": True}  # llama.cpp reads them
     words = PreTrainedTokenizerFast(
         tokenizer_object=backend,
@@ -148,25 +148,17 @@ def as_xlm_roberta(bert: PreTrainedModel, pad: int) -> XLMRobertaModel:
     return model
 
 
-def as_xlm_roberta_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
-    """The same tokens, with runs of spaces shortened by the pre-tokenizer where the normalizer does it.
+def show_character_map(file: Path) -> None:
+    """Repeat the character map of a Unigram tokenizer where llama.cpp reads it, which knows no other normalization.
 
-    llama.cpp reads the character map from `normalizer.precompiled_charsmap` and knows no other step.
+    `tokenizers` reads all steps and ignores the field.
     """
-    state = json.loads(tokenizer.to_str())
+    state = read_json(file)
     steps = (state["normalizer"] or {}).get("normalizers") or []
-    shorten = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-    before = state["pre_tokenizer"] or {}
-    if [step["type"] for step in steps] != ["Precompiled", "Replace"] or steps[1] != shorten:
-        return tokenizer
-    if before.get("type") != "Metaspace" or before.get("prepend_scheme") != "always" or not before.get("split", True):
-        return tokenizer
-    state["normalizer"] = steps[0]
-    same = Tokenizer.from_str(json.dumps(state))
-    surplus = pre_tokenizers.Split(Regex(" +(?= )"), behavior="removed")
-    same.pre_tokenizer = pre_tokenizers.Sequence([surplus, pre_tokenizers.Metaspace(prepend_scheme="always")])
-    assert isinstance(same.normalizer, normalizers.Precompiled)
-    return same
+    maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
+    if maps and state["model"]["type"] == "Unigram":
+        state["normalizer"]["precompiled_charsmap"] = maps[-1]  # that of the model behind that of `clean_text`
+        write_text(file, json.dumps(state, ensure_ascii=False))
 
 
 def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
@@ -181,6 +173,7 @@ def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
         stock.backbone.config.architectures = [type(stock.backbone).__name__]
         stock.backbone.config.save_pretrained(folder)
     stock.tokenizer.save_pretrained(folder)
+    show_character_map(folder / "tokenizer.json")
     settings = read_json(file := folder / "tokenizer_config.json")
     settings.pop("backend", None)
     write_json(file, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})  # a name that transformers 4 knows
