@@ -54,6 +54,14 @@ from ..toy import SHAPE
             "be one of next_sentence_error$",
         ),
         ({"learning_rate": math.nan}, "learning_rate is nan; it must be a finite number"),
+        *(
+            ({"stage": "contrastive", name: value}, f"{name} is {value}.*; (it|both) must be")
+            for name, value in (
+                *((name, -1.0) for name in ("adam_beta1", "contrastive_weight", "translation_weight", "radius")),
+                *((name, -1) for name in ("seed", "save_total_limit", "max_rows", "save_steps", "logging_steps")),
+                *(("adam_beta1", 1.5), ("num_train_epochs", -1.0)),
+            )
+        ),
         ({"eval_strategy": "stepps"}, "eval_strategy is 'stepps'; it must be one of no, steps, epoch"),
         ({"max_steps": 0}, "max_steps is 0; leave it out"),
         ({"stage": "distillation"}, "teacher is missing: the SentenceTransformer or Echo checkpoint to learn from"),

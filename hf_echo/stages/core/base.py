@@ -35,7 +35,11 @@ UNREAD = (
     *("eval_accumulation_steps", "eval_do_concat_batches", "eval_use_gather_object"),
     *("bf16_full_eval", "fp16_full_eval"),
 )
-NOT_NEGATIVE = ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps", "adam_epsilon")
+# Least values of numbers, of which TrainingArguments takes all; weights of losses have 0.
+LEAST = dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps", "adam_epsilon"), 0)
+LEAST |= dict.fromkeys(("adam_beta1", "adam_beta2", "seed", "radius", "num_train_epochs"), 0)
+LEAST |= dict.fromkeys(("gradient_accumulation_steps", "save_total_limit", "max_rows"), 1)
+LEAST |= dict.fromkeys(("save_steps", "eval_steps", "logging_steps"), 0)
 
 
 @dataclass
@@ -54,15 +58,14 @@ class CoreConfig(TrainingArguments):
             if getattr(self, name) != default_of(known[name]):
                 raise ValueError(f"no stage reads {name}; leave it out (batches: max_tokens, max_rows)")
         check(self)
-        for name in NOT_NEGATIVE:
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        least = LEAST | {name: 0 for name in known if name.endswith("_weight")}
+        for name, value in ((name, getattr(self, name)) for name in least if name in known):
+            if value is not None and value < least[name]:
+                raise ValueError(f"{name} is {value}; it must be at least {least[name]}")
+        if not max(self.adam_beta1, self.adam_beta2) < 1:
+            raise ValueError(f"adam_beta1 is {self.adam_beta1} and adam_beta2 {self.adam_beta2}; both must be below 1")
         super().__post_init__()
         self.remove_unused_columns = False
-        if self.gradient_accumulation_steps < 1:
-            raise ValueError(
-                f"gradient_accumulation_steps is {self.gradient_accumulation_steps}; it must be at least 1"
-            )
         if self.max_steps == 0:
             raise ValueError("max_steps is 0; leave it out, and num_train_epochs counts")
 
