@@ -140,8 +140,8 @@ def contents_of(folder: str | Path, kind: str | None = None, *, license: str | N
         files = sorted({*files, *_named_code(folder, files, problems)} & {*found})
     for file in found:
         problems += _problems_of(folder, file, sent=file in files)
-    problems += {"model": _model_problems, "space": _space_problems}.get(kind, lambda _: ())(folder)
-    problems += card_problems(folder, license=license)
+    problems += _model_problems(folder) if kind == "model" else ()
+    problems += _card_problems(folder, kind, license)
     return Contents(kind, files, [file for file in found if file not in files], problems)
 
 
@@ -250,7 +250,7 @@ def card_data(folder: Path) -> dict[str, Any]:
         raise ValueError(f"README.md: the metadata is not YAML: {' '.join(str(error).split())}") from None
 
 
-def card_problems(folder: Path, *, license: str | None = None) -> Iterator[str]:
+def _card_problems(folder: Path, kind: str, license: str | None) -> Iterator[str]:
     """What is wrong with the card's metadata, as far as it can be seen without the Hub."""
     if not (folder / "README.md").is_file():
         yield "README.md is missing: every repository needs a card"
@@ -262,17 +262,20 @@ def card_problems(folder: Path, *, license: str | None = None) -> Iterator[str]:
         return
     if not (license or data.get("license")):
         yield "README.md: license is missing; give it with --license apache-2.0 (or another)"
-    languages = data.get("language") or []
-    for code in [languages] if isinstance(languages, str) else languages:
+    named = data.get("language") or []
+    languages = [named] if isinstance(named, str) else named
+    for code in languages:
         if not LANGUAGE.fullmatch(str(code)):
             yield f"README.md: language {code!r} is not an ISO 639 code such as fr or fra"
+    if kind == "space":
+        yield from _space_problems(folder, data)
+    if kind == "model" and (folder / "modular.json").is_file():  # the languages of the card are those of the folder
+        here = {hub_code(file.parent.name) for file in folder.glob("languages/*/language.json")}
+        if different := sorted(here ^ set(languages)):
+            yield f"README.md: {different[0]} is in the card or in languages/, not in both; run hf-echo modular card"
 
 
-def _space_problems(folder: Path) -> Iterator[str]:
-    try:
-        data = card_data(folder)
-    except ValueError:
-        return  # `card_problems` says so
+def _space_problems(folder: Path, data: dict[str, Any]) -> Iterator[str]:
     if "sdk" not in data:
         yield "README.md: sdk is missing; a Space needs one, such as sdk: gradio"
         return
@@ -290,11 +293,3 @@ def _model_problems(folder: Path) -> Iterator[str]:
             yield f"{name} is missing: without {WHAT[name]} the checkpoint does not open everywhere"
     for name in changed_files(folder):
         yield f"{name}: not the file that checksums.json names; write the release again (hf-echo release)"
-    if (folder / "modular.json").is_file():  # the languages of the card are those of the folder
-        here = {hub_code(file.parent.name) for file in folder.glob("languages/*/language.json")}
-        try:
-            named = card_data(folder).get("language") or []
-        except ValueError:
-            return  # `card_problems` says so
-        if different := sorted(here ^ set(named)):
-            yield f"README.md: {different[0]} is in the card or in languages/, not in both; run hf-echo modular card"
