@@ -133,7 +133,8 @@ def evaluate_documents(
 
     Args:
         documents: language -> id -> sentences.
-        negatives: id -> (sentences, kind) of the target document, as `hf_echo.negatives.documents` makes them.
+        negatives: id -> (sentences, kind) of the target document, as `document_negatives` of the study
+            long_context_report makes them.
         separator: text between the sentences of a document.
     """
     rows = [

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from hf_echo.evaluation.retrieval.multilingual import evaluate_documents
-from hf_echo.negatives.documents import KINDS, document_negatives
+
+STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "long_context_report.py"))
+KINDS, document_negatives = STUDY["KINDS"], STUDY["document_negatives"]
 
 DOCUMENT = ["a.", "b.", "c.", "d."]
 OTHERS = ["x.", "y.", "z.", "a."]
