@@ -76,7 +76,7 @@ def test_only_a_whole_reading_finds_the_document():
 @pytest.mark.parametrize(
     ("documents", "negatives", "message"),
     [
-        ({"fra_Latn": {"1": ["A."]}}, {}, "no rows in 'eng_Latn', the target: found fra_Latn"),
+        ({"fra_Latn": {"1": ["A."]}}, {}, "no rows in 'eng_Latn': found fra_Latn"),
         ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"2": ["B."]}}, {}, "have no id in common"),
         ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"1": ["A."]}}, {}, "negatives has 0 ids"),
     ],
