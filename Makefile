@@ -38,7 +38,7 @@ test: setup
 test-slow: .venv/setup-slow.stamp
 	HF_ECHO_NEW_DRAWS=1 $(PYTEST) -m "slow or hypothesis" $(PYTEST_ARGS)
 
-# The tests that train, on imitated processors, with one and two threads and with shifted seeds: a table; half an hour and more.
+# The tests that train, on imitated processors, with one and two threads and with shifted seeds: half an hour and more.
 test-processors: setup
 	$(BIN)/python tests/processors.py
 

@@ -1,11 +1,11 @@
-"""A seed shift changes what training starts from; the run on imitated processors reports what failed."""
+"""A seed shift changes what training starts from."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from . import processors, seed_shift
+from . import seed_shift
 
 
 @pytest.fixture
@@ -33,19 +33,3 @@ def test_a_shift_changes_weights_and_order(start):
         assert not torch.equal(weights[a], weights[b]) and batches[a] != batches[b]
         # Independent draws: the correlation of 12,800 pairs is within 0.01 in two of three cases.
         assert torch.corrcoef(torch.stack([weights[a].flatten(), weights[b].flatten()]))[0, 1].abs() < 0.1
-
-
-def test_report_of_a_run(tmp_path):
-    report = tmp_path / "report.xml"
-    report.write_text(
-        '<testsuites><testsuite><testcase classname="tests.a" name="one"/>'
-        '<testcase classname="tests.a" name="two"><failure>no</failure></testcase>'
-        '<testcase classname="tests.b" name="three"><error>no</error></testcase>'
-        '<testcase classname="tests.b" name="four"><skipped/></testcase></testsuite></testsuites>'
-    )
-    passed, failures = processors.read_report(report)
-    assert passed == 1 and failures == ["tests.a::two", "tests.b::three"]
-    setting = processors.Setting("avx2", 2, 1)
-    line = processors.row(setting, processors.Result(passed, 2, 61.4, failures))
-    assert line.split() == "avx2, threads 2, seeds +1 1 2 61 tests.a::two tests.b::three".split()
-    assert processors.row(setting, None).endswith("not on this processor")
