@@ -16,7 +16,7 @@ from transformers.feature_extraction_sequence_utils import SequenceFeatureExtrac
 
 logger = logging.getLogger(__name__)
 SHORTEST = 0.025  # seconds: one frame of wav2vec 2.0 (400 samples at 16 kHz) and of a log-mel spectrogram
-BLOCK = 1 << 22  # samples read at a time
+BLOCK = 1 << 20  # samples read at a time
 # libsndfile's description of a wav file whose header promises another number of bytes; a stream promises over 2 GB
 CUT_OFF = re.compile(r"^data : (\d+) \(should be (\d+)\)", re.MULTILINE)
 UNKNOWN_SIZE = 0x7FFF0000

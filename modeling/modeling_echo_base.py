@@ -82,7 +82,7 @@ class EchoPreTrainedModel(PreTrainedModel):
     @staticmethod
     def _load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs):
         """Unpack the weights of a release in few bits first."""
-        state_dict = read_few_bits(checkpoint_files) if state_dict is None else state_dict
+        state_dict = read_few_bits(checkpoint_files, load_config.dtype) if state_dict is None else state_dict
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs)
 
     def train(self, mode: bool = True):

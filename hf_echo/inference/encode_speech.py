@@ -25,7 +25,7 @@ from .encode import opening, pick_device, pick_dtype
 
 MAX_SECONDS = {"cpu": 60.0}  # padded seconds of a batch; other devices take ten times as much
 LONGEST = 30.0  # seconds that an encoder reads at once
-GROUP = 5  # batches whose pieces are sorted by length
+GROUP = 2  # batches whose pieces are sorted by length
 
 
 def is_speech(name: str | Path) -> bool:

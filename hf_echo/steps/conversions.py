@@ -200,12 +200,12 @@ class ConvertWav2vec2(Conversion):
     "convert whisper",
     operation="convert_whisper",
     calls="checkpoints.convert_whisper",
-    example="hf-echo convert whisper openai/whisper-base outputs/speech-whisper/0_whisper --embedding-size 384",
+    example="hf-echo convert whisper openai/whisper-base outputs/echo-nano-speech/01_whisper --embedding-size 384",
 )
 class ConvertWhisper(Conversion):
     """Make a speech encoder from Whisper's encoder; train its new attention pooling with stage `speech`."""
 
-    then = "{output_dir}: ready for stage speech (hf-echo train speech-whisper model_name_or_path={output_dir})"
+    then = "{output_dir}: ready for stage speech (hf-echo train echo-nano-speech/02_pooling)"
 
     source: str = model("folder or Hub name of Whisper, or the folder of a CTranslate2 model (faster-whisper)")
     output_dir: str = output("folder of the speech encoder")

@@ -73,6 +73,38 @@ class CollectData(Operation):
         return (Path(self.output_dir) / "train.parquet").is_file()
 
 
+@step(operation="run_scripts")
+class RunScripts(Operation):
+    """Run scripts of train_scripts/corpora one after the other; a script that was stopped goes on where it can."""
+
+    output_dir: str = output("folder that the scripts write to")
+    corpora: str | None = setting("folder of the corpora", None, reads=DATA)
+    scripts: list[str] = setting("such as `speak.py {out}/texts.tsv {out}/clips`: {out} and {corpora} are the folders")
+
+    def make(self):
+        import shlex
+        import subprocess
+        import sys
+
+        import hf_echo
+
+        from ..utils.lineage import write_lineage
+
+        folder = Path(hf_echo.__file__).resolve().parents[1] / "train_scripts" / "corpora"
+        for line in self.scripts:
+            name, *words = [word.format(out=self.output_dir, corpora=self.corpora) for word in shlex.split(line)]
+            if name not in {file.name for file in folder.glob("*.py")}:
+                raise FileNotFoundError(f"scripts: no {name!r} in train_scripts/corpora of a checkout of hf-echo")
+            if subprocess.run([sys.executable, folder / name, *words]).returncode:
+                raise ValueError(f"scripts: {line!r} failed; its message is above")
+        data = self.names(DATA)
+        write_lineage(self.output_dir, str(self.operation), self.names(None), parents={}, data=data)
+        return {"output_dir": self.output_dir}
+
+    def is_whole(self):
+        return True  # the lineage is written last
+
+
 @step(
     "data filter",
     operation="filter_data",

@@ -18,6 +18,7 @@ from hf_echo.stages.speech import SpeechConfig, SpeechTrainer, scale_projection
 from hf_echo.stages.speech_rows import new_config
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes, read_values
+from hf_echo.steps.run import describe_journey
 from hf_echo.steps.training import train_recipe
 
 from ..speech_toy import SHAPE, speech
@@ -230,15 +231,15 @@ def test_recipes_of_the_package_are_described(monkeypatch, tmp_path):
     assert report["batches"]["hours per step"] * 128 == pytest.approx(13.3, abs=0.01)
 
 
-def test_steps_of_speech_whisper_follow_each_other(monkeypatch, tmp_path):
-    """Each starts where the one before it ends; only what the user makes is missing."""
+def test_steps_of_the_speech_journey_follow_each_other(monkeypatch, tmp_path):
+    """Only what the user names is missing."""
     monkeypatch.chdir(tmp_path)
-    steps = find_recipes("speech-whisper")
-    values = [read_values(path) for path in steps]
-    assert [v["model_name_or_path"] for v in values[1:]] == [v["output_dir"] for v in values[:-1]]
-    for path in steps:
-        problems = dry_run(path, journey=steps)["problems"]
-        assert all(line.startswith(("model_name_or_path", "train_data", "dev_data")) for line in problems), problems
+    problems = {
+        report["recipe"]: report.get("problems") for report in describe_journey(find_recipes("echo-nano-speech"))
+    }
+    assert problems.pop("00_clips") == ["corpora: no file CORPORA"]
+    assert problems.pop("01_whisper") == ["source: no folder WHISPER"]
+    assert len(problems) == 5 and not any(problems.values()), problems
 
 
 def test_layers_that_fsdp_wraps_are_in_the_large_model():

@@ -173,3 +173,24 @@ def test_the_same_again(corpora, tmp_path):
 def test_refusals(corpora, tmp_path, changes, error, message):
     with pytest.raises(error, match=message):
         run(corpora, tmp_path / "out", **changes)
+
+
+def test_scripts_are_run_once(tmp_path, corpora):
+    recipe = tmp_path / "r.yaml"
+
+    def made(*scripts):
+        recipe.write_text(yaml.safe_dump({"operation": "run_scripts", "output_dir": "out", "scripts": list(scripts)}))
+        return run_operation(recipe, {"corpora": str(corpora), "output_dir": str(tmp_path / "out")})
+
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "part.txt").write_text("of a script that was stopped")
+    for script, error in (
+        ("none.py", "no 'none.py' in train_scripts/corpora"),
+        ("speak.py {out}", "failed; its message"),
+    ):
+        with pytest.raises((FileNotFoundError, ValueError), match=error):
+            made(script)
+    made("speak.py --help", "speech_nano_data.py {corpora} --help")
+    assert made("speak.py --help", "speech_nano_data.py {corpora} --help")["output_dir"] == str(tmp_path / "out")
+    with pytest.raises(ValueError, match="made in another way: scripts was"):
+        made("speak.py --help")
