@@ -30,7 +30,11 @@ def text_clusters(texts: Sequence[str], tokenizer: Any, token_vectors: Tensor, n
     if len(texts) < number:
         raise ValueError(f"{number} clusters were asked for, but there are only {len(texts)} texts")
     blocks = (list(texts[i : i + BLOCK]) for i in range(0, len(texts), BLOCK))
-    ids = [torch.tensor(row) for block in blocks for row in tokenizer(block, add_special_tokens=False)["input_ids"]]
+    ids = [
+        torch.tensor(row, dtype=torch.long)
+        for block in blocks
+        for row in tokenizer(block, add_special_tokens=False)["input_ids"]
+    ]
     tokens, starts = torch.cat(ids), torch.tensor([0, *map(len, ids[:-1])]).cumsum(0)
     share = torch.bincount(tokens, minlength=len(token_vectors)) / len(tokens)
     weights = RARE / (RARE + share[tokens])

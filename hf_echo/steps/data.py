@@ -148,7 +148,7 @@ def embedded_sides(
     return {needed.role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
 
 
-def row_groups(dataset: Dataset, by: str, start: str | None, tokenizer: Any) -> np.ndarray:
+def row_groups(dataset: Dataset, by: str, start: str, tokenizer: Any) -> np.ndarray:
     """(rows,) the number of each row's group; rows of a group share batches.
 
     languages: if each language has its own domain (one the Bible, another manuals), a model can tell the targets of a
@@ -157,7 +157,5 @@ def row_groups(dataset: Dataset, by: str, start: str | None, tokenizer: Any) -> 
     if by == "languages":
         pairs = [f"{source} {target}" for source, target in zip(dataset["source_lang"], dataset["target_lang"])]
         return np.unique(pairs, return_inverse=True)[1]
-    if not start:
-        raise ValueError("batch_by: similarity needs the token vectors of a start; name it in model_name_or_path")
     vectors = AutoModel.from_pretrained(start).get_input_embeddings().weight
     return text_clusters(dataset["target"][:], tokenizer, vectors, -(-len(dataset) // CLUSTER))

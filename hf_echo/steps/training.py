@@ -83,7 +83,8 @@ def train_recipe(
         train_dataset = rows.prepare(dataset, tokenizer, data_args, args)
         options = embedded_sides(stage, model_args, data_args, args, dataset)
         if data_args.batch_by:
-            options["groups"] = row_groups(dataset, data_args.batch_by, model_args.model_name_or_path, tokenizer)
+            start = model_args.model_name_or_path or model_args.backbone
+            options["groups"] = row_groups(dataset, data_args.batch_by, start, tokenizer)
     languages = rows.languages(train_dataset)
     options |= dict(train_dataset=train_dataset, tokenizer=tokenizer, dev_sets=dev_sets)
     trainer = build_trainer(stage, model_args, args, languages, **options)

@@ -75,7 +75,7 @@ class CollectData(Operation):
 
 @step(operation="run_scripts")
 class RunScripts(Operation):
-    """Run scripts of train_scripts/corpora one after the other; a script that was stopped goes on where it can."""
+    """Run scripts of train_scripts/corpora one after the other."""
 
     output_dir: str = output("folder that the scripts write to")
     corpora: str | None = setting("folder of the corpora", None, reads=DATA)

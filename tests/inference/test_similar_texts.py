@@ -1,14 +1,11 @@
 """Clusters of texts against a topic that is known, and against the formula of their vectors."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 
 from hf_echo.inference.similar_texts import text_clusters
-from hf_echo.steps.data import row_groups
+from hf_echo.steps.arguments import read_training
 
 TOPICS = ["cat dog bird", "red blue green", "one two three"]
 FREQUENT = "the a of"
@@ -37,8 +34,14 @@ def test_texts_of_a_topic_share_a_cluster_whatever_frequent_words_they_have():
     assert [same[text] for text in texts] == clusters.tolist()
 
 
-def test_what_is_missing_is_said():
+def test_a_text_without_tokens_has_a_cluster_too():
+    vectors = torch.eye(len(vocabulary), 16)
+    assert len(text_clusters(["cat dog", "", "red blue", ""], words, vectors, 2)) == 4
+
+
+def test_what_is_missing_is_said(tmp_path):
     with pytest.raises(ValueError, match="3 clusters were asked for, but there are only 2 texts"):
         text_clusters(["cat", "dog"], words, torch.zeros(12, 4), 3)
+    values = {"stage": "contrastive", "train_data": "builtin", "batch_by": "similarity", "output_dir": str(tmp_path)}
     with pytest.raises(ValueError, match="needs the token vectors of a start"):
-        row_groups(Dataset.from_dict({"target": ["cat"]}), "similarity", None, SimpleNamespace())
+        read_training(tmp_path / "a.yaml", values)
