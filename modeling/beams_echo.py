@@ -49,9 +49,6 @@ def beam_candidates(
     Returns:
         The new ids of each row's beams, without prompt and end of sentence, and their scores (batch, num_beams); -inf
         for a beam that does not exist, which `early_stopping` can leave.
-
-    Raises:
-        ValueError: fewer than two beams, or what `greedy_decode` refuses.
     """
     if num_beams < 2:
         raise ValueError(f"num_beams is {num_beams}; beam search needs at least 2, greedy_decode has one")

@@ -183,11 +183,7 @@ class EchoConfig(PreTrainedConfig):
 
 
 def _backbone(given: PreTrainedConfig | dict | None, options: dict) -> tuple[PreTrainedConfig, dict]:
-    """The backbone's configuration, and the options that are not fields of it.
-
-    Raises:
-        ValueError: an unknown model type, an encoder-decoder, or a model that does not read text.
-    """
+    """The backbone's configuration, and the options that are not fields of it."""
     if given is None:
         given = {"model_type": "llama"}
     is_config = isinstance(given, PreTrainedConfig)

@@ -25,11 +25,7 @@ LEAST: dict[str, tuple[float, bool]] = {
 
 
 def check_numbers(**numbers: float | None) -> None:
-    """Check numbers that a caller gave, by `LEAST`; None is the default of the option.
-
-    Raises:
-        ValueError: one that is too small, NaN, infinite, or not whole where it must be.
-    """
+    """Check numbers that a caller gave, by `LEAST`; None is the default of the option."""
     for name, number in numbers.items():
         least, whole = LEAST[name]
         kinds = (int, np.integer) if whole else (int, float, np.number)
@@ -60,10 +56,6 @@ def greedy_decode(
 
     Returns:
         The new ids of each row, without prompt and end of sentence.
-
-    Raises:
-        ValueError: the decoder attends all encoder tokens (stage 1), reads embeddings of another size, or lacks the
-            prompt's tokens.
     """
     if not (batch := len(sentence_embedding)):
         return []
@@ -120,11 +112,7 @@ def prepare(
     eos_token_id: int | list[int] | None,
     no_repeat_ngram_size: int | None,
 ) -> Start:
-    """Read the embeddings, with the decoder's own settings where none are given.
-
-    Raises:
-        ValueError: see `greedy_decode`.
-    """
+    """Read the embeddings, with the decoder's own settings where none are given."""
     config, model = decoder.config, decoder.model
     check_prompt(decoder, prompt_ids)
     if not config.bottleneck:
@@ -193,11 +181,7 @@ def is_echo_decoder(decoder) -> bool:
 
 
 def check_prompt(decoder, prompt_ids: list[int]) -> None:
-    """Check that the decoder's vocabulary contains the prompt; a decoder of one language may have a shortened one.
-
-    Raises:
-        ValueError: a token of the prompt is outside the decoder's vocabulary.
-    """
+    """Check that the decoder's vocabulary contains the prompt; a decoder of one language may have a shortened one."""
     if max(prompt_ids) >= (size := decoder.config.vocab_size):
         raise ValueError(
             f"this decoder knows the first {size} tokens only and not the name of the target language; "
@@ -206,11 +190,7 @@ def check_prompt(decoder, prompt_ids: list[int]) -> None:
 
 
 def check_target_lang(decoder, target_lang: str) -> None:
-    """Check that the decoder was trained to write a language.
-
-    Raises:
-        ValueError: the language is not among `decoder.config.languages`.
-    """
+    """Check that the decoder was trained to write a language."""
     known = decoder.config.languages
     if known and target_lang not in known:
         shown = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")

@@ -59,11 +59,7 @@ def reading_mask(
 
 
 def attention_mask(allowed: torch.Tensor, like: torch.Tensor, implementation: str | None) -> torch.Tensor:
-    """(rows, queries, keys) bool -> the (rows, 1, queries, keys) mask of an attention implementation.
-
-    Raises:
-        ValueError: the implementation takes no such mask.
-    """
+    """(rows, queries, keys) bool -> the (rows, 1, queries, keys) mask of an attention implementation."""
     allowed = allowed[:, None]
     if implementation == "sdpa":
         return allowed

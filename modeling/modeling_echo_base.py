@@ -153,10 +153,8 @@ def _place(name, options: dict) -> str:
 def check_files(model_class: type[EchoPreTrainedModel], folder: str) -> None:
     """Check the files of a local folder that a class needs beside the weights, and its tokenizer.
 
-    Raises:
-        ValueError: one is missing or cut off. Without config.json transformers builds a model of the default size, of
-            many GiB; without generation_config.json beams and limits are others; a damaged tokenizer.json
-            SentenceTransformer, which opens the model first, does not name.
+    Without config.json transformers builds a model of the default size, of many GiB; without generation_config.json
+    beams and limits are others; SentenceTransformer, which opens the model first, does not name a damaged tokenizer.
     """
     if not Path(folder).is_dir():
         return
@@ -231,11 +229,7 @@ def why_unreadable(files: list[Path], error: Exception | None = None) -> str | N
 
 
 def _refuse_incomplete(model: nn.Module, info: dict, place: str) -> None:
-    """Check that all tensors are present and finite.
-
-    Raises:
-        ValueError: tensors are missing (transformers would initialise them at random) or not finite.
-    """
+    """Check that all tensors are present and finite."""
     if missing := sorted(info["missing_keys"]):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(f"{place}: the weights lack the tensor {missing[0]}{more}: download or copy them again")
@@ -250,11 +244,7 @@ def _refuse_incomplete(model: nn.Module, info: dict, place: str) -> None:
 
 
 def check_finite(embeddings: torch.Tensor) -> torch.Tensor:
-    """Return the embeddings (n, size) unchanged if all values are finite.
-
-    Raises:
-        ValueError: a row holds NaN or infinite values.
-    """
+    """Return the embeddings (n, size) unchanged if all values are finite."""
     finite = embeddings.isfinite().all(-1)
     if not finite.all():
         row = int((~finite).long().argmax()) + 1

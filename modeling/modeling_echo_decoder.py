@@ -168,9 +168,6 @@ class EchoDecoderModel(EchoPreTrainedModel):
         Args:
             memory: (batch, 1, embedding_size) with the bottleneck, otherwise the encoder's states (batch, seq, hidden).
             memory_mask: (batch, seq), the encoder's attention mask; unused with the bottleneck.
-
-        Raises:
-            ValueError: no memory, or its shape does not fit.
         """
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)

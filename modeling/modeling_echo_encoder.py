@@ -235,11 +235,7 @@ class EchoEncoder(EchoPreTrainedModel):
 
 
 def backbone_model(config: PreTrainedConfig) -> PreTrainedModel:
-    """A new model of this configuration, without pooler; of an encoder-decoder the encoder.
-
-    Raises:
-        ValueError: the model reads something other than token ids.
-    """
+    """A new model of this configuration, without pooler; of an encoder-decoder the encoder."""
     kind = MODEL_MAPPING.get(type(config), None)
     kind = kind[0] if isinstance(kind, (tuple, list)) else kind
     if kind is None or kind.main_input_name != "input_ids":
@@ -256,11 +252,7 @@ def _without_pooler(config: PreTrainedConfig) -> dict[str, bool]:
 
 
 def check_attention(backbone: PreTrainedModel) -> None:
-    """Check by one forward pass that the first token's state depends on the last token.
-
-    Raises:
-        ValueError: it does not, although the configuration's `is_causal` is False.
-    """
+    """Check by one forward pass that the first token's state depends on the last token."""
     weight = backbone.get_input_embeddings().weight
     if (
         getattr(backbone.config, "is_causal", False)
@@ -309,11 +301,7 @@ def _config_of(name: str, hub: dict[str, Any]) -> PreTrainedConfig:
 
 
 def _ids_of_tokenizer(name: str, backbone: PreTrainedConfig, pooling: str, hub: dict[str, Any]) -> dict[str, int]:
-    """Ids of CLS and SEP, if there is a tokenizer beside the model.
-
-    Raises:
-        ValueError: it has more tokens than the model, or no CLS token although `pooling` is "cls".
-    """
+    """Ids of CLS and SEP, if there is a tokenizer beside the model."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **hub)
     except (OSError, ValueError, TypeError):  # there is none; each class of transformers says it in its own way

@@ -32,11 +32,7 @@ class SonarForTranslation(EchoPreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs) -> SonarForTranslation:
-        """A folder or Hub name with the encoder in the root and the decoder in `decoder/`.
-
-        Raises:
-            ValueError: their sizes differ, or the weights are damaged.
-        """
+        """A folder or Hub name with the encoder in the root and the decoder in `decoder/`."""
         name = pretrained_model_name_or_path
         for unknown in ("_from_pipeline", "trust_remote_code", "code_revision", "subfolder"):
             kwargs.pop(unknown, None)

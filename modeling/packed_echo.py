@@ -35,11 +35,9 @@ SAFE = 1e-30  # sums of exponentials between SAFE and 1 / SAFE keep full precisi
 
 
 def length_batches(lengths: Sequence[int], max_tokens: float = math.inf, share: float = 0.5) -> Iterator[list[int]]:
-    """Batches of row numbers, longest first.
+    """Batches of row numbers, longest first, of at most `max_tokens` tokens with padding (or of one longer row).
 
-    Args:
-        max_tokens: most tokens of a batch, padding included; a longer row is a batch by itself.
-        share: rows shorter than this share of a batch's longest row start another batch.
+    Rows shorter than `share` times a batch's longest row start another batch.
     """
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -287,16 +285,10 @@ class PackedEncoder:
         return wide if exact == name else self._buffer(name, heads.shape).copy_(wide)
 
     def _attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """exp(q k^T) v.
+        """exp(q k^T) v: (n, queries, head_dim), (n, tokens, head_dim), (n, tokens, size) -> (n, queries, size).
 
-        Args:
-            q: (n, queries, head_dim).
-            k: (n, tokens, head_dim).
-            v: (n, tokens, any size), zero at padding; its last value is 1 elsewhere.
-
-        Returns:
-            (n, queries, size of v); the last values are the sums of the exponentials. Without subtracting the maximum
-            they can overflow or underflow; where they come near that, the maximum is subtracted.
+        v is zero at padding; its last value is 1 elsewhere, so that the last result is the sum of the exponentials. It
+        can overflow or underflow; where it comes near that, the maximum is subtracted first.
         """
         out = self._buffer("out", (*q.shape[:2], v.shape[2]))
         at_once = max(1, MAX_SCORES // (len(k) * k.shape[1]))
@@ -346,10 +338,8 @@ class PackedEncoder:
         return torch.cat(sums) / self.lengths
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
-        """An uninitialised tensor of this shape; the next call with the same name overwrites it.
-
-        Results that are never needed at the same time share a name: fewer buffers stay in the cache.
-        """
+        """An uninitialised tensor of this shape, which the next call with the same name overwrites: few names, so that
+        the buffers stay in the cache."""
         size = math.prod(shape)
         if name not in self.buffers or self.buffers[name].numel() < size:
             self.buffers[name] = torch.empty(size, dtype=dtype or self.dtype)
@@ -371,7 +361,7 @@ class PackedPostNorm(PackedEncoder):
         return x
 
     def _rotations(self, longest: int) -> None:
-        return None
+        """None: positions are in the token vectors."""
 
     def _rotated(self, name: str, heads: torch.Tensor, rotations: None) -> torch.Tensor:
         return self._buffer(name, heads.shape).copy_(heads)

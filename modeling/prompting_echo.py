@@ -33,11 +33,7 @@ _DECODER_PROMPTS = {
 
 
 def language_name(code: str | None) -> str:
-    """English name of a language code; ``None`` is "Unspecified language".
-
-    Raises:
-        ValueError: the code is unknown; the message names the nearest known ones.
-    """
+    """English name of a language code; ``None`` is "Unspecified language"."""
     if code is None:
         return UNSPECIFIED
     name = LANGUAGE_NAMES.get(code)
@@ -68,9 +64,6 @@ def decoder_prompt(target_lang: str, provenance: str = "primary", source_lang: s
     """The decoder's instruction without special tokens (OS Table 40).
 
     Code and mathematics have their own prompts, whatever the provenance.
-
-    Raises:
-        ValueError: unknown language code or provenance.
     """
     if target_lang in MATH_LANGUAGES:
         return "This is a corresponding math formula:"
@@ -100,9 +93,6 @@ def texts_of(texts: Any, name: str = "text") -> list[str]:
     Args:
         texts: a list, tuple, generator, NumPy array, pandas or polars Series (its index does not matter), Column of
             `datasets` or Arrow array.
-
-    Raises:
-        ValueError: one string, a table, or a row that is not a string that can be encoded as UTF-8.
     """
     texts = rows_of(texts, f"{name}s")
     check_texts(texts, name)
@@ -114,9 +104,6 @@ def langs_of(lang: Any, count: int, name: str = "lang") -> str | list[str | None
 
     Args:
         lang: a code, None, or a container as in `texts_of`.
-
-    Raises:
-        ValueError: an empty code, a row that is neither a code nor None, or another number than `count`.
     """
     if lang is None or isinstance(lang, str):
         langs = [lang]
@@ -145,11 +132,7 @@ def rows_of(values: Any, name: str) -> list[Any]:
 
 
 def check_texts(texts: Sequence[Any], name: str = "text") -> None:
-    """Check that all texts are strings that can be encoded as UTF-8.
-
-    Raises:
-        ValueError: names the first row that is not.
-    """
+    """Check that all texts are strings that can be encoded as UTF-8."""
     for row, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise ValueError(f"{name} in row {row} is {type(text).__name__} ({text!r:.60}), not a string")

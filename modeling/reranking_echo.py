@@ -14,11 +14,7 @@ from .generation_echo import check_numbers, greedy_decode
 
 
 def rerank_weight_of(model, weight: float | None) -> float:
-    """The weight that a call asks for, or that of the model's generation config; 0 without reranking.
-
-    Raises:
-        ValueError: a negative weight, NaN, or reranking by a model that has no text encoder.
-    """
+    """The weight that a call asks for, or that of the model's generation config; 0 without reranking."""
     check_numbers(rerank_weight=weight)
     asked = weight is not None
     weight = float((weight if asked else getattr(model.generation_config, "rerank_weight", None)) or 0.0)

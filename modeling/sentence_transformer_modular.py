@@ -239,12 +239,7 @@ class ModularEncoder(InputModule):
         (folder / LANGUAGE).write_text(json.dumps(notes, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def load_language(self, folder: str | Path) -> None:
-        """Open the folder of one language.
-
-        Raises:
-            FileNotFoundError: language.json, or a file of a part that it names, is missing.
-            ValueError: a part does not fit the backbone.
-        """
+        """Open the folder of one language."""
         folder = Path(folder)
         notes = json.loads((folder / LANGUAGE).read_text(encoding="utf-8"))
         language, parts = notes.pop("language"), notes.pop("parts")

@@ -16,11 +16,7 @@ class WhisperAudioEncoder(WhisperEncoder):
     """The encoder of a `WhisperConfig`; weights have the names of transformers' `WhisperEncoder`."""
 
     def forward(self, input_features: torch.Tensor, attention_mask: torch.Tensor | None = None) -> BaseModelOutput:
-        """`last_hidden_state` (batch, frames / 2, d_model) of log-mel frames (batch, frames, num_mel_bins).
-
-        Raises:
-            ValueError: more frames than Whisper has positions for.
-        """
+        """`last_hidden_state` (batch, frames / 2, d_model) of log-mel frames (batch, frames, num_mel_bins)."""
         if attention_mask is None:
             attention_mask = torch.ones(input_features.shape[:2], dtype=torch.long, device=input_features.device)
         if input_features.shape[1] > 2 * self.max_source_positions:

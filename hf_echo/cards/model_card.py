@@ -123,9 +123,6 @@ def checkpoint_card(folder: str | Path) -> str:
     Trained, converted and released checkpoints of every kind have this card. A release has the weights of the
     checkpoint that it was made from, so it takes the figures of that one. Other operations change the weights: their
     cards have no figures until the model is evaluated.
-
-    Raises:
-        FileNotFoundError: the folder has no lineage.
     """
     folder = Path(folder)
     lineage = _lineage(folder)
@@ -168,9 +165,6 @@ def release_card(folder: str | Path, template: str, results: str | Path | None =
             codes, languages, dimensions, megabytes: of this folder;
             measured: whether `results` exists, and then every key of that file.
         results: JSON file; without it, or while it does not exist, the card has no figures.
-
-    Raises:
-        FileNotFoundError: the folder has no lineage.
     """
     folder = Path(folder)
     lineage, config = _lineage(folder), read_json(folder / "config.json", {})

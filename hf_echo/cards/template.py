@@ -18,11 +18,7 @@ def check_template(name: str) -> None:
 
 
 def render(template: str, **values: Any) -> str:
-    """The text of a card.
-
-    Raises:
-        ValueError: the template reads a value that is not there.
-    """
+    """The text of a card."""
     from jinja2 import Environment, FunctionLoader, UndefinedError
 
     loader = FunctionLoader(lambda name: CARDS.joinpath(*name.split("/")).read_text(encoding="utf-8"))

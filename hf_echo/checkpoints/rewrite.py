@@ -24,11 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def stored_config(model: str | Path) -> EchoConfig:
-    """The configuration of a checkpoint of text, with the dtype of its file; no weights are read.
-
-    Raises:
-        FileNotFoundError: no such folder or Hub name. ValueError: a speech encoder, or a model of another family.
-    """
+    """The configuration of a checkpoint of text, with the dtype of its file; no weights are read."""
     with opening(model) as place:
         config = AutoConfig.from_pretrained(place)
         if isinstance(config, EchoSpeechConfig):
@@ -39,11 +35,7 @@ def stored_config(model: str | Path) -> EchoConfig:
 
 
 def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
-    """An encoder, a training checkpoint or a release, in fp32; an operation changes it in place.
-
-    Raises:
-        FileNotFoundError, ValueError: as `stored_config`, or a damaged checkpoint.
-    """
+    """An encoder, a training checkpoint or a release, in fp32; an operation changes it in place."""
     kind = EchoEncoder if stored_config(model).decoder is None and not is_release(model) else EchoForTranslation
     with opening(model) as place:
         return kind.from_pretrained(place, dtype=torch.float32).eval()

@@ -102,11 +102,7 @@ class Space(OpensModel):
 
 
 def open_app() -> ModuleType:
-    """The file `app.py` of the Space as a module.
-
-    Raises:
-        ImportError: gradio is not installed.
-    """
+    """The file `app.py` of the Space as a module."""
     from ..hub import space_folder
 
     spec = spec_from_file_location("hf_echo_space", space_folder() / "app.py")

@@ -16,11 +16,7 @@ LISTS = (".tsv", ".txt", ".csv")
 
 
 def audio_files(source: Path) -> list[str]:
-    """The audio files of a TSV (first column; a header `audio` or `path` is left out), or the audio file itself.
-
-    Raises:
-        FileNotFoundError: the list, or a file in it, does not exist. ValueError: an empty list.
-    """
+    """The audio files of a TSV (first column; a header `audio` or `path` is left out), or the audio file itself."""
     if str(source) != "-" and source.suffix.lower() not in LISTS:
         if not source.is_file():
             raise FileNotFoundError(f"no file {source}; give audio, or a TSV whose first column is a path")

@@ -21,9 +21,6 @@ def read_rows(
 
     Args:
         tsv: False refuses TSV files, for columns of lists or numbers.
-
-    Raises:
-        FileNotFoundError: the file does not exist. ValueError: a missing column, an unreadable line.
     """
     fix = f"give a {'Parquet, JSONL or TSV' if tsv else 'Parquet or JSONL'} file with {', '.join(needed)}"
     if not path.is_file():
@@ -60,11 +57,7 @@ def row_names(rows: Iterable[Mapping[str, Any]], what: str) -> list[str]:
 def checked_rows(
     rows: Iterable[Mapping[str, Any]], what: str, columns: Sequence[str], check: Check
 ) -> list[dict[str, Any]]:
-    """Apply `check(row, name of the row)` to each row and add its `lang`.
-
-    Raises:
-        ValueError: no rows, or a row without a value in `columns`; whatever `check` raises.
-    """
+    """Apply `check(row, name of the row)` to each row and add its `lang`."""
     rows, checked = list(rows), []
     for row, where in zip(rows, row_names(rows, what)):
         missing = [name for name in columns if row.get(name) is None]

@@ -11,11 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hashable, str]]:
-    """{language: {id: text}}, both in order of appearance.
-
-    Raises:
-        ValueError: a missing column, or two texts for one id and language.
-    """
+    """{language: {id: text}}, both in order of appearance."""
     texts: dict[str, dict[Hashable, str]] = {}
     for row in rows:
         try:
@@ -44,9 +40,6 @@ def pairs_of_table(
     Args:
         source_langs: the other languages; None is all except the target, in order of appearance.
         direction: "to" the target, "from" it, "both", or "all" ordered pairs of all languages.
-
-    Raises:
-        ValueError: as those two; a direction that is not `allowed`.
     """
     if direction not in allowed:
         raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(allowed)}")
@@ -64,11 +57,7 @@ def pairs_of_table(
 def measurable_pairs(
     texts: Mapping[str, Mapping[Hashable, str]], pairs: Sequence[tuple[str, str]]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """(pairs of languages with an id in common, one reason for each other two languages); warns once about those.
-
-    Raises:
-        ValueError: no pair, or none with an id in common, or a language without rows.
-    """
+    """(pairs of languages with an id in common, one reason for each other two languages); warns once about those."""
     for lang in dict.fromkeys(lang for pair in pairs for lang in pair):
         if lang not in texts:
             raise ValueError(f"no rows in {lang!r}: found {', '.join(map(str, texts)) or 'no rows'}")

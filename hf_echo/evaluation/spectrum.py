@@ -36,9 +36,6 @@ def next_sentence_retrieval(
 
     Args:
         candidates: "others", all sentences of the document but the last that was read, or "unread".
-
-    Raises:
-        ValueError: another value of `candidates`, shapes that differ, or no question.
     """
     if candidates not in ("others", "unread"):
         raise ValueError(f"candidates must be 'others' or 'unread', not {candidates!r}")

@@ -41,10 +41,6 @@ def write_card(
 
     A card that is there keeps the header fields that the files do not decide, and its text if somebody changed that.
     Every file is read, so that the figures are those of the files.
-
-    Raises:
-        FileNotFoundError: the folder has no data/*.parquet.
-        ValueError: the files differ in their columns, rows are bad, or the version is not a version.
     """
     tag_of(version)  # raises, before the files are read
     folder = Path(folder)
@@ -116,9 +112,6 @@ def push_dataset(
 
     Args:
         card: arguments of `write_card`.
-
-    Raises:
-        ValueError: see `push`. FileNotFoundError: the folder has no data/*.parquet.
     """
     check_repository(repo)
     write_card(folder, version=version, **card)

@@ -55,10 +55,6 @@ def push(
         kind: "model", "dataset" or "space"; None decides by the files.
         private: of a new repository.
         license: written into the card; None keeps the card's own.
-
-    Raises:
-        ValueError: a folder that must not be pushed (`contents_of`), a wrong name or version, a version that is on the
-            Hub with other content, or somebody else changed `main` during the push.
     """
     from huggingface_hub import HfApi
 
@@ -97,9 +93,6 @@ def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None)
 
     Args:
         license: that the push will write into the card.
-
-    Raises:
-        ConnectionError: the Hub does not answer.
     """
     from huggingface_hub import RepoCard
 
@@ -153,11 +146,7 @@ def _commit(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: s
 
 
 def tag_of(version: str) -> str:
-    """The tag of a version: "v1.2.0" of "1.2.0" or "v1.2.0".
-
-    Raises:
-        ValueError: it is not a version.
-    """
+    """The tag of a version: "v1.2.0" of "1.2.0" or "v1.2.0"."""
     if not re.fullmatch(r"v?[0-9]+(\.[0-9]+)*([.-]?(dev|a|b|rc)[0-9]*)?", version):
         raise ValueError(f"version {version!r} is not a version such as 1.2.0")
     return f"v{version.removeprefix('v')}"

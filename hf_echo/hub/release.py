@@ -61,10 +61,6 @@ def release_checkpoint(
         code: "carried" in the folder, or "installed" where only the installed package reads the folder.
         also: "onnx" or "openvino": graphs of the encoder in a folder of that name, in float32 and of ONNX in 8 bits.
         license: identifier of the Hub, for the card; None keeps that of the training checkpoint.
-
-    Raises:
-        ImportError, ValueError: as `export_checkpoint`, with `also`.
-        ValueError: an unknown dtype, generation setting or kind of code.
     """
     check_value("code", code, Literal["carried", "installed"])
     check_value("also", also, Literal["onnx", "openvino"] | None)
@@ -122,9 +118,6 @@ def release_speech(
         model: folder of the training checkpoint.
         decoder: checkpoint or release of the text space, whose decoder and tokenizer are copied; None: no decoder.
         dtype, matrix_dtype, code, license: as in `release_checkpoint`.
-
-    Raises:
-        ValueError: another kind of model, an unknown dtype, or a decoder that reads another embedding size.
     """
     encoder, extractor = load_speech_encoder(model, device="cpu", dtype="fp32")
     encoder.to(pick_dtype(dtype, "cpu"))

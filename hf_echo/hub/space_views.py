@@ -46,9 +46,6 @@ class SpaceViews:
             model: Echo release with a decoder: name in the package, folder or Hub name.
             speech: speech encoder of the same space, folder or Hub name; by default that of echo-nano, if the package
                 has it.
-
-        Raises:
-            FileNotFoundError: there is no such model. ValueError: the two models have embeddings of different sizes.
         """
         self.translator, self.tokenizer = load_translator(model, device="cpu")
         self.encoder = self.translator.encoder
@@ -165,11 +162,7 @@ def shown(view: Callable[..., str]) -> Callable[..., str]:
 
 
 def read_sentences(field: str, text: str | None, most: int = MAX_SENTENCES) -> tuple[list[str], list[str | None]]:
-    """One sentence per line, and its language: "French: Le chat dort." or "fra_Latn: ..." names it, else None.
-
-    Raises:
-        ValueError: no sentence, too many, or too long a text.
-    """
+    """One sentence per line, and its language: "French: Le chat dort." or "fra_Latn: ..." names it, else None."""
     text = text or ""
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"{field} has {len(text):,} characters: this page takes at most {MAX_CHARACTERS:,}")

@@ -41,13 +41,7 @@ LOADED = ("model/onnx/model_quantized.onnx", "model/tokenizer.json", "vendor/ort
 
 
 def write_static_space(model: str | Path, out: str | Path) -> Path:
-    """Write the Space of a model; any server of files can serve the folder, and `hf-echo push` sends it to the Hub.
-
-    Raises:
-        ValueError: no such form of the model (see `export_checkpoint`), or a package is not the one that was tested.
-        FileNotFoundError: no such model, or npm is not installed. ConnectionError: npm cannot fetch a package.
-        ImportError: what the export needs is missing.
-    """
+    """Write the Space of a model; any server of files can serve the folder, and `hf-echo push` sends it to the Hub."""
     if shutil.which("npm") is None:
         raise FileNotFoundError("npm is not in PATH: install Node.js, which fetches the JavaScript of the page")
     out = Path(out)
@@ -82,11 +76,7 @@ def write_static_space(model: str | Path, out: str | Path) -> Path:
 
 
 def vendor(folder: Path) -> None:
-    """Fetch the JavaScript and WebAssembly of the page, and check that they are what it was tested with.
-
-    Raises:
-        ConnectionError: npm cannot fetch a package. ValueError: its content is another one.
-    """
+    """Fetch the JavaScript and WebAssembly of the page, and check that they are what it was tested with."""
     for package, (expected, names) in VENDORED.items():
         with TemporaryDirectory() as place:
             command = ["npm", "pack", package, "--pack-destination", place, "--ignore-scripts", "--silent"]

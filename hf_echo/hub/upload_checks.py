@@ -100,11 +100,7 @@ class Contents:
 
 
 def kind_of(folder: str | Path) -> str:
-    """ "model", "dataset" or "space", by the files of a folder.
-
-    Raises:
-        ValueError: the folder is none of the three.
-    """
+    """ "model", "dataset" or "space", by the files of a folder."""
     folder = Path(folder)
     if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
         return "model"
@@ -123,9 +119,6 @@ def contents_of(folder: str | Path, kind: str | None = None, *, license: str | N
     Args:
         kind: "model", "dataset" or "space"; None decides by the files.
         license: that the push will write into the card.
-
-    Raises:
-        FileNotFoundError: there is no such folder. ValueError: another kind, or a damaged JSON file.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -233,11 +226,7 @@ def _names_of_code(config: Any) -> Iterator[str]:
 
 
 def card_data(folder: Path) -> dict[str, Any]:
-    """The metadata of README.md; empty where there is none.
-
-    Raises:
-        ValueError: the metadata is not YAML.
-    """
+    """The metadata of README.md; empty where there is none."""
     import yaml
     from huggingface_hub import RepoCard
 

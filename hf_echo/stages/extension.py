@@ -107,11 +107,7 @@ def pairs_into_base_languages(dataset: Any, data_args: Any, args: ExtensionConfi
 
 
 def read_xsimpp(file: str) -> dict[str, float]:
-    """The teacher's xsim++ by language, from a JSON file.
-
-    Raises:
-        FileNotFoundError: there is no such file. ValueError: it holds something else.
-    """
+    """The teacher's xsim++ by language, from a JSON file."""
     try:
         found = json.loads(Path(file).read_text(encoding="utf-8"))
     except ValueError as error:

@@ -37,10 +37,6 @@ def find_recipes(name: str, inside: tuple[Path, ...] = ()) -> list[Path]:
 
     Args:
         inside: files of journeys that lead to this name.
-
-    Raises:
-        FileNotFoundError: there is none; the message lists those of the package.
-        ValueError: a journey leads to itself.
     """
     for path in (Path(name), RECIPES / name, RECIPES / f"{name}.yaml"):
         if path.is_file():

@@ -40,11 +40,7 @@ MEASURED = ("dev_data", "dev_negatives")
 
 
 def read_record(folder: str | Path | None) -> dict | None:
-    """The record in a checkpoint's folder; None where there is none (a model of other origin, an unpinned name).
-
-    Raises:
-        ValueError: the file is not a record.
-    """
+    """The record in a checkpoint's folder; None where there is none (a model of other origin, an unpinned name)."""
     file = Path(snapshot(folder or "")) / RUN
     if not folder or not file.is_file():
         return None
@@ -100,11 +96,7 @@ def is_finished(out: Path, run: Mapping[str, Any], before: dict | None) -> bool:
 
 
 def check_data(out: Path, run: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Refuse to continue or skip a run whose data have changed.
-
-    Raises:
-        ValueError: names the field of the recipe whose data are other ones.
-    """
+    """Refuse to continue or skip a run whose data have changed."""
     for field, was in (before.get("data") or {}).items():
         now = run["data"].get(field)
         if now is not None and now != was:
@@ -116,11 +108,7 @@ def check_data(out: Path, run: Mapping[str, Any], before: Mapping[str, Any]) -> 
 
 
 def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None, fresh: bool) -> str | None:
-    """The last complete checkpoint of the same run; a longer one (more steps) is the same run too.
-
-    Raises:
-        ValueError: the checkpoints, or the weights of a folder without checkpoints, are those of other settings.
-    """
+    """The last complete checkpoint of the same run; a longer one (more steps) is the same run too."""
     checkpoints = [Path(p) for p in sort_checkpoints(str(out), PREFIX_CHECKPOINT_DIR)] if out.is_dir() else []
     if fresh:
         if int(os.environ.get("RANK", 0)) == 0:

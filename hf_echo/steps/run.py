@@ -34,9 +34,6 @@ def run_journey(
         paths: of `find_recipes`.
         overrides: a single recipe takes all of them, each of several those that it has a field for.
         fresh, changed_data: see `train_recipe` and `run_operation`.
-
-    Raises:
-        ValueError: a recipe is wrong: said before the first step begins.
     """
     steps = [(path, values, read_recipe(path, values)) for path, values in _with_overrides(paths, overrides)]
     for path, values, step in steps:
@@ -72,10 +69,6 @@ def run_operation(path: Path, overrides: dict[str, Any] | None = None, *, fresh:
 
     Args:
         fresh: replace the checkpoint in `output_dir`.
-
-    Raises:
-        FileNotFoundError: an input is missing.
-        ValueError: `output_dir` is an input, cannot be written, or holds what was made in another way.
     """
     operation = _operation(path, overrides)
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
@@ -119,11 +112,7 @@ def describe_operation(
 
 
 def is_made(operation: Operation) -> bool:
-    """Whether the folder holds the result of this operation, with these settings, on inputs of the same content.
-
-    Raises:
-        ValueError: it holds something else.
-    """
+    """Whether the folder holds the result of this operation, with these settings, on inputs of the same content."""
     out = Path(operation.output_dir)
     before = read_lineage(out)
     if before is None:

@@ -47,10 +47,6 @@ def train_recipe(
     Args:
         fresh: train again although the stage is finished, and drop the checkpoints of a run that is not.
         changed_data: resume a run, or take a stage as finished, although its data have changed since.
-
-    Raises:
-        ValueError: `output_dir` cannot be written, or holds checkpoints that were trained with other settings or on
-            other data.
     """
     training = read_recipe(path, overrides)
     assert isinstance(training, Training), f"{path} is an operation"

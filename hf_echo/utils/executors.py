@@ -111,11 +111,7 @@ def _warnings_of(package: str) -> Iterator[list[tuple[str, str]]]:
 
 
 def executor_named(name: str) -> LocalExecutor | RayExecutor:
-    """The executor "local" or "ray".
-
-    Raises:
-        ValueError: another name. ImportError: Ray is not installed.
-    """
+    """The executor "local" or "ray"."""
     if name not in ("local", "ray"):
         raise ValueError(f"unknown --executor {name!r}; choose local or ray")
     return LocalExecutor() if name == "local" else RayExecutor()

@@ -8,11 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Imports in the block that fail say which extra installs the package.
-
-    Raises:
-        ImportError: a package is missing.
-    """
+    """Imports in the block that fail say which extra installs the package."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -53,11 +53,7 @@ def write_whole(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def named_when_full(path: str | Path) -> Iterator[None]:
-    """A block that writes `path`: an error of a write names it, whatever library has noticed a full disk or a limit.
-
-    Raises:
-        OSError: the write failed.
-    """
+    """A block that writes `path`: an error of a write names it, whatever library has noticed a full disk or a limit."""
     full = os.strerror(errno.ENOSPC)
     try:
         yield
@@ -71,11 +67,7 @@ def named_when_full(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def only_run(out: str | Path) -> Iterator[None]:
-    """A block that only one process runs at a time for one output.
-
-    Raises:
-        ValueError: another process is in the block.
-    """
+    """A block that only one process runs at a time for one output."""
     from filelock import FileLock, Timeout
 
     out = Path(out)
@@ -105,11 +97,7 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file.
-
-    Raises:
-        ValueError: it is not UTF-8.
-    """
+    """The text of a UTF-8 file."""
     data = Path(path).read_bytes()
     try:
         return data.decode().replace("\r\n", "\n")
@@ -119,11 +107,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_json(path: str | Path, missing: Any = None) -> Any:
-    """The content of a JSON file, or `missing` where that is given and there is no such file.
-
-    Raises:
-        ValueError: it is not JSON, or not UTF-8.
-    """
+    """The content of a JSON file, or `missing` where that is given and there is no such file."""
     if missing is not None and not Path(path).is_file():
         return missing
     try:
@@ -153,10 +137,6 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder:
     Args:
         folder: the output is a folder, not a file.
         needed: bytes that must be free, if known.
-
-    Raises:
-        ValueError: the output is also an input, or is a file instead of a folder or vice versa.
-        OSError: the output cannot be written: read-only, no permission, no space.
     """
     if str(path) == "-" and not folder:  # standard output
         return
@@ -190,12 +170,7 @@ RAW = {".f32": "<f4", ".f16": "<f2"}  # numbers without a header, by rows
 
 
 def load_npy(path: str | Path) -> np.ndarray:
-    """Read the array of a .npy file, or of raw numbers (.f32, .f16) with their shape in PATH.json.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is empty, truncated, or not a .npy file of numbers; it has not the size of its shape.
-    """
+    """Read the array of a .npy file, or of raw numbers (.f32, .f16) with their shape in PATH.json."""
     import numpy as np
 
     path = Path(path)

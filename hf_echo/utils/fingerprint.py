@@ -25,9 +25,6 @@ def fingerprint(name: str | Path) -> str:
     """Fingerprint of a model folder, file or packaged model (``sha256:...``), or of a name on the Hub (``commit:...``).
 
     The commit of a Hub name is that of the local cache, ``commit:unknown`` if it is not cached.
-
-    Raises:
-        FileNotFoundError: the folder contains no model files.
     """
     repo, revision = split_revision(name)
     if revision is not None:
@@ -108,9 +105,6 @@ def changed_files(folder: str | Path, *, whole: float = float("inf")) -> Iterato
 
     Args:
         whole: largest file, in bytes, that is read; of larger ones only the size is compared.
-
-    Raises:
-        ValueError: `checksums.json` is damaged.
     """
     folder = Path(folder)
     if not (folder / CHECKSUMS).is_file():

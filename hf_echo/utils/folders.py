@@ -23,10 +23,6 @@ def write_folder(path: str | Path) -> Iterator[Path]:
     """Gives an empty folder to write to; it takes its place at `path` when the block ends without an error.
 
     An earlier checkpoint at `path` (a folder with a lineage) is replaced then.
-
-    Raises:
-        ValueError: `path` is a file, a folder with other content or other files too, or a training run with its
-            checkpoints.
     """
     place = Path(os.path.realpath(path))
     if place.is_file():

@@ -74,9 +74,6 @@ def snapshot(name: str | Path, kind: str = "model") -> str:
 
     Args:
         kind: "model" or "dataset".
-
-    Raises:
-        FileNotFoundError: the repository or the version does not exist, or the Hub cannot be reached.
     """
     repo, revision = split_revision(name)
     if revision is None:

@@ -93,10 +93,6 @@ def read_lineage(name: str | Path) -> dict[str, Any] | None:
     """Read the lineage of a checkpoint folder; None without one (a model of another family, a name on the Hub).
 
     A version on the Hub (org/name@v1.2.0) is read from the folder of that version.
-
-    Raises:
-        FileNotFoundError: there is no such version.
-        ValueError: the file is not JSON.
     """
     file = Path(snapshot(name)) / FILE
     if not file.is_file():

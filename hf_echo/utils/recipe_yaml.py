@@ -30,11 +30,7 @@ Loader.add_implicit_resolver(
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The fields of a YAML file; an empty file has none.
-
-    Raises:
-        ValueError: no YAML, not UTF-8, or no mapping.
-    """
+    """The fields of a YAML file; an empty file has none."""
     try:
         values = yaml.load(read_text(path), Loader)
     except (yaml.YAMLError, ValueError, TypeError) as error:
@@ -61,11 +57,7 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def with_overrides(values: dict[str, Any], overrides: dict[str, Any], where: object) -> dict[str, Any]:
-    """The values with some replaced: `shape.hidden_size` is one entry of the mapping `shape`.
-
-    Raises:
-        ValueError: an override inside a field that is not a mapping.
-    """
+    """The values with some replaced: `shape.hidden_size` is one entry of the mapping `shape`."""
     values = dict(values)
     for key, value in overrides.items():
         key, dot, inner = key.partition(".")

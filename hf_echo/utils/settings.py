@@ -139,10 +139,6 @@ def make(kind: type[T], values: Any, where: object = "", *, spelled: Callable[[s
     Args:
         where: begins each message, such as the file or "FILE: step 2".
         spelled: how messages write the name of a field; a command line writes `--keep`.
-
-    Raises:
-        ValueError: no mapping, an unknown field (named with the nearest known one), a missing one, or a value that
-            cannot be.
     """
     start = f"{where}: " if str(where) else ""
     if not isinstance(values, Mapping):
@@ -186,9 +182,6 @@ def check_outputs(settings: Any, report: str | Path | None = None) -> None:
 
     Args:
         report: a further output, a file.
-
-    Raises:
-        ValueError: one is. OSError: it cannot be written.
     """
     known = fields_of(type(settings))
     outputs = [name for name, declared in known.items() if declared.metadata.get("writes") and getattr(settings, name)]

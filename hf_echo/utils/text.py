@@ -80,11 +80,7 @@ def named(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
-    """The bytes of a file, or of standard input for "-"; what its name or its beginning calls packed is unpacked.
-
-    Raises:
-        FileNotFoundError: there is no such file. ValueError: it is a folder, or damaged.
-    """
+    """The bytes of a file, or of standard input for "-"; what its name or its beginning calls packed is unpacked."""
     import pyarrow as pa
 
     if str(path) != STANDARD:
@@ -114,11 +110,7 @@ def _packing(path: str | Path, start: bytes) -> str | None:
 
 
 def text_blocks(path: str | Path) -> Iterator[Lines]:
-    """Blocks of lines of a text file, packed or not, without line ends and byte order mark.
-
-    Raises:
-        ValueError: UTF-16 or other bytes that are not text, lines that end in CR alone, a damaged packed file.
-    """
+    """Blocks of lines of a text file, packed or not, without line ends and byte order mark."""
     with open_bytes(path) as file:
         _start(file, path)
         number = 1
@@ -178,11 +170,7 @@ def _text(line: bytes) -> str | tuple[str]:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """Lines of a UTF-8 file, packed or not, or of standard input for "-"; an empty line is an empty text.
-
-    Raises:
-        FileNotFoundError: no such file. ValueError: no line, or one that is not text (with its number).
-    """
+    """Lines of a UTF-8 file, packed or not, or of standard input for "-"; an empty line is an empty text."""
     texts: list[str] = []
     for block in text_blocks(path):
         if block.bad:
@@ -211,9 +199,6 @@ class TextLines:
         every: each line is a row, as it is (without its end). Otherwise blank lines are no rows and texts are stripped.
         dedup: of equal lines only the first is a row.
         numbers: of the lines, where they are not 1, 2, 3 ...
-
-    Raises:
-        FileNotFoundError: no such file. ValueError: no rows, or a line that is not text (with its number).
     """
 
     def __init__(
@@ -275,9 +260,6 @@ class TextLines:
 def open_output(path: str | Path) -> Iterator[TextIO]:
     """A stream for text with LF: a file that appears whole or not at all, packed as its name says; "-" is standard
     output.
-
-    Raises:
-        OSError: it cannot be written.
     """
     if str(path) == STANDARD:
         yield sys.stdout

@@ -39,9 +39,6 @@ def prune(
     Args:
         shape: a whole shape, as `resolve_shape` gives it.
         importance: "weight" keeps what counts most by the weights, "plain" the first units of each kind.
-
-    Raises:
-        ValueError: a backbone that cannot be cut so, or a decoder that reads states whose width changes.
     """
     if isinstance(model, EchoEncoder):
         return _Cut.of(model, shape, importance).make()

@@ -39,11 +39,7 @@ VOCABULARIES = {"large": 256_232, "medium": 128_232, "small": 64_232, "tiny": 32
 def resolve_shape(
     config: EchoConfig, size: str | None = None, shape: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """The complete shape of a pruned model; fields of `shape` override those of `size`.
-
-    Raises:
-        ValueError: nothing asked for, an unknown size or field, or a shape that `check_shape` refuses.
-    """
+    """The complete shape of a pruned model; fields of `shape` override those of `size`."""
     own = {name: getattr(config, name) for name in fields_of(config)}
     if size is None and not shape:
         raise ValueError(f"no shape: give a size ({', '.join(SIZES)}, half) or fields such as hidden_size=512")
@@ -70,11 +66,7 @@ def _kind(config: EchoConfig | EchoDecoderConfig) -> str:
 
 
 def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
-    """Check that a model of `source` can be pruned to `shape`.
-
-    Raises:
-        ValueError: a number below 1 or above the source's, heads that do not divide, groups wider than the source's.
-    """
+    """Check that a model of `source` can be pruned to `shape`."""
     for name in source:
         if not isinstance(shape[name], int) or isinstance(shape[name], bool) or shape[name] < 1:
             raise ValueError(f"{name} must be a positive whole number, not {shape[name]!r}")
@@ -108,11 +100,7 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
 
 
 def check_rotation(config: EchoConfig | EchoDecoderConfig) -> None:
-    """Rotary frequencies of a narrower head must be among the old ones.
-
-    Raises:
-        ValueError: a kind of rotary positions whose frequencies depend on head_dim in a way of their own.
-    """
+    """Rotary frequencies of a narrower head must be among the old ones."""
     kind = (config.rope_parameters or {}).get("rope_type", "default")
     if kind not in ("default", "linear", "llama3"):
         raise ValueError(f"rotary positions of type {kind!r} cannot be cut: keep head_dim {config.head_dim}")

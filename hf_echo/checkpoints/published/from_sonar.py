@@ -186,10 +186,6 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
         fairseq    {"state_dict": {...}, "embed_tokens": a pickled nn.Embedding}
 
     fairseq2 orders the special tokens pad, unk, bos, eos; fairseq and NLLB's tokenizer order them bos, pad, eos, unk.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: the file needs pickled code to open, or is not a checkpoint of fairseq or fairseq2.
     """
     checkpoint = load_torch(file, [nn.Embedding])
     if isinstance(checkpoint.get("state_dict"), Mapping):

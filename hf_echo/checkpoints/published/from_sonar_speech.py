@@ -88,11 +88,7 @@ def convert_sonar_speech(
 
 
 def read_speech_weights(file: str | Path) -> dict[str, Tensor]:
-    """The float32 tensors of a SONAR speech encoder under the names of EchoSpeechEncoder.
-
-    Raises:
-        FileNotFoundError: no such file. ValueError: pickled code in it, or no speech encoder of SONAR.
-    """
+    """The float32 tensors of a SONAR speech encoder under the names of EchoSpeechEncoder."""
     content = load_torch(file)
     given = content.get("model", content)
     table = next((given[name] for name in EMBEDDINGS if name in given), None) if isinstance(given, Mapping) else None
@@ -122,11 +118,7 @@ def start_of_pooling(embeddings: Tensor) -> Tensor:
 
 
 def config_of(tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Path = "") -> EchoSpeechConfig:
-    """The configuration that the shapes of the tensors show.
-
-    Raises:
-        ValueError: a part is missing, or `heads` does not divide the width.
-    """
+    """The configuration that the shapes of the tensors show."""
     with complete(file):
         width, features = tensors["audio.feature_projection.projection.weight"].shape
         first = "audio.encoder.layers.0."

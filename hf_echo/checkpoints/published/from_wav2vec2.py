@@ -73,11 +73,7 @@ def convert_wav2vec2(
 
 
 def extractor_of(config: Any) -> EchoAudioFeatureExtractor:
-    """The feature extractor that an audio model reads.
-
-    Raises:
-        ValueError: log-mel frames of a size that 80 mel bins do not divide.
-    """
+    """The feature extractor that an audio model reads."""
     if config.model_type != LOG_MEL:
         return EchoAudioFeatureExtractor()
     stride, rest = divmod(config.feature_projection_input_dim, 80)
@@ -110,11 +106,7 @@ def _from_file(file: Path, heads: int) -> Wav2Vec2Model:
 
 
 def config_of(tensors: Mapping[str, Tensor], heads: int, file: str | Path = "") -> Wav2Vec2Config:
-    """The configuration that the shapes of the tensors (transformers' names) show; strides are those of wav2vec 2.0.
-
-    Raises:
-        ValueError: a part is missing, or `heads` does not divide the width.
-    """
+    """The configuration that the shapes of the tensors (transformers' names) show; strides are those of wav2vec 2.0."""
     with complete(file):
         convolutions = [tensors[f"feature_extractor.conv_layers.{i}.conv.weight"] for i in range(7)]
         width = tensors["feature_projection.projection.weight"].shape[0]

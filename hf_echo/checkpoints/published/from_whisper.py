@@ -117,11 +117,7 @@ def _split(name: str, tensor: Tensor) -> dict[str, Tensor]:
 
 
 def read_ctranslate2(file: Path) -> tuple[str, dict[str, np.ndarray]]:
-    """(name of the specification, variables by name) of a model.bin of CTranslate2, binary version 6.
-
-    Raises:
-        ValueError: the file is cut off, or not one of CTranslate2.
-    """
+    """(name of the specification, variables by name) of a model.bin of CTranslate2, binary version 6."""
     content, place = file.read_bytes(), 0
 
     def number(kind: str) -> int:

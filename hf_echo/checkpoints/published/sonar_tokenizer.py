@@ -37,11 +37,7 @@ class Pieces:
 
 
 def read_sentencepiece(file: str | Path) -> Pieces:
-    """The pieces by the package sentencepiece, two fields from the bytes: transformers would need protobuf for them.
-
-    Raises:
-        ValueError: not a SentencePiece model, or one that is not BPE.
-    """
+    """The pieces by the package sentencepiece, two fields from the bytes: transformers would need protobuf for them."""
     from sentencepiece import SentencePieceProcessor
 
     content = Path(file).read_bytes()
@@ -77,11 +73,7 @@ FILES = ("tokenizer.json", "sentencepiece.bpe.model")
 
 
 def read_tokenizer(name: str | Path, max_length: int) -> tuple[SonarTokenizer, list[str]]:
-    """(tokenizer, language codes) from a SentencePiece model, a tokenizer.json, or a folder or Hub name of NLLB.
-
-    Raises:
-        FileNotFoundError: no such tokenizer. ValueError: it is not NLLB's kind of tokenizer.
-    """
+    """(tokenizer, language codes) from a SentencePiece model, a tokenizer.json, or a folder or Hub name of NLLB."""
     file = tokenizer_file(name)
     if file is None:
         raise FileNotFoundError(f"no tokenizer in {name}; give a SentencePiece model or a tokenizer.json of NLLB")

@@ -20,12 +20,7 @@ BOOKKEEPING = re.compile(r"version$|_float_tensor$|\bpos_encoder\.|num_batches_t
 
 
 def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]:
-    """The dictionary in a .pt file, read without running code from it; `classes` may be in it beside tensors.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: the file holds other pickled objects, or is not a .pt file of a dictionary.
-    """
+    """The dictionary in a .pt file, read without running code from it; `classes` may be in it beside tensors."""
     if not Path(file).is_file():
         raise FileNotFoundError(f"no file {file}; give a checkpoint file (.pt)")
     try:
@@ -42,11 +37,7 @@ def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]
 
 
 def open_config(source: str | Path, types: Sequence[str], what: str) -> PreTrainedConfig:
-    """The configuration of a transformers folder or Hub name.
-
-    Raises:
-        FileNotFoundError: there is no such model. ValueError: its model type is none of `types`, those of `what`.
-    """
+    """The configuration of a transformers folder or Hub name."""
     config = read_pretrained(AutoConfig, source, locate(source)[0])
     if config.model_type not in types:
         known = "one of " * (len(types) > 1) + ", ".join(map(repr, types))
@@ -59,9 +50,6 @@ def open_whole(kind: type, source: str | Path, *, unused: str = r"$^", **options
 
     Args:
         unused: pattern of names of tensors that may be missing.
-
-    Raises:
-        ValueError: the weights lack a tensor, which transformers would draw at random.
     """
     model, report = read_pretrained(kind, source, locate(source)[0], output_loading_info=True, **options)
     if missing := sorted(name for name in report["missing_keys"] if not re.search(unused, name)):
@@ -84,11 +72,7 @@ def layers_of(tensors: Iterable[str], prefix: str = "layers") -> int:
 
 @contextmanager
 def complete(file: str | Path) -> Iterator[None]:
-    """A KeyError in the block is the name of a tensor that `file` lacks.
-
-    Raises:
-        ValueError: names that tensor.
-    """
+    """A KeyError in the block is the name of a tensor that `file` lacks."""
     try:
         yield
     except KeyError as error:
@@ -96,11 +80,7 @@ def complete(file: str | Path) -> Iterator[None]:
 
 
 def check_names(tensors: Mapping[str, Tensor], model: nn.Module, file: str | Path, prefix: str = "") -> None:
-    """Every parameter of `model` under `prefix` is there, in its shape, and nothing else.
-
-    Raises:
-        ValueError: names the first tensor that is missing, unknown or of another shape.
-    """
+    """Every parameter of `model` under `prefix` is there, in its shape, and nothing else."""
     wanted = {
         name.removeprefix(prefix): parameter.shape
         for name, parameter in model.named_parameters(remove_duplicate=False)  # tied ones too

@@ -37,10 +37,6 @@ def evaluate_classification(
             on all languages (OS 8.1); the column clt is then the accuracy in percent of that on `train_lang` (OS
             Table 18), and the average leaves `train_lang` out.
         normalize: scale embeddings to length 1.
-
-    Raises:
-        ValueError: a missing column, a language without training rows, fewer than two classes, a test label that
-            the training rows do not have, NaN embeddings.
     """
     train_rows, test_rows = _texts_by_language(train, "training row"), _texts_by_language(test, "test row")
     for known, place in ((train_rows, "training"), (test_rows, "test")):
@@ -80,11 +76,7 @@ def evaluate_classification(
 
 
 def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the training data") -> Any:
-    """Fit multinomial logistic regression (`predict`, `classes_`) on standardised `x` (n, d) and `labels` (n,).
-
-    Raises:
-        ValueError: different lengths, NaN, fewer than two classes; the message begins with `where`.
-    """
+    """Fit multinomial logistic regression (`predict`, `classes_`) on standardised `x` (n, d) and `labels` (n,)."""
     labels = np.asarray(labels)
     if len(x) != len(labels):
         raise ValueError(f"{where}: {len(x)} states but {len(labels)} labels")

@@ -65,11 +65,7 @@ def open_models(names: Sequence[str], texts: Sequence[str]) -> list[ReportModel]
 
 
 def model_id(name: str) -> str:
-    """Name and fingerprint of a model, which exists: all that its embeddings depend on except language and text.
-
-    Raises:
-        FileNotFoundError: no such folder, no such name on the Hub, or no model there.
-    """
+    """Name and fingerprint of a model, which exists: all that its embeddings depend on except language and text."""
     with opening(name) as place:
         # The fingerprint of a name on the Hub is the commit of a downloaded file.
         found = [cached_file(place, file, _raise_exceptions_for_missing_entries=False) for file in MODEL_FILES]

@@ -111,11 +111,7 @@ def evaluate_speech(
 
 
 def english_negatives(rows: Any) -> dict[str, list[tuple[str, str]]]:
-    """{English text of the rows: its hard negatives by rule}, for `negatives` of `evaluate_speech`.
-
-    Raises:
-        ValueError: the rules made none.
-    """
+    """{English text of the rows: its hard negatives by rule}, for `negatives` of `evaluate_speech`."""
     english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
     texts = [text if is_english(lang) else other for text, lang, other in zip(rows["text"], rows["lang"], english)]
     texts = list(dict.fromkeys(text for text in texts if text))

@@ -79,9 +79,6 @@ def load_alignment(path: str | Path, *, split: str | None = None, limit: int | N
     Args:
         split: only rows with this value in the column `split`; None is all.
         limit: number of pairs per language pair, the first of the file; None is all.
-
-    Raises:
-        FileNotFoundError: the file does not exist. ValueError: a bad row, missing columns, no row of that split.
     """
     path = Path(path)
     pairs, taken = [], Counter()
@@ -170,11 +167,7 @@ def alignment_error_rate(
     possible: Sequence[Links] | None = None,
     where: str = "the reference",
 ) -> AlignmentScores:
-    """Alignment error rate of one set of links per sentence; without `possible` only the sure links are possible.
-
-    Raises:
-        ValueError: different numbers of sentences, no sure links; the message begins with `where`.
-    """
+    """Alignment error rate of one set of links per sentence; without `possible` only the sure links are possible."""
     possible = [set() for _ in sure] if possible is None else possible
     if not len(predicted) == len(sure) == len(possible):
         raise ValueError(
@@ -212,9 +205,6 @@ def evaluate_alignment(
 
     Returns:
         Table with pair, method, layer, aer, precision, recall, f1, sentences; `aer_by_layer` makes it wide.
-
-    Raises:
-        ValueError: no rows, a bad row, no sure links in a language pair.
     """
     pairs = [
         row if isinstance(row, AlignedPair) else read_alignment(row, f"row {number}")

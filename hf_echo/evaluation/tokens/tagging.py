@@ -31,9 +31,6 @@ def project_labels(offsets: Any, segments: Sequence[tuple[int, int, str]], outsi
     Args:
         offsets: (tokens, 2) character span of each token, end exclusive.
         segments: (start, end, label) in text order, not overlapping.
-
-    Raises:
-        ValueError: an empty segment, or one out of order.
     """
     end_before = 0
     for start, end, label in segments:
@@ -78,11 +75,7 @@ class SpanScores(Result):
 def span_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], where: str = "the gold tags"
 ) -> SpanScores:
-    """Micro-averaged F1, precision and recall of spans, as in conlleval.
-
-    Raises:
-        ValueError: different numbers of sentences or tags, no gold span; the message begins with `where`.
-    """
+    """Micro-averaged F1, precision and recall of spans, as in conlleval."""
     if len(gold) != len(predicted):
         raise ValueError(f"{where}: {len(gold)} gold sentences but {len(predicted)} predicted")
     right = in_gold = in_predicted = same = words = 0
@@ -114,9 +107,6 @@ def evaluate_tagging(
     Args:
         train_rows, test_rows: dicts with `tokens`, `tags` (one per word) and `lang`.
         layer: 0 is the embeddings, -1 the last layer. max_tokens: as in `token_states`.
-
-    Raises:
-        ValueError: a bad row (with number and language), fewer than two tags to learn, a language without spans.
     """
     train = checked_rows(train_rows, "training row", COLUMNS, partial(_checked, labels=None))
     known = sorted({tag for row in train for tag in row["tags"]})

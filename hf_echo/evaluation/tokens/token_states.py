@@ -58,9 +58,6 @@ def token_states(
         max_tokens: padded tokens per batch; None is 1,536 on a CPU, else 16,384.
         on_long: for a text longer than the model's limit: "error" raises, "skip" yields None.
         names: name of each text in errors; None is "text 1", "text 2", ...
-
-    Raises:
-        ValueError: no such layer, a text too long with "error", a slow tokenizer, a wrong number of languages.
     """
     texts = texts_of(texts)
     lang = langs_of(lang, len(texts))
@@ -74,11 +71,7 @@ def token_states(
 
 
 def layer_numbers(model: Any, layers: Sequence[int] | None) -> list[int]:
-    """Layer numbers from 0 (embeddings) to the number of layers; negative ones count from the end, None is all.
-
-    Raises:
-        ValueError: the model has no such layer.
-    """
+    """Layer numbers from 0 (embeddings) to the number of layers; negative ones count from the end, None is all."""
     count = model.config.num_hidden_layers + 1
     if layers is None:
         return list(range(count))
@@ -160,9 +153,6 @@ def join_words(words: Sequence[str], where: str = "words") -> tuple[str, np.ndar
     """Join words with spaces; return the text and the character span (words, 2) of each word, end exclusive.
 
     A space in every language, as in published aligners, which tokenize each word alone.
-
-    Raises:
-        ValueError: no words, or an empty one; the message begins with `where`.
     """
     if isinstance(words, str) or not len(words):
         raise ValueError(f"{where}: give a list of at least one word, not {words!r}")

@@ -32,11 +32,7 @@ def word_vectors(
     progress: bool = False,
     names: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """(texts, hidden): mean state of the tokens that share a character with the word (start, end) of each text.
-
-    Raises:
-        ValueError: a word outside its text or without tokens. `names` are the texts' names in errors.
-    """
+    """(texts, hidden): mean state of the tokens that share a character with the word (start, end) of each text."""
     names = names or [f"text {i}" for i in range(1, len(texts) + 1)]
     if len(texts) != len(words):
         raise ValueError(f"{len(texts)} texts but {len(words)} words")
@@ -80,9 +76,6 @@ def evaluate_wic(
     Returns:
         Table with lang, accuracy, f1 (macro over both classes), cosine_accuracy, majority (share of the more frequent
         class), all 0 to 1, and pairs; with the mean over languages.
-
-    Raises:
-        ValueError: a bad row (with number and language), training rows of one class only.
     """
     train = checked_rows(train_rows, "training row", COLUMNS, _checked)
     test = checked_rows(test_rows, "test row", COLUMNS, _checked)

@@ -59,10 +59,6 @@ class MaskingTrainer(CoreTrainer):
 
     Args:
         tokenizer: gets a mask token if it has none; the new vector is the mean of all.
-
-    Raises:
-        ValueError: pooling "cls", and the tokenizer puts nothing in front of a text; a text is longer than the
-            encoder's learned positions.
     """
 
     encoder_sides = 2

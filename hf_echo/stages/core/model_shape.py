@@ -67,9 +67,6 @@ def check_activations(shape: dict[str, Any], of: str = "shape") -> None:
 def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> EchoConfig:
     """EchoConfig of a new model; `shape` holds its fields. The decoder has the same, except for
     `decoder_layers` and `decoder_vocab_size`, the first ids of the vocabulary that it knows.
-
-    Raises:
-        ValueError: an unknown field, or values that do not fit together; named `shape.FIELD`.
     """
     shape = dict(shape)
     known = {f.name for kind in (EchoConfig, LlamaConfig) for f in fields(kind)}

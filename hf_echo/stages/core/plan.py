@@ -66,11 +66,7 @@ def _of_backbone(model_args: Any, start: Start) -> EchoConfig | None:
 
 
 def size_of_echo(config: EchoConfig, args: Any, learns: str) -> dict[str, Any]:
-    """Parameters, batches and memory of an encoder, with its decoder if there is one; `learns` as in `Stage`.
-
-    Raises:
-        ValueError: there is no decoder, and the stage trains one.
-    """
+    """Parameters, batches and memory of an encoder, with its decoder if there is one; `learns` as in `Stage`."""
     if not config.decoder and learns != "encoder":
         raise ValueError("the start has no decoder to train with: give shape.decoder_layers, or decoder")
     with torch.device("meta"):

@@ -29,10 +29,6 @@ def start_model(
         args: `model_name_or_path`, `backbone`, `shape` and `decoder` of a recipe.
         languages: that a new model names in its configuration.
         learns, pooling: as in `Stage`.
-
-    Raises:
-        ValueError: a stage that needs a decoder starts from an encoder alone; a decoder of another tokenizer or space;
-            `model_name_or_path` names a model that is no Echo checkpoint.
     """
     shape, name = dict(args.shape), args.model_name_or_path
     if not name and not args.backbone:

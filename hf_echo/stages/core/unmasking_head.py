@@ -18,9 +18,6 @@ class UnmaskingHead(nn.Module):
         width: hidden size of the encoder.
         vocab_size: rows of its token embeddings.
         layers: 0 leaves the states as they are (the head of a plain masked language model).
-
-    Raises:
-        ValueError: the width is not a multiple of the heads.
     """
 
     def __init__(

@@ -33,11 +33,7 @@ def check_shape(shape: dict[str, Any]) -> None:
 
 
 def load_tower(model_args: Any, embeddings: Any) -> SpectrumModel:
-    """The tower of a checkpoint, or a new one of `shape`; the last row of the embeddings is BOE.
-
-    Raises:
-        ValueError: the encoder's embeddings are of another size than the checkpoint's.
-    """
+    """The tower of a checkpoint, or a new one of `shape`; the last row of the embeddings is BOE."""
     boe = torch.from_numpy(embeddings[[len(embeddings) - 1]][0])
     if name := model_args.model_name_or_path:
         tower = SpectrumModel.from_pretrained(snapshot(name), dtype=torch.float32)
@@ -54,11 +50,7 @@ def load_tower(model_args: Any, embeddings: Any) -> SpectrumModel:
 
 
 def load_spectrum(model_args: Any, embeddings: Any) -> SpectrumForCausalLM:
-    """A Spectrum, or a tower (checkpoint or new) with the token decoder that the recipe names.
-
-    Raises:
-        ValueError: there is no token decoder, or two.
-    """
+    """A Spectrum, or a tower (checkpoint or new) with the token decoder that the recipe names."""
     name, size = model_args.model_name_or_path, embeddings[[0]].shape[1]
     if name and (config := SpectrumConfig.from_pretrained(snapshot(name))).decoder is not None:
         if model_args.decoder:
@@ -77,9 +69,6 @@ def join(tower: SpectrumModel, decoder_name: str) -> SpectrumForCausalLM:
 
     A decoder that reads sentence embeddings (bottleneck) is given all states of the tower instead, scaled to the
     length of embeddings, and begins each sentence with the prompt that it knows.
-
-    Raises:
-        ValueError: the checkpoint has no decoder, or one that reads states of another size.
     """
     with opening(decoder_name) as place:
         kind = AutoConfig.from_pretrained(place).model_type

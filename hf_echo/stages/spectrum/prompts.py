@@ -61,9 +61,6 @@ def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
 
     Args:
         row: `lang`, `task`, `question`, `choices`, `answer`, as in `hf_echo.data.documents`.
-
-    Raises:
-        ValueError: the row has no answer, or one that is not among its choices; an unknown language.
     """
     answer, choices = row.get("answer"), list(row.get("choices") or [])
     if not answer:
