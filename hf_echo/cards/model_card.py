@@ -1,8 +1,4 @@
-"""The card of a checkpoint, written from its lineage: every step since the first training run, and its figures.
-
-Contract: a lineage (`hf_echo.utils.lineage`, the content of recipe.json) and the results of the last training run in,
-the text of README.md out.
-"""
+"""The card of a checkpoint, written from its lineage: every step since the first training run, and its figures."""
 
 from __future__ import annotations
 
@@ -69,16 +65,14 @@ def model_card(
     decoder: bool = False,
     heard: Mapping[str, Any] | None = None,
 ) -> str:
-    """README.md with the fields `stage` and `teacher` in its header.
+    """README.md of a checkpoint, with the fields `stage` and `teacher` in its header.
 
     Args:
-        run: lineage of the checkpoint: {"stage", "values", "from", ...}, "from" being the lineage of the checkpoint
-            that it started from, or None.
-        languages: NLLB codes that the model was trained on.
+        run: its lineage (`hf_echo.utils.lineage`).
+        languages: NLLB codes that it was trained on.
         results: {"eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent; "tables" of a speech encoder.
-        config: content of config.json: which kind of model this is; None: an Echo encoder.
-        decoder: whether the folder has decoder/.
-        heard: content of speech_data.json.
+        config: content of config.json; None: of an Echo encoder.
+        decoder: whether the folder has decoder/. heard: content of speech_data.json.
     """
     config, results = {"model_type": "echo"} if config is None else config, results or {}
     codes, kind = sorted(languages or []), kind_of_model(run, config)
@@ -139,11 +133,9 @@ def checkpoint_card(folder: str | Path) -> str:
 
 
 def write_checkpoint_card(folder: str | Path, license: str | None = None, *, again: bool = False) -> None:
-    """Write `checkpoint_card` as README.md, and the license into its header.
+    """Write `checkpoint_card` as README.md, and a license of the Hub into its header (None keeps that of the card).
 
-    Args:
-        license: identifier of the Hub; None keeps that of the card.
-        again: replace a card that the folder has.
+    `again` replaces a card that the folder has.
     """
     card = Path(folder) / "README.md"
     if again and card.exists():
@@ -155,16 +147,14 @@ def write_checkpoint_card(folder: str | Path, license: str | None = None, *, aga
 
 
 def release_card(folder: str | Path, template: str, results: str | Path | None = None) -> str:
-    """The card of a released folder, from its lineage and a file of figures.
+    """The card of a released folder, from its lineage and a JSON file of figures, which need not exist yet.
 
     Args:
         template: name of a file in hub_cards/. It reads
-            made: the lineage of the folder;
+            made: the lineage of the folder; trained: rows of the training stages in it;
             steps: {name of a step's folder: lineage}, of all steps that led to this folder;
-            trained: rows of the training stages among them;
             codes, languages, dimensions, megabytes: of this folder;
             measured: whether `results` exists, and then every key of that file.
-        results: JSON file; without it, or while it does not exist, the card has no figures.
     """
     folder = Path(folder)
     lineage, config = _lineage(folder), read_json(folder / "config.json", {})

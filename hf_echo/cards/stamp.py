@@ -15,11 +15,8 @@ NEW = ("THIS_REPO", "THIS_VERSION")
 
 
 def stamp(text: str, repo: str, tag: str) -> str:
-    """The card with this repository and tag in its Python blocks; unchanged if it names neither.
-
-    Args:
-        text: a new card, or one that was stamped before.
-    """
+    """A card, new or stamped before, with this repository and tag in its Python blocks; unchanged if it names
+    neither."""
     mark = MARK.search(text)
     before = mark.groups() if mark else NEW
     if not mark and not any(f'"{word}"' in text for word in NEW):

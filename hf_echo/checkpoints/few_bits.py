@@ -19,11 +19,7 @@ ROWS = 4096  # at a time, for memory
 
 
 def store_few_bits(folder: str | Path, matrices: str | None, tokens: str | None) -> None:
-    """Rewrite the matrices of every model.safetensors below a folder.
-
-    Args:
-        matrices, tokens: "int8", "int4" or None (as they are), of all matrices and of token vectors.
-    """
+    """Rewrite the matrices, and the token vectors, of every model.safetensors below a folder as "int8" or "int4"."""
     for file in sorted(Path(folder).rglob("model.safetensors")):
         stored = {}
         for name, tensor in load_file(file).items():

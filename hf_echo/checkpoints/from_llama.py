@@ -3,9 +3,7 @@
     encoder   the Llama's weights, attention to both sides, and a projection that starts as the identity
     decoder   the Llama's weights and head; each layer's cross-attention starts from its self-attention
 
-Reads what transformers reads as `LlamaForCausalLM`: a folder, a name on the Hub, or a GGUF file. The Llama's weights
-are not changed. Memory holds at most two copies of the weights, as many as the result has: the encoder uses the
-language model's own tensors.
+Memory holds at most two copies of the weights, as many as the result has: the encoder uses the language model's own.
 """
 
 from __future__ import annotations

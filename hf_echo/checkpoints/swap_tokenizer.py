@@ -187,13 +187,8 @@ def swap_checkpoint(
 ) -> dict[str, int | str]:
     """Write a checkpoint with another tokenizer: a training checkpoint, a release or an encoder, as it came.
 
-    Optimizer, scheduler and trainer state are left behind: they belong to the old matrices.
-
-    Args:
-        model: folder of the checkpoint, a version on the Hub (org/name@v1.2.0), or a model of the package.
-        tokenizer: folder or version of a tokenizer, or its tokenizer.json. Another kind of tokenizer is wrapped as an
-            EchoTokenizer, with the bos and eos of the old tokenizer if it has them.
-        out: another folder.
+    Optimizer, scheduler and trainer state are left behind: they belong to the old matrices. Arguments as in
+    `hf-echo vocabulary swap --help`; another kind of tokenizer is wrapped as an EchoTokenizer.
 
     Returns:
         {"method", "old_tokens", "tokens", "copied", "new", "unknown"}, counts of tokens.

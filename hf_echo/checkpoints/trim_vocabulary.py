@@ -41,12 +41,7 @@ def trim_checkpoint(
 ) -> dict[str, Any]:
     """Write a checkpoint with at most `keep` tokens, decoder included (`hf_echo.vocabulary.trim` says which).
 
-    Args:
-        model: encoder, training checkpoint or release: folder, Hub name or model of the package.
-        texts: file or folder with lang and text, or with pairs, in all languages that the model is to serve.
-        first: languages whose tokens get the lowest ids: a decoder of the first ids alone can write them.
-        split: of `texts`; None reads all.
-        sample: most texts of each language, drawn with `seed`.
+    Arguments as in `hf-echo vocabulary trim --help`.
 
     Returns:
         {"old_tokens", "tokens", "tokens_per_sentence": {language or "average": {"before", "after"}}}

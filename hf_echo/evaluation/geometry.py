@@ -96,11 +96,7 @@ def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE, max_rows: i
 
 
 def read_space(parts: Parts, fewest: int = 1) -> tuple[list[str], np.ndarray]:
-    """(languages, (languages, n, d) float64); raises ValueError as `evaluate_geometry`.
-
-    Args:
-        fewest: number of languages that a measure needs.
-    """
+    """(languages, (languages, n, d) float64); raises ValueError as `evaluate_geometry`, and for fewer than `fewest`."""
     arrays: dict[str, np.ndarray] = {}
     for lang, array in parts.items() if isinstance(parts, Mapping) else parts:
         if hasattr(array, "tocsr"):

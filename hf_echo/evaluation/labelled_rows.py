@@ -15,12 +15,9 @@ Check = Callable[[Mapping[str, Any], str], dict[str, Any]]
 def read_rows(
     path: Path, needed: Sequence[str], optional: Sequence[str] | None = None, *, tsv: bool = True
 ) -> Iterator[tuple[int, dict]]:
-    """Yield (line or row number, row) of a Parquet, JSONL or TSV file.
+    """Yield (line or row number, row) of a Parquet, JSONL or TSV file (not with `tsv=False`: for lists and numbers).
 
     Rows have the columns `needed` and, if `optional` is given, those of `optional`; otherwise all columns.
-
-    Args:
-        tsv: False refuses TSV files, for columns of lists or numbers.
     """
     fix = f"give a {'Parquet, JSONL or TSV' if tsv else 'Parquet or JSONL'} file with {', '.join(needed)}"
     if not path.is_file():

@@ -37,9 +37,7 @@ def pairs_of_table(
 ) -> tuple[dict[str, dict[Hashable, str]], list[tuple[str, str]], list[str]]:
     """(texts as of `texts_by_language`, pairs of languages to measure, reasons as of `measurable_pairs`).
 
-    Args:
-        source_langs: the other languages; None is all except the target, in order of appearance.
-        direction: "to" the target, "from" it, "both", or "all" ordered pairs of all languages.
+    Arguments as in `evaluate_xsim`; direction "both" is to and from the target.
     """
     if direction not in allowed:
         raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(allowed)}")

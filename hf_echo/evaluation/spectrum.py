@@ -32,10 +32,8 @@ def next_sentence_retrieval(
     """Accuracy in percent: {"prediction", "last_sentence", "mean_before", "chance", "questions"}.
 
     A question is a place in a document with at least one sentence before and two not read yet: cosine chooses the next
-    sentence. Two baselines need no model: the embedding of the last sentence, and the mean of all before.
-
-    Args:
-        candidates: "others", all sentences of the document but the last that was read, or "unread".
+    sentence, of the "others" (all sentences of the document but the last that was read) or of the "unread" ones. Two
+    baselines need no model: the embedding of the last sentence, and the mean of all before.
     """
     if candidates not in ("others", "unread"):
         raise ValueError(f"candidates must be 'others' or 'unread', not {candidates!r}")

@@ -108,11 +108,7 @@ def push_dataset(
     private: bool = False,
     **card: Any,
 ) -> str:
-    """Write the card and push the folder as one version (`hf_echo.hub.push`); returns the address of the version.
-
-    Args:
-        card: arguments of `write_card`.
-    """
+    """Write the card (`write_card`) and push the folder as one version; returns the address of the version."""
     check_repository(repo)
     write_card(folder, version=version, **card)
     return push(folder, repo, version=version, kind="dataset", private=private).url

@@ -89,11 +89,7 @@ def push(
 
 
 def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None) -> str | None:
-    """What the Hub's validator says against the card, on one line; None where it takes the card.
-
-    Args:
-        license: that the push will write into the card.
-    """
+    """What the Hub's validator says against the card, with the license of the push; None where it takes the card."""
     from huggingface_hub import RepoCard
 
     card = RepoCard((Path(folder) / "README.md").read_text(encoding="utf-8"))
@@ -113,11 +109,7 @@ def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None)
 
 
 def differences(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: str, revision: str) -> list[str]:
-    """Names of files that are not the same here and on the Hub at a revision, by the checksums that the Hub keeps.
-
-    Args:
-        files: those of the folder that a push uploads; all others on the Hub differ.
-    """
+    """Files of a push (`files`) that are not the same here and on the Hub, by its checksums, and others that it has."""
     found = api.verify_repo_checksums(repo, repo_type=kind, revision=revision, local_dir=folder)
     there = api.list_repo_files(repo, repo_type=kind, revision=revision)
     different = {mismatch["path"] for mismatch in found.mismatches} | (set(there) ^ set(files))

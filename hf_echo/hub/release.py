@@ -52,15 +52,7 @@ def release_checkpoint(
 ) -> Path:
     """Write the release of a training checkpoint, with a card written from the lineage, or its own if that was changed.
 
-    Args:
-        model: folder of the training checkpoint or of another release, or a model of the package.
-        dtype: fp32 or bf16, of the saved weights.
-        matrix_dtype, token_dtype: "int8" stores matrices, or the token vectors, in 8 bits with a scale per row, "int4"
-            in 4 bits with a scale per 32 values. They load in `dtype`, which is that of the other weights.
-        generation: fields of the generation configuration, such as {"no_repeat_ngram_size": 3}.
-        code: "carried" in the folder, or "installed" where only the installed package reads the folder.
-        also: "onnx" or "openvino": graphs of the encoder in a folder of that name, in float32 and of ONNX in 8 bits.
-        license: identifier of the Hub, for the card; None keeps that of the training checkpoint.
+    Arguments as in `hf-echo release --help`. "int8" has a scale per row, "int4" per 32 values; they load in `dtype`.
     """
     check_value("code", code, Literal["carried", "installed"])
     check_value("also", also, Literal["onnx", "openvino"] | None)
@@ -112,13 +104,8 @@ def release_speech(
     code: str = "carried",
     license: str | None = None,
 ) -> Path:
-    """Write the release of a speech encoder, with the decoder of its text space in `decoder/`.
-
-    Args:
-        model: folder of the training checkpoint.
-        decoder: checkpoint or release of the text space, whose decoder and tokenizer are copied; None: no decoder.
-        dtype, matrix_dtype, code, license: as in `release_checkpoint`.
-    """
+    """Write the release of a speech encoder, with the decoder and tokenizer of a checkpoint of its text space, or
+    none."""
     encoder, extractor = load_speech_encoder(model, device="cpu", dtype="fp32")
     encoder.to(pick_dtype(dtype, "cpu"))
     parents, translator, tokenizer = {"model": model}, None, None

@@ -37,12 +37,8 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, caption: st
 
 
 def heat_map(rows: Sequence[str], columns: Sequence[str], cosines: np.ndarray, links: set[tuple[int, int]]) -> str:
-    """Words against words: 100 x cosine in each cell, the darker the larger; linked words are outlined.
-
-    Args:
-        cosines: (rows, columns).
-        links: (row, column), from 0.
-    """
+    """Words against words: 100 x cosine (rows, columns) in each cell, the darker the larger; links (i, j) are
+    outlined."""
     low, high = float(cosines.min()), float(cosines.max())
     strength = (cosines - low) / max(high - low, 1e-9)
     cells = [
@@ -56,11 +52,7 @@ def heat_map(rows: Sequence[str], columns: Sequence[str], cosines: np.ndarray, l
 
 
 def scatter(points: np.ndarray, shares: np.ndarray, texts: Sequence[str], groups: Sequence[str]) -> str:
-    """Numbered points in the colour of their group, and the list of the numbered texts under them.
-
-    Args:
-        points: (n, 2). shares: (2,) of the variance. groups: name of each point's group.
-    """
+    """Numbered points (n, 2) in the colour of their group, and the list of the texts; shares (2,) of the variance."""
     # In the pixels of the plot, y downwards. One scale for both axes would waste most of the page.
     low, high = points.min(0), points.max(0)
     places = EDGE + (points - low) / np.maximum(high - low, 1e-9) * (np.array([WIDTH, HEIGHT]) - 2 * EDGE)

@@ -40,13 +40,8 @@ class SpaceViews:
     """The models behind the tabs, opened once on the CPU. Each method is one tab: texts in, HTML out."""
 
     def __init__(self, model: str = "echo-nano", speech: str | Path | None = None):
-        """Open the models.
-
-        Args:
-            model: Echo release with a decoder: name in the package, folder or Hub name.
-            speech: speech encoder of the same space, folder or Hub name; by default that of echo-nano, if the package
-                has it.
-        """
+        """Open a release with a decoder and a speech encoder of its space; of echo-nano that of the package, if it is
+        there."""
         self.translator, self.tokenizer = load_translator(model, device="cpu")
         self.encoder = self.translator.encoder
         self.speech_encoder: Any = None

@@ -85,13 +85,7 @@ LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code")
 
 @dataclass(frozen=True)
 class Contents:
-    """What a push makes of a folder; all paths are relative to it.
-
-    Attributes:
-        files: go up.
-        left_out: are not part of a model, dataset or Space.
-        problems: one line per reason why the folder must not be pushed; each names the file and the fix.
-    """
+    """What a push makes of a folder: relative paths that go up, that are left out, and why it must not be pushed."""
 
     kind: str
     files: list[Path]
@@ -114,12 +108,7 @@ def kind_of(folder: str | Path) -> str:
 
 
 def contents_of(folder: str | Path, kind: str | None = None, *, license: str | None = None) -> Contents:
-    """Look through a folder before a push, without asking the Hub.
-
-    Args:
-        kind: "model", "dataset" or "space"; None decides by the files.
-        license: that the push will write into the card.
-    """
+    """Look through a folder before a push, without asking the Hub; `kind` None decides by the files."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}")

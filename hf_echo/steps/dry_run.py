@@ -112,14 +112,10 @@ class _Start:
 def dry_run(
     path: Path, overrides: dict[str, Any] | None = None, *, journey: Sequence[Path] | None = None
 ) -> dict[str, Any]:
-    """What a recipe would train, without training: parameters by part, tokens and an estimate of the memory.
+    """What a recipe would train, without training: parameters by part, tokens, estimated memory, "problems".
 
-    Args:
-        journey: the recipes that are run together, with the same overrides; by default those beside `path`, with none.
-            What an earlier one would save is planned from its recipe.
-
-    Returns:
-        The report. Its "problems", where there are any, say which data, base or output cannot be used here.
+    `journey`: the recipes that are run together, with the same overrides; by default those beside `path`, with none.
+    What an earlier one would save is planned from its recipe.
     """
     own = known_overrides(path, overrides or {}) if journey is not None else overrides
     training = read_recipe(path, own)

@@ -32,12 +32,10 @@ def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int) -> A
 def build_trainer(
     stage: Stage, model_args: ModelArguments, config: Any, languages: list[str], **kwargs: Any
 ) -> CoreTrainer:
-    """The stage's trainer with its model.
+    """The stage's trainer with its model; `kwargs` are train_dataset, tokenizer, dev_sets and what the stage needs.
 
-    Args:
-        languages: of the training data; a new model names them in its configuration, and a checkpoint whose encoder
-            learns adds them to its own.
-        kwargs: train_dataset, tokenizer, dev_sets and what the stage needs beside them.
+    A new model names the languages of the training data in its configuration, and a checkpoint whose encoder learns
+    adds them to its own.
     """
     if stage.build:
         return stage.build(model_args, config, **kwargs)

@@ -1,8 +1,8 @@
 """Operations on checkpoints: each makes one checkpoint from others, in a recipe (`operation: prune`) or by a command.
 
 A new operation is a function that writes its folder whole, with its lineage, and a declaration here, where the lineage
-records the settings under the same names: so a finished operation is recognised. Only `add_language` trains. This file
-imports nothing heavy, since the help of the commands reads it.
+records the settings under the same names: so a finished operation is recognised. Nothing heavy is imported here, since
+the help of the commands reads it.
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 def find_recipes(name: str, inside: tuple[Path, ...] = ()) -> list[Path]:
     """A YAML file, a folder of them, or the name of either among the package's recipes (`nano`, `nano/1_seq2seq`).
 
-    Args:
-        inside: files of journeys that lead to this name.
+    `inside`: files of journeys that lead to this name.
     """
     for path in (Path(name), RECIPES / name, RECIPES / f"{name}.yaml"):
         if path.is_file():

@@ -28,12 +28,9 @@ def run_journey(
     fresh: bool = False,
     changed_data: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Carry out the steps in order; yields the results of each.
+    """Carry out the steps (of `find_recipes`) in order; yields the results of each. All are checked before the first.
 
-    Args:
-        paths: of `find_recipes`.
-        overrides: a single recipe takes all of them, each of several those that it has a field for.
-        fresh, changed_data: see `train_recipe` and `run_operation`.
+    `overrides`: a single recipe takes all of them, each of several those that it has a field for.
     """
     steps = [(path, values, read_recipe(path, values)) for path, values in _with_overrides(paths, overrides)]
     for path, values, step in steps:
@@ -65,11 +62,7 @@ def _with_overrides(paths: Sequence[Path], overrides: dict[str, Any] | None) -> 
 
 
 def run_operation(path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False) -> dict[str, Any]:
-    """Carry out an operation, unless its folder holds the result of the same one; returns what it counted.
-
-    Args:
-        fresh: replace the checkpoint in `output_dir`.
-    """
+    """Carry out an operation, unless its folder holds the result of the same one (and not `fresh`); what it counted."""
     operation = _operation(path, overrides)
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise ValueError(f"{path}: an operation runs in one process: start it without torchrun or accelerate")
@@ -89,13 +82,9 @@ def run_operation(path: Path, overrides: dict[str, Any] | None = None, *, fresh:
 def describe_operation(
     path: Path, overrides: dict[str, Any] | None = None, *, made: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """What an operation would do, for a dry run.
+    """What an operation would do, for a dry run, and "problems": missing inputs, an output that cannot be used.
 
-    Args:
-        made: folders that earlier steps of the journey make.
-
-    Returns:
-        The report. Its "problems", where there are any, say which input is missing or why the output cannot be used.
+    `made`: folders that earlier steps of the journey make.
     """
     operation = _operation(path, overrides)
     reads = operation.names(CHECKPOINT) | operation.names(DATA)

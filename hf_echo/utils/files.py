@@ -132,12 +132,8 @@ def same_place(one: str | Path, other: str | Path) -> bool:
 
 
 def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder: bool = False, needed: int = 0) -> None:
-    """Check that an output can be written and is not also an input. Leaves nothing behind.
-
-    Args:
-        folder: the output is a folder, not a file.
-        needed: bytes that must be free, if known.
-    """
+    """Check that an output can be written and is not also an input. Leaves nothing behind; `needed` bytes must be
+    free."""
     if str(path) == "-" and not folder:  # standard output
         return
     path = Path(path)
@@ -207,11 +203,7 @@ def remove_work(work: Path, pattern: str) -> None:
 
 
 def make_once(path: Path, make: Callable[[Path], None]) -> Path:
-    """Call `make(unfinished)` unless the file exists; it writes to the path `unfinished`, which is then renamed.
-
-    Example:
-        >>> make_once(folder / "000001.npy", lambda unfinished: np.save(unfinished, embed(texts)))
-    """
+    """Call `make(unfinished)` unless the file exists; it writes to the path `unfinished`, which is then renamed."""
     if not path.exists():
         with write_whole(path) as unfinished:
             make(unfinished)

@@ -103,8 +103,7 @@ def warn_of_changes(folder: str | Path) -> None:
 def changed_files(folder: str | Path, *, whole: float = float("inf")) -> Iterator[str]:
     """The files of a folder that are missing or not as `checksums.json` says; none where there is no such file.
 
-    Args:
-        whole: largest file, in bytes, that is read; of larger ones only the size is compared.
+    Of files of more than `whole` bytes only the size is compared.
     """
     folder = Path(folder)
     if not (folder / CHECKSUMS).is_file():

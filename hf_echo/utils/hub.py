@@ -37,12 +37,9 @@ def packaged_speech() -> str | None:
 
 
 def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -> str | None:
-    """Why the Hub cannot be reached for a model that is not cached; None if it answers or the model is cached.
+    """Why the Hub cannot be reached for a "model" or "dataset" that is not cached; None where it answers.
 
     transformers would try file by file, with retries, for most of a minute.
-
-    Args:
-        kind: "model" or "dataset".
     """
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -68,12 +65,8 @@ def split_revision(name: str | Path) -> tuple[str, str | None]:
 def snapshot(name: str | Path, kind: str = "model") -> str:
     """The folder of one version ("org/name@v1.2.0" is downloaded whole) or of a model of the package ("echo-nano").
 
-    Every other name is returned as it is.
-
-    Weights, decoder, tokenizer and code come from the same commit. What is in the cache is not downloaded again.
-
-    Args:
-        kind: "model" or "dataset".
+    Every other name, of a "model" or "dataset", is returned as it is. Weights, decoder, tokenizer and code come from
+    the same commit. What is in the cache is not downloaded again.
     """
     repo, revision = split_revision(name)
     if revision is None:
@@ -105,8 +98,7 @@ def remote_modules() -> set[str]:
 def warn_unpinned(name: str) -> None:
     """Warn, once per process, that code of a repository ran without a version.
 
-    Args:
-        name: of a repository, or the folder of a version, whose configuration may name code of another repository.
+    A folder of a version may name code of another repository in its configuration.
     """
     if _warned:
         return

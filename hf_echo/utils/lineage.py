@@ -40,12 +40,10 @@ def write_lineage(
     """Write the lineage of the checkpoint in the folder `out`; returns its file.
 
     Args:
-        stage: name of the operation.
-        values: its settings.
+        stage, values: name of the operation, its settings. results: what it counted.
         parents: role -> folder, file or Hub name; the first is the checkpoint that the operation started from.
         data: role -> data file, or a name on the Hub (without sha256); None entries are dropped.
         output_dir: where the checkpoint will be, if `out` is moved there.
-        results: what the operation counted.
     """
     # A path outside this folder stays whole: the card is written from what is there.
     parents = {role: _from_here(name) or str(name) for role, name in parents.items()}

@@ -82,8 +82,7 @@ def cell_text(value: Any, digits: int = 2) -> str:
 def markdown_table(header: Sequence[Any], rows: Sequence[Sequence[Any]], *, left: bool = False) -> str:
     """Make a Markdown table: bars are escaped, line ends become spaces, columns after the first are right-aligned.
 
-    Args:
-        left: align all columns to the left.
+    `left` aligns all columns to the left.
     """
     rule = ["---" if left or i == 0 else "---:" for i in range(len(header))]
     return "\n".join(map(_table_line, [header, rule, *rows]))

@@ -136,9 +136,8 @@ def step(
 def make(kind: type[T], values: Any, where: object = "", *, spelled: Callable[[str], str] = str) -> T:
     """An instance of the dataclass `kind` from a mapping.
 
-    Args:
-        where: begins each message, such as the file or "FILE: step 2".
-        spelled: how messages write the name of a field; a command line writes `--keep`.
+    `where` begins each message, such as the file or "FILE: step 2". `spelled` writes the name of a field in messages; a
+    command line writes `--keep`.
     """
     start = f"{where}: " if str(where) else ""
     if not isinstance(values, Mapping):
@@ -178,11 +177,7 @@ def check(settings: Any, spelled: Callable[[str], str] = str) -> None:
 
 
 def check_outputs(settings: Any, report: str | Path | None = None) -> None:
-    """Check that no output is an input or another output, and that each can be written.
-
-    Args:
-        report: a further output, a file.
-    """
+    """Check that no output, nor the file of the report, is an input or another output, and that each can be written."""
     known = fields_of(type(settings))
     outputs = [name for name, declared in known.items() if declared.metadata.get("writes") and getattr(settings, name)]
     taken = [path for name in known if name not in outputs for path in _paths(getattr(settings, name))]

@@ -34,11 +34,9 @@ from .shapes import fields_of, layers_to_keep, resolve_shape
 def prune(
     model: EchoEncoder | EchoForTranslation, shape: Mapping[str, int], *, importance: str = "weight"
 ) -> EchoEncoder | EchoForTranslation:
-    """Make a model whose encoder has this shape; `model` does not change, and a decoder is the same object.
+    """Make a model whose encoder has this whole shape (`resolve_shape`); `model` stays as it is, a decoder too.
 
-    Args:
-        shape: a whole shape, as `resolve_shape` gives it.
-        importance: "weight" keeps what counts most by the weights, "plain" the first units of each kind.
+    `importance` as in `prune_checkpoint`.
     """
     if isinstance(model, EchoEncoder):
         return _Cut.of(model, shape, importance).make()
@@ -200,16 +198,8 @@ def prune_checkpoint(
 ) -> dict[str, Any]:
     """Prune the encoder of a checkpoint (OS 4.8), whose layout (training checkpoint, release, encoder) and dtype stay.
 
-    The configuration names the source under `pruned_from`. Optimizer and trainer state are not copied.
-
-    Args:
-        model: training checkpoint, release or encoder: folder, Hub name or model of the package.
-        out: another folder.
-        size: one of Table 36 (large ... xtiny), "nano", or "half" (at most half of the encoder's parameters).
-        shape: fields that differ from the size's, or without a size from the source's, see `shapes.FIELDS`.
-        importance: "weight" keeps what counts most by the weights, "plain" the first units.
-        decoder: "keep" as it is, or "drop".
-        tokenizer: folder or tokenizer.json to move the smaller model onto, decoder and all, see `swap_checkpoint`.
+    The configuration names the source under `pruned_from`. Optimizer and trainer state are not copied. Arguments as in
+    `hf-echo prune --help`; `shape` has fields of `shapes.FIELDS`.
 
     Returns:
         {"parameters_before", "parameters"} of the encoder, {"shape", "layers", "importance", "decoder"}, and of the

@@ -60,13 +60,7 @@ def convert_encoder(
 ) -> Path:
     """Write a pretrained text model as an Echo checkpoint, which every stage takes as its start.
 
-    Args:
-        source: folder or Hub name (org/name@revision) of a transformers model or a SentenceTransformer, or a GGUF file.
-        pooling: "cls", "mean" or "last"; None is that of the SentenceTransformer, or "mean".
-        embedding_size: of a new projection, which starts as (part of) the identity; None adds none.
-        part: "encoder" takes the encoder of an encoder-decoder.
-        tokenizer: folder or Hub name; None is the one beside the model.
-        license: of the weights, for the card; None takes the one in the source's README.md.
+    Arguments as in `hf-echo convert encoder --help`; a new projection starts as (part of) the identity.
 
     Raises:
         FileNotFoundError: there is no model or tokenizer.
@@ -172,12 +166,8 @@ def write_encoder(
     /,
     **parents: str | Path | None,
 ) -> Path:
-    """Write an encoder with its tokenizer, prompts, lineage and card.
-
-    Args:
-        prompts, default_prompt: as in `Modules`.
-        parents: as in `converted`.
-    """
+    """Write an encoder with its tokenizer, prompts (as in `Modules`), lineage (`parents` as in `converted`) and
+    card."""
     tokenizer, prompts = EchoTokenizer.around(tokenizer), dict(prompts or {})
     if default_prompt in prompts:
         tokenizer = with_backend(tokenizer, prompted(tokenizer.backend_tokenizer, prompts, prompts[default_prompt]))

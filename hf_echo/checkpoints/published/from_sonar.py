@@ -51,13 +51,7 @@ def convert_sonar(
     decoder: str | Path | None = None,
     license: str | None = None,
 ) -> Path:
-    """Write SONAR's text encoder, and its decoder where given.
-
-    Args:
-        encoder: .pt file of fairseq2 or fairseq; or the folder or Hub name of a port that holds an M2M100Encoder.
-        tokenizer: SentencePiece model, tokenizer.json, folder or Hub name of NLLB's tokenizer; a port may have it.
-        decoder: .pt file.
-        license: of the weights, for the card; None takes the one in a port's README.md, or CC BY-NC 4.0, SONAR's.
+    """Write SONAR's text encoder, and its decoder where given; arguments as in `hf-echo convert sonar --help`.
 
     Raises:
         FileNotFoundError: a file is not there.

@@ -61,11 +61,9 @@ UNUSED = re.compile(f"{BOOKKEEPING.pattern}|{PRETRAINING}")
 def convert_sonar_speech(
     file: str | Path, out: str | Path, *, heads: int = HEADS, license: str = SONAR_LICENSE
 ) -> Path:
-    """Write a speech encoder of SONAR as an EchoSpeechEncoder, which AutoModel and SentenceTransformer open.
+    """Write a speech encoder of SONAR, a .pt file of fairseq (as published) or fairseq2, as an EchoSpeechEncoder.
 
-    Args:
-        file: .pt file of fairseq (as published) or fairseq2.
-        heads: attention heads of the pooling.
+    `heads` are those of the pooling.
 
     Raises:
         FileNotFoundError: no such file.

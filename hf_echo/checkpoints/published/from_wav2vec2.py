@@ -55,11 +55,7 @@ def convert_wav2vec2(
 ) -> Path:
     """Write an EchoSpeechEncoder with the audio model of `source` and a new attention pooling.
 
-    Args:
-        source: folder or Hub name of a Wav2Vec2, Wav2Vec2-BERT, HuBERT or WavLM model of transformers, or a .pt file in
-            the layout of fairseq2.
-        heads: attention heads of the audio model, for a .pt file.
-        pooler_heads, options: as in `write_speech_encoder`.
+    Arguments as in `hf-echo convert wav2vec2 --help`.
 
     Raises:
         FileNotFoundError: there is no such model.

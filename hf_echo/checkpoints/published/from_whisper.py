@@ -49,10 +49,7 @@ def convert_whisper(
 ) -> Path:
     """Write an EchoSpeechEncoder with the encoder of Whisper and a new attention pooling.
 
-    Args:
-        source: folder or Hub name of a Whisper of transformers (openai/whisper-base), or the folder of one that
-            CTranslate2 converted without quantisation.
-        pooler_heads, options: as in `write_speech_encoder`.
+    Arguments as in `hf-echo convert whisper --help`; a model of CTranslate2 must not be quantised.
 
     Raises:
         FileNotFoundError: there is no such model.

@@ -46,11 +46,7 @@ def open_config(source: str | Path, types: Sequence[str], what: str) -> PreTrain
 
 
 def open_whole(kind: type, source: str | Path, *, unused: str = r"$^", **options: Any) -> PreTrainedModel:
-    """`kind.from_pretrained(source)`, whose weights must be complete.
-
-    Args:
-        unused: pattern of names of tensors that may be missing.
-    """
+    """`kind.from_pretrained(source)`, whose weights must be complete but for names of the pattern `unused`."""
     model, report = read_pretrained(kind, source, locate(source)[0], output_loading_info=True, **options)
     if missing := sorted(name for name in report["missing_keys"] if not re.search(unused, name)):
         raise ValueError(f"{source}: the weights lack the tensor {missing[0]}; they are incomplete")

@@ -24,11 +24,9 @@ SONAR_LICENSE = "cc-by-nc-4.0"  # of SONAR's text and speech encoders and of BLA
 def converted(
     out: str | Path, operation: str, values: Mapping[str, Any], **parents: str | Path | None
 ) -> Iterator[Path]:
-    """Gives an empty folder to write the model to; it becomes `out` when the block ends without an error.
+    """Gives an empty folder to write a model to; it becomes `out`, with lineage and card, when the block ends well.
 
-    Args:
-        operation, values: name and settings of the conversion, for the lineage; `license` is the card's.
-        parents: what the model was made of, by role; `source` first. None is left out.
+    `parents`: what the model was made of, by role, `source` first.
     """
     with write_folder(out) as folder:
         yield folder
@@ -57,12 +55,7 @@ def write_speech_encoder(
 ) -> Path:
     """Write an EchoSpeechEncoder with `audio`; its pooling has random weights of `seed`, which stage `speech` trains.
 
-    Args:
-        operation: name of the conversion, for the lineage.
-        source: what `audio` was read from, for the lineage.
-        embedding_size: of the sentence embedding: that of the text encoder whose space is to be learned.
-        pooler_layers, pooler_heads: of the transformer decoder that pools the frames (OS 4.6: three layers).
-        license: of the weights, for the card; None takes the one in the README.md of `source`.
+    The embedding has the size of the text encoder's whose space is to be learned; OS 4.6 pools by three layers.
     """
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
     audio.config._name_or_path = ""  # of the folder on this machine

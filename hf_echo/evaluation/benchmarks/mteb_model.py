@@ -36,14 +36,10 @@ from ...utils.files import write_text
 
 
 class EchoForMTEB(AbsEncoder):
-    """An Echo checkpoint, or any SentenceTransformer, as an mteb model.
+    """An Echo checkpoint, or any SentenceTransformer (folder or Hub name), as an mteb model.
 
     mteb's own wrapper takes the prompts of a checkpoint, one a language, for prompts of tasks: it warns about each and
     ignores them. Here the language of a subset chooses the prompt.
-
-    Args:
-        model_name: folder or Hub name, also the name in mteb's results.
-        dtype: as in `any_encoder`.
     """
 
     def __init__(self, model_name: str, revision: str | None = None, *, dtype: str = "auto"):
@@ -96,9 +92,7 @@ def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:
 def write_results(model: str, tasks: Sequence[Any], out: str | Path, revision: str | None = None) -> Path:
     """Evaluate a model on tasks of mteb and write OUT/results/NAME/REVISION/TASK.json and OUT/model_meta.py.
 
-    Args:
-        model, revision: as in `EchoForMTEB`; for a pull request the name and the commit on the Hub.
-        tasks: of `mteb.get_tasks`, or own ones whose data is on this machine.
+    For a pull request, `model` and `revision` are the name and the commit on the Hub.
     """
     encoder = EchoForMTEB(model, revision)
     mteb.evaluate(encoder, tasks, cache=mteb.ResultCache(Path(out).absolute()), show_progress_bar=False)

@@ -43,10 +43,9 @@ def measure(
     examples: int = 2,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Measure every model on every set.
+    """Measure every model on every set, with embeddings stored in `cache`.
 
     Args:
-        cache: folder of stored embeddings.
         main: set for geometry, map and examples; None is the one with most sentences in all languages.
         examples: number of retrieval errors per model.
 

@@ -1,9 +1,6 @@
-"""xsim: error rate of cross-lingual similarity search (OS 6.1; LASER).
+"""xsim: error rate of cross-lingual similarity search (OS 6.1; LASER), of embeddings.
 
-Contract: embeddings in, an XsimResult out.
-
-With the margins ratio and distance (`search.margin`), only the k nearest y of x_i are candidates, as in LASER's
-xsim.py.
+With the margins ratio and distance (`search.margin`), only the k nearest y of x_i are candidates, as in LASER's code.
 """
 
 from __future__ import annotations

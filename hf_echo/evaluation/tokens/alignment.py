@@ -74,12 +74,8 @@ def parse_links(text: str, m: int, n: int, where: str = "alignment") -> Links:
 
 
 def load_alignment(path: str | Path, *, split: str | None = None, limit: int | None = None) -> list[AlignedPair]:
-    """Load a Parquet or JSONL file with the columns of `read_alignment`.
-
-    Args:
-        split: only rows with this value in the column `split`; None is all.
-        limit: number of pairs per language pair, the first of the file; None is all.
-    """
+    """Load a Parquet or JSONL file with the columns of `read_alignment`: of a split, and of each pair the first
+    `limit`."""
     path = Path(path)
     pairs, taken = [], Counter()
     for line, row in read_rows(path, COLUMNS, OPTIONAL, tsv=False):

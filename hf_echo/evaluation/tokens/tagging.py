@@ -26,11 +26,9 @@ COLUMNS = ("tokens", "tags")
 
 
 def project_labels(offsets: Any, segments: Sequence[tuple[int, int, str]], outside: str = OUTSIDE) -> list[str]:
-    """Label each token with the segment that shares most characters with it; the earliest wins a tie (OS 10.1).
+    """Label each token (offsets: (tokens, 2) characters) with the segment (start, end, label) that it shares most with.
 
-    Args:
-        offsets: (tokens, 2) character span of each token, end exclusive.
-        segments: (start, end, label) in text order, not overlapping.
+    The earliest wins a tie (OS 10.1). Segments are in text order and do not overlap.
     """
     end_before = 0
     for start, end, label in segments:

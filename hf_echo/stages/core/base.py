@@ -101,14 +101,10 @@ def check_model(model: nn.Module, args: CoreConfig) -> None:
 class CoreTrainer(Trainer):
     """Base of the stages. A stage defines `make_collator`, `loss_parts` and how rows form batches.
 
-    Batches come from `batch_lengths`, with `max_tokens` and `max_rows` in the stage's Config, or from its own
-    `make_sampler`.
+    Batches come from `batch_lengths`, with `max_tokens` and `max_rows` in the stage's Config, or from `make_sampler`.
 
     Args:
-        model: what is trained.
-        args: the stage's Config.
-        train_dataset: rows by number.
-        tokenizer: the processor of the rows, saved with the model.
+        train_dataset: rows by number. tokenizer: the processor of the rows, saved with the model.
         dev_sets: name -> DevSet; xsim on them is logged and chooses the best checkpoint.
         groups: (rows,) numbers; rows of a group share batches.
     """

@@ -57,8 +57,7 @@ class EncoderWithHead(nn.Module):
 class MaskingTrainer(CoreTrainer):
     """Core of a stage that masks tokens. A decoder of the start is left out. Dropout inside of attention is off.
 
-    Args:
-        tokenizer: gets a mask token if it has none; the new vector is the mean of all.
+    A tokenizer without mask token gets one, whose vector is the mean of all.
     """
 
     encoder_sides = 2
@@ -133,11 +132,8 @@ def masking_stage(
     trainer: type[MaskingTrainer],
     beside: Callable[[EchoConfig, Any, int], dict[str, int]],
 ) -> Stage:
-    """The stage of an EncoderWithHead.
-
-    Args:
-        beside: (encoder's configuration, config, its parameters) -> parameters beside the encoder, by name.
-    """
+    """The stage of an EncoderWithHead; `beside`: (configuration, config, parameters of the encoder) -> {part:
+    parameters}."""
 
     def size(encoder: EchoConfig, args: Any) -> dict[str, Any]:
         report = size_of_echo(encoder, args, "encoder")

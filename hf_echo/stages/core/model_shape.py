@@ -53,11 +53,7 @@ def check_same_shape(shape: dict[str, Any], config: Any, name: str) -> None:
 
 
 def check_activations(shape: dict[str, Any], of: str = "shape") -> None:
-    """Raises ValueError for an activation function that transformers does not know.
-
-    Args:
-        of: what `shape` is called in the recipe.
-    """
+    """Raises ValueError for an unknown activation function; `of` is what `shape` is called in the recipe."""
     for name in ACTIVATIONS:
         if name in shape and (not isinstance(shape[name], str) or shape[name] not in ACT2FN):
             advice = did_you_mean(shape[name], ACT2FN, "silu and gelu are usual")
@@ -84,11 +80,8 @@ def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> Ec
 
 
 def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: Any) -> EchoDecoderConfig:
-    """Configuration of a new decoder for an encoder: as wide, with as many heads, and `decoder_layers` of `shape`.
-
-    Args:
-        shape: `decoder_layers` and `decoder_vocab_size`.
-    """
+    """Configuration of a new decoder for an encoder: as wide, with as many heads, and the fields of OF_DECODER in
+    `shape`."""
     _check_values(shape)
     width, heads = encoder.hidden_size, encoder.num_attention_heads
     values = _of_tokenizer(tokenizer) | {

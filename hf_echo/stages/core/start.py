@@ -20,15 +20,10 @@ Model = EchoEncoder | EchoForTranslation
 def start_model(
     args: Any, tokenizer: Any, languages: list[str], *, learns: str = "model", pooling: str = "mean"
 ) -> Model:
-    """The model of a run, in fp32.
+    """The model of a run, in fp32, by `model_name_or_path`, `backbone`, `shape` and `decoder` of the recipe (`args`).
 
     Without a decoder of its own, a checkpoint or backbone gets that of `args.decoder`, or a new one if `args.shape` has
     fields of a decoder (`decoder_layers`). A stage whose encoder alone learns needs none.
-
-    Args:
-        args: `model_name_or_path`, `backbone`, `shape` and `decoder` of a recipe.
-        languages: that a new model names in its configuration.
-        learns, pooling: as in `Stage`.
     """
     shape, name = dict(args.shape), args.model_name_or_path
     if not name and not args.backbone:

@@ -12,12 +12,7 @@ class UnmaskingHead(nn.Module):
     """Post-LN layers on top of token states, then the encoder's token embeddings and a bias (MEXMA A.2).
 
     The released code has 6 layers of 8 heads and an inner size of 3,072 whatever the width, and no transform between
-    the last layer and the vocabulary. No dropout inside of attention.
-
-    Args:
-        width: hidden size of the encoder.
-        vocab_size: rows of its token embeddings.
-        layers: 0 leaves the states as they are (the head of a plain masked language model).
+    the last layer and the vocabulary; 0 layers are the head of a plain masked language model. Attention has no dropout.
     """
 
     def __init__(

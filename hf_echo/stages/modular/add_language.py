@@ -48,19 +48,9 @@ def add_language(
 ) -> dict[str, Any]:
     """Add one language. A part whose data are not given is left out, as in the paper's ablations.
 
-    Args:
-        model: folder of a modular encoder.
-        texts: file of texts, one per line: vocabulary (FOCUS) and language adapter (masked language modelling).
-            Without, the language has the backbone's vocabulary.
-        paraphrases: pairs in this language, as `load_parallel` reads them, or triplets, with a column `negative`: the
-            sentence adapter.
-        cross_paraphrases: pairs of a sentence in the pivot language and a paraphrase in this one, or triplets; softmax
-            over the batch. parallel: pairs with the pivot language; cosine. Either or both train the alignment adapter.
-        output_dir: a new folder; without it, the language is added to `model` itself.
-        vocab_size, mlm_steps, mlm_learning_rate: tokens of the vocabulary, and its masked language modelling.
-        epochs, learning_rate, batch_size, alignment_batch_size: of the sentence and the alignment adapter; `batch_size`
-            is that of the texts too. All are the paper's (B.2), which does not name `mlm_learning_rate`.
-        max_length: longest text in tokens; longer ones are cut.
+    Arguments as in `hf-echo modular add-language --help`, with the paper's values (B.2, without `mlm_learning_rate`).
+    Without texts, the language has the backbone's vocabulary. Paraphrases may be triplets (column `negative`); those
+    with the pivot language learn by a softmax over the batch, translations (`parallel`) by cosine.
 
     Returns:
         {"language", "parts", and the mean loss of each part}.

@@ -23,10 +23,8 @@ def modular_backbone(
 ) -> None:
     """Make a modular encoder without languages from an encoder; its sentence embedding is the mean of its states.
 
-    Args:
-        base: folder or Hub name of an encoder with the layers of BERT or XLM-R (LaBSE, multilingual E5, MiniLM), or of
-            an Echo checkpoint on such a backbone (MEXMA). Only the backbone is taken: layers behind it are left out.
-        pivot: the language that the others are aligned to.
+    `base` has the layers of BERT or XLM-R (LaBSE, multilingual E5, MiniLM), or is an Echo checkpoint on such a backbone
+    (MEXMA). Only the backbone is taken. The other languages are aligned to `pivot`.
 
     Raises:
         ValueError: another kind of encoder, or an unknown language.

@@ -112,12 +112,10 @@ def train_pairs(
     learning_rate: float,
     **common: Any,
 ) -> float:
-    """One adapter by sentence pairs; returns the mean loss.
+    """One adapter ("sentence_adapter" or "alignment") of a SentenceTransformer by sentence pairs; its mean loss.
 
     Args:
-        model: SentenceTransformer of a modular encoder.
         first: language of the first text of each pair; the second is in `language`, which learns.
-        part: "sentence_adapter" or "alignment".
         pairs: "paraphrases" (softmax over the batch) and "parallel" (cosine) -> columns `source`, `target`, and
             `negative` for triplets. With both, batches of the two take turns.
     """

@@ -109,8 +109,7 @@ class DocumentCollator:
 class SpectrumTrainer(CoreTrainer):
     """Base of the stages; a stage defines `document`.
 
-    Args:
-        embeddings: (``numbers -> (n, d)``,) of all sentences of the data, and BOE as the last row.
+    `embeddings`: (``numbers -> (n, d)``,) of all sentences of the data, and BOE as the last row.
     """
 
     metrics: tuple[str, ...] = ("nll",)
@@ -231,11 +230,7 @@ DOCUMENTS = Rows(
 def spectrum_stage(
     name: str, config: type[SpectrumStageConfig], trainer: type[SpectrumTrainer], load: Callable[[Any, Any], Any]
 ) -> Stage:
-    """A stage on documents.
-
-    Args:
-        load: (model_args, embeddings) -> the tower, or the tower with its token decoder.
-    """
+    """A stage on documents; `load`: (model_args, embeddings) -> the tower, or the tower with its token decoder."""
 
     def build(model_args: Any, args: Any, *, embeddings: Any, **kwargs: Any) -> SpectrumTrainer:
         return trainer(load(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)

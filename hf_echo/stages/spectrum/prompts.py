@@ -57,11 +57,7 @@ class Prompt(NamedTuple):
 
 
 def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
-    """One of the product of templates. Some name the document's language.
-
-    Args:
-        row: `lang`, `task`, `question`, `choices`, `answer`, as in `hf_echo.data.documents`.
-    """
+    """One of the product of templates, for a row of `hf_echo.data.documents`. Some name the document's language."""
     answer, choices = row.get("answer"), list(row.get("choices") or [])
     if not answer:
         raise ValueError("a document for fine-tuning needs an answer")
