@@ -175,9 +175,7 @@ def _llama_weights(
         options |= _unpacked()
     llama, report = read_pretrained(AutoModelForCausalLM, source, place, output_loading_info=True, **options)
     if missing := sorted(report["missing_keys"]):
-        raise ValueError(
-            f"{source} is not a complete LlamaForCausalLM: {len(missing)} weights missing, first {missing[0]}"
-        )
+        raise ValueError(f"{source} is no complete LlamaForCausalLM: {len(missing)} weights missing, as {missing[0]}")
     state = {f"encoder.backbone.{name}": tensor for name, tensor in llama.model.state_dict().items()}
     if not config.tie_word_embeddings:
         state["decoder.lm_head.weight"] = llama.lm_head.weight.data

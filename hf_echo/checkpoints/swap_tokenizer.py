@@ -67,10 +67,7 @@ def swap_vocabulary(
                 f"--shape num_hidden_layers={layers} --decoder drop)"
             )
         if not 0 <= rows - match.old_size < _MULTIPLE + rows // 100:
-            raise ValueError(
-                f"{name} has {rows} rows, but the old tokenizer {match.old_size} tokens: "
-                "give the tokenizer that the model was trained with"
-            )
+            raise ValueError(f"{name} has {rows} rows, but the old tokenizer {match.old_size} tokens: give its own")
     roles = {f"{role}_token_id": getattr(new_tokenizer, f"{role}_token_id", None) for role in ROLES}
     roles = {name: number for name, number in roles.items() if number is not None}
     changes = [change for config in _configs(model) for change in _changes(config, mapping, roles)]
@@ -153,9 +150,7 @@ def _changes(config, mapping: dict[int, int], roles: dict[str, int]):
     """Yields (configuration, field, value) of every field that names a token; nothing is set yet."""
     for name in _SEQUENCES:
         if getattr(config, name, None):
-            raise ValueError(
-                f"{type(config).__name__}.{name} spells words in the old vocabulary; set it to None before the swap"
-            )
+            raise ValueError(f"{type(config).__name__}.{name} spells old words; set it to None before the swap")
     for name, value in list(config.to_dict().items()):
         if name == "vocab_size":
             yield config, name, None

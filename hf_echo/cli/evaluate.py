@@ -70,9 +70,7 @@ class Xsim(LinesOrTable):
 
         check_neighbours(self.k, self.margin)
         if self.hard_negatives and self.target_lang != "eng_Latn":
-            raise ValueError(
-                f"--hard-negatives are made by rules for English, not for {self.target_lang}: leave them out"
-            )
+            raise ValueError(f"--hard-negatives are English by rule, not {self.target_lang}: leave them out")
         report = self._of_lines(any_encoder) if self.data is None else self._of_table(any_encoder)
         return {"model": self.model, **report}
 
@@ -283,9 +281,7 @@ def read_pairs(source: Path, target: Path, vectors: bool = False) -> tuple[Any, 
     sources, targets = read_embeddings(source) if vectors else read_lines(source), read_lines(target)
     if len(sources) != len(targets):
         unit = "rows" if vectors else "lines"
-        raise ValueError(
-            f"{source} has {len(sources)} {unit} and {target} {len(targets)} lines: line i must translate line i"
-        )
+        raise ValueError(f"{source} has {len(sources)} {unit} and {target} {len(targets)} lines: line i must fit")
     return sources, targets
 
 

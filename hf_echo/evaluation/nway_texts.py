@@ -17,13 +17,9 @@ def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hasha
         try:
             key, lang, text = row["id"], row["lang"], row["text"]
         except KeyError as error:
-            raise ValueError(
-                f"no column {error} in an n-way row: it must have id, lang, text; found {', '.join(row)}"
-            ) from None
+            raise ValueError(f"no column {error} in an n-way row (id, lang, text); found {', '.join(row)}") from None
         if key in texts.setdefault(lang, {}):
-            raise ValueError(
-                f"id {key!r} has two texts in {lang!r}: an n-way table has one per id and language; remove one"
-            )
+            raise ValueError(f"id {key!r} has two texts in {lang!r}; an n-way table has one: remove the other")
         texts[lang][key] = text
     return texts
 

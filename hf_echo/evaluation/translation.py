@@ -72,9 +72,7 @@ def translation_scores(
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise ValueError("hypotheses and references must be lists of sentences, got a single string")
     if len(hypotheses) != len(references):
-        raise ValueError(
-            f"{len(hypotheses)} hypotheses and {len(references)} references: give one of each per sentence"
-        )
+        raise ValueError(f"{len(hypotheses)} hypotheses and {len(references)} references: give equal numbers")
     if not len(hypotheses):
         raise ValueError("no hypotheses: give at least one")
     if bleu_tokenizer is not None and bleu_tokenizer not in BLEU.TOKENIZERS:

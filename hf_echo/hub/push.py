@@ -81,9 +81,7 @@ def push(
         tags[tag] = _commit(api, folder, files, repo, kind, version, head)
         api.create_tag(repo, tag=tag, revision=tags[tag], repo_type=kind)
     if different := differences(api, folder, files, repo, kind, tag):
-        raise ValueError(
-            f"{repo} has version {version} with other content ({different[0]}): push another version, tags stay"
-        )
+        raise ValueError(f"{repo} has version {version} with other content ({different[0]}): push a higher version")
     url = f"{api.endpoint}/{'' if kind == 'model' else kind + 's/'}{repo}/tree/{tag}"
     return Pushed(url, tag, tags[tag], status)
 

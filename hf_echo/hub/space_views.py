@@ -51,9 +51,7 @@ class SpaceViews:
             self.speech_encoder, self.extractor = load_speech_encoder(speech, device="cpu")
             sizes = self.speech_encoder.config.embedding_size, self.encoder.config.embedding_size
             if sizes[0] != sizes[1]:
-                raise ValueError(
-                    f"{speech} writes {sizes[0]} dimensions, {model} {sizes[1]}: give a speech encoder of its space"
-                )
+                raise ValueError(f"{speech} writes {sizes[0]} dimensions, {model} {sizes[1]}: they need one space")
 
     @property
     def targets(self) -> list[tuple[str, str]]:

@@ -102,9 +102,7 @@ def kind_of(folder: str | Path) -> str:
         return "dataset"
     if "sdk" in card_data(folder):
         return "space"
-    raise ValueError(
-        f"{folder} has no config.json (model), no data/*.parquet (dataset) and no `sdk` in README.md (Space)"
-    )
+    raise ValueError(f"{folder} has no config.json (model), data/*.parquet (dataset) or `sdk` in README.md (Space)")
 
 
 def contents_of(folder: str | Path, kind: str | None = None, *, license: str | None = None) -> Contents:

@@ -20,6 +20,12 @@ def check_finite_numbers(**numbers: Tensor | float) -> None:
             raise ValueError(f"{name} must be finite, got {number}")
 
 
+def shapes(*tensors: Tensor) -> str:
+    """Shapes in words, for messages: "(2, 3) and (2, 4)"."""
+    *first, last = (str(tuple(tensor.shape)) for tensor in tensors)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def check_exclude(exclude: Tensor | None, shape: Sequence[int]) -> None:
     """Raises ValueError for a mask that is not bool of this shape."""
     if exclude is not None and (exclude.shape != tuple(shape) or exclude.dtype != torch.bool):

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import check_exclude, check_finite_numbers, widened
+from .checks import check_exclude, check_finite_numbers, shapes, widened
 
 MARGIN_SPACES = ("cosine", "logit")
 
@@ -151,10 +151,8 @@ def _dropped(
         raise ValueError("guide_source and guide_target must be given together, got only one")
     if guide_source is not None:
         if len(guide_source) != len(source) or len(guide_target) != len(target):
-            raise ValueError(
-                f"guide rows {len(guide_source)} and {len(guide_target)} differ from embedding rows "
-                f"{len(source)} and {len(target)}"
-            )
+            guide, own = (f"{len(x)} and {len(y)}" for x, y in ((guide_source, guide_target), (source, target)))
+            raise ValueError(f"guide rows {guide} differ from embedding rows {own}")
         dropped = ~guide_filter(guide_source, guide_target, radius=radius, offset=offset)
     elif not radius >= 0:
         raise ValueError(f"radius must be 0 or more (math.inf: no filter), got {radius}")
@@ -187,9 +185,7 @@ def _check(source: Tensor, target: Tensor, logit_scale: float, margin: float, ma
 
 def _check_pair(name: str, x: Tensor, other_name: str, y: Tensor, offset: int) -> None:
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
-        raise ValueError(
-            f"{name} and {other_name} must be (n, d) and (N, d), got {tuple(x.shape)} and {tuple(y.shape)}"
-        )
+        raise ValueError(f"{name} and {other_name} must be (n, d) and (N, d), got {shapes(x, y)}")
     if not 0 <= offset <= len(y) - len(x):
         raise ValueError(
             f"offset {offset} is out of range: the {len(x)} rows of {name} need their translations at "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
+
+from .checks import shapes, widened
 
 
 def cosine_loss(source: Tensor, target: Tensor) -> Tensor:
@@ -28,6 +29,5 @@ def cosine_loss(source: Tensor, target: Tensor) -> Tensor:
         0.5
     """
     if source.shape != target.shape or source.ndim != 2:
-        raise ValueError(f"source and target must both be (n, d), got {tuple(source.shape)} and {tuple(target.shape)}")
-    wide = torch.promote_types(torch.promote_types(source.dtype, target.dtype), torch.float32)
-    return (1 - cosine_similarity(source.to(wide), target.to(wide))).sum() / max(len(source), 1)
+        raise ValueError(f"source and target must both be (n, d), got {shapes(source, target)}")
+    return (1 - cosine_similarity(*widened(source, target))).sum() / max(len(source), 1)

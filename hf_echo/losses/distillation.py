@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import check_exclude, check_finite_numbers
+from .checks import check_exclude, check_finite_numbers, shapes
 from .contrastive import cosine
 
 
@@ -126,14 +126,10 @@ def _by_row(value: Tensor | float, like: Tensor) -> Tensor:
 
 def _check(student, teacher, all_student, all_teacher, offset, exclude) -> None:
     if student.ndim != 2 or student.shape != teacher.shape:
-        raise ValueError(
-            f"student and teacher must both be (n, d), got {tuple(student.shape)} and {tuple(teacher.shape)}"
-        )
+        raise ValueError(f"student and teacher must both be (n, d), got {shapes(student, teacher)}")
     if all_student.shape != all_teacher.shape or all_student.shape[1:] != student.shape[1:]:
-        raise ValueError(
-            f"all_student and all_teacher must both be (N, {student.shape[1]}), got {tuple(all_student.shape)} "
-            f"and {tuple(all_teacher.shape)}"
-        )
+        both, found = f"(N, {student.shape[1]})", shapes(all_student, all_teacher)
+        raise ValueError(f"all_student and all_teacher must both be {both}, got {found}")
     if not 0 <= offset <= len(all_student) - len(student):
         raise ValueError(f"offset {offset} is out of range: {len(student)} rows must fit into {len(all_student)}")
     check_exclude(exclude, (len(student), len(all_student)))

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .checks import shapes
+
 
 def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tensor, weight_logits: Tensor) -> Tensor:
     """log P(rank | query, key) of a mixture of diagonal Gaussians (EMMA-X appendix Eq. 4, Eq. 5 of the paper).
@@ -40,12 +42,10 @@ def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tens
     """
     ranks, d = mean.shape if mean.ndim == 2 else (-1, -1)
     if log_sigma.shape != mean.shape or weight_logits.shape != (ranks,):
-        raise ValueError(
-            f"mean and log_sigma must be (ranks, d) and weight_logits (ranks,), got {tuple(mean.shape)}, "
-            f"{tuple(log_sigma.shape)} and {tuple(weight_logits.shape)}"
-        )
+        found = shapes(mean, log_sigma, weight_logits)
+        raise ValueError(f"mean and log_sigma must be (ranks, d) and weight_logits (ranks,), got {found}")
     if query.ndim != 2 or keys.ndim != 2 or query.shape[1] != d or keys.shape[1] != d:
-        raise ValueError(f"query and keys must be (n, {d}) and (m, {d}), got {tuple(query.shape)}, {tuple(keys.shape)}")
+        raise ValueError(f"query and keys must be (n, {d}) and (m, {d}), got {shapes(query, keys)}")
     with torch.autocast(query.device.type, enabled=False):
         wide = torch.promote_types(torch.promote_types(query.dtype, mean.dtype), torch.float32)
         x, y, mu, log_sigma = (t.to(wide) for t in (query, keys, mean, log_sigma))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
+
+from .checks import shapes, widened
 
 
 def mse_loss(student: Tensor, teacher: Tensor) -> Tensor:
@@ -27,8 +28,6 @@ def mse_loss(student: Tensor, teacher: Tensor) -> Tensor:
         12.5
     """
     if student.shape != teacher.shape or student.ndim != 2:
-        raise ValueError(
-            f"student and teacher must both be (n, d), got {tuple(student.shape)} and {tuple(teacher.shape)}"
-        )
-    wide = torch.promote_types(torch.promote_types(student.dtype, teacher.dtype), torch.float32)
-    return (student.to(wide) - teacher.to(wide)).square().sum() / max(len(student), 1)
+        raise ValueError(f"student and teacher must both be (n, d), got {shapes(student, teacher)}")
+    x, y = widened(student, teacher)
+    return (x - y).square().sum() / max(len(student), 1)

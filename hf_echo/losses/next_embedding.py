@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .checks import shapes
 from .contrastive import contrastive_loss
 
 NEGATIVES = ("document", "batch", "both")
@@ -54,10 +55,8 @@ def next_embedding_loss(
     if negatives not in NEGATIVES:
         raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {negatives!r}")
     if predicted.shape != target.shape or document.shape != target.shape[:1]:
-        raise ValueError(
-            f"predicted and target must be (n, d) and document (n,), got {tuple(predicted.shape)}, "
-            f"{tuple(target.shape)} and {tuple(document.shape)}"
-        )
+        found = shapes(predicted, target, document)
+        raise ValueError(f"predicted and target must be (n, d) and document (n,), got {found}")
     all_target = target if all_target is None else all_target
     all_document = document if all_document is None else all_document
     all_key = key if all_key is None else all_key

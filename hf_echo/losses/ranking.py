@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .checks import check_exclude
+from .checks import check_exclude, shapes
 from .contrastive import cosine
 
 
@@ -63,7 +63,7 @@ def ranking_contrastive_loss(
 
 def _check(query: Tensor, keys: Tensor, ranks: Tensor, temperatures: Sequence[float], exclude: Tensor | None) -> None:
     if query.ndim != 2 or keys.ndim != 2 or query.shape[1] != keys.shape[1]:
-        raise ValueError(f"query and keys must be (n, d) and (m, d), got {tuple(query.shape)} and {tuple(keys.shape)}")
+        raise ValueError(f"query and keys must be (n, d) and (m, d), got {shapes(query, keys)}")
     shape = (len(query), len(keys))
     if ranks.shape != shape or ranks.is_floating_point() or ranks.dtype == torch.bool:
         raise ValueError(f"ranks must be integers of shape {shape}, got {ranks.dtype} of {tuple(ranks.shape)}")
@@ -72,8 +72,5 @@ def _check(query: Tensor, keys: Tensor, ranks: Tensor, temperatures: Sequence[fl
         raise ValueError(f"temperatures must be positive numbers, one for each rank but the worst; got {temperatures}")
     worst = len(temperatures) + 1
     if ranks.numel() and not (1 <= int(ranks.min()) and int(ranks.max()) <= worst):
-        raise ValueError(f"ranks must be 1 ... {worst} with {worst - 1} temperatures; found {_outside(ranks, worst)}")
-
-
-def _outside(ranks: Tensor, worst: int) -> int:
-    return int(ranks[(ranks < 1) | (ranks > worst)][0])
+        wrong = int(ranks[(ranks < 1) | (ranks > worst)][0])
+        raise ValueError(f"ranks must be 1 ... {worst} with {worst - 1} temperatures; found {wrong}")

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import check_finite_numbers, widened
+from .checks import check_finite_numbers, shapes, widened
 
 
 def self_objective_loss(
@@ -46,10 +46,7 @@ def self_objective_loss(
         -1.0
     """
     if source.ndim != 3 or target.ndim != 3 or source.shape[::2] != target.shape[::2]:
-        raise ValueError(
-            f"source and target must be (batch, n, d) and (batch, m, d), got {tuple(source.shape)} and "
-            f"{tuple(target.shape)}"
-        )
+        raise ValueError(f"source and target must be (batch, n, d) and (batch, m, d), got {shapes(source, target)}")
     if not scale > 0:
         raise ValueError(f"scale must be positive, got {scale}")
     check_finite_numbers(scale=scale)

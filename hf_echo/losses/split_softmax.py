@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import widened
+from .checks import shapes, widened
 from .contrastive import _check, _dropped, _softmax_loss, contrastive_loss, cosine
 
 
@@ -180,8 +180,6 @@ def _check_hard(source: Tensor, hard_negatives: Tensor, hard_negative_mask: Tens
     if hard_negatives.ndim != 3 or (hard_negatives.shape[0], hard_negatives.shape[2]) != (n, d):
         raise ValueError(f"hard_negatives must be (n, K, d) = ({n}, K, {d}), got {tuple(hard_negatives.shape)}")
     if hard_negative_mask.shape != hard_negatives.shape[:2]:
-        raise ValueError(
-            f"hard_negative_mask must be (n, K) = {tuple(hard_negatives.shape[:2])}, "
-            f"got {tuple(hard_negative_mask.shape)}"
-        )
+        wanted = tuple(hard_negatives.shape[:2])
+        raise ValueError(f"hard_negative_mask must be (n, K) = {wanted}, got {shapes(hard_negative_mask)}")
     return hard_negative_mask.bool()

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .checks import shapes
+
 
 def translation_loss(
     hidden: Tensor, weight: Tensor, labels: Tensor, *, chunk_size: int = 1024, ignore_index: int = -100
@@ -45,10 +47,8 @@ def translation_loss(
         2.30258...
     """
     if hidden.ndim not in (2, 3) or hidden.shape[:-1] != labels.shape:
-        raise ValueError(
-            f"hidden must be (tokens, h) or (batch, seq, h) with labels of its leading shape, "
-            f"got {tuple(hidden.shape)} and {tuple(labels.shape)}"
-        )
+        wanted = "(tokens, h) or (batch, seq, h) with labels of its leading shape"
+        raise ValueError(f"hidden must be {wanted}, got {shapes(hidden, labels)}")
     if weight.ndim != 2 or weight.shape[1] != hidden.shape[-1]:
         raise ValueError(f"weight must be (vocabulary, {hidden.shape[-1]}), got {tuple(weight.shape)}")
     if chunk_size < 1:
@@ -57,10 +57,8 @@ def translation_loss(
     hidden, labels = hidden[kept], labels[kept].long()
     outside = labels[(labels < 0) | (labels >= len(weight))]
     if len(outside):
-        raise ValueError(
-            f"label {outside[0].item()} is neither a token of the vocabulary of {len(weight)} "
-            f"nor ignore_index {ignore_index}"
-        )
+        known = f"a token of the vocabulary of {len(weight)} nor ignore_index {ignore_index}"
+        raise ValueError(f"label {outside[0].item()} is neither {known}")
     device, dtype = hidden.device.type, hidden.dtype
     if torch.is_autocast_enabled(device) and dtype != torch.float64:  # as autocast itself treats float64
         dtype = torch.get_autocast_dtype(device)

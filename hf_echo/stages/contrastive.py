@@ -47,9 +47,7 @@ class ContrastiveTrainer(TranslationTrainer):
         if (most := max(self.args.truncate_dims, default=0)) >= size:
             raise ValueError(f"truncate_dims holds {most}, but an embedding has {size} dimensions: give fewer")
         if guide is not None and any(len(side) != len(self.train_dataset) for side in guide):
-            raise ValueError(
-                f"the guide has {[len(side) for side in guide]} rows, the training data {len(self.train_dataset)}"
-            )
+            raise ValueError(f"the guide has {[*map(len, guide)]} rows, the training data {len(self.train_dataset)}")
 
     def collator_options(self, args: ContrastiveConfig) -> dict[str, Any]:
         return {"encode_targets": True}

@@ -41,9 +41,7 @@ class DecoderTrainer(TranslationTrainer):
         if self.args.softmax_samples:
             self.token_loss = partial(sampled_translation_loss, samples=self.args.softmax_samples)
         if embeddings is not None and len(self.embeddings) != len(self.train_dataset):
-            raise ValueError(
-                f"there are embeddings of {len(self.embeddings)} rows, the training data have {len(self.train_dataset)}"
-            )
+            raise ValueError(f"{len(self.embeddings)} embeddings for {len(self.train_dataset)} rows of training data")
 
     def freeze(self, model, args) -> None:
         super().freeze(model, args)

@@ -30,7 +30,7 @@ class HardNegativesTrainer(ContrastiveTrainer):
     def __init__(self, model, args: HardNegativesConfig, *, train_dataset, **kwargs):
         if train_dataset.negatives is None:
             raise ValueError(
-                "stage 3 needs hard_negatives in its data; the built-in corpus and `hf-echo data` make them"
+                "stage 3 needs hard_negatives in its data; the built-in corpus has some, `hf-echo data` makes them"
             )
         self.encoder_sides = 2 + args.max_negatives
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)

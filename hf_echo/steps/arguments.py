@@ -102,9 +102,7 @@ def read_training(path: Path, values: Mapping[str, Any]) -> Training:
         _with_name(str(path), stage.check_shape or check_shape, model.shape)
     check_data(path, stage, data)
     if data.batch_by == "similarity" and not (model.model_name_or_path or model.backbone):
-        raise ValueError(
-            f"{path}: batch_by: similarity needs the token vectors of a start: name one in model_name_or_path"
-        )
+        raise ValueError(f"{path}: batch_by: similarity needs token vectors: name a start in model_name_or_path")
     if "metric_for_best_model" in values:
         check_metric(f"{path}: metric_for_best_model", parts[2], data, stage.trainer.metrics)
     for code in values.get("base_languages") or []:

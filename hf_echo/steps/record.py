@@ -121,9 +121,7 @@ def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None,
     if before is None or _settings(before, free) != _settings(run, free):
         differs = f" ({_difference(before, run, free)})" if before else ""
         what = "checkpoints" if checkpoints else "weights"
-        raise ValueError(
-            f"{out} holds {what} of other settings; --fresh replaces them, or give another output_dir{differs}"
-        )
+        raise ValueError(f"{out} holds {what} of other settings; --fresh replaces them, or change output_dir{differs}")
     for folder in reversed(checkpoints):
         if whole_checkpoint(folder):
             return str(folder)

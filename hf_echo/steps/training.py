@@ -105,9 +105,7 @@ def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
         trainer.state.best_model_checkpoint = str(last)
     else:
         if resume and not (Path(resume) / "scheduler.pt").is_file():
-            raise ValueError(
-                f"{resume} holds weights only (save_only_model), so {name} cannot be resumed; --fresh trains it again"
-            )
+            raise ValueError(f"{resume} holds weights only, so {name} cannot be resumed; --fresh trains it again")
         trainer.train(resume_from_checkpoint=resume)
         step, steps = trainer.state.global_step, trainer.state.max_steps
         if trainer.control.should_training_stop and step < steps:  # SIGTERM with enable_jit_checkpoint

@@ -127,7 +127,7 @@ def locate(source: str | Path) -> tuple[str, dict[str, str]]:
         files = sorted(file.name for file in path.glob("*.gguf"))
         if len(files) != 1:
             raise FileNotFoundError(
-                f"{path} holds no config.json and {len(files)} GGUF files; give a checkpoint or one file"
+                f"{path} holds no config.json and {len(files)} GGUF files; give a checkpoint or a file"
             )
         return str(path), {"gguf_file": files[0]}
     if not path.exists() and (path.is_absolute() or path.suffix == ".gguf" or len(path.parts) > 2):

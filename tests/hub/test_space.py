@@ -225,7 +225,7 @@ def test_a_recording_finds_its_nearest_sentences(tmp_path):
 
 def test_a_speech_encoder_of_another_space_is_refused(tmp_path):
     folder = save_random_encoder(tmp_path / "model", 24)
-    with pytest.raises(ValueError, match="writes 24 dimensions, echo-nano 384: give a speech encoder of its space"):
+    with pytest.raises(ValueError, match="writes 24 dimensions, echo-nano 384: they need one space"):
         SpaceViews(speech=folder)
 
 

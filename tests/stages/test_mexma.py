@@ -212,10 +212,10 @@ def test_wrong_encoders_are_one_line(toy, tmp_path):
         return EchoEncoder(EchoConfig(backbone=backbone, embedding_size=None, prompts="none"))
 
     assert "head_heads=8 does not divide the encoder's hidden size 36" in message(own(hidden_size=36), tokenizer)
-    assert "puts no CLS token in front of a text: use pooling 'mean' or 'last'" in message(own(), tokenizer)
+    assert "puts no CLS in front: use pooling 'mean' or 'last'" in message(own(), tokenizer)
     tokenizer = EchoTokenizer.around(toy.plain_tokenizer())
     tokenizer.model_max_length = 6
-    assert "a text has 5 tokens and the encoder has room for 4; set max_length=4" in message(own(), tokenizer)
+    assert "a text has 5 tokens, the encoder room for 4; set max_length=4" in message(own(), tokenizer)
 
 
 # Whole runs, from a recipe

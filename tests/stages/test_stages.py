@@ -257,7 +257,7 @@ def test_decoder_from_kept_embeddings(toy, toy_tokenizer, toy_data, make_trainer
     for name, weight in weights[0].items():
         torch.testing.assert_close(weights[1][name], weight, atol=2e-4, rtol=0)
     rows = (np.zeros((3, 32), np.float32),)
-    with pytest.raises(ValueError, match="embeddings of 3 rows, the training data have 448"):
+    with pytest.raises(ValueError, match="3 embeddings for 448 rows of training data"):
         make_trainer("decoder", extra={"embeddings": rows})
 
 

@@ -41,10 +41,7 @@ def prune(
     if isinstance(model, EchoEncoder):
         return _Cut.of(model, shape, importance).make()
     if not model.bottleneck and shape["hidden_size"] != model.config.hidden_size:
-        raise ValueError(
-            "the decoder reads all encoder states (bottleneck=False), whose width changes: drop it, or train stage 2 "
-            "before"
-        )
+        raise ValueError("the decoder reads all encoder states, whose width changes: drop it, or train stage 2 before")
     return EchoForTranslation.from_parts(_Cut.of(model.encoder, shape, importance).make(), model.decoder)
 
 
@@ -86,9 +83,7 @@ class _Cut:
             narrower = any(shape[name] != getattr(config, name) for name in fields_of(config) if "layers" not in name)
             if narrower or layer_list(encoder) is None:
                 what = "it stays whole" if layer_list(encoder) is None else "its layers can be dropped, its width not"
-                raise ValueError(
-                    f"a backbone of type {config.backbone.model_type!r} cannot be cut to this shape: {what}"
-                )
+                raise ValueError(f"a backbone of type {config.backbone.model_type!r} cannot be cut so: {what}")
         return cut
 
     def _plan(self, layout: Layout, carried: measure.Carried | None) -> None:

@@ -83,10 +83,7 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
         return
     groups = shape["num_key_value_heads"]
     if heads % groups:
-        raise ValueError(
-            f"num_attention_heads {heads} is not a multiple of num_key_value_heads {groups}: "
-            "each key and value head serves as many query heads"
-        )
+        raise ValueError(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {groups}")
     widest = source["num_attention_heads"] // source["num_key_value_heads"]
     if heads // groups > widest:
         raise ValueError(

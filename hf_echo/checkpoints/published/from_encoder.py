@@ -74,9 +74,7 @@ def convert_encoder(
     if modules.subfolder:
         source = place = str(Path(place, modules.subfolder))
     if (kind := PreTrainedConfig.get_config_dict(place, **options)[0].get("model_type")) not in CONFIG_MAPPING:
-        raise ValueError(
-            f"{source} is a model of type {kind!r}, which needs code of its own: an Echo checkpoint cannot carry it"
-        )
+        raise ValueError(f"{source} is a model of type {kind!r}, whose own code an Echo checkpoint cannot carry")
     words, config = load_tokenizer(tokenizer or source), read_pretrained(AutoConfig, source, place, **options)
     if len(words) > (known := getattr(config, "vocab_size", len(words))):
         raise ValueError(f"{source} knows {known} tokens and the tokenizer makes {len(words)}: they do not fit")

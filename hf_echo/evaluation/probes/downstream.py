@@ -65,9 +65,7 @@ def evaluate_classification(
         return table
     base = next(row["accuracy"] for row in rows if row["lang"] == train_lang)
     if not base:
-        raise ValueError(
-            f"accuracy on {train_lang!r}, the training language, is 0: clt is not defined; choose another train_lang"
-        )
+        raise ValueError(f"accuracy on {train_lang!r} is 0: clt is not defined; choose another train_lang")
     for row in rows:
         row["clt"] = 100 * row["accuracy"] / base
     others = [row for row in rows if row["lang"] != train_lang] or rows

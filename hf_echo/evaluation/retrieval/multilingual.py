@@ -158,8 +158,6 @@ def _encode(encode: Encode, texts: list[str], lang: str, ids: Sequence[Hashable]
     vectors = encode(texts, lang)
     if getattr(vectors, "ndim", 0) != 2 or vectors.shape[0] != len(texts):
         shape = tuple(getattr(vectors, "shape", ()))
-        raise ValueError(
-            f"encode gave shape {shape} for {len(texts)} texts in {lang!r}: it must return one row per text"
-        )
+        raise ValueError(f"encode gave shape {shape} for {len(texts)} texts in {lang!r}: one row per text is needed")
     refuse_broken(vectors, lambda row: f"{lang!r}, id {ids[row]!r} (row {row})")
     return vectors

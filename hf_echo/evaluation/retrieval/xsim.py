@@ -65,9 +65,7 @@ def check_pairs(x: Any, y: Any) -> None:
         if len(shape) != 2:
             raise ValueError(f"{name} must be a (rows, dimensions) array, got shape {shape}")
     if shapes[0][0] != shapes[1][0]:
-        raise ValueError(
-            f"x has {shapes[0][0]} rows and y has {shapes[1][0]}: they need equal rows, x[i] translates y[i]"
-        )
+        raise ValueError(f"x has {shapes[0][0]} rows and y has {shapes[1][0]}: x[i] must translate y[i]")
 
 
 def same_group(predictions: np.ndarray, gold: Any, count: int) -> np.ndarray:

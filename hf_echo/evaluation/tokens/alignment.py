@@ -167,7 +167,7 @@ def alignment_error_rate(
     possible = [set() for _ in sure] if possible is None else possible
     if not len(predicted) == len(sure) == len(possible):
         raise ValueError(
-            f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible: give one set per sentence each"
+            f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible: give equal numbers"
         )
     in_sure = sum(len(a & s) for a, s in zip(predicted, sure, strict=True))
     in_possible = sum(len(a & (s | p)) for a, s, p in zip(predicted, sure, possible, strict=True))
@@ -226,9 +226,7 @@ def evaluate_alignment(
         for key, predicted in _predictions(pair, x, y, numbers, iterations):
             links.setdefault(key, []).append((predicted, pair.sure, pair.possible))
     if not links:
-        raise ValueError(
-            f"all {skipped} pairs are longer than the model's {tokenizer.model_max_length} tokens; give shorter ones"
-        )
+        raise ValueError(f"all {skipped} pairs are longer than the model's {tokenizer.model_max_length} tokens")
     table = [
         {"pair": pair, "method": method, "layer": layer}
         | alignment_error_rate(*zip(*of_pair, strict=True), where=f"language pair {pair}").to_row()

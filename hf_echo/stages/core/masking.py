@@ -84,17 +84,13 @@ class MaskingTrainer(CoreTrainer):
         )
         model.has_front = collator.has_front
         if model.encoder.config.pooling == "cls" and not model.has_front:
-            raise ValueError(
-                "pooling is 'cls', but the tokenizer puts no CLS token in front of a text: use pooling 'mean' or 'last'"
-            )
+            raise ValueError("pooling is 'cls' and the tokenizer puts no CLS in front: use pooling 'mean' or 'last'")
         if learned_positions(model.encoder):
             data, prefix = self.train_dataset, collator.overhead(self.train_dataset)["prefix"]
             room = tokenizer.model_max_length - prefix
             longest = int(max(data.source.lengths.max(), data.target.lengths.max()))
             if longest > room:
-                raise ValueError(
-                    f"a text has {longest} tokens and the encoder has room for {room}; set max_length={room}"
-                )
+                raise ValueError(f"a text has {longest} tokens, the encoder room for {room}; set max_length={room}")
         return collator
 
     def batch_lengths(self) -> np.ndarray:

@@ -58,9 +58,7 @@ def load_spectrum(model_args: Any, embeddings: Any) -> SpectrumForCausalLM:
         check_size(config, size)
         return SpectrumForCausalLM.from_pretrained(snapshot(name), dtype=torch.float32)
     if not model_args.decoder:
-        raise ValueError(
-            "decoder is missing: the token decoder, an Echo checkpoint (of a Llama: hf-echo convert llama)"
-        )
+        raise ValueError("decoder is missing: an Echo checkpoint as token decoder (of a Llama: hf-echo convert llama)")
     return join(load_tower(model_args, embeddings), model_args.decoder)
 
 

@@ -228,7 +228,7 @@ def test_errors_are_one_line(recipe, place, tower, spectrum):
         (recipe("e4", "spectrum_tower", objective="cosine"), "objective is 'cosine'; it must be one of infonce, mse"),
         (recipe("e5", "spectrum_tower", shape=SHAPE | {"layers": 2}), "a tower has no field 'layers'"),
         (recipe("e6", "spectrum_tower", shape=SHAPE | {"embedding_size": 8}), "embeddings of size 8, the encoder"),
-        (recipe("e7", "spectrum_sentences", model_name_or_path=tower), "decoder is missing: the token decoder"),
+        (recipe("e7", "spectrum_sentences", model_name_or_path=tower), "decoder is missing: an Echo checkpoint"),
         (recipe("e8", "spectrum_prefix", model_name_or_path=spectrum, decoder=NANO), "has a token decoder already"),
         (recipe("e9", "spectrum_tower", data_options={"lines": 3}), "data_options: .*lines"),
     ]
