@@ -24,9 +24,9 @@ from hf_echo.data.collators import TranslationCollator
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.modeling.precision_echo import bf16_is_faster
-from hf_echo.stages import Seq2SeqConfig, Seq2SeqTrainer
 from hf_echo.stages.core.cpu_attention import packed_attention
 from hf_echo.stages.core.model_shape import new_config
+from hf_echo.stages.seq2seq import Seq2SeqConfig, Seq2SeqTrainer
 from hf_echo.vocabulary import train_tokenizer
 
 

@@ -11,7 +11,7 @@ from . import seed_shift
 @pytest.fixture
 def start(toy, toy_tokenizer, toy_data, tmp_path, monkeypatch):
     """start(shift) -> (initial weights, rows of the batches of the first epoch) of a contrastive stage."""
-    from hf_echo.stages import ContrastiveConfig, ContrastiveTrainer
+    from hf_echo.stages.contrastive import ContrastiveConfig, ContrastiveTrainer
 
     def make(shift):
         with monkeypatch.context() as patch:

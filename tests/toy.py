@@ -124,7 +124,7 @@ def make_model(
 
 def trained_model(tokenizer: EchoTokenizer, data, folder) -> EchoForTranslation:
     """Translates most of the held-out sentences, after some seconds."""
-    from hf_echo.stages import ContrastiveConfig, ContrastiveTrainer
+    from hf_echo.stages.contrastive import ContrastiveConfig, ContrastiveTrainer
 
     args = ContrastiveConfig(
         output_dir=str(folder),

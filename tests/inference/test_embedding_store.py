@@ -11,7 +11,7 @@ from datasets import Dataset
 import hf_echo.inference.embedding_store as module
 from hf_echo.inference import encode
 from hf_echo.inference.embedding_store import EmbeddingStore, LiveRows, frozen_embeddings, stored_encoder
-from hf_echo.stages import ContrastiveConfig
+from hf_echo.stages.contrastive import ContrastiveConfig
 from hf_echo.steps.arguments import DataArguments, ModelArguments
 from hf_echo.steps.data import embedded_sides
 from hf_echo.steps.table import stage_named

@@ -13,7 +13,8 @@ from sentence_transformers import SentenceTransformer
 
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.any_encoder import any_encoder
-from hf_echo.stages import DevSet, EmmaXConfig, EmmaXTrainer
+from hf_echo.stages import DevSet
+from hf_echo.stages.emma_x import EmmaXConfig, EmmaXTrainer
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes, read_recipe
 from hf_echo.steps.training import train_recipe

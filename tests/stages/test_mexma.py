@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoConfig, EchoEncoder, EchoTokenizer
-from hf_echo.stages import MexmaConfig, MexmaTrainer
+from hf_echo.stages.mexma import MexmaConfig, MexmaTrainer
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes, read_recipe
 from hf_echo.steps.training import train_recipe

@@ -10,7 +10,11 @@ import torch
 
 import hf_echo.stages.core.base as trainer_module
 from hf_echo.inference import encode
-from hf_echo.stages import ContrastiveConfig, DecoderConfig, DevSet, HardNegativesConfig, Seq2SeqConfig, evaluate_sets
+from hf_echo.stages import DevSet, evaluate_sets
+from hf_echo.stages.contrastive import ContrastiveConfig
+from hf_echo.stages.decoder import DecoderConfig
+from hf_echo.stages.hard_negatives import HardNegativesConfig
+from hf_echo.stages.seq2seq import Seq2SeqConfig
 
 from .test_stages import STAGES, logged, unit
 
