@@ -95,15 +95,14 @@ class Statistics(Step):
 
     def run(self):
         from ..data.pipeline import collect_statistics
-        from ..utils.files import write_whole
+        from ..utils.files import write_text
         from .generate import print_report
 
         options = {name: getattr(self, name) for name in ("columns", "source_lang", "target_lang")}
         options = {name: value for name, value in options.items() if value}
         statistics = collect_statistics(self.paths, split=self.split, on_bad_row=self.on_bad_row, **options)
         if self.markdown is not None:
-            with write_whole(self.markdown) as unfinished:
-                unfinished.write_text(statistics.to_markdown(), encoding="utf-8")
+            write_text(self.markdown, statistics.to_markdown())
         if self.json is not None:
             print_report(statistics.to_json(), self.json)
         else:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-import yaml
 
 from .. import register_with_transformers
-from ..utils.files import write_whole
-from ..utils.recipe_yaml import Loader
+from ..utils.files import write_text
+from ..utils.recipe_yaml import parse_overrides
 from ..utils.settings import (
     Step,
     annotation,
@@ -77,8 +76,7 @@ def print_report(report: dict[str, Any], file: Path | None = None, *, screen: li
     typer.echo(_as_json(report if screen is None else {name: report[name] for name in screen}))
     if file is not None:  # second: the result is on the screen where the file cannot be written
         try:
-            with write_whole(file) as unfinished:
-                unfinished.write_text(_as_json(report) + "\n", encoding="utf-8")
+            write_text(file, _as_json(report) + "\n")
         except OSError as error:
             raise ValueError(f"{file} cannot be written: {error.strerror}; the result is above") from None
 
@@ -153,10 +151,8 @@ def _from_words(kind: type[Step], name: str, value: Any) -> Any:
 
 def parse_pairs(words: list[str], name: str) -> dict[str, Any]:
     """["a=1,b=2", "c=x"] -> {"a": 1, "b": 2, "c": "x"}."""
-    pairs = {}
-    for part in (part for word in words for part in word.split(",")):
-        key, equals, value = part.strip().partition("=")
-        if not key or not equals:
+    parts = [part.strip() for word in words for part in word.split(",")]
+    for part in parts:
+        if not all(part.partition("=")[:2]):
             raise ValueError(f"{name} {part!r} is not FIELD=VALUE, such as {name} num_hidden_layers=8")
-        pairs[key] = yaml.load(value, Loader)
-    return pairs
+    return parse_overrides(parts)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..utils.files import only_run, remove_work, write_whole
+from ..utils.files import only_run, remove_work, write_text
 from ..utils.fingerprint import fingerprint
 from ..utils.text import read_lines
 
@@ -64,9 +64,7 @@ def encode_audio(
 def write_paths(source: Path, out: Path) -> Path:
     """Write the audio files of a list, one path per line: the rows that mining reads and names."""
     files = audio_files(source)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with write_whole(out) as unfinished:
-        unfinished.write_text("".join(f"{file}\n" for file in files), encoding="utf-8")
+    write_text(out, "".join(f"{file}\n" for file in files))
     return out
 
 

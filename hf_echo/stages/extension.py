@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +10,7 @@ import torch
 from ..checkpoints.rewrite import encoder_of
 from ..data.directions import extension_pairs
 from ..losses import distillation_parts, gather_with_grad, teacher_target
+from ..utils.files import read_json
 from ..utils.settings import setting
 from .core.encoder import set_attention_dropout
 from .core.stage import Embedded, Stage, teacher
@@ -108,14 +107,9 @@ def pairs_into_base_languages(dataset: Any, data_args: Any, args: ExtensionConfi
 
 def read_xsimpp(file: str) -> dict[str, float]:
     """The teacher's xsim++ by language, from a JSON file."""
-    try:
-        found = json.loads(Path(file).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"teacher_xsimpp: {file} is not JSON: {error}") from None
+    found = read_json(file)
     if not isinstance(found, dict) or not all(isinstance(value, (int, float)) for value in found.values()):
-        raise ValueError(
-            f'teacher_xsimpp: {file} must hold {{language: xsim++ in percent}}, such as {{"fra_Latn": 3.1}}'
-        )
+        raise ValueError(f'teacher_xsimpp: {file} must hold {{language: xsim++}}, such as {{"fra_Latn": 3.1}}')
     return found
 
 

@@ -246,15 +246,13 @@ class Release(OnTextOrSpeech):
         """From a template always, since figures may be newer than the weights."""
         from ..cards.model_card import release_card
         from ..cards.stamp import set_license
-        from ..utils.files import write_whole
+        from ..utils.files import write_text
 
         if not self.card:
             return super().write_card()
-        text = release_card(self.output_dir, self.card, self.results)
-        with write_whole(Path(self.output_dir) / "README.md") as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
+        write_text(card := Path(self.output_dir) / "README.md", release_card(self.output_dir, self.card, self.results))
         if self.license:
-            set_license(Path(self.output_dir) / "README.md", self.license)
+            set_license(card, self.license)
 
     def make(self):
         from ..hub.release import release_checkpoint, release_speech

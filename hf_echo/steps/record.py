@@ -18,7 +18,7 @@ from typing import Any
 
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
-from ..utils.files import check_output, write_json
+from ..utils.files import check_output, read_json, write_json
 from ..utils.folders import whole_tensors, whole_weights
 from ..utils.hub import snapshot
 from ..utils.lineage import portable
@@ -44,10 +44,7 @@ def read_record(folder: str | Path | None) -> dict | None:
     file = Path(snapshot(folder or "")) / RUN
     if not folder or not file.is_file():
         return None
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        raise ValueError(f"{file} is not JSON: delete the file, and its run is trained with --fresh") from None
+    record = read_json(file)
     if not isinstance(record, dict) or not isinstance(record.get("values"), dict):
         raise ValueError(f"{file} is not the record of a run: delete the file, or give another output_dir")
     return record

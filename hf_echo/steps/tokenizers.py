@@ -151,7 +151,7 @@ class CompareTokenizers(Step):
     markdown: str | None = setting("write tables by script and language to this Markdown file", None, writes="file")
 
     def run(self):
-        from ..utils.files import write_whole
+        from ..utils.files import write_text
         from ..vocabulary.loading import load_tokenizer
         from ..vocabulary.report import vocabulary_report
 
@@ -166,5 +166,4 @@ class CompareTokenizers(Step):
         pages[self.markdown] = "\n\n".join(comparison.to_markdown(by) for by in ("all", "script", "language"))
         for file, text in pages.items():
             if file:
-                with write_whole(file) as unfinished:
-                    unfinished.write_text(text + "\n", encoding="utf-8")
+                write_text(file, text + "\n")

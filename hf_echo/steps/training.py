@@ -19,7 +19,7 @@ from ..cards.model_card import checkpoint_card, model_card
 from ..data.tokenized import TokenizedParallel
 from ..stages.core.base import CoreTrainer
 from ..stages.core.stage import Rows, Stage
-from ..utils.files import write_json
+from ..utils.files import read_json, write_json
 from ..utils.lineage import portable
 from .arguments import DataArguments, Training
 from .data import data_fingerprints, embedded_sides, row_groups, rows_of, training_rows
@@ -166,9 +166,7 @@ def _config(model: Any) -> dict[str, Any] | None:
 
 
 def _results(out: Path) -> dict[str, Any]:
-    file = out / "results.json"
-    results = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return {key: value for key, value in results.items() if key != "tables"}
+    return {key: value for key, value in read_json(out / "results.json", {}).items() if key != "tables"}
 
 
 def _data_of_finished(rows: Rows, args: DataArguments) -> dict[str, str]:

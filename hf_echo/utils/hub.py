@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from .files import read_json
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ def warn_unpinned(name: str) -> None:
 def foreign_code(folder: str | Path) -> list[str]:
     """Other repositories whose code the configurations of a folder name; transformers takes it from their `main`."""
     files = [file for name in CONFIGS if (file := Path(folder) / name).is_file()]
-    names = [name for file in files for name in auto_map_names(json.loads(file.read_text(encoding="utf-8")))]
+    names = [name for file in files for name in auto_map_names(read_json(file))]
     return sorted({name.split("--")[0] for name in names if "--" in name})
 
 

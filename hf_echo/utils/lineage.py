@@ -15,12 +15,11 @@ finished.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .files import write_json
+from .files import read_json, write_json
 from .fingerprint import fingerprint, sha256
 from .hub import snapshot
 
@@ -93,12 +92,7 @@ def read_lineage(name: str | Path) -> dict[str, Any] | None:
     A version on the Hub (org/name@v1.2.0) is read from the folder of that version.
     """
     file = Path(snapshot(name)) / FILE
-    if not file.is_file():
-        return None
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file} is not JSON ({error}); delete it, or copy it from a backup") from None
+    return read_json(file) if file.is_file() else None
 
 
 def all_steps(lineage: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:

@@ -222,7 +222,7 @@ def test_a_broken_record(recipe, place, text):
     path = recipe(**QUICK)
     (place / "a").mkdir()
     (place / "a" / "recipe.json").write_text(text)
-    with pytest.raises(ValueError, match="recipe.json is not.*delete the file"):
+    with pytest.raises(ValueError, match="recipe.json(:1: not valid JSON| is not.*delete the file)"):
         train_recipe(path)
 
 

@@ -76,13 +76,13 @@ def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "is not JSON: "), ("[1]", "must hold {language: xsim"), ('{"fra_Latn": "1"}', "must hold {language: xsim")],
+    [("{", "not valid JSON"), ("[1]", "must hold {language: xsim"), ('{"fra_Latn": "1"}', "must hold {language: xsim")],
 )
 def test_a_damaged_table_of_the_teachers_errors(place, recipe, toy_folders, content, message):
     (place / "errors.json").write_text(content)
     start = dict(model_name_or_path=str(toy_folders["training"]), teacher=str(toy_folders["training"]))
     path = recipe("x", "extension", **start, teacher_xsimpp=str(place / "errors.json"), dev_data={})
-    with pytest.raises(ValueError, match=f"teacher_xsimpp: .*errors.json {message}"):
+    with pytest.raises(ValueError, match=f"errors.json.* {message}"):
         train_recipe(path)
 
 

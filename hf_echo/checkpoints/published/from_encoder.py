@@ -6,7 +6,6 @@ is left out: embeddings of this package have their own length, and the same cosi
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTraine
 from transformers.utils import cached_file
 
 from ...modeling import EchoEncoder, EchoTokenizer
+from ...utils.files import read_json, write_json
 from ...utils.hub import locate, read_pretrained
 from ...vocabulary.loading import load_tokenizer, with_backend
 from .weights import open_config
@@ -174,9 +174,7 @@ def write_encoder(
         tokenizer.save_pretrained(folder)
         if prompts:
             file = folder / "config_sentence_transformers.json"
-            settings = json.loads(file.read_text(encoding="utf-8"))
-            settings |= {"prompts": prompts, "default_prompt_name": default_prompt}
-            file.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            write_json(file, read_json(file) | {"prompts": prompts, "default_prompt_name": default_prompt})
     return Path(out)
 
 
@@ -195,4 +193,4 @@ def prompted(tokenizer: Tokenizer, prompts: Mapping[str, str], default: str) -> 
 
 def _json(place: str, name: str) -> Any:
     file = cached_file(place, name, _raise_exceptions_for_missing_entries=False)
-    return json.loads(Path(file).read_text(encoding="utf-8")) if file else None
+    return read_json(file) if file else None

@@ -5,11 +5,10 @@ Deleting `languages/CODE` removes a language; only languages that are aligned to
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from ...languages import language
-from ...utils.files import write_json
+from ...utils.files import read_json, write_json
 from ...utils.folders import write_folder
 from ...utils.hub import snapshot
 from ...utils.lineage import write_lineage
@@ -49,7 +48,7 @@ def modular_backbone(
     pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
     with write_folder(output_dir) as out:
         SentenceTransformer(modules=[module, pooling]).save(str(out), create_model_card=False)
-        modules = json.loads((out / "modules.json").read_text(encoding="utf-8"))
+        modules = read_json(out / "modules.json")
         modules[0]["type"] = f"{CODE}.ModularEncoder"  # the file beside it, without this package
         write_json(out / "modules.json", modules)
         values = {"pivot": pivot, "max_seq_length": max_seq_length}
@@ -66,4 +65,4 @@ def languages_of(folder: str | Path) -> list[str]:
 
 
 def pivot_of(folder: str | Path) -> str:
-    return json.loads((Path(folder) / SETTINGS).read_text(encoding="utf-8"))["pivot"]
+    return read_json(Path(folder) / SETTINGS)["pivot"]
