@@ -49,15 +49,12 @@ def _rounded(blocks: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tenso
     largest = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))
     best, error = torch.zeros_like(largest), torch.full_like(largest, torch.inf)
     for stretch in STRETCH:
-        scale = _stored(largest / -end * stretch, bits)  # the range ends at -8, or 7: the largest value goes to -8
+        scale = largest / -end * stretch  # the range ends at -8, or 7: the largest value goes to -8
+        scale = scale.half().float() if bits == 4 else scale  # as it is stored
         now = (_steps(blocks, scale, end) * scale - blocks).square().sum(2, keepdim=True)
         best, error = torch.where(now < error, scale, best), torch.minimum(now, error)
     values = _steps(blocks, best, end).to(torch.int8).flatten(1)
     return values, best[..., 0].half() if bits == 4 else best[..., 0]
-
-
-def _stored(scale: torch.Tensor, bits: int) -> torch.Tensor:
-    return scale.half().float() if bits == 4 else scale
 
 
 def _steps(blocks: torch.Tensor, scale: torch.Tensor, end: int) -> torch.Tensor:

@@ -58,15 +58,11 @@ MODULES = (use, pairs, conversions, operations, tokenizers, hub, evaluate, analy
 COMMANDS: dict[str, type[Step]] = {kind.command: kind for kind in declared_steps(*MODULES) if kind.command}
 
 
-def _add_all() -> None:
-    groups = {name: typer.Typer(help=text, no_args_is_help=True, **PLAIN) for name, text in GROUPS.items()}
-    for words, kind in COMMANDS.items():
-        add_command(groups[words.split()[0]] if " " in words else app, kind)
-    for name, group in groups.items():
-        app.add_typer(group, name=name)
-
-
-_add_all()
+_groups = {name: typer.Typer(help=text, no_args_is_help=True, **PLAIN) for name, text in GROUPS.items()}
+for _words, _kind in COMMANDS.items():
+    add_command(_groups[_words.split()[0]] if " " in _words else app, _kind)
+for _name, _group in _groups.items():
+    app.add_typer(_group, name=_name)
 
 
 def main() -> None:

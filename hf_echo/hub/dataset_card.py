@@ -56,7 +56,7 @@ def write_card(
         title=title or folder.resolve().name,
         version=version,
         license=license,
-        splits=_splits(files),
+        splits=sorted({file.name.split("-")[0] for file in files}, key=lambda split: (split != "train", split)),
         place="data" if {file.parent for file in files} == {folder / "data"} else "data/**",
         languages=_languages(statistics),
         size=SIZES[min(max(len(str(statistics.rows()[-1]["pairs"])) - 3, 0), len(SIZES) - 1)],
@@ -118,11 +118,6 @@ def _languages(statistics: Statistics) -> list[str]:
     """Codes as the Hub has them, without code and mathematics, which the Hub does not count as languages."""
     codes = {code for row in statistics.directions for code in (row["source_lang"], row["target_lang"])}
     return sorted({hub_code(code) for code in codes if language(code).script is not None})
-
-
-def _splits(files: list[Path]) -> list[str]:
-    """Names of the splits, "train" first: the snippet of the card reads the first one."""
-    return sorted({file.name.split("-")[0] for file in files}, key=lambda split: (split != "train", split))
 
 
 def _columns(files: list[Path]) -> dict[str, str]:

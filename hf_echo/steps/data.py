@@ -87,17 +87,13 @@ def tokenized_pairs(dataset: Dataset, tokenizer: Any, args: DataArguments, confi
     )
 
 
-def pair_languages(tokenized: TokenizedParallel) -> list[str]:
-    return sorted(set(tokenized.names["source_lang"]) | set(tokenized.names["target_lang"]))
-
-
 TEXT_PAIRS = Rows(
     load=load_pairs,
     load_dev=load_dev_sets,
     processor=pair_tokenizer,
     prepare=tokenized_pairs,
     texts=lambda pairs: pairs,
-    languages=pair_languages,
+    languages=lambda tokenized: sorted({*tokenized.names["source_lang"], *tokenized.names["target_lang"]}),
     language_column="source_lang",
 )
 

@@ -42,7 +42,9 @@ def fingerprint(name: str | Path) -> str:
 
 def model_files(folder: Path) -> list[Path]:
     """Weights, tokenizers, configurations and prompts of a folder, sorted."""
-    return sorted(file for file in folder.rglob("*") if _counts(file.relative_to(folder)) and file.is_file())
+    files = [file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.name not in LEFT_OUT]
+    inside = (file for file in files if not any(p.startswith(FOLDERS_LEFT_OUT) for p in file.relative_to(folder).parts))
+    return sorted(file for file in inside if file.is_file())
 
 
 def sha256(file: str | Path) -> str:
@@ -52,11 +54,6 @@ def sha256(file: str | Path) -> str:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def _counts(file: Path) -> bool:
-    inside = not any(part.startswith(FOLDERS_LEFT_OUT) for part in file.parts)
-    return inside and file.suffix in SUFFIXES and file.name not in LEFT_OUT
 
 
 def _cached_commit(name: str, revision: str | None = None) -> str | None:

@@ -85,8 +85,5 @@ def markdown_table(header: Sequence[Any], rows: Sequence[Sequence[Any]], *, left
     `left` aligns all columns to the left.
     """
     rule = ["---" if left or i == 0 else "---:" for i in range(len(header))]
-    return "\n".join(map(_table_line, [header, rule, *rows]))
-
-
-def _table_line(cells: Sequence[Any]) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    lines = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in [header, rule, *rows])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

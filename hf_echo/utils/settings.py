@@ -230,6 +230,9 @@ def annotation(kind: Any, name: str) -> Any:
     return _hints(kind if isinstance(kind, type) else type(kind)).get(name, Any)
 
 
+_hints = cache(get_type_hints)
+
+
 def choices(kind: Any) -> tuple[Any, ...]:
     """The values that a `Literal`, an `Enum` or an optional one allows; empty for other types."""
     if get_origin(kind) is Literal:
@@ -378,8 +381,3 @@ def _bounds(metadata: Mapping[str, Any]) -> str:
 
 def _is_union(kind: Any) -> bool:
     return get_origin(kind) in (Union, types.UnionType)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)

@@ -45,7 +45,9 @@ def resolve_shape(
         raise ValueError(f"no shape: give a size ({', '.join(SIZES)}, half) or fields such as hidden_size=512")
     if size is not None and size != "half" and size not in SIZES:
         raise ValueError(f"unknown size {size!r}; use one of {', '.join(SIZES)}, half")
-    _check_names(shape or {})
+    if unknown := [name for name in shape or {} if name not in FIELDS]:
+        advice = did_you_mean(unknown[0], FIELDS, f"a shape has {', '.join(FIELDS)}")
+        raise ValueError(f"unknown shape field {unknown[0]!r}{advice}")
     if unknown := [name for name in shape or {} if name not in own]:
         raise ValueError(f"a backbone of type {_kind(config)!r} has no {unknown[0]}: leave it out of the shape")
     asked = half_shape(config) if size == "half" else SIZES.get(size, {})
@@ -154,9 +156,3 @@ def encoder_parameters(config: EchoConfig, shape: Mapping[str, int] | None = Non
         changed.layer_types = types[: changed.num_hidden_layers]
     with torch.device("meta"):
         return EchoEncoder(changed).num_parameters()
-
-
-def _check_names(shape: Mapping[str, int]) -> None:
-    if unknown := [name for name in shape if name not in FIELDS]:
-        advice = did_you_mean(unknown[0], FIELDS, f"a shape has {', '.join(FIELDS)}")
-        raise ValueError(f"unknown shape field {unknown[0]!r}{advice}")

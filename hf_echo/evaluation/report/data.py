@@ -17,6 +17,8 @@ from ...negatives.rules import hard_negatives_for
 from ..labelled_rows import read_rows
 from ..nway_texts import pairs_of_table
 
+TRAINING_LANGS = ("fra_Latn", "eng_Latn")
+
 
 @dataclass
 class NwayTable:
@@ -32,8 +34,10 @@ class NwayTable:
     negatives: dict[Hashable, list[tuple[str, str]]]
 
     @property
-    def has_topics(self) -> bool:
-        return bool(self.train) and all("category" in row for row in self.rows)
+    def taught(self) -> list[str]:
+        """The languages that a probe of topics is trained on."""
+        taught = {row["lang"] for row in self.train} if all("category" in row for row in self.rows) else set()
+        return [lang for lang in TRAINING_LANGS if lang in taught and lang in self.texts]
 
 
 @dataclass

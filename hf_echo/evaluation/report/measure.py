@@ -31,7 +31,6 @@ from .sentences import error_examples, sentence_map
 
 GROUPS = ("family", "script", "resource")
 FEWEST_ROWS = 20  # sentences in all languages, for a meaningful geometry
-TRAINING_LANGS = ("fra_Latn", "eng_Latn")
 
 
 def measure(
@@ -64,7 +63,7 @@ def measure(
         "xsim": {name: {} for name in data.tables},
         "groups": {name: {by: {} for by in GROUPS} for name in data.tables},
         "topics": {
-            name: {lang: {} for lang in langs} for name, table in data.tables.items() if (langs := _probes(table))
+            name: {lang: {} for lang in langs} for name, table in data.tables.items() if (langs := table.taught)
         },
         **{name: {} for name in ("geometry", "singular_values", "map", "examples")},
     }
@@ -119,12 +118,6 @@ def _naming(file: str, label: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{file}, model {label}: {error}") from error
-
-
-def _probes(table: NwayTable) -> list[str]:
-    """The languages that a probe of topics is trained on."""
-    taught = {row["lang"] for row in table.train} if table.has_topics else set()
-    return [lang for lang in TRAINING_LANGS if lang in taught and lang in table.texts]
 
 
 def _described(table: NwayTable, target_lang: str) -> dict[str, Any]:

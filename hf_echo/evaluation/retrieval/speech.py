@@ -60,7 +60,9 @@ def evaluate_speech(
         ValueError: no rows, a number of embeddings other than of rows, a missing text, broken embeddings,
             no English at all.
     """
-    rows = [dict(row) for row in _without_audio(rows)]
+    if "audio" in (getattr(rows, "column_names", None) or ()):
+        rows = rows.remove_columns("audio")
+    rows = [dict(row) for row in rows]
     embeddings = np.asarray(embeddings)
     if not rows:
         raise ValueError("no rows: give at least one recording")
@@ -123,10 +125,6 @@ def english_negatives(rows: Any) -> dict[str, list[tuple[str, str]]]:
 
 def is_english(lang: str) -> bool:
     return lang == ENGLISH or lang.startswith(ENGLISH + "_")
-
-
-def _without_audio(rows: Any) -> Iterable[Mapping[str, Any]]:
-    return rows.remove_columns("audio") if "audio" in (getattr(rows, "column_names", None) or ()) else rows
 
 
 def _remembered(encode: Encode) -> Encode:

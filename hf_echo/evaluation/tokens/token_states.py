@@ -99,7 +99,8 @@ def _states(model, tokenizer, texts, lang, layers, max_tokens, on_long, names, p
             batch = [rest[i] for i in batch]
             states = _forward(model, tokenizer, [encodings[i].ids for i in batch], layers)
             for i, of_text in zip(batch, states):
-                own = _own_tokens(encodings[i], getattr(tokenizer, "prompts", "none") == "name")
+                of_text_itself = int(getattr(tokenizer, "prompts", "none") == "name")  # behind a language prefix
+                own = np.flatnonzero([number == of_text_itself for number in encodings[i].sequence_ids])
                 results[i] = TokenStates(
                     of_text[:, own],
                     np.array(encodings[i].offsets, np.int64).reshape(-1, 2)[own],
@@ -116,11 +117,6 @@ def _encodings(tokenizer: Any, texts: list[str], lang: Any) -> list:
     if encodings is None:
         raise ValueError(f"{type(tokenizer).__name__} has no character offsets: use a fast tokenizer")
     return encodings
-
-
-def _own_tokens(encoding: Any, has_prompt: bool) -> np.ndarray:
-    """Positions of the text's tokens: the second sequence after a language prefix, else the only one."""
-    return np.flatnonzero([number == int(has_prompt) for number in encoding.sequence_ids])
 
 
 @contextmanager

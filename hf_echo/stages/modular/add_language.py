@@ -76,7 +76,7 @@ def add_language(
     module = opened[0]
     losses = _train(opened, language, lines, read, settings)
     module.notes[language] = {
-        "backbone": backbone_fingerprint(model),
+        "backbone": fingerprint(Path(model) / "model.safetensors"),  # adapters belong to exactly one
         "losses": losses,
         "settings": settings if module.parts[language] else {},  # a pivot without data trains nothing
         "data": {name: {"name": Path(f).name, "sha256": _digest(f)} for name, f in data.items() if f is not None},
@@ -198,11 +198,6 @@ def _headless(file: Any) -> bool:
     with path.open(encoding="utf-8") as lines:
         columns = lines.readline().rstrip("\n").split("\t")
     return len(columns) == 2 and not {"source", "src", "sentence1", "text1"} & set(columns)
-
-
-def backbone_fingerprint(folder: str | Path) -> str:
-    """Fingerprint of the backbone's weights: adapters belong to exactly one backbone."""
-    return fingerprint(Path(folder) / "model.safetensors")
 
 
 def _digest(file: Any) -> str | None:
