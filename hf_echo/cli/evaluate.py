@@ -281,7 +281,7 @@ def read_pairs(source: Path, target: Path, vectors: bool = False) -> tuple[Any, 
     sources, targets = read_embeddings(source) if vectors else read_lines(source), read_lines(target)
     if len(sources) != len(targets):
         unit = "rows" if vectors else "lines"
-        raise ValueError(f"{source} has {len(sources)} {unit} and {target} {len(targets)} lines: line i must fit")
+        raise ValueError(f"{source} has {len(sources)} {unit}, {target} {len(targets)} lines: line i translates line i")
     return sources, targets
 
 

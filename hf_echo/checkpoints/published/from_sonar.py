@@ -83,9 +83,7 @@ def convert_sonar(
 
 def _own_tokenizer(encoder: str | Path) -> str | Path:
     if Path(encoder).is_file() or tokenizer_file(encoder) is None:
-        raise ValueError(
-            f"{encoder} brings no tokenizer: give NLLB's SentencePiece model or tokenizer.json (--tokenizer)"
-        )
+        raise ValueError(f"{encoder} brings no tokenizer: give NLLB's (--tokenizer, SentencePiece or tokenizer.json)")
     return encoder
 
 

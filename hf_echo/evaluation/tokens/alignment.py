@@ -166,9 +166,7 @@ def alignment_error_rate(
     """Alignment error rate of one set of links per sentence; without `possible` only the sure links are possible."""
     possible = [set() for _ in sure] if possible is None else possible
     if not len(predicted) == len(sure) == len(possible):
-        raise ValueError(
-            f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible: give equal numbers"
-        )
+        raise ValueError(f"{len(predicted)} predicted, {len(sure)} sure, {len(possible)} possible: give equal numbers")
     in_sure = sum(len(a & s) for a, s in zip(predicted, sure, strict=True))
     in_possible = sum(len(a & (s | p)) for a, s, p in zip(predicted, sure, possible, strict=True))
     made, wanted = sum(map(len, predicted)), sum(map(len, sure))
