@@ -196,13 +196,15 @@ def main() -> None:
     args = parser.parse_args()
     MACHINES.mkdir(exist_ok=True)
     if not args.table:
+        import torch
+
         import hf_echo
 
         file, load = MACHINES / file_name(processor()), os.getloadavg()[0]
         old = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
         if old and old["sentences"] != args.n:
             parser.error(f"{file} has {old['sentences']} sentences: give -n {old['sentences']}, or delete the file")
-        options, cores = ["-n", str(args.n), "--rounds", str(args.rounds)], sorted({1, os.cpu_count() or 1})
+        options, cores = ["-n", str(args.n), "--rounds", str(args.rounds)], sorted({1, torch.get_num_threads()})
         nano = ["--model", str(hf_echo.pretrained("echo-nano"))]
         ratios = {str(threads): measure(threads, [*nano, *options]) for threads in cores}
         engines = {str(threads): measure_engines(threads, args.backbone, options) for threads in cores}

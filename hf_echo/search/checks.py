@@ -30,7 +30,7 @@ def refuse_broken(vectors: Any, where: Callable[[int], str]) -> None:
 def check_counts(**counts: int) -> None:
     """Raise ValueError for one that is not a whole number of at least 1."""
     for name, count in counts.items():
-        if not isinstance(count, int | np.integer) or count < 1:
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise ValueError(f"{name} is {count!r}; it must be a whole number of at least 1")
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,8 +114,8 @@ def check_options(
     if retrieval not in RETRIEVALS:
         raise ValueError(f"retrieval is {retrieval!r}; it must be one of {', '.join(RETRIEVALS)}")
     check_counts(k=k, block=block)
-    if threshold is not None and math.isnan(threshold):
-        raise ValueError("threshold is nan; give a number, or none")
+    if threshold is not None and not (isinstance(threshold, Real) and not math.isnan(threshold)):
+        raise ValueError(f"threshold is {threshold!r}; give a number, or none")
     if index is not None:
         check_index(index)
 

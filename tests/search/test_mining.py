@@ -80,6 +80,13 @@ def test_the_ratio_rises_with_the_cosine_whatever_the_neighbours_are():
             assert ((scores > 1) == (a > b)).all() and np.abs(scores).max() < 40
             usual = b > 0.3
             np.testing.assert_allclose(scores[usual], (a / b)[usual])  # as LASER scores
+    for rows in (2, 3, 4):  # one cosine rises, all others stay: it is itself a part of the means
+        for cosine in rng.uniform(-0.9, 0.6, (50, rows, rows)):
+            found = []
+            for cosine[0, 0] in np.linspace(0.6, 1, 9):
+                near = [Neighbours(-np.sort(-c, 1), np.argsort(-c, 1)) for c in (cosine, cosine.T)]
+                found.append(margin_scores(*near, "ratio")[0, 0])
+            assert (np.diff(found) > 0).all()
 
 
 def test_one_true_pair_among_strangers_is_first():
