@@ -7,9 +7,10 @@ b = (m(x_i) + m(y_j)) / 2:
     margin "distance"  a - b
 
 As published, a / b is meant for collections in which every row has near neighbours. It falls with the cosine where b
-is negative, and where b is close to 0 a stranger scores hundreds. The floor (0.3 if a side has fewer than 100 rows, and
-one over its rows if it has 3 or fewer, because a itself is so large a share of b; else 0.05) makes the score rise with
-the cosine everywhere and leaves other scores as published. One true pair among strangers (NTREX, five languages with English, echo-nano, 200 draws) was not the first in, percent:
+is negative, and where b is close to 0 a stranger scores hundreds. The floor makes the score rise with the cosine
+everywhere and leaves other scores as published. It is 0.05; if a side has fewer than 100 rows 0.3, and one over its
+rows if it has 3 or fewer, because a itself is so large a share of b. One true pair among strangers (NTREX, five
+languages with English, echo-nano, 200 draws) was not the first in, percent:
     rows a side    3     4     8    20
     a / b         61    75    24    15
     ratio        0.5   0.5   0.5   4.5
