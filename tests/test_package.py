@@ -280,7 +280,7 @@ if sys.version_info < (3, 11):  # there it reads top_level.txt only, which many 
 # Distributions of import names whose package need not be installed here, and what the code loads by name.
 NOT_INSTALLED = {"ray": "ray", "umap": "umap-learn", "tomli": "tomli", "opusfilter": "opusfilter"}
 # The app of the Space, and the class that OpusFilter loads: `import hf_echo` never loads them.
-LOADED_BY_OTHERS = (Path("hub/space"), Path("search/opus_filter.py"))
+LOADED_BY_OTHERS = (Path("hub/space"), Path("corpora/opus_filter.py"))
 
 
 def optional_imports(tree: ast.Module) -> set[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,57 +129,32 @@ class PushData(Step):
             typer.echo(push_dataset(self.folder, self.repo, private=self.private, **about))
 
 
-@dataclass(kw_only=True)
-class OnPairs(Step):
-    """A command of `hf_echo.negatives` on parallel rows and an encoder."""
+@step("data mine-negatives", example="hf-echo data mine-negatives code.parquet --model M --out mined.parquet")
+class MineNegatives(Step):
+    """Mine hard negatives for code and mathematics: near texts of a pool. A stopped run resumes."""
 
     reports = True
 
     pairs: str = setting("parallel rows: file, folder, builtin, or Hub dataset", argument=True, reads=DATA)
     out: Path = setting("output file (Parquet)", writes="file", short="-o")
     model: str = setting("Echo checkpoint or any SentenceTransformer: folder or Hub name", reads=CHECKPOINT, short="-m")
-    pool_size: int = setting("pool size in texts per language; 0 is all", 100_000, least=0)
-    work: Path | None = setting("folder for embeddings and neighbours; default: OUT.work", None)
-    seed: int = setting("random seed of the pool", 0)
-
-    def counted(self, mine: Callable[..., Any], **options: Any) -> dict[str, Any]:
-        """What a function of `hf_echo.negatives` counts on the rows."""
-        from ..data import load_parallel
-        from ..inference.any_encoder import any_encoder
-
-        if self.out.suffix.lower() != ".parquet":
-            raise ValueError(f"{self.out}: the file name must end in .parquet")
-        shared = dict(model=self.model, pool_size=self.pool_size or None, work=self.work, seed=self.seed)
-        return mine(load_parallel(self.pairs), any_encoder(self.model), self.out, **shared, **options).to_row()
-
-
-@step("data mine-negatives", example="hf-echo data mine-negatives code.parquet --model M --out mined.parquet")
-class MineNegatives(OnPairs):
-    """Mine hard negatives for code and mathematics: near texts of a pool. A stopped run resumes."""
-
     pool: str | None = setting("parallel rows whose targets are the candidates; default: PAIRS", None, reads=DATA)
     pool_size: int = setting("pool size in texts per language; 0 is all", 200_000, least=0)
     k: int = setting("negatives per row", 5, least=1)
     max_cosine: float = setting("highest cosine of a negative to the row's target; above it is the same text", 0.95)
+    work: Path | None = setting("folder for embeddings and neighbours; default: OUT.work", None)
+    seed: int = setting("random seed of the pool", 0)
 
     def run(self):
         from ..data import load_parallel
+        from ..inference.any_encoder import any_encoder
         from ..negatives.mined import mine_negatives
 
-        pool = None if self.pool is None else load_parallel(self.pool)
-        return self.counted(mine_negatives, pool=pool, k=self.k, max_cosine=self.max_cosine)
-
-
-@step("data consistency", example="hf-echo data consistency described.parquet --model M --out kept.parquet")
-class Consistency(OnPairs):
-    """Keep descriptions whose nearest snippet is their own, among snippets of one language (OS A.3, ECHO A.1.5)."""
-
-    snippets: Literal["source", "target"] = setting("column of the snippets", "source")
-
-    def run(self):
-        from ..negatives.consistency import filter_consistent
-
-        return self.counted(filter_consistent, snippets=self.snippets)
+        if self.out.suffix.lower() != ".parquet":
+            raise ValueError(f"{self.out}: the file name must end in .parquet")
+        options = {name: getattr(self, name) for name in ("model", "work", "seed", "k", "max_cosine")}
+        options |= {"pool": self.pool and load_parallel(self.pool), "pool_size": self.pool_size or None}
+        return mine_negatives(load_parallel(self.pairs), any_encoder(self.model), self.out, **options).to_row()
 
 
 @step("data segment", example="hf-echo data segment in.txt --lang fra_Latn --out sentences.txt")

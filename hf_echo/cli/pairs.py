@@ -70,10 +70,8 @@ class Mine(OpensModel):
         "text encoder of the same space, for TARGET", DEFAULT_MODEL, needs="audio", unless="audio_target"
     )
 
-    dry_run: bool = setting("print hours and gigabytes, measured on a sample; mine nothing", False, unless="audio")
-
     def run(self):
-        from ..search import mine_files, plan_mining
+        from ..search import mine_files
         from ..utils.executors import executor_named
 
         source, target, encode, encode_target = self.source, self.target, None, None
@@ -93,8 +91,6 @@ class Mine(OpensModel):
                 encode_target = anywhere(self.text_model)
         names = ("source_lang", "target_lang", "dedup", "model", "k", "margin", "retrieval", "threshold", "index")
         options = {name: getattr(self, name) for name in (*names, "block", "column")}
-        if self.dry_run:
-            return plan_mining(source, target, anywhere(self.model), **options).to_row()
         mined = mine_files(
             source,
             target,

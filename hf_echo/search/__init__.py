@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .alignment import Bead, align
 from .file_alignment import align_files
-from .file_mining import mine_files, plan_mining
+from .file_mining import mine_files
 from .margin import margin_scores
 from .mining import MinedPairs, PairScore, best_threshold, bucc_f1, mine
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
@@ -26,6 +26,5 @@ __all__ = [
     "mutual_neighbours",
     "nearest_neighbours",
     "open_pairs",
-    "plan_mining",
     "score_pairs",
 ]

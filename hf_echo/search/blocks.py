@@ -184,17 +184,6 @@ def _built(y: Rows, index: str, block: int) -> Any:
     return built
 
 
-def index_of_rows(y: Rows, index: str) -> Any:
-    """A faiss index of all rows, in memory."""
-    return _built(y, index, BLOCK)
-
-
-def index_bytes(built: Any) -> int:
-    import faiss
-
-    return int(faiss.serialize_index(built).nbytes)
-
-
 def _empty_index(width: int, index: str) -> Any:
     import faiss
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from functools import cache
 
+import consistency
 import datasets
 import numpy as np
 import pytest
 from datasets import Dataset
 
 from hf_echo.data import load_parallel
-from hf_echo.negatives.consistency import filter_consistent
 from hf_echo.negatives.mined import mine_negatives
 from hf_echo.negatives.pool import row_keys
 
@@ -218,7 +218,7 @@ def described():
 
 
 def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
-    report = filter_consistent(
+    report = consistency.filter_consistent(
         Dataset.from_list(described), encode, tmp_path / "k.parquet", pool_size=None, progress=False
     )
     want = consistent_by_hand(described)
@@ -231,7 +231,7 @@ def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
     assert report.share == pytest.approx(sum(want) / 60)
     names = {"source": "target", "target": "source", "source_lang": "target_lang", "target_lang": "source_lang"}
     turned = Dataset.from_list(described).rename_columns(names)
-    report = filter_consistent(
+    report = consistency.filter_consistent(
         turned, encode, tmp_path / "t.parquet", snippets="target", pool_size=None, progress=False
     )
     assert sum(report.kept.values()) == sum(want)
@@ -240,7 +240,7 @@ def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
 # Command line
 
 
-def test_commands(run, refused, tmp_path, described, monkeypatch):
+def test_commands(run, refused, tmp_path, described, monkeypatch, capfd):
     monkeypatch.setattr("hf_echo.inference.any_encoder.any_encoder", lambda name: encode)
     Dataset.from_list(described).to_parquet(tmp_path / "rows.parquet")
     arguments = [tmp_path / "rows.parquet", "--model", "any", "--out"]
@@ -248,11 +248,11 @@ def test_commands(run, refused, tmp_path, described, monkeypatch):
     assert code == 0 and '"rows": 60' in out, err
     mined = load_parallel(tmp_path / "n.parquet")["hard_negatives"][:]
     assert mined == negatives_by_hand(described, [r["target"] for r in described], 3, 0.9)
-    code, out, _ = run(
-        "consistency", *arguments, tmp_path / "k.parquet", "--pool-size", 0, "--json", tmp_path / "k.json"
-    )
-    counts = json.loads((tmp_path / "k.json").read_text())
-    assert code == 0 and counts["kept/go"] + counts["dropped/go"] == 30
+    refused("must end in .parquet", "mine-negatives", *arguments, tmp_path / "k.tsv")
+    consistency.consistency(str(tmp_path / "rows.parquet"), tmp_path / "k.parquet", "any", pool_size=0)
+    counts = json.loads(capfd.readouterr().out)
+    assert counts["kept/go"] + counts["dropped/go"] == 30
     assert len(load_parallel(tmp_path / "k.parquet")) == sum(consistent_by_hand(described))
-    refused("must end in .parquet", "consistency", *arguments, tmp_path / "k.tsv")
-    refused("snippets is 'x'", "consistency", *arguments, tmp_path / "k.parquet", "--snippets", "x")
+    for name, options, reason in (("k.tsv", {}, "must end in .parquet"), ("k.parquet", {"snippets": "x"}, "is 'x'")):
+        with pytest.raises(ValueError, match=reason):
+            consistency.consistency(str(tmp_path / "rows.parquet"), tmp_path / name, "any", **options)

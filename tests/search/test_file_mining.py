@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hf_echo.search import mine, mine_files, plan_mining
+from hf_echo.search import mine, mine_files
 from hf_echo.search.blocks import Rows
 from hf_echo.utils.text import TextLines
 
@@ -292,18 +292,3 @@ def test_a_full_disk_is_one_line_with_the_file(files):
             mine_files(files / "a.txt", files / "b.txt", files / "o.tsv", wide, progress=False)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.parametrize("index", [None, "SQ8"])
-def test_a_plan_counts_what_mining_writes(files, index):
-    """Gigabytes of the plan are those of the files; hours grow with the rows that are left out of the sample."""
-    arguments = (files / "a.txt", files / "b.txt")
-    plan = plan_mining(*arguments, encode, k=2, index=index)
-    assert (plan.sources, plan.targets, plan.dimensions) == (40, 55, 16)
-    mine_files(*arguments, files / "out.tsv", encode, k=2, progress=False)
-    parts = [np.load(file) for file in (files / "out.tsv.work").glob("*/*.npy")]
-    found = [np.load(file) for file in (files / "out.tsv.work" / "search").rglob("*.npz")]
-    written = sum(part.nbytes for part in parts) + sum(one[name].nbytes for one in found for name in one)
-    stored = 0 if index is None else 55 * 16
-    assert written + stored <= plan.disk_gigabytes * 1e9 <= written + stored + 1000
-    assert plan.encode_hours > 0 and plan.search_hours > 0 and plan.memory_gigabytes > 0

@@ -2,19 +2,35 @@
 
 The pool is N random snippets of the same programming language and the row's own snippet. Snippets that differ only in
 white space count as one.
+
+    python train_scripts/corpora/consistency.py described.parquet kept.parquet --model M
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
+from run_script import run, show
 
-from ..search.neighbours import unit_neighbours
-from ..utils.results import Result
-from .pool import SIDES, Columns, Encode, first_of_each, parts_of, row_keys, rows_by, sampled, write_rows
+from hf_echo.data import load_parallel
+from hf_echo.inference import any_encoder
+from hf_echo.negatives.pool import (
+    SIDES,
+    Columns,
+    Encode,
+    first_of_each,
+    parts_of,
+    row_keys,
+    rows_by,
+    sampled,
+    write_rows,
+)
+from hf_echo.search.neighbours import unit_neighbours
+from hf_echo.utils.results import Result
 
 ROUNDING = 1e-5  # of a cosine of float32 rows: another snippet must be better by more than that
 
@@ -55,7 +71,8 @@ def filter_consistent(
     Raises:
         ValueError: a wrong `snippets`, pool_size below 1, broken embeddings (with the row).
     """
-    check_side(snippets)
+    if snippets not in SIDES:
+        raise ValueError(f"snippets is {snippets!r}, must be source or target")
     out, described = Path(out), SIDES[1 - SIDES.index(snippets)]
     work = Path(work) if work else out.with_name(out.name + ".work")
     columns, keys = Columns(encode, work, model), row_keys(dataset, snippets, progress)
@@ -83,6 +100,20 @@ def filter_consistent(
     return ConsistencyCounts(kept, dropped, sizes, str(out), str(work), share)
 
 
-def check_side(snippets: str) -> None:
-    if snippets not in SIDES:
-        raise ValueError(f"snippets is {snippets!r}, must be source or target")
+def consistency(
+    pairs: Annotated[str, typer.Argument(help="Parallel rows: file, folder or Hub dataset.")],
+    out: Annotated[Path, typer.Argument(help="Rows that stay (Parquet).")],
+    model: Annotated[str, typer.Option(help="Echo checkpoint or any SentenceTransformer.")],
+    snippets: Annotated[str, typer.Option(help="Column of the snippets: source or target.")] = "source",
+    pool_size: Annotated[int, typer.Option(help="Snippets of each language in the pool; 0 is all.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Random seed of the pool.")] = 0,
+) -> None:
+    """Keep descriptions whose nearest snippet is their own (OS A.3, ECHO A.1.5). A stopped run resumes."""
+    if out.suffix.lower() != ".parquet":
+        raise ValueError(f"{out}: the file name must end in .parquet")
+    options = dict(snippets=snippets, pool_size=pool_size or None, model=model, seed=seed)
+    show(filter_consistent(load_parallel(pairs), any_encoder.any_encoder(model), out, **options).to_row())
+
+
+if __name__ == "__main__":
+    run(consistency)

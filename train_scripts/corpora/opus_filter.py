@@ -1,11 +1,11 @@
 """A filter class for OpusFilter: sentence embeddings of hf-echo in the place of LASER's.
 
-In a configuration of OpusFilter (`languages` by any code that hf-echo knows; `reference` as `input_files` of
-train_nearest_neighbors, one file of lines per language):
+In a configuration of OpusFilter, with this folder on PYTHONPATH (`languages` by any code that hf-echo knows;
+`reference` as `input_files` of train_nearest_neighbors, one file of lines per language):
 
     filters:
       - SentenceEmbeddingFilter: {languages: [fr, en], model: echo-nano, threshold: 0.7}
-        module: hf_echo.search.opus_filter
+        module: opus_filter
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from opusfilter import CLEAN_HIGH, ConfigurationError, FilterABC
 from opusfilter.util import grouper
 
-from ..languages import as_code
-from ..utils.hub import packaged_model
-from .pair_scores import PairBlock, open_pairs, score_block, scorer_of
+from hf_echo.languages import as_code
+from hf_echo.search.pair_scores import PairBlock, open_pairs, score_block, scorer_of
+from hf_echo.utils.hub import packaged_model
 
 Pair = Sequence[str]
 
