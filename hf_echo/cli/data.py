@@ -129,34 +129,6 @@ class PushData(Step):
             typer.echo(push_dataset(self.folder, self.repo, private=self.private, **about))
 
 
-@step("data mine-negatives", example="hf-echo data mine-negatives code.parquet --model M --out mined.parquet")
-class MineNegatives(Step):
-    """Mine hard negatives for code and mathematics: near texts of a pool. A stopped run resumes."""
-
-    reports = True
-
-    pairs: str = setting("parallel rows: file, folder, builtin, or Hub dataset", argument=True, reads=DATA)
-    out: Path = setting("output file (Parquet)", writes="file", short="-o")
-    model: str = setting("Echo checkpoint or any SentenceTransformer: folder or Hub name", reads=CHECKPOINT, short="-m")
-    pool: str | None = setting("parallel rows whose targets are the candidates; default: PAIRS", None, reads=DATA)
-    pool_size: int = setting("pool size in texts per language; 0 is all", 200_000, least=0)
-    k: int = setting("negatives per row", 5, least=1)
-    max_cosine: float = setting("highest cosine of a negative to the row's target; above it is the same text", 0.95)
-    work: Path | None = setting("folder for embeddings and neighbours; default: OUT.work", None)
-    seed: int = setting("random seed of the pool", 0)
-
-    def run(self):
-        from ..data import load_parallel
-        from ..inference.any_encoder import any_encoder
-        from ..negatives.mined import mine_negatives
-
-        if self.out.suffix.lower() != ".parquet":
-            raise ValueError(f"{self.out}: the file name must end in .parquet")
-        options = {name: getattr(self, name) for name in ("model", "work", "seed", "k", "max_cosine")}
-        options |= {"pool": self.pool and load_parallel(self.pool), "pool_size": self.pool_size or None}
-        return mine_negatives(load_parallel(self.pairs), any_encoder(self.model), self.out, **options).to_row()
-
-
 @step("data segment", example="hf-echo data segment in.txt --lang fra_Latn --out sentences.txt")
 class Segment(Step):
     """Split texts into sentences with a SaT model or with rules."""

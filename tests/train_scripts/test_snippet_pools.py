@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from functools import cache
 
-import consistency
 import datasets
 import numpy as np
 import pytest
 from datasets import Dataset
+from snippet_pools import consistency, filter_consistent, mine, mine_negatives, row_keys
 
 from hf_echo.data import load_parallel
-from hf_echo.negatives.mined import mine_negatives
-from hf_echo.negatives.pool import row_keys
 
 pytestmark = pytest.mark.trains
 
-COMMAND = "data"
 NAMES = "alpha beta gamma delta epsilon zeta eta theta".split()
 
 
@@ -218,7 +215,7 @@ def described():
 
 
 def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
-    report = consistency.filter_consistent(
+    report = filter_consistent(
         Dataset.from_list(described), encode, tmp_path / "k.parquet", pool_size=None, progress=False
     )
     want = consistent_by_hand(described)
@@ -231,7 +228,7 @@ def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
     assert report.share == pytest.approx(sum(want) / 60)
     names = {"source": "target", "target": "source", "source_lang": "target_lang", "target_lang": "source_lang"}
     turned = Dataset.from_list(described).rename_columns(names)
-    report = consistency.filter_consistent(
+    report = filter_consistent(
         turned, encode, tmp_path / "t.parquet", snippets="target", pool_size=None, progress=False
     )
     assert sum(report.kept.values()) == sum(want)
@@ -240,19 +237,17 @@ def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
 # Command line
 
 
-def test_commands(run, refused, tmp_path, described, monkeypatch, capfd):
+def test_commands(run_main, main_refused, tmp_path, described, monkeypatch):
     monkeypatch.setattr("hf_echo.inference.any_encoder.any_encoder", lambda name: encode)
     Dataset.from_list(described).to_parquet(tmp_path / "rows.parquet")
-    arguments = [tmp_path / "rows.parquet", "--model", "any", "--out"]
-    code, out, err = run("mine-negatives", *arguments, tmp_path / "n.parquet", "--k", 3, "--max-cosine", 0.9)
-    assert code == 0 and '"rows": 60' in out, err
-    mined = load_parallel(tmp_path / "n.parquet")["hard_negatives"][:]
-    assert mined == negatives_by_hand(described, [r["target"] for r in described], 3, 0.9)
-    refused("must end in .parquet", "mine-negatives", *arguments, tmp_path / "k.tsv")
-    consistency.consistency(str(tmp_path / "rows.parquet"), tmp_path / "k.parquet", "any", pool_size=0)
-    counts = json.loads(capfd.readouterr().out)
-    assert counts["kept/go"] + counts["dropped/go"] == 30
+    places, options = (tmp_path / "rows.parquet", tmp_path / "k.parquet"), ("--model", "any", "--pool-size", 0)
+    code, out, err = run_main([mine, consistency], "mine", *places, *options, "--k", 3)
+    assert code == 0 and json.loads(out)["rows"] == 60, err
+    mined = load_parallel(tmp_path / "k.parquet")["hard_negatives"][:]
+    assert mined == negatives_by_hand(described, [r["target"] for r in described], 3, 0.95)
+    code, out, _ = run_main([mine, consistency], "consistency", *places, *options)
+    counts = json.loads(out)
+    assert code == 0 and counts["kept/go"] + counts["dropped/go"] == 30
     assert len(load_parallel(tmp_path / "k.parquet")) == sum(consistent_by_hand(described))
-    for name, options, reason in (("k.tsv", {}, "must end in .parquet"), ("k.parquet", {"snippets": "x"}, "is 'x'")):
-        with pytest.raises(ValueError, match=reason):
-            consistency.consistency(str(tmp_path / "rows.parquet"), tmp_path / name, "any", **options)
+    main_refused("must end in .parquet", consistency, places[0], tmp_path / "k.tsv", *options)
+    main_refused("snippets is 'x'", consistency, *places, *options, "--snippets", "x")
