@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import math
 import tempfile
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from tqdm.auto import tqdm
 import hf_echo
 
 from ..data.formats import Languages, Part, open_file, open_two, suffix_of
-from ..data.pair_writer import BREAKS, check_pair_output, is_table, write_pairs
+from ..data.pair_writer import BREAKS, is_table, write_pairs
 from ..data.pipeline.filters.threshold import DirectionThreshold
 from ..data.schema import LANGUAGE_ALIASES, TEXT_ALIASES, as_list, check_text, find_columns
 from ..inference.embedding_store import key_of
@@ -40,7 +39,6 @@ from ..utils.results import Result
 from ..utils.text import STANDARD, open_output
 from .blocks import Rows, neighbours_in_blocks
 from .margin import margin_of
-from .neighbours import nearest_neighbours
 
 SCORES = ("cosine", "margin", "blaser-qe")
 
@@ -174,12 +172,11 @@ def score_pairs(
         ValueError: wrong options, or a row that is no pair (with its line).
     """
     out = Path(out)
-    of_input = score == "margin" and reference is None and pairs.identity is not None
-    scorer = None if of_input else scorer_of(score, model, blaser=blaser, reference=reference, k=k, dtype=dtype)
+    if score == "margin" and reference is None and pairs.identity is not None:
+        reference = pairs
+    check_score(score, blaser, reference)
     above = None if threshold is None else _threshold(threshold, sigma)
     check_output(out)
-    if is_table(out):
-        check_pair_output(out)
     identity = (pairs.identity, reference and reference.identity)
     key = repr((hf_echo.__version__, identity, fingerprint(model), blaser and fingerprint(blaser), score, k, dtype))
     with ExitStack() as stack:
@@ -192,15 +189,11 @@ def score_pairs(
             if fresh:
                 remove_work(work, "score-*")
         folder = work / f"score-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-        score_next: Callable[[int, PairBlock], np.ndarray]
-        if scorer is None:
-            score_next = InputMargin(open_encoder(model, dtype=dtype), pairs.blocks, folder, k)
-        else:
-            score_next = partial(_stored_scores, scorer, folder if keeps else None)
+        scorer = scorer_of(score, model, blaser=blaser, reference=reference, k=k, dtype=dtype, folder=folder)
         counts, moments = np.zeros(3, int), np.zeros(2)
         write = stack.enter_context(_writer(pairs, out, threshold is not None, langs))
         for number, block in enumerate(tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=not progress)):
-            scores = score_next(number, block)
+            scores = _stored_scores(scorer, folder if keeps else None, number, block)
             kept = np.ones(len(scores), bool) if above is None else scores >= above(block)
             write(block, scores, kept)
             good = scores[~np.isnan(scores)]
@@ -214,16 +207,8 @@ def score_pairs(
     return ScoreReport(rows, scored, kept, mean, spread, str(out))
 
 
-def scorer_of(
-    score: str,
-    model: str,
-    *,
-    blaser: str | None = None,
-    reference: Pairs | None = None,
-    k: int = 4,
-    dtype: str = "auto",
-) -> Callable[..., np.ndarray]:
-    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)``; arguments as in `score_pairs`."""
+def check_score(score: str, blaser: str | None, reference: Pairs | None) -> None:
+    """Raise ValueError unless the arguments of `score_pairs` go together."""
     if score not in SCORES:
         raise ValueError(f"score is {score!r}; it must be one of {', '.join(SCORES)}")
     if (score == "blaser-qe") != (blaser is not None):
@@ -231,8 +216,19 @@ def scorer_of(
     if (score == "margin") != (reference is not None):
         reason = "a margin of single pairs needs one" if reference is None else f"score {score!r} has no neighbours"
         raise ValueError(f"reference: {reason}; give pairs in which the neighbours of a margin are searched, or none")
+
+
+def scorer_of(
+    score: str, model: str, *, blaser: str | None, reference: Pairs | None, k: int, dtype: str = "auto", folder: Path
+) -> Callable[..., np.ndarray]:
+    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)``; arguments as in `score_pairs`.
+
+    Args:
+        folder: for the embeddings of the reference.
+    """
+    check_score(score, blaser, reference)
     if reference is not None:
-        return ReferenceMargin(open_encoder(model, dtype=dtype), reference.blocks(), k)
+        return Margin(open_encoder(model, dtype=dtype), reference.blocks(), folder, k)
     return EchoScorer(model, dtype, blaser=blaser)
 
 
@@ -261,70 +257,45 @@ def _whole(block: PairBlock) -> list[int]:
     return [row for row, pair in enumerate(zip(block.sources, block.targets)) if all(map(str.strip, pair))]
 
 
-class ReferenceMargin:
-    """``scorer(sources, targets, source_langs, target_langs)``: margins (ratio) among the texts of reference pairs."""
-
-    def __init__(self, encode: Encode, blocks: Iterator[PairBlock], k: int):
-        texts: tuple[dict, dict] = ({}, {})
-        for block in blocks:
-            for of_side, column, langs in zip(texts, block[:2], block[2:4]):
-                of_side.update(dict.fromkeys((text, lang) for text, lang in zip(column, langs) if text.strip()))
-        if not all(texts):
-            raise ValueError("the reference has no pair: give one with sentences on both sides")
-        self.encode = encode
-        self.pools = [embed_columns(encode, [tuple(zip(*of_side))])[0] for of_side in texts]
-        self.k = min(k, *map(len, self.pools))
-
-    def __call__(self, sources, targets, source_langs, target_langs) -> np.ndarray:
-        x, y = embed_columns(self.encode, [(sources, source_langs), (targets, target_langs)])
-        near = [nearest_neighbours(side, pool, self.k) for side, pool in zip((x, y), reversed(self.pools))]
-        means = [side.scores.mean(axis=1, dtype=np.float64) for side in near]
-        return margin_of(np.einsum("nd,nd->n", x, y, dtype=np.float64), *means, smaller=min(map(len, self.pools)))
-
-
-class InputMargin:
-    """``scorer(number of a block, block)``: margins (ratio) among the different texts of the whole input.
+class Margin:
+    """``scorer(sources, targets, source_langs, target_langs)``: margins (ratio) among the different texts of `blocks`.
 
     Args:
         encode: (texts, lang) -> (n, d).
-        folder: for the embeddings and neighbours, where a stopped run finds them.
+        folder: for the embeddings of the blocks, where a stopped run finds them.
     """
 
-    def __init__(self, encode: Encode, blocks: Callable[[], Iterator[PairBlock]], folder: Path, k: int):
-        self.places = (array("q"), array("q"))  # of each pair, the row of its source and its target
-        self.starts, seen, parts = [0], ({}, {}), ([], [])
-        for number, block in enumerate(blocks()):
-            whole = set(_whole(block))
-            for side, (of_side, place) in enumerate(zip(seen, self.places)):
-                new: list[tuple[str, str | None]] = []
-                for row, text in enumerate(zip(block[side], block[2 + side])):
-                    key = key_of(text[1] or "", text[0]) if row in whole else None
-                    if key is not None and key not in of_side:
-                        of_side[key] = len(of_side)
-                        new.append(text)
-                    place.append(-1 if key is None else of_side[key])
+    def __init__(self, encode: Encode, blocks: Iterator[PairBlock], folder: Path, k: int):
+        self.encode, self.places, parts = encode, ({}, {}), ([], [])
+        for number, block in enumerate(blocks):
+            for side, places in enumerate(self.places):
+                new: dict[int, tuple[str, str | None]] = {}
+                for row in _whole(block):
+                    text, lang = block[side][row], block[2 + side][row]
+                    if (key := key_of(lang or "", text)) not in places:
+                        places[key] = len(places)
+                        new[key] = (text, lang)
                 if new:
-                    make = partial(_save_embeddings, encode, new)
+                    make = partial(_save_embeddings, encode, list(new.values()))
                     file = make_once(folder / f"{('source', 'target')[side]}-{number:06d}.npy", make)
                     parts[side].append(np.load(file, mmap_mode="r"))
-            self.starts.append(len(self.places[0]))
         if not parts[0]:
-            raise ValueError("no pair has text on both sides: there is nothing to score")
-        self.sides = [Rows(part, name) for part, name in zip(parts, ("source", "target"))]
-        k, (x, y) = min(k, *map(len, self.sides)), self.sides
-        near = [neighbours_in_blocks(*pair, k, folder=folder / str(k)) for pair in ((x, y), (y, x))]
-        self.means = [side.scores.mean(axis=1, dtype=np.float64) for side in near]
+            raise ValueError("no pair has text on both sides: there is nothing to compare")
+        self.pools = [Rows(part, name) for part, name in zip(parts, ("source", "target"))]
+        self.k = min(k, *map(len, self.pools))
 
-    def __call__(self, number: int, block: PairBlock) -> np.ndarray:
-        rows = slice(self.starts[number], self.starts[number + 1])
-        places = [np.array(place[rows]) for place in self.places]
-        scores, good = np.full(len(places[0]), np.nan), np.flatnonzero(places[0] >= 0)
-        if len(good):
-            x, y = (_take(side, place[good]) for side, place in zip(self.sides, places))
-            means = [mean[place[good]] for mean, place in zip(self.means, places)]
-            cosines = np.einsum("nd,nd->n", x, y, dtype=np.float64)
-            scores[good] = margin_of(cosines, *means, smaller=min(map(len, self.sides)))
-        return scores
+    def __call__(self, sources, targets, source_langs, target_langs) -> np.ndarray:
+        x, y = self._vectors(0, sources, source_langs), self._vectors(1, targets, target_langs)
+        near = [neighbours_in_blocks(Rows(own, "texts"), pool, self.k) for own, pool in zip((x, y), self.pools[::-1])]
+        means = [side.scores.mean(axis=1, dtype=np.float64) for side in near]
+        return margin_of(np.einsum("nd,nd->n", x, y, dtype=np.float64), *means, smaller=min(map(len, self.pools)))
+
+    def _vectors(self, side: int, texts: Sequence[str], langs: Sequence[str | None]) -> np.ndarray:
+        """(len(texts), d) of length 1: those of the pool, or all anew where one is not in it."""
+        keys = (key_of(lang or "", text) for text, lang in zip(texts, langs))
+        rows = np.array([self.places[side].get(key, -1) for key in keys])
+        known = (rows >= 0).all()
+        return _take(self.pools[side], rows) if known else embed_columns(self.encode, [(texts, langs)])[0]
 
 
 def _save_embeddings(encode: Encode, texts: Sequence[tuple[str, str | None]], unfinished: Path) -> None:

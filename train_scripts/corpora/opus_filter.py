@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from opusfilter import CLEAN_HIGH, ConfigurationError, FilterABC
@@ -61,12 +62,15 @@ class SentenceEmbeddingFilter(FilterABC):
         self.threshold, self.chunksize, self.kind = threshold, chunksize, score
         try:
             self.languages = [as_code(language) for language in languages]
-            self.scorers = {}
+            self.scorers, self.folder = {}, TemporaryDirectory()
             for i, j in combinations(range(len(languages)), 2):
                 langs = (self.languages[i], self.languages[j])
                 files = None if reference is None else [Path(self.workdir, reference[place]) for place in (i, j)]
+                folder = Path(self.folder.name, f"{i}-{j}")
                 pool = files and open_pairs(*files, langs=langs)
-                self.scorers[i, j] = scorer_of(score, packaged_model(model), blaser=blaser, reference=pool, k=k)
+                self.scorers[i, j] = scorer_of(
+                    score, packaged_model(model), blaser=blaser, reference=pool, k=k, folder=folder
+                )
         except (ValueError, OSError) as error:
             raise ConfigurationError(str(error)) from None
 
