@@ -1,7 +1,6 @@
 """Documents: one row per document, `sentences` and `lang`, and for fine-tuning a task with its answer.
 
-Files are JSONL or Parquet. A column `text` instead of `sentences` is cut by rules (`hf_echo.data.segmentation`). Beside
-the dataset, this module has the flat view of it that models train on: all sentences one after the other.
+Files are JSONL or Parquet. A column `text` instead of `sentences` is cut by rules (`hf_echo.data.segmentation`).
 """
 
 from __future__ import annotations

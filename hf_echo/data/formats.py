@@ -1,14 +1,12 @@
 """Open tables of text as blocks of raw columns with row numbers: TSV, JSON, Parquet, Arrow, TMX, Moses pairs, the Hub.
 
-A `Part` is one file (or one split of a Hub dataset). It can be read repeatedly, in blocks of `BLOCK` rows, so a corpus
-need not fit into memory. pyarrow decompresses lines and reads columns; `datasets` reads the Hub. Lines are parsed here,
-because the CSV and JSON builders of `datasets` stop at the first bad line (and lock the cache for each file): a line
-that is not a row is reported with its number. `schema` interprets the columns.
+A `Part` is one file (or one split of a Hub dataset), read in blocks of `BLOCK` rows. Lines are parsed here, because the
+CSV and JSON builders of `datasets` stop at the first bad line: here it is reported with its number. `schema` interprets
+the columns.
 
 TSV follows the convention of corpora, not CSV: a tab always separates fields, quotes are plain characters, nothing is
 escaped. A Moses pair is two files of equal numbers of lines, PREFIX.en-fr.en and PREFIX.en-fr.fr; its path is
-PREFIX.en-fr, or one of the two. A TMX file is read unit by unit: lxml streams, translate-toolkit reads the units (its
-own reader needs 3 kB of memory for each unit).
+PREFIX.en-fr, or one of the two. TMX: lxml streams, translate-toolkit reads the units.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ SUFFIXES += [".json", ".parquet", ".arrow"]
 KNOWN = ".tsv, .jsonl, .tmx (each also with .gz, .zst or .xz), .json, .parquet, .arrow"
 MOSES = re.compile(r"(?:.*\.)?([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})*)-([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})*)")
 Languages = tuple[str | None, str | None]  # of source and target; None: whatever the file says
-NO_OBJECT = "not a JSON object"
 
 
 class Block(NamedTuple):
@@ -79,15 +76,14 @@ def open_file(
     without_header: Sequence[str] | None = ("source", "target"),
     langs: Languages = (None, None),
 ) -> Part:
-    """Open a file as a `Part`: detect its kind and its columns from the beginning. "-" is TSV from standard input.
+    """Open a file as a `Part`; its beginning says its columns. "-" is TSV from standard input.
 
     ``is_header`` decides whether the first line of a TSV file names its columns. If not, the columns are called
     ``without_header`` (None: "1", "2" ...), and the first line is a row. ``langs`` chooses the languages of a TMX file
     or a Moses pair; the columns source_lang and target_lang hold those that are not given.
 
     Raises:
-        ValueError: an unknown suffix, an empty first line, column names that are quoted or appear twice, JSON without a
-            single object, or languages that the file does not have.
+        ValueError: an unknown suffix, no or bad column names, no object, or languages that the file does not have.
     """
     if pair := moses_pair(path):
         return _open_moses(path, *pair, langs)
@@ -144,11 +140,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _choose(label: str, names: list[str], langs: Languages) -> list[tuple[str, str]]:
-    """(name in the file, code) of source and target, from the names of languages of a file.
-
-    Raises:
-        ValueError: a language is not there, or it is not clear which two are meant.
-    """
+    """(name in the file, code) of source and target, from the names of languages of a file."""
     chosen: list[tuple[str, str] | None] = []
     for code in langs:
         name = next((name for name in names if _means(name, code)), None)
@@ -180,9 +172,7 @@ def _of_pair(read: Callable[[], Iterator[Any]], sides: list[tuple[str, str]], wa
         yield Block({name: columns[name] for name in wanted}, [number for number, _ in good], bad)
 
 
-def _pair_part(
-    label: str, read: Callable[[], Iterator[Any]], sides: list[tuple[str, str]], langs: Languages, source: Any
-) -> Part:
+def _pair_part(label: str, read: Callable[[], Iterator[Any]], sides: list, langs: Languages, source: Any) -> Part:
     columns = ["source", "target"]
     columns += [name for name, given in zip(("source_lang", "target_lang"), langs) if given is None]
     return Part(label, columns, partial(_of_pair, read, sides), source)
@@ -360,7 +350,7 @@ def _objects(
     entries: Sequence[tuple[int, Any]], bad: list[tuple[int, str]]
 ) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
     good = [(number, entry) for number, entry in entries if isinstance(entry, dict)]
-    bad = bad + [(number, NO_OBJECT) for number, entry in entries if not isinstance(entry, dict)]
+    bad = bad + [(number, "not a JSON object") for number, entry in entries if not isinstance(entry, dict)]
     return [row for _, row in good], [number for number, _ in good], sorted(bad)
 
 
@@ -388,10 +378,8 @@ def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
             for column in batch.columns:
                 try:
                     column.validate(full=True)
-                except (
-                    pa.ArrowInvalid
-                ) as error:  # a damaged column; text that is not UTF-8 is a bad row, reported later
-                    if "UTF8" not in str(error):
+                except pa.ArrowInvalid as error:
+                    if "UTF8" not in str(error):  # text that is not UTF-8 is a bad row, reported later
                         raise
             yield _arrow_block(pa.Table.from_batches([batch]), wanted, start)
             start += len(batch)

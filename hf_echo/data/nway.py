@@ -152,8 +152,6 @@ def nway_pairs(
 ) -> Dataset:
     """Form the parallel rows of an n-way dataset (id, lang, text); ``seed`` fixes their order.
 
-    They are written to the datasets cache and memory-mapped; `pair_tables` gives them table by table.
-
     An id may have several rows in one language (two editions of a book): each is paired with other languages, not with
     the others of its language.
 

@@ -26,11 +26,7 @@ def is_table(out: str | Path) -> bool:
 
 
 def check_pair_output(out: str | Path) -> None:
-    """Refuse an output of an unknown format, before the work.
-
-    Raises:
-        ValueError: it is unknown.
-    """
+    """Raise ValueError for an output of an unknown format, before the work."""
     if str(out) != STANDARD and not is_table(out):
         raise ValueError(f"{out}: unknown format of pairs; name it {KNOWN}")
 

@@ -42,8 +42,7 @@ def load_parallel(
 ) -> Dataset:
     """Read parallel text into the columns source, source_lang, target, target_lang and provenance.
 
-    The columns hard_negatives (list of texts) and quality are added if the data have them. The result stays in the
-    datasets cache and is memory-mapped.
+    The columns hard_negatives (list of texts) and quality are added if the data have them.
 
     Args:
         path_or_name: ``"builtin"``; a file (.tsv, .tsv.gz, .jsonl, .jsonl.gz, .parquet, .arrow, or .json with one
@@ -96,7 +95,6 @@ def load_parallel(
 def parallel_tables(path_or_name: str | os.PathLike, bad: BadRows, **arguments: Any) -> Iterator[pa.Table]:
     """Yield the rows of ``load_parallel(path_or_name, **arguments)`` table by table.
 
-    The datasets cache is not used (except for n-way tables and the built-in corpus, which have no line numbers either).
     Every table has all OPTIONAL columns. Bad rows go to ``bad``; if they are errors, the first block with one raises.
     """
     label, options = str(path_or_name), {*BUILTIN_OPTIONS, *NWAY_OPTIONS}
@@ -170,11 +168,7 @@ def looks_like_file(label: str) -> bool:
 
 
 def hub_dataset(label: str, name: str | None, split: str | None) -> Dataset:
-    """A dataset of the Hub: one split, or all of them joined.
-
-    Raises:
-        FileNotFoundError: there is none, or the Hub cannot be asked. ValueError: no such split or configuration.
-    """
+    """A dataset of the Hub: one split, or all of them joined; raises as `load_parallel`."""
     from datasets import concatenate_datasets, config, load_dataset
 
     label, revision = split_revision(label)

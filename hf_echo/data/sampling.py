@@ -1,7 +1,6 @@
 """Sampling proportions of languages: sizes -> proportions that sum to 1.
 
-Sizes may have any unit (characters, sentences, hours). A result has the keys in the order of the sizes; apart from
-that, the order has no influence.
+Sizes may have any unit (characters, sentences, hours).
 """
 
 from __future__ import annotations

@@ -73,8 +73,7 @@ def find_columns(
     ``constants`` are schema columns with one value for all rows, which need no column in the file.
 
     Raises:
-        ValueError: a named column is missing, no usual name fits, or a constant contradicts a column; the message
-            lists the columns found.
+        ValueError: a named column is missing, no usual name fits, or a constant contradicts a column.
     """
     columns = {name: str(column) for name, column in (columns or {}).items()}  # a number in YAML
     listing = f"found: {', '.join(map(str, found)) or 'none'}"

@@ -3,10 +3,9 @@
 A segmenter is a callable (texts, lang) -> one list of pieces per text. The joined pieces equal the text exactly; white
 space between two sentences belongs to the first.
 
-The rules add what sentencex lacks, as found on FLORES and NTREX: full stops of scripts that have their own (Khmer,
-Ge'ez, danda, CJK ...), Tibetan shad before a space, two Ge'ez word spaces in place of a full stop, and spaces in Thai,
-which has no sentence marks, if the sentence is already long. A line break always ends a sentence. Latin, Greek and
-Cyrillic are left to sentencex, because their full stop has other uses.
+The rules add what sentencex lacks on FLORES and NTREX: full stops of scripts that have their own (Khmer, Ge'ez, danda,
+CJK ...), Tibetan shad before a space, two Ge'ez word spaces, and spaces in Thai if the sentence is already long. A line
+break always ends a sentence.
 """
 
 from __future__ import annotations

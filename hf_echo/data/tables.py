@@ -1,8 +1,7 @@
 """Read the parts of a corpus into one checked `datasets.Dataset`: bad rows, splits, the cache on disk.
 
-Rows go block by block from the files into an Arrow file in the datasets cache, which is then memory-mapped, so the
-corpus is never in memory. The cache key contains path and content hash of every file and all options, so a changed file
-is read again. The caller's ``convert`` interprets the columns.
+Rows go block by block from the files into an Arrow file in the datasets cache, which is then memory-mapped. The cache
+key contains path and content hash of every file and all options, so a changed file is read again.
 """
 
 from __future__ import annotations

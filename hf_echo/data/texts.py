@@ -159,8 +159,7 @@ def _blocks_of_pairs(pairs: Iterable[tuple[str, str]], wanted: Any) -> Iterator[
 
 
 def read_texts(path: str | Path, *, column: str | None = None, lang: str | None = None) -> list[str]:
-    """All texts of a file, or of standard input ("-"): its lines, or a column of a table, in which a line break becomes
-    a space.
+    """All texts of a file, or of standard input ("-"): its lines, or a column of a table (line breaks become spaces).
 
     Args:
         column: of a table (TSV, JSONL, Parquet): a name, or a number from 1 in a TSV file without header; default:

@@ -90,7 +90,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
         """Tokens of each row for the batch sampler, (rows, sides).
 
         The sides are the encoder's source with its `prefix`, `encoder_sides` - 1 copies of the encoder's target (for
-        the target and for negatives, which are about as long), and the decoder's target with its `prompt`.
+        the target and for negatives), and the decoder's target with its `prompt`.
         """
         targets = [self.target.lengths + prefix] * (encoder_sides - 1)
         return np.stack([self.source.lengths + prefix, *targets, self.target.lengths + prompt], axis=1)

@@ -86,13 +86,9 @@ def _other(name: str, dtype: str, max_tokens: int | None, on_long: str) -> Calla
 
 @dataclass(frozen=True)
 class NamedEncoder:
-    """(texts, lang) -> (n, d) embeddings by a model that each process opens by its name, once.
+    """(texts, lang) -> (n, d) embeddings by a model that each process opens by its name, once; fields of `any_encoder`.
 
     It can be sent to other processes and machines, which `any_encoder` cannot: that one holds the weights.
-
-    Attributes:
-        model: folder or Hub name of an Echo checkpoint or any SentenceTransformer.
-        dtype, max_tokens, on_long: as in `any_encoder`.
     """
 
     model: str
@@ -101,7 +97,6 @@ class NamedEncoder:
     on_long: str = "warn"
 
     def __call__(self, texts: list[str], lang: str | None = None, progress: Any = False) -> np.ndarray:
-        """progress: as in `encode`; only Echo checkpoints show it."""
         return _opened(self)(texts, lang, progress=progress)
 
 

@@ -133,11 +133,7 @@ class StoredRows:
 
 
 class LiveRows:
-    """Rows as of `StoredRows`, encoded at each access; for texts that are read once, or small disks.
-
-    Args:
-        languages: as in `frozen_embeddings`.
-    """
+    """Rows as of `frozen_embeddings`, encoded at each access; for texts that are read once, or small disks."""
 
     def __init__(self, dataset: Dataset, side: str, encode: Encode, *, languages: Collection[str] | None = None):
         self.dataset, self.side, self.encode, self.languages = dataset, side, encode, languages
@@ -191,8 +187,7 @@ def frozen_embeddings(
 def stored_encoder(encode: Encode, name: str, cache_dir: str | Path, *, progress: bool = False) -> Encode:
     """`encode` that reads known texts from an `EmbeddingStore` and encodes and stores the others.
 
-    Dense embeddings are rounded to float16, at the first call too, so that a second run gives the same figures. Sparse
-    ones (TF-IDF) are not stored: to compute them takes no longer than to read them.
+    Dense embeddings are rounded to float16, at the first call too. Sparse ones (TF-IDF) are not stored.
     """
     store = EmbeddingStore(name, cache_dir)
 

@@ -59,10 +59,9 @@ def pick_device(device: str | torch.device | None) -> torch.device:
 def opening(name_or_path: str | Path):
     """Yield the name for transformers' `from_pretrained`; errors inside the block say which checkpoint and why.
 
-    transformers asks the Hub for a missing path, takes most of a minute, and then reports a network problem; with an
-    unreachable Hub it takes minutes, file by file. "org/name@v1.2.0" becomes the folder of that version, the name of
-    a checkpoint of the package its folder. Code of a repository that runs in the block without a version causes one
-    warning per process.
+    transformers asks the Hub for a missing path, takes most of a minute, and then reports a network problem.
+    "org/name@v1.2.0" becomes the folder of that version, the name of a checkpoint of the package its folder. Code of a
+    repository that runs in the block without a version causes one warning per process.
 
     Raises:
         FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
@@ -129,11 +128,7 @@ def open_tokenizer(name: str, subfolder: str = ""):
 
 
 def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
-    """Load (EchoEncoder, EchoTokenizer) from a folder or Hub name.
-
-    Args:
-        device: torch device; None is CUDA if available, else the CPU.
-        dtype: as in `pick_dtype`.
+    """Load (EchoEncoder, EchoTokenizer) from a folder or Hub name; `device` None is CUDA if available, else the CPU.
 
     Raises:
         FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint, or another tokenizer.

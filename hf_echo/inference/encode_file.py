@@ -1,8 +1,7 @@
 """Encode a text file of any length to .npy or .parquet, part by part, in this process or on a Ray cluster.
 
 A part is `PART` lines; its embeddings are a file in the folder OUT.work until all parts are done, so a stopped run
-resumes at the first unfinished part, and memory does not grow with the file. The parts do not depend on the executor,
-so both executors give the same rows. A text of one part is encoded in memory, without a work folder.
+resumes at the first unfinished part. A text of one part is encoded in memory, without a work folder.
 """
 
 from __future__ import annotations

@@ -20,9 +20,7 @@ def is_modular(name: str) -> bool:
 
 
 def open_modular(name: str | Path, languages: list[str] | None = None, **options: Any) -> SentenceTransformer:
-    """A modular encoder as SentenceTransformer, with all languages or some of them.
-
-    The code is that of this package, not the copy in the folder, which sentence-transformers would ask to trust.
+    """A modular encoder as SentenceTransformer, with all languages or some, by the code of this package.
 
     Raises:
         FileNotFoundError: this is no modular encoder, or a file of a language is missing.

@@ -224,7 +224,6 @@ def serve(model: str, *, port: int, host: str, dtype: str, batch_tokens: int, qu
     """Serve a model until SIGTERM or SIGINT, after which accepted requests are still answered.
 
     Args:
-        model: folder or Hub name of an Echo checkpoint or any SentenceTransformer.
         port: 0 is any free one; a line on stderr has the address.
         batch_tokens, queue: as `max_tokens` and `max_waiting` of `Batcher`.
         limits: `truncate` (long texts, where a request does not say whether), `max_texts` of a request, `max_body` in

@@ -26,12 +26,7 @@ def load_translator(name_or_path: str | Path, *, device: str | None = None, dtyp
     A converted SONAR with a decoder gives (SonarForTranslation, SonarTokenizer); the release of a speech encoder with a
     decoder gives (EchoSpeechForTranslation, EchoTokenizer), which translate embeddings of audio.
 
-    Args:
-        device: torch device; None is CUDA if available, else the CPU.
-        dtype: as in `pick_dtype`.
-
-    Raises:
-        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint, or another tokenizer.
+    Arguments and errors as of `load_encoder`.
     """
     device = pick_device(device)
     with opening(name_or_path) as name:
@@ -60,10 +55,7 @@ def translate(
 ) -> list[str]:
     """Translate texts, or embeddings (n, embedding_size) from any encoder of the space; keeps the order.
 
-    The translation of an empty text, or of white space, is "".
-
-    With a bottleneck, `decode_embeddings` of `modeling/reranking_echo.py` runs: without reranking it gives the same
-    tokens as `generate`.
+    The translation of an empty text, or of white space, is "". Without reranking the tokens are those of `generate`.
 
     Args:
         inputs: texts in any container of `encode`, or embeddings.

@@ -1,8 +1,7 @@
 """Ask a language model about many rows at an OpenAI-compatible endpoint (`transformers serve MODEL` starts one).
 
-A task turns rows into jobs: the messages of a request, the check of the reply, the row that it becomes. `write_rows`
-sends the requests in parallel and writes the rows in order. A reply that the check refuses is asked for again, hotter
-and with another seed. All replies are kept in a SQLite file, so that a crash loses none and a second run asks nothing
+`write_rows` sends the requests of jobs in parallel and writes their rows in order. A reply that the check refuses is
+asked for again, hotter and with another seed. All replies are kept in a SQLite file, so that a second run asks nothing
 twice.
 """
 
@@ -30,7 +29,7 @@ Messages = list[dict[str, str]]
 
 
 class InvalidReply(Exception):
-    """A reply that is no answer, with the reason in one line for the record of failures."""
+    """A reply that is no answer, with the reason."""
 
 
 class RequestFailed(Exception):
@@ -64,13 +63,9 @@ class Job:
 class Endpoint:
     """Chat completions over HTTP with the ``openai`` client (vLLM, `transformers serve`, llama.cpp, hosted models).
 
-    The client retries time-outs, dropped connections, 408, 409, 429 and 5xx with exponential backoff, or as Retry-After
-    says.
-
     Args:
         model: name on the server.
         base_url: address with the version: ``http://localhost:8000/v1``.
-        api_key: None for a server without keys.
         timeout: seconds to wait for an answer.
 
     Raises:
@@ -116,11 +111,7 @@ def _one_line(error: Exception) -> str:
 
 
 class ReplyCache:
-    """Replies in a SQLite file; each is on disk before it is used. Threads share it.
-
-    Raises:
-        ValueError: the file holds something else.
-    """
+    """Replies in a SQLite file; each is on disk before it is used. Threads share it."""
 
     def __init__(self, path: str | Path) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

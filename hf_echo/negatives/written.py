@@ -154,7 +154,7 @@ def parse_negatives(reply: str, text: str) -> list[str]:
 
 
 def clean_reply(reply: str) -> str:
-    """The reply without thoughts and code fences; raises InvalidReply if it is empty, too long or not Unicode."""
+    """The reply without thoughts and code fences."""
     if len(reply) > LONGEST:
         raise InvalidReply(f"{len(reply)} characters long")
     if not is_unicode(reply):

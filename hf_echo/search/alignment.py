@@ -8,12 +8,10 @@ beads of least total cost. A bead of a source and b target sentences costs a b (
 and x and y are embeddings of the runs: the first part, equation 1 of the paper, is about 1 for strangers. t is halfway
 between strangers and the pairs of these two documents. A sentence without a partner costs 0.7.
 
-Five things differ from the authors' code; `benchmarks/align.py` measures them together. With the length ratio, sums of
-the embeddings of sentences are as good as embeddings of the concatenated sentences, for a sixth of the encoding. The
-price of strangers and a fixed penalty, where there it is a percentile of random costs, make two deletions cheaper than
-a pair of strangers: both sides may lack a paragraph at one place. Up to a million cells are searched as a whole; larger
-documents are searched coarse to fine, as there, but in a band by rows that is as wide as the path jumps, so that a
-deleted chapter stays inside. Nothing is drawn at random. Time and memory grow with the sum of the lengths.
+What differs from the authors' code (`benchmarks/align.py` measures it): sums of the embeddings of sentences replace
+those of concatenated sentences, for a sixth of the encoding; the price of strangers and a fixed penalty make two
+deletions cheaper than a pair of strangers; up to a million cells are searched as a whole, larger documents coarse to
+fine, as there, but in a band as wide as the path jumps. Time and memory grow with the sum of the lengths.
 """
 
 from __future__ import annotations

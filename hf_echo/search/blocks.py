@@ -42,11 +42,7 @@ class Rows:
         return int(self.starts[-1])
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Unit rows, float32.
-
-        Raises:
-            ValueError: a NaN, infinite or zero row.
-        """
+        """Unit rows, float32; raises ValueError for a NaN, infinite or zero row."""
         return unit_rows(self._raw(start, stop), self.name, start)
 
     def digest(self) -> str:
@@ -129,11 +125,7 @@ def neighbours_in_blocks(
 
 
 def check_index(index: str) -> None:
-    """Refuse an index that faiss cannot read, before there are embeddings. What depends on their width comes later.
-
-    Raises:
-        ValueError: faiss does not know the index or one of its parameters; a search of nothing.
-    """
+    """Raise ValueError for an index that faiss cannot read. What depends on the width of embeddings comes later."""
     if bad := AT_LEAST_ONE.search(index):
         raise ValueError(f"index {index!r}: {bad[1]} must be at least 1")
     try:

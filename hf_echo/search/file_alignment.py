@@ -75,14 +75,11 @@ def align_files(
 
     Args:
         source, target: two files, or two folders with files of equal names; others in them are left out.
-        out: pairs in a format of `pair_writer`, of all documents. Or vecalign's format, which also holds the sentences
-            without a partner, and costs (1 - score) in place of scores: a file NAME.path, for folders a folder.
-        encode: (texts, lang) -> (len(texts), d).
+        out: pairs of all documents (`pair_writer`). Or vecalign's format, which also holds the sentences without a
+            partner, and costs (1 - score) in place of scores: a file NAME.path, for folders a folder.
         raw: the files hold raw text, which is cut by rules. Otherwise each line is a sentence; blank lines are none.
         largest: most sentences of a pair, both sides together.
-        threshold: pairs with a lower score are left out.
-        work: folder for sentences and embeddings; default: OUT.work.
-        column, executor, fresh: as in `mine_files`.
+        encode, work, column, executor, fresh: as in `mine_files`.
 
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with the options.
@@ -133,11 +130,7 @@ def align_files(
 
 
 def paired_documents(source: Path, target: Path) -> list[tuple[Path, Path]]:
-    """The two files, or the files of equal names in two folders.
-
-    Raises:
-        FileNotFoundError: no such file. ValueError: a file and a folder, or folders without a common name.
-    """
+    """The two files, or the files of equal names in two folders."""
     for path in (source, target):
         if not path.exists() and str(path) != STANDARD:
             raise FileNotFoundError(f"no file or folder {path}; give a document, or a folder of documents")

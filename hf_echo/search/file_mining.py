@@ -1,8 +1,7 @@
 """Mine pairs from two files of texts into a file; texts and embeddings stay on disk.
 
-A folder holds the embeddings of one file, language and model, in memory-mapped shards. A stopped run resumes at the
-first missing shard. A folder of another file, language or model is refused, not overwritten. The model is known by its
-embedding of one sentence, because `encode` may be any function, without files that have a fingerprint.
+A folder holds the embeddings of one file, language and model, in memory-mapped shards; another file, language or model
+is refused. The model is known by its embedding of one sentence, because `encode` may be any function.
 """
 
 from __future__ import annotations
@@ -66,16 +65,14 @@ def mine_files(
     """Mine the texts of two files into a file of score, source, target, best first (formats: `pair_writer`).
 
     Blank lines are left out. Embeddings and the neighbours of finished blocks go to `work` (default: OUT.work), where
-    a stopped run, or one with other `options`, finds them again; neither texts nor embeddings are held in memory as a
-    whole.
+    a stopped run, or one with other `options`, finds them again.
 
     Args:
-        encode: (texts, lang) -> (len(texts), d).
-        encode_target: the same for the target, if another encoder of the same space reads it (speech and text).
+        encode: (texts, lang) -> (len(texts), d); `encode_target` for the target, if another encoder of the same space
+            reads it (speech and text).
         dedup: of equal lines of a file only the first is a candidate.
         executor: `LocalExecutor` (default) or `RayExecutor`; both write the same file. On a cluster every node must see
-            both files, the model and `work` at the same paths, and `encode` should open its model by name
-            (`inference.any_encoder.NamedEncoder`).
+            both files, the model and `work` at the same paths; `encode` should be a `NamedEncoder`.
         fresh: discard the embeddings and neighbours of earlier runs in `work`.
         column: of tables, as in `hf_echo.data.texts.read_texts`.
         options: those of `mine`.
@@ -122,11 +119,7 @@ def encode_lines(
     shard: int = SHARD,
     executor: LocalExecutor | RayExecutor | None = None,
 ) -> list[np.ndarray]:
-    """Memory-mapped (rows, d) float32 arrays, in order of the rows.
-
-    Args:
-        executor: where the shards are encoded (default: in this process). Ray sends `lines` and `encode` to its
-            workers, so `encode` should open its model by name (`inference.any_encoder.NamedEncoder`).
+    """Memory-mapped (rows, d) float32 arrays, in order of the rows; arguments as in `mine_files`.
 
     Raises:
         ValueError: the folder belongs to something else; the encoder loses rows, or gives NaN or zero embeddings

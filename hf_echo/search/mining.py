@@ -1,7 +1,6 @@
 """Pairs of two collections of embeddings by margin score (Artetxe and Schwenk 2019; LASER's mine_bitexts).
 
-Input: embeddings; output: row numbers and scores. This module does not read the texts. The margins are those of
-`margin`. Candidate pairs by `retrieval`:
+The margins are those of `margin`. Candidate pairs by `retrieval`:
     forward       each source with its best target
     backward      each target with its best source
     intersection  pairs that are both
@@ -65,8 +64,7 @@ def mine(
         x, y: (n, d) and (m, d) embeddings of any scale; arrays (also memory-mapped), tensors, or lists of arrays that
             follow one another (shards). Only `block` rows of a side are read at a time.
         k: neighbours each way, for the margin and as candidates; fewer if there are fewer rows.
-        margin: "ratio", "distance" or "cosine".
-        retrieval: "max", "forward", "backward" or "intersection".
+        margin, retrieval: "ratio", "distance" or "cosine"; "max", "forward", "backward" or "intersection".
         threshold: pairs below it are dropped; `best_threshold` finds one.
         index: None searches exactly, block by block; a faiss index_factory string ("SQ8", "IVF1024,Flat",
             "IVF4096,PQ64;nprobe=32" ...) searches that index, which is built in memory as a whole.
@@ -105,11 +103,7 @@ def check_options(
     threshold: float | None = None,
     **others: Any,
 ) -> None:
-    """Check the options of `mine` without embeddings.
-
-    Raises:
-        ValueError: unknown margin, retrieval or index, k < 1, block < 1, a threshold that is not a number.
-    """
+    """Raise ValueError for a wrong option of `mine`, before there are embeddings."""
     checked_margin(margin)
     if retrieval not in RETRIEVALS:
         raise ValueError(f"retrieval is {retrieval!r}; it must be one of {', '.join(RETRIEVALS)}")
@@ -166,10 +160,7 @@ class PairScore(Result):
 
 
 def bucc_f1(found: Iterable[Pair], gold: Iterable[Pair]) -> PairScore:
-    """F1 of a set of pairs as in BUCC: a pair is right if it is in gold.
-
-    Raises ValueError if gold is empty.
-    """
+    """F1 of a set of pairs as in BUCC: a pair is right if it is in gold. Raises ValueError if gold is empty."""
     found, gold = set(found), _gold(gold)
     return _score(len(found), len(found & gold), len(gold))
 

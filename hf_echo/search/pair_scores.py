@@ -1,7 +1,6 @@
 """Score sentence pairs one by one, in order: cosine, margin, or BLASER 2.0 qe; keep those above a threshold.
 
-Pairs come from a table, TMX, a Moses pair, two files of equal numbers of lines, or standard input, block by block. Each
-block is scored and written before the next one is read, so memory does not grow with the input (a margin holds the
+Each block is scored and written before the next one is read, so memory does not grow with the input (a margin holds the
 place of every different text). A pair with an empty side scores NaN, which is above no threshold.
 
 The neighbours of a margin (`margin`) are those among the different texts of the whole input, whose embeddings are kept

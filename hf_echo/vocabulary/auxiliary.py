@@ -1,7 +1,7 @@
 """Auxiliary token vectors for FOCUS: similar vectors for tokens that occur in similar contexts.
 
-The paper trains fastText on text tokenized by the new tokenizer. fastText needs a compiler; here the vectors are the
-truncated SVD of a PPMI matrix over the same windows, which such a model factorises (Levy and Goldberg 2014).
+The paper trains fastText, which needs a compiler; here the vectors are the truncated SVD of a PPMI matrix over the same
+windows, which such a model factorises (Levy and Goldberg 2014).
 """
 
 from __future__ import annotations
@@ -79,11 +79,7 @@ def train_auxiliary(
 
 
 def near_pairs(texts: Iterable[str], tokenizer: Any, window: int, *, chunk: int = TEXTS) -> tuple[Any, np.ndarray]:
-    """How often two tokens stand at most `window` apart, in both orders, (size, size) sparse; and each token, (size,).
-
-    Raises:
-        ValueError: there are no texts.
-    """
+    """How often two tokens stand at most `window` apart, in both orders (size, size); and each token (size,)."""
     from scipy.sparse import coo_matrix
 
     size = max(tokenizer.get_vocab().values()) + 1

@@ -1,8 +1,7 @@
 """Count the words of corpora by language and kind of text, and balance them over languages (ECHO D, OS 4.1).
 
-DuckDB counts. A text is divided at its spaces into pieces, whose words, concatenated, are those of the text; most
-pieces occur often, so the regular expression of the pre-tokenizer, the slow part, runs once for each distinct one.
-Neither the corpora nor the counts have to fit into memory. A stopped count resumes at its first unfinished file.
+DuckDB counts the pieces between spaces; the regular expression of the pre-tokenizer, the slow part, runs once for each
+distinct one. A stopped count resumes at its first unfinished file.
 
 The result is one Parquet file with the columns lang, kind, word, count, ordered by language code, kind, descending
 count and code point. Its metadata has the pre-tokenizer and the totals of each language.
@@ -75,13 +74,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Word counts in a file; words are read from disk on request.
-
-    Attributes:
-        path: the file.
-        pattern: name of the pre-tokenizer ("echo", "llama3"); `regex`: its expression at that time.
-        entries: figures by language and kind.
-    """
+    """Word counts in a file; words are read from disk on request. `pattern` names the pre-tokenizer, `regex` was its
+    expression then."""
 
     path: Path
     pattern: str
@@ -236,8 +230,8 @@ def count_words(
     Args:
         sources: files or folders (Parquet, JSONL, TSV of pairs or of lang and text; .txt, see `hf_echo.data.texts`), or
             iterables of (lang, text).
-        out: the Parquet file to write. Finished files are stored in ``<out>.unfinished`` until it is complete; the same
-            call resumes an interrupted count (iterables are counted again), also with more sources.
+        out: the Parquet file to write. Finished files are stored in ``<out>.unfinished``, from which the same call
+            resumes an interrupted count, also with more sources.
         pattern: the pre-tokenizer, one of `pretokenizer.PATTERNS`.
         kind: "parallel" or "monolingual" for all sources; None: pairs are parallel, the rest monolingual.
         lang: of plain text whose file name has no language code, and of tables without a language column.
@@ -245,9 +239,8 @@ def count_words(
         on_bad_row: "error", or "skip" with one warning.
 
     Raises:
-        FileNotFoundError: the file does not exist. ValueError: bad rows (file:line), a file without rows, unknown
-            columns or language codes, a file that changed since the interrupted count, an unknown pattern, a count
-            into the same file that is still running.
+        FileNotFoundError: the file does not exist. ValueError: bad rows (file:line), no rows, columns or languages, an
+            unknown pattern, a file that changed since the interrupted count, another count into `out` that runs.
     """
     if pattern not in PATTERNS:
         raise ValueError(f"pattern={pattern!r} must be one of {', '.join(PATTERNS)}")

@@ -5,9 +5,8 @@ tokenizer segments them at this step; of equal counts the smallest (left id, rig
 existing token is merged into it and adds no token. A pair that spells a special token, or is longer than
 `max_token_bytes`, is never merged.
 
-The Rust trainer needs each word repeated as often as it counts and cannot start from old tokens. Here each pair knows
-its words, so that a merge visits only these; memory is about 1 kB per distinct word, whatever the counts. 200,000 words
-and 30,000 merges take 20 s of one core.
+The Rust trainer cannot start from old tokens. Here each pair knows its words, so that a merge visits only these; memory
+is about 1 kB per distinct word. 200,000 words and 30,000 merges take 20 s of one core.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Text as people have it, before it is cut into tokens: white space, invisible characters, ligatures, letter forms.
 
-    clean_text()      a normalizer of `tokenizers`; it is saved in tokenizer.json, so a stock export has it, too
-    put_in_front(...) the same in front of the normalizer of a tokenizer
-
 Text copied from the web, PDF files and subtitles has no-break spaces, soft hyphens, direction marks and letters such as
 "ﬁ", which a vocabulary of clean text cuts into bytes. Punctuation stays as it is: NFKC, which also replaces that of
 Chinese, costs zho_Hans 0.5 points of xsim.

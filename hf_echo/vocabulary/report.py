@@ -2,9 +2,8 @@
 
     vocabulary_report({"llama3": old, "ours": new}, "dev.parquet").to_markdown()
 
-There is one row per language and tokenizer. A script and "all" are means over their languages, as the papers average
-over the 200 languages of FLORES (ECHO D: 79 -> 44 tokens per sentence). Only the text itself is counted, without
-special or layout tokens. Texts are read in blocks; memory holds a few sums and one bit per token for each language.
+A script and "all" are means over their languages, as the papers average over the 200 languages of FLORES (ECHO D: 79 ->
+44 tokens per sentence). Only the text itself is counted, without special or layout tokens.
 """
 
 from __future__ import annotations

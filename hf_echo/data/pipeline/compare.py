@@ -2,11 +2,9 @@
 
 Each writes the rows whose number of copies is not one: 0 for a row that goes, more for one that a sample repeats.
 
-**Key filters.** A row stays if no earlier kept row has one of its keys. With several keys a row, that is the greedy
-solution: row 9 may depend on row 5, which depends on row 2. It is computed in rounds (Blelloch et al. 2012, "Greedy
-sequential maximal independent set and matching are parallel on average"): a row that is the first of all its keys is
-kept, and rows that share a key with it go. The result equals that of one sequential pass, which decides the rest when
-few entries are left: a chain of rows, each depending on the one before, would need one round per link.
+**Key filters.** A row stays if no earlier kept row has one of its keys. That is computed in rounds (Blelloch et al.
+2012, "Greedy sequential maximal independent set and matching are parallel on average"): a row that is the first of all
+its keys is kept, and rows that share a key with it go. A sequential pass decides the rest when few entries are left.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Speech as a training set: lengths in samples, sampling by source and language, batches.
 
-A dataset here is that of `hf_echo.data.speech`: audio (not decoded), text, lang, and optionally english and source.
 Audio is decoded when a batch needs it.
 """
 

@@ -1,8 +1,7 @@
 """Long audio: cut at pauses. Speech probability per frame (silero-vad, or energy), then SHAS's division.
 
-A voice activity detector gives the probability of speech in frames of 32 ms. `shas_pieces` divides a long audio at the
-least probable frame, trims the halves to speech, and repeats until every piece is short enough: the probabilistic
-divide and conquer of SHAS (Tsiamas et al. 2022, Algorithm 1). `audio_pieces` is what inference calls.
+`shas_pieces` divides a long audio at the frame where speech is least probable, trims the halves to speech, and repeats
+until every piece is short enough: the probabilistic divide and conquer of SHAS (Tsiamas et al. 2022, Algorithm 1).
 """
 
 from __future__ import annotations

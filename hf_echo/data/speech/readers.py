@@ -1,8 +1,8 @@
 """`load_speech`: read speech from tables of paths, Common Voice, FLEURS and `datasets` into the speech schema;
 `refuse_kept`: no voice that measures is trained on.
 
-Tables name audio files. A file is looked for beside its table and in the folders that corpora use: `clips/` (Common
-Voice), `audio/SPLIT/` (FLEURS), `audio/`, `wavs/`, `wav/`. Audio is not decoded here (`read_audio`).
+An audio file is looked for beside its table and in the folders that corpora use: `clips/` (Common Voice),
+`audio/SPLIT/` (FLEURS), `audio/`, `wavs/`, `wav/`.
 """
 
 from __future__ import annotations

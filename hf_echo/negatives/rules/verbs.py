@@ -1,8 +1,7 @@
 """English verb lexicon: the forms of some six hundred frequent verbs, and the form of a given word.
 
-``FORMS["went"] == {"past": "go"}``, ``FORMS["put"] == {"base": "put", "past": "put", "participle": "put"}``. Words that
-are mostly nouns in running text (``time``, ``point``, ``place``) are left out: a rule that takes a noun for a verb
-writes bad English, while a rule that misses a verb writes nothing.
+Words that are mostly nouns in running text (``time``, ``point``, ``place``) are left out: a rule that takes a noun for
+a verb writes bad English, while a rule that misses a verb writes nothing.
 """
 
 from __future__ import annotations

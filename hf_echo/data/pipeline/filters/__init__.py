@@ -1,7 +1,6 @@
 """Filters of parallel rows, as pure functions over Arrow tables of the parallel schema; the pipeline runs them.
 
-A filter is a small frozen dataclass of settings: it can be pickled, and built from a YAML mapping (:func:`build`).
-Its methods show its kind:
+A filter is a frozen dataclass of settings. Its methods show its kind:
 
 1. Row filter: ``keep(table) -> bool array (rows,)``. Each row is judged alone.
 2. Key filter: ``keys(table) -> uint64 array (rows, k)``. A row stays only if no earlier KEPT row has one of its
@@ -11,11 +10,7 @@ Its methods show its kind:
    The ``limit`` highest ranks of each group stay (ties: the earliest row). A null group means "no group": the row
    stays.
 
-A filter with ``fit(tables) -> filter`` learns from the rows that it will judge (one pass over a stream) and returns a
-new filter with plain fields. If there is nothing to learn, ``fit`` returns the filter itself.
-
-    build("sanity")
-    build("exact_duplicates", {"side": "corpus"})
+A filter with ``fit(tables) -> filter`` learns from the rows that it will judge, in one pass.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Columns of a parallel table as numpy arrays: directions, languages, numbers, code points and their properties.
 
-The Unicode properties come from the `regex` library. A lookup table has one entry per code point up to the last letter
-that Unicode assigns, so a whole column is looked up at once.
+The Unicode properties come from the `regex` library; a table of them by code point serves a whole column at once.
 """
 
 from __future__ import annotations

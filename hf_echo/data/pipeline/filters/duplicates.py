@@ -1,7 +1,4 @@
-"""Deduplication filter: exact duplicates of normal forms (OS 3.5, 4.4).
-
-The filter computes keys; the pipeline keeps a row only if no earlier kept row has one of its keys.
-"""
+"""Deduplication filter: exact duplicates of normal forms (OS 3.5, 4.4)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The language identifier heliport, whose model is included in its package.
-
-Its labels become ISO 639-3 codes. Languages that identifiers confuse, or name
-only by their macrolanguage, count as one language.
-"""
+"""The language identifier heliport. Languages that it confuses, or names by their macrolanguage, count as one."""
 
 from __future__ import annotations
 

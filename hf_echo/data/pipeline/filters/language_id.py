@@ -1,9 +1,8 @@
 """Language identification filter: drop texts that are not in the language of their label, by script and by identifier.
 
-The script is checked for every language: a text with too few letters of the label's script is dropped. The identifier's
-answer counts only if the text is long enough, the identifier knows the label's language (`identifiers`), it is sure,
-and its answer is written in the label's script. Languages that identifiers confuse, and varieties of which they know
-only the macrolanguage, count as one.
+A text with too few letters of the label's script is dropped. The identifier's answer counts only if the text is long
+enough, the identifier knows the label's language (`identifiers`), it is sure, and its answer is written in the label's
+script.
 """
 
 from __future__ import annotations

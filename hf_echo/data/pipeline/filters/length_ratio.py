@@ -1,8 +1,7 @@
 """Length-ratio filter: drop pairs whose length ratio is unusual for their direction (OS 3.5, A.8).
 
-Lengths are in characters. A text of language l counts as ``length / exp(e_l)`` characters of English, and a few
-characters are added on both sides, which moderates the ratio of two-word texts. The logarithm of the ratio of these
-lengths is compared with the median and spread of its direction.
+A text of language l counts as ``length / exp(e_l)`` characters of English. The logarithm of the ratio of these lengths,
+with a few characters added to both, is compared with the median and spread of its direction.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ class LengthRatio:
     def fit(self, tables: Iterable[pa.Table]) -> LengthRatio:
         """Estimate ``languages``, ``directions`` and ``spread`` from at most SAMPLE rows per direction.
 
-        A hash of the texts selects the sample, so any order and any blocks give the same result. A fitted filter is
-        returned unchanged.
+        A hash of the texts selects the sample. A fitted filter is returned unchanged.
         """
         if self.languages:
             return self

@@ -1,9 +1,7 @@
 """Quality threshold per direction: keep a row if its score is at least mu - k sigma of clean data (OS 3.5).
 
-Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,) array`` (for the
-cosine of an Echo checkpoint: `hf_echo.inference.EchoScorer`) and are stored in the column ``quality``; if that
-column exists, no scorer is needed. mu and sigma come from a clean dev set (:func:`calibrate`), never from the judged
-rows.
+Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,) array`` such as
+`hf_echo.inference.EchoScorer`, or from the column ``quality``; mu and sigma from a clean dev set (:func:`calibrate`).
 """
 
 from __future__ import annotations
@@ -83,11 +81,7 @@ class DirectionThreshold:
 
 
 def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
-    """Fill the column ``quality``; rows that have a value keep it unless ``again``.
-
-    Raises:
-        ValueError: the scorer does not return one number per row.
-    """
+    """Fill the column ``quality``; rows that have a value keep it unless ``again``."""
     old = np.full(len(table), np.nan) if again else numbers(table, "quality")
     rows = np.flatnonzero(np.isnan(old))
     part = table.take(pa.array(rows)) if len(rows) < len(table) else table
