@@ -1,9 +1,8 @@
 """N-way tables: one row per (id, language); rows with the same id are translations, from which pairs are formed.
 
-With 200 languages a sentence has forty thousand pairs, so they are never in memory; only the order of rows by id is.
-The pairs of one id are numbered, and a walk with random offset and a stride coprime with their count visits each once.
-All ids take their first step before any takes its second, so translations are far apart: in one contrastive batch they
-would be false negatives.
+With 200 languages a sentence has forty thousand pairs: DuckDB joins and orders the numbers of rows, on disk where they
+do not fit into memory. One pair of every id comes before the second of any, so translations are far apart: in one
+contrastive batch they would be false negatives.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from . import schema
 from .formats import BLOCK, open_file
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 ID_ALIASES = ("id", "verse_id", "index_id", "sentence_id")
 DIRECTIONS = ("x_eng", "eng_x", "all")
+PAIRS = """SELECT source, target FROM (
+    SELECT s.row AS source, t.row AS target, s.id AS id,
+        row_number() OVER (PARTITION BY s.id ORDER BY hash(s.row, t.row, $3), s.row, t.row) AS step
+    FROM rows s JOIN rows t ON s.id = t.id AND s.lang <> t.lang WHERE s.lang IN $1 AND t.lang IN $2)
+    WHERE step <= $4 ORDER BY step, hash(id, $3), id"""
 
 
 def find_nway_columns(found: Sequence[str], id_column: str | None = None) -> dict[str, str] | None:
@@ -182,85 +187,27 @@ def pair_tables(
     limit: int | None,
 ) -> Iterator[pa.Table]:
     """The pairs as tables of the parallel schema."""
-    langs, sources, targets = plan_pairs(dataset, direction, languages, pivot)
-    table = dataset.with_format("arrow")[:]
-    text = table["text"].cast(pa.large_string()).combine_chunks()  # all rows are in memory, never all pairs
-    lang = table["lang"].combine_chunks()
-    for source, target in walk_pairs(langs, sources, targets, max_per_id, seed):
-        source, target = source[:limit], target[:limit]
-        columns = [column.take(pa.array(rows)) for rows in (source, target) for column in (text, lang)]
-        columns.append(pa.repeat(pa.scalar(provenance), len(source)))
-        yield pa.table(columns, names=schema.COLUMNS)
-        limit = None if limit is None else limit - len(source)
-        if limit == 0:
-            return
-
-
-class Side(NamedTuple):
-    """Row numbers ordered by id; those of id i are ``rows[start[i] : start[i] + count[i]]``."""
-
-    rows: np.ndarray
-    start: np.ndarray
-    count: np.ndarray
-
-
-def plan_pairs(
-    dataset: Dataset, direction: str, languages: Sequence[str] | None, pivot: str
-) -> tuple[np.ndarray, Side, Side]:
-    """The language number of each row, and the rows of each id that may be sources and targets."""
     if direction not in DIRECTIONS:
         raise ValueError(f"direction={direction!r} is not one of {', '.join(DIRECTIONS)}")
     if missing := [c for c in ("id", "lang", "text") if c not in dataset.column_names]:
         raise ValueError(f"no column {missing[0]!r} in the n-way dataset; found: {', '.join(dataset.column_names)}")
-    table = dataset.select_columns(["id", "lang"]).with_format("arrow")[:]
-    ids, langs = (table[name].combine_chunks().dictionary_encode() for name in ("id", "lang"))
-    names = langs.dictionary.to_pylist()
+    table = dataset.with_format("arrow")[:]  # all rows are in memory, never all pairs
+    text, lang = table["text"].cast(pa.large_string()).combine_chunks(), table["lang"].combine_chunks()
+    names = set(pc.unique(lang).to_pylist())
     needed = [*(languages or ()), *([] if direction == "all" else [pivot])]
     if absent := [name for name in needed if name not in names]:
         raise ValueError(f"no row in {absent[0]!r} in the n-way dataset; its languages: {', '.join(sorted(names))}")
-
-    lang = langs.indices.to_numpy()
-    chosen = np.isin(lang, [i for i, name in enumerate(names) if languages is None or name in languages])
-    is_pivot = lang == (names.index(pivot) if pivot in names else -1)
-    masks = {"all": (chosen, chosen), "x_eng": (chosen & ~is_pivot, is_pivot), "eng_x": (is_pivot, chosen & ~is_pivot)}
-    id_of = ids.indices.to_numpy()
-    source, target = (_side(id_of, mask, len(ids.dictionary)) for mask in masks[direction])
-    distinct = np.unique(np.stack([id_of[chosen], lang[chosen]]), axis=1)[0]  # each id once per language
-    if not (np.bincount(distinct) > 1 if direction == "all" else source.count * target.count > 0).any():
+    chosen = set(languages or names)
+    others = sorted(chosen if direction == "all" else chosen - {pivot})
+    sides = {"all": (others, others), "x_eng": (others, [pivot]), "eng_x": ([pivot], others)}[direction]
+    with duckdb.connect() as db:
+        db.register("rows", pa.table({"row": pa.array(range(len(table))), "id": table["id"], "lang": lang}))
+        pairs = db.sql(f"{PAIRS} {f'LIMIT {limit}' if limit else ''}", params=[*sides, seed, max_per_id or 2**62])
+        batch = None
+        for batch in pairs.to_arrow_reader(BLOCK):
+            columns = [column.take(batch[side]) for side in ("source", "target") for column in (text, lang)]
+            yield pa.table([*columns, pa.repeat(pa.scalar(provenance), len(batch))], names=schema.COLUMNS)
+    if batch is None:
         raise ValueError(
             f"no id has two languages for direction={direction!r}; use another direction or more languages"
         )
-    return lang, source, target
-
-
-def _side(id_of: np.ndarray, mask: np.ndarray, ids: int) -> Side:
-    rows = np.flatnonzero(mask)
-    rows = rows[np.argsort(id_of[rows], kind="stable")]
-    count = np.bincount(id_of[rows], minlength=ids)
-    return Side(rows, np.cumsum(count) - count, count)
-
-
-def walk_pairs(
-    lang: np.ndarray, source: Side, target: Side, max_per_id: int | None, seed: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (source rows, target rows) in blocks, each pair of two languages once; memory is a few integers per id."""
-    rng = np.random.default_rng(seed)
-    total = source.count * target.count  # per id, including a row with itself, which is skipped later
-    offset = rng.integers(0, np.maximum(total, 1))
-    stride = rng.integers(1, np.maximum(total, 1) + 1)
-    while (shared := np.gcd(stride, np.maximum(total, 1)) > 1).any():
-        stride[shared] = rng.integers(1, total[shared] + 1)
-    left = np.full(len(total), np.iinfo(np.int64).max if max_per_id is None else max_per_id)
-    order = rng.permutation(np.flatnonzero(total))
-    step = 0
-    while len(order := order[(total[order] > step) & (left[order] > 0)]):
-        for i in range(0, len(order), BLOCK):
-            ids = order[i : i + BLOCK]
-            number = (offset[ids] + step * stride[ids]) % total[ids]
-            first = source.rows[source.start[ids] + number // target.count[ids]]
-            second = target.rows[target.start[ids] + number % target.count[ids]]
-            keep = lang[first] != lang[second]
-            left[ids[keep]] -= 1
-            if keep.any():
-                yield first[keep], second[keep]
-        step += 1

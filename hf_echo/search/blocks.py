@@ -32,11 +32,10 @@ class Rows:
     def __init__(self, parts: Any, name: str):
         shards = isinstance(parts, (list, tuple)) and len(parts) and np.ndim(parts[0]) == 2
         self.parts, self.name = [as_rows(part, name) for part in (parts if shards else [parts])], name
-        widths = sorted({(part.shape[1], part.dtype == np.uint8) for part in self.parts})
-        if len(widths) > 1:
-            raise ValueError(f"the parts of {name} differ in dimensions or type: {[width for width, _ in widths]}")
+        self.width, *others = sorted({part.shape[1] for part in self.parts})
+        if others:
+            raise ValueError(f"the parts of {name} differ in dimensions: {[self.width, *others]}")
         self.starts = np.cumsum([0, *(len(part) for part in self.parts)])
-        self.width = widths[0][0] * (8 if widths[0][1] else 1)
 
     def __len__(self) -> int:
         return int(self.starts[-1])

@@ -20,9 +20,7 @@ def refuse_broken(vectors: Any, where: Callable[[int], str]) -> None:
         bad[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[~np.isfinite(rows.data)]] = True
     else:
         vectors = as_array(vectors, where(0))
-        bad = ~np.isfinite(vectors).all(axis=1)
-        if vectors.dtype != np.uint8:
-            bad |= ~vectors.any(axis=1)
+        bad = ~np.isfinite(vectors).all(axis=1) | ~vectors.any(axis=1)
     if bad.any():
         raise ValueError(f"{where(int(bad.argmax()))}: a NaN, infinite or zero embedding has no direction")
 
@@ -37,25 +35,21 @@ def check_counts(**counts: int) -> None:
 def as_array(x: Any, name: str = "x") -> np.ndarray:
     """The array of a tensor, list or array (memory-mapped ones stay so).
 
-    Floats and signed integers are numbers; uint8 holds 8 dimensions of one bit each, as in the precision "ubinary" of
-    sentence-transformers.
-
     Raises:
-        ValueError: any other type, in which the meaning of a value is open.
+        ValueError: another type than floats and signed integers, such as packed bits (uint8, "ubinary").
     """
     if isinstance(x, torch.Tensor):
         x = x.detach().cpu()
         x = (x.float() if x.is_floating_point() and x.dtype != torch.float64 else x).numpy()
     x = np.asanyarray(x)
-    if x.dtype.kind not in "if" and x.dtype != np.uint8:
-        raise ValueError(
-            f"{name}: embeddings are floats, signed integers or packed bits (uint8), not {str(x.dtype)!r}; convert them"
-        )
+    if x.dtype.kind not in "if":
+        fix = "unpack bits by np.unpackbits(x, axis=1) * 2.0 - 1" if x.dtype == np.uint8 else "convert them"
+        raise ValueError(f"{name}: embeddings are floats or signed integers, not {str(x.dtype)!r}; {fix}")
     return x
 
 
 def as_rows(x: Any, name: str = "x") -> Any:
-    """`x` as a (rows, dimensions) array or CSR matrix with at least one of each, packed bits not unpacked."""
+    """`x` as a (rows, dimensions) array or CSR matrix with at least one of each."""
     x = x.tocsr() if hasattr(x, "tocsr") else as_array(x, name)
     if len(x.shape) != 2 or 0 in x.shape:
         raise ValueError(f"{name} must be a (rows, dimensions) matrix with at least one of each, got shape {x.shape}")
@@ -64,8 +58,6 @@ def as_rows(x: Any, name: str = "x") -> Any:
 
 def unit_rows(x: Any, name: str = "x", first: int = 0) -> Any:
     """A new float32 array (or CSR matrix) with rows of length 1.
-
-    Packed bits (uint8) become numbers 1 and -1: their cosine is 1 - 2 (Hamming distance) / (number of bits).
 
     Args:
         first: number of the first row, for messages.
@@ -80,11 +72,9 @@ def unit_rows(x: Any, name: str = "x", first: int = 0) -> Any:
         norms = np.sqrt(np.asarray(unit.multiply(unit).sum(axis=1)).ravel())
         unit.data /= np.repeat(np.where(norms > 0, norms, 1.0), np.diff(unit.indptr))
         return unit.astype(np.float32)
-    bits = x.dtype == np.uint8
-    unit = np.empty((len(x), x.shape[1] * (8 if bits else 1)), np.float32)
+    unit = np.empty(x.shape, np.float32)
     for start in range(0, len(x), 1024):  # float64 for a small block, and never in the caller's memory
-        block = x[start : start + 1024]
-        block = np.unpackbits(block, axis=1) * 2.0 - 1.0 if bits else block.astype(np.float64)
+        block = x[start : start + 1024].astype(np.float64)
         block /= np.abs(block).max(axis=1, keepdims=True)  # squares neither overflow nor vanish
         unit[start : start + 1024] = block / np.linalg.norm(block, axis=1, keepdims=True)
     return unit

@@ -44,8 +44,7 @@ def nearest_neighbours(x: Any, y: Any, k: int) -> Neighbours:
     """The k rows of `y` with the highest cosine for each row of `x`.
 
     Args:
-        x: (n, d) numbers, or (n, d / 8) packed bits (uint8), as numpy array, torch tensor (any device, any real dtype)
-            or list; or a scipy sparse matrix.
+        x: (n, d) numbers as numpy array, torch tensor (any device, any real dtype) or list; or a scipy sparse matrix.
         y: (m, d), of the same sort as x.
         k: 1 <= k <= m.
 
@@ -110,12 +109,9 @@ def _sparse_neighbours(x: Any, y: Any, k: int) -> Neighbours:
 
 
 def _both(x: Any, y: Any) -> tuple[Any, Any]:
-    kinds = [str(getattr(side, "dtype", "")).endswith("uint8") for side in (x, y)]
     x, y = unit_rows(x, "x"), unit_rows(y, "y")
     if isinstance(x, np.ndarray) != isinstance(y, np.ndarray):
         raise ValueError("one of x and y is sparse and the other dense: convert one of them")
-    if kinds[0] != kinds[1]:
-        raise ValueError("one of x and y holds packed bits (uint8) and the other numbers: convert one of them")
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"x has {x.shape[1]} dimensions and y has {y.shape[1]}: they must come from one space")
     return x, y

@@ -150,7 +150,7 @@ def test_faiss_flat_equals_the_exact_search_and_inverted_lists_come_near():
         (np.eye(3), [np.eye(3), np.array([[1, 2, 3], [0, 0, 0.0]])], {}, "y, row 4: a NaN, infinite or zero"),
         (np.array([[1.0, np.nan]]), np.eye(2), {}, "x, row 0: a NaN"),
         (np.eye(3), [], {}, r"y must be a \(rows, dimensions\) matrix"),
-        ([np.eye(3), np.eye(2)], np.eye(3), {}, r"parts of x differ in dimensions or type: \[2, 3\]"),
+        ([np.eye(3), np.eye(2)], np.eye(3), {}, r"parts of x differ in dimensions: \[2, 3\]"),
         (np.eye(3), np.eye(3), {"margin": "absolute"}, "margin is 'absolute'"),
         (np.eye(3), np.eye(3), {"retrieval": "both"}, "retrieval is 'both'"),
         (np.eye(3), np.eye(3), {"threshold": float("nan")}, "threshold is nan"),

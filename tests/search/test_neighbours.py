@@ -95,16 +95,6 @@ def test_sparse_rows_give_what_dense_rows_give():
     assert unknown.indices.tolist() == [[0, 1, 2]] and not unknown.scores.any()  # a text without known features
 
 
-def test_packed_bits_are_searched_by_hamming_distance():
-    rng = np.random.default_rng(0)
-    bits = [rng.integers(0, 2, (50, 64), dtype=np.uint8) for _ in "xy"]
-    packed = [np.packbits(side, axis=1) for side in bits]
-    hamming = (bits[0][:, None] != bits[1][None]).sum(2)
-    found = nearest_neighbours(*packed, 50)
-    np.testing.assert_array_equal(found.indices, np.argsort(hamming, axis=1, kind="stable"))
-    np.testing.assert_allclose(found.scores, 1 - np.sort(hamming, axis=1) / 32, atol=1e-6)
-
-
 def test_huge_and_tiny_rows_keep_their_direction_and_the_input_is_left_alone():
     x = families(20, 8, 0.5).astype(np.float64)
     scaled = x * np.resize([1e-200, 1e200, 1.0], (20, 1))
@@ -132,7 +122,7 @@ ROW = "embedding has no direction"
         (np.eye(3, dtype=complex), np.eye(3), 1, "not 'complex128'"),
         (np.eye(3, dtype=bool), np.eye(3), 1, "not 'bool'"),
         (np.eye(3, dtype=np.uint16), np.eye(3), 1, "not 'uint16'"),
-        (np.eye(3, dtype=np.uint8), np.eye(24), 1, "packed bits .* other numbers"),
+        (np.eye(3, dtype=np.uint8), np.eye(24), 1, "'uint8'; unpack bits by np.unpackbits"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(x, y, k, words):

@@ -31,8 +31,7 @@ def xsim(x: Any, y: Any, *, margin: str | None = "cosine", k: int = 4, gold: Any
     """Percentage of rows x[i] whose best scoring row of y is not y[i].
 
     Args:
-        x: (n, d) embeddings of the sentences; numpy, torch or scipy sparse, any real dtype, any scale. uint8 is packed
-            bits (precision "ubinary" of sentence-transformers), compared by Hamming distance; int8 is numbers.
+        x: (n, d) embeddings of the sentences; numpy, torch or scipy sparse, any real dtype, any scale.
         y: (n, d) embeddings of the translations: x[i] translates y[i].
         margin: "cosine" (also None), "ratio" or "distance".
         k: neighbours in the margin, at most the number of rows. Cosines have none.

@@ -104,12 +104,9 @@ def xsimpp(
 
 
 def stack(a: Any, b: Any) -> Any:
-    """Concatenate the rows of a and b: both sparse, both numbers, or both packed bits."""
+    """Concatenate the rows of a and b: both sparse, or both numbers."""
     if hasattr(a, "tocsr"):
         from scipy.sparse import vstack
 
         return vstack([a, b], format="csr")
-    a, b = as_array(a, "y"), as_array(b, "negatives")
-    if (a.dtype == np.uint8) != (b.dtype == np.uint8):
-        raise ValueError("one of y and negatives holds packed bits (uint8) and the other numbers: convert one of them")
-    return np.concatenate([a, b])
+    return np.concatenate([as_array(a, "y"), as_array(b, "negatives")])
