@@ -95,48 +95,29 @@ class TokenizedParallel(torch.utils.data.Dataset):
         targets = [self.target.lengths + prefix] * (encoder_sides - 1)
         return np.stack([self.source.lengths + prefix, *targets, self.target.lengths + prompt], axis=1)
 
-    def select(self, rows: np.ndarray) -> TokenizedParallel:
-        negatives = negative_rows = None
-        if self.negatives is not None and self.negative_rows is not None:
-            counts = np.diff(self.negative_rows)[rows]
-            spans = [np.arange(self.negative_rows[i], self.negative_rows[i + 1]) for i in rows]
-            negatives = self.negatives.take(np.concatenate(spans) if spans else np.zeros(0, np.int64))
-            negative_rows = np.concatenate([[0], np.cumsum(counts)])
-        labels = {name: column[rows] for name, column in self.labels.items()}
-        return TokenizedParallel(
-            self.source.take(rows), self.target.take(rows), labels, self.names, negatives, negative_rows
-        )
-
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for name, array in self._arrays().items():
+        arrays = {}
+        for side, rows in (("source", self.source), ("target", self.target), ("negatives", self.negatives)):
+            arrays |= {} if rows is None else {f"{side}_values": rows.values, f"{side}_offsets": rows.offsets}
+        arrays |= {f"label_{name}": column for name, column in self.labels.items()}
+        if self.negative_rows is not None:
+            arrays["negative_rows"] = self.negative_rows
+        for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array)
         (folder / "names.json").write_text(json.dumps(self.names))  # last: it marks the folder as complete
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        arrays = {f"{side}_{k}": v for side in ("source", "target") for k, v in getattr(self, side)._asdict().items()}
-        arrays |= {f"label_{k}": v for k, v in self.labels.items()}
-        if self.negatives is not None:
-            arrays |= {f"negatives_{k}": v for k, v in self.negatives._asdict().items()}
-            arrays["negative_rows"] = self.negative_rows
-        return arrays
-
     @classmethod
     def load(cls, folder: str | Path) -> TokenizedParallel:
-        folder = Path(folder)
-
-        def read(name):
-            return np.load(folder / f"{name}.npy", mmap_mode="r")
-
-        def ragged(name):
-            return Ragged(read(f"{name}_values"), read(f"{name}_offsets"))
-
-        names = json.loads((folder / "names.json").read_text())
-        labels = {k: read(f"label_{k}") for k in (*names, "target_key")}
-        has_negatives = (folder / "negative_rows.npy").exists()
-        negatives = (ragged("negatives"), read("negative_rows")) if has_negatives else (None, None)
-        return cls(ragged("source"), ragged("target"), labels, names, *negatives)
+        arrays = {file.stem: np.load(file, mmap_mode="r") for file in Path(folder).glob("*.npy")}
+        sides = [
+            Ragged(arrays[f"{side}_values"], arrays[f"{side}_offsets"]) if f"{side}_values" in arrays else None
+            for side in ("source", "target", "negatives")
+        ]
+        labels = {name.removeprefix("label_"): array for name, array in arrays.items() if name.startswith("label_")}
+        names = json.loads(Path(folder, "names.json").read_text())
+        return cls(*sides[:2], labels, names, sides[2], arrays.get("negative_rows"))
 
 
 def text_ids(tokenizer, texts: list[str]) -> list[list[int]]:

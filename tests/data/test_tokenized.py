@@ -85,13 +85,6 @@ def test_save_and_load(dataset, toy_tokenizer, tmp_path):
     assert again.negatives is None and "negatives" not in again[0]
 
 
-@pytest.mark.parametrize("rows", [[3, 0], [1], [0, 1, 2, 3], [1, 1]])
-def test_select(dataset, toy_tokenizer, rows):
-    tokenized = tokenize_parallel(dataset, toy_tokenizer, progress=False)
-    selected = tokenized.select(np.array(rows))
-    check(selected, toy_tokenizer, [ROWS[i] for i in rows], [NEGATIVES[i] for i in rows])
-
-
 def test_cache(dataset, toy_tokenizer, tmp_path, monkeypatch):
     first = tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path)
     calls, text_ids = [], type(toy_tokenizer).text_ids

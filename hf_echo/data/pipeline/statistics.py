@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from hf_echo.languages import language
 
+from ...utils.results import markdown_table
 from ..schema import PROVENANCES
 from ..tables import BadRows
 from .units import read_unit, units_of
@@ -66,25 +67,20 @@ def _three(before: int = 0, after: int = 0) -> dict[str, int]:
 
 
 def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
-    lines = ["| step | rows in | kept | dropped | kept, % |", "|---|--:|--:|--:|--:|"]
-    for step in steps:
-        share = f"{100 * step['kept'] / step['in']:.1f}" if step["in"] else ""
-        numbers = " | ".join(f"{step[name]:,}" for name in ("in", "kept", "dropped"))
-        lines.append(f"| {step['step']} | {numbers} | {share} |")
-    return "\n".join(lines)
+    rows = [[step["step"], *(f"{step[name]:,}" for name in ("in", "kept", "dropped"))] for step in steps]
+    shares = [f"{100 * step['kept'] / step['in']:.1f}" if step["in"] else "" for step in steps]
+    header = ["step", "rows in", "kept", "dropped", "kept, %"]
+    return markdown_table(header, [[*row, share] for row, share in zip(rows, shares)])
 
 
 def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
     """Two tables: the steps, and the rows of each direction (of the LINES largest) after each step."""
     rows = steps[0]["directions"]
     names = sorted(sorted(rows, key=lambda name: -rows[name]["kept"])[:LINES])
-    head = " | ".join(f"{i} {step['step']}" for i, step in enumerate(steps))
-    lines = [steps_table(steps), "", "Rows after each step, by direction:", ""]
-    lines += [f"| | {head} |", "|---|" + "--:|" * len(steps)]
-    for name in names:
-        cells = (f"{step['directions'].get(name, {'kept': 0})['kept']:,}" for step in steps)
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    kept = [[f"{s['directions'].get(name, {'kept': 0})['kept']:,}" for s in steps] for name in names]
+    header = ["", *(f"{i} {step['step']}" for i, step in enumerate(steps))]
+    table = markdown_table(header, [[name, *cells] for name, cells in zip(names, kept)])
+    return f"{steps_table(steps)}\n\nRows after each step, by direction:\n\n{table}\n"
 
 
 @dataclass(frozen=True)
@@ -109,9 +105,8 @@ class Statistics:
         return [{"data": kind, **_sum(part)} for kind, part in [*kinds.items(), ("total", self.directions)]]
 
     def to_markdown(self) -> str:
-        lines = [f"| data | {' | '.join(c.replace('_', ' ') for c in COLUMNS)} |", "|---|" + "--:|" * len(COLUMNS)]
-        lines += ["| " + " | ".join([row["data"], *(f"{row[c]:,}" for c in COLUMNS)]) + " |" for row in self.rows()]
-        return "\n".join(lines) + "\n"
+        rows = [[row["data"], *(f"{row[name]:,}" for name in COLUMNS)] for row in self.rows()]
+        return markdown_table(["data", *(name.replace("_", " ") for name in COLUMNS)], rows) + "\n"
 
     def to_json(self) -> dict[str, Any]:
         return {"table": self.rows(), "directions": self.directions}

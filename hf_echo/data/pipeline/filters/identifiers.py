@@ -13,57 +13,23 @@ from ....languages import LANGUAGES, find_language
 LEAD = 0.2
 
 
-def _by_member(lines: str) -> dict[str, str]:
-    """Lines of codes; each line is a group named by its first code. Returns member -> name."""
-    return {code: line.split()[0] for line in lines.strip().splitlines() for code in line.split()}
+def _by_member(groups: str) -> dict[str, str]:
+    """Groups of codes with commas between them, each named by its first code. Returns member -> name."""
+    return {code: group.split()[0] for group in groups.split(",") for code in group.split()}
 
 
 # An identifier that knows the macrolanguage or one member of a group counts as knowing all of it (ISO 639-3). Members
 # with another answer are left out: South Azerbaijani is identified as Persian, Latgalian as Lithuanian.
 MACRO = _by_member("""
-    ara arb acm acq aeb ajp apc ars ary arz acw acx ayl mey shu
-    zho cmn yue wuu hak nan gan lzh cdo
-    hbs srp hrv bos cnr
-    msa ind zsm zlm min bjn
-    fas pes prs
-    aze azj
-    aka twi fat
-    que quy quz quh qul
-    swa swh swc
-    lav lvs
-    est ekk
-    sqi als aln
-    nep npi
-    ori ory
-    mon khk
-    mlg plt
-    orm gaz
-    uzb uzn
-    pus pbt pbu
-    yid ydd
-    aym ayr
-    nor nob nno
-    tgl fil
-    kur kmr
-    din dik
+    ara arb acm acq aeb ajp apc ars ary arz acw acx ayl mey shu, zho cmn yue wuu hak nan gan lzh cdo,
+    hbs srp hrv bos cnr, msa ind zsm zlm min bjn, fas pes prs, aze azj, aka twi fat, que quy quz quh qul, swa swh swc,
+    lav lvs, est ekk, sqi als aln, nep npi, ori ory, mon khk, mlg plt, orm gaz, uzb uzn, pus pbt pbu, yid ydd, aym ayr,
+    nor nob nno, tgl fil, kur kmr, din dik
 """)
-# Related languages that identifiers confused on FLORES and NTREX: an answer in a line never contradicts a label in it.
+# Related languages that identifiers confused on FLORES and NTREX: an answer in a group never contradicts a label in it.
 NEAR = _by_member("""
-    nor dan
-    spa ast ext arg glg
-    nso sot tsn
-    zul xho ssw nde nbl
-    lmo lij vec fur ita cos
-    hin awa bho hne mag mai
-    msa jav sun
-    swa kin run
-    lav ltg sgs
-    est vro
-    pol szl
-    nld vls lim
-    deu gsw bar pfl ksh
-    bod dzo
-    aze azb
+    nor dan, spa ast ext arg glg, nso sot tsn, zul xho ssw nde nbl, lmo lij vec fur ita cos, hin awa bho hne mag mai,
+    msa jav sun, swa kin run, lav ltg sgs, est vro, pol szl, nld vls lim, deu gsw bar pfl ksh, bod dzo, aze azb,
     kas urd pnb
 """)
 
