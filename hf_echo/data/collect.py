@@ -38,9 +38,6 @@ def collect(corpora: Path, out: Path, languages: Sequence[str], tables: Mapping[
     Args:
         tables: file name -> `hf_echo.steps.training_data.Table`.
         mix: `hf_echo.steps.training_data.CollectData`, or an object with its fields power to seed.
-
-    Raises:
-        FileNotFoundError: a file is missing. ValueError: a table lacks a column, an unknown language, no row is left.
     """
     names = [name for file, table in tables.items() for name in (file, table.english) if name]
     if missing := [name for name in names if not (corpora / name).is_file()]:

@@ -17,11 +17,7 @@ PIVOT = "eng_Latn"
 
 
 def monolingual(dataset: Dataset, languages: Collection[str] | None = None) -> Dataset:
-    """Pair every distinct text with itself, in the given languages (default: all), for OS 4.5.1 and 4.8.
-
-    Raises:
-        ValueError: no text is in one of the languages.
-    """
+    """Pair every distinct text with itself, in the given languages (default: all), for OS 4.5.1 and 4.8."""
     seen: dict[tuple[str, str], None] = {}
     for side in ("source", "target"):
         for batch in dataset.iter(batch_size=10_000):
@@ -51,9 +47,6 @@ def extension_pairs(
     Args:
         base: the teacher's languages.
         xsimpp: xsim++ error rate of the teacher per language; a missing language is new and counts as infinite.
-
-    Raises:
-        ValueError: no row is left.
     """
     errors = dict(xsimpp or {})
 

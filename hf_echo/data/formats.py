@@ -81,9 +81,6 @@ def open_file(
     ``is_header`` decides whether the first line of a TSV file names its columns. If not, the columns are called
     ``without_header`` (None: "1", "2" ...), and the first line is a row. ``langs`` chooses the languages of a TMX file
     or a Moses pair; the columns source_lang and target_lang hold those that are not given.
-
-    Raises:
-        ValueError: an unknown suffix, no or bad column names, no object, or languages that the file does not have.
     """
     if pair := moses_pair(path):
         return _open_moses(path, *pair, langs)

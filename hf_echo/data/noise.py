@@ -66,9 +66,6 @@ def noisy(text: str, kind: str | None = None, seed: int = 0, lang: str | None = 
             them most often capitals, whose pieces differ most.
         seed: of the places that are drawn.
         lang: code of the language, for its capitals.
-
-    Raises:
-        ValueError: an unknown kind.
     """
     random = Random(f"{seed}\n{kind}\n{text}")
     if kind is None:

@@ -82,10 +82,6 @@ def dev_split(path: str | os.PathLike) -> str | None:
     """The split of a file or folder to measure a model in training on: dev, or the only one beside train.
 
     None: the data have no splits, or train alone.
-
-    Raises:
-        FileNotFoundError: the path does not exist.
-        ValueError: there are several splits beside train, and none is dev.
     """
     splits: set[str] = set()
     for file in list_files(Path(path), None):

@@ -38,9 +38,6 @@ def write_pairs(out: str | Path, langs: tuple[str | None, str | None] = (None, N
     TSV (also "-", standard output) has the columns score, source, target, in which tabs and line breaks are spaces;
     JSONL and Parquet also have source_lang and target_lang where they are given; in TMX a score is a `prop`; a Moses
     pair holds the texts alone.
-
-    Raises:
-        ValueError: an unknown format; TMX without languages; other kinds of rows than the first ones.
     """
     check_pair_output(out)
     kind, path = suffix_of(Path(out)) or "", Path(out)

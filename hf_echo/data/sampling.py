@@ -16,9 +16,6 @@ def unimax(sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: in
     are sampled down to it, the others up towards it, at most ``max_upsampling`` times. Language l of size n_l gets
     ``U_l = min(level, max_upsampling * n_l)``; its proportion is ``U_l / sum(U)``. (In place of the level, the UniMax
     paper divides a budget.)
-
-    Raises:
-        ValueError: no sizes, a size that is not positive, ``max_upsampling`` below 1, ``top_n`` below 1.
     """
     _check(sizes)
     if not max_upsampling >= 1:
@@ -30,11 +27,7 @@ def unimax(sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: in
 
 
 def temperature(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
-    """Temperature sampling, ``p ~ (n / N) ** exponent``: 1 is natural, 0 uniform (OS 3.5: 0.6, omnilingual stage).
-
-    Raises:
-        ValueError: no sizes, a size that is not positive, an exponent below 0.
-    """
+    """Temperature sampling, ``p ~ (n / N) ** exponent``: 1 is natural, 0 uniform (OS 3.5: 0.6, omnilingual stage)."""
     _check(sizes)
     if not 0 <= exponent < math.inf:
         raise ValueError(f"exponent={exponent} must be a number from 0 (uniform); 1 is natural")

@@ -71,9 +71,6 @@ def find_columns(
     """Map schema columns to the columns of a file; ``columns`` (schema name -> name in the file) takes precedence.
 
     ``constants`` are schema columns with one value for all rows, which need no column in the file.
-
-    Raises:
-        ValueError: a named column is missing, no usual name fits, or a constant contradicts a column.
     """
     columns = {name: str(column) for name, column in (columns or {}).items()}  # a number in YAML
     listing = f"found: {', '.join(map(str, found)) or 'none'}"

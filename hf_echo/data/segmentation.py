@@ -37,12 +37,7 @@ PRETRAINED = 0.025  # of the others
 
 
 def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
-    """Split each text into sentences; the joined pieces equal the text. An empty text has no pieces.
-
-    Raises:
-        ImportError: hf-echo[segment] is not installed.
-        ValueError: an unknown language, code or mathematics.
-    """
+    """Split each text into sentences; the joined pieces equal the text. An empty text has no pieces."""
     try:
         from sentencex import segment
     except ImportError as error:
@@ -119,11 +114,6 @@ def sat_segmenter(
         model: a name on the Hub (of segment-any-text), org/name@v1.0.0, or a folder, with its own tokenizer or XLM-R's.
         threshold: a character with a higher probability ends a sentence; None: 0.25 for a folder, wtpsplit's
             default for a name.
-
-    Raises:
-        ImportError: hf-echo[segment] is not installed.
-        FileNotFoundError: no such folder or model on the Hub.
-        ValueError: a threshold outside [0, 1).
     """
     if threshold is not None and not 0 <= threshold < 1:
         raise ValueError(f"threshold={threshold} must be at least 0 and below 1")

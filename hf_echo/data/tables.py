@@ -88,9 +88,6 @@ def list_files(path: Path, split: str | None) -> list[Path]:
     """List the files of a folder by name; with `split`, only those of that split.
 
     File names may show splits (``train.tsv``, ``dev/a.parquet``); other files belong to train.
-
-    Raises:
-        FileNotFoundError: no such file or folder, no readable file, or none of that split.
     """
     if not path.exists() and moses_pair(path):
         return [path]

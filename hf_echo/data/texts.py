@@ -49,10 +49,6 @@ def open_texts(
         kind: "parallel" or "monolingual"; None is parallel for files of pairs, else monolingual.
         lang: of all rows, for a file without languages.
         split: value of the column ``split``, or split in the file names of a folder; None reads all.
-
-    Raises:
-        FileNotFoundError: the file does not exist. ValueError: a file without texts and languages, a file given twice,
-            an unknown kind.
     """
     if kind not in (None, *KINDS):
         raise ValueError(f"kind={kind!r} is not one of {', '.join(KINDS)}")
@@ -165,9 +161,6 @@ def read_texts(path: str | Path, *, column: str | None = None, lang: str | None 
         column: of a table (TSV, JSONL, Parquet): a name, or a number from 1 in a TSV file without header; default:
             text. A TSV file without `column` is read as lines.
         lang: which texts of a TMX file.
-
-    Raises:
-        FileNotFoundError: no such file. ValueError: no text, no such column or language, a row without text.
     """
     texts = [text for block, _ in _text_rows(path, column, lang) for text in block]
     if not texts:

@@ -136,9 +136,6 @@ def tokenize_parallel(
     """Tokenize a dataset of the parallel schema; with `cache_dir`, a second call only opens files.
 
     Texts longer than `max_length` tokens are truncated; one warning gives their number.
-
-    Raises:
-        ValueError: no rows.
     """
     if not len(dataset):
         raise ValueError("there are no rows to tokenize: the training data are empty")

@@ -129,11 +129,7 @@ def _rows_in_8_bits(graph: Any) -> None:
 
 
 def write_openvino(stock: Stock, folder: Path) -> dict[str, Any]:
-    """Write the graph of token states for OpenVINO, in float32: bf16 is a hint of the program that runs it.
-
-    Raises:
-        ImportError: openvino, onnx or onnxscript is missing. ValueError: as `write_onnx`.
-    """
+    """Write the graph of token states for OpenVINO, in float32: bf16 is a hint of the program that runs it."""
     with extra("openvino"):
         import openvino
 
@@ -146,11 +142,7 @@ def write_openvino(stock: Stock, folder: Path) -> dict[str, Any]:
 
 
 def export_graph(stock: Stock, file: Path) -> None:
-    """Write `SentenceGraph` as one ONNX file.
-
-    Raises:
-        ImportError, ValueError: as `write_onnx`.
-    """
+    """Write `SentenceGraph` as one ONNX file."""
     with extra("onnx"):
         import onnx
         import onnxscript  # noqa: F401 (torch.onnx imports it)

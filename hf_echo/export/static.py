@@ -31,9 +31,6 @@ def write_static(stock: Stock, model: str | Path, folder: Path) -> dict[str, Any
 
     Returns:
         {"xsim", "xsim_of_model", "dimensions", "tokens"}: percent of wrong nearest neighbours among translations.
-
-    Raises:
-        ImportError: model2vec is missing.
     """
     with extra("static"):
         from model2vec.distill import distill_from_model

@@ -78,12 +78,7 @@ class Stock:
 
 
 def open_stock(model: str | Path) -> Stock:
-    """The parts of a stock folder from a checkpoint, release or model of the package, in float32.
-
-    Raises:
-        FileNotFoundError: no such folder or Hub name.
-        ValueError: no text encoder of Echo, or one that stock classes cannot compute.
-    """
+    """The parts of a stock folder from a checkpoint, release or model of the package, in float32."""
     encoder = encoder_of(open_checkpoint(model))
     config, backbone = encoder.config, encoder.backbone
     if config.prompts == "tokens":

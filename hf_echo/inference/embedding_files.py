@@ -21,9 +21,6 @@ def encoded(encode: Callable[[list[str], Any], Any], texts: list[str], lang: Any
 
     Args:
         what: what the texts are, for the error message; None is "texts in 'lang'".
-
-    Raises:
-        ValueError: the encoder does not return one row per text.
     """
     rows = encode(texts, lang)
     if hasattr(rows, "detach"):

@@ -57,9 +57,6 @@ class EmbeddingStore:
 
         Args:
             label: of the progress bar, None hides it.
-
-        Raises:
-            ValueError: the encoder does not give one row per text, or gives NaN or infinite values (not stored).
         """
         order, files = sorted(texts), []
         bar = tqdm(total=len(order), desc=label, unit="text", leave=False, disable=not (label and order))
@@ -170,9 +167,6 @@ def frozen_embeddings(
         name: as in `EmbeddingStore`.
         normalize: rows of length 1 (the length of a guide's embedding has no meaning; that of a teacher's has).
         languages: those that the encoder knows; texts in others are not embedded, and their rows read as zeros.
-
-    Raises:
-        ValueError: the encoder does not give one row per text, or gives NaN or infinite values.
     """
     store = EmbeddingStore(name, cache_dir)
     keys = {side: _keys(dataset, side, languages) for side in sides}

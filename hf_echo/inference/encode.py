@@ -109,12 +109,7 @@ def _damage(folder: Path) -> str | None:
 
 
 def open_tokenizer(name: str, subfolder: str = ""):
-    """Open the EchoTokenizer of a folder or Hub name.
-
-    Raises:
-        ValueError: another kind of tokenizer (for example because tokenizer_config.json is missing), or a missing
-            special token.
-    """
+    """Open the EchoTokenizer of a folder or Hub name."""
     tokenizer = AutoTokenizer.from_pretrained(name, subfolder=subfolder)
     if not hasattr(tokenizer, "pair_ids"):
         if getattr(AutoConfig.from_pretrained(name), "prompts", "name") != "none":

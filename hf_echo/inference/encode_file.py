@@ -117,9 +117,6 @@ def write_embeddings(out: Path, texts: Iterable[list[str]], parts: Sequence[np.n
 
     .npy is float32; .parquet has the columns text and embedding; .f32 and .f16 are raw numbers, as LASER and vecalign
     read them, and OUT.json beside them says {"dtype": ..., "shape": [rows, width]}.
-
-    Raises:
-        ValueError: a number that float16 cannot hold.
     """
     rows, width = sum(len(part) for part in parts), parts[0].shape[1]
     with write_whole(out) as unfinished:

@@ -21,9 +21,6 @@ def text_clusters(texts: Sequence[str], tokenizer: Any, token_vectors: Tensor, n
 
     Args:
         token_vectors: (vocabulary, d), the input embeddings of a model with this tokenizer.
-
-    Raises:
-        ValueError: fewer texts than clusters.
     """
     from sklearn.cluster import MiniBatchKMeans
 

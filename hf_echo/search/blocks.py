@@ -95,9 +95,6 @@ def neighbours_in_blocks(
             is in memory as a whole. What follows a semicolon are its parameters ("IVF1024,Flat;nprobe=32").
         folder: for the index and for the neighbours of each block of x, where a stopped search resumes.
         executor: where blocks are searched (default: in this process); a cluster needs a folder.
-
-    Raises:
-        ValueError: faiss refuses the index; a NaN, infinite or zero row.
     """
     executor = executor or LocalExecutor(False)
     starts = range(0, len(x), block)

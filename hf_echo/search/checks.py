@@ -33,11 +33,7 @@ def check_counts(**counts: int) -> None:
 
 
 def as_array(x: Any, name: str = "x") -> np.ndarray:
-    """The array of a tensor, list or array (memory-mapped ones stay so).
-
-    Raises:
-        ValueError: another type than floats and signed integers, such as packed bits (uint8, "ubinary").
-    """
+    """The array of a tensor, list or array (memory-mapped ones stay so)."""
     if isinstance(x, torch.Tensor):
         x = x.detach().cpu()
         x = (x.float() if x.is_floating_point() and x.dtype != torch.float64 else x).numpy()
@@ -61,9 +57,6 @@ def unit_rows(x: Any, name: str = "x", first: int = 0) -> Any:
 
     Args:
         first: number of the first row, for messages.
-
-    Raises:
-        ValueError: not a matrix of numbers; a NaN, infinite or zero row (a CSR row without entries is left alone).
     """
     x = as_rows(x, name)
     refuse_broken(x, lambda row: f"{name}, row {first + row}")

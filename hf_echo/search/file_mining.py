@@ -119,12 +119,7 @@ def encode_lines(
     shard: int = SHARD,
     executor: LocalExecutor | RayExecutor | None = None,
 ) -> list[np.ndarray]:
-    """Memory-mapped (rows, d) float32 arrays, in order of the rows; arguments as in `mine_files`.
-
-    Raises:
-        ValueError: the folder belongs to something else; the encoder loses rows, or gives NaN or zero embeddings
-            (with file and line).
-    """
+    """Memory-mapped (rows, d) float32 arrays, in order of the rows; arguments as in `mine_files`."""
     _claim(folder, lines, encode, lang, model, shard)
     make = partial(_encoded_rows, lines, encode, lang)
     return encode_shards(folder, len(lines), shard, make, executor=executor, label=f"Encoding {Path(lines.name).name}")

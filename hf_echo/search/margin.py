@@ -27,11 +27,7 @@ FLOOR, SMALL_FLOOR, SMALL = 0.05, 0.3, 100
 
 
 def checked_margin(margin: str | None) -> str:
-    """The name of a margin: "cosine" for None.
-
-    Raises:
-        ValueError: there is no such margin.
-    """
+    """The name of a margin: "cosine" for None."""
     if margin not in (None, *MARGINS):
         raise ValueError(f"margin is {margin!r}; it must be one of {', '.join(MARGINS)}")
     return margin or "cosine"

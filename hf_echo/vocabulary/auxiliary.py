@@ -25,9 +25,6 @@ def auxiliary_vectors(source: Any, tokenizer: Any, *, seed: int = 0) -> torch.Te
 
     Args:
         source: an array, row i for token i; a file with one text per line; or an iterable of texts.
-
-    Raises:
-        FileNotFoundError: the file does not exist. ValueError: not one row per token; no text.
     """
     if isinstance(source, (str, Path)):
         if not Path(source).is_file():
@@ -54,9 +51,6 @@ def train_auxiliary(
 
     Returns:
         (tokenizer size, dim); rows of rarer tokens are zero.
-
-    Raises:
-        ValueError: no texts, or too little text.
     """
     from scipy.sparse import coo_matrix
     from scipy.sparse.linalg import svds

@@ -54,9 +54,6 @@ def initialise(
             "random"  a draw from the normal distribution with the old rows' mean and deviation in each dimension.
         auxiliary: (match.size, dim) for "focus"; a zero row is a token without a vector.
         seed: of "random".
-
-    Raises:
-        ValueError: unknown method; "focus" without auxiliary vectors, or with none of a shared token.
     """
     check_method(method, auxiliary is not None)
     old = old[: match.old_size].float()

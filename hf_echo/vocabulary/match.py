@@ -94,11 +94,7 @@ class Vocabulary:
 
 
 def match_vocabularies(old_tokenizer: Any, new_tokenizer: Any) -> tuple[TokenMatch, dict[int, int]]:
-    """Which old tokens the new ones are, or are spelt by; and the new id of each old one that is still there.
-
-    Raises:
-        ValueError: a slow tokenizer, one of another kind, or a role of the old one that the new one lacks.
-    """
+    """Which old tokens the new ones are, or are spelt by; and the new id of each old one that is still there."""
     old, new = Vocabulary.of(old_tokenizer, "old"), Vocabulary.of(new_tokenizer, "new")
     if missing := [role for role in ROLES[:5] if role in old.roles and role not in new.roles]:
         raise ValueError(
@@ -133,9 +129,6 @@ def language_vocabulary(
 
     Args:
         embeddings: (old vocabulary, width).
-
-    Raises:
-        ValueError: `vocab_size` is not above the number of special tokens; too little text for auxiliary vectors.
     """
     if vocab_size <= len(tokenizer.all_special_ids):
         raise ValueError(f"vocab_size={vocab_size} must be above the {len(tokenizer.all_special_ids)} special tokens")

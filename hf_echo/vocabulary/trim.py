@@ -26,11 +26,7 @@ Blocks = Iterable[tuple[str, Sequence[str]]]
 
 
 def token_scores(tokenizer: Tokenizer, blocks: Blocks) -> np.ndarray:
-    """(largest id + 1,) float64, the score of each token on (language, texts); texts count without special tokens.
-
-    Raises:
-        ValueError: there are no texts.
-    """
+    """(largest id + 1,) float64, the score of each token on (language, texts); texts count without special tokens."""
     backend, size = bare(tokenizer), _size(tokenizer)
     counts: dict[str, np.ndarray] = {}
     for lang, texts in blocks:
@@ -43,11 +39,7 @@ def token_scores(tokenizer: Tokenizer, blocks: Blocks) -> np.ndarray:
 
 
 def kept_tokens(tokenizer: Tokenizer, scores: np.ndarray, keep: int, prompts: Iterable[str] = ()) -> list[int]:
-    """At most `keep` ids, ascending: what cannot be left out, then by score.
-
-    Raises:
-        ValueError: `keep` is too small for what cannot be left out, or the tokenizer is of another kind.
-    """
+    """At most `keep` ids, ascending: what cannot be left out, then by score."""
     content = _content(tokenizer)
     ids = tokenizer.get_vocab(with_added_tokens=False)
     with_parts = _closure(content["model"], ids)

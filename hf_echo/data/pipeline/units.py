@@ -28,11 +28,7 @@ class Unit:
 
 
 def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
-    """The units of reading, in order. A folder of pair files has one unit per file, unless a limit spans the files.
-
-    Raises:
-        FileNotFoundError: a path does not exist.
-    """
+    """The units of reading, in order. A folder of pair files has one unit per file, unless a limit spans the files."""
     units = []
     for source in sources:
         arguments = {key: value for key, value in source.items() if key not in ("path", "label")}

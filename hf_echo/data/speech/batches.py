@@ -51,11 +51,7 @@ class SpeechRows(torch.utils.data.Dataset):
 
 
 def audio_lengths(rows: Dataset, sampling_rate: int, cache_dir: str | Path | None = None) -> np.ndarray:
-    """(rows,) samples at `sampling_rate`, from the files' headers; with `cache_dir` they are read once.
-
-    Raises:
-        FileNotFoundError, ValueError: audio that is not there or cannot be read (with its row or path).
-    """
+    """(rows,) samples at `sampling_rate`, from the files' headers; with `cache_dir` they are read once."""
     file = Path(cache_dir or "") / f"audio-lengths-{rows._fingerprint}-{sampling_rate}.npy"
     if cache_dir is not None and file.exists():
         return np.load(file)

@@ -118,9 +118,6 @@ def shas_pieces(
 
     Args:
         speech: (frames,) probability of speech. frame: seconds of a frame.
-
-    Raises:
-        ValueError: `longest` is under twice `shortest`.
     """
     if longest < 2 * shortest:
         raise ValueError(f"longest={longest:g} s is under {2 * shortest:g} s, twice the shortest piece")
@@ -145,11 +142,7 @@ def _trimmed(speech: np.ndarray, start: int, end: int) -> tuple[int, int]:
 
 
 def speech_probability(blocks: Iterable[np.ndarray], sampling_rate: int, vad: Vad = "auto") -> np.ndarray:
-    """Probability of speech (frames of 32 ms,) by "silero" (silero-vad), "energy", or "auto": silero if installed.
-
-    Raises:
-        ValueError: an unknown vad. ImportError: "silero" without silero-vad.
-    """
+    """Probability of speech (frames of 32 ms,) by "silero" (silero-vad), "energy", or "auto": silero if installed."""
     if vad not in get_args(Vad):
         raise ValueError(f"vad is {vad!r}; it must be 'auto', 'silero' or 'energy'")
     if vad == "auto":
@@ -184,11 +177,7 @@ def energy_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def silero_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
-    """(frames,) of blocks (n, FRAME) of 16 kHz by silero-vad, whose wheel has the model and which keeps its state.
-
-    Raises:
-        ImportError: silero-vad is not installed.
-    """
+    """(frames,) of blocks (n, FRAME) of 16 kHz by silero-vad, whose wheel has the model and which keeps its state."""
     import torch
 
     model = _silero()

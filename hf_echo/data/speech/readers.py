@@ -152,11 +152,7 @@ def _find(value: Any, folders: list[Path]) -> str | None:
 def find_columns(
     found: Sequence[str], columns: Mapping[str, str], given: Sequence[str], where: str, need_text: bool = True
 ) -> dict[str, str]:
-    """Map the schema to the columns of a table; `given` are schema columns with values from elsewhere.
-
-    Raises:
-        ValueError: a named column is missing, or none fits; the message lists the columns found.
-    """
+    """Map the schema to the columns of a table; `given` are schema columns with values from elsewhere."""
     if "lang" in given and "lang" in found:
         raise ValueError(f"{where} has a column lang: leave lang out")
     mapping = {}

@@ -75,11 +75,7 @@ class Identifier:
 
 @cache
 def open_identifier() -> Identifier:
-    """Open heliport.
-
-    Raises:
-        ImportError: it is not installed (extra ``filters``).
-    """
+    """Open heliport."""
     try:
         import heliport
     except ImportError as error:

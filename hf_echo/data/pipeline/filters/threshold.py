@@ -103,9 +103,6 @@ def calibrate(tables: Iterable[pa.Table], scorer: Scorer | None = None, *, min_r
         tables: of the parallel schema; `hf_echo.data.nway_pairs` converts n-way sets.
         scorer: None if the tables have a column ``quality``.
         min_rows: directions with fewer scored rows are not calibrated.
-
-    Raises:
-        ValueError: no direction has ``min_rows`` scored rows.
     """
     sums: dict[str, np.ndarray] = {}
     for table in tables:
