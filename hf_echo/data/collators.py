@@ -58,20 +58,23 @@ class TranslationCollator:
             for k, negative in enumerate(row.get("negatives", ())[: self.max_negatives]):
                 negative_index[i, k] = len(texts)
                 texts.append((negative, row["target_lang"]))
-        chance = [self.language_drops.get(lang, self.language_drop) for _, lang in texts]
-        dropped = rng.random(len(texts)) < np.array(chance)
-        encoder = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
-        batch = {
-            "input_ids": pad([ids for ids in encoder], self.tokenizer.pad_token_id),
-            **self.decoder_inputs(rows),
-            "target_key": torch.tensor([row["target_key"] for row in rows]),
-            "index": torch.tensor([row["index"] for row in rows]),
-        }
-        lengths = torch.tensor([len(ids) for ids in encoder])
-        batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths[:, None]).long()
+        batch = self.encoder_inputs(texts, rows, rng) | self.decoder_inputs(rows)
         if self.max_negatives:
             batch["negative_index"] = torch.from_numpy(negative_index)
         return batch
+
+    def encoder_inputs(self, texts: list[tuple], rows: list[dict], rng: np.random.Generator) -> dict[str, torch.Tensor]:
+        """`input_ids` and `attention_mask` of (ids, language) pairs, some without their language; keys of the rows."""
+        chance = [self.language_drops.get(lang, self.language_drop) for _, lang in texts]
+        dropped = rng.random(len(texts)) < np.array(chance)
+        encoded = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
+        lengths = torch.tensor([len(ids) for ids in encoded])
+        return {
+            "input_ids": pad(encoded, self.tokenizer.pad_token_id),
+            "attention_mask": (torch.arange(int(lengths.max())) < lengths[:, None]).long(),
+            "target_key": torch.tensor([row["target_key"] for row in rows]),
+            "index": torch.tensor([row["index"] for row in rows]),
+        }
 
     def decoder_inputs(self, rows: list[dict]) -> dict[str, torch.Tensor]:
         """`decoder_input_ids` and `labels` of the first rows; nothing where the decoder reads none."""

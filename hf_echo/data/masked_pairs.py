@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from transformers import DataCollatorForLanguageModeling
 
-from .collators import TranslationCollator, pad
+from .collators import TranslationCollator
 
 
 @dataclass
@@ -48,22 +48,13 @@ class MaskedPairCollator(TranslationCollator):
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
         rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
         texts = [(row[side], row[f"{side}_lang"]) for side in ("source", "target") for row in rows]
-        dropped = rng.random(len(texts)) < self.language_drop
-        encoded = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
-        lengths = torch.tensor([len(ids) for ids in encoded])
-        input_ids = pad(encoded, self.tokenizer.pad_token_id)
-        place = torch.arange(input_ids.shape[1])
-        batch = {
-            "input_ids": input_ids,
-            "attention_mask": (place < lengths[:, None]).long(),
-            "side": torch.from_numpy(rng.integers(0, 2, len(rows))),
-            "target_key": torch.tensor([row["target_key"] for row in rows]),
-            "index": torch.tensor([row["index"] for row in rows]),
-        }
+        batch = self.encoder_inputs(texts, rows, rng)
+        batch["side"] = torch.from_numpy(rng.integers(0, 2, len(rows)))
         if self.mask_probability:
-            heads = lengths - torch.tensor([len(ids) for ids, _ in texts]) - self._tail
-            is_text = (place >= heads[:, None]) & (place < (lengths - self._tail)[:, None])
-            batch["masked_ids"], batch["labels"] = self.masked(input_ids, is_text, int(rng.integers(2**62)))
+            place, ends = torch.arange(batch["input_ids"].shape[1]), batch["attention_mask"].sum(1) - self._tail
+            heads = ends - torch.tensor([len(ids) for ids, _ in texts])
+            is_text = (place >= heads[:, None]) & (place < ends[:, None])
+            batch["masked_ids"], batch["labels"] = self.masked(batch["input_ids"], is_text, int(rng.integers(2**62)))
         return batch
 
     def masked(self, ids: torch.Tensor, is_text: torch.Tensor, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -261,7 +261,7 @@ def main(
     """Build a parallel Bible: n-way table, pairs with the pivots, list of removed texts with reasons (OS A.8)."""
     options = {}
     if lid:
-        from hf_echo.data.pipeline.filters.identifiers import open_identifier
+        from hf_echo.data.pipeline.filters.language_id import open_identifier
 
         identifier = open_identifier()
         options["lid"] = identifier.name

@@ -8,8 +8,7 @@ from random import Random
 from .clauses import BE, DETERMINERS, HAVE, PREPOSITIONS, SUBJECTS, is_base
 from .entities import swap_gender
 from .sentence import Sentence, cased
-from .verbs import FORMS, VERBS
-from .word_lists import ANTONYMS, FIXED_PHRASES, GENDER, VERB_ANTONYMS
+from .word_lists import ANTONYMS, FIXED_PHRASES, FORMS, GENDER, VERB_ANTONYMS, VERBS
 
 Edits = dict[int, str]
 

@@ -7,7 +7,7 @@ from random import Random
 
 from .clauses import Verb, after_adverbs, finite_verbs, has_negation, is_base
 from .sentence import Sentence, cased
-from .verbs import FORMS, VERBS
+from .word_lists import FORMS, VERBS
 
 Edits = dict[int, str]
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .sentence import Sentence
-from .verbs import AMBIGUOUS, FORMS
-from .word_lists import BIBLE_NAMES, CITIES, COUNTRIES, FEMALE_NAMES, MALE_NAMES, SURNAMES
+from .word_lists import AMBIGUOUS, BIBLE_NAMES, CITIES, COUNTRIES, FEMALE_NAMES, FORMS, MALE_NAMES, SURNAMES
 
 BE = dict.fromkeys(("is", "are", "am", "'m", "'re"), "present") | {"was": "past", "were": "past"}
 MODALS = frozenset("can could will would shall should may might must ca wo cannot 'll".split())

@@ -8,7 +8,7 @@ from random import Random
 from . import word_lists as words
 from .clauses import DETERMINERS, PREPOSITIONS, SUBJECTS, finite_verbs
 from .sentence import Sentence, cased
-from .verbs import FORMS
+from .word_lists import FORMS
 
 Edits = dict[int, str]
 
