@@ -1,22 +1,15 @@
 """Tokenizers for Echo models: count words, extend or train a tokenizer, compare tokenizers."""
 
-from .counts import WordCounts, count_words
-from .extend import extend_tokenizer
-from .loading import load_tokenizer
-from .pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, split_words
-from .report import VocabularyReport, vocabulary_report
-from .train import train_from_counts, train_tokenizer
+from __future__ import annotations
 
-__all__ = [
-    "ECHO_PATTERN",
-    "LLAMA3_PATTERN",
-    "VocabularyReport",
-    "WordCounts",
-    "count_words",
-    "extend_tokenizer",
-    "load_tokenizer",
-    "split_words",
-    "train_from_counts",
-    "train_tokenizer",
-    "vocabulary_report",
-]
+from .counts import WordCounts as WordCounts
+from .counts import count_words as count_words
+from .extend import extend_tokenizer as extend_tokenizer
+from .loading import load_tokenizer as load_tokenizer
+from .pretokenizer import ECHO_PATTERN as ECHO_PATTERN
+from .pretokenizer import LLAMA3_PATTERN as LLAMA3_PATTERN
+from .pretokenizer import split_words as split_words
+from .report import VocabularyReport as VocabularyReport
+from .report import vocabulary_report as vocabulary_report
+from .train import train_from_counts as train_from_counts
+from .train import train_tokenizer as train_tokenizer

@@ -6,20 +6,13 @@ one process and on a Ray cluster.
 
 from __future__ import annotations
 
-from ...utils.executors import LocalExecutor, RayExecutor
-from .data_recipe import Output, Recipe, Sampling, Step, read_recipe
-from .runner import run
-from .statistics import Statistics, collect_statistics
-
-__all__ = [
-    "LocalExecutor",
-    "Output",
-    "RayExecutor",
-    "Recipe",
-    "Sampling",
-    "Statistics",
-    "Step",
-    "collect_statistics",
-    "read_recipe",
-    "run",
-]
+from ...utils.executors import LocalExecutor as LocalExecutor
+from ...utils.executors import RayExecutor as RayExecutor
+from .data_recipe import Output as Output
+from .data_recipe import Recipe as Recipe
+from .data_recipe import Sampling as Sampling
+from .data_recipe import Step as Step
+from .data_recipe import read_recipe as read_recipe
+from .runner import run as run
+from .statistics import Statistics as Statistics
+from .statistics import collect_statistics as collect_statistics

@@ -4,20 +4,16 @@ A speech dataset is a `datasets.Dataset` with the columns `audio` (not decoded: 
 optionally `english` (the translation), `source` and `speaker`.
 """
 
-from .audio import audio_length, check_audio, read_audio
-from .long_audio import audio_pieces, speech_spans
-from .readers import COLUMNS, OPTIONAL, features, kept_for_measuring, load_speech, refuse_kept
+from __future__ import annotations
 
-__all__ = [
-    "COLUMNS",
-    "OPTIONAL",
-    "audio_length",
-    "audio_pieces",
-    "check_audio",
-    "features",
-    "kept_for_measuring",
-    "load_speech",
-    "read_audio",
-    "refuse_kept",
-    "speech_spans",
-]
+from .audio import audio_length as audio_length
+from .audio import check_audio as check_audio
+from .audio import read_audio as read_audio
+from .long_audio import audio_pieces as audio_pieces
+from .long_audio import speech_spans as speech_spans
+from .readers import COLUMNS as COLUMNS
+from .readers import OPTIONAL as OPTIONAL
+from .readers import features as features
+from .readers import kept_for_measuring as kept_for_measuring
+from .readers import load_speech as load_speech
+from .readers import refuse_kept as refuse_kept
