@@ -33,12 +33,8 @@ PERCENT = "(('0x' || substr(h, 7, 2) || substr(h, 5, 2) || substr(h, 3, 2) || su
 
 
 def collect(corpora: Path, out: Path, languages: Sequence[str], tables: Mapping[str, Any], mix: Any) -> dict[str, int]:
-    """Write the tables into the folder `out`; returns their numbers of rows.
-
-    Args:
-        tables: file name -> `hf_echo.steps.training_data.Table`.
-        mix: `hf_echo.steps.training_data.CollectData`, or an object with its fields power to seed.
-    """
+    """Write the tables into the folder `out`; returns their numbers of rows. `tables` and `mix` are those of
+    `hf_echo.steps.training_data.CollectData`."""
     names = [name for file, table in tables.items() for name in (file, table.english) if name]
     if missing := [name for name in names if not (corpora / name).is_file()]:
         raise FileNotFoundError(f"{corpora} holds no {missing[0]}; give the folder of the parallel corpora")

@@ -40,13 +40,10 @@ def extension_pairs(
 ) -> Dataset:
     """Keep the translation directions of the omnilingual extension (OS 4.5.2).
 
-    A row stays if its target is a base language, the teacher's xsim++ error for the target language is not higher than
-    for the source language, and the source is not English. English is a source only of itself: `english_rows` English
-    targets (default: as many rows as the largest other source language has) are added as pairs with themselves.
-
-    Args:
-        base: the teacher's languages.
-        xsimpp: xsim++ error rate of the teacher per language; a missing language is new and counts as infinite.
+    A row stays if its target is a base language (one of the teacher's), the teacher's error rate `xsimpp` for the
+    target language is not higher than for the source language (infinite for a new one), and the source is not English.
+    English is a source only of itself: `english_rows` English targets (default: as many rows as the largest other
+    source language has) are added as pairs with themselves.
     """
     errors = dict(xsimpp or {})
 

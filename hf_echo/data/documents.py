@@ -106,11 +106,7 @@ def _shown(value: Any) -> str:
 
 
 def flat_sentences(documents: Dataset, last: tuple[str, str] | None = None) -> Dataset:
-    """All sentences one after the other, with the columns `source` and `source_lang`.
-
-    Args:
-        last: (text, lang) of one more row at the end.
-    """
+    """All sentences, and `last` (text, lang), one after the other, with the columns `source` and `source_lang`."""
     texts = [text for row in documents["sentences"] for text in row]
     langs = [lang for row, lang in zip(documents["sentences"], documents["lang"], strict=True) for _ in row]
     if last is not None:

@@ -28,9 +28,7 @@ from .collators import TranslationCollator
 class MaskedPairCollator(TranslationCollator):
     """Collate tokenized pairs for an encoder alone (the fields are listed in this module's docstring).
 
-    Args:
-        tokenizer: an EchoTokenizer with a mask token.
-        mask_probability: share of a text's tokens that are chosen; 0: no masked_ids and labels.
+    `mask_probability` is the share of a text's tokens that are chosen; 0: no masked_ids and labels.
     """
 
     mask_probability: float = 0.4

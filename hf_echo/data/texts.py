@@ -45,10 +45,8 @@ def open_texts(
 ) -> list[Texts]:
     """Open every file, folder and iterable of (lang, text) of `sources`.
 
-    Args:
-        kind: "parallel" or "monolingual"; None is parallel for files of pairs, else monolingual.
-        lang: of all rows, for a file without languages.
-        split: value of the column ``split``, or split in the file names of a folder; None reads all.
+    `kind` None is "parallel" for files of pairs, else "monolingual"; `lang` is that of all rows, for a file without
+    languages; `split` is a value of the column ``split``, or in the file names of a folder, and None reads all.
     """
     if kind not in (None, *KINDS):
         raise ValueError(f"kind={kind!r} is not one of {', '.join(KINDS)}")
@@ -181,9 +179,6 @@ def open_lines(
     """`TextLines` of any file that `read_texts` reads; only positions are in memory.
 
     What is not a plain file is copied into the plain file `copy` until the end of the block.
-
-    Args:
-        every, dedup: as in `TextLines`. The others are as in `read_texts`.
     """
     options: dict[str, Any] = {"name": name_of(path), "every": every, "dedup": dedup}
     is_file = str(path) != STANDARD and Path(path).is_file()

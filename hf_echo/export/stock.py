@@ -157,11 +157,7 @@ def show_character_map(file: Path) -> None:
 
 
 def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
-    """Write the files of a stock folder.
-
-    Args:
-        weights: write the backbone, too; without it only the graphs of `onnx/` or `openvino/` compute.
-    """
+    """Write the files of a stock folder; without `weights` only the graphs of `onnx/` or `openvino/` compute."""
     if weights:
         stock.backbone.save_pretrained(folder)
     else:

@@ -17,11 +17,7 @@ from ..utils.files import make_once
 
 
 def encoded(encode: Callable[[list[str], Any], Any], texts: list[str], lang: Any, what: str | None = None) -> Any:
-    """The embeddings of texts in one language: (len(texts), d) float32, dense or CSR.
-
-    Args:
-        what: what the texts are, for the error message; None is "texts in 'lang'".
-    """
+    """The embeddings of texts in one language: (len(texts), d) float32, dense or CSR. `what` names them in an error."""
     rows = encode(texts, lang)
     if hasattr(rows, "detach"):
         rows = rows.detach().float().cpu()  # numpy has no bfloat16

@@ -35,9 +35,7 @@ NOBODY = np.uint64(0)  # key of a text that is not embedded
 class EmbeddingStore:
     """Embeddings of one encoder in a folder of `cache_dir`.
 
-    Args:
-        name: all that the embeddings depend on except language and text: the encoder's name and the fingerprint of its
-            files (`hf_echo.utils.fingerprint`). A path alone is not enough: another model may be built there.
+    `name` is all that they depend on except language and text: the encoder's name and the fingerprint of its files.
     """
 
     def __init__(self, name: str, cache_dir: str | Path):
@@ -53,11 +51,7 @@ class EmbeddingStore:
         return keys[(keys != NOBODY) & (self.rows_of(keys) < 0)]
 
     def add(self, texts: Iterable[tuple[str, str]], encode: Encode, *, chunk: int, label: str | None) -> bool:
-        """Encode (lang, text) pairs and write them, language by language; False where embeddings are sparse.
-
-        Args:
-            label: of the progress bar, None hides it.
-        """
+        """Encode (lang, text) pairs and write them, language by language; False where embeddings are sparse."""
         order, files = sorted(texts), []
         bar = tqdm(total=len(order), desc=label, unit="text", leave=False, disable=not (label and order))
         for start in range(0, len(order), chunk):

@@ -103,12 +103,7 @@ def _checked(texts: list[str], langs) -> tuple[list[str], list[str | None]]:
 
 
 def embed_columns(encode, columns: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[np.ndarray]:
-    """(rows, d) float32 vectors of length 1 of each column; every (text, language) is embedded once.
-
-    Args:
-        encode: (texts, lang) -> (n, d), see `any_encoder`.
-        columns: (texts, their languages).
-    """
+    """(rows, d) float32 vectors of length 1 of each column (texts, their languages); each is embedded once."""
     by_lang: dict[str, dict[str, int]] = {}  # language -> text -> its number among that language's texts
     for column, langs in columns:
         for text, lang in zip(column, langs, strict=True):

@@ -81,11 +81,7 @@ EXAMPLES = (
 
 
 def write_negatives(settings: Any) -> dict[str, Any]:
-    """Write the rows with their negatives; returns the counts of `write_rows`.
-
-    Args:
-        settings: `hf_echo.cli.data.WriteNegatives`, or an object with the same fields.
-    """
+    """Write the rows with their negatives, as `hf_echo.cli.data.WriteNegatives` says; returns those of `write_rows`."""
     from ..data import load_parallel
 
     pairs = load_parallel(settings.pairs, split=None, on_bad_row=settings.on_bad_row)

@@ -53,11 +53,7 @@ def as_rows(x: Any, name: str = "x") -> Any:
 
 
 def unit_rows(x: Any, name: str = "x", first: int = 0) -> Any:
-    """A new float32 array (or CSR matrix) with rows of length 1.
-
-    Args:
-        first: number of the first row, for messages.
-    """
+    """A new float32 array (or CSR matrix) with rows of length 1; `first` is the number of the first, for messages."""
     x = as_rows(x, name)
     refuse_broken(x, lambda row: f"{name}, row {first + row}")
     if not isinstance(x, np.ndarray):

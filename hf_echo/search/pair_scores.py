@@ -220,11 +220,7 @@ def check_score(score: str, blaser: str | None, reference: Pairs | None) -> None
 def scorer_of(
     score: str, model: str, *, blaser: str | None, reference: Pairs | None, k: int, dtype: str = "auto", folder: Path
 ) -> Callable[..., np.ndarray]:
-    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)``; arguments as in `score_pairs`.
-
-    Args:
-        folder: for the embeddings of the reference.
-    """
+    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)``; `folder` is for the reference."""
     check_score(score, blaser, reference)
     if reference is not None:
         return Margin(open_encoder(model, dtype=dtype), reference.blocks(), folder, k)
@@ -259,9 +255,7 @@ def _whole(block: PairBlock) -> list[int]:
 class Margin:
     """``scorer(sources, targets, source_langs, target_langs)``: margins (ratio) among the different texts of `blocks`.
 
-    Args:
-        encode: (texts, lang) -> (n, d).
-        folder: for the embeddings of the blocks, where a stopped run finds them.
+    Their embeddings by `encode` (texts, lang) -> (n, d) go to `folder`, where a stopped run finds them.
     """
 
     def __init__(self, encode: Encode, blocks: Iterator[PairBlock], folder: Path, k: int):

@@ -21,11 +21,8 @@ TEXTS = 65_536  # texts tokenized at a time
 
 
 def auxiliary_vectors(source: Any, tokenizer: Any, *, seed: int = 0) -> torch.Tensor:
-    """Auxiliary vectors (tokenizer size, dim): an array or tensor of them, or trained (`train_auxiliary`) from texts.
-
-    Args:
-        source: an array, row i for token i; a file with one text per line; or an iterable of texts.
-    """
+    """Auxiliary vectors (tokenizer size, dim): an array or tensor of them, or trained (`train_auxiliary`) from a file
+    with one text per line, or an iterable of texts."""
     if isinstance(source, (str, Path)):
         if not Path(source).is_file():
             raise FileNotFoundError(f"no file {source}; give a file with one text per line")

@@ -103,16 +103,11 @@ def focus(
 ) -> torch.Tensor:
     """FOCUS: convex combinations of the anchors' rows for similar tokens (Dobler and de Melo 2023).
 
-    Same arithmetic as the authors' package deepfocus 1.0.1. That package compares tokens as decoded text, where all
-    parts of characters look alike: it copies 868 of 32,000 tokens of a byte-level vocabulary from another token of the
-    same vocabulary.
+    Same arithmetic as the authors' package deepfocus 1.0.1, which compares tokens as decoded text.
 
     Args:
-        anchors: (shared, width), rows of the shared tokens.
+        anchors: (shared, width), rows of the shared tokens; the result is (new, width).
         anchor_auxiliary, auxiliary: (shared, dim) and (new, dim).
-
-    Returns:
-        (new, width).
     """
     keys = F.normalize(anchor_auxiliary, dim=1).to(anchors.device)
     queries = F.normalize(auxiliary, dim=1).to(anchors.device)

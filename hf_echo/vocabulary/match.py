@@ -126,9 +126,6 @@ def language_vocabulary(
     Tokens of both vocabularies are copied; the others are combinations of them (Dobler and de Melo 2023). With little
     text the vocabulary is smaller than `vocab_size`. WordPiece training of the library `tokenizers` follows the order
     of a hash map, so two runs on the same texts give slightly different vocabularies.
-
-    Args:
-        embeddings: (old vocabulary, width).
     """
     if vocab_size <= len(tokenizer.all_special_ids):
         raise ValueError(f"vocab_size={vocab_size} must be above the {len(tokenizer.all_special_ids)} special tokens")

@@ -56,10 +56,7 @@ def learn_merges(
 ) -> int:
     """Add the most frequent pairs to `vocabulary` until all `new_ids` are used; return the number used.
 
-    Args:
-        words: word in byte characters -> its count.
-        min_count: rarer pairs are not merged.
-        max_token_bytes: longest new token in bytes; None: no limit.
+    `words` maps words in byte characters to counts; pairs rarer than `min_count` are not merged.
     """
     pairs, given = _Pairs(vocabulary, words, max(1, min_count), max_token_bytes, progress), 0
     with tqdm(total=len(new_ids), desc="merges", disable=not progress, mininterval=0.5) as bar:

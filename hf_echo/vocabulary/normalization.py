@@ -45,8 +45,7 @@ def clean_text() -> normalizers.Sequence:
 def put_in_front(backend: Tokenizer, *, sentencepiece: bool = False) -> None:
     """Let a tokenizer apply `clean_text` before its own normalizer; once, however often this is called.
 
-    Args:
-        sentencepiece: compose letters (NFC) and strip the ends, too, which SentencePiece does outside of its table.
+    With `sentencepiece` it composes letters (NFC) and strips the ends, too, as SentencePiece does outside of its table.
     """
     own = _layers(backend.normalizer) if backend.normalizer is not None else []
     cleaning = _layers(clean_text())

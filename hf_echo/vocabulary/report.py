@@ -83,12 +83,8 @@ class VocabularyReport:
         return json.dumps(content, ensure_ascii=False, indent=indent)
 
     def to_markdown(self, by: str = "script") -> str:
-        """Markdown table with one column per tokenizer.
-
-        Args:
-            by: "script" or "language" (tokens per sentence, by descending fertility of the base; the last row is over
-                all), or "all" (measures as rows, over all languages).
-        """
+        """Markdown table with a column for each tokenizer, of tokens per sentence by "script" or "language" (falling
+        for the base; the last row is over all), or of the measures over "all" languages."""
         base, *others = self.sizes
         if by == ALL:
             rows: list[list[Any]] = [["tokens in all", *self.sizes.values()]]

@@ -49,11 +49,7 @@ def _number(name: str) -> int:
 
 
 def compare(step: Step | Sampling, files: Sequence[Path], out: Path) -> None:
-    """Write (row, copies) of the rows with other than one copy to a Parquet file, in order.
-
-    Args:
-        files: of `entries`, or for a sample the blocks of rows.
-    """
+    """Write (row, copies) of the rows with other than one copy, from `entries`, or for a sample from blocks of rows."""
     with duckdb.connect() as db:
         db.register("found", pyarrow.dataset.dataset([str(file) for file in files]))
         db.execute("CREATE TABLE changed (row UBIGINT, copies BIGINT)")
