@@ -15,8 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer, SonarForTranslation
 from ..utils.hub import snapshot
-from ..vocabulary.auxiliary import auxiliary_vectors
-from ..vocabulary.initialise import TokenMatch, check_method, initialise
+from ..vocabulary.initialise import TokenMatch, auxiliary_vectors, check_method, initialise
 from ..vocabulary.loading import load_tokenizer
 from ..vocabulary.match import ROLES, match_vocabularies
 from .rewrite import check_other_folder, encoder_of, open_checkpoint, save_changed, stored_config

@@ -56,16 +56,12 @@ def nearest_neighbours(x: Any, y: Any, k: int) -> Neighbours:
     return unit_neighbours(x, y, k)
 
 
-def mutual_neighbours(x: Any, y: Any, k: int, k_back: int | None = None) -> tuple[Neighbours, Neighbours]:
-    """(neighbours of x in y, neighbours of y in x): what margin scores need.
-
-    As `nearest_neighbours`; k may not exceed the rows of y, and k_back (default: k) those of x.
-    """
+def mutual_neighbours(x: Any, y: Any, k: int) -> tuple[Neighbours, Neighbours]:
+    """(neighbours of x in y, neighbours of y in x): what margin scores need. k may not exceed the rows of either."""
     x, y = _both(x, y)
-    k_back = k if k_back is None else k_back
     _check_k(k, y.shape[0])
-    _check_k(k_back, x.shape[0])
-    return unit_neighbours(x, y, k), unit_neighbours(y, x, k_back)
+    _check_k(k, x.shape[0])
+    return unit_neighbours(x, y, k), unit_neighbours(y, x, k)
 
 
 def unit_neighbours(x: Any, y: Any, k: int) -> Neighbours:

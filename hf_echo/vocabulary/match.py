@@ -18,8 +18,7 @@ import torch
 from tokenizers import Tokenizer, models
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from .auxiliary import auxiliary_vectors
-from .initialise import TokenMatch, initialise
+from .initialise import TokenMatch, auxiliary_vectors, initialise
 
 ROLES = ("cls", "sep", "bos", "eos", "pad", "mask", "unk")  # where one token has two roles, the first decides
 _CHARACTERS = bytes_to_unicode()

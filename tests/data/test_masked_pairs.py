@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_echo.data.masked_pairs import MaskedPairCollator
+from hf_echo.data.collators import MaskedPairCollator
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.modeling import EchoTokenizer
 

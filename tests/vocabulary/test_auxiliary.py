@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hf_echo.vocabulary.auxiliary import auxiliary_vectors, near_pairs, train_auxiliary
+from hf_echo.vocabulary.initialise import auxiliary_vectors, near_pairs, train_auxiliary
 
 pytestmark = pytest.mark.trains
 

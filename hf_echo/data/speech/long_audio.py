@@ -114,8 +114,10 @@ def speech_spans(
 def shas_pieces(
     speech: np.ndarray, frame: float, *, longest: float = LONGEST, shortest: float = SHORTEST
 ) -> list[tuple[int, int]]:
-    """(start, end) in frames of pieces of at most `longest` seconds, trimmed to speech; none without speech. `speech` is
-    the (frames,) probability of speech in frames of `frame` seconds."""
+    """(start, end) in frames of pieces of at most `longest` seconds, trimmed to speech; none without speech.
+
+    `speech` is the (frames,) probability of speech in frames of `frame` seconds.
+    """
     if longest < 2 * shortest:
         raise ValueError(f"longest={longest:g} s is under {2 * shortest:g} s, twice the shortest piece")
     most, least = max(int(longest / frame), 2), max(int(shortest / frame), 1)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ...checkpoints.rewrite import encoder_of
-from ...data.masked_pairs import MaskedPairCollator
+from ...data.collators import MaskedPairCollator
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from ...utils.settings import setting
 from .base import CoreTrainer
