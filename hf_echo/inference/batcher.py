@@ -89,18 +89,12 @@ class PromptedModel:
 
 @dataclass(eq=False)
 class Job:
-    """The texts of one request.
-
-    Attributes:
-        cut: truncate long texts; else they are an error.
-        gone: nobody waits for it any more.
-        done: gets (vectors, number of tokens read), or an error.
-    """
+    """The texts of one request. `done` gets (vectors, number of tokens read), or an error."""
 
     texts: list[str]
     prompt: str = ""
-    cut: bool = False
-    gone: bool = False
+    cut: bool = False  # truncate long texts; else they are an error
+    gone: bool = False  # nobody waits for it any more
     done: Future = field(default_factory=Future)
     lengths: list[int] = field(default_factory=list)
     taken: int = 0
@@ -118,9 +112,7 @@ class Job:
 class Batcher:
     """The queue, and the thread that empties it.
 
-    Args:
-        max_tokens: tokens embedded together; a longer text is alone.
-        max_waiting: texts in the queue; an empty one takes any number.
+    `max_tokens` are embedded together, a longer text alone; at most `max_waiting` texts are in the queue.
     """
 
     def __init__(self, model: PromptedModel, max_tokens: int = 8_192, max_waiting: int = 8_192):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,17 @@ def encode_shards(
 def _make_shard(make: Callable[[int, int], np.ndarray], item: tuple[Path, int, int]) -> None:
     path, start, stop = item
     make_once(path, lambda unfinished: np.save(unfinished, make(start, stop)))
+
+
+def take_rows(parts: Sequence[np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """(len(rows), d) float32 of arrays that follow one another; zeros for -1."""
+    out = np.zeros((len(rows), parts[0].shape[1]), np.float32)
+    starts = np.cumsum([0, *map(len, parts)])
+    number = np.searchsorted(starts, rows, "right") - 1
+    for part in np.unique(number[rows >= 0]):
+        here = np.flatnonzero(number == part)
+        out[here] = parts[part][rows[here] - starts[part]]
+    return out
 
 
 def is_sparse(rows: Any) -> bool:

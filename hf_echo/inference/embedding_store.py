@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 
 from ..utils.files import json_once, write_array
 from ..utils.vectors import unit_length
-from .embedding_files import encoded, is_sparse
+from .embedding_files import encoded, is_sparse, take_rows
 from .encoders import Encode
 
 CHUNK = 20_000  # texts encoded between two writes, of training data
@@ -73,13 +73,7 @@ class EmbeddingStore:
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """(len(rows), d) float32; zeros for -1."""
-        out = np.zeros((len(rows), self.parts[0].shape[1]), np.float32)
-        starts = np.cumsum([0, *map(len, self.parts)])
-        number = np.searchsorted(starts, rows, "right") - 1
-        for part in np.unique(number[rows >= 0]):
-            here = np.flatnonzero(number == part)
-            out[here] = self.parts[part][rows[here] - starts[part]]
-        return out
+        return take_rows(self.parts, rows)
 
     def _open(self, files: Sequence[Path]) -> None:
         keys, places, start = [self.keys], [self.places], sum(map(len, self.parts))
@@ -104,13 +98,8 @@ class EmbeddingStore:
 
 
 class StoredRows:
-    """Rows of training data: ``rows[indices]`` -> (len(indices), d) float32.
-
-    Args:
-        take: (rows) -> (len(rows), d) float32, such as `EmbeddingStore.take`.
-        index: its row for each row of the data; -1 is a text that was not embedded and reads as zeros.
-        normalize: divide by the L2 norm.
-    """
+    """Rows of training data: ``rows[indices]`` -> (len(indices), d) float32, `take` (such as `EmbeddingStore.take`) of
+    their `index`, where -1 is a text that was not embedded and reads as zeros."""
 
     def __init__(self, take: Callable[[np.ndarray], np.ndarray], index: np.ndarray, *, normalize: bool = False):
         self.take, self.index, self.normalize = take, index, normalize

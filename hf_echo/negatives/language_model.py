@@ -45,19 +45,12 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """One request and the row that its reply becomes.
+    """One request and the row that its reply becomes."""
 
-    Attributes:
-        about: description in the file of failures.
-        messages: the chat; None if no request is needed.
-        parse: reply -> value; raises InvalidReply.
-        row: value -> row to write, or None for no row; the value is None if there is no valid reply.
-    """
-
-    about: Mapping[str, Any]
-    messages: Messages | None
-    parse: Callable[[str], Any]
-    row: Callable[[Any], dict[str, Any] | None]
+    about: Mapping[str, Any]  # description in the file of failures
+    messages: Messages | None  # the chat; None if no request is needed
+    parse: Callable[[str], Any]  # reply -> value; raises InvalidReply
+    row: Callable[[Any], dict[str, Any] | None]  # value, or None without a valid reply -> row to write, or None
 
 
 class Endpoint:

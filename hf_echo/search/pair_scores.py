@@ -28,6 +28,7 @@ from ..data.formats import Languages, Part, open_file, open_two, suffix_of
 from ..data.pair_writer import BREAKS, is_table, write_pairs
 from ..data.pipeline.filters.threshold import DirectionThreshold
 from ..data.schema import LANGUAGE_ALIASES, TEXT_ALIASES, as_list, check_text, find_columns
+from ..inference.embedding_files import take_rows
 from ..inference.embedding_store import key_of
 from ..inference.encoders import Encode
 from ..inference.scorer import EchoScorer, embed_columns, open_encoder
@@ -288,21 +289,11 @@ class Margin:
         keys = (key_of(lang or "", text) for text, lang in zip(texts, langs))
         rows = np.array([self.places[side].get(key, -1) for key in keys])
         known = (rows >= 0).all()
-        return _take(self.pools[side], rows) if known else embed_columns(self.encode, [(texts, langs)])[0]
+        return take_rows(self.pools[side].parts, rows) if known else embed_columns(self.encode, [(texts, langs)])[0]
 
 
 def _save_embeddings(encode: Encode, texts: Sequence[tuple[str, str | None]], unfinished: Path) -> None:
     np.save(unfinished, embed_columns(encode, [tuple(zip(*texts))])[0])
-
-
-def _take(side: Rows, rows: np.ndarray) -> np.ndarray:
-    """(len(rows), d) unit rows, from any parts."""
-    part = np.searchsorted(side.starts, rows, "right") - 1
-    out = np.empty((len(rows), side.width), np.float32)
-    for number in np.unique(part):
-        here = part == number
-        out[here] = side.parts[number][rows[here] - side.starts[number]]
-    return out
 
 
 def _threshold(threshold: float | str | Path, sigma: float) -> Callable[[PairBlock], Any]:

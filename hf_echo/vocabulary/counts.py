@@ -128,12 +128,8 @@ class WordCounts:
     ) -> dict[str, float]:
         """Share of each language in the balanced sample, in characters, summing to 1.
 
-        UniMax over the characters of a language (both kinds together), times its weight (default 1; weight 0 removes
-        the language before UniMax).
-
-        Args:
-            top_n: number of largest languages that UniMax treats equally. max_upsampling: largest repetition factor.
-            language_weights: language -> factor on its share.
+        UniMax (`data.sampling.unimax`) over the characters of a language (both kinds together), times its weight
+        (default 1; weight 0 removes the language before UniMax).
 
         Raises:
             ValueError: a weight for a language without counts or below 0; a language without a character.
@@ -181,8 +177,7 @@ class WordCounts:
                 where the `BpeTrainer` of tokenizers overflows.
 
         Returns:
-            Frequencies rounded to the nearest integer, halves up, without words of frequency 0; by descending
-            frequency, then code point.
+            Frequencies rounded to integers, without words of frequency 0; by descending frequency, then code point.
 
         Raises:
             ValueError: as `shares`; no word has min_count.

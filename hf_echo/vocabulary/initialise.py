@@ -26,18 +26,12 @@ TEXTS = 65_536  # texts tokenized at a time
 
 @dataclass
 class TokenMatch:
-    """How the tokens of a new vocabulary correspond to those of an old one.
+    """How the tokens of a new vocabulary correspond to those of an old one."""
 
-    Attributes:
-        old_size, size: rows of the old and the new vocabulary; ids are smaller.
-        copied: new id -> old id of the same token.
-        pieces: new id -> old ids that spell the token, in order; only for tokens not in `copied`.
-    """
-
-    old_size: int
+    old_size: int  # rows of the old and the new vocabulary; ids are smaller
     size: int
-    copied: dict[int, int]
-    pieces: dict[int, list[int]]
+    copied: dict[int, int]  # new id -> old id of the same token
+    pieces: dict[int, list[int]]  # new id -> old ids that spell the token, in order; only for tokens not in `copied`
 
     def counts(self) -> dict[str, int]:
         known = len(self.copied) + len(self.pieces)

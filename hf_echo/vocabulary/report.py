@@ -41,14 +41,10 @@ class Fertility:
 
     Attributes:
         level: "language", "script" or "all"; `name` is then the code, the script's English name, or "all".
-        languages, sentences: numbers counted.
-        tokens_per_sentence: the fertility of ECHO D and OS Table 16.
-        tokens_per_word: words are separated by white space; None for scripts without such words. For a script or
-            all, the mean over languages that have it.
+        tokens_per_sentence: the fertility of ECHO D and OS Table 16; `ratio` to that of the report's first tokenizer.
+        tokens_per_word: words are separated by white space; None for scripts without such words.
         unused: share of the vocabulary (without special tokens) that no text of these languages uses.
-        failures: number of texts where decode(encode(text)) differs from the text, compared in NFC and without outer
-            white space, which layouts strip or add.
-        ratio: tokens_per_sentence divided by that of the report's first tokenizer.
+        failures: texts where decode(encode(text)) differs in NFC and without outer white space.
     """
 
     tokenizer: str

@@ -46,12 +46,10 @@ def cased(word: str, like: str) -> str:
 
 
 class Sentence:
-    """Tokens of one text (perhaps several sentences).
+    """Tokens of one text (perhaps several sentences): words, numbers, clitics and single punctuation marks.
 
-    Attributes:
-        tokens: words, numbers, clitics and single punctuation marks.
-        low: the tokens in lower case with straight apostrophes, followed by four empty strings.
-        starts: positions that begin a sentence.
+    `low` are the tokens in lower case with straight apostrophes, followed by four empty strings; `starts` are positions
+    that begin a sentence.
     """
 
     def __init__(self, text: str):
