@@ -78,7 +78,7 @@ def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
     rows = steps[0]["directions"]
     names = sorted(sorted(rows, key=lambda name: -rows[name]["kept"])[:LINES])
     kept = [[f"{s['directions'].get(name, {'kept': 0})['kept']:,}" for s in steps] for name in names]
-    header = ["", *(f"{i} {step['step']}" for i, step in enumerate(steps))]
+    header = ["direction", *(f"{i} {step['step']}" for i, step in enumerate(steps))]
     table = markdown_table(header, [[name, *cells] for name, cells in zip(names, kept)])
     return f"{steps_table(steps)}\n\nRows after each step, by direction:\n\n{table}\n"
 

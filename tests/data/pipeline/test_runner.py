@@ -129,7 +129,7 @@ def test_a_recipe_is_a_loop_over_the_rows(source, tmp_path):
     assert saved["steps"] == done.steps and not (tmp_path / "out/.work").exists()
     table = (tmp_path / "out/counts.md").read_text()
     assert f"| keys | {long} | {len(kept)} | {long - len(kept)} | {100 * len(kept) / long:.1f} |" in table
-    assert "| | 0 sources | 1 long | 2 keys | 3 below | 4 lengths |" in table
+    assert "| direction | 0 sources | 1 long | 2 keys | 3 below | 4 lengths |" in table
     fitted = json.loads((tmp_path / "out/fitted.json").read_text())
     assert list(fitted.values()) == [{"mean": pytest.approx(mean)}]
     assert load_parallel(tmp_path / "out/data").column_names == [*want[0]]
