@@ -55,11 +55,7 @@ def nway_features() -> Features:
 
 
 def load_nway(
-    path: str | os.PathLike,
-    id_column: str | None = None,
-    *,
-    split: str | None = "train",
-    on_bad_row: str = "error",
+    path: str | os.PathLike, id_column: str | None = None, *, split: str | None = "train", on_bad_row: str = "error"
 ) -> Dataset:
     """Read an n-way file or folder (TSV, JSONL, Parquet) with columns id (or verse_id, index_id), lang, text.
 

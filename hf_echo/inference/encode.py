@@ -40,12 +40,7 @@ def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dt
         return dtype
     if dtype == "auto":
         return torch.bfloat16 if bf16_is_faster(device) else torch.float32
-    names = {
-        "bf16": torch.bfloat16,
-        "bfloat16": torch.bfloat16,
-        "fp32": torch.float32,
-        "float32": torch.float32,
-    }
+    names = {"bf16": torch.bfloat16, "bfloat16": torch.bfloat16, "fp32": torch.float32, "float32": torch.float32}
     if dtype not in names:
         raise ValueError(f"dtype is {dtype!r}; it must be one of auto, {', '.join(names)}")
     return names[dtype]

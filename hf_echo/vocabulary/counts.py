@@ -120,11 +120,7 @@ class WordCounts:
             )
 
     def shares(
-        self,
-        *,
-        top_n: int = 126,
-        max_upsampling: float = 100,
-        language_weights: Mapping[str, float] | None = None,
+        self, *, top_n: int = 126, max_upsampling: float = 100, language_weights: Mapping[str, float] | None = None
     ) -> dict[str, float]:
         """Share of each language in the balanced sample, in characters, summing to 1.
 

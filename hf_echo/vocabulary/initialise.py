@@ -39,12 +39,7 @@ class TokenMatch:
 
 
 def initialise(
-    old: torch.Tensor,
-    match: TokenMatch,
-    method: str = "mean",
-    *,
-    auxiliary: torch.Tensor | None = None,
-    seed: int = 0,
+    old: torch.Tensor, match: TokenMatch, method: str = "mean", *, auxiliary: torch.Tensor | None = None, seed: int = 0
 ) -> torch.Tensor:
     """New embeddings (match.size, width) in float32 from `old` (old rows, width); the width may join several matrices.
 

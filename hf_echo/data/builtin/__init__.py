@@ -81,11 +81,7 @@ def dev_set(
 
 
 def builtin_parallel(
-    n: int | None = None,
-    *,
-    split: str = "train",
-    languages: Sequence[str] = LANGUAGES,
-    hard_negatives: int = 0,
+    n: int | None = None, *, split: str = "train", languages: Sequence[str] = LANGUAGES, hard_negatives: int = 0
 ) -> Dataset:
     """The first n meanings (None: all) in the parallel schema, rows grouped by meaning.
 

@@ -166,10 +166,7 @@ def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
     space = " " if word[0] in "'’" else ""  # she're -> she may be
     tail = {("be", False): "be", ("be", True): "have been"}.get((v.kind, past), "have")
     if v.negated:
-        return {
-            k: space + cased(new, word),
-            k + 1: f" not {tail}" if s.low[k + 1] == "n't" else f"not {tail}",
-        }
+        return {k: space + cased(new, word), k + 1: f" not {tail}" if s.low[k + 1] == "n't" else f"not {tail}"}
     j = _behind_middle(s, k)
     if j == k + 1:
         return {k: space + cased(f"{new} {tail}", word)}
