@@ -1,14 +1,12 @@
 """A training mix and held-out dev sets from a folder of parallel corpora, as `hf_echo.steps.training_data` declares it.
 
-A table is n-way (an id, lang, text) or pairs (src_lang, src, tgt_lang, tgt); its rows become pairs X -> English, or of
-two other languages where neither side is English. Writes
+A table is n-way (an id, lang, text) or pairs (src_lang, src, tgt_lang, tgt). Writes
 
     dev_NAME.parquet       n-way tables (id, lang, text), English included
     train.parquet          the mix: each row as often as its table and its language ask for, in random order
     train_decoder.parquet  each English sentence from a few translations, some of them from themselves
 
-A text of a dev set, compared by its letters and digits, is on neither side of a training pair. DuckDB does the work;
-the same files and settings give the same tables.
+A text of a dev set, compared by its letters and digits, is on neither side of a training pair.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     onnx/*_quantized.onnx             the same in 8 bits, by the name that transformers.js looks for
     openvino/openvino_model.xml       as onnx/model.onnx
 
-Number and length of texts are free in all graphs, and padding changes nothing. optimum, the usual way to these files,
-is not used: optimum-onnx 0.1 needs transformers below 4.58 and optimum-intel 2.2 transformers below 5.6.
+Number and length of texts are free in all graphs. optimum, the usual way to these files, is not used: optimum-onnx 0.1
+needs transformers below 4.58 and optimum-intel 2.2 transformers below 5.6.
 """
 
 from __future__ import annotations

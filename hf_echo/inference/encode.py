@@ -1,8 +1,7 @@
-"""Encode texts as embeddings, fast: batches by token budget, bf16 where it is faster than fp32.
+"""Encode texts as embeddings, fast: sorted by tokens, in batches by token budget, bf16 where it is faster than fp32.
 
-sentence-transformers sorts by characters and pads, which wastes half the work on mixed-language text. Here texts are
-sorted by tokens and divided by token budget; on a CPU batches are not padded (`modeling/packed_echo.py`). Rows are
-returned in the order of the texts.
+sentence-transformers sorts by characters and pads, which wastes half the work on mixed-language text. On a CPU batches
+are not padded (`modeling/packed_echo.py`).
 """
 
 from __future__ import annotations

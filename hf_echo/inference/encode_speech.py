@@ -1,7 +1,4 @@
-"""Encode speech as embeddings: batches by seconds of similar length, bf16 where it is fast, long audio cut at pauses.
-
-Audio is decoded batch by batch, long audio block by block: memory grows with no file's length.
-"""
+"""Encode speech as embeddings: batches by seconds, bf16 where it is fast, long audio cut at pauses."""
 
 from __future__ import annotations
 

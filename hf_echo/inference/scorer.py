@@ -1,7 +1,7 @@
 """Score pairs of sentences by the cosine of an encoder or by BLASER 2.0 (`hf-echo convert blaser`), for filters.
 
 Each process opens the model by name, so that a scorer can be sent to workers. Within one call, each (text, language)
-is encoded once: in X-to-English data the same English sentence occurs in many rows.
+is encoded once.
 """
 
 from __future__ import annotations

@@ -4,11 +4,9 @@
     POST /embed         {"inputs": ["Bonjour"], "normalize": true}
 
 Both also read `truncate`, and `prompt_name`: a prompt of the model, such as "query" or a language. Concurrent requests
-share batches (`batcher.py`). What a client that has left was waiting for is not computed.
-
-Bad requests get 400 (no JSON, or a wrong value), 401 (no token), 413 (a body, a list or a text too long) or 429 (the
-queue is full). Sources: https://platform.openai.com/docs/api-reference/embeddings, and docs/openapi.json of
-https://github.com/huggingface/text-embeddings-inference
+share batches (`batcher.py`). Bad ones get 400 (no JSON, or a wrong value), 401 (no token), 413 (a body, a list or a
+text too long) or 429 (the queue is full). Sources: https://platform.openai.com/docs/api-reference/embeddings, and
+docs/openapi.json of https://github.com/huggingface/text-embeddings-inference
 """
 
 from __future__ import annotations

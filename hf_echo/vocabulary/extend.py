@@ -1,8 +1,7 @@
 """Extend a byte-level BPE tokenizer with more merges (continued BPE training; ECHO D, OS 4.1).
 
-Old ids, merges and special tokens do not change; new tokens get ids above the highest old one. Words without a new
-merge get the same ids as before. `merges` describes the choice of pairs. Words are in NFC, as they were counted; a
-tokenizer without a normalizer (Llama 3) does not get one.
+Old ids, merges and special tokens do not change; new tokens get ids above the highest old one. `merges` describes the
+choice of pairs. Words are in NFC, as they were counted; a tokenizer without a normalizer (Llama 3) does not get one.
 """
 
 from __future__ import annotations

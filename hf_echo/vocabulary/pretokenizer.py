@@ -8,8 +8,8 @@ its letter. `ECHO_PATTERN` differs in two character classes only:
 * characters that may follow the first letter of a word: also marks, ZWNJ and ZWJ, and signs written on or between the
   letters of a word (`INSIDE`).
 
-Latin, Greek and Cyrillic text without combining marks, and code, are split as by Llama 3. So are emoji sequences: marks
-and joiners that do not follow a letter stay with their symbols. The words of a text, concatenated, are the text.
+Latin, Greek and Cyrillic text without combining marks, code and emoji sequences are split as by Llama 3. The words of a
+text, concatenated, are the text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Train a byte-level BPE tokenizer from scratch, in the Echo layout (OS 4.1).
 
-Fixed ids for any size: 0 `<CLS>`, 1 `<s>`, 2 `<SEP>`, 3 `</s>`, 4 `<pad>`, then `<reserved_0>` and further reserved
-tokens, then the 256 bytes, then merges by descending frequency. `merges` describes the choice of pairs.
+Fixed ids for any size: 0 `<CLS>`, 1 `<s>`, 2 `<SEP>`, 3 `</s>`, 4 `<pad>`, then reserved tokens, then the 256 bytes,
+then merges by descending frequency (`merges`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """The built-in corpus: short n-way parallel sentences in ten languages and five scripts, for tests and demonstrations.
 
-    builtin_parallel(2_000, hard_negatives=5)     # for the trainers: fra -> eng, deu -> eng, ...
-    builtin_nway(500, split="dev")                # for evaluation: id, lang, text
-    dev_set()                                     # the same with hard negatives of its English side
-
 A grammar generated the rows: 8,000 meanings for training, 500 for development and 400 for tests, in random order. The
 splits hold out combinations (who does what to which thing where), not words. A hard negative differs from its sentence
 in one of `KINDS`.

@@ -1,16 +1,14 @@
 """Data recipes: sources, ordered steps, sampling and output in one YAML file, read and checked.
 
-    sources: [pairs.parquet, {path: bible, label: bible, languages: [fra_Latn]}]
-    steps:
-      - filter: exact_duplicates        # a filter of hf_echo.data.pipeline.filters and its fields
-        side: corpus
-        except: {provenance: [dictionary]}
-      - keep: {target_lang: [eng_Latn]} # or drop; base, natural and code stand for their languages
-      - score: outputs/nano/release      # a step that fills a column; the caller of `read_recipe` supplies its kind
-    sampling: {method: temperature, exponent: 0.6, rows: 1000000}
-    out: {shards: 4}
-
-`runner` runs the recipe.
+sources: [pairs.parquet, {path: bible, label: bible, languages: [fra_Latn]}]
+steps:
+  - filter: exact_duplicates        # a filter of hf_echo.data.pipeline.filters and its fields
+    side: corpus
+    except: {provenance: [dictionary]}
+  - keep: {target_lang: [eng_Latn]} # or drop; base, natural and code stand for their languages
+  - score: outputs/nano/release      # a step that fills a column; the caller of `read_recipe` supplies its kind
+sampling: {method: temperature, exponent: 0.6, rows: 1000000}
+out: {shards: 4}
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ sources) and the row-local steps after it. A stopped run of the same recipe resu
     OUT/.work/                                  during the run: a folder of blocks per stage
 
 A block is a Parquet file of the parallel schema with the columns origin and row (a number that grows over the whole
-corpus and never changes); its metadata has the counts of the steps. Files are written under another name first, so an
-existing block is finished.
+corpus and never changes); its metadata has the counts of the steps. An existing block is finished.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Find the finite verbs of an English sentence with word lists and neighbouring words, without a tagger.
 
 Precision comes before recall: a word that may be a noun or participle ("plans", "found") counts as a verb only if the
-words before or after it show that. Main and subordinate clauses are not distinguished.
+words before or after it show that.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Normal form of texts for comparison: texts that look alike are equal.
 
-NFKC, case folding, single white space; no invisible code points (soft hyphens, zero-width characters, byte order
-marks, direction marks, variation selectors); one kind of apostrophe, of quotation mark and of hyphen; optionally no
-punctuation or digits.
+NFKC, case folding, single white space; no invisible code points; one kind of apostrophe, of quotation mark and of
+hyphen; optionally no punctuation or digits.
 """
 
 from __future__ import annotations
