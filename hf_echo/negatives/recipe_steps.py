@@ -10,7 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from ..utils.settings import CHECKPOINT, check, make, setting
+from ..utils.settings import CHECKPOINT, Checked, check, make, setting
 from .rules import rule_based_hard_negatives
 
 
@@ -46,15 +46,12 @@ class Score:
 
 
 @dataclass(frozen=True)
-class RuleNegatives:
+class RuleNegatives(Checked):
     """``- hard_negatives: rules``: add up to ``max_negatives`` rule-based negatives to English targets without any."""
 
     hard_negatives: Literal["rules"] = setting("how they are made", "rules")
     max_negatives: int = setting("most of a row", 5, least=0)
     seed: int = setting("random seed", 0)
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def add(self, table: pa.Table) -> pa.Table:
         lists = []

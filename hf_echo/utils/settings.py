@@ -77,7 +77,14 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-class Step:
+class Checked:
+    """Settings that are checked when they are made."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class Step(Checked):
     """Settings with what carries them out. Subclasses are declared by `step`.
 
     Attributes:
@@ -98,9 +105,6 @@ class Step:
     then: ClassVar[str] = ""
     reports: ClassVar[bool] = False
     file_only: ClassVar[tuple[str, ...]] = ()
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def run(self) -> dict[str, Any] | None:
         """Do it; returns a report, which the command prints as JSON, or None if there is nothing to report."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,6 @@ import yaml
 from tokenizers import BertWordPieceTokenizer
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, TrainerCallback
 
-import hf_echo.stages as stages
 import hf_echo.steps.training as training
 
 from ..toy import SHAPE
@@ -53,7 +53,8 @@ def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
     """make_trainer(stage, **fields of its Config) on the toy world; 64 rows a batch, 7 batches an epoch."""
 
     def make(stage, *, model=None, data=toy_data, tokenizer=toy_tokenizer, extra=None, **fields):
-        config = getattr(stages, f"{NAMES[stage]}Config")
+        module = import_module(f"hf_echo.stages.{stage}")
+        config = getattr(module, f"{NAMES[stage]}Config")
         defaults = dict(
             output_dir=str(tmp_path / stage),
             max_steps=40,
@@ -68,7 +69,7 @@ def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
             disable_tqdm=True,
         )
         model = toy.make_model(toy_tokenizer) if model is None else model
-        return getattr(stages, f"{NAMES[stage]}Trainer")(
+        return getattr(module, f"{NAMES[stage]}Trainer")(
             model, config(**defaults | fields), train_dataset=data, tokenizer=tokenizer, **extra or {}
         )
 

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import runpy
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import torch
 from datasets import Dataset
 
-import hf_echo.stages as stages
 from hf_echo.data.documents import TASK_COLUMNS, TokenizedDocuments
 from hf_echo.data.speech.batches import SpeechRows, audio_lengths
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
+from hf_echo.stages import DevSet, emma_x, mexma, speech
 from hf_echo.stages.spectrum.sentences import SentencesConfig, SentencesTrainer
 from hf_echo.stages.spectrum.tower import TowerConfig, TowerTrainer
 from hf_echo.stages.speech_rows import new_config
@@ -65,8 +66,9 @@ def build(run: str, toy, world: int, output_dir, **changes):
         return build_spectrum(run, toy, tokenizer, world, options)
     stage = {"guided": "contrastive"}.get(run, run)
     name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
-    config, trainer = getattr(stages, f"{name}Config"), getattr(stages, f"{name}Trainer")
-    dev_sets = {"toy": stages.DevSet(toy.nway_rows())}
+    module = import_module(f"hf_echo.stages.{stage}")
+    config, trainer = getattr(module, f"{name}Config"), getattr(module, f"{name}Trainer")
+    dev_sets = {"toy": DevSet(toy.nway_rows())}
     if run == "extension":
         options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "new_language_drop": 0.0}
     if run in ("distillation", "extension", "token"):  # which languages are dropped depends on the rows of a process
@@ -95,10 +97,10 @@ def build_speech(world: int, options: dict):
     model = EchoSpeechEncoder(config)
     teacher = [np.random.default_rng(side).normal(size=(len(rows), 16)).astype(np.float32) for side in range(2)]
     weights = dict(mse_weight=0.1, contrastive_weight=1.0, english_weight=0.3)
-    args = stages.SpeechConfig(**options | weights | {"learning_rate": 0.01}, max_rows=GLOBAL_ROWS // world)
+    args = speech.SpeechConfig(**options | weights | {"learning_rate": 0.01}, max_rows=GLOBAL_ROWS // world)
     data = SpeechRows(rows, toy["RATE"], audio_lengths(rows, toy["RATE"]))
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
-    return stages.SpeechTrainer(model, args, train_dataset=data, tokenizer=extractor, teacher=teacher)
+    return speech.SpeechTrainer(model, args, train_dataset=data, tokenizer=extractor, teacher=teacher)
 
 
 def build_spectrum(run: str, toy, tokenizer, world: int, options: dict):
@@ -125,11 +127,11 @@ def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, opt
     given = dict(train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
     if run == "mexma":
         head = dict(head_layers=1, head_heads=4, head_ffn=32, head_dropout=0.0)
-        args = stages.MexmaConfig(koleo_weight=0.0, alignment="contrastive", **head, **options)
-        trainer = stages.MexmaTrainer(model, args, **given)
+        args = mexma.MexmaConfig(koleo_weight=0.0, alignment="contrastive", **head, **options)
+        trainer = mexma.MexmaTrainer(model, args, **given)
     else:
-        args = stages.EmmaXConfig(mixture_learning_rate=0.01, contrastive_steps=1, momentum=0.9, **options)
-        trainer = stages.EmmaXTrainer(model, args, **given)
+        args = emma_x.EmmaXConfig(mixture_learning_rate=0.01, contrastive_steps=1, momentum=0.9, **options)
+        trainer = emma_x.EmmaXTrainer(model, args, **given)
         trainer.model.mixture_mean.data.normal_(std=0.05)  # otherwise near vectors all have rank 1
         trainer.model.mixture_log_sigma.data.normal_(-2, 0.05)
 

@@ -27,7 +27,7 @@ from hf_echo.languages import LANGUAGES, language
 from ...utils.did_you_mean import did_you_mean
 from ...utils.files import read_text
 from ...utils.recipe_yaml import read_yaml
-from ...utils.settings import check, make, setting
+from ...utils.settings import Checked, check, make, setting
 from ..readers import BUILTIN_OPTIONS, NWAY_OPTIONS
 from .filters import build
 
@@ -113,12 +113,9 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(Checked):
     shards: int | None = setting("number of files; one per million rows by default", None, least=1)
     origin: bool = setting("keep the column that names the source", False)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 @dataclass(frozen=True)

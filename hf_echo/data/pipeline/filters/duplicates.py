@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from ....utils.settings import check, setting
+from ....utils.settings import Checked, setting
 from .columns import SIDES, codes_of
 from .normal_form import Ignorable, normal_forms
 
 
 @dataclass(frozen=True)
-class ExactDuplicates:
+class ExactDuplicates(Checked):
     """Key filter: equal normal forms are duplicates. Case, width, spaces and invisible signs never count.
 
     Languages whose rows all stay (OS 4.4: small weak ones) are named by the step's ``except``. Two of n different texts
@@ -26,9 +26,6 @@ class ExactDuplicates:
     )
     ignore: tuple[Ignorable, ...] = setting("differences that do not count", ())
     by_language: bool = setting("equal texts in two languages are different texts", False)
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def shared_keys(self) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ....languages import LANGUAGES, find_language, language
-from ....utils.settings import check, setting
+from ....utils.settings import Checked, setting
 from .columns import SIDES, code_points, codes_of, count_by_row, script_number, script_numbers, script_of
 
 KANA = 0.1  # a text with a Chinese label and at least this share of kana is Japanese
@@ -28,7 +28,7 @@ LEAD = 0.2
 
 
 @dataclass(frozen=True)
-class LanguageId:
+class LanguageId(Checked):
     """Row filter by script and language identifier.
 
     Code and mathematics stay, and so do texts in a language that the identifier does not know, if the script is right.
@@ -39,9 +39,6 @@ class LanguageId:
     sides: Literal["source", "target", "both"] = setting("the texts to check", "both")
     min_letters: int = setting("shorter texts stay", 20)
     min_script: float = setting("minimum share of letters in the label's script", 0.3)
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def keep(self, table: pa.Table) -> np.ndarray:
         keep = np.ones(len(table), bool)

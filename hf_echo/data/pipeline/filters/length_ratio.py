@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....utils.settings import check, setting
+from ....utils.settings import Checked, setting
 from .columns import by_direction, direction, text_hashes
 
 PIVOT = "eng_Latn"
@@ -22,7 +22,7 @@ SAMPLE = 4_000  # rows per direction that `fit` keeps
 
 
 @dataclass(frozen=True)
-class LengthRatio:
+class LengthRatio(Checked):
     """Row filter: |log ratio - expected| <= limit * spread.
 
     An unknown direction is judged by its two languages; if a language is unknown, the row stays. The tails are heavier
@@ -36,9 +36,6 @@ class LengthRatio:
     languages: dict[str, float] = setting("code -> e_l, log of the length relative to English; from fit", dict)
     directions: dict[str, tuple[float, ...]] = setting("direction -> (median, spread) of the log ratio; from fit", dict)
     spread: float = setting("for directions that are not in directions; from fit", 0.2, above=0)
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def fit(self, tables: Iterable[pa.Table]) -> LengthRatio:
         """Estimate ``languages``, ``directions`` and ``spread`` from at most SAMPLE rows per direction.

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from ....utils.settings import check, setting
+from ....utils.settings import Checked, check, setting
 from ...schema import PROVENANCES
 from .columns import by_direction, direction, is_in, numbers, text_hashes
 from .threshold import SYNTHETIC
@@ -30,7 +30,7 @@ class Provenance:
 
 
 @dataclass(frozen=True)
-class GroupCap:
+class GroupCap(Checked):
     """Group cap: keep at most ``limit`` rows of each direction.
 
     OS 4.4 has one million for each direction of code and mathematics: ``only: [code, math]``. The order "random" is by
@@ -44,9 +44,6 @@ class GroupCap:
     )
     primary_first: bool = setting("synthetic rows only fill the places that other rows leave (ECHO 3)", False)
     seed: int = setting("for order random", 0)
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def groups(self, table: pa.Table) -> np.ndarray:
         """(rows,) "python>eng_Latn"; None for rows without a cap."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....languages import language
-from ....utils.settings import check, setting
+from ....utils.settings import Checked, setting
 from .columns import SIDES, code_points, codes_of, count_by_row, is_kind
 from .normal_form import normal_forms
 
@@ -21,7 +21,7 @@ NOT_TEXT = (
 
 
 @dataclass(frozen=True)
-class TextSanity:
+class TextSanity(Checked):
     """Row filter on both sides. Code and mathematics need no letters.
 
     Letters are counted with their marks, after links, markup and placeholders are removed; a text without letters is
@@ -31,9 +31,6 @@ class TextSanity:
     max_chars: int = setting("maximum length of a text, in characters", 2_000, least=1)
     letter_share: float = setting("minimum share of letters among the characters other than white space", 0.3)
     copies: bool = setting("keep targets that equal their source except for case and white space", False)
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def keep(self, table: pa.Table) -> np.ndarray:
         keep = np.ones(len(table), bool)
