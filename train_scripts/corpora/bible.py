@@ -131,12 +131,7 @@ def _read(
 
 
 def _edition(
-    source: Source,
-    path: Path,
-    numbers: VerseNumbers,
-    bad: BadRows,
-    removed: Removed,
-    options: dict[str, Any],
+    source: Source, path: Path, numbers: VerseNumbers, bad: BadRows, removed: Removed, options: dict[str, Any]
 ) -> Edition:
     verses = read_source(source, bad.add)
     if not verses.texts:
@@ -211,12 +206,7 @@ def _drop(editions: Sequence[Edition], parts: list[np.ndarray], mask: np.ndarray
 
 
 def _quality(
-    editions: list[Edition],
-    numbers: VerseNumbers,
-    sample: int | None,
-    minimum: float,
-    seed: int,
-    progress: bool,
+    editions: list[Edition], numbers: VerseNumbers, sample: int | None, minimum: float, seed: int, progress: bool
 ) -> None:
     groups = _by_language(editions)
     total = sum(len(group) * (len(group) - 1) // 2 for _, group in groups)

@@ -11,11 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bible_filters import (
-    Edition,
-    VerseNumbers,
-    split_code,
-)
+from bible_filters import Edition, VerseNumbers, split_code
 from bible_sources import SPLITS
 from tqdm.auto import tqdm
 
@@ -196,11 +192,7 @@ def write_nway(editions: Sequence[Edition], numbers: VerseNumbers, path: Path, p
 
 
 def write_pairs(
-    editions: Sequence[Edition],
-    chosen: dict[str, np.ndarray],
-    numbers: VerseNumbers,
-    folder: Path,
-    progress: bool,
+    editions: Sequence[Edition], chosen: dict[str, np.ndarray], numbers: VerseNumbers, folder: Path, progress: bool
 ) -> dict[str, dict[str, int]]:
     """Write the pair tables; returns the number of rows per split and pivot."""
     folder.mkdir(exist_ok=True)

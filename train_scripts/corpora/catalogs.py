@@ -113,17 +113,7 @@ CATALOGS = (".po", ".mo")
 ARCHIVES = (".whl", ".zip", ".egg")
 MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "arabic": "Arab", "devanagari": "Deva", "iqtelif": "Latn"}
 # folders whose names do not tell which package a catalog belongs to
-_FOLDERS = {
-    "locale",
-    "locales",
-    "lc_messages",
-    "translations",
-    "translation",
-    "i18n",
-    "po",
-    "lang",
-    "languages",
-}
+_FOLDERS = {"locale", "locales", "lc_messages", "translations", "translation", "i18n", "po", "lang", "languages"}
 _FOLDERS |= {"share", "usr", "lib", "src", "site-packages", "dist-packages", "conf", "lc_time", "nls"}
 _COUNTS = range(201)  # numbers for which plural forms are evaluated
 

@@ -237,10 +237,7 @@ def math_rows(
             expression
             for expression in _expressions(document, spans, markdown)
             if keep_expression(
-                expression.text,
-                inline=expression.kind == "inline",
-                min_length=min_length,
-                max_length=max_length,
+                expression.text, inline=expression.kind == "inline", min_length=min_length, max_length=max_length
             )
         ]
         kept += _sentences(document, spans, markdown) if sentences else []
@@ -345,8 +342,7 @@ def _table_rows(path: Path) -> Iterator[tuple[int, str | None, str | None]]:
 
 def main(
     files: Annotated[
-        list[Path],
-        typer.Argument(help="LaTeX (.tex), text (.md, .txt), tables with a column text, or folders."),
+        list[Path], typer.Argument(help="LaTeX (.tex), text (.md, .txt), tables with a column text, or folders.")
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Output file, JSON lines: id, language, text, class, start, end.")

@@ -41,13 +41,7 @@ XLM_R = "facebookAI/xlm-roberta-base"
 BLOCK = 256  # sentences per call of the translator
 
 Translate = Callable[[list[str], str, str], Sequence[str]]
-NANO = {
-    "max_steps": 120,
-    "per_device_train_batch_size": 16,
-    "learning_rate": 2e-3,
-    "warmup_steps": 20,
-    "use_cpu": True,
-}
+NANO = {"max_steps": 120, "per_device_train_batch_size": 16, "learning_rate": 2e-3, "warmup_steps": 20, "use_cpu": True}
 
 
 def segmentation_examples(

@@ -47,22 +47,14 @@ Encode = Callable[[list[str], Any], Any]
 
 
 class Columns:
-    """Unit embeddings of texts of a dataset, each encoded once and kept in `work`, where a stopped run resumes.
-
-    Args:
-        model: name of the encoder; with its embedding of one sentence it names the stored embeddings.
-    """
+    """Unit embeddings of texts of a dataset, each encoded once and kept in `work`, where a stopped run resumes."""
 
     def __init__(self, encode: Encode, work: Path, model: str):
         probe = np.asarray(encode([PROBE], "eng_Latn"), np.float64).round(3).tolist()
         self.encode = stored_encoder(encode, f"{model} {probe}", work)
 
     def vectors(self, dataset: Any, side: str, rows: np.ndarray) -> np.ndarray:
-        """(len(rows), d) float32 of one column, in the order of `rows`.
-
-        Raises:
-            ValueError: a NaN, infinite or zero embedding, with its row from 1.
-        """
+        """(len(rows), d) float32 of one column, in the order of `rows`."""
         if not len(rows):
             raise ValueError(f"there are no {side}s to encode")
         texts, langs = (list(dataset[rows][name]) for name in (side, f"{side}_lang"))
@@ -120,10 +112,7 @@ def parts_of(rows: np.ndarray, label: str, progress: bool) -> Iterator[np.ndarra
 def write_rows(
     dataset: Any, out: Path, change: Callable[[int, dict], dict], optional: Sequence[str], progress: bool
 ) -> None:
-    """The dataset in the parallel schema as Parquet; `change` gets (first row, columns of a block) and may drop rows.
-
-    The file appears when it is complete.
-    """
+    """The dataset in the parallel schema as Parquet; `change` gets (first row, columns of a block) and may drop rows."""
     arrow = schema.features(optional).arrow_schema
     with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, arrow) as writer:
         for start, batch in _batches(dataset, dataset.column_names, "Writing", progress):

@@ -279,13 +279,7 @@ def main(
 ) -> None:
     """Speak sentences with speech engines such as espeak-ng: a speech corpus of Parquet files."""
     plan = SpeechPlan(
-        copies,
-        speed,
-        pitch,
-        Effects(room, noise, band),
-        seed=seed,
-        measure=measure,
-        voices=tuple(voice or ()),
+        copies, speed, pitch, Effects(room, noise, band), seed=seed, measure=measure, voices=tuple(voice or ())
     )
     engines = open_engines(engine or ())
     left_out = {line for file in exclude or () for line in read_lines(file)}

@@ -48,11 +48,7 @@ def overrides_of(row: dict, grid: dict, seed: int, out: Path) -> dict:
     values = grid["row"]["overrides"] | {k: v for k, v in row.items() if k not in NOT_FIELDS} | {"seed": seed}
     if row.get("start") == "random":
         recipe = yaml.safe_load(find_recipes(grid["start"]["recipe"])[0].read_text())
-        return values | {
-            "model_name_or_path": None,
-            "shape": recipe["shape"],
-            "tokenizer_name_or_path": recipe["bag"],
-        }
+        return values | {"model_name_or_path": None, "shape": recipe["shape"], "tokenizer_name_or_path": recipe["bag"]}
     start = start_point(grid, seed, out)
     return values | {"model_name_or_path": str(with_pooling(start, row["pooling"]) if "pooling" in row else start)}
 

@@ -26,12 +26,7 @@ from hf_echo.data.pipeline.filters.threshold import calibrate, score
 from hf_echo.data.schema import normalise
 from hf_echo.inference import EchoScorer
 
-CLEAN, MISPAIRED, SAME_MEANING, OTHER_TEXT = (
-    "clean",
-    "mispaired",
-    "wrong language",
-    "wrong language and meaning",
-)
+CLEAN, MISPAIRED, SAME_MEANING, OTHER_TEXT = ("clean", "mispaired", "wrong language", "wrong language and meaning")
 KINDS = (MISPAIRED, SAME_MEANING, OTHER_TEXT)
 
 

@@ -98,12 +98,7 @@ def _bidirectional(stack: Stack, length: int) -> float:
 
 
 def decoder_flops(
-    stack: Stack,
-    output: int,
-    *,
-    prompt: int = 1,
-    memory: int = 0,
-    memory_width: int | None = None,
+    stack: Stack, output: int, *, prompt: int = 1, memory: int = 0, memory_width: int | None = None
 ) -> float:
     """FLOPs to generate `output` tokens greedily with a key-value cache, for one text.
 

@@ -95,8 +95,7 @@ def main() -> None:
         model, tokenizer = load_encoder(name, dtype="fp32")
         for file in files:
             table = evaluate_documents(
-                partial(encode, model, tokenizer, max_length=args.max_length),
-                *documents_and_negatives(file),
+                partial(encode, model, tokenizer, max_length=args.max_length), *documents_and_negatives(file)
             )
             tables.append({"model": name, "set": file.stem, **json.loads(table.to_json())})
             shares = [

@@ -179,8 +179,7 @@ def main() -> None:
     for name, (file, key) in TABLES.items():
         found = documents(args.corpora / file, key, args.sentences)
         table = Table.of(
-            [boundary_scores(parts, segment, lang) for lang, parts in found.items()],
-            ["precision", "recall", "f1"],
+            [boundary_scores(parts, segment, lang) for lang, parts in found.items()], ["precision", "recall", "f1"]
         )
         paragraphs = {lang: [join_sentences(part, lang)[0] for part in parts] for lang, parts in found.items()}
         spread = count_consistency(paragraphs, segment)
