@@ -112,7 +112,7 @@ def parts_of(rows: np.ndarray, label: str, progress: bool) -> Iterator[np.ndarra
 def write_rows(
     dataset: Any, out: Path, change: Callable[[int, dict], dict], optional: Sequence[str], progress: bool
 ) -> None:
-    """The dataset in the parallel schema as Parquet; `change` gets (first row, columns of a block) and may drop rows."""
+    """The dataset in the parallel schema as Parquet after `change` (first row, columns of a block)."""
     arrow = schema.features(optional).arrow_schema
     with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, arrow) as writer:
         for start, batch in _batches(dataset, dataset.column_names, "Writing", progress):
