@@ -48,14 +48,22 @@ MODULE = "sentence_transformers.models."
 
 @dataclass
 class Stock:
-    """The parts of a stock folder."""
+    """The parts of a stock folder.
 
-    encoder: EchoEncoder  # whose pooling and projection are used
-    backbone: PreTrainedModel  # what computes token states: a class of transformers
+    Attributes:
+        encoder: whose pooling and projection are used.
+        backbone: what computes token states: a class of transformers.
+        prompts: name -> text in front of a text.
+        default_prompt: the name of the one that stands in front of a text without `prompt_name`; None: none does.
+        reason: why the backbone cannot be saved as a stock model, although it can be exported as a graph; or None.
+    """
+
+    encoder: EchoEncoder
+    backbone: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
-    prompts: dict[str, str]  # name -> text in front of a text
-    default_prompt: str | None  # the name of the one in front of a text without `prompt_name`; None: none is
-    reason: str | None = None  # why the backbone cannot be saved as a stock model, only as a graph
+    prompts: dict[str, str]
+    default_prompt: str | None
+    reason: str | None = None
 
     @property
     def max_length(self) -> int:
