@@ -90,8 +90,6 @@ class EchoConfig(PreTrainedConfig):
             of the attention mask.
         embedding_size: size of the sentence embedding; None: that of the backbone's states, without a projection.
         projection: "linear" (without bias), "tanh" (with bias and tanh, as LaBSE's) or "none".
-        final_norm: False leaves out the norm after the last layer of a Llama, so that vector lengths (the token weights
-            of static embeddings, stage 0) reach the mean.
         prompts: how texts name their language: "name" (`French:`), "tokens" (a special token for each language, as
             SONAR does) or "none".
         languages: codes that the model was trained on; they become the prompts of the SentenceTransformer.
@@ -108,7 +106,6 @@ class EchoConfig(PreTrainedConfig):
     embedding_size: int | None = 1024
     pooling: str = "cls"
     projection: str = "linear"
-    final_norm: bool = True
     prompts: str = "name"
     languages: list[str] | None = None
     cls_token_id: int | None = None
@@ -152,7 +149,7 @@ class EchoConfig(PreTrainedConfig):
         Raises:
             ValueError: a saved configuration without a field that decides what the model computes.
         """
-        for name in ("backbone", "pooling", "embedding_size", "projection", "final_norm", "prompts"):
+        for name in ("backbone", "pooling", "embedding_size", "projection", "prompts"):
             if "model_type" in config_dict and name not in config_dict:
                 raise ValueError(f"config.json has no {name!r}: it is incomplete, download or copy it again")
         return super().from_dict(config_dict, **kwargs)
@@ -184,8 +181,8 @@ class EchoConfig(PreTrainedConfig):
 
 def _backbone(given: PreTrainedConfig | dict | None, options: dict) -> tuple[PreTrainedConfig, dict]:
     """The backbone's configuration, and the options that are not fields of it."""
-    if given is None:
-        given = {"model_type": "llama"}
+    if given is None or isinstance(given, str):
+        given = {"model_type": given or "llama"}
     is_config = isinstance(given, PreTrainedConfig)
     if not is_config and given.get("model_type") not in CONFIG_MAPPING:
         raise ValueError(

@@ -161,7 +161,7 @@ def check_files(model_class: type[EchoPreTrainedModel], folder: str) -> None:
     for name in model_class.needed_files:
         if not (Path(folder) / name).is_file():
             raise ValueError(f"{folder} has no {name}: it is not a checkpoint that {model_class.__name__} opens")
-    for name in ("tokenizer.json", "generation_config.json"):
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         if reason := why_incomplete(Path(folder) / name):
             raise ValueError(reason)
 

@@ -56,8 +56,6 @@ class EchoEncoder(EchoPreTrainedModel):
     def __init__(self, config: EchoConfig):
         super().__init__(config)
         self.backbone = backbone_model(config.backbone)
-        if not config.final_norm:
-            self.backbone.norm = nn.Identity()
         self.projection = nn.Identity()
         if config.projection != "none":
             self.projection = EchoProjection(

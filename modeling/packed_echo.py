@@ -191,10 +191,7 @@ class PackedEncoder:
             pooled = self._final(self._down(last, first, self._gated(last, first)))
         else:
             x = self._attend(last, joined, x)
-            if not encoder.config.final_norm:  # the down-projection is linear: apply it to the mean
-                pooled = self._down(last, self._mean(x), self._mean(self._gated(last, x)))
-            else:
-                pooled = self._mean(self._final(self._down(last, x, self._gated(last, x))))
+            pooled = self._mean(self._final(self._down(last, x, self._gated(last, x))))
         embeddings = encoder.projection(pooled.float())
         return embeddings if order == list(range(len(rows))) else embeddings[torch.tensor(order).argsort()]
 

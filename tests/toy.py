@@ -114,7 +114,7 @@ def make_model(
     torch.manual_seed(seed)
     roles = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep", "bos", "eos", "pad")}
     shape = SHAPE | {"vocab_size": len(tokenizer), "max_position_embeddings": 64} | roles | changes
-    own = {name: shape.pop(name) for name in ("pooling", "final_norm") if name in shape}
+    own = {"pooling": shape.pop("pooling")} if "pooling" in shape else {}
     start = {"decoder_start_token_id": tokenizer.bos_token_id}
     config = EchoConfig(
         **shape, **own, languages=LANGUAGES, decoder=EchoDecoderConfig(**shape | start | (decoder or {}))

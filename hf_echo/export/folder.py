@@ -35,8 +35,6 @@ def export_checkpoint(model: str | Path, out: str | Path, *, to: Format = "stock
     """
     check_value("to", to, Format)
     stock = open_stock(model)
-    if to == "stock" and stock.reason:
-        raise ValueError(f"{model} has no stock form: {stock.reason}; use onnx, openvino or static")
     with write_folder(out) as folder:
         report = _write(stock, model, folder, to)
         results = report | {"languages": stock.encoder.config.languages}

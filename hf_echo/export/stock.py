@@ -55,7 +55,6 @@ class Stock:
         backbone: what computes token states: a class of transformers.
         prompts: name -> text in front of a text.
         default_prompt: the name of the one that stands in front of a text without `prompt_name`; None: none does.
-        reason: why the backbone cannot be saved as a stock model, although it can be exported as a graph; or None.
     """
 
     encoder: EchoEncoder
@@ -63,7 +62,6 @@ class Stock:
     tokenizer: PreTrainedTokenizerFast
     prompts: dict[str, str]
     default_prompt: str | None
-    reason: str | None = None
 
     @property
     def max_length(self) -> int:
@@ -111,8 +109,7 @@ def open_stock(model: str | Path) -> Stock:
         model_input_names=["input_ids", "attention_mask"],
         **options | dict(tokenizer.special_tokens_map),
     )
-    why = "its Llama leaves out the norm behind the last layer (final_norm: false), which no stock model does"
-    return Stock(encoder, backbone.eval(), words, prompts, default, None if config.final_norm else why)
+    return Stock(encoder, backbone.eval(), words, prompts, default)
 
 
 def without_prompt(tokenizer: Tokenizer) -> tuple[Tokenizer, str]:

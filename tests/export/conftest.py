@@ -40,7 +40,7 @@ def sentencepiece_tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="session")
 def checkpoints(toy, toy_tokenizer, tmp_path_factory):
-    """{"bert", "dense", "llama", "no_norm": folder of an Echo checkpoint}."""
+    """{"bert", "dense", "llama": folder of an Echo checkpoint}."""
     place = tmp_path_factory.mktemp("checkpoints")
     words = sentencepiece_tokenizer()
     torch.manual_seed(0)
@@ -65,7 +65,5 @@ def checkpoints(toy, toy_tokenizer, tmp_path_factory):
     dense.save_pretrained(place / "dense")
     EchoTokenizer.around(plain).save_pretrained(place / "dense")
     toy.make_model(toy_tokenizer, pooling="last", initializer_range=0.3).save_pretrained(place / "llama")
-    toy.make_model(toy_tokenizer, final_norm=False).save_pretrained(place / "no_norm")
-    for name in ("llama", "no_norm"):
-        toy_tokenizer.save_pretrained(place / name)
-    return {name: place / name for name in ("bert", "dense", "llama", "no_norm")}
+    toy_tokenizer.save_pretrained(place / "llama")
+    return {name: place / name for name in ("bert", "dense", "llama")}

@@ -47,7 +47,6 @@ assert not [name for name in sys.modules if name.startswith(("transformers_modul
 def exported(checkpoints, tmp_path_factory):
     """{name: (folder of the checkpoint, stock folder, arrays of `OPEN`)}"""
     place = tmp_path_factory.mktemp("exported")
-    checkpoints = {name: folder for name, folder in checkpoints.items() if name != "no_norm"}
     for name, folder in checkpoints.items():
         export_checkpoint(folder, place / name, to="stock")
     folders = [str(place / name) for name in checkpoints]
@@ -154,7 +153,6 @@ def test_lineage_and_card(exported):
 @pytest.mark.parametrize(
     "model, options, message",
     [
-        ("no_norm", {}, "no_norm has no stock form: its Llama leaves out the norm behind the last layer"),
         ("bert", {"to": "tflite"}, "to is 'tflite'; it must be one of stock, onnx, openvino, static"),
         ("nowhere/at/all", {}, "no folder nowhere/at/all"),
         ("speech", {}, "is not empty and holds no checkpoint of hf-echo"),

@@ -49,7 +49,7 @@ def make_config(tokenizer):
             **{f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in roles},
         )
         common |= changes
-        encoder_only = {name: common.pop(name) for name in ("languages", "pooling", "final_norm") if name in common}
+        encoder_only = {name: common.pop(name) for name in ("languages", "pooling") if name in common}
         decoder = EchoDecoderConfig(**common | (decoder or {}))
         return EchoConfig(**common, **encoder_only, decoder=decoder)
 

@@ -242,7 +242,7 @@ def test_gradient_checkpointing_lora_and_compile(kind):
         ({"backbone": ViTConfig()}, "type 'vit' has no vocab_size: give the configuration of a text model"),
         ({"backbone": Wav2Vec2Config()}, "type 'wav2vec2' reads input_values: give the configuration of a text model"),
         ({"backbone": M2M100Config()}, "is an encoder and a decoder: is_encoder_decoder=False"),
-        ({"backbone": {"model_type": "nope"}}, "model_type is 'nope', which this transformers does not know"),
+        ({"backbone": "nope"}, "model_type is 'nope', which this transformers does not know"),
         ({"pooling": "max"}, "pooling must be one of 'cls', 'mean', 'last', not 'max'"),
         ({"decoder": {"embedding_size": -1}}, "embedding_size must be a positive integer, not -1"),
         ({"backbone": BertConfig(**SHAPE), "embedding_size": 0}, "embedding_size must be a positive integer, not 0"),

@@ -115,13 +115,13 @@ def test_missing_weights_start_as_in_a_new_model(make_config):
 def test_configuration_comes_back(make_config, tmp_path):
     rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
     rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
-    config = make_config(pooling="mean", final_norm=False, rope_parameters=rope, decoder={"num_hidden_layers": 1})
+    config = make_config(pooling="mean", rope_parameters=rope, decoder={"num_hidden_layers": 1})
     config.save_pretrained(tmp_path)
     again = AutoConfig.from_pretrained(tmp_path)
     assert isinstance(again, EchoConfig)
     path = {"_name_or_path": None}
     assert again.to_dict() | path == config.to_dict() | path
-    assert (again.pooling, again.final_norm, again.rope_parameters["factor"]) == ("mean", False, 8.0)
+    assert (again.pooling, again.rope_parameters["factor"]) == ("mean", 8.0)
     assert (again.decoder.num_hidden_layers, again.decoder.rope_parameters["rope_type"]) == (1, "llama3")
     assert again.get_text_config() is again and again.get_text_config(decoder=True) is again.decoder
     written = json.loads((tmp_path / "config.json").read_text())

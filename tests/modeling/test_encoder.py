@@ -31,14 +31,6 @@ def test_embeddings_as_input(encoder, batch):
             encoder(**wrong)
 
 
-def test_without_final_norm(make_model, batch):
-    """Without final norm, tokens keep their lengths in the mean; without layers it is the mean of token vectors."""
-    static = make_model(pooling="mean", final_norm=False, num_hidden_layers=0).encoder
-    for row, mask in enumerate(batch["attention_mask"].bool()):
-        mean = static.backbone.embed_tokens.weight[batch["input_ids"][row, mask]].mean(0)
-        torch.testing.assert_close(embed(static, **batch)[row], static.projection.weight @ mean, **CLOSE)
-
-
 def test_compiles_without_graph_breaks(make_model, batch):
     encoder = make_model().encoder
     torch._dynamo.reset()

@@ -209,6 +209,12 @@ def test_a_damaged_tokenizer_is_named_in_every_way_in(copy, content):
             opens(str(copy))
 
 
+def test_a_cut_tokenizer_config_is_named(copy):
+    (copy / "tokenizer_config.json").write_text('{"cls_token": "<s')
+    with pytest.raises(ValueError, match=r"tokenizer_config\.json is damaged or incomplete"):
+        SentenceTransformer(str(copy))
+
+
 def change_json(file: Path, **values) -> None:
     content = json.loads(file.read_text(encoding="utf-8")) | values
     file.write_text(json.dumps({key: value for key, value in content.items() if value is not None}), encoding="utf-8")

@@ -31,7 +31,7 @@ from hf_echo.utils.settings import default_of, fields_of, positions
 pytestmark = pytest.mark.trains
 
 LANGUAGE = dict(epochs=2, batch_size=16)
-FLAT = {"pooling": "mean", "final_norm": False}
+FLAT = {"pooling": "mean"}
 
 
 @pytest.fixture

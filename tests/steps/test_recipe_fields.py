@@ -27,7 +27,7 @@ SHAPE = toy.SHAPE | {"num_hidden_layers": 2}
 @pytest.fixture
 def start(toy, toy_tokenizer, tmp_path):
     """Folder of a model whose sentence embeddings are means of token vectors."""
-    model = toy.make_model(toy_tokenizer, pooling="mean", final_norm=False, num_hidden_layers=0)
+    model = toy.make_model(toy_tokenizer, pooling="mean", num_hidden_layers=0)
     model.save_pretrained(tmp_path / "start")
     toy_tokenizer.save_pretrained(tmp_path / "start")
     return str(tmp_path / "start")

@@ -60,9 +60,7 @@ def stream_by_weights(layout: Layout) -> Tensor:
 
 
 def _norm_weight(norm: nn.Module) -> Tensor:
-    """Weights of a norm; 1 if the model has none there (`final_norm=False`)."""
-    weight = getattr(norm, "weight", None)
-    return torch.ones((), dtype=torch.float64) if weight is None else weight.detach().double().cpu()
+    return norm.weight.detach().double().cpu()
 
 
 def _read(module: nn.Module) -> Tensor:

@@ -25,7 +25,7 @@ SIZES = (
     "decoder_vocab_size",
 )
 ACTIVATIONS = ("hidden_act", "activation_function", "feat_extract_activation")
-ENCODER_ONLY = ("pooling", "final_norm", "projection", "prompts")
+ENCODER_ONLY = ("pooling", "projection", "prompts")
 LAYERS = ("num_hidden_layers", "decoder_layers")  # static embeddings have none
 
 

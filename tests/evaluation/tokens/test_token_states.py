@@ -45,13 +45,6 @@ def test_batches_do_not_change_states_and_layers_are_chosen(encoder, toy_tokeniz
         np.testing.assert_allclose(many[i].states, alone.states[[2, 0]], rtol=1e-4, atol=1e-5)
 
 
-def test_a_model_without_layers_has_its_embeddings(toy, toy_tokenizer):
-    static = toy.make_model(toy_tokenizer, num_hidden_layers=0, final_norm=False).encoder.eval()
-    (found,) = token_states(static, toy_tokenizer, TEXTS[:1], "eng_Latn")
-    want = static.backbone.embed_tokens.weight.detach()[found.ids]
-    np.testing.assert_allclose(found.states, want[None], rtol=1e-6)
-
-
 def test_any_encoder_of_transformers_will_do():
     backend = Tokenizer(models.WordLevel({w: i for i, w in enumerate("[PAD] [CLS] [SEP] a b c".split())}, "a"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
