@@ -1,8 +1,7 @@
 """Geometry of an embedding space: spread, rank, isotropy (ECHO C.7, C.8; EMMA-X B.2), and how its languages relate
 (EMMA-X B.2: invariance, Calinski-Harabasz; Modular Sentence Encoders 4.3: RSIM).
 
-Contract: {language: (n, d) array} or pairs of both in, row i the same sentence in all languages; numbers out. All is
-computed in memory, in float64: 200 languages of 1,000 sentences in 1,024 dimensions need about 5 GB.
+All is computed in memory, in float64: 200 languages of 1,000 sentences in 1,024 dimensions need about 5 GB.
 """
 
 from __future__ import annotations
@@ -128,8 +127,7 @@ def feature_spread(rows: np.ndarray) -> dict[str, float]:
     """How far the features (n, d) are from collapse (ECHO C.7, Table 15).
 
     `mean`, `std`: over all numbers of the unscaled rows, as in the table. Its std cannot show collapse for vectors of
-    length 1: over all numbers it is sqrt(1/d - mean^2) for any vectors (0.0312 for d = 1024: mE5 and MEXMA; 0.0358 for
-    d = 768 and mean 0.0049: LaBSE). SONAR's 0.0074 only shows that its vectors are short.
+    length 1: it is sqrt(1/d - mean^2) for any such vectors. SONAR's 0.0074 only shows that its vectors are short.
     `feature_std`: std of each feature over the rows scaled to length 1, averaged over features. `spread`: this times
     sqrt(d), from 0 (all rows the same) to 1 (the widest possible in d dimensions).
     """
@@ -156,10 +154,9 @@ def effective_rank(singular_values: np.ndarray) -> float:
 def principal_ratio(rows: np.ndarray) -> float:
     """Isotropy: min Z(v) / max Z(v), Z(v) = sum over rows e of exp(v.e), v the eigenvectors of E^T E (EMMA-X Eq. 3).
 
-    From 0 to 1; 1 is isotropic. Rows (n, d) are scaled to length 1: as printed, short vectors look isotropic, and
-    models with other vector lengths cannot be compared. The paper says "eigenvectors of E", which means E^T E (Mu and
-    Viswanath 2018), because E is not square. The sign of an eigenvector is arbitrary and Z(v) differs from Z(-v), so
-    both signs are used; otherwise the result would depend on the linear algebra library.
+    From 0 to 1; 1 is isotropic. Rows (n, d) are scaled to length 1: as printed, short vectors look isotropic. The paper
+    says "eigenvectors of E", which is not square (Mu and Viswanath 2018). Z(v) differs from Z(-v) and the sign of an
+    eigenvector is arbitrary, so both are used.
     """
     rows = unit(rows)
     products = rows @ np.linalg.eigh(rows.T @ rows)[1]

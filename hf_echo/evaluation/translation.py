@@ -1,8 +1,7 @@
 """Translation quality with sacrebleu: chrF++, spBLEU and BLEU with a named tokenizer; optionally BLASER.
 
-Contract: texts in, a TranslationResult out; an n-way table and a callable that translates in, a Table by direction
-out. sacrebleu computes the scores; this module chooses the settings and reports the signatures. spBLEU needs a
-SentencePiece model that sacrebleu downloads; without it `spbleu` is None and `spbleu_missing` gives the reason.
+spBLEU needs a SentencePiece model that sacrebleu downloads; without it `spbleu` is None and `spbleu_missing` gives the
+reason.
 """
 
 from __future__ import annotations

@@ -44,17 +44,11 @@ def push(
     private: bool = False,
     license: str | None = None,
 ) -> Pushed:
-    """Push a folder as `repo` and tag the commit `v{version}`.
+    """Push a folder as `repo` ("org/name", created if it does not exist) and tag the commit `v{version}`.
 
-    The code blocks of the card (README.md in the folder) get this repository and tag, see `stamp`.
-
-    Args:
-        folder: its files as `contents_of` selects them; other files that are on the Hub are deleted there.
-        repo: "org/name"; created if it does not exist.
-        version: such as 1.2.0.
-        kind: "model", "dataset" or "space"; None decides by the files.
-        private: of a new repository.
-        license: written into the card; None keeps the card's own.
+    The code blocks of the card (README.md in the folder) get this repository and tag, see `stamp`. Files are those of
+    `contents_of`; others that are on the Hub are deleted there. `kind` None decides by the files; `private` is of a new
+    repository; `license` is written into the card.
     """
     from huggingface_hub import HfApi
 

@@ -1,7 +1,6 @@
-"""What the tabs of the Space compute: search, translate, align words, map, speech.
+"""What the tabs of the Space compute: search, translate, align words, map, speech; HTML out, nothing knows gradio.
 
-Contract: texts that a visitor pasted in, HTML out (`space_html`). Nothing here knows gradio. Wrong input is a
-ValueError of one line, which `shown` turns into a note on the page.
+Wrong input is a ValueError of one line, which `shown` turns into a note on the page.
 """
 
 from __future__ import annotations

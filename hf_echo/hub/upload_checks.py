@@ -1,8 +1,7 @@
 """What a push uploads of a folder (an allow-list), and why it refuses a folder.
 
-Nothing goes up because it happens to lie in the folder: files that no model, dataset or Space consists of are left out
-and listed. Links, hidden files, pickles, the state of a training run, access tokens and paths of this machine are
-refused, so that somebody looks at them.
+Files that no model, dataset or Space consists of are left out and listed. Links, hidden files, pickles, the state of a
+training run, access tokens and paths of this machine are refused, so that somebody looks at them.
 """
 
 from __future__ import annotations

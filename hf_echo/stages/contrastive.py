@@ -31,12 +31,7 @@ class ContrastiveConfig(TranslationConfig):
 
 
 class ContrastiveTrainer(TranslationTrainer):
-    """alpha * contrastive + beta * translation.
-
-    Args:
-        guide: (source, target) arrays of guide embeddings, one row per training pair, or None
-            (`hf_echo.inference.embedding_store`).
-    """
+    """alpha * contrastive + beta * translation; `guide`: (source, target) embeddings, one row per pair, or None."""
 
     encoder_sides = 2
 

@@ -29,10 +29,8 @@ class DecoderConfig(TranslationConfig):
 class DecoderTrainer(TranslationTrainer):
     """Token cross-entropy; only the decoder learns.
 
-    Args:
-        embeddings: (``rows -> (n, embedding_size)``,) of the sources by row of the training data
-            (`hf_echo.inference.embedding_store`), so that the frozen encoder reads each text once and not every epoch.
-            Language names are not dropped then. None runs the encoder at each step.
+    `embeddings`: (``rows -> (n, embedding_size)``,) of the sources by row of the training data, so that the frozen
+    encoder reads each text once and not every epoch. Language names are not dropped then. None runs it at each step.
     """
 
     def __init__(self, *args, embeddings=None, **kwargs):

@@ -33,12 +33,9 @@ class DistillationConfig(TextConfig):
 
 
 class DistillationTrainer(EncoderTrainer):
-    """`||student(x) - teacher(x)||^2`.
+    """`||student(x) - teacher(x)||^2`; teacher: (source, target), each ``rows -> (n, d)`` by row of the training data.
 
-    Args:
-        teacher: (source, target), each ``rows -> (n, d)`` by row of the training data
-            (`hf_echo.inference.embedding_store`). Here the data are sentences (pairs of a text with itself) and
-            the source's embeddings are read.
+    Here the data are sentences (pairs of a text with itself) and the source's embeddings are read.
     """
 
     def __init__(self, *args, teacher, **kwargs):

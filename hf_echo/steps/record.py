@@ -1,7 +1,6 @@
 """The record of a run (`recipe.json`): what its recipe says, and the seed.
 
-It decides whether the same command resumes or skips the run. Input: the record of this run and the record in its
-folder. Output: "finished", a checkpoint to resume from, or an error that names the difference.
+It decides whether the same command resumes or skips the run, or names what differs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""Importance of each unit of an encoder, estimated from its weights.
-
-The importance of a unit is the mean square of its values, estimated from the weights that write it, times the squared
-norm of the weights that read it. A unit that is never written or never read has importance 0. Tensors are float64 on
-the CPU. `prune` cuts the model.
+"""Importance of each unit of an encoder: the mean square of its values, estimated from the weights that write it, times
+the squared norm of the weights that read it. Tensors are float64 on the CPU. `prune` cuts the model.
 """
 
 from __future__ import annotations

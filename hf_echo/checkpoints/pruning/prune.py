@@ -56,11 +56,9 @@ def rotary_pairs(source: int, count: int) -> Tensor:
 
 @dataclass
 class _Cut:
-    """An encoder, and the indices to keep. Indices ascend, so a cut to the same shape changes nothing.
+    """An encoder, and the indices to keep; they ascend, so a cut to the same shape changes nothing.
 
-    Attributes:
-        hidden: dimensions of the residual stream.
-        kept: module -> (rows, columns, factor) that stay of it.
+    `hidden`: dimensions of the residual stream. `kept`: module -> (rows, columns, factor) that stay of it.
     """
 
     encoder: EchoEncoder

@@ -31,13 +31,7 @@ PROJECTIONS = {nn.Identity: "linear", nn.Tanh: "tanh"}
 
 @dataclass
 class Modules:
-    """What the modules of a SentenceTransformer say.
-
-    Attributes:
-        subfolder: of the transformers model.
-        dense: the Dense module.
-        prompts: name -> what stands in front of a text.
-    """
+    """What the modules of a SentenceTransformer say; `prompts`: name -> what stands in front of a text."""
 
     subfolder: str = ""
     pooling: str | None = None

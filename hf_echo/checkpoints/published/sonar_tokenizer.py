@@ -25,11 +25,8 @@ NORMALIZER_SPEC, CHARSMAP = 3, 2
 
 @dataclass(frozen=True)
 class Pieces:
-    """Attributes:
-    words: all pieces but the control ones, in the order of their ids.
-    merges: pairs of pieces, the first applied first.
-    charsmap: of the normalizer; None where it changes nothing.
-    """
+    """All pieces but the control ones by id, pairs to merge (the first first), and the normalizer's charsmap, if
+    any."""
 
     words: list[str]
     merges: list[tuple[str, str]]

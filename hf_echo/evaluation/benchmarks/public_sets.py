@@ -1,14 +1,13 @@
 """Load the papers' public evaluation sets that mteb does not have, as rows for our evaluations; `datasets` reads them.
 
-Contract: `load_benchmark(name)` returns a list of dicts. `SETS[name].shape` is their shape:
+`SETS[name].shape` is the shape of the rows (dicts) of `load_benchmark(name)`:
 
 - nway: id, lang, text (`evaluate_xsim`)
 - pairs: source, source_lang, target, target_lang (`pairs_as_nway`, `translation_scores`)
 - tagging: lang, tokens, tags (`evaluate_tagging`)
 - wic: lang, sentence1, start1, end1, sentence2, start2, end2, label (`evaluate_wic`)
 
-Languages are NLLB codes; a code that `find_language` does not know keeps the set's spelling. Run Tatoeba, BUCC, XNLI,
-STS17, SIB-200, NTREX and others through mteb (`mteb_model`).
+Languages are NLLB codes; a code that `find_language` does not know keeps the set's spelling.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Measure the speed and memory of an encoder on this machine.
 
-Contract: an encode(texts, lang) callable and texts in, a SpeedResult out. To compare two models, measure them
-alternately in one process, because the speed of a machine drifts.
+Measure two models alternately in one process, because the speed of a machine drifts.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True, eq=False)
 class SpeedResult(Result):
-    """Speed and memory of an encoder: medians over `rounds`.
+    """Medians over `rounds`; `seconds`, `fastest`, `slowest` of one round; `tokens_per_second` if tokens were counted.
 
-    `seconds`, `fastest`, `slowest`: of one round. `peak_memory` (MiB): largest resident size of the process, with what
-    loading the model took. `tokens_per_second` is None if no tokens were counted.
+    `peak_memory` (MiB): largest resident size of the process, with what loading the model took.
     """
 
     sentences_per_second: float

@@ -1,8 +1,7 @@
 """Classification on frozen embeddings: a linear probe per language, or one for all (OS 6.2, 8.1; ECHO 5).
 
-Contract: an `encode(texts, lang)` callable and rows in, a Table out with one row per language. Embeddings are never
-trained; the probe is scikit-learn's logistic regression. This is for local files and arrays; run mteb's own tasks
-through mteb (`mteb_model`), pairs through `train_scripts/studies/pair_tasks.py`.
+The probe is scikit-learn's logistic regression. This is for local files and arrays; run mteb's own tasks through mteb
+(`mteb_model`), pairs through `train_scripts/studies/pair_tasks.py`.
 """
 
 from __future__ import annotations

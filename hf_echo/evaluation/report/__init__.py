@@ -1,9 +1,7 @@
 """Compare models on one folder of data and write the report as a page.
 
-    measured = measure(open_models(names, data.texts), data, cache)
-    write_report(measured, "report/")
-
-Results are plain dicts and JSON: `measure` computes them, `write_report` only shows them.
+measured = measure(open_models(names, data.texts), data, cache)
+write_report(measured, "report/")
 """
 
 from .data import ReportData, read_folder

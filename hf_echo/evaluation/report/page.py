@@ -1,6 +1,6 @@
 """Write a report: report.json, and index.html, one page with its style and figures that needs no network.
 
-Contract: `measure`'s dict in. Numbers are rounded here only. Figures need matplotlib (extra `plots`).
+Numbers are rounded here only. Figures need matplotlib (extra `plots`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""xsim and xsim++ of many languages, from an n-way table (columns id, lang, text).
-
-Contract: an `encode(texts, lang)` callable and texts in, a Table out with one row per language or language pair. Each
-language is encoded once. `inference.encoders` makes encoders; `groups` averages the table by script, family or
-resource level.
-"""
+"""xsim and xsim++ of many languages, from an n-way table (columns id, lang, text): a row per language or pair."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Speech in the space of text (OS 8.3): speech to English text (xsim, xsim++) and to its own text.
 
-Contract: rows of the speech schema, one embedding per row and a text encoder in, a table of languages out. Each measure
-is wrong where the nearest candidate is another sentence. Candidates are the different texts of the language's own rows,
-so recordings of one sentence are never each other's error.
+Each measure is wrong where the nearest candidate is another sentence. Candidates are the different texts of the
+language's own rows, so recordings of one sentence are never each other's error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""xsim++: xsim with hard negatives of every target sentence in the pool (Chen et al. 2023; OS 6.1).
-
-Contract: embeddings of sentences, translations and hard negatives in, an XsimppResult out. The kinds of the negatives
-are names for counting only.
-"""
+"""xsim++: xsim with hard negatives of every target sentence in the pool (Chen et al. 2023; OS 6.1)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Word alignment from token states (argmax, itermax) and its error rate by layer (OS 10.1, Figure 10).
 
-Contract: similarity matrices or token states in, links (i, j) between words out, counted from 0. Sure links are also
-possible links.
-
-Sources: Jalili Sabet et al. 2020 (SimAlign) for argmax and itermax, Och and Ney 2000 for the error rate.
+Links (i, j) between words count from 0; sure links are also possible links. Sources: Jalili Sabet et al. 2020
+(SimAlign) for argmax and itermax, Och and Ney 2000 for the error rate.
 """
 
 from __future__ import annotations
@@ -188,14 +186,12 @@ def evaluate_alignment(
     max_tokens: int | None = None,
     progress: bool = False,
 ) -> Table:
-    """Alignment error rate by language pair, method and layer (0 is the embeddings).
+    """Alignment error rate by language pair, method and layer (0 is the embeddings), with any transformers encoder.
 
     Args:
-        model, tokenizer: any transformers encoder with its fast tokenizer.
         rows: from `load_alignment`, or dicts as for `read_alignment` (named row 1, row 2, ... in errors).
         iterations: of itermax.
-        layers, on_long, max_tokens: as in `token_states`; a pair with a skipped side is left out and counted in the
-            table's notes.
+        layers, on_long, max_tokens: as in `token_states`; the notes count pairs with a skipped side.
 
     Returns:
         Table with pair, method, layer, aer, precision, recall, f1, sentences; `aer_by_layer` makes it wide.

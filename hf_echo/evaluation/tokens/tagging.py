@@ -1,10 +1,8 @@
-"""Sequence tagging with a frozen encoder: slot filling, named entities (OS 10.1, Table 25).
+"""Sequence tagging with a frozen encoder: slot filling, named entities (OS 10.1, Table 25); span F1 by language.
 
-Contract: rows of words and tags in, span F1 by language out. A linear probe learns the tag of every token of the
-training rows (`project_labels` gives tags to tokens). A word gets the tag of its first token, and spans are compared
-exactly, word by word, as in conlleval.
-
-Tags are "O", "B-X" and "I-X", or plain "X" (a run of the same tag is one span).
+A linear probe learns the tag of every token of the training rows (`project_labels` gives tags to tokens). A word gets
+the tag of its first token, and spans are compared exactly, word by word, as in conlleval. Tags are "O", "B-X" and
+"I-X", or plain "X" (a run of the same tag is one span).
 """
 
 from __future__ import annotations

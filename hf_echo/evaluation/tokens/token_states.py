@@ -1,9 +1,8 @@
 """Hidden states of every token of a text or word list, with the token's characters and word.
 
-Contract: a model with hidden states (an EchoEncoder, any transformers encoder) and its fast tokenizer in, one
-`TokenStates` per text out, in order. Only tokens of the text are returned, without the layout around it (CLS, language
-prefix, separators, padding). Texts are never truncated: a text longer than the model's limit is an error or is
-skipped, because missing tokens would look like tokens without a match.
+Only tokens of the text are returned, without the layout around it (CLS, language prefix, separators, padding). Texts
+are never truncated: a text longer than the model's limit is an error or is skipped, because missing tokens would look
+like tokens without a match.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Word in context (WiC): does a word have the same meaning in two sentences (OS 10.1, Table 25; WiC, XL-WiC).
 
-Contract: rows of two sentences and the character span of the word in each in, accuracy by language out. A word's vector
-is the mean state of its tokens. A linear probe learns from the two vectors concatenated; for comparison, the best
-threshold on their cosine comes from the training rows.
+A word's vector is the mean state of its tokens. A linear probe learns from the two vectors concatenated; for
+comparison, the best threshold on their cosine comes from the training rows.
 """
 
 from __future__ import annotations

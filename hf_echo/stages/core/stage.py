@@ -22,7 +22,6 @@ class Embedded:
     Attributes:
         role: the trainer's argument that takes them, one array-like per side.
         encoder: (model_args, data_args) -> the encoder's name, or None where the recipe names none.
-        sides: which texts of a pair are embedded.
         normalize: rows of length 1.
         languages: (config) -> the languages that are embedded; the others read as zeros. None: all.
     """
@@ -41,11 +40,10 @@ class Rows:
     Attributes:
         load: (data_args) -> the training rows, a `datasets.Dataset`.
         load_dev: (data_args) -> {name: dev set}, for the trainer's `measure`; a dev set has `rows`, a table.
-        processor: (model_args, rows, config, resume) -> tokenizer or feature extractor, saved with the model; resume:
-            the checkpoint that the run continues from, or None.
+        processor: (model_args, rows, config, checkpoint to resume or None) -> tokenizer or feature extractor.
         prepare: (rows, processor, data_args, config) -> the trainer's `train_dataset`.
-        texts: (rows) -> the texts that `Stage.embedded` embeds, a `datasets.Dataset` with the columns `source` and
-            `source_lang` (also `target` and `target_lang` for that side). The trainer finds embeddings by row number.
+        texts: (rows) -> the texts that `Stage.embedded` embeds, by row: columns source and source_lang, and for the other
+            side target and target_lang.
         languages: (train_dataset) -> codes of its languages.
         language_column: column of the rows that `source_languages` of a recipe selects by.
         dev_options: a dev set of a recipe may be a mapping of options too.
@@ -66,26 +64,20 @@ class Stage:
     """A training stage.
 
     Attributes:
-        name: as a recipe's `stage` field has it.
-        config: subclass of `CoreConfig`, the fields of its recipe.
-        trainer: subclass of `CoreTrainer`.
+        config: subclass of `CoreConfig`, the fields of its recipe. trainer: subclass of `CoreTrainer`.
         half_precision: train in bf16 where the CPU has it natively.
         learns: which part of the model has gradients: "model", "encoder" or "decoder".
         pooling: of an encoder on a pretrained backbone, where `shape` names none.
         embedded: embeddings that the trainer needs beside the pairs.
-        reads: of the fields of a recipe's data those that not every stage reads, and this one does.
+        reads: fields of a recipe's data that not every stage reads, and this one does.
         needs_teacher: a recipe without `teacher` is refused.
         rows: (dataset, data_args, config) -> the rows that the stage trains on; None takes all.
-        build: (model_args, config, **what the trainer takes) -> trainer, for stages whose model is not an encoder with
-            a decoder.
-        finished: (trainer, known languages) -> the model that is saved, where it is not the model that was trained.
-        plan: (model_args, config, start) -> the configuration of the saved model, for a dry run; None where it is not
-            known. By default that of an encoder with a decoder (`plan.py`, which defines `start` too).
-        size: (configuration, config) -> what a dry run reports about this model: "parameters" and, if they are known,
-            "batches" and "memory_gib". None: the report of an encoder with a decoder.
+        build: (model_args, config, **what the trainer takes) -> trainer, for another model than encoder and decoder.
+        finished: (trainer, known languages) -> the model that is saved, where it is not the one that was trained.
+        plan: (model_args, config, start) -> the configuration of the saved model, for a dry run; None: not known.
+        size: (configuration, config) -> what a dry run reports: "parameters" and, if known, "batches", "memory_gib".
         data: how rows are read; None: text pairs.
-        check_shape: (shape) -> None; raises ValueError where `shape` of a recipe fits no model of the stage. None: a
-            shape is of an encoder with a decoder.
+        check_shape: (shape) -> None; raises ValueError where `shape` of a recipe fits no model of the stage.
     """
 
     name: str

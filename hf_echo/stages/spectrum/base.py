@@ -68,9 +68,7 @@ class DevDocuments:
 
 @dataclass
 class DocumentCollator:
-    """Rows of `TokenizedDocuments` -> packed documents with embeddings.
-
-    Deterministic: what a stage draws depends only on the seed and the rows.
+    """Rows of `TokenizedDocuments` -> packed documents with embeddings; draws depend only on the seed and the rows.
 
     Args:
         embeddings: ``numbers -> (n, embedding_size)`` of sentences by number.
