@@ -42,7 +42,7 @@ class Rows:
         load_dev: (data_args) -> {name: dev set}, for the trainer's `measure`; a dev set has `rows`, a table.
         processor: (model_args, rows, config, checkpoint to resume or None) -> tokenizer or feature extractor.
         prepare: (rows, processor, data_args, config) -> the trainer's `train_dataset`.
-        texts: (rows) -> the texts that `Stage.embedded` embeds, by row: columns source and source_lang, and for the other
+        texts: (rows) -> the texts that `Stage.embedded` embeds, by row: columns source and source_lang; of the other
             side target and target_lang.
         languages: (train_dataset) -> codes of its languages.
         language_column: column of the rows that `source_languages` of a recipe selects by.
