@@ -163,11 +163,7 @@ def _echo_config(llama: LlamaConfig, tokenizer: EchoTokenizer, *, embedding_size
 
 
 def _llama_weights(
-    source: str | Path,
-    place: str,
-    config: LlamaConfig,
-    options: dict[str, Any],
-    dtype: torch.dtype | str | None,
+    source: str | Path, place: str, config: LlamaConfig, options: dict[str, Any], dtype: torch.dtype | str | None
 ) -> tuple[dict[str, torch.Tensor], torch.dtype]:
     """The Llama's tensors under our encoder's names, and its head if it differs from the embeddings."""
     options = {"config": config, "dtype": dtype or (None if options else "auto"), **options}

@@ -171,13 +171,7 @@ def _changes(config, mapping: dict[int, int], roles: dict[str, int]):
 
 
 def swap_checkpoint(
-    model: str | Path,
-    tokenizer: str | Path,
-    out: str | Path,
-    *,
-    method: str = "mean",
-    auxiliary=None,
-    seed: int = 0,
+    model: str | Path, tokenizer: str | Path, out: str | Path, *, method: str = "mean", auxiliary=None, seed: int = 0
 ) -> dict[str, int | str]:
     """Write a checkpoint with another tokenizer: a training checkpoint, a release or an encoder, as it came.
 

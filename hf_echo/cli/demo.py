@@ -40,12 +40,7 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
         rows.append({"stage": stage, **measure(previous, test), "seconds": trained["seconds"]})
     release = out / "release"
     release_checkpoint(previous, release)
-    report = {
-        "rows": rows,
-        "release": str(release),
-        "held_out_meanings": HELD_OUT,
-        "languages": list(LANGUAGES),
-    }
+    report = {"rows": rows, "release": str(release), "held_out_meanings": HELD_OUT, "languages": list(LANGUAGES)}
     (out / "results.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     console.print(as_table(rows))
     show(console, release)
@@ -80,11 +75,7 @@ def as_table(rows: list[dict]) -> Table:
         table.add_column(name, justify="left" if name == "stage" else "right")
     for row in rows:
         table.add_row(
-            row["stage"],
-            f"{row['xsim']:.2f}",
-            f"{row['xsimpp']:.2f}",
-            f"{row['chrf']:.1f}",
-            f"{row['seconds']:.0f}",
+            row["stage"], f"{row['xsim']:.2f}", f"{row['xsimpp']:.2f}", f"{row['chrf']:.1f}", f"{row['seconds']:.0f}"
         )
     return table
 

@@ -47,10 +47,7 @@ def check_neighbours(k: int, margin: str) -> None:
         raise ValueError("--k needs --margin ratio or distance")
 
 
-@step(
-    "evaluate xsim",
-    example="hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt",
-)
+@step("evaluate xsim", example="hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt")
 class Xsim(LinesOrTable):
     """Measure xsim: the percentage of sentences whose nearest candidate is not their translation.
 

@@ -135,11 +135,7 @@ class Encode(OpensModel):
         typer.echo(f"{self.out}: {rows} x {width}", err=True)
 
 
-@step(
-    "serve",
-    calls="inference.serve.serve",
-    example="hf-echo serve org/omnisonar --port 8080",
-)
+@step("serve", calls="inference.serve.serve", example="hf-echo serve org/omnisonar --port 8080")
 class Serve(OpensModel):
     """Serve embeddings over HTTP: OpenAI's /v1/embeddings, TEI's /embed and /info, and /health.
 

@@ -100,14 +100,7 @@ def _digest(card: str) -> str:
     return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
 
-def push_dataset(
-    folder: str | Path,
-    repo: str,
-    *,
-    version: str = "1.0",
-    private: bool = False,
-    **card: Any,
-) -> str:
+def push_dataset(folder: str | Path, repo: str, *, version: str = "1.0", private: bool = False, **card: Any) -> str:
     """Write the card (`write_card`) and push the folder as one version; returns the address of the version."""
     check_repository(repo)
     write_card(folder, version=version, **card)

@@ -53,14 +53,7 @@ def split_softmax_loss(
         >>> split_softmax_loss(x, x, negatives, mask, gamma=1.0, logit_scale=1.0).item()  # log(1 + e^-1) / 2
         0.15663...
     """
-    return split_softmax_parts(
-        source,
-        target,
-        hard_negatives,
-        hard_negative_mask,
-        gamma=gamma,
-        **options,
-    )["total"]
+    return split_softmax_parts(source, target, hard_negatives, hard_negative_mask, gamma=gamma, **options)["total"]
 
 
 def split_softmax_parts(
@@ -90,20 +83,11 @@ def split_softmax_parts(
     contrastive = contrastive_loss(source, target, logit_scale=logit_scale, offset=offset, **options)
     own = target[offset : offset + len(source)]
     hard = hard_negatives_loss(source, own, hard_negatives, hard_negative_mask, logit_scale=logit_scale)
-    return {
-        "contrastive": contrastive,
-        "hard_negatives": hard,
-        "total": (1 - gamma) * contrastive + gamma * hard,
-    }
+    return {"contrastive": contrastive, "hard_negatives": hard, "total": (1 - gamma) * contrastive + gamma * hard}
 
 
 def hard_negatives_loss(
-    source: Tensor,
-    target: Tensor,
-    hard_negatives: Tensor,
-    hard_negative_mask: Tensor,
-    *,
-    logit_scale: float = 100.0,
+    source: Tensor, target: Tensor, hard_negatives: Tensor, hard_negative_mask: Tensor, *, logit_scale: float = 100.0
 ) -> Tensor:
     """The hard term of `split_softmax_loss` alone, without a softmax over the batch (OS Eq. 5, ECHO Eq. 4).
 

@@ -204,11 +204,7 @@ class Prune(OnEcho):
         return config
 
 
-@step(
-    "release",
-    operation="release",
-    example="hf-echo release outputs/nano/3_hard_negatives outputs/nano/release",
-)
+@step("release", operation="release", example="hf-echo release outputs/nano/3_hard_negatives outputs/nano/release")
 class Release(OnTextOrSpeech):
     """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
 

@@ -22,11 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def run_journey(
-    paths: Sequence[Path],
-    overrides: dict[str, Any] | None = None,
-    *,
-    fresh: bool = False,
-    changed_data: bool = False,
+    paths: Sequence[Path], overrides: dict[str, Any] | None = None, *, fresh: bool = False, changed_data: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Carry out the steps (of `find_recipes`) in order; yields the results of each. All are checked before the first.
 

@@ -40,13 +40,7 @@ RENAMES = [
 JOINT = ".self_attention.linear_0."  # query, key and value in one matrix
 
 
-def convert_whisper(
-    source: str | Path,
-    out: str | Path,
-    *,
-    pooler_heads: int = 8,
-    **options: Any,
-) -> Path:
+def convert_whisper(source: str | Path, out: str | Path, *, pooler_heads: int = 8, **options: Any) -> Path:
     """Write an EchoSpeechEncoder with the encoder of Whisper and a new attention pooling.
 
     Arguments as in `hf-echo convert whisper --help`; a model of CTranslate2 must not be quantised.

@@ -52,11 +52,7 @@ class PublicSet:
 
 
 def load_benchmark(
-    name: str,
-    *,
-    langs: Sequence[str] | None = None,
-    split: str | None = None,
-    path: str | Path | None = None,
+    name: str, *, langs: Sequence[str] | None = None, split: str | None = None, path: str | Path | None = None
 ) -> list[Row]:
     """Load the rows of a public set; the module docstring lists their shapes.
 

@@ -19,19 +19,10 @@ SYSTEMS = (
     "You read documents carefully and answer briefly.",
     "You answer what is asked about a document.",
 )
-TASKS = (
-    "{task}",
-    "{task} The document is in {language}.",
-    "Read the {language} document. {task}",
-    "Task: {task}",
-)
+TASKS = ("{task}", "{task} The document is in {language}.", "Read the {language} document. {task}", "Task: {task}")
 DEFAULT_TASK = "Answer the question about the document."
 QUESTIONS = ("Question: {question}", "Q: {question}", "{question}")
-CHOICES = (
-    "Here are the choices: {choices}",
-    "Possible answers: {choices}",
-    'Options: "{choices}". Which is correct?',
-)
+CHOICES = ("Here are the choices: {choices}", "Possible answers: {choices}", 'Options: "{choices}". Which is correct?')
 FORMATS = ("{number}) {choice}", "{letter}: {choice}", "{small}. {choice}")
 IDS = ("{number}", "{letter}", "{small}")  # of FORMATS, in the same order
 JOINS = ("\n", ", ", " ")
