@@ -147,7 +147,6 @@ class Translation(LinesOrTable):
 
     model: str = model("Echo checkpoint or release with a decoder")
     direction: Literal["to", "from", "both", "all"] = setting("to or from the target language", "to", needs="data")
-    decoder: str | None = setting("checkpoint to take the decoder from; default: the model", None, reads=CHECKPOINT)
     num_beams: int | None = setting("beams of the search; 1 is greedy; default: the model's own", None, least=1)
     blaser: str | None = setting(
         "also report BLASER 2.0: folder or Hub name of `hf-echo convert blaser`", None, reads=CHECKPOINT
@@ -166,15 +165,13 @@ class Translation(LinesOrTable):
         lines = read_pairs(self.source, self.target, vectors) if self.data is None else None
         scorer = blaser_scorer(self.blaser, self.blaser_encoder or self.model) if self.blaser else None
         translator, tokenizer = inference.load_translator(self.model)
-        if self.decoder is not None:  # both models share one embedding space; the encoder's tokenizer reads the texts
-            translator, tokenizer = joined(translator, tokenizer, packaged_model(self.decoder))
 
         def translate(inputs, source_lang, target_lang):
             options = {"num_beams": self.num_beams}
             return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, **options)
 
         report = self._of_table(translate, scorer) if lines is None else self._of_lines(translate, scorer, *lines)
-        return {"model": self.model, **({"decoder": self.decoder} if self.decoder else {}), **report}
+        return {"model": self.model, **report}
 
     def _of_lines(self, translate, blaser, sources, targets) -> dict[str, Any]:
         from ..evaluation import translation_scores
@@ -303,22 +300,6 @@ def hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
     if not flat:
         raise ValueError(f"{file}: the rules made no hard negatives; give English targets")
     return flat
-
-
-def joined(model, tokenizer, decoder: str):
-    """Join the encoder of one checkpoint and the decoder of another; both must have the same vocabulary."""
-    from .. import inference
-    from ..modeling import EchoForTranslation
-
-    other, other_tokenizer = inference.load_translator(decoder)
-    if not (type(model) is type(other) is EchoForTranslation):
-        raise ValueError("--decoder joins two Echo checkpoints; a converted SONAR has its own decoder")
-    if tokenizer.get_vocab() != other_tokenizer.get_vocab():
-        raise ValueError(
-            f"--decoder {decoder} has another vocabulary: run hf-echo encode with --model, then give --source E.npy "
-            "and this checkpoint as --model"
-        )
-    return EchoForTranslation.from_parts(model.encoder, other.decoder).eval(), tokenizer
 
 
 def translator(decoder: str):

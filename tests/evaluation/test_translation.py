@@ -223,7 +223,7 @@ def test_the_encoder_of_one_checkpoint_and_the_decoder_of_another(
     data, out = tmp_path / "nway.jsonl", tmp_path / "out.json"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     command = ("evaluate", "translation", "--model", folder, "--json", out)
-    assert hf_echo_cli(*command, "--decoder", folder, "--data", data)[0] == 0
+    assert hf_echo_cli(*command, "--data", data)[0] == 0
     found = [row["chrf"] for row in json.loads(out.read_text(encoding="utf-8"))["rows"]]
     assert found == pytest.approx([row["chrf"] for row in tables[0].rows])
 
