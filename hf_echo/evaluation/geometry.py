@@ -59,11 +59,8 @@ class GeometryResult(Result):
         return Table([{"lang": lang, "invariance": kl, "rsim": r} for lang, kl, r in rows])
 
 
-def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE, max_rows: int = MAX_ROWS) -> GeometryResult:
-    """Measure the geometry of an embedding space on one n-way set.
-
-    Args:
-        shrinkage: as in `invariance`. max_rows: as in `rsim`.
+def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE) -> GeometryResult:
+    """Measure the geometry of an embedding space on one n-way set; `shrinkage` as in `invariance`.
 
     Raises:
         ValueError: fewer than 3 rows, other numbers of rows or dimensions in a language, NaN, infinity, zero rows; a
@@ -72,7 +69,7 @@ def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE, max_rows: i
     names, space = read_space(parts)
     many = len(names) > 1
     divergences = invariance(parts, shrinkage=shrinkage) if many else None
-    correlations = rsim(parts, max_rows=max_rows) if many else None
+    correlations = rsim(parts) if many else None
     rows = space.reshape(-1, space.shape[2])
     values, centred = singular_values(rows), singular_values(rows - rows.mean(axis=0))
     return GeometryResult(

@@ -50,7 +50,6 @@ def translation_scores(
     target_lang: str = "",
     bleu_tokenizer: str | None = None,
     spbleu: bool = True,
-    timeout: float = 20.0,
 ) -> TranslationResult:
     """chrF++ (word_order=2), spBLEU (flores200 tokenizer) and BLEU of hypotheses[i] against references[i].
 
@@ -60,8 +59,7 @@ def translation_scores(
         source_lang, target_lang: NLLB codes, for `direction` ("fra_Latn-eng_Latn") and the default tokenizer.
         bleu_tokenizer: of BLEU; None is "zh" for Chinese scripts, "char" for scripts without spaces, else "13a".
         spbleu: False leaves it out. True loads the model from sacrebleu's folder ($SACREBLEU or ~/.sacrebleu, file
-            models/flores200sacrebleuspm) or downloads it there.
-        timeout: seconds to wait for the download, tried once per process.
+            models/flores200sacrebleuspm) or downloads it there, within 20 seconds and once per process.
 
     Raises:
         ValueError: different numbers of lines, no lines, a string instead of a list, an unknown tokenizer.
@@ -78,7 +76,7 @@ def translation_scores(
         raise ValueError(f"bleu_tokenizer is {bleu_tokenizer!r}; it must be one of {', '.join(BLEU.TOKENIZERS)}")
 
     bleu_tokenizer = bleu_tokenizer or _bleu_tokenizer(target_lang)
-    missing = _flores200_missing(timeout) if spbleu else "not requested"
+    missing = _flores200_missing() if spbleu else "not requested"
     metrics = {"chrf": CHRF(word_order=2), "bleu": BLEU(tokenize=bleu_tokenizer)}
     if missing is None:
         metrics["spbleu"] = BLEU(tokenize="flores200")
@@ -117,7 +115,7 @@ def evaluate_translation(
         source_langs: the other languages, in this order; None is all except the target, in order of appearance.
         direction: "to" the target (X -> eng), "from" it (eng -> X), "both", or "all" ordered pairs.
         blaser: as from `blaser_scorer`; adds the column blaser.
-        score_options: of `translation_scores` (bleu_tokenizer, spbleu, timeout).
+        score_options: of `translation_scores` (bleu_tokenizer, spbleu).
 
     A direction uses the sentences that both languages have (`count`). Two languages without a common sentence are left
     out with one warning, and named in the note `not_measured`.
@@ -172,7 +170,7 @@ def _bleu_tokenizer(target_lang: str) -> str:
 
 
 @functools.cache
-def _flores200_missing(timeout: float) -> str | None:
+def _flores200_missing() -> str | None:
     """None if sacrebleu can load its flores200 model, else the reason. Downloads the model if it is missing.
 
     sacrebleu's own download has no time limit and can leave an incomplete file that it uses later.
@@ -185,7 +183,7 @@ def _flores200_missing(timeout: float) -> str | None:
         from sentencepiece import SentencePieceProcessor
 
         if not os.path.exists(path):
-            with urllib.request.urlopen(url, timeout=timeout) as answer:
+            with urllib.request.urlopen(url, timeout=20) as answer:
                 content = answer.read()
             SentencePieceProcessor(model_proto=content)  # raises if the download is not a model, before it is stored
             with write_whole(path) as unfinished:

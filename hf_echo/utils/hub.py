@@ -63,22 +63,22 @@ def split_revision(name: str | Path) -> tuple[str, str | None]:
     return (found[1], found[2]) if found and not Path(name).exists() else (str(name), None)
 
 
-def snapshot(name: str | Path, kind: str = "model") -> str:
+def snapshot(name: str | Path) -> str:
     """The folder of one version ("org/name@v1.2.0" is downloaded whole) or of a model of the package ("echo-nano").
 
-    Every other name, of a "model" or "dataset", is returned as it is. Weights, decoder, tokenizer and code come from
-    the same commit. What is in the cache is not downloaded again.
+    Every other name is returned as it is. Weights, decoder, tokenizer and code come from the same commit. What is
+    in the cache is not downloaded again.
     """
     repo, revision = split_revision(name)
     if revision is None:
-        return packaged_model(name) if kind == "model" and isinstance(name, str) else str(name)
+        return packaged_model(name) if isinstance(name, str) else str(name)
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
 
     try:
-        return snapshot_download(repo, revision=revision, repo_type=kind)
+        return snapshot_download(repo, revision=revision)
     except RevisionNotFoundError:
-        tags = sorted(ref.name for ref in HfApi().list_repo_refs(repo, repo_type=kind).tags)
+        tags = sorted(ref.name for ref in HfApi().list_repo_refs(repo).tags)
         raise FileNotFoundError(f"{repo} has no version {revision}; it has {', '.join(tags) or 'none'}") from None
     except (HfHubHTTPError, LocalEntryNotFoundError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

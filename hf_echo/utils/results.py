@@ -44,11 +44,11 @@ class Table:
         """A table with one row per result and an average row for the columns `average`."""
         return cls([r.to_row() for r in results], notes=notes or {}).with_average(average)
 
-    def with_average(self, columns: Sequence[str], label: str = "average") -> Table:
+    def with_average(self, columns: Sequence[str]) -> Table:
         """The same table with an average row: the mean over rows of these columns, without None."""
         if not columns or not self.rows:
             return self
-        average: dict[str, Any] = {self.columns[0]: label}
+        average: dict[str, Any] = {self.columns[0]: "average"}
         for column in columns:
             values = [row[column] for row in self.rows if row.get(column) is not None]
             average[column] = sum(values) / len(values) if values else None
@@ -79,11 +79,8 @@ def cell_text(value: Any, digits: int = 2) -> str:
     return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
 
 
-def markdown_table(header: Sequence[Any], rows: Sequence[Sequence[Any]], *, left: bool = False) -> str:
-    """Make a Markdown table: bars are escaped, line ends become spaces, columns after the first are right-aligned.
-
-    `left` aligns all columns to the left.
-    """
-    rule = ["---" if left or i == 0 else "---:" for i in range(len(header))]
+def markdown_table(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
+    """Make a Markdown table: bars are escaped, line ends become spaces, columns after the first are right-aligned."""
+    rule = ["---", *["---:"] * len(header)][: len(header)]
     lines = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in [header, rule, *rows])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -252,10 +252,10 @@ def without_none(kind: Any) -> Any:
     return members[0] if len(members) == 1 else kind
 
 
-def shown(value: Any, longest: int = 120) -> str:
+def shown(value: Any) -> str:
     """A value of the user in a message: one line whatever it holds."""
     text = repr(value)
-    return text if len(text) <= longest else text[:longest] + "..."
+    return text if len(text) <= 120 else text[:120] + "..."
 
 
 def _checked(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ...inference.encoders import Encode
-from ...search.checks import refuse_broken, unit_rows
+from ...search.checks import unit_rows
 from ...utils.results import Table
 from ..labelled_rows import checked_rows, rows_by_language
 
@@ -26,7 +26,6 @@ def evaluate_classification(
     test: Iterable[Mapping[str, Any]],
     *,
     train_lang: str | None = None,
-    normalize: bool = True,
 ) -> Table:
     """Accuracy in percent of a linear probe, by language; `train_lang` measures cross-lingual transfer.
 
@@ -35,7 +34,6 @@ def evaluate_classification(
         train_lang: None trains one probe per language (OS 6.2). "fra_Latn" trains one probe on French and tests it
             on all languages (OS 8.1); the column clt is then the accuracy in percent of that on `train_lang` (OS
             Table 18), and the average leaves `train_lang` out.
-        normalize: scale embeddings to length 1.
     """
     train_rows, test_rows = _texts_by_language(train, "training row"), _texts_by_language(test, "test row")
     for known, place in ((train_rows, "training"), (test_rows, "test")):
@@ -47,7 +45,7 @@ def evaluate_classification(
         if taught not in train_rows:
             raise ValueError(f"no training rows in {taught!r}; give some, or set train_lang to train on one language")
         if taught not in probes:
-            vectors = vectors_of(encode, train_rows[taught][0], taught, normalize)
+            vectors = vectors_of(encode, train_rows[taught][0], taught)
             where = f"the training rows in {taught!r}"
             probes[taught] = fit_linear_probe(vectors, train_rows[taught][1], where=where)
         probe = probes[taught]
@@ -57,7 +55,7 @@ def evaluate_classification(
                 f"test row {unknown[0]} of {lang!r} has label {labels[unknown[0] - 1]!r}; the probe knows "
                 f"{', '.join(map(str, probe.classes_))}"
             )
-        right = probe.predict(vectors_of(encode, texts, lang, normalize)) == np.asarray(labels)
+        right = probe.predict(vectors_of(encode, texts, lang)) == np.asarray(labels)
         rows.append({"lang": lang, "count": len(right), "accuracy": float(100 * right.mean())})
     table = Table(rows, notes={"train_lang": train_lang}).with_average(["accuracy"])
     if train_lang is None:
@@ -85,14 +83,10 @@ def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the tra
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(x, labels)
 
 
-def vectors_of(encode: Encode, texts: Sequence[str], lang: str | None, normalize: bool = True) -> np.ndarray:
-    """Encode texts as (n, d) float32, scaled to length 1 by default; raises ValueError for NaN or zero rows."""
+def vectors_of(encode: Encode, texts: Sequence[str], lang: str | None) -> np.ndarray:
+    """Encode texts as (n, d) float32, scaled to length 1; raises ValueError for NaN or zero rows."""
     vectors = encode(list(texts), lang)
-    vectors = vectors.toarray() if hasattr(vectors, "toarray") else vectors
-    if normalize:
-        return unit_rows(vectors, f"texts in {lang!r}")
-    refuse_broken(vectors, lambda row: f"texts in {lang!r}, row {row}")
-    return np.asarray(vectors, dtype=np.float32)
+    return unit_rows(vectors.toarray() if hasattr(vectors, "toarray") else vectors, f"texts in {lang!r}")
 
 
 def _texts_by_language(rows: Iterable[Mapping[str, Any]], what: str) -> dict[str, tuple[list, list]]:

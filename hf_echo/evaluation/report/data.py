@@ -53,11 +53,8 @@ class ReportData:
         return [row["text"] for table in self.tables.values() for row in table.rows]
 
 
-def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negatives: int = 5) -> ReportData:
-    """Read every *.parquet file of a folder.
-
-    Args:
-        max_negatives: most rule-based hard negatives per target sentence (English only).
+def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn") -> ReportData:
+    """Read every *.parquet file of a folder; English target sentences get up to five hard negatives by rule.
 
     A language without a sentence in common with the target is left out with a warning, and listed in `skipped`.
 
@@ -74,14 +71,14 @@ def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negati
     data = ReportData({}, target_lang)
     for file in files:
         try:
-            data.tables[file.stem] = _read(file, data, max_negatives)
+            data.tables[file.stem] = _read(file, data)
         except ValueError as error:
             named = str(error).startswith(str(file))
             raise ValueError(str(error) if named else f"{file}: {error}") from None
     return data
 
 
-def _read(file: Path, data: ReportData, max_negatives: int) -> NwayTable:
+def _read(file: Path, data: ReportData) -> NwayTable:
     columns, target = open_file(file).columns, data.target_lang
     if (mapping := find_nway_columns(columns)) is None:
         raise ValueError(f"{file} is no n-way table (id, lang, text); found: {', '.join(columns)}")
@@ -99,7 +96,7 @@ def _read(file: Path, data: ReportData, max_negatives: int) -> NwayTable:
     texts = {lang: of_lang for lang, of_lang in texts.items() if lang in langs}
     common = [key for key in texts[target] if all(key in of_lang for of_lang in texts.values())]
     english = texts[target] if target.startswith("eng") else {}
-    made = zip(english, hard_negatives_for(list(english.values()), max_negatives))
+    made = zip(english, hard_negatives_for(list(english.values()), 5))
     negatives = {key: list(items) for key, items in made if items}
     rows = [row for row in parts[False] if row["lang"] in langs]
     return NwayTable(file.stem, file.name, rows, parts[True], texts, common, negatives)

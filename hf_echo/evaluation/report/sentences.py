@@ -16,6 +16,7 @@ from ..retrieval.xsimpp import xsimpp
 from .data import NwayTable
 
 READABLE = 160  # characters of a sentence shown as an example
+SENTENCES, FOCUS = 40, 3  # of the map; those in focus with their hard negatives
 ROLES = ("other", "translation", "target", "negative")
 
 
@@ -53,10 +54,8 @@ def _errors(encode: Encode, table: NwayTable, lang: str, target_lang: str) -> li
     return sorted(wrong, key=lambda example: abs(len(example["desired"]) - READABLE))
 
 
-def sentence_map(
-    encode: Encode, table: NwayTable, target_lang: str, *, sentences: int = 40, focus: int = 3, seed: int = 0
-) -> dict:
-    """Project some sentences in all languages, and the hard negatives of `focus` of them, to two dimensions.
+def sentence_map(encode: Encode, table: NwayTable, target_lang: str) -> dict:
+    """Project some sentences in all languages, and the hard negatives of some of them, to two dimensions.
 
     Source: ECHO Figures 7 and 8, OS Figures 17 and 18.
 
@@ -65,9 +64,9 @@ def sentence_map(
         other sentences.
     """
     ids = list(table.common)
-    random.Random(seed).shuffle(ids)
-    rich = sorted(ids, key=lambda key: -min(3, len(table.negatives.get(key, ()))))[:focus]  # a stable sort
-    chosen = [*rich, *[key for key in ids if key not in rich][: max(0, sentences - len(rich))]]
+    random.Random(0).shuffle(ids)
+    rich = sorted(ids, key=lambda key: -min(3, len(table.negatives.get(key, ()))))[:FOCUS]  # a stable sort
+    chosen = [*rich, *[key for key in ids if key not in rich][: SENTENCES - len(rich)]]
     vectors, labels = [], []
     for lang, own in table.texts.items():
         vectors.append(encode([own[key] for key in chosen], lang))
@@ -77,7 +76,7 @@ def sentence_map(
     if near:
         vectors.append(encode([text for text, _ in near], target_lang))
         labels += [(ROLES.index("negative"), i) for _, i in near]
-    method, flat = project(unit_length(np.concatenate(vectors)), seed)
+    method, flat = project(unit_length(np.concatenate(vectors)))
     points = [[round(float(x), 3), round(float(y), 3), *label] for (x, y), label in zip(flat, labels, strict=True)]
     return {"method": method, "focus": [table.texts[target_lang][key] for key in rich], "points": points}
 

@@ -117,9 +117,6 @@ def evaluate_documents(
     encode: Encode,
     documents: Mapping[str, Mapping[str, Sequence[str]]],
     negatives: Mapping[str, Sequence[tuple[Sequence[str], str]]],
-    *,
-    target_lang: str = "eng_Latn",
-    separator: str = " ",
 ) -> Table:
     """`evaluate_xsim` of whole documents with hard negative documents (OS 10.2; Tables 27 to 29).
 
@@ -130,15 +127,14 @@ def evaluate_documents(
         documents: language -> id -> sentences.
         negatives: id -> (sentences, kind) of the target document, as `document_negatives` of the study
             long_context_report makes them.
-        separator: text between the sentences of a document.
     """
     rows = [
-        {"id": key, "lang": lang, "text": separator.join(sentences)}
+        {"id": key, "lang": lang, "text": " ".join(sentences)}
         for lang, of_lang in documents.items()
         for key, sentences in of_lang.items()
     ]
-    near = {key: [(separator.join(text), kind) for text, kind in items] for key, items in negatives.items()}
-    return evaluate_xsim(encode, rows, target_lang=target_lang, negatives=near, same_text_is_right=False)
+    near = {key: [(" ".join(text), kind) for text, kind in items] for key, items in negatives.items()}
+    return evaluate_xsim(encode, rows, negatives=near, same_text_is_right=False)
 
 
 def _flat(negatives: Mapping[Hashable, Sequence[Any]], ids: list[Hashable]) -> list[tuple[Hashable, str, str]]:

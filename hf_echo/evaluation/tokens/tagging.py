@@ -95,19 +95,18 @@ def evaluate_tagging(
     test_rows: Iterable[Mapping[str, Any]],
     *,
     layer: int = -1,
-    max_tokens: int | None = None,
     progress: bool = False,
 ) -> Table:
     """Span F1 by language of a linear probe trained on `train_rows` (usually one language), with a frozen encoder.
 
     Args:
         train_rows, test_rows: dicts with `tokens`, `tags` (one per word) and `lang`.
-        layer: 0 is the embeddings, -1 the last layer. max_tokens: as in `token_states`.
+        layer: 0 is the embeddings, -1 the last layer.
     """
     train = checked_rows(train_rows, "training row", COLUMNS, partial(_checked, labels=None))
     known = sorted({tag for row in train for tag in row["tags"]})
     test = checked_rows(test_rows, "test row", COLUMNS, partial(_checked, labels=known))
-    options = {"layer": layer, "max_tokens": max_tokens, "progress": progress}
+    options = {"layer": layer, "progress": progress}
     states, tags = [], []
     for _, token, words, segments in _tokens(model, tokenizer, train, "training row", **options):
         inside = words >= 0
@@ -129,20 +128,12 @@ def evaluate_tagging(
     return Table(rows, notes=notes).with_average(("f1", "precision", "recall", "accuracy"))
 
 
-def _tokens(model, tokenizer, rows, what: str, *, layer, max_tokens, progress) -> Iterator:
+def _tokens(model, tokenizer, rows, what: str, *, layer, progress) -> Iterator:
     """Yield (row, token states, word of each token, words as segments)."""
     names = row_names(rows, what)
     joined = [join_words(row["tokens"], name) for row, name in zip(rows, names)]
-    all_states = token_states(
-        model,
-        tokenizer,
-        [text for text, _ in joined],
-        [row["lang"] for row in rows],
-        layers=[layer],
-        max_tokens=max_tokens,
-        names=names,
-        progress=progress,
-    )
+    texts, langs = [text for text, _ in joined], [row["lang"] for row in rows]
+    all_states = token_states(model, tokenizer, texts, langs, layers=[layer], names=names, progress=progress)
     for row, (_, words), states in zip(rows, joined, all_states, strict=True):
         segments = [(*span, tag) for span, tag in zip(words.tolist(), row["tags"], strict=True)]
         yield row, states, owners(states.offsets, words), segments

@@ -27,7 +27,6 @@ def word_vectors(
     lang: str | Sequence[str | None] | None = None,
     *,
     layer: int = -1,
-    max_tokens: int | None = None,
     progress: bool = False,
     names: Sequence[str] | None = None,
 ) -> np.ndarray:
@@ -38,7 +37,7 @@ def word_vectors(
     for name, text, (start, end) in zip(names, texts, words):
         if not 0 <= start < end <= len(text) or not text[start:end].strip():
             raise ValueError(f"{name}: characters {start}-{end} are not a word of its {len(text)} characters")
-    options = {"layers": [layer], "max_tokens": max_tokens, "names": names, "progress": progress}
+    options = {"layers": [layer], "names": names, "progress": progress}
     vectors = []
     for name, span, token in zip(names, words, token_states(model, tokenizer, texts, lang, **options)):
         own = overlaps(token.offsets, np.array([span]))[:, 0] > 0
@@ -62,7 +61,6 @@ def evaluate_wic(
     test_rows: Iterable[Mapping[str, Any]],
     *,
     layer: int = -1,
-    max_tokens: int | None = None,
     progress: bool = False,
 ) -> Table:
     """Accuracy by language of a linear probe and of a cosine threshold, both from `train_rows` (English in the paper).
@@ -70,7 +68,7 @@ def evaluate_wic(
     Args:
         train_rows, test_rows: dicts with `sentence1`, `start1`, `end1`, `sentence2`, `start2`, `end2` (characters,
             end exclusive), `label` (1 or True: same meaning), `lang`.
-        layer: 0 is the embeddings, -1 the last layer. max_tokens: as in `token_states`.
+        layer: 0 is the embeddings, -1 the last layer.
 
     Returns:
         Table with lang, accuracy, f1 (macro over both classes), cosine_accuracy, majority (share of the more frequent
@@ -78,7 +76,7 @@ def evaluate_wic(
     """
     train = checked_rows(train_rows, "training row", COLUMNS, _checked)
     test = checked_rows(test_rows, "test row", COLUMNS, _checked)
-    options = {"layer": layer, "max_tokens": max_tokens, "progress": progress}
+    options = {"layer": layer, "progress": progress}
     one, two = _both_vectors(model, tokenizer, train, "training row", **options)
     same = np.array([row["label"] for row in train])
     probe = fit_linear_probe(np.concatenate([one, two], 1), same, "the training rows")

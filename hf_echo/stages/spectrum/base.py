@@ -163,12 +163,12 @@ class SpectrumTrainer(CoreTrainer):
             metrics[f"{prefix}_nll"] = float(np.mean(list(metrics.values())))
         return metrics
 
-    def dev_batches(self, dev: DevDocuments, size: int = 8):
+    def dev_batches(self, dev: DevDocuments):
         """Batches of a dev set on the model's device, as in training."""
         rows = _prepare(dev.rows, self.tokenizer, None, self.args)
         collate = replace(self.make_collator(self.args, self.tokenizer, None), embeddings=dev.embeddings())
-        for start in range(0, len(rows), size):
-            batch = collate([rows[i] for i in range(start, min(start + size, len(rows)))])
+        for start in range(0, len(rows), 8):
+            batch = collate([rows[i] for i in range(start, min(start + 8, len(rows)))])
             yield {name: value.to(self.args.device) for name, value in batch.items()}
 
     @torch.no_grad()
