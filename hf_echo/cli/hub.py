@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
 import typer
@@ -96,25 +94,11 @@ class Space(OpensModel):
             typer.echo(f"{self.static}: python -m http.server --directory {self.static} --bind 127.0.0.1 shows it")
             return
         from ..hub.space_views import SpaceViews
+        from ..utils.extras import extra
 
-        app = open_app()
+        with extra("space"):
+            from ..hub.space import app
         app.build(SpaceViews(self.model, self.speech)).launch(server_port=self.port, **app.LAUNCH)
-
-
-def open_app() -> ModuleType:
-    """The file `app.py` of the Space as a module."""
-    from ..hub import space_folder
-
-    spec = spec_from_file_location("hf_echo_space", space_folder() / "app.py")
-    assert spec and spec.loader
-    module = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != "gradio":
-            raise
-        raise ImportError("the page needs gradio: pip install 'hf-echo[space]'") from None
-    return module
 
 
 def modular() -> Any:

@@ -226,9 +226,10 @@ class Report(Step):
     def run(self):
         from ..evaluation import report
         from ..evaluation.report.models import BASELINES, open_models
-        from ..evaluation.report.page import check_matplotlib
+        from ..utils.extras import extra
 
-        check_matplotlib()
+        with extra("plots"):  # before long measurements
+            import matplotlib  # noqa: F401
         content = report.read_folder(self.data, target_lang=self.target_lang)
         names = [name if name in BASELINES else named_model(name) for name in self.models or [""]]
         opened = open_models(names, content.texts)

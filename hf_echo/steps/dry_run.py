@@ -10,7 +10,7 @@ from typing import Any
 from transformers import AutoConfig, AutoTokenizer
 
 from ..inference.encode import opening
-from ..stages.core.model_shape import check_same_shape
+from ..stages.core.model_shape import VocabularyOnly, check_same_shape
 from ..stages.core.plan import ECHO, size_of_echo
 from ..stages.core.stage import Rows
 from ..utils.hub import packaged_model
@@ -19,19 +19,6 @@ from .data import rows_of
 from .operations import Operation
 from .recipe import earlier_steps, known_overrides, read_recipe, read_values
 from .record import check_output_folder, checkpoint_to_resume, is_finished, read_record, record_of
-
-
-class _VocabularyOnly:
-    """Stands for a tokenizer that is not here (a dry run of `large`)."""
-
-    model_max_length = 512
-    pad_token_id = bos_token_id = eos_token_id = cls_token_id = sep_token_id = None
-
-    def __init__(self, size: int):
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
 
 
 class _Start:
@@ -91,8 +78,8 @@ class _Start:
             if name and not Path(name).is_dir() and self._made_by(name) is None and name.count("/") != 1:
                 self.problems.append(f"{field}: no folder {name}")
 
-    def vocabulary(self, model_args: Any) -> _VocabularyOnly:
-        return _VocabularyOnly(self._vocab_size(model_args))
+    def vocabulary(self, model_args: Any) -> VocabularyOnly:
+        return VocabularyOnly(self._vocab_size(model_args))
 
     def _vocab_size(self, args: Any) -> int:
         """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""

@@ -14,6 +14,8 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from .extras import extra
+
 
 class LocalExecutor:
     """Run the items one after the other in this process."""
@@ -43,10 +45,8 @@ class RayExecutor:
     local = False
 
     def __init__(self, progress: bool = True) -> None:
-        try:
+        with extra("ray"):
             import ray
-        except ImportError:
-            raise ImportError("the Ray executor needs Ray: pip install 'hf-echo[ray]'") from None
         self.progress, self.hidden = progress, None if progress else True
         if not ray.is_initialized():
             ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.WARNING)

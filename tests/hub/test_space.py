@@ -251,8 +251,9 @@ def test_the_folder_can_be_pushed(run):
 
 def test_without_gradio_one_line_says_so(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
+    monkeypatch.delitem(sys.modules, "hf_echo.hub.space.app", raising=False)
     code, _, err = run("space")
-    assert code == 2 and err.splitlines()[-1] == "hf-echo: the page needs gradio: pip install 'hf-echo[space]'"
+    assert code == 2 and err.splitlines()[-1] == "hf-echo: gradio is not installed: pip install 'hf-echo[space]'"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed (extra space)")
@@ -260,9 +261,8 @@ def test_the_page_is_built_and_bounded(views):
     """Five tabs without fonts from the network; an upload of 11 MB is refused, and the queue has an end."""
     from huggingface_hub.utils import get_session
 
-    from hf_echo.cli.hub import open_app
+    from hf_echo.hub.space import app
 
-    app = open_app()
     page = app.build(views)
     tabs = [part["props"]["label"] for part in page.config["components"] if part["type"] == "tabitem"]
     assert tabs == ["Search", "Translate", "Align words", "Map", "Speech"]

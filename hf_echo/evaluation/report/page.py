@@ -22,14 +22,6 @@ MARKS = {"other": ("o", 7), "translation": ("o", 24), "target": ("*", 170), "neg
 Rows = list[dict[str, Any]]
 
 
-def check_matplotlib() -> None:
-    """Raise ImportError, with the extra to install, before long measurements."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ImportError("a report needs matplotlib: pip install 'hf-echo[plots]'") from None
-
-
 def write_report(measured: dict[str, Any], out: str | Path, *, title: str = "Embedding spaces") -> list[Path]:
     """Write the report into a folder; return the files, the page first. Raises ImportError without matplotlib."""
     from jinja2 import Environment
