@@ -16,20 +16,12 @@ def paths(help: str = "files, folders or Hub datasets of parallel rows") -> Any:
     return setting(help, argument=True, reads=DATA)
 
 
-def folder() -> Any:
-    return setting("output folder: data/, counts and statistics", writes="folder", short="-o")
-
-
-def overwrite() -> Any:
-    return setting("replace another recipe's result in OUT", False)
-
-
 @step("data sample", example="hf-echo data sample pairs.parquet --out s --method temperature --exponent 0.6")
 class Sample(Step):
     """Sample rows in exact proportions by language; rows of languages with too few are repeated evenly."""
 
     paths: list[str] = paths("files, folders or Hub datasets of parallel rows; each is one source")
-    out: Path = folder()
+    out: Path = setting("output folder: data/, counts and statistics", writes="folder", short="-o")
     method: Literal["natural", "temperature", "two_step", "unimax"] = setting("sampling method", "natural")
     exponent: float | None = setting("of temperature (required), or of two_step (default 0.5)", None)
     rows: int | None = setting("number of rows to draw; default: all rows", None, least=1)
@@ -39,7 +31,7 @@ class Sample(Step):
     executor: Executor = executor()
     on_bad_row: OnBadRow = on_bad_row()
     resume: bool = resume()
-    overwrite: bool = overwrite()
+    overwrite: bool = setting("replace another recipe's result in OUT", False)
 
     def run(self):
         from ..data.pipeline import Output, Recipe, Sampling

@@ -101,17 +101,13 @@ class Space(OpensModel):
         app.build(SpaceViews(self.model, self.speech)).launch(server_port=self.port, **app.LAUNCH)
 
 
-def modular() -> Any:
-    return setting("folder of a modular encoder", short="-m")
-
-
 @step("modular card", example="hf-echo modular card -m outputs/modular --license mit")
 class ModularCard(Step):
     """Write README.md of a modular encoder: its languages, parts and data. It replaces the existing one."""
 
     then = "{model}/README.md: push it with hf-echo push"
 
-    model: Path = modular()
+    model: Path = setting("folder of a modular encoder", short="-m")
     license: str | None = license()
 
     def run(self):

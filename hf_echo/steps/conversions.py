@@ -26,18 +26,6 @@ def license_of_weights() -> Any:
     return setting(help, None, recorded=False)
 
 
-def license_of_sonar() -> Any:
-    return setting("license of the weights, for the card", SONAR_LICENSE)
-
-
-def embedding_size() -> Any:
-    return setting("size of the sentence embedding", 1024, least=1)
-
-
-def pooler_layers() -> Any:
-    return setting("layers of the attention pooling", 3, least=1)
-
-
 @step(
     "convert llama",
     operation="convert_llama",
@@ -51,7 +39,7 @@ class ConvertLlama(Conversion):
 
     source: str = model("LlamaForCausalLM: folder, Hub name or GGUF file")
     output_dir: str = output()
-    embedding_size: int = embedding_size()
+    embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
     pooling: Literal["cls", "mean"] = setting("what the sentence embedding is made of", "cls")
     cross_attention: Literal["copy", "random", "zero"] = setting(
         "copy (of self-attention), random, or zero (copy with output 0, for Spectrum)", "copy"
@@ -138,7 +126,7 @@ class ConvertSonarSpeech(Conversion):
     source: str = model("file (.pt) of a speech encoder of SONAR, of fairseq or fairseq2")
     output_dir: str = output("folder of the speech encoder")
     heads: int = setting("attention heads of the pooling", 16, least=1)
-    license: str = license_of_sonar()
+    license: str = setting("license of the weights, for the card", SONAR_LICENSE)
 
 
 @step(
@@ -173,7 +161,7 @@ class ConvertBlaser(Conversion):
 
     source: str = model("file (.pt) of BLASER 2.0, ref or qe")
     output_dir: str = output("folder of the model")
-    license: str = license_of_sonar()
+    license: str = setting("license of the weights, for the card", SONAR_LICENSE)
 
 
 @step(
@@ -189,8 +177,8 @@ class ConvertWav2vec2(Conversion):
 
     source: str = model("folder or Hub name of Wav2Vec2, Wav2Vec2-BERT, HuBERT or WavLM, or a file (.pt) of fairseq2")
     output_dir: str = output("folder of the speech encoder")
-    embedding_size: int = embedding_size()
-    pooler_layers: int = pooler_layers()
+    embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
+    pooler_layers: int = setting("layers of the attention pooling", 3, least=1)
     pooler_heads: int = setting("attention heads of the pooling", 16, least=1)
     heads: int = setting("attention heads of the audio model, for a file", 16, least=1, recorded=False)
     license: str | None = license_of_weights()
@@ -209,7 +197,7 @@ class ConvertWhisper(Conversion):
 
     source: str = model("folder or Hub name of Whisper, or the folder of a CTranslate2 model (faster-whisper)")
     output_dir: str = output("folder of the speech encoder")
-    embedding_size: int = embedding_size()
-    pooler_layers: int = pooler_layers()
+    embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
+    pooler_layers: int = setting("layers of the attention pooling", 3, least=1)
     pooler_heads: int = setting("attention heads of the pooling", 8, least=1)
     license: str | None = license_of_weights()

@@ -20,19 +20,18 @@ from typing import Any
 
 import numpy as np
 
-try:
-    import mteb
-    from mteb.models import ModelMeta, SentenceTransformerEncoderWrapper
-    from mteb.models.abs_encoder import AbsEncoder
-    from mteb.models.model_meta import ScoringFunction
-except ImportError as error:
-    raise ImportError("mteb_model needs mteb: pip install 'hf-echo[mteb]'") from error
-
 from ...cards.stamp import license_of
 from ...inference.any_encoder import any_encoder
 from ...inference.encode import opening
 from ...languages import is_language
+from ...utils.extras import extra
 from ...utils.files import write_text
+
+with extra("mteb"):
+    import mteb
+    from mteb.models import ModelMeta, SentenceTransformerEncoderWrapper
+    from mteb.models.abs_encoder import AbsEncoder
+    from mteb.models.model_meta import ScoringFunction
 
 
 class EchoForMTEB(AbsEncoder):
