@@ -17,7 +17,6 @@ from .geometry import evaluate_geometry as evaluate_geometry
 from .geometry import invariance as invariance
 from .geometry import rsim as rsim
 from .groups import grouped as grouped
-from .retrieval.multilingual import evaluate_documents as evaluate_documents
 from .retrieval.multilingual import evaluate_xsim as evaluate_xsim
 from .retrieval.multilingual import pairs_as_nway as pairs_as_nway
 from .retrieval.noise import evaluate_noise as evaluate_noise

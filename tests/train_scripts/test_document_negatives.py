@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hf_echo.evaluation.retrieval.multilingual import evaluate_documents
-
 STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "long_context_report.py"))
-KINDS, document_negatives = STUDY["KINDS"], STUDY["document_negatives"]
+KINDS, document_negatives, evaluate_documents = (
+    STUDY[n] for n in ("KINDS", "document_negatives", "evaluate_documents")
+)
 
 DOCUMENT = ["a.", "b.", "c.", "d."]
 OTHERS = ["x.", "y.", "z.", "a."]

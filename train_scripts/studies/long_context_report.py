@@ -12,15 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
-from hf_echo.evaluation.retrieval.multilingual import evaluate_documents
+from hf_echo.evaluation import evaluate_xsim
 from hf_echo.inference import encode, load_encoder
-from hf_echo.utils.results import cell_text, markdown_table
+from hf_echo.inference.encoders import Encode
+from hf_echo.utils.results import Table, cell_text, markdown_table
 
 ENG = "eng_Latn"
 KINDS = ("drop_last", "replace_last", "drop_random", "replace_random", "shuffle")  # of changed documents (OS 10.2)
@@ -47,6 +48,25 @@ def document_negatives(
         if negative and negative != whole and negative not in [n for n, _ in negatives]:
             negatives.append((negative, kind))
     return negatives
+
+
+def evaluate_documents(
+    encode: Encode,
+    documents: Mapping[str, Mapping[str, Sequence[str]]],
+    negatives: Mapping[str, Sequence[tuple[Sequence[str], str]]],
+) -> Table:
+    """`evaluate_xsim` of whole documents (language -> id -> sentences) with hard negative documents (by id).
+
+    Among unrelated documents the first sentence is enough to find a document; only negatives with the same first
+    sentence test whether the encoder reads all.
+    """
+    rows = [
+        {"id": key, "lang": lang, "text": " ".join(sentences)}
+        for lang, of_lang in documents.items()
+        for key, sentences in of_lang.items()
+    ]
+    near = {key: [(" ".join(text), kind) for text, kind in items] for key, items in negatives.items()}
+    return evaluate_xsim(encode, rows, negatives=near, same_text_is_right=False)
 
 
 def _spoil(kind: str, whole: list[str], others: Sequence[str], rng: random.Random) -> list[str]:

@@ -113,30 +113,6 @@ def pairs_as_nway(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
             yield {"id": number, "lang": row[f"{side}_lang"], "text": row[side]}
 
 
-def evaluate_documents(
-    encode: Encode,
-    documents: Mapping[str, Mapping[str, Sequence[str]]],
-    negatives: Mapping[str, Sequence[tuple[Sequence[str], str]]],
-) -> Table:
-    """`evaluate_xsim` of whole documents with hard negative documents (OS 10.2; Tables 27 to 29).
-
-    Among unrelated documents the first sentence is enough to find a document; only negatives with the same first
-    sentence test whether the encoder reads all.
-
-    Args:
-        documents: language -> id -> sentences.
-        negatives: id -> (sentences, kind) of the target document, as `document_negatives` of the study
-            long_context_report makes them.
-    """
-    rows = [
-        {"id": key, "lang": lang, "text": " ".join(sentences)}
-        for lang, of_lang in documents.items()
-        for key, sentences in of_lang.items()
-    ]
-    near = {key: [(" ".join(text), kind) for text, kind in items] for key, items in negatives.items()}
-    return evaluate_xsim(encode, rows, negatives=near, same_text_is_right=False)
-
-
 def _flat(negatives: Mapping[Hashable, Sequence[Any]], ids: list[Hashable]) -> list[tuple[Hashable, str, str]]:
     """[(id of the target sentence, text, kind)]"""
     items = [(key, item) for key in ids for item in negatives.get(key, ())]
