@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "long_context_report.py"))
-KINDS, document_negatives, evaluate_documents = (
-    STUDY[n] for n in ("KINDS", "document_negatives", "evaluate_documents")
-)
+KINDS, document_negatives = STUDY["KINDS"], STUDY["document_negatives"]
+evaluate_documents = STUDY["evaluate_documents"]
 
 DOCUMENT = ["a.", "b.", "c.", "d."]
 OTHERS = ["x.", "y.", "z.", "a."]
