@@ -284,10 +284,11 @@ LOADED_BY_OTHERS = (Path("hub/space"), Path("corpora/opus_filter.py"))
 
 
 def optional_imports(tree: ast.Module) -> set[int]:
-    """Lines of the imports that run inside a function, or in a `try` that catches ImportError."""
+    """Lines of the imports that run inside a function, in a `try` that catches ImportError, or in `with extra(...)`."""
     lines = set()
     for node in ast.walk(tree):
         guarded = isinstance(node, ast.Try) and any("ImportError" in ast.dump(h) for h in node.handlers)
+        guarded |= isinstance(node, ast.With) and ast.unparse(node.items[0]).startswith("extra(")
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or guarded:
             inner = (child for part in node.body for child in ast.walk(part))
             lines |= {child.lineno for child in inner if isinstance(child, (ast.Import, ast.ImportFrom))}

@@ -170,10 +170,10 @@ def one_line(err: str) -> str:
         ("encode --model org/none a.txt out.npy", "'org/none' is neither a folder nor a name on the Hub: "),
         ("translate --model M --to klingon a.txt", "unknown language 'klingon'"),
         ("translate --model ENCODER --to eng_Latn a.txt", "holds an encoder only"),
-        ("evaluate xsim --model M --source a.txt --target short.txt", "a.txt has 32 lines and"),
+        ("evaluate xsim --model M --source a.txt --target short.txt", "a.txt has 32 lines, short.txt 1"),
         (
             "evaluate xsim --model M --source b.txt --target a.txt --target-lang fra_Latn --hard-negatives",
-            "--hard-negatives are made by rules for English, not for fra_Latn",
+            "--hard-negatives are English by rule, not fra_Latn",
         ),
         ("train no_such_recipe", "no recipe 'no_such_recipe'; give a YAML file, a folder of them, or one of"),
         ("train nano/1_seq2seq max_steps", "'max_steps' is not an override; write key=value"),
