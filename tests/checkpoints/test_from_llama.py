@@ -347,7 +347,7 @@ def test_wrong_sources_are_named_in_one_line(plain, tmp_path):
     torn = LlamaForCausalLM.from_pretrained(plain).model.state_dict()
     torn.pop("layers.1.mlp.up_proj.weight")
     LlamaForCausalLM.from_pretrained(plain).model.save_pretrained(tmp_path / "headless", state_dict=torn)
-    with pytest.raises(ValueError, match="1 weights missing, first model.layers.1.mlp.up_proj.weight"):
+    with pytest.raises(ValueError, match="1 weights missing, as model.layers.1.mlp.up_proj.weight"):
         convert_llama(tmp_path / "headless")
     config = json.loads((plain / "config.json").read_text())
     shutil.copytree(plain, tmp_path / "packed")

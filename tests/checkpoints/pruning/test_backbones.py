@@ -95,8 +95,8 @@ def test_layers_are_dropped(kind):
     [
         ("bert", {"num_key_value_heads": 2}, "a backbone of type 'bert' has no num_key_value_heads"),
         ("bert", {"hidden_size": 16}, "hidden_size 16 on 4 num_attention_heads: each head stays 8 wide"),
-        ("modernbert", {"intermediate_size": 24}, "type 'modernbert' cannot be cut to this shape: its layers can be"),
-        ("gemma3_text", {"hidden_size": 16}, "type 'gemma3_text' cannot be cut to this shape: its layers can be"),
+        ("modernbert", {"intermediate_size": 24}, "type 'modernbert' cannot be cut so: its layers can be"),
+        ("gemma3_text", {"hidden_size": 16}, "type 'gemma3_text' cannot be cut so: its layers can be"),
     ],
 )
 def test_what_a_backbone_cannot_do(kind, shape, message):
