@@ -56,13 +56,16 @@ class Cost(OpensModel):
     def run(self):
         from transformers import AutoTokenizer
 
+        from ..data.builtin import builtin_parallel
         from ..evaluation.benchmarks.speed import measure_speed
         from ..inference.any_encoder import any_encoder
         from ..inference.encode import opening
         from ..modeling import EchoTokenizer
         from ..utils.text import read_lines
 
-        texts, lang = (read_lines(self.texts), self.lang) if self.texts else builtin_texts(self.lang or "fra_Latn")
+        lang = self.lang or (None if self.texts else "fra_Latn")
+        column, langs = ("target", None) if lang == "eng_Latn" else ("source", [lang])
+        texts = read_lines(self.texts) if self.texts else builtin_parallel(n=512, languages=langs)[column][:]
         with opening(self.model) as name:
             tokenizer = AutoTokenizer.from_pretrained(name)
 
@@ -72,14 +75,6 @@ class Cost(OpensModel):
 
         speed = measure_speed(any_encoder(self.model), texts, lang, count_tokens=count_tokens, rounds=self.rounds)
         return {"model": self.model, "texts": str(self.texts or "builtin"), "lang": lang, **speed.to_row()}
-
-
-def builtin_texts(lang: str, n: int = 512) -> tuple[list[str], str]:
-    """(sentences, language) of the built-in corpus."""
-    from ..data.builtin import builtin_parallel
-
-    rows = builtin_parallel(n=n) if lang == "eng_Latn" else builtin_parallel(n=n, languages=[lang])
-    return rows["target" if lang == "eng_Latn" else "source"][:], lang
 
 
 @step(

@@ -78,22 +78,18 @@ class _Start:
             if name and not Path(name).is_dir() and self._made_by(name) is None and name.count("/") != 1:
                 self.problems.append(f"{field}: no folder {name}")
 
-    def vocabulary(self, model_args: Any) -> VocabularyOnly:
-        return VocabularyOnly(self._vocab_size(model_args))
-
-    def _vocab_size(self, args: Any) -> int:
+    def vocabulary(self, args: Any) -> VocabularyOnly:
         """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""
-        name = args.tokenizer_name_or_path
-        if name is None:
-            return args.vocab_size
-        if not Path(name).is_dir() and (made := self._made_by(name)):
-            return getattr(self._planned(*made), "vocab_size", args.vocab_size)
-        try:
-            with opening(name) as place:
-                return len(AutoTokenizer.from_pretrained(place))
-        except (OSError, ValueError, KeyError) as error:
-            self.problems.append(f"tokenizer_name_or_path: {_line(error)}")
-            return args.vocab_size
+        name, size = args.tokenizer_name_or_path, args.vocab_size
+        if name and not Path(name).is_dir() and (made := self._made_by(name)):
+            size = getattr(self._planned(*made), "vocab_size", size)
+        elif name:
+            try:
+                with opening(name) as place:
+                    size = len(AutoTokenizer.from_pretrained(place))
+            except (OSError, ValueError, KeyError) as error:
+                self.problems.append(f"tokenizer_name_or_path: {_line(error)}")
+        return VocabularyOnly(size)
 
 
 def dry_run(

@@ -96,7 +96,9 @@ def check_data(out: Path, run: Mapping[str, Any], before: Mapping[str, Any]) -> 
     for field, was in (before.get("data") or {}).items():
         now = run["data"].get(field)
         if now is not None and now != was:
-            name = _value(run["values"], field)
+            key, _, inner = field.partition(".")
+            name = run["values"].get(key)
+            name = (name or {}).get(inner) if inner else name
             raise ValueError(
                 f"{out} was trained on other data: {field} ({name}) has changed since; --fresh trains again from the "
                 "start, --changed-data accepts the change, or give another output_dir"
@@ -184,8 +186,3 @@ def _difference(before: Mapping[str, Any], run: Mapping[str, Any], free: tuple[s
         if was != now:
             return f"{key} was {was!r}, now {now!r}"
     return "what it starts from was trained again"
-
-
-def _value(values: Mapping[str, Any], field: str) -> Any:
-    key, _, inner = field.partition(".")
-    return values.get(key, {}).get(inner) if inner else values.get(key)

@@ -17,6 +17,7 @@ A dataclass that is no `Step`, such as the settings of a filter, can be declared
 from __future__ import annotations
 
 import math
+import operator
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -285,10 +286,8 @@ def check_value(name: str, value: Any, kind: Any, declared: Field | None = None)
         as_code = import_module("hf_echo.languages").as_code  # when it is needed: it imports torch
         value = as_code(value) if isinstance(value, str) else [as_code(one) for one in value]
     for number in value if isinstance(value, (list, tuple)) else [value]:
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            continue
-        if (bounds := _bounds(metadata)) and not _inside(number, metadata):
-            raise ValueError(f"{name} is {shown(value)}; it must be {bounds}")
+        if isinstance(number, (int, float)) and not isinstance(number, bool):
+            _check_range(name, number, value, metadata)
     return value
 
 
@@ -363,24 +362,17 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-def _inside(number: float, metadata: Mapping[str, Any]) -> bool:
-    least, most, above = (metadata.get(name) for name in ("least", "most", "above"))
-    return (
-        math.isfinite(number)
-        and (least is None or number >= least)
-        and (most is None or number <= most)
-        and (above is None or number > above)
-    )
+_LIMITS = {"least": ("at least", operator.ge), "above": ("above", operator.gt), "most": ("at most", operator.le)}
 
 
-def _bounds(metadata: Mapping[str, Any]) -> str:
-    least, most, above = (metadata.get(name) for name in ("least", "most", "above"))
-    if least is not None and most is not None:
-        return f"from {least} to {most}"
-    parts = [f"at least {least}"] if least is not None else []
-    parts += [f"above {above}"] if above is not None else []
-    parts += [f"at most {most}"] if most is not None else []
-    return " and ".join(parts)
+def _check_range(name: str, number: float, value: Any, metadata: Mapping[str, Any]) -> None:
+    limits = {limit: metadata[limit] for limit in _LIMITS if metadata.get(limit) is not None}
+    if not limits or math.isfinite(number) and all(_LIMITS[limit][1](number, limits[limit]) for limit in limits):
+        return
+    words = " and ".join(f"{_LIMITS[limit][0]} {limits[limit]}" for limit in limits)
+    if {"least", "most"} <= set(limits):
+        words = f"from {limits['least']} to {limits['most']}"
+    raise ValueError(f"{name} is {shown(value)}; it must be {words}")
 
 
 def _is_union(kind: Any) -> bool:

@@ -277,20 +277,15 @@ def open_output(path: str | Path) -> Iterator[TextIO]:
 def _packed_file(path: Path, suffix: str) -> Iterator[Any]:
     """A binary file to write, packed by its suffix; the same bytes for the same text."""
     with path.open("wb") as raw:
-        if suffix == ".gz":
-            import gzip
-
-            with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
-                yield file
-        elif suffix == ".xz":
+        if suffix == ".xz":
             import lzma
 
             with lzma.open(raw, "wb") as file:
                 yield file
-        elif suffix == ".zst":
+        elif suffix in PACKED:
             import pyarrow as pa
 
-            with pa.CompressedOutputStream(raw, "zstd") as file:
+            with pa.CompressedOutputStream(raw, PACKED[suffix]) as file:
                 yield file
         else:
             yield raw
