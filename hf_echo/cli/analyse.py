@@ -64,8 +64,8 @@ class Cost(OpensModel):
         from ..utils.text import read_lines
 
         lang = self.lang or (None if self.texts else "fra_Latn")
-        column, langs = ("target", None) if lang == "eng_Latn" else ("source", [lang])
-        texts = read_lines(self.texts) if self.texts else builtin_parallel(n=512, languages=langs)[column][:]
+        column, options = ("target", {}) if lang == "eng_Latn" else ("source", {"languages": [lang]})
+        texts = read_lines(self.texts) if self.texts else builtin_parallel(n=512, **options)[column][:]
         with opening(self.model) as name:
             tokenizer = AutoTokenizer.from_pretrained(name)
 
