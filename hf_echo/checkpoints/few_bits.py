@@ -1,7 +1,6 @@
 """Store matrices in 8 or 4 bits: integers and a scale for each row or block of 32 values (`modeling/few_bits_echo.py`).
 
-Values are rounded to the nearest step. The scale of a block is the one of the smallest squared error among those that
-map the block's largest value to the end of the range or a little beside it.
+The scale of a block is the one of the smallest squared error among those that map its largest value to the range's end.
 """
 
 from __future__ import annotations

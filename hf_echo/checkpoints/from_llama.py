@@ -188,11 +188,9 @@ def _unpacked() -> dict:
 
 
 def _with_new_rows(weight: torch.Tensor, known: int, size: int) -> torch.Tensor:
-    """(rows, hidden) -> (size, hidden): the first `known` rows as they are, all others their mean.
+    """(rows, hidden) -> (size, hidden): the first `known` rows, all others their mean.
 
-    With the mean a new token's logit is the mean of the old logits, and the old probabilities hardly change,
-    whatever the scale of the logits (Hewitt 2021). A row of zeros would have logit 0, which beats every old
-    token where these are negative; a random row lies far outside the cloud of the old ones.
+    The old probabilities hardly change then, whatever the scale of the logits (Hewitt 2021); by zeros they would.
     """
     grown = weight.new_empty(size, weight.shape[1])
     grown[:known] = weight[:known]

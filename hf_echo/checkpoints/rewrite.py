@@ -79,10 +79,9 @@ def save_changed(
     results: Mapping[str, Any] | None = None,
     tokenizer: PreTrainedTokenizerFast | None = None,
 ) -> Path:
-    """Save a model with its lineage, and with `tokenizer` or the tokenizer or feature extractor of its first parent.
+    """Save a model whole, with lineage and `tokenizer` (default: that, or the feature extractor, of its first parent).
 
-    A release stays one, with its decoder. A speech encoder keeps what its parents say about their recordings. The
-    folder is written whole.
+    A release stays one, with its decoder; a speech encoder keeps what its parents say about their recordings.
     """
     out, first, heard = Path(out), next(iter(parents.values())), {}
     save = changed.save_pretrained

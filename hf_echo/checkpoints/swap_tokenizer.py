@@ -212,10 +212,7 @@ def swap_to(new: EchoTokenizer, model, old: PreTrainedTokenizerFast, *, method: 
 
 
 def tokenizer_like(old: PreTrainedTokenizerFast, source: str | Path) -> EchoTokenizer:
-    """The tokenizer at `source`, to stand where `old` stood: an EchoTokenizer with the same limit of length.
-
-    Where the old one writes no prompts, another kind of tokenizer writes none either.
-    """
+    """The tokenizer at `source` as an EchoTokenizer with the limit of `old`, without prompts where `old` has none."""
     if not Path(source := snapshot(source)).exists():
         raise FileNotFoundError(f"no tokenizer at {source}; give its folder, or a tokenizer.json")
     tokenizer = load_tokenizer(source)

@@ -1,7 +1,4 @@
-"""Evaluation of embedding spaces and decoders: arrays or texts in, a result dataclass out.
-
-No model is loaded here, so any SentenceTransformer, Echo checkpoint or baseline can be compared in one table.
-"""
+"""Evaluation of embedding spaces and decoders: arrays or texts in, a result dataclass out; no model is loaded here."""
 
 from functools import partial
 

@@ -134,10 +134,7 @@ def feature_spread(rows: np.ndarray) -> dict[str, float]:
 
 
 def singular_values(rows: np.ndarray) -> np.ndarray:
-    """Singular values of rows (n, d), largest first, (min(n, d),) (ECHO C.8, Figure 6).
-
-    From the (d, d) matrix of products, so values below about 1e-8 of the largest are rounding error.
-    """
+    """(min(n, d),) singular values of (n, d), largest first (ECHO C.8); below 1e-8 of it they are rounding error."""
     squares = np.linalg.eigvalsh(rows.T @ rows)[::-1][: len(rows)]
     return np.sqrt(np.maximum(squares, 0))
 

@@ -15,10 +15,7 @@ Check = Callable[[Mapping[str, Any], str], dict[str, Any]]
 def read_rows(
     path: Path, needed: Sequence[str], optional: Sequence[str] | None = None, *, tsv: bool = True
 ) -> Iterator[tuple[int, dict]]:
-    """Yield (line or row number, row) of a Parquet, JSONL or TSV file (not with `tsv=False`: for lists and numbers).
-
-    Rows have the columns `needed` and, if `optional` is given, those of `optional`; otherwise all columns.
-    """
+    """Yield (line or row number, row) of Parquet, JSONL or (`tsv`) TSV: columns `needed` and `optional` (None: all)."""
     fix = f"give a {'Parquet, JSONL or TSV' if tsv else 'Parquet or JSONL'} file with {', '.join(needed)}"
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; {fix}")

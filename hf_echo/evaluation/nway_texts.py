@@ -31,10 +31,7 @@ def pairs_of_table(
     direction: str = "to",
     allowed: Sequence[str] = ("to", "from", "all"),
 ) -> tuple[dict[str, dict[Hashable, str]], list[tuple[str, str]], list[str]]:
-    """(texts as of `texts_by_language`, pairs of languages to measure, reasons as of `measurable_pairs`).
-
-    Arguments as in `evaluate_xsim`; direction "both" is to and from the target.
-    """
+    """(texts by language, pairs to measure, reasons why not) of `evaluate_xsim`'s arguments; "both": to and from."""
     if direction not in allowed:
         raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(allowed)}")
     texts = texts_by_language(rows)

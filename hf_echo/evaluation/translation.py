@@ -171,10 +171,7 @@ def _bleu_tokenizer(target_lang: str) -> str:
 
 @functools.cache
 def _flores200_missing() -> str | None:
-    """None if sacrebleu can load its flores200 model, else the reason. Downloads the model if it is missing.
-
-    sacrebleu's own download has no time limit and can leave an incomplete file that it uses later.
-    """
+    """None if sacrebleu can load its flores200 model, downloaded with a time limit if missing, else the reason."""
     from sacrebleu.tokenizers import tokenizer_spm
 
     url = tokenizer_spm.SPM_MODELS["flores200"]["url"]

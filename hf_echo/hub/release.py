@@ -160,10 +160,7 @@ def write_compact(file: Path) -> None:
 
 
 def leave_code_out(folder: Path, names: Sequence[str] = LOADED_BY_NAME) -> None:
-    """Remove the model code from a folder that the installed package reads; a checkpoint saved from it has it again.
-
-    `installed_echo.py` serves who passes trust_remote_code=True without `import hf_echo`.
-    """
+    """Remove the model code from a folder that the installed package reads; a checkpoint saved from it has it again."""
     for file in folder.rglob("*.py"):
         file.unlink()
     (folder / "installed_echo.py").write_text(

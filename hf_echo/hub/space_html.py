@@ -1,7 +1,4 @@
-"""HTML of the Space: tables, a heat map and a scatter plot, from the macros in space_parts.html.j2.
-
-A plot library would draw only the scripts of its one font; here the visitor's fonts draw.
-"""
+"""HTML of the Space from space_parts.html.j2: the visitor's fonts draw; those of a plot library lack scripts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the tabs of the Space compute: search, translate, align words, map, speech; HTML out, nothing knows gradio.
-
-Wrong input is a ValueError of one line, which `shown` turns into a note on the page.
-"""
+"""What the tabs of the Space compute: texts in, HTML out, without gradio. Wrong input is a ValueError of one line."""
 
 from __future__ import annotations
 

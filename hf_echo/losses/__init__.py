@@ -1,7 +1,4 @@
-"""Loss functions of the papers, one per file: tensors in, a scalar (or named scalars) out.
-
-They are independent of models, tokenizers and trainers; only `gather.py` uses torch.distributed.
-"""
+"""Loss functions of the papers, one per file: tensors in, a scalar (or named scalars) out; no models, no trainers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Teacher-student distillation: targets and the three losses of the omnilingual extension (OS 4.5.2, Algorithm 2).
-
-The caller chooses the weights of each language. No gradient flows into the teacher's embeddings.
-"""
+"""Teacher-student distillation: targets and losses of the omnilingual extension (OS 4.5.2, Algorithm 2)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Token-level contrastive loss between a sentence and its translation (OS 10.1), after Dou and Neubig 2021.
-
-The caller chooses the layer of the token states and the tokens that count.
-"""
+"""Token-level contrastive loss between a sentence and its translation (OS 10.1), after Dou and Neubig 2021."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Semantic ranks by the encoder: nearest running mean of cosines, and keys of a known rank by interpolation (EMMA-X).
-
-Rank 1 is a translation, the highest rank unrelated text. Nothing here has a gradient.
-"""
+"""Ranks (1: translation) by running means of cosines, and interpolated keys of known rank (EMMA-X); no gradients."""
 
 from __future__ import annotations
 

@@ -56,10 +56,7 @@ class HardNegativesTrainer(ContrastiveTrainer):
 
 
 def rows_with_negatives(dataset: Any, data_args: Any, args: HardNegativesConfig) -> Any:
-    """All rows; with `rule_negatives` those into English for which the rules make hard negatives.
-
-    These replace the hard negatives of the data.
-    """
+    """All rows; with `rule_negatives`, instead, those into English for which the rules make hard negatives."""
     if not data_args.rule_negatives:
         return dataset
     from ..negatives.rules import hard_negatives_for

@@ -33,10 +33,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 
 
 def find_recipes(name: str, inside: tuple[Path, ...] = ()) -> list[Path]:
-    """A YAML file, a folder of them, or the name of either among the package's recipes (`nano`, `nano/1_seq2seq`).
-
-    `inside`: files of journeys that lead to this name.
-    """
+    """A YAML file, a folder, or a recipe or journey of the package; `inside`: files of journeys that lead here."""
     for path in (Path(name), RECIPES / name, RECIPES / f"{name}.yaml"):
         if path.is_file():
             return _with_journey(path, inside)

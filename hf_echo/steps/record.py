@@ -1,7 +1,4 @@
-"""The record of a run (`recipe.json`): what its recipe says, and the seed.
-
-It decides whether the same command resumes or skips the run, or names what differs.
-"""
+"""The record of a run (`recipe.json`): recipe and seed, by which the same command resumes or skips the run."""
 
 from __future__ import annotations
 

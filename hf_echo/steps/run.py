@@ -78,10 +78,7 @@ def run_operation(path: Path, overrides: dict[str, Any] | None = None, *, fresh:
 def describe_operation(
     path: Path, overrides: dict[str, Any] | None = None, *, made: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """What an operation would do, for a dry run, and "problems": missing inputs, an output that cannot be used.
-
-    `made`: folders that earlier steps of the journey make.
-    """
+    """What an operation would do, and "problems" (inputs, output); `made`: folders of earlier steps."""
     operation = _operation(path, overrides)
     reads = operation.names(CHECKPOINT) | operation.names(DATA)
     report = {"recipe": path.stem, "operation": operation.operation, "reads": reads}

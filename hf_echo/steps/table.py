@@ -1,7 +1,4 @@
-"""All steps that a recipe can name: training stages by the module that declares them, operations by their class.
-
-Nothing heavy is imported here: a stage is opened by `stage_named`.
-"""
+"""All steps that a recipe can name; stages by module, opened by `stage_named`, so nothing heavy is imported."""
 
 from __future__ import annotations
 

@@ -13,10 +13,7 @@ Result = TypeVar("Result")
 
 
 def one_per_core(run: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iterator[Result]:
-    """Yield `run(batch)` for each batch, in order: as many at the same time as torch has threads, one thread for each.
-
-    `run` runs in inference mode. One batch alone has all threads.
-    """
+    """Yield `run(batch)`, in order, inference mode, as many at once as torch has threads (one batch has all)."""
     n_threads = torch.get_num_threads()
     threads = min(n_threads, len(batches))
     inference = torch.inference_mode()(run)  # inference mode is per thread

@@ -79,10 +79,7 @@ class RayExecutor:
 
 
 class _Call:
-    """Turn a function of one item into a function of a batch of one.
-
-    Exceptions are returned as values, unwrapped. So are the warnings of this package: nobody reads a worker's log.
-    """
+    """A function of a batch of one; exceptions and this package's warnings are returned as values, unwrapped."""
 
     def __init__(self, function: Callable) -> None:
         self.function = function

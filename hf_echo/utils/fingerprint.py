@@ -22,10 +22,7 @@ FOLDERS_LEFT_OUT = ("checkpoint-", ".", "__pycache__", "runs")
 
 
 def fingerprint(name: str | Path) -> str:
-    """Fingerprint of a model folder, file or packaged model (``sha256:...``), or of a name on the Hub (``commit:...``).
-
-    The commit of a Hub name is that of the local cache, ``commit:unknown`` if it is not cached.
-    """
+    """``sha256:...`` of a model folder, file or packaged model, ``commit:...`` (or unknown) of a cached Hub name."""
     repo, revision = split_revision(name)
     if revision is not None:
         return f"commit:{_cached_commit(repo, revision) or 'unknown'}"
@@ -98,10 +95,7 @@ def warn_of_changes(folder: str | Path) -> None:
 
 
 def changed_files(folder: str | Path, *, whole: float = float("inf")) -> Iterator[str]:
-    """The files of a folder that are missing or not as `checksums.json` says; none where there is no such file.
-
-    Of files of more than `whole` bytes only the size is compared.
-    """
+    """Files missing or not as in `checksums.json`, if there is one; over `whole` bytes the size is compared."""
     folder = Path(folder)
     if not (folder / CHECKSUMS).is_file():
         return

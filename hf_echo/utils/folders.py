@@ -20,10 +20,7 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 @contextmanager
 def write_folder(path: str | Path) -> Iterator[Path]:
-    """Gives an empty folder to write to; it takes its place at `path` when the block ends without an error.
-
-    An earlier checkpoint at `path` (a folder with a lineage) is replaced then.
-    """
+    """Gives an empty folder, which replaces `path` (nothing, or a checkpoint) when the block ends without an error."""
     place = Path(os.path.realpath(path))
     if place.is_file():
         raise ValueError(f"{path} is a file; give the name of a folder")

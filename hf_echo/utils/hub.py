@@ -38,10 +38,7 @@ def packaged_speech() -> str | None:
 
 
 def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -> str | None:
-    """Why the Hub cannot be reached for a "model" or "dataset" that is not cached; None where it answers.
-
-    transformers would try file by file, with retries, for most of a minute.
-    """
+    """Why the Hub does not answer for what is not cached, or None; transformers would retry for most of a minute."""
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
@@ -97,10 +94,7 @@ def remote_modules() -> set[str]:
 
 
 def warn_unpinned(name: str) -> None:
-    """Warn, once per process, that code of a repository ran without a version.
-
-    A folder of a version may name code of another repository in its configuration.
-    """
+    """Warn once that code of a repository ran without a version; a versioned folder may name other code."""
     if _warned:
         return
     if not Path(name).exists():

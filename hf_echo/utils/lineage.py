@@ -66,10 +66,7 @@ def write_lineage(
 
 
 def portable(value: Any) -> Any:
-    """The value with absolute paths, which are of one machine, as paths from this folder, or by their last two parts.
-
-    A checkpoint that names a path of somebody's machine cannot be pushed.
-    """
+    """The value with absolute paths, which no push takes, as relative ones, or by their last two parts."""
     if isinstance(value, Mapping):
         return {key: portable(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -87,10 +84,7 @@ def _from_here(path: str | Path) -> str | None:
 
 
 def read_lineage(name: str | Path) -> dict[str, Any] | None:
-    """Read the lineage of a checkpoint folder; None without one (a model of another family, a name on the Hub).
-
-    A version on the Hub (org/name@v1.2.0) is read from the folder of that version.
-    """
+    """Lineage of a folder, or of a version on the Hub (org/name@v1.2.0); None without one or of another name."""
     file = Path(snapshot(name)) / FILE
     return read_json(file) if file.is_file() else None
 

@@ -1,7 +1,4 @@
-"""Results of evaluations: a dataclass that converts to a row and JSON, and tables of rows, with averages.
-
-Independent of what is measured. Rows and JSON have unrounded numbers; only Markdown rounds.
-"""
+"""Results: a dataclass that converts to a row and JSON, and tables with averages; only Markdown rounds."""
 
 from __future__ import annotations
 

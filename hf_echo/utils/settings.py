@@ -139,11 +139,7 @@ def step(
 
 
 def make(kind: type[T], values: Any, where: object = "", *, spelled: Callable[[str], str] = str) -> T:
-    """An instance of the dataclass `kind` from a mapping.
-
-    `where` begins each message, such as the file or "FILE: step 2". `spelled` writes the name of a field in messages; a
-    command line writes `--keep`.
-    """
+    """An instance of `kind` from a mapping; `where` begins messages, `spelled` writes a field, as `--keep`."""
     start = f"{where}: " if str(where) else ""
     if not isinstance(values, Mapping):
         raise ValueError(f"{start}`field: value` lines are needed, not {shown(values)}")
@@ -173,9 +169,7 @@ def check_values(kind: type, values: Mapping[str, Any], spelled: Callable[[str],
 def check(settings: Any, spelled: Callable[[str], str] = str) -> None:
     """Check the fields of an instance, and give each value the type of its field (a whole 1e3 becomes 1000).
 
-    Raises:
-        ValueError: a value of a wrong kind or outside its range (nan and inf are outside of all), or one that would be
-            ignored.
+    Raises ValueError for a wrong kind, for what is outside its range (nan and inf always) or would be ignored.
     """
     for name, value in _checked(type(settings), vars(settings), spelled).items():
         object.__setattr__(settings, name, value)

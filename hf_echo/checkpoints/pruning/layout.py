@@ -16,11 +16,7 @@ from ...modeling import EchoEncoder
 
 @dataclass
 class Attention:
-    """Self-attention: `groups` key and value heads, each of which serves `of_group` query heads.
-
-    Attributes:
-        rotary: queries and keys turn pairs of values, so that a narrower head keeps pairs.
-    """
+    """Self-attention: `groups` key and value heads, each for `of_group` query heads; `rotary`: pairs of values turn."""
 
     query: nn.Linear
     key: nn.Linear

@@ -34,10 +34,7 @@ from .shapes import fields_of, layers_to_keep, resolve_shape
 def prune(
     model: EchoEncoder | EchoForTranslation, shape: Mapping[str, int], *, importance: str = "weight"
 ) -> EchoEncoder | EchoForTranslation:
-    """Make a model whose encoder has this whole shape (`resolve_shape`); `model` stays as it is, a decoder too.
-
-    `importance` as in `prune_checkpoint`.
-    """
+    """Make a model whose encoder has this whole shape (`resolve_shape`); `model` stays as it is, a decoder too."""
     if isinstance(model, EchoEncoder):
         return _Cut.of(model, shape, importance).make()
     if not model.bottleneck and shape["hidden_size"] != model.config.hidden_size:
@@ -46,20 +43,14 @@ def prune(
 
 
 def rotary_pairs(source: int, count: int) -> Tensor:
-    """(count // 2,): the pairs of a head of width `source` whose rotary frequencies are nearest to the new head's.
-
-    Pair i of width d turns by theta^(-2i/d): the new pair i is the old pair i * source / count, halves downwards.
-    """
+    """(count // 2,): pairs of a head of width `source` whose frequencies, theta^(-2i/d), are nearest to the new."""
     old = torch.arange(count // 2) * source
     return (2 * old + count - 1) // (2 * count)
 
 
 @dataclass
 class _Cut:
-    """An encoder, and the indices to keep; they ascend, so a cut to the same shape changes nothing.
-
-    `hidden`: dimensions of the residual stream. `kept`: module -> (rows, columns, factor) that stay of it.
-    """
+    """An encoder, and what to keep, in ascending order; `kept`: module -> (rows, columns, factor) that stay of it."""
 
     encoder: EchoEncoder
     shape: dict[str, int]

@@ -106,10 +106,7 @@ def check_rotation(config: EchoConfig | EchoDecoderConfig) -> None:
 
 
 def layers_to_keep(source: int, count: int) -> list[int]:
-    """The first, the last, and the rest sampled uniformly (OS 4.8); one layer alone is the first.
-
-    16 -> 8 is 0 2 4 6 9 11 13 15.
-    """
+    """The first, the last, the rest sampled uniformly (OS 4.8); 8 of 16 are 0 2 4 6 9 11 13 15; one is the first."""
     if count == 1:
         return [0]
     steps = count - 1
@@ -117,10 +114,7 @@ def layers_to_keep(source: int, count: int) -> list[int]:
 
 
 def half_shape(config: EchoConfig) -> dict[str, int]:
-    """The largest shape with at most half of the encoder's parameters, all its fields cut by about the same share.
-
-    Key and value heads are rounded to whole ones; head_dim and at least two layers stay.
-    """
+    """The largest shape of at most half the parameters, all fields cut alike; head_dim and at least two layers stay."""
     limit = encoder_parameters(config) / 2
     steps = range(1, 128)
     fitting = bisect_right(steps, limit, key=lambda step: encoder_parameters(config, _part(config, step / 128)))

@@ -173,10 +173,7 @@ def write_encoder(
 
 
 def prompted(tokenizer: Tokenizer, prompts: Mapping[str, str], default: str) -> Tokenizer:
-    """The tokenizer with the default prompt in front of each text that has none of `prompts`, and none twice.
-
-    The prompt is a step of the normalizer, so that it is there however the checkpoint is opened and trained.
-    """
+    """The tokenizer, whose normalizer puts the default prompt in front of each text without one of `prompts`."""
     copy = Tokenizer.from_str(tokenizer.to_str())
     given = "|".join(re.escape(prompt) for prompt in sorted(set(prompts.values())))
     once = normalizers.Replace(Regex(f"^(?:{re.escape(default)})+(?={given})"), "")

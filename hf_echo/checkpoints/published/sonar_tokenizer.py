@@ -1,7 +1,4 @@
-"""SONAR's tokenizer, NLLB's vocabulary, as a `SonarTokenizer`: a special token names the language, as in NLLB.
-
-The ids are those of NllbTokenizer. That class is not used: it replaces the post-processor with one fixed language.
-"""
+"""SONAR's tokenizer, NLLB's ids, as a `SonarTokenizer`: a token names the language (NllbTokenizer fixes one)."""
 
 from __future__ import annotations
 

@@ -24,10 +24,7 @@ SONAR_LICENSE = "cc-by-nc-4.0"  # of SONAR's text and speech encoders and of BLA
 def converted(
     out: str | Path, operation: str, values: Mapping[str, Any], **parents: str | Path | None
 ) -> Iterator[Path]:
-    """Gives an empty folder to write a model to; it becomes `out`, with lineage and card, when the block ends well.
-
-    `parents`: what the model was made of, by role, `source` first.
-    """
+    """Gives an empty folder, which becomes `out`, with lineage and card, when the block ends; `parents` by role."""
     with write_folder(out) as folder:
         yield folder
         known = {role: name for role, name in parents.items() if name is not None}
@@ -53,10 +50,7 @@ def write_speech_encoder(
     license: str | None = None,
     seed: int = 0,
 ) -> Path:
-    """Write an EchoSpeechEncoder with `audio`; its pooling has random weights of `seed`, which stage `speech` trains.
-
-    The embedding has the size of the text encoder's whose space is to be learned; OS 4.6 pools by three layers.
-    """
+    """Write an EchoSpeechEncoder with `audio` and a pooling of three layers (OS 4.6) with random weights of `seed`."""
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
     audio.config._name_or_path = ""  # of the folder on this machine
     torch.manual_seed(seed)

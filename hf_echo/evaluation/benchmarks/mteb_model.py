@@ -37,8 +37,7 @@ with extra("mteb"):
 class EchoForMTEB(AbsEncoder):
     """An Echo checkpoint, or any SentenceTransformer (folder or Hub name), as an mteb model.
 
-    mteb's own wrapper takes the prompts of a checkpoint, one a language, for prompts of tasks: it warns about each and
-    ignores them. Here the language of a subset chooses the prompt.
+    The language of a subset chooses the prompt; mteb's own wrapper takes prompts by language for prompts of tasks.
     """
 
     def __init__(self, model_name: str, revision: str | None = None, *, dtype: str = "auto"):
@@ -89,10 +88,7 @@ def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:
 
 
 def write_results(model: str, tasks: Sequence[Any], out: str | Path, revision: str | None = None) -> Path:
-    """Evaluate a model on tasks of mteb and write OUT/results/NAME/REVISION/TASK.json and OUT/model_meta.py.
-
-    For a pull request, `model` and `revision` are the name and the commit on the Hub.
-    """
+    """Evaluate on tasks of mteb; write OUT/results/NAME/REVISION/TASK.json and OUT/model_meta.py, named as on Hub."""
     encoder = EchoForMTEB(model, revision)
     mteb.evaluate(encoder, tasks, cache=mteb.ResultCache(Path(out).absolute()), show_progress_bar=False)
     write_text(Path(out) / "model_meta.py", f"model = {encoder.mteb_model_meta.to_python()}\n")

@@ -1,7 +1,4 @@
-"""Measure the speed and memory of an encoder on this machine.
-
-Measure two models alternately in one process, because the speed of a machine drifts.
-"""
+"""Speed and memory of an encoder on this machine, whose speed drifts: measure two models alternately in one process."""
 
 from __future__ import annotations
 

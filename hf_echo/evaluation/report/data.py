@@ -1,7 +1,4 @@
-"""Read the data of a report: a folder of n-way tables (id, lang, text) in Parquet.
-
-A table that also has `category` and `split` measures topics: its rows of split "train" only train the probe.
-"""
+"""Data of a report: n-way tables (id, lang, text) in Parquet; one with `category` and `split` measures topics, too."""
 
 from __future__ import annotations
 

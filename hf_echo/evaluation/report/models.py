@@ -25,10 +25,7 @@ TFIDF_FEATURES = 20_000  # the topic probe needs dense rows
 
 @dataclass
 class ReportModel:
-    """A model of the report.
-
-    `model_id`: key of stored embeddings. `sparse`: no geometry is measured.
-    """
+    """A model of the report; `model_id`: key of stored embeddings; `sparse`: no geometry is measured."""
 
     label: str
     encode: Encode

@@ -1,7 +1,4 @@
-"""Single sentences of an n-way table in a model's space: errors of xsim++, and a two-dimensional map.
-
-The choice of sentences depends only on the table and the seed, so that several models show the same sentences.
-"""
+"""Single sentences, chosen by table and seed alone, in a model's space: errors of xsim++, and a two-dimensional map."""
 
 from __future__ import annotations
 
@@ -21,10 +18,9 @@ ROLES = ("other", "translation", "target", "negative")
 
 
 def error_examples(encode: Encode, table: NwayTable, target_lang: str, count: int = 2) -> list[dict]:
-    """Sentences for which xsim++ chose their own hard negative: lang, id, kind, source, desired, retrieved.
+    """Up to `count` sentences for which xsim++ chose their own hard negative (ECHO Table 16, OS C.4), as dicts.
 
-    Source: ECHO Table 16, OS C.4. At most one per language, of kinds not yet shown if possible, readable ones first.
-    May return fewer than `count`.
+    At most one per language, of kinds not yet shown if possible, readable ones first.
     """
     shown: list[dict] = []
     for lang in (lang for lang in table.texts if lang != target_lang):

@@ -90,10 +90,7 @@ def load_alignment(path: str | Path, *, split: str | None = None, limit: int | N
 
 
 def token_similarity(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Cosines (..., m, n) of x (..., m, d) and y (..., n, d), scaled to 0..1 as in SimAlign; a zero row gets 0.5.
-
-    Itermax multiplies similarities by factors below 1, which needs nonnegative values.
-    """
+    """Cosines (..., m, n) of (..., m, d) and (..., n, d), scaled to 0..1 as in SimAlign; a zero row gets 0.5."""
     x, y = unit_length(x), unit_length(y)
     return (1 + x @ np.swapaxes(y, -1, -2)) / 2
 
@@ -131,10 +128,7 @@ def itermax_links(similarity: np.ndarray, *, iterations: int = 2, alpha: float =
 
 
 def word_links(links: np.ndarray, source_words: np.ndarray, target_words: np.ndarray) -> Links:
-    """Word links from token links: words are linked if any of their tokens are (OS 10.1).
-
-    `source_words` (m,), `target_words` (n,): the word of each token, -1 for none.
-    """
+    """Links of words of which any tokens are linked (OS 10.1); `*_words`: the word of each token, -1 for none."""
     i, j = links.nonzero()
     pairs = zip(source_words[i].tolist(), target_words[j].tolist())
     return {pair for pair in pairs if min(pair) >= 0}

@@ -24,10 +24,7 @@ COLUMNS = ("tokens", "tags")
 
 
 def project_labels(offsets: Any, segments: Sequence[tuple[int, int, str]], outside: str = OUTSIDE) -> list[str]:
-    """Label each token (offsets: (tokens, 2) characters) with the segment (start, end, label) that it shares most with.
-
-    The earliest wins a tie (OS 10.1). Segments are in text order and do not overlap.
-    """
+    """Label of each token: of the segment (start, end, label) that shares most; the earliest wins (OS 10.1)."""
     end_before = 0
     for start, end, label in segments:
         if start < end_before or end <= start:
@@ -39,10 +36,7 @@ def project_labels(offsets: Any, segments: Sequence[tuple[int, int, str]], outsi
 
 
 def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-    """Spans (start, end, type) of tags, as in conlleval: an I-X that does not follow X begins a span.
-
-    seqeval finds the same spans in B- and I- tags, but does not read tags without a prefix.
-    """
+    """Spans (start, end, type) as in conlleval: an I-X not after X begins one (seqeval needs prefixes)."""
     result, start, kind = set(), 0, None
     for i, tag in enumerate([*tags, OUTSIDE]):
         prefix, dash, name = tag.partition("-")

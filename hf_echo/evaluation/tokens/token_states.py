@@ -145,10 +145,7 @@ def _forward(model: Any, tokenizer: Any, rows: list[list[int]], layers: list[int
 
 
 def join_words(words: Sequence[str], where: str = "words") -> tuple[str, np.ndarray]:
-    """Join words with spaces; return the text and the character span (words, 2) of each word, end exclusive.
-
-    A space in every language, as in published aligners, which tokenize each word alone.
-    """
+    """Words joined by spaces, in every language, and the character span (words, 2) of each, end exclusive."""
     if isinstance(words, str) or not len(words):
         raise ValueError(f"{where}: give a list of at least one word, not {words!r}")
     for number, word in enumerate(words):
@@ -160,10 +157,7 @@ def join_words(words: Sequence[str], where: str = "words") -> tuple[str, np.ndar
 
 
 def owners(offsets: np.ndarray, segments: np.ndarray) -> np.ndarray:
-    """(tokens,) the segment that shares most characters with each token; the earliest wins a tie, -1 is none (OS 10.1).
-
-    `offsets` (tokens, 2), `segments` (n, 2) in text order.
-    """
+    """(tokens,) segment (n, 2) that shares most characters with a token; the earliest wins, -1: none (OS 10.1)."""
     if not len(segments):
         return np.full(len(offsets), -1)
     shared = overlaps(offsets, segments)

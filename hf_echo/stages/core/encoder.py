@@ -14,10 +14,7 @@ from .text import text_lengths
 
 
 class EncoderTrainer(CoreTrainer):
-    """Only the encoder learns, and a batch holds nothing for a decoder.
-
-    A decoder of the checkpoint is kept frozen, so that it can be tried on the new encoder; none is needed.
-    """
+    """Only the encoder learns; a decoder of the checkpoint is kept frozen, so that it can be tried on the result."""
 
     encoder_sides = 1  # texts of a pair that are encoded: the source; 2: the target too
 

@@ -55,10 +55,7 @@ class EncoderWithHead(nn.Module):
 
 
 class MaskingTrainer(CoreTrainer):
-    """Core of a stage that masks tokens. A decoder of the start is left out. Dropout inside of attention is off.
-
-    A tokenizer without mask token gets one, whose vector is the mean of all.
-    """
+    """Masks tokens, without decoder and attention dropout; a new mask token has the mean vector of all."""
 
     encoder_sides = 2
     model_class: Callable[[EchoEncoder, Any], EncoderWithHead]

@@ -1,7 +1,4 @@
-"""What a dry run reports about a stage: the configuration that it would save and the size of its model, on paper.
-
-No weight is allocated.
-"""
+"""What a dry run reports about a stage: the configuration and the size of its model, without weights."""
 
 from __future__ import annotations
 

@@ -168,10 +168,7 @@ def _save(module: Any, folder: str | Path, language: str) -> None:
 
 
 def _pairs(file: Any, language: str, first: str) -> dict[str, list[str]]:
-    """Columns `source` in `first` and `target` in `language`; `negative` in `language` where the rows have one.
-
-    Pairs may be given either way round, triplets not: a negative belongs to the target.
-    """
+    """Columns source (`first`), target and `negative` (`language`); pairs may be given either way round."""
     rows = load_parallel(file, **({"source_lang": first, "target_lang": language} if _headless(file) else {}))
     out: dict[str, list[str]] = {"source": [], "target": [], "negative": []}
     for row in rows:

@@ -1,7 +1,4 @@
-"""What the stages of Spectrum share: documents with embeddings of their sentences, packed, and the language-model loss.
-
-BOE is the last row of the embeddings.
-"""
+"""What the stages of Spectrum share: packed documents with embeddings of their sentences (BOE is the last row)."""
 
 from __future__ import annotations
 
@@ -105,10 +102,7 @@ class DocumentCollator:
 
 
 class SpectrumTrainer(CoreTrainer):
-    """Base of the stages; a stage defines `document`.
-
-    `embeddings`: (``numbers -> (n, d)``,) of all sentences of the data, and BOE as the last row.
-    """
+    """Base of the stages, which define `document`; `embeddings`: (``numbers -> (n, d)``,), BOE as the last row."""
 
     metrics: tuple[str, ...] = ("nll",)
     train_dataset: TokenizedDocuments
