@@ -1,7 +1,7 @@
 """Align the sentences of two documents in order, many to many, as Vecalign does (Thompson and Koehn, EMNLP 2019).
 
 A bead is a run of source sentences with the run of target sentences that translates it. Dynamic programming finds the
-beads of least total cost. A bead of a source and b target sentences costs a b (c + max(0, 2 (c - t))), where
+beads of least total cost. A bead of a source and b target sentences costs a b (c + max(0, 4 (c - t))), where
 
     c = (1 - cos(x, y)) / mean(1 - mean cos(x, other targets), 1 - mean cos(y, other sources)) + 0.3 |log length ratio|
 
@@ -25,7 +25,7 @@ from ..utils.vectors import unit_length
 
 LARGEST = 5
 PENALTY = 0.7
-STRANGER = 2.0  # price of each unit of the cost above t
+STRANGER = 4.0  # price of each unit of the cost above t
 LENGTH_WEIGHT, MOST_RATIO = 0.3, 1.5  # of |log length ratio|, and where it is cut
 SMOOTHING = 5  # characters that are added to both lengths
 FULL = 1_000_000  # cells that are searched as a whole

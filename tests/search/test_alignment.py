@@ -54,7 +54,7 @@ def cheapest(x, y, lengths, largest: int) -> list[tuple[list[int], list[int]]]:
     def price(i, k, j, end):
         sizes = np.log(sum(lengths[0][i:k]) + 5) - np.log(ratio * sum(lengths[1][j:end]) + 5)
         cost = distance(i, k, j, end) + 0.3 * min(1.5, abs(sizes))
-        return (k - i) * (end - j) * (cost + 2 * max(0, cost - threshold))
+        return (k - i) * (end - j) * (cost + 4 * max(0, cost - threshold))
 
     return list(solve(largest, price))
 
