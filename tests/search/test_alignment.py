@@ -69,7 +69,7 @@ def test_beads_are_the_cheapest_of_all(seed):
     x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
     lengths = rng.integers(20, 60, len(x)).tolist(), rng.integers(20, 60, len(y)).tolist()
     found = [(list(bead.sources), list(bead.targets)) for bead in align(x, y, *lengths, largest=4)]
-    assert found == cheapest(x, y, lengths, 4)
+    assert sorted(found) == sorted(cheapest(x, y, lengths, 4))  # sentences alone have any order at one place
 
 
 def test_a_long_document_with_lost_chapters():
