@@ -10,14 +10,10 @@ from pathlib import Path
 import huggingface_hub.constants
 import numpy as np
 import pytest
-import torch
 from datasets import Dataset
-from transformers import AutoModel, LlamaConfig, LlamaForCausalLM
 
-from hf_echo.inference import encode, load_translator, translate
+from hf_echo.inference import encode, translate
 from hf_echo.modeling import EchoForTranslation
-
-from ..checkpoints.test_from_llama import byte_level_tokenizer
 
 
 @pytest.fixture
@@ -95,34 +91,6 @@ def test_a_translation_is_one_line(run, model, monkeypatch):
 
 
 # release, convert, train
-
-
-def test_release(run, toy_folders, toy_trained, tmp_path):
-    code, _, err = run("release", toy_folders["training"], tmp_path / "release")
-    assert code == 0 and "SentenceTransformer" in err
-    assert (tmp_path / "release" / "decoder" / "model.safetensors").exists()
-    again = load_translator(tmp_path / "release", dtype="fp32")[0].state_dict()
-    assert all(torch.equal(again[name], weight) for name, weight in toy_trained.state_dict().items())
-    encoder = AutoModel.from_pretrained(tmp_path / "release").state_dict()
-    assert all(torch.equal(encoder[name], weight) for name, weight in toy_trained.encoder.state_dict().items())
-
-
-def test_convert_llama(run, tmp_path):
-    byte_level_tokenizer(bos_token="<s>", eos_token="</s>").save_pretrained(tmp_path / "llama")
-    shape = dict(
-        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1
-    )
-    config = LlamaConfig(vocab_size=340, bos_token_id=0, eos_token_id=1, **shape)
-    llama = LlamaForCausalLM(config)
-    llama.save_pretrained(tmp_path / "llama")
-    code, _, err = run(
-        "convert", "llama", tmp_path / "llama", tmp_path / "echo", "--embedding-size", "8", "--pooling", "mean"
-    )
-    assert code == 0 and "ready for stage 1" in err
-    model = EchoForTranslation.from_pretrained(tmp_path / "echo")
-    assert (model.config.embedding_size, model.config.pooling) == (8, "mean")
-    have, want = model.encoder.backbone.layers[1].mlp.up_proj.weight, llama.model.layers[1].mlp.up_proj.weight
-    assert torch.equal(have, want)
 
 
 def test_train_and_dry_run(run, files, toy):

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from transformers import pipeline
 
 from hf_echo.inference import translate
-from hf_echo.modeling import EchoForTranslation
 from hf_echo.modeling.generation_echo import check_prompt, check_target_lang, greedy_decode
 from hf_echo.modeling.language_names_echo import LANGUAGE_NAMES
 
@@ -82,18 +81,6 @@ def test_check_prompt(english_only, other):
     for beams in (1, 2):
         with pytest.raises(ValueError, match=asks):
             translate(model, tokenizer, ["one cat"], "eng_Latn", other, num_beams=beams)
-
-
-def test_pipeline(english_only, other, tmp_path):
-    model, tokenizer, used = english_only
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    assert EchoForTranslation.from_pretrained(tmp_path).config.decoder.vocab_size == used
-    pipe = pipeline("sonar-translation", model=str(tmp_path), device="cpu")
-    assert isinstance(pipe("one cat", src_lang="eng_Latn", max_new_tokens=3)[0]["translation_text"], str)
-    for options in ({}, {"num_beams": 2}):
-        with pytest.raises(ValueError, match=f"knows the first {used} tokens only"):
-            pipe("one cat", src_lang="eng_Latn", tgt_lang=other, **options)
 
 
 def test_languages_it_was_trained_to_write(english_only, tmp_path):

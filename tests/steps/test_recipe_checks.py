@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.steps.dry_run import dry_run
-from hf_echo.steps.recipe import find_recipes, known_overrides, read_recipe
+from hf_echo.steps.recipe import find_recipes, read_recipe
 from hf_echo.steps.table import STAGES, stage_named
 from hf_echo.steps.training import train_recipe
 
@@ -111,12 +111,6 @@ def test_dev_data_that_cannot_be_measured_are_refused_before_training(recipe, pl
     with pytest.raises(ValueError, match=rf"dev_data\.\w+: {re.escape(message)}$"):
         train_recipe(path)
     assert not (place / "a" / "recipe.json").exists()
-
-
-def test_overrides_of_a_folder_reach_the_steps_that_read_them(recipe, place):
-    paths = [recipe("1_a"), recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={})]
-    assert [list(known_overrides(path, {"guide": "x", "seed": 3})) for path in paths] == [["seed"], ["guide", "seed"]]
-    assert read_recipe(paths[0], {"guide": None}).data.guide is None  # what changes nothing is not refused
 
 
 def test_a_recipe_is_read_again_with_the_same_fields(recipe):

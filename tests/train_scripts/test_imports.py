@@ -43,9 +43,3 @@ def test_a_script_shows_its_command(script):
     source = script.read_text(encoding="utf-8")
     if 'if __name__ == "__main__":' in source:
         assert f"python {script.relative_to(ROOT).as_posix()}" in ast.get_docstring(ast.parse(source))
-
-
-@pytest.mark.parametrize("name", ["bible", "catalogs", "latex", "source_code", "speak"])
-def test_help(name, run_main):
-    code, out, _ = run_main(importlib.import_module(name).main, "--help")
-    assert code == 0 and "Usage" in out
