@@ -78,9 +78,9 @@ class _Start:
             if name and not Path(name).is_dir() and self._made_by(name) is None and name.count("/") != 1:
                 self.problems.append(f"{field}: no folder {name}")
 
-    def vocabulary(self, args: Any) -> VocabularyOnly:
+    def vocabulary(self, model_args: Any) -> VocabularyOnly:
         """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""
-        name, size = args.tokenizer_name_or_path, args.vocab_size
+        name, size = model_args.tokenizer_name_or_path, model_args.vocab_size
         if name and not Path(name).is_dir() and (made := self._made_by(name)):
             size = getattr(self._planned(*made), "vocab_size", size)
         elif name:
