@@ -68,14 +68,15 @@ def read_recipe(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
             field, or a value that cannot be.
     """
     values = read_values(path, overrides)
-    if "operation" not in values:
-        return read_training(path, values)
-    name = values.pop("operation")
-    if not isinstance(name, str) or name not in OPERATIONS:
-        names = f"it must be one of {', '.join(OPERATIONS)}"
-        raise ValueError(f"{path}: operation is {name!r}{did_you_mean(name, OPERATIONS, names)}")
-    step = make(OPERATIONS[name], values, path)
-    if not step.output_dir:
+    if "operation" in values:
+        name = values.pop("operation")
+        if not isinstance(name, str) or name not in OPERATIONS:
+            names = f"it must be one of {', '.join(OPERATIONS)}"
+            raise ValueError(f"{path}: operation is {name!r}{did_you_mean(name, OPERATIONS, names)}")
+        step = make(OPERATIONS[name], values, path)
+    else:
+        step = read_training(path, values)
+    if not values.get("output_dir"):
         raise ValueError(f"{path}: output_dir is missing: the folder of the result")
     return step
 

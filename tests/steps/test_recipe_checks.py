@@ -64,6 +64,7 @@ from ..toy import SHAPE
         ),
         ({"eval_strategy": "stepps"}, "eval_strategy is 'stepps'; it must be one of no, steps, epoch"),
         ({"max_steps": 0}, "max_steps is 0; leave it out"),
+        ({"output_dir": ""}, "output_dir is missing: the folder of the result"),
         ({"stage": "distillation"}, "teacher is missing: the SentenceTransformer or Echo checkpoint to learn from"),
         ({"dev_data": {"a": 5}}, "dev_data.a is 5; it must be the path of a file"),
         ({"stage": "contrastive", "margin_space": "cosin"}, "margin_space is 'cosin'; it must be one of cosine, logit"),
