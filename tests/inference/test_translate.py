@@ -125,17 +125,6 @@ def test_stage_one(toy, toy_tokenizer, sentences):
         translate(model, toy_tokenizer, ["un", "un " * 80], on_long="error")
 
 
-def test_long_texts(toy_trained, toy_tokenizer, caplog):
-    long = "un chat rouge dort. " * 20
-    with caplog.at_level("WARNING"):
-        cut, whole = (
-            translate(toy_trained, toy_tokenizer, [long], "fra_Latn", on_long=o)[0] for o in ("warn", "split")
-        )
-    assert cut and whole and "1 of 1 texts are longer" in caplog.text
-    with pytest.raises(ValueError, match="longer than 64 tokens"):
-        translate(toy_trained, toy_tokenizer, [long], "fra_Latn", on_long="error")
-
-
 def test_empty_input(toy_trained, toy_tokenizer):
     assert translate(toy_trained, toy_tokenizer, []) == []
     assert translate(toy_trained, toy_tokenizer, np.zeros((0, 32), np.float32)) == []
