@@ -1,4 +1,4 @@
-"""Speech engines as commands, each from its Debian package: espeak-ng, flite, festival, SVOX pico, MBROLA and RHVoice.
+"""Speech engines: espeak-ng, flite, festival and RHVoice as commands, each from its Debian package; Kokoro.
 
 An engine lists the voices that are installed, by language, and speaks a text with one of them. Speed is relative to
 the voice's own. Pitch is native in espeak-ng; for other engines the speech is made slower by that factor and played
@@ -8,7 +8,6 @@ faster, which also changes the vocal tract, like another speaker.
 from __future__ import annotations
 
 import io
-import re
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import kokoro
 import numpy as np
 from anyascii import anyascii
 
@@ -49,15 +49,6 @@ FESTIVAL = {
 # Typographic characters, which voices of 8-bit encodings cannot read and others read as words.
 PLAIN = str.maketrans({**dict.fromkeys("‘’‚‛ʼ", "'"), **dict.fromkeys("“”„‟«»", '"'), **dict.fromkeys("–—−", "-")})
 PLAIN |= {ord("…"): "...", 0xA0: " ", 0x202F: " "}
-PICO = {
-    "en-US": "eng_Latn",
-    "en-GB": "eng_Latn",
-    "de-DE": "deu_Latn",
-    "es-ES": "spa_Latn",
-    "fr-FR": "fra_Latn",
-    "it-IT": "ita_Latn",
-}
-MBROLA = Path("/usr/share/mbrola")  # de1/de1 is the voice of the Debian package mbrola-de1
 RHVOICE = Path("/usr/share/RHVoice/voices")
 
 Say = Callable[[str, str, float, float], bytes]  # (text, voice, speed, pitch) -> a wav file
@@ -69,14 +60,15 @@ class Engine:
 
     name: str
     package: str  # of Debian
-    command: str  # one or several programs that it needs
+    command: str
     list_voices: Callable[[], dict[str, list[str]]]
     make: Say
     has_pitch: bool = False
+    there: Callable[[], bool] = lambda: True  # what it needs beside the command
 
     @property
     def installed(self) -> bool:
-        return all(shutil.which(program) for program in self.command.split())
+        return bool(shutil.which(self.command)) and self.there()
 
     def voices(self, measure: bool = False) -> dict[str, list[str]]:
         """{language: voices} for training, or those kept for measuring."""
@@ -184,42 +176,6 @@ def _festival_voices() -> dict[str, list[str]]:
     return voices
 
 
-def _pico(text: str, voice: str, speed: float, pitch: float) -> bytes:
-    spoken = (
-        f'<speed level="{round(min(max(100 * speed, 20), 500))}">{text.replace("<", " ").replace("&", " ")}</speed>'
-    )
-    return _in_files(lambda file, out: ["pico2wave", f"--lang={voice}", f"--wave={out}", spoken], b"")
-
-
-def _pico_voices() -> dict[str, list[str]]:
-    voices: dict[str, list[str]] = {}
-    for name, lang in PICO.items():
-        voices.setdefault(lang, []).append(name)
-    return voices
-
-
-def _mbrola(text: str, voice: str, speed: float, pitch: float) -> bytes:
-    return _espeak(text, voice, speed, 1.0)  # espeak-ng cannot change the pitch of these voices
-
-
-@cache
-def _mbrola_voices() -> dict[str, list[str]]:
-    """Voices of installed MBROLA packages that espeak-ng drives; mb-de1-en is English with a German voice."""
-    voices: dict[str, list[str]] = {}
-    for line in _lines("espeak-ng", "--voices=mb")[1:]:
-        spoken, name = line.split()[1], re.findall(r"mb/(mb-\S+)", line)[0]
-        data = name.split("-")[1]
-        if not (MBROLA / data / data).exists():
-            continue
-        for tag in (spoken, spoken.partition("-")[0]):  # en-uk is not a tag that languages have, en is
-            try:
-                voices.setdefault(_without_region(find_language(tag)), []).append(name)
-                break
-            except ValueError:
-                continue
-    return voices
-
-
 def _rhvoice(text: str, voice: str, speed: float, pitch: float) -> bytes:
     rate = round(min(max(100 * speed, 20), 500))
     command = ["RHVoice-test", "-p", voice, "-r", str(rate)]
@@ -253,11 +209,10 @@ ENGINES = {
         Engine("espeak-ng", "espeak-ng", "espeak-ng", _espeak_voices, _espeak, has_pitch=True),
         Engine("flite", "flite", "flite", _flite_voices, _flite),
         Engine("festival", "festival and a voice, such as festvox-kallpc16k", "text2wave", _festival_voices, _festival),
-        Engine("pico", "libttspico-utils (non-free)", "pico2wave", _pico_voices, _pico),
-        Engine(
-            "mbrola", "espeak-ng mbrola mbrola-de1 (contrib, non-free)", "mbrola espeak-ng", _mbrola_voices, _mbrola
-        ),
         Engine("rhvoice", "rhvoice rhvoice-english (non-free)", "RHVoice-test", _rhvoice_voices, _rhvoice),
+        Engine(
+            "kokoro", "espeak-ng, and see kokoro.py", "espeak-ng", kokoro.voices, kokoro.say, there=kokoro.installed
+        ),
     )
 }
 

