@@ -60,7 +60,8 @@ __all__ = [
 def pretrained(name: str) -> Path:
     """Folder of a checkpoint in the package.
 
-    "echo-nano" encodes 104 languages and English with twelve layers, and its decoder writes English.
+    "echo-nano" encodes 104 languages and English with twelve layers, and its decoder writes English;
+    "echo-nano-speech" encodes speech of twelve languages into the same space.
 
     Raises:
         ValueError: the package has no such checkpoint.

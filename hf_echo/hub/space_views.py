@@ -24,8 +24,8 @@ MAX_TRANSLATED = 40  # 5 seconds on two busy cores; 200 would take half a minute
 MAX_WORDS = 60  # of a side of the heat map
 NEIGHBOURS = 4  # as in margin scoring (Artetxe and Schwenk 2019)
 NO_SPEECH = (
-    "No speech model is open, and none is included in the package. Train one (`hf-echo train echo-nano-speech`), then "
-    "start this page with `hf-echo space --speech FOLDER`."
+    "No speech model of this space is open. Train one (`hf-echo train echo-nano-speech`), then start this page with "
+    "`hf-echo space --speech FOLDER`."
 )
 # Scripts that do not write spaces between words: there a token is the unit.
 WORD = regex.compile(r"[\p{L}\p{M}\p{N}'’-]+|\S\p{M}*")

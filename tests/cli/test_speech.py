@@ -202,7 +202,7 @@ def test_mine_speech_and_speech(space, run, tmp_path):
     assert len(rows) == len(TEXTS) and all(source == target for _, source, target in rows)
 
 
-def test_refusals(space, refused, run, tmp_path):
+def test_refusals(space, refused, run, tmp_path, monkeypatch):
     out = tmp_path / "out.npy"
     speech, text = ("--model", space / "speech"), ("--model", space / "text")
     refused("not a speech encoder", "encode", "--audio", space / "files.tsv", out, *text)
@@ -219,8 +219,11 @@ def test_refusals(space, refused, run, tmp_path):
     files = space / "files.tsv"
     for words in (("--lang", "fra_Latn"), ("--max-tokens", 3)):
         refused("does not go with --audio", "encode", "--audio", files, out, *speech, *words)
-    for words in (("encode", files, out), ("translate", files), ("mine", files, files, "-o", out)):
-        refused("the package has no echo-nano-speech: hf-echo train echo-nano-speech makes", *words, "--audio")
+    (tmp_path / "pretrained").mkdir()
+    with monkeypatch.context() as without:
+        without.setattr(hf_echo, "__file__", str(tmp_path / "__init__.py"))
+        for words in (("encode", files, out), ("translate", files), ("mine", files, files, "-o", out)):
+            refused("the package has no echo-nano-speech: hf-echo train echo-nano-speech makes", *words, "--audio")
     refused("--from does not go with --audio", "translate", "--audio", files, *speech, "--from", "fra_Latn")
     both = ("mine", "--audio", files, files, "-o", out, *speech)
     refused("--source-lang does not go with --audio", *both, "--source-lang", "fra_Latn")

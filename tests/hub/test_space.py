@@ -204,7 +204,8 @@ def test_a_hostile_text_comes_back_as_it_is(views):
     assert Page(views.search("a", text)).cells[1][0] == text
 
 
-def test_speech_is_not_included(views):
+def test_a_page_without_a_speech_encoder(views, monkeypatch):
+    monkeypatch.setattr(views, "speech_encoder", None)
     assert "hf-echo train echo-nano-speech" in Page(shown(views.find_speech)(None, "a")).text
 
 

@@ -52,14 +52,6 @@ else:
     open(out, "wb").write(wav(text, {"kal16": 500, "rms": 600}[voice], 1 / float(setting.partition("=")[2])))
 """
 )
-RHVOICE = (
-    TONE
-    + r"""
-voice, rate, source, out = args[1], args[3], args[5], args[7]
-open(out, "wb").write(wav(open(source, encoding="utf-8").read().strip(), {"Anna": 350}[voice], int(rate) / 100))
-"""
-)
-INFO = "name={}\nlanguage={}\nsample_rate=24k\n"
 
 
 @pytest.fixture
@@ -88,14 +80,10 @@ def main_refused(run_main):
 
 @pytest.fixture
 def fake_engines(tmp_path, monkeypatch):
-    """Only the fake engines are on the path, with three voices of RHVoice."""
+    """Only the fake engines are on the path."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name, language in (("Anna", "Russian"), ("Ana", "Brazilian-Portuguese"), ("Slt", "English"), ("No", "Elvish")):
-        (tmp_path / "rhvoice" / name).mkdir(parents=True)
-        (tmp_path / "rhvoice" / name / "voice.info").write_text(INFO.format(name, language))
-    monkeypatch.setattr(engines, "RHVOICE", tmp_path / "rhvoice")
-    scripts = {"espeak-ng": ESPEAK, "flite": FLITE, "RHVoice-test": RHVOICE}
+    scripts = {"espeak-ng": ESPEAK, "flite": FLITE}
     for name, script in scripts.items():
         place = folder / name
         place.write_text(f"#!{sys.executable} -SE\n{script}")
@@ -118,5 +106,5 @@ def forget(monkeypatch, path: str) -> None:
 
 
 def clear() -> None:
-    for name in ("espeak", "flite", "festival", "rhvoice"):
+    for name in ("espeak", "flite", "festival"):
         getattr(engines, f"_{name}_voices").cache_clear()

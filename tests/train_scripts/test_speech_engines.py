@@ -29,17 +29,6 @@ def test_voices(fake_engines):
     assert flite.voices() == {"eng_Latn": ["kal16", "rms"]} and flite.voices(measure=True) == {"eng_Latn": ["slt"]}
 
 
-def test_voices_of_rhvoice(fake_engines):
-    rhvoice = fake_engines["rhvoice"]
-    assert rhvoice.voices() == {"por_Latn": ["Ana"], "rus_Cyrl": ["Anna"]}
-    assert rhvoice.voices(measure=True) == {"eng_Latn": ["Slt"]}  # the speaker of flite's slt
-    plain, rate = rhvoice.say(TEXT, "Anna")
-    high, _ = rhvoice.say(TEXT, "Anna", speed=1.25, pitch=1.2)
-    assert pitch_of(plain, rate) == pytest.approx(350, abs=3)
-    assert pitch_of(high, rate) == pytest.approx(1.2 * 350, abs=3)
-    assert len(plain) / len(high) == pytest.approx(1.25, rel=0.02)
-
-
 def test_kokoro(fake_engines, tmp_path, monkeypatch):
     """Phonemes by misaki's table with stops in their places; a voice may be the average of two of its language."""
     for number, name in enumerate(("af_a", "am_b", "bf_c", "if_d")):

@@ -1,4 +1,4 @@
-"""Speech engines: espeak-ng, flite, festival and RHVoice as commands, each from its Debian package; Kokoro.
+"""Speech engines: espeak-ng, flite and festival as commands, each from its Debian package; Kokoro.
 
 An engine lists the voices that are installed, by language, and speaks a text with one of them. Speed is relative to
 the voice's own. Pitch is native in espeak-ng; for other engines the speech is made slower by that factor and played
@@ -49,7 +49,6 @@ FESTIVAL = {
 # Typographic characters, which voices of 8-bit encodings cannot read and others read as words.
 PLAIN = str.maketrans({**dict.fromkeys("‘’‚‛ʼ", "'"), **dict.fromkeys("“”„‟«»", '"'), **dict.fromkeys("–—−", "-")})
 PLAIN |= {ord("…"): "...", 0xA0: " ", 0x202F: " "}
-RHVOICE = Path("/usr/share/RHVoice/voices")
 
 Say = Callable[[str, str, float, float], bytes]  # (text, voice, speed, pitch) -> a wav file
 
@@ -176,25 +175,6 @@ def _festival_voices() -> dict[str, list[str]]:
     return voices
 
 
-def _rhvoice(text: str, voice: str, speed: float, pitch: float) -> bytes:
-    rate = round(min(max(100 * speed, 20), 500))
-    command = ["RHVoice-test", "-p", voice, "-r", str(rate)]
-    return _in_files(lambda file, out: [*command, "-i", file, "-o", out], text.translate(PLAIN).encode())
-
-
-@cache
-def _rhvoice_voices() -> dict[str, list[str]]:
-    voices: dict[str, list[str]] = {}
-    for info in sorted(RHVOICE.glob("*/voice.info")):
-        fields = dict(line.split("=", 1) for line in info.read_text(encoding="utf-8").splitlines() if "=" in line)
-        try:
-            lang = _without_region(find_language(fields["language"].replace("-", " ")))  # Brazilian-Portuguese
-        except ValueError:
-            continue
-        voices.setdefault(lang, []).append(fields["name"])
-    return voices
-
-
 def _without_region(code: str) -> str:
     return "_".join(code.split("_")[:2])
 
@@ -209,7 +189,6 @@ ENGINES = {
         Engine("espeak-ng", "espeak-ng", "espeak-ng", _espeak_voices, _espeak, has_pitch=True),
         Engine("flite", "flite", "flite", _flite_voices, _flite),
         Engine("festival", "festival and a voice, such as festvox-kallpc16k", "text2wave", _festival_voices, _festival),
-        Engine("rhvoice", "rhvoice rhvoice-english (non-free)", "RHVoice-test", _rhvoice_voices, _rhvoice),
         Engine(
             "kokoro", "espeak-ng, and see kokoro.py", "espeak-ng", kokoro.voices, kokoro.say, there=kokoro.installed
         ),

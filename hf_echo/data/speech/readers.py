@@ -40,7 +40,6 @@ ALIASES = {
 KEPT_VOICES = {
     "espeak-ng": ("f5", "m8", "travis", "victor", "antonio", "iven3", "mario", "michael"),
     "flite": ("slt",),
-    "rhvoice": ("slt",),  # the same speaker
 }
 # Recordings: telephone prompts, language courses, and the sentences of LASER's Tatoeba test.
 KEPT_SOURCES = ("asterisk", "artikulate", "tatoeba")
