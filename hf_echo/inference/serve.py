@@ -234,13 +234,13 @@ def serve(model: str, *, port: int, host: str, dtype: str, batch_tokens: int, qu
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
+        sock.listen(2_048)  # before the model is read, so that a second server at this port ends at once
     except OSError as error:
         raise OSError(
             f"cannot listen at {host}:{port} ({error.strerror or error}): choose another --port or --host"
         ) from None
     batcher = Batcher(PromptedModel(model, dtype), batch_tokens, queue)
     app = make_app(batcher, token=os.environ.get(TOKEN_VARIABLE), **limits)
-    sock.listen(2_048)
     at = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
     print(f"{batcher.model.name}: {batcher.model.size} dimensions, at {at}", file=sys.stderr, flush=True)
     logger = logging.getLogger("hf_echo.inference.encode")

