@@ -105,7 +105,7 @@ def test_a_version_by_its_name(hub, folders, toy, tmp_path):
     found = np.load(tmp_path / "found.npz")
     for tag, folder in zip(("v1.0.0", "v2.0.0"), folders, strict=True):
         want = any_encoder(str(folder), dtype="fp32")(["Le chat dort."], "fra_Latn")
-        np.testing.assert_array_equal(found[tag], want)
+        np.testing.assert_allclose(found[tag], want, atol=1e-5)  # another number of threads
         decoder = load_translator(folder, dtype="fp32")[0].decoder
         np.testing.assert_array_equal(found[f"{tag} decoder"], decoder.lm_head.weight.detach().numpy())
         assert found[f"{tag} rows"].tolist() == toy.dataset()["source"][:]

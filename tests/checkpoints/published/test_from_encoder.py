@@ -177,7 +177,7 @@ def test_unfit_models_are_refused(parts, refused, tmp_path):
     small.save_pretrained(tmp_path / "small")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "config.json").write_text('{"model_type": "mine", "auto_map": {"AutoModel": "mine.Mine"}}')
-    refused("type 'mine', which needs code of its own", tmp_path / "foreign", out)
+    refused("type 'mine', whose own code", tmp_path / "foreign", out)
     refused("they do not fit", tmp_path / "small", out, "--tokenizer", parts["tokenizer"])
     with pytest.raises(ValueError, match="type 'bert'; MEXMA is of type 'xlm-roberta'"):
         convert_mexma(parts["bert"], out, tokenizer=parts["tokenizer"])

@@ -40,7 +40,7 @@ def test_ids_without_a_counterpart(model, toy_trained, toy_tokenizer, other_toke
     assert model.generation_config.eos_token_id == [other_tokenizer.eos_token_id]
     for name, value, message in (
         ("forced_bos_token_id", lost, rf"GenerationConfig.forced_bos_token_id is token {lost}, which"),
-        ("bad_words_ids", [[3, 4]], "GenerationConfig.bad_words_ids spells words in the old vocabulary"),
+        ("bad_words_ids", [[3, 4]], "GenerationConfig.bad_words_ids spells old words"),
     ):
         model = copy.deepcopy(toy_trained)
         model.generation_config = model.decoder.generation_config
