@@ -8,8 +8,10 @@ import runpy
 import shlex
 import subprocess
 import sys
+import wave
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -136,6 +138,9 @@ def test_python_blocks_run_in_order(release, sonar_toy):
 @pytest.mark.parametrize("name", ["README.md", "docs/start.md", "docs/training.md"])
 def test_first_commands_run(name, release, hf_echo_cli, monkeypatch):
     monkeypatch.chdir(release)
+    with wave.open("rooms.wav", "wb") as file:  # a second of noise
+        file.setparams((1, 2, 16_000, 0, "NONE", None))
+        file.writeframes(np.random.default_rng(0).integers(-9000, 9000, 16_000, np.int16).tobytes())
     lines = [line for line in commands(TEXTS[name]) if line.removeprefix("hf-echo ").startswith(RUNS)]
     assert len(lines) >= 2
     for line in lines:
