@@ -29,7 +29,7 @@ Messages = list[dict[str, str]]
 
 
 class InvalidReply(Exception):
-    """A reply that is no answer, with the reason."""
+    """A reply that is not an answer, with the reason."""
 
 
 class RequestFailed(Exception):

@@ -285,7 +285,7 @@ class Margin:
         return margin_of(np.einsum("nd,nd->n", x, y, dtype=np.float64), *means, smaller=min(map(len, self.pools)))
 
     def _vectors(self, side: int, texts: Sequence[str], langs: Sequence[str | None]) -> np.ndarray:
-        """(len(texts), d) of length 1: those of the pool, or all anew where one is not in it."""
+        """(len(texts), d) of length 1: from the pool; if one text is not there, all are encoded."""
         keys = (key_of(lang or "", text) for text, lang in zip(texts, langs))
         rows = np.array([self.places[side].get(key, -1) for key in keys])
         known = (rows >= 0).all()

@@ -28,9 +28,9 @@ from ..toy import SHAPE
     ("values", "message"),
     [
         ({"source_languages": ["fra_Latin"]}, "source_languages: unknown language code 'fra_Latin': did you mean"),
-        ({"shape": {"hidden_size": 33, "num_attention_heads": 2}}, "shape.hidden_size 33 is no multiple of"),
+        ({"shape": {"hidden_size": 33, "num_attention_heads": 2}}, "shape.hidden_size 33 is not a multiple of"),
         ({"shape": {"hidden_size": 33, "num_attention_heads": 1}}, "a head has 33 dimensions .* even"),
-        ({"shape": SHAPE | {"num_key_value_heads": 3}}, "num_attention_heads 2 is no multiple of num_key"),
+        ({"shape": SHAPE | {"num_key_value_heads": 3}}, "num_attention_heads 2 is not a multiple of num_key"),
         ({"shape": SHAPE | {"hidden_act": "silo"}}, "shape.hidden_act is 'silo'.*did you mean 'silu'"),
         ({"shape": SHAPE | {"pooling": "max"}}, "shape.pooling is 'max'; it must be one of cls, mean, last"),
         ({"report_to": "tensorbord"}, "report_to is 'tensorbord'; it must be none or one of .*tensorboard"),

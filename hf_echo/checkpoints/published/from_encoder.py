@@ -105,7 +105,7 @@ def convert_mexma(
 
 
 def read_modules(place: str) -> Modules:
-    """The modules of a SentenceTransformer in a folder or on the Hub; empty where there is no modules.json."""
+    """The modules of a SentenceTransformer in a folder or on the Hub; empty without modules.json."""
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.sentence_transformer.modules import Pooling
 

@@ -74,7 +74,7 @@ def extractor_of(config: Any) -> EchoAudioFeatureExtractor:
         return EchoAudioFeatureExtractor()
     stride, rest = divmod(config.feature_projection_input_dim, 80)
     if rest or not stride:
-        raise ValueError(f"feature_projection_input_dim {config.feature_projection_input_dim} is no multiple of 80")
+        raise ValueError(f"feature_projection_input_dim {config.feature_projection_input_dim} is not a multiple of 80")
     return EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=80, stride=stride)
 
 

@@ -124,11 +124,11 @@ def _check_values(shape: dict[str, Any]) -> None:
     heads = shape.get("num_attention_heads", usual.num_attention_heads)
     key_heads = shape.get("num_key_value_heads") or heads
     if shape.get("head_dim") is None and hidden % heads:
-        raise ValueError(f"shape.hidden_size {hidden} is no multiple of num_attention_heads {heads}: give head_dim")
+        raise ValueError(f"shape.hidden_size {hidden} is not a multiple of num_attention_heads {heads}: give head_dim")
     if (size := shape.get("head_dim") or hidden // heads) % 2:
         raise ValueError(f"shape: a head has {size} dimensions (head_dim); the number must be even")
     if heads % key_heads:
-        raise ValueError(f"shape.num_attention_heads {heads} is no multiple of num_key_value_heads {key_heads}")
+        raise ValueError(f"shape.num_attention_heads {heads} is not a multiple of num_key_value_heads {key_heads}")
     check_activations(shape)
     if shape.get("pooling", "cls") not in POOLINGS:
         raise ValueError(f"shape.pooling is {shape['pooling']!r}; it must be one of {', '.join(POOLINGS)}")
