@@ -1,7 +1,5 @@
 """The toy world of `toy.py` for every test folder; imported when a test asks for it."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Tokenizers of other kinds than the toy's: those that BERT and XLM-R bring."""
 
-from __future__ import annotations
-
 from tokenizers import BertWordPieceTokenizer, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 

@@ -11,8 +11,6 @@ The six settings have every processor, and every number of threads with every sh
     python tests/processors.py avx2 plain    # only these; without names all
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -8,8 +8,6 @@ Not shifted: `torch.Generator` objects and Python's `random`, which draw test da
 test starts, unless they call `apply` or run as `seed_shift.py SCRIPT ARGUMENTS`.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import runpy

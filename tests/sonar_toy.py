@@ -3,8 +3,6 @@
 The formulas are written down in plain torch. Everything here counts tokens as fairseq2 does.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """A toy spoken language: a word is a tone of a frequency of its own, so a small encoder learns it within seconds."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

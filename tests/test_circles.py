@@ -1,7 +1,5 @@
 """Files and sub-folders of one folder of hf_echo never import each other in a circle."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections import Counter

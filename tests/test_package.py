@@ -1,7 +1,5 @@
 """The house itself: what wheel and sdist carry, what `import hf_echo` drags in, which way imports run."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

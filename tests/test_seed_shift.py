@@ -1,7 +1,5 @@
 """A seed shift changes what training starts from."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

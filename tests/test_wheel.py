@@ -1,7 +1,5 @@
 """The wheel as users install it: alone in an empty environment, without extras. Needs an index of packages; minutes."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

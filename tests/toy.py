@@ -3,8 +3,6 @@
 Small enough that a model of 32 dimensions learns it in seconds. Also imported by scripts that tests start.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from itertools import product

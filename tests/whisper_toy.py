@@ -1,7 +1,5 @@
 """The configuration of a tiny Whisper."""
 
-from __future__ import annotations
-
 from transformers import WhisperConfig
 
 

@@ -1,7 +1,5 @@
 """Averaged weights against the formula in numpy, and what cannot be averaged."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Averages of speech encoders: weights, feature extractor, recordings on the card, recipes and refusals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

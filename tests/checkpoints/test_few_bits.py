@@ -1,7 +1,5 @@
 """Weights in 8 and 4 bits: near the float32 weights, in the smallest files, opened like any others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

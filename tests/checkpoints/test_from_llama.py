@@ -1,7 +1,5 @@
 """Llama -> Echo: with causal attention and without prefix the parts compute what the Llama computes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

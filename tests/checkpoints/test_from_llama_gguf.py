@@ -1,7 +1,5 @@
 """GGUF files: a nano one written here; slow: the real SmolLM2-135M-Instruct out of a PyPI package."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every operation on a checkpoint writes its lineage: step, settings, parents with fingerprints, data with SHA-256."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

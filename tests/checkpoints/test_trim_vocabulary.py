@@ -1,7 +1,5 @@
 """A checkpoint with fewer tokens: texts of kept tokens keep their embeddings and translations, bit for bit."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`hf-echo`: each command does what it says; errors are one line and exit code 2."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Before a command runs: what its help imports, which outputs it refuses, how errors reach the user."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The demo, whole (slow): what it writes, and that every stage does what it is there for."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

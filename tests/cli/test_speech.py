@@ -1,7 +1,5 @@
 """Speech on the command line and in the pipeline: encode, translate, mine and release agree with the library."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What comes with the package is there, is as small as it says, and does what the first look shows."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

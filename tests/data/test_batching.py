@@ -1,7 +1,5 @@
 """Batch sampler, for any lengths: every row once, within the budget, constant number of batches, ranks agree."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import numpy as np

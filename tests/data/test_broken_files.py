@@ -1,7 +1,5 @@
 """Files with any bytes give rows or an error that names the file, in bounded time."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

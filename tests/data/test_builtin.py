@@ -1,7 +1,5 @@
 """The built-in corpus: the files hold what the loader promises, and the schema is that of all parallel data."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

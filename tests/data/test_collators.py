@@ -1,7 +1,5 @@
 """Collated batches: ids equal EchoTokenizer's, labels are shifted targets, negatives are at their index."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Rows of the teacher-student stages: directions, English with itself, single sentences, temperature."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Documents: files, bad rows in one line, windows, the flat view."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Hub datasets from a local Hub server, read in another process, because the address is read on import."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

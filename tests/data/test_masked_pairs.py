@@ -1,7 +1,5 @@
 """Masked pairs: only text is masked, by 80/10/10, the same in every run; with and without prompts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

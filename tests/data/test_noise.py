@@ -1,7 +1,5 @@
 """Noise of texts: what each kind looks like, that it is drawn by text and seed alone, and how xsim measures it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """N-way tables: reading, and pairs formed on the fly against pairs by brute force."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import permutations
 

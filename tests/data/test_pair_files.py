@@ -1,7 +1,5 @@
 """Pairs in every format: written and read back, compared with the translate toolkit, refused in one line."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

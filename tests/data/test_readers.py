@@ -1,7 +1,5 @@
 """`load_parallel` on each type of file: the rows come back unchanged; errors name file and line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Sampling proportions against figures computed by hand, and properties for any sizes."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

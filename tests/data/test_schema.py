@@ -1,7 +1,5 @@
 """The schema: reasons for bad rows, column names, and equal results for columns and single rows."""
 
-from __future__ import annotations
-
 import math
 
 import pyarrow as pa

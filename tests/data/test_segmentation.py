@@ -1,7 +1,5 @@
 """Sentence segmentation by rules: pieces join to the text, known sentence ends of many scripts."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

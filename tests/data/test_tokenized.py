@@ -1,7 +1,5 @@
 """Tokenized pairs: ids equal the tokenizer's, independent of its earlier calls; saving, loading, selecting."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

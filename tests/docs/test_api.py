@@ -1,7 +1,5 @@
 """docs/api.md names what the modules export: no more, no less, and every public folder is on it."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """docs/paper-map.md: finished rows name existing files, and every numbered part has a row."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """README, CONTRIBUTING and the pages of docs/: code blocks run, recipes are read, commands and named paths exist."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

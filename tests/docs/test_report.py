@@ -1,7 +1,5 @@
 """`make report` works in a fresh checkout: its data script needs no corpora, and its page is not in git."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

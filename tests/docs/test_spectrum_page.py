@@ -1,7 +1,5 @@
 """docs/spectrum.md: its code runs, its figure is the one that the masks draw, its table names the stages."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

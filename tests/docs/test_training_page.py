@@ -1,7 +1,5 @@
 """docs/training.md and docs/speech.md: their tables name the stages, operations, recipes and fields that exist."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`hf-echo evaluate geometry` and `cost`: same results as the package's functions."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Geometry against numpy and scipy written out, against invariances and known values."""
 
-from __future__ import annotations
-
 import json
 from itertools import permutations
 

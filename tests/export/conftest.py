@@ -1,7 +1,5 @@
 """Echo checkpoints of three kinds: a BERT with tokens of XLM-R and a prompt, an XLM-R with a Dense, a Llama."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

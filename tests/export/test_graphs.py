@@ -1,7 +1,5 @@
 """ONNX and OpenVINO against torch: any number and length of texts, padding on either side, 8 bits."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """A stock folder: the same vectors where hf_echo cannot be imported, and the fields that servers read."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The code of every kind of card, pushed to a Hub on this machine and run from there, without the package if it can."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A release knows its files: changed weights are said at opening, every changed file before a push."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """A dataset and its card: written, pushed to a Hub on the loopback interface, and read back by version."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest

@@ -1,7 +1,5 @@
 """The card of a checkpoint: what the Hub's parser reads from its header, every step, no paths of the machine."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

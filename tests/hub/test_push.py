@@ -1,7 +1,5 @@
 """Push and pull by version, against a Hub on this machine: killed after every request in turn, refused, unchanged."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tabs of the Space without a browser, compared with NumPy, scikit-learn and the package itself."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

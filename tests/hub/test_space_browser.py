@@ -3,8 +3,6 @@
 Needs the extras space and browser, and a Chromium or Chrome in PATH.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The Space without a server, in a real Chromium from a loopback server: Python's embeddings, offline, keyboard."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import threading

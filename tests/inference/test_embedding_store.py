@@ -1,7 +1,5 @@
 """Stored embeddings: each text is encoded once and kept through a crash; they belong to the model's files."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

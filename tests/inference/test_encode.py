@@ -1,7 +1,5 @@
 """`encode`: the model's own embeddings, whatever the batches; order, long and empty texts."""
 
-from __future__ import annotations
-
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, get_ident

@@ -1,7 +1,5 @@
 """A file encoded part by part: the same rows as at once, on any executor, and no finished part twice."""
 
-from __future__ import annotations
-
 import io
 import math
 import shutil

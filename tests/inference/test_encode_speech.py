@@ -1,7 +1,5 @@
 """`encode_speech`: rows in order whatever the batches, long audio, every kind of audio, errors in one line."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

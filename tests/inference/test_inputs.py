@@ -1,7 +1,5 @@
 """Texts, languages and numbers as people have them: every container is read, everything else is refused in one line."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

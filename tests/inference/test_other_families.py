@@ -1,7 +1,5 @@
 """`hf-echo encode` with a model that is not an Echo checkpoint: its options are followed or refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Cosines of pairs against `encode`, one text at a time."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`hf-echo serve`: answers are those of `encode`, whoever asks at the same time; bad requests get their status."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import random

@@ -1,7 +1,5 @@
 """Gradient of a NumPy function by central differences, for losses whose formula a test writes down again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

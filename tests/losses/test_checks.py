@@ -1,7 +1,5 @@
 """What all losses have in common: dtypes, gradients, and one line for what they refuse."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Contrastive loss and guide filter against loops written from the equations and sentence-transformers."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

@@ -1,7 +1,5 @@
 """1 - cos against NumPy, gradient included."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Distillation losses against Algorithm 2 as plain loops; gradients, and rows of several processes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

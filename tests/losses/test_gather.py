@@ -1,7 +1,5 @@
 """Two processes, each with a part of the batch, against one with all of it; `stages/test_two_processes` runs them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

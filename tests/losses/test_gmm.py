@@ -1,7 +1,5 @@
 """Gaussian mixture over differences and the encoder's ranks, against float64 loops and scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """KoLeo against a loop in float64, with its gradient."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

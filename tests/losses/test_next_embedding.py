@@ -1,7 +1,5 @@
 """Next-embedding loss against NumPy, and over processes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

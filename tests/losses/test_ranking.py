@@ -1,7 +1,5 @@
 """Ranking contrastive loss against EMMA-X Eq. 5 as a loop in float64, with its gradient."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sampled softmax: equal to the full softmax if all tokens are drawn, otherwise an unbiased sum."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Self-objective loss against Eq. 14 as a loop over tokens; masks, gradients, errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

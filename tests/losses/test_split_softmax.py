@@ -1,7 +1,5 @@
 """Split softmax and one softmax against loops written from Eq. 5."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chunked cross-entropy against numpy and F.cross_entropy: value, gradients, and memory."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Unmasking loss against a loop in float64 and against PyTorch, with its gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A nano tokenizer and nano models with random weights, large enough that every part has an effect."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers

@@ -1,7 +1,5 @@
 """A Spectrum with random weights, large enough that every part has an effect."""
 
-from __future__ import annotations
-
 import torch
 
 from hf_echo.modeling import EchoDecoder, EchoDecoderConfig, SpectrumConfig, SpectrumForCausalLM, SpectrumModel

@@ -1,7 +1,5 @@
 """EchoEncoder on the models of transformers: same vectors whatever the padding, saved, opened and adapted like them."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Saved models load again: training checkpoint, release folder, encoder alone, decoder alone."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

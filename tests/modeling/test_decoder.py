@@ -1,7 +1,5 @@
 """EchoDecoder and EchoForTranslation: attention to one vector or all states, with and without cache."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers.modeling_outputs import BaseModelOutput

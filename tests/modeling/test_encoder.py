@@ -1,7 +1,5 @@
 """EchoEncoder of Llama layers: outputs, pieces of a text, precision (padding and pooling: test_backbones.py)."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

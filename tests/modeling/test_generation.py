@@ -1,7 +1,5 @@
 """`greedy_decode` and `beam_decode` give the tokens of transformers' `generate`, wherever each row ends."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

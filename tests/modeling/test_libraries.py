@@ -1,7 +1,5 @@
 """Echo models in the hands of other libraries: Trainer, peft, datasets, sentence-transformers, `generate`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

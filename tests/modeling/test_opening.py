@@ -1,7 +1,5 @@
 """Loading checkpoints: trust, dtype, training, default target language, damaged files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """PackedEncoder against the layers' own forward pass (Llama, BERT, XLM-R), and the cases that it must not handle."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """pipeline("sonar-translation"): texts or embeddings in, translations out (without hf_echo: test_ways_in.py)."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The dtype of loaded weights follows the processor's instructions."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reranked beams are what `generate`, the encoder and a cosine give by hand; defaults of the generation config."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Spectrum: masks against a worked example, packing against documents apart, saving, remote code, bad input."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

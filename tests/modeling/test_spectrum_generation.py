@@ -1,7 +1,5 @@
 """Encoded documents: caches against computing everything again, saving, scores, sentence by sentence, bad input."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """peft's LoRA on tower and decoder: only adapters learn, they travel alone, merging changes nothing."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Speech encoder: padding changes nothing, every way in gives the same, and bad audio is refused in one line."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

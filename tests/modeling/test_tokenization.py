@@ -1,7 +1,5 @@
 """EchoTokenizer and the prompts: the layout of OS Table 40, languages, long, empty and awkward texts."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor

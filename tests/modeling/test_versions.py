@@ -1,7 +1,5 @@
 """Two versions of one repository, with other weights and other code: each is pulled and run as it was pushed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """AutoModel, AutoTokenizer and SentenceTransformer open what we save, with and without hf_echo."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -8,8 +8,6 @@ NAME@REVISION opens a version of a name on the Hub.
 A test imports `open_all` for the same results in its own process: all must be equal bit by bit.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """An OpenAI-compatible server of the tests' own, in a thread, that does what the test says."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

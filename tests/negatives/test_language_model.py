@@ -1,7 +1,5 @@
 """Rows from a server that answers, fails, stalls, lies, hangs up or dies in the middle."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading

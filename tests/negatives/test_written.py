@@ -1,7 +1,5 @@
 """Hard negatives by a language model: the prompt of Figure 15, what is an answer and what is none, the command."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Alignment: the beads are the cheapest of all, long documents lose nothing, files and folders come back whole."""
 
-from __future__ import annotations
-
 import tracemalloc
 from functools import cache
 

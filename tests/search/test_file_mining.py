@@ -1,7 +1,5 @@
 """Mining of files: what is finished is not done again, rows find back to their lines, errors name the line."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

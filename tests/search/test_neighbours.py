@@ -1,7 +1,5 @@
 """The exact search against a product of all pairs in float64; ties; what is accepted and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Scores of pairs in order: against NumPy, from every format, resumed, filtered, refused in one line."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """encode and mine on a Ray cluster of two nodes: the same files, also after the driver was killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every text stage trains on every backbone, and a resumed run ends with the weights of the uninterrupted one."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

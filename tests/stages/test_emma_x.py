@@ -1,7 +1,5 @@
 """EMMA-X: one EM step by hand, its phases, queue and momentum encoder, what it logs, resume, saved folders."""
 
-from __future__ import annotations
-
 import copy
 import logging
 

@@ -1,7 +1,5 @@
 """Teacher to student on the toy world: a language joins, the others and their decoder stay; the total by hand."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

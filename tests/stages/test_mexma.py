@@ -1,7 +1,5 @@
 """MEXMA: its losses by hand, the switches of its ablation, runs from a backbone and a checkpoint, resume, folders."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

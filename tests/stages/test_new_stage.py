@@ -1,7 +1,5 @@
 """A new stage is one file: declared here, it trains, is described, resumes and reloads like those of the package."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

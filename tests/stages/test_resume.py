@@ -1,7 +1,5 @@
 """A run that was killed and resumed ends with the very weights of the unbroken one."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

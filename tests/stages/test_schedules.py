@@ -1,7 +1,5 @@
 """Stages 1 to 3 and decoder finetuning: schedule, batches, evaluation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training and reading with a decoder of the first tokens of the vocabulary."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

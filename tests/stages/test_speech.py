@@ -1,7 +1,5 @@
 """Stage `speech`: a small encoder learns a toy spoken language, resumes exactly, and bad recipes are one line."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stages 1 to 3 and decoder finetuning: what is trained, on which loss."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 

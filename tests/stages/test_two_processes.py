@@ -1,7 +1,5 @@
 """Two gloo processes with half the batch each give the weights of one process with the whole batch."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 torchrun --standalone --nproc_per_node 2 two_processes.py OUT
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Runs that were stopped, whose data changed, whose weights are gone, or that continue on another machine."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

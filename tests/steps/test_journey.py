@@ -1,7 +1,5 @@
 """Journeys of stages and operations: equal to the same calls by hand, done once, and complete in the package."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Operations as recipe steps: the same weights as direct calls; recognised when made, refused after a change."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import logging

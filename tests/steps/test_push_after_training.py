@@ -1,7 +1,5 @@
 """`push_to_hub: true` in a recipe, against a Hub on this machine."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

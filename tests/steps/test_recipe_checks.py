@@ -1,7 +1,5 @@
 """Checks of a recipe before any data are read, and what a dry run reports about data, base and output."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -1,7 +1,5 @@
 """Fields of a recipe that choose batches and decoder: who shares a batch, whose decoder, how much of the vocabulary."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

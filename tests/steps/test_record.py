@@ -1,7 +1,5 @@
 """The record of a run: what the recipe says, no paths of a machine; folders that hold something else are left alone."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

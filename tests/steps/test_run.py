@@ -1,7 +1,5 @@
 """Recipes: read, checked, trained end to end from files, resumed, skipped, and described without training."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Recipes of stages with a teacher: training, dry run, card."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

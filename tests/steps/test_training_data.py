@@ -1,7 +1,5 @@
 """A training mix and dev sets from a folder of corpora: what is held out, how rows are drawn, the same again."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 

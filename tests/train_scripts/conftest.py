@@ -1,7 +1,5 @@
 """Commands of scripts, and fake speech engines: they answer as the real ones and write a tone of the voice's pitch."""
 
-from __future__ import annotations
-
 import stat
 import sys
 

@@ -1,7 +1,5 @@
 """benchmarks/run.py: which ratio became smaller, and the table of docs/speed.md."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

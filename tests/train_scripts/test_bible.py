@@ -1,7 +1,5 @@
 """The Bible builder on small editions with known errors: removed verses, kept verses, and the report."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

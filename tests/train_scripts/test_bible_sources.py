@@ -1,7 +1,5 @@
 """Readers of each Bible format: text, markup, and errors for broken files."""
 
-from __future__ import annotations
-
 import pytest
 from bible_sources import find_sources, parse_reference, place_of, read_source, split_of
 

@@ -1,7 +1,5 @@
 """Collecting gettext catalogs: rows, languages and cleaning."""
 
-from __future__ import annotations
-
 import gettext as standard
 import json
 import zipfile

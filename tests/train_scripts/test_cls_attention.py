@@ -1,7 +1,5 @@
 """Attention entropy and pooling against loops written out, known distributions and MEXMA's printed figures."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Descriptions and back-translations by a language model: prompts of Figure 13, replies, rows, and the commands."""
 
-from __future__ import annotations
-
 import json
 
 import descriptions

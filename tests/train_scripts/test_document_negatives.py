@@ -1,7 +1,5 @@
 """Near misses of documents: each kind is what its name says, and only a whole reading finds the document."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Known drivers are found, irrelevant features are near 0, figures are those of a fit written out."""
 
-from __future__ import annotations
-
 import json
 import math
 import runpy

@@ -1,7 +1,5 @@
 """The mix with everyday sentences: what is held out, how rows are drawn, and how its report counts."""
 
-from __future__ import annotations
-
 import hashlib
 import runpy
 from pathlib import Path

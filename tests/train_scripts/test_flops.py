@@ -1,7 +1,5 @@
 """FLOPs against torch's own counter on real models, the papers' parameter counts and figures; the speed's sums."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import time

@@ -1,7 +1,5 @@
 """Scripts and benchmarks import only what the package has: most of them run in no other test."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Groups of languages by resource and family, growing steps, and the table of Figure 4."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

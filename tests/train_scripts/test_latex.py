@@ -1,7 +1,5 @@
 """Mathematics in LaTeX and running text: texts match their ranges, and broken LaTeX affects only itself."""
 
-from __future__ import annotations
-
 import json
 
 import latex

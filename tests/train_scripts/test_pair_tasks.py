@@ -1,7 +1,5 @@
 """Tasks on pairs of embeddings that are known: ranks by hand and by scipy, and bad input by name."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

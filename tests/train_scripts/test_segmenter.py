@@ -1,7 +1,5 @@
 """The SaT workshop: training sets of translated sentences, a tiny SaT that learns, and measures (OS A.1)."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from types import SimpleNamespace

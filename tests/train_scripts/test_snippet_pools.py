@@ -1,7 +1,5 @@
 """Mined hard negatives and the consistency filter, against loops over all pairs written out."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

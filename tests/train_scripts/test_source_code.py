@@ -1,7 +1,5 @@
 """Code snippets: for any file, ranges cover it without overlap, no snippet is too long, statements stay whole."""
 
-from __future__ import annotations
-
 import json
 import sys
 import sysconfig

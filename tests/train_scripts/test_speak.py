@@ -1,7 +1,5 @@
 """Spoken corpora: the same bytes by seed, resumed after an interruption, in the schema, with the voices wanted."""
 
-from __future__ import annotations
-
 import json
 
 import datasets

@@ -1,7 +1,5 @@
 """Measures of Spectrum against counts by hand, sacrebleu and torch's FLOP counter."""
 
-from __future__ import annotations
-
 import runpy
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Engines: voices by language, speed and pitch measured in the sound, and errors of one line."""
 
-from __future__ import annotations
-
 import kokoro
 import numpy as np
 import pytest

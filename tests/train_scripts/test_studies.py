@@ -1,7 +1,5 @@
 """Parts of the scripts that hold logic: a teacher's probe on another encoder, documents made of corpora."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Neighbour kinds against counting them one by one."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Suggestions in error messages."""
 
-from __future__ import annotations
-
 import pytest
 
 from hf_echo.utils.did_you_mean import did_you_mean, nearest

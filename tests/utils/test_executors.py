@@ -1,7 +1,5 @@
 """The executors without a cluster; `tests/data/pipeline/test_ray.py` and `tests/mining/test_ray.py` start one."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 

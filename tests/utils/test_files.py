@@ -1,7 +1,5 @@
 """Output files are written completely or not at all, and an unwritable output is an error before the work starts."""
 
-from __future__ import annotations
-
 import io
 import os
 

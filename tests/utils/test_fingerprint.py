@@ -1,7 +1,5 @@
 """The fingerprint changes with the model's behaviour, and with nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Work that is finished is not done again; work that broke leaves nothing behind."""
 
-from __future__ import annotations
-
 import pytest
 
 from hf_echo.utils.files import make_once

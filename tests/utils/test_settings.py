@@ -1,7 +1,5 @@
 """Declared settings: what a value may be, what a message says, which output is an input."""
 
-from __future__ import annotations
-
 import math
 from enum import Enum
 from pathlib import Path

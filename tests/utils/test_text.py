@@ -1,7 +1,5 @@
 """Errors for bytes that are not UTF-8 text name the likely encoding."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma

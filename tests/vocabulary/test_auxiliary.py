@@ -1,7 +1,5 @@
 """Auxiliary vectors for FOCUS: windows against a double loop, PPMI and SVD against numpy, files against arrays."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`hf-echo vocabulary`: each command end to end on tiny text; errors are one line and exit code 2."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow.parquet as pq

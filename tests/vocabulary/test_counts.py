@@ -1,7 +1,5 @@
 """Word counts against collections.Counter; balancing by hand; interrupted counts; wrong input in one line."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import replace

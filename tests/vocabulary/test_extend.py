@@ -1,7 +1,5 @@
 """Continued BPE training against a reference that asks the Rust tokenizer itself at every step."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import random

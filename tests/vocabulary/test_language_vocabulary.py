@@ -1,7 +1,5 @@
 """Vocabulary of one language: shared tokens keep their embeddings, new ones are combinations of shared ones."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Texts as people have them give the tokens of clean text, and clean text keeps its own."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Words: what Llama 3's pattern does to scripts with marks, and what ours does; everything else stays the same."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 

@@ -1,7 +1,5 @@
 """The vocabulary report against counts written out by hand, on tokenizers whose tokens are known."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Tokenizers from scratch: the Rust trainer's own merges, fixed places, what cannot be."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Trimmed vocabularies: texts of kept tokens keep them, what cannot be left out stays, and sizes are as asked."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

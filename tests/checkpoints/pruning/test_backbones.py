@@ -1,7 +1,5 @@
 """Pruning of other backbones: BERT's layers are cut as Llama's, of others layers are dropped, the rest is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

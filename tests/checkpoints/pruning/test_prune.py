@@ -1,7 +1,5 @@
 """Pruning: what stays is the source's, what is chosen counts for most, and the result opens like any checkpoint."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

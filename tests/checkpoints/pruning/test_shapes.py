@@ -1,7 +1,5 @@
 """Shapes of smaller encoders: the published sizes, and what cannot be cut."""
 
-from __future__ import annotations
-
 import pytest
 
 from hf_echo.checkpoints.pruning.shapes import (

@@ -1,7 +1,5 @@
 """BLASER 2.0: the formula by hand, the file of fairseq2, and where its scores are used."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

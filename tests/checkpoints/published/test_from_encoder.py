@@ -1,7 +1,5 @@
 """Any encoder as an Echo checkpoint: vectors are those of sentence-transformers and of the plain model."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from importlib.metadata import files

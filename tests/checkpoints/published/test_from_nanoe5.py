@@ -3,8 +3,6 @@
 The file is written here as its reader in C describes it.
 """
 
-from __future__ import annotations
-
 import struct
 from importlib.metadata import files
 

@@ -1,7 +1,5 @@
 """SONAR of fairseq2 and fairseq as stock models: vectors, logits and beams are those of the formulas."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

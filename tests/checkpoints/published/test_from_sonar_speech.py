@@ -1,7 +1,5 @@
 """`hf-echo convert sonar-speech`: both layouts against the formulas of conformer and pooling, and every way to open."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """`hf-echo convert wav2vec2`: fairseq2's layout against its formulas layer by layer, and transformers' folders."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """`hf-echo convert whisper`: the encoder is transformers' own, from both kinds of folder, for audio of any length."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The toy model, its sentences, and another tokenizer."""
 
-from __future__ import annotations
-
 import copy
 import json
 

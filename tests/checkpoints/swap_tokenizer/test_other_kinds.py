@@ -1,7 +1,5 @@
 """Vocabularies of other kinds: one token under three spellings, the vectors of BERT and XLM-R, whole checkpoints."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model with another tokenizer: what stays is the same, new vectors equal a loop that is written out."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

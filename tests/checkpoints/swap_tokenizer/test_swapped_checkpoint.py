@@ -1,7 +1,5 @@
 """Ids in configurations and whole checkpoints after a change of the tokenizer; what is refused."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tokenizers that are made from another one, and how a swapped model is compared."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

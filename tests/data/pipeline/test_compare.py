@@ -1,7 +1,5 @@
 """Key filters, caps and samples against plain loops."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

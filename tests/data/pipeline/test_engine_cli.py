@@ -1,7 +1,5 @@
 """`hf-echo data filter, sample, calibrate, stats, push`."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

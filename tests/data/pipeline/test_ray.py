@@ -1,7 +1,5 @@
 """A recipe gives the same bytes on a Ray cluster of two nodes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

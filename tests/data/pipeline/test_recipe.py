@@ -1,7 +1,5 @@
 """Data recipes: fields, error messages, and the recipes of the package."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

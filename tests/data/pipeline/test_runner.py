@@ -1,7 +1,5 @@
 """Runs of recipes: against a loop over the rows, stopped and resumed, with bad files."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The statistics table of OS A.7 against counts by hand."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Bad audio is refused in one line that names it; any rate, channels and number type give the same samples."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re

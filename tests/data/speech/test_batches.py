@@ -1,7 +1,5 @@
 """Speech as a training set: OS Eq. 1, batches by seconds, augmentation that seed, epoch and row decide."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from datasets import Dataset

@@ -1,7 +1,5 @@
 """Long audio is cut at its pauses: where they are is known, and no piece is longer than the limit."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

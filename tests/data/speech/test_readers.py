@@ -1,7 +1,5 @@
 """Speech readers: small layouts of tables, Common Voice, FLEURS and `datasets` give one schema; errors name the row."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

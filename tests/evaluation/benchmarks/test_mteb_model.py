@@ -1,7 +1,5 @@
 """An Echo checkpoint through mteb itself, on local tasks: mteb's scores against ours and scikit-learn's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict

@@ -1,7 +1,5 @@
 """Small local copies of the public sets with the columns of their cards, and a Hub on the loopback interface."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Classification on embeddings that are known, and bad input by name."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

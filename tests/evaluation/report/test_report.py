@@ -1,7 +1,5 @@
 """A report from end to end in the toy world: the page, the figures' truth, a second run, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Speech measures on embeddings that are known, against counts by hand; the command with a tiny random encoder."""
 
-from __future__ import annotations
-
 import json
 import re
 

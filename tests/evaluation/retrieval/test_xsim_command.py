@@ -1,7 +1,5 @@
 """`hf-echo evaluate xsim --data`: an n-way table, by language and by group, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

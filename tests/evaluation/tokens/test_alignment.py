@@ -1,7 +1,5 @@
 """Alignment against rules written out in loops, hand-made links and hand-computed error rates."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

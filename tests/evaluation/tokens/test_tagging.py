@@ -1,7 +1,5 @@
 """Label projection and spans by hand; a probe on states that can be told apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`hf-echo evaluate tagging` and `wic`: same results as the package's functions, from files and public sets."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

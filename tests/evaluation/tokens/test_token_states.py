@@ -1,7 +1,5 @@
 """Token states against the model's own hidden states, cut out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

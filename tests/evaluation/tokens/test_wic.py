@@ -1,7 +1,5 @@
 """Word in context: vectors by hand, the threshold by trying all, and a task that can be learnt."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Where a run starts: an encoder alone with a new decoder, a pretrained backbone, a decoder of another tokenizer."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertModel

@@ -1,7 +1,5 @@
 """Modular encoder: languages come and go without a trace on the others; parameter counts; routing; bad input."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

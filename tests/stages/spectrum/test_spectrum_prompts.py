@@ -1,7 +1,5 @@
 """Prompts of five parts: every template is drawn, targets fit the format that is asked for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers

@@ -1,7 +1,5 @@
 """The real SmolLM2-135M-Instruct, out of a PyPI package, as token decoder of Spectrum."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 from pathlib import Path

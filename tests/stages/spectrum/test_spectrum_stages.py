@@ -1,7 +1,5 @@
 """Stages of Spectrum on documents: losses against the model called by hand, recipes from end to end, resume, errors."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small parallel tables, and loops that apply keys and caps as the pipeline does."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

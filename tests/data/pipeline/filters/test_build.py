@@ -1,7 +1,5 @@
 """Filters from recipe entries."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

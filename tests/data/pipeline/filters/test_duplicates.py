@@ -1,7 +1,5 @@
 """Deduplication keys against loops over strings."""
 
-from __future__ import annotations
-
 import random
 import unicodedata
 

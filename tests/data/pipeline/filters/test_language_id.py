@@ -1,7 +1,5 @@
 """Language identification by script, and by heliport."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Provenance, cap and sanity filters on handmade rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Thresholds mu - k sigma per direction, against numbers computed by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
