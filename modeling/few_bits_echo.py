@@ -2,7 +2,7 @@
 
 A matrix `name` (rows, columns) is stored as two tensors:
 
-    name.int8    int8 (rows, columns), or
+    name.int8    int8 (rows, columns), or (rows, columns, width) of a convolution
     name.int4    uint8 (rows, columns / 2): two values a byte, the even column in the low half, each plus 8
     name.scale   (rows, blocks): one scale for each block of columns / blocks values
 """
@@ -34,8 +34,8 @@ def _few_bits(file: str) -> bool:
 
 
 def unpack(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """The float32 matrix (rows, columns) of stored values, int8 or in pairs as uint8, and scales (rows, blocks)."""
+    """The float32 tensor (rows, columns, ...) of values, int8 or in pairs as uint8, and scales (rows, blocks)."""
     if values.dtype == torch.uint8:
         values = torch.stack([values & 15, values >> 4], dim=-1).flatten(1).to(torch.int8) - 8
-    blocks = values.float().unflatten(1, (scale.shape[1], -1))
-    return blocks.mul_(scale.float()[..., None]).flatten(1)
+    blocks = values.float().view(*scale.shape, -1)
+    return blocks.mul_(scale.float()[..., None]).view(values.shape)

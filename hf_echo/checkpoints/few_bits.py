@@ -1,4 +1,5 @@
-"""Store matrices in 8 or 4 bits: integers and a scale for each row or block of 32 values (`modeling/few_bits_echo.py`).
+"""Store matrices in 8 or 4 bits, convolutions in 8: integers and a scale per row or 32 values
+(`modeling/few_bits_echo.py`).
 
 The scale of a block is the one of the smallest squared error among those that map its largest value to the range's end.
 """
@@ -23,11 +24,13 @@ def store_few_bits(folder: str | Path, matrices: str | None, tokens: str | None)
         stored = {}
         for name, tensor in load_file(file).items():
             kind = tokens if name.endswith(TOKEN_VECTORS) else matrices
-            if kind is None or tensor.ndim != 2:
+            convolution = tensor.ndim == 3 and name.endswith(".weight")
+            if kind is None or not (tensor.ndim == 2 or convolution):
                 stored[name] = tensor
                 continue
-            kind = "int8" if tensor.shape[1] % 2 else kind  # two columns share a byte
-            stored[f"{name}.{kind}"], stored[f"{name}.scale"] = pack(tensor, BITS[kind])
+            kind = "int8" if convolution or tensor.shape[1] % 2 else kind  # two columns share a byte
+            values, stored[f"{name}.scale"] = pack(tensor.flatten(1), BITS[kind])
+            stored[f"{name}.{kind}"] = values.view(tensor.shape) if convolution else values
         save_file(stored, file, metadata={"format": "pt"})
 
 

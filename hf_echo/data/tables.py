@@ -19,7 +19,7 @@ import pyarrow as pa
 
 import hf_echo
 
-from ..utils.files import write_whole
+from ..utils.files import files_below, write_whole
 from .formats import KNOWN, Part, moses_pair, suffix_of
 from .schema import as_list
 
@@ -95,7 +95,9 @@ def list_files(path: Path, split: str | None) -> list[Path]:
         raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
     if path.is_file():
         return [path]
-    files = sorted(f for f in path.rglob("*") if f.is_file() and _is_table(f) and not _hidden(f.relative_to(path)))
+    files = [f for f in files_below(path) if _is_table(f) and not _hidden(f.relative_to(path))]
+    if broken := next((f for f in files if not f.exists()), None):
+        raise FileNotFoundError(f"{broken} is a link to a file that does not exist: remove or correct it")
     if not files:
         raise FileNotFoundError(f"{path}: no file of a known type in this folder ({KNOWN}, or a Moses pair)")
     names = {f: split_in_name(f.relative_to(path)) for f in files}

@@ -52,7 +52,8 @@ def release_checkpoint(
 ) -> Path:
     """Write the release of a training checkpoint, with a card written from the lineage, or its own if that was changed.
 
-    Arguments as in `hf-echo release --help`. "int8" has a scale per row, "int4" per 32 values; they load in `dtype`.
+    Arguments as in `hf-echo release --help`. "int8" has a scale per row, "int4" per 32 values
+    (convolutions have 8 bits); they load in `dtype`.
     """
     check_value("code", code, Literal["carried", "installed"])
     check_value("also", also, Literal["onnx", "openvino"] | None)

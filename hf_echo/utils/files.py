@@ -123,6 +123,17 @@ def write_array(path: str | Path, array: np.ndarray) -> None:
         np.save(file, array)
 
 
+def files_below(folder: str | Path, around: frozenset[str] = frozenset()) -> list[Path]:
+    """The files of a folder and of its folders, sorted. Links are followed, but not to a folder `around` them."""
+    around, found = around | {os.path.realpath(folder)}, []
+    for path in Path(folder).iterdir():
+        if not path.is_dir():
+            found.append(path)
+        elif os.path.realpath(path) not in around:
+            found += files_below(path, around)
+    return sorted(found)
+
+
 def same_place(one: str | Path, other: str | Path) -> bool:
     """Whether two paths name the same file or folder, also through links; the paths need not exist."""
     try:

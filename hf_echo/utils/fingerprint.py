@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from .files import read_json, write_json
+from .files import files_below, read_json, write_json
 from .hub import packaged_model, split_revision
 
 SUFFIXES = {".safetensors", ".bin", ".gguf", ".json", ".model", ".txt", ".jinja"}
@@ -39,7 +39,7 @@ def fingerprint(name: str | Path) -> str:
 
 def model_files(folder: Path) -> list[Path]:
     """Weights, tokenizers, configurations and prompts of a folder, sorted."""
-    files = [file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.name not in LEFT_OUT]
+    files = [file for file in files_below(folder) if file.suffix in SUFFIXES and file.name not in LEFT_OUT]
     inside = (file for file in files if not any(p.startswith(FOLDERS_LEFT_OUT) for p in file.relative_to(folder).parts))
     return sorted(file for file in inside if file.is_file())
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoFeatureExtractor, pipeline
 
@@ -139,6 +140,12 @@ def test_the_speech_encoder_of_the_package(tmp_path, run, monkeypatch):
     assert row == of_text[0]
     whole, small = ((tmp_path / name / "model.safetensors").stat().st_size for name in ("student", folder))
     assert small < 0.6 * whole
+    wide = {
+        name.rpartition(".")[2] for name, tensor in load_file(folder / "model.safetensors").items() if tensor.ndim == 3
+    }
+    assert wide == {"int8", "query"}  # convolutions, and the pooler's query, which is no matrix
+    (plain,) = encode_speech(*load_speech_encoder(tmp_path / "student"), [tmp_path / "a.wav"])
+    assert plain @ want[0] > 0.99 * np.linalg.norm(plain) * np.linalg.norm(want[0])
 
 
 OPEN = """

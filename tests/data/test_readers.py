@@ -205,6 +205,9 @@ def test_a_folder_in_order_of_names_with_all_formats(tmp_path):
     write(tmp_path / "a.parquet", ROWS[:5])
     write(tmp_path / ".cache" / "x.jsonl")
     assert list(load_parallel(tmp_path)) == ROWS
+    (tmp_path / "c.tsv").symlink_to("missing.tsv")
+    with pytest.raises(FileNotFoundError, match="c.tsv is a link to a file that does not exist"):
+        load_parallel(tmp_path)
 
 
 def test_optional_columns_that_one_file_lacks(tmp_path):

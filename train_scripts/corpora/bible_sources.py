@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from xml.parsers import expat
 
 from hf_echo.languages import LANGUAGES, find_language
+from hf_echo.utils.files import files_below
 from hf_echo.utils.text import why_not_text
 
 BOOKS = tuple(
@@ -139,7 +140,7 @@ def _editions(path: Path) -> Iterator[tuple[Path, ...]]:
         yield (path,)
         return
     books: dict[Path, list[Path]] = {}
-    for file in sorted(path.rglob("*")):
+    for file in files_below(path):
         kind = KINDS.get(file.suffix.lower())
         hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
         if kind is None or hidden or not file.is_file() or file.name == "vref.txt":

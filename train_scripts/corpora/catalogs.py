@@ -37,7 +37,7 @@ from hf_echo.data.formats import BLOCK
 from hf_echo.data.schema import COLUMNS
 from hf_echo.data.tables import BadRows
 from hf_echo.languages import find_language
-from hf_echo.utils.files import write_json, write_whole
+from hf_echo.utils.files import files_below, write_json, write_whole
 from hf_echo.utils.text import BOM
 
 MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
@@ -200,7 +200,7 @@ def find_catalogs(paths: Iterable[str | Path], bad: BadRows) -> list[Catalog]:
         if not path.exists():
             raise FileNotFoundError(f"no file or folder {path}")
         root = path if path.is_dir() else path.parent
-        files = sorted(path.rglob("*"), key=_po_first) if path.is_dir() else [path]
+        files = sorted(files_below(path), key=_po_first) if path.is_dir() else [path]
         for file in files:
             suffix = file.suffix.lower()
             if suffix in CATALOGS and file.is_file():

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from tqdm.auto import tqdm
 
-from hf_echo.utils.files import write_whole
+from hf_echo.utils.files import files_below, write_whole
 from hf_echo.utils.text import why_not_text
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def find_files(paths: Iterable[str | Path], suffixes: Sequence[str]) -> list[Pat
             raise FileNotFoundError(f"no file or folder {path}; give files, or folders of files")
         files = [path]
         if path.is_dir():
-            files = sorted(f for f in path.rglob("*") if f.name.endswith(tuple(suffixes)) and f.is_file())
+            files = [f for f in files_below(path) if f.name.endswith(tuple(suffixes)) and f.is_file()]
             if not files:
                 raise FileNotFoundError(f"folder {path} has no file with suffix {', '.join(suffixes)}")
         all_files |= dict.fromkeys(files)

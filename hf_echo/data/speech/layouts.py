@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ...languages import find_language
+from ...utils.files import files_below
 from ..formats import Block, Part, open_file, suffix_of
 from ..tables import SPLIT_WORDS, list_files
 
@@ -39,7 +40,7 @@ def speech_tables(path: Path, split: str | None) -> list[Path]:
         return [path / METADATA]
     common_voice = sorted(clips.parent for clips in [*path.glob("clips"), *path.glob("*/clips")] if clips.is_dir())
     if not common_voice:
-        files = [file for file in path.rglob("*") if suffix_of(file) in TABLES]
+        files = [file for file in files_below(path) if suffix_of(file) in TABLES]
         return [file for file in list_files(path, split) if suffix_of(file) in TABLES] if files else []
     names = COMMON_VOICE_SPLITS if split is None else ["dev" if SPLIT_WORDS.get(split) == "validation" else split]
     files = [folder / f"{stem}.tsv" for folder in common_voice for stem in names]

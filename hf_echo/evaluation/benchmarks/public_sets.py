@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...languages import find_language
+from ...utils.files import files_below
 
 CONVERTED = "refs/convert/parquet"  # the Hub's own Parquet copy of a set whose main branch is a loading script
 SPLITS = {"train": "train", "validation": "validation", "test": "test"}
@@ -145,7 +146,7 @@ def _read(name: str, spec: PublicSet, path: str | Path | None, folder: str, spli
         with _named(name, spec):
             yield from load_dataset(spec.repo, data_dir=folder or None, split=split, revision=spec.revision)
         return
-    files = [file for file in sorted(Path(path, folder).rglob("*")) if split in re.split(r"[-_.]", file.name)]
+    files = [file for file in files_below(Path(path, folder)) if split in re.split(r"[-_.]", file.name)]
     if not files:
         raise FileNotFoundError(f"{name}: {Path(path, folder)} has no file of split {split!r}, such as {split}.parquet")
     kind = {".parquet": "parquet", ".tsv": "csv"}.get(files[0].suffix, "json")

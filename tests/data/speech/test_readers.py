@@ -128,13 +128,16 @@ def test_datasets_audio_columns(tmp_path):
 
 
 def test_parquet_files_of_other_columns(tmp_path):
-    """A folder may hold corpora of different columns; what a file does not have is None."""
+    """A folder may hold corpora of different columns, and links to others; what a file does not have is None."""
     write(tmp_path / "x.wav", 300)
     audio = {"bytes": (tmp_path / "x.wav").read_bytes(), "path": "x.wav"}
     row = {"audio": [audio], "lang": ["eng_Latn"]}
     for name, columns in (("a", {"text": ["a"], "speaker": ["s"]}), ("b", {"text": ["b"], "seconds": [0.1]})):
         data = Dataset.from_dict(row | columns)
         data.cast_column("audio", Audio(decode=False)).to_parquet(tmp_path / "all" / name / "clips.parquet")
+    (tmp_path / "all" / "b").rename(tmp_path / "elsewhere")
+    (tmp_path / "all" / "b").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "circle").symlink_to(tmp_path / "all")
     speech = load_speech(tmp_path / "all")
     assert speech["text"][:] == ["a", "b"] and speech["speaker"][:] == ["s", None]
     assert [pitch_of(clip) for clip in speech["audio"]] == pytest.approx([300, 300])
