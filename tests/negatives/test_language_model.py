@@ -1,20 +1,14 @@
 """Rows from a server that answers, fails, stalls, lies, hangs up or dies in the middle."""
 
 import json
-import sqlite3
 import threading
 import time
 
 import pytest
 
-from hf_echo.negatives.language_model import (
-    Endpoint,
-    InvalidReply,
-    Job,
-    Reply,
-    ReplyCache,
-    write_rows,
-)
+from hf_echo.negatives.language_model import Endpoint, InvalidReply, Job, Reply, ReplyCache, write_rows
+
+from ..refusals import refusals
 
 SENTENCES = [f"He sold {i} boats." for i in range(12)]
 
@@ -41,12 +35,6 @@ def answer(request, times=1):
 
 def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def known(file):
-    """Number of stored replies."""
-    with sqlite3.connect(file) as db:
-        return db.execute("SELECT count(*) FROM replies").fetchone()[0]
 
 
 @pytest.fixture
@@ -153,7 +141,7 @@ def test_a_dead_endpoint_stops_the_run(server, write, tmp_path):
     with pytest.raises(ValueError, match="20 consecutive rows got no reply: .*500.*out.replies.sqlite"):
         write(texts, retries=0, concurrency=1)
     assert not (tmp_path / "out.jsonl").exists()
-    assert known(tmp_path / "out.replies.sqlite") == 5 and len(server.seen) < 60
+    assert len(server.seen) < 60
     server.script = answer
     counts, rows, _ = write(texts)
     assert (counts["from_cache"], counts["requests"], len(rows)) == (5, 195, 200)
@@ -185,28 +173,21 @@ def test_a_reply_cut_off_is_none(server, write, completion):
     assert not rows and failed[0]["reason"] == "cut off at 5 tokens" and counts["completion_tokens"] == 0
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda out: Endpoint("m", "localhost:8000"), "endpoint is 'localhost:8000'; give an address such as"),
-        (lambda out: write_rows([], None, out / "o.tsv"), "must end in .jsonl"),
-        (lambda out: write_rows([], None, out / "o.jsonl", attempts=0), "attempts=0"),
-        (lambda out: write_rows([], None, out / "o.jsonl", temperature=float("nan")), "temperature=nan"),
-    ],
+test_wrong_arguments = refusals(
+    (lambda: Endpoint("m", "localhost:8000"), "endpoint is 'localhost:8000'; give an address such as"),
+    (lambda tmp_path: write_rows([], None, tmp_path / "o.tsv"), "must end in .jsonl"),
+    (lambda tmp_path: write_rows([], None, tmp_path / "o.jsonl", attempts=0), "attempts=0"),
+    (lambda tmp_path: write_rows([], None, tmp_path / "o.jsonl", temperature=float("nan")), "temperature=nan"),
+    (lambda: ReplyCache(__file__), "test_language_model.py holds no replies of a language model"),
 )
-def test_wrong_arguments(tmp_path, call, message):
-    with pytest.raises(ValueError, match=message):
-        call(tmp_path)
 
 
 # The file of replies
 
 
-def test_replies_are_kept_and_other_files_refused(tmp_path):
-    path, replies = (
-        tmp_path / "deep" / "r.sqlite",
-        [Reply("één\n\ud800", False, 3, 4), Reply(""), Reply("x" * 90, True)],
-    )
+def test_replies_are_kept(tmp_path):
+    path = tmp_path / "deep" / "r.sqlite"
+    replies = [Reply("één\n\ud800", False, 3, 4), Reply(""), Reply("x" * 90, True)]
     cache = ReplyCache(path)
     for number, reply in enumerate(replies):
         cache.put(f"{number:02}", reply)
@@ -214,7 +195,3 @@ def test_replies_are_kept_and_other_files_refused(tmp_path):
     cache = ReplyCache(path)
     assert [cache.get(f"{n:02}") for n in range(4)] == [*replies, None]
     cache.close()
-    (tmp_path / "notes.txt").write_text("a note without line end")
-    with pytest.raises(ValueError, match="notes.txt holds no replies of a language model"):
-        ReplyCache(tmp_path / "notes.txt")
-    assert (tmp_path / "notes.txt").read_text() == "a note without line end"

@@ -31,217 +31,157 @@ def outputs(kind: str, text: str) -> list[str]:
     return [sentence.render(edits) for edits in RULES[kind](sentence, Random(0))]
 
 
-# each rule on hand-written examples; the expected text is what an English speaker would write
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("He likes tea.", "He does not like tea."),
-        ("They have a car.", "They do not have a car."),
-        ("She went home early.", "She did not go home early."),
-        ("He put it there.", "He did not put it there."),
-        ("He has finished his work.", "He has not finished his work."),
-        ("He will also come.", "He will also not come."),
-        ("I'm tired.", "I'm not tired."),
-        ("It's cold.", "It's not cold."),
-        ("He can swim.", "He cannot swim."),
-        ("I'll go.", "I will not go."),
-        ("There is a cat on the roof.", "There is no cat on the roof."),
-        ("Is he at home?", "Isn't he at home?"),
-        ("Why did you leave?", "Why didn't you leave?"),
-        ("Press the red button.", "Do not press the red button."),
-        ("LOCK THE DOOR", "DO NOT LOCK THE DOOR"),
-        ("The function returns a list.", "The function does not return a list."),
-        ("Returns the sum.", "Does not return the sum."),
-        ("The actor quickly opened the door.", "The actor did not quickly open the door."),
-        # the other way
-        ("I can't swim.", "I can swim."),
-        ("I cannot swim.", "I can swim."),
-        ("I won't do it.", "I will do it."),
-        ("Tom didn't come.", "Tom came."),
-        ("He doesn’t know it.", "He knows it."),
-        ("Don't go there.", "Go there."),
-        ("It is not true.", "It is true."),
-        ("He does not like any of them.", "He likes some of them."),
+# Each rule on hand-written examples; the expected texts are what an English speaker would write.
+EXPECTED = {
+    "negation": {
+        "He likes tea.": "He does not like tea.",
+        "They have a car.": "They do not have a car.",
+        "She went home early.": "She did not go home early.",
+        "He put it there.": "He did not put it there.",
+        "He has finished his work.": "He has not finished his work.",
+        "He will also come.": "He will also not come.",
+        "I'm tired.": "I'm not tired.",
+        "It's cold.": "It's not cold.",
+        "He can swim.": "He cannot swim.",
+        "I'll go.": "I will not go.",
+        "There is a cat on the roof.": "There is no cat on the roof.",
+        "Is he at home?": "Isn't he at home?",
+        "Why did you leave?": "Why didn't you leave?",
+        "Press the red button.": "Do not press the red button.",
+        "LOCK THE DOOR": "DO NOT LOCK THE DOOR",
+        "The function returns a list.": "The function does not return a list.",
+        "Returns the sum.": "Does not return the sum.",
+        "The actor quickly opened the door.": "The actor did not quickly open the door.",
+        "I can't swim.": "I can swim.",
+        "I cannot swim.": "I can swim.",
+        "I won't do it.": "I will do it.",
+        "Tom didn't come.": "Tom came.",
+        "He doesn’t know it.": "He knows it.",
+        "Don't go there.": "Go there.",
+        "It is not true.": "It is true.",
+        "He does not like any of them.": "He likes some of them.",
+    },
+    "antonym": {
+        "This is a good idea.": "This is a bad idea.",
+        "It was an old house.": "It was a new house.",
+        "An old man sat there.": "A young man sat there. / An old man stood there. / An old woman sat there.",
+        "It is a useful tool.": "It is a useless tool.",
+        "That was an honest answer.": "That was a dishonest answer. / That was an honest question.",
+        "Prices increased.": "Prices decreased.",
+        "He bought a car from Tom.": "He sold a car to Tom.",
+        "Add the file to the list.": "Remove the file from the list.",
+        "They have finished it.": "They have begun it.",
+        "They finished it.": "They began it.",
+        "He is always late.": "He is never late. / He is always early.",
+        "She came without her brother.": "She came with her brother. / She came without her sister.",
+        "The king lost his crown.": "The king found his crown. / The queen lost her crown.",
+        "It was more important than that.": "It was less important than that. / It was more unimportant than that.",
+        "We need fewer cars than they do.": "We need more cars than they do.",
+        "The exam was hard.": "The exam was easy.",
+        "The right answer is here.": "The wrong answer is here. / The right question is here.",
+        "He turned to the right side.": "He turned to the left side.",
+        "See local.d/00 and open(new).": "See local.d/00 and open(old).",
+    },
+    "tense": {
+        "He likes tea.": "He liked tea.",
+        "He went home.": "He will go home.",
+        "We will win.": "We won.",
+        "I was late.": "I am late.",
+        "They were late.": "They are late.",
+        "I'm tired.": "I was tired.",
+        "We've met.": "We had met.",
+        "It isn't true.": "It wasn't true.",
+        "He didn't come.": "He won't come.",
+        "Do you know?": "Did you know?",
+    },
+    "pronoun": {
+        "He lost his keys.": "She lost her keys.",
+        "She saw her at her house.": "He saw him at his house.",
+        "This book is his.": "This book is hers.",
+        "I am sure that my car is mine.": "We are sure that our car is ours.",
+        "Was I late?": "Were we late?",
+        "I'm here.": "We're here.",
+        "Tom and I left.": "Tom and we left.",
+        "We love our home.": "They love their home.",
+        "They hurt themselves.": "We hurt ourselves.",
+        "You are late.": "They are late.",
+        "He told you so.": "She told you so. / He told them so.",
+    },
+}
+UNCHANGED = {
+    "negation": [
+        *["He never smiles.", "Who is he?", "I don't know yet.", "the will of the people", "A can of beer"],
+        *["Big plans for the future", "He is not only rich but also kind."],
     ],
-)
-def test_negation(text, expected):
-    assert outputs("negation", text)[0] == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "He never smiles.",  # a second negation would say nothing clear
-        "Who is he?",
-        "It's nice, isn't it?",  # the tag stays
-        "I don't know yet.",  # "yet" needs its "not"
-        "the will of the people",
-        "A can of beer",
-        "Big plans for the future",
-        "He is not only rich but also kind.",
+    "antonym": ["Good morning, Tom.", "He is ten years old.", "We began to kiss."],
+    "tense": ["Yesterday he went home.", "He was born in 1984.", "She said that he was here."],
+    "pronoun": ["World War I began.", "Let us go.", "Thank you."],
+    "number": [
+        "One man came.",
+        "Use CG4684 and Base16.",
+        "He was born in 1984.",
+        "It is 2-3 km away.",
+        "two-thirds of us",
     ],
-)
-def test_negation_leaves_alone(text):
-    assert all("isn't not" not in new and "not not" not in new for new in outputs("negation", text))
-    assert text not in outputs("negation", text)
-    if text != "It's nice, isn't it?":
-        assert outputs("negation", text) == []
+    "date": ["I may march."],
+    "entity": ["West Virginia University opened."],
+    "percentage": ["He has 15 dogs."],
+    "modal": ["We used to play."],
+}
+CHANGED = [
+    ("modal", "He may come.", r"He (will|must) come\."),
+    ("modal", "I can't swim.", r"I (mustn't|shouldn't) swim\."),
+    ("modal", "I'll go.", r"I (might|should) go\."),
+    ("modal", "Can you swim?", r"Should you swim\?"),
+    ("modal", "She is happy.", r"She (may|might|should) be happy\."),
+    ("modal", "They were late.", r"They might have been late\."),
+    ("modal", "He went home.", r"He might have gone home\."),
+    ("modal", "He likes tea.", r"He (may|might|should) like tea\."),
+    ("modal", "They are also here.", r"They (may|might|should) also be here\."),
+    ("modal", "It wasn't true.", r"It might not have been true\."),
+    ("number", "He has three dogs.", r"He has (two|four|five|six|seven|eight|nine|ten) dogs\."),
+    ("number", "It costs 1,250 dollars.", r"It costs [2-9],250 dollars\."),
+    ("number", "It weighs 300 grams.", r"It weighs [124-9]00 grams\."),
+    ("number", "Twenty-five people came.", r"(Thir|For|Fif|Six|Seven|Eigh|Nine)ty-five people came\."),
+    ("number", "All the people left.", r"Some of the people left\."),
+    ("number", "He came twice.", r"He came (three|four) times\."),
+    ("number", "She has 11 cats.", r"She has ([2-9]|10|12) cats\."),
+    ("percentage", "It rose by 15%.", r"It rose by (?!15%)\d\d%\."),
+    ("percentage", "It is 100% sure.", r"It is \d\d?% sure\."),
+    ("percentage", "Ten per cent agreed.", r"[A-Z][a-z]+ per cent agreed\."),
+    ("date", "He was born in 1984.", r"He was born in (?!1984)(19|20)\d\d\."),
+    ("date", "We met on Monday.", r"We met on (Tues|Wednes|Thurs|Fri|Satur|Sun)day\."),
+    ("date", "It starts at 10:30.", r"It starts at (?!10)\d\d?:30\."),
+    ("date", "He left three weeks ago.", r"He left three (hours|days|months|years) ago\."),
+    ("date", "See you tomorrow.", r"See you next (week|month)\."),
+    ("date", "In the 1990s", r"In the (?!1990)19\d0s"),
+    ("entity", "Tom slept.", r"(?!Tom)[A-Z][a-z]+ slept\."),
+    ("entity", "She lives in New York.", r"She lives in (?!New York)[A-Z][a-z]+( [A-Z][a-z]+)?\."),
+    ("entity", "The United Kingdom agreed.", r"The (United States|Netherlands|Philippines|[SE]\w+ Union) agreed\."),
+    ("entity", "Mr. Brown's hat is new.", r"Mr\. (?!Brown)[A-Z]\w+'s hat is new\."),
+    ("entity", "Where can I learn French?", r"Where can I learn (?!French|American|Swiss)[A-Z][a-z]+\?"),
+    ("entity", "Tom saw Tom.", r"(\w+) saw \1\."),
+    ("entity", "He saw a dog.", r"He saw a (cat|horse|cow|sheep|rabbit|goat|pig)\."),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("This is a good idea.", ["This is a bad idea."]),
-        ("It was an old house.", ["It was a new house."]),
-        ("An old man sat there.", ["A young man sat there.", "An old man stood there.", "An old woman sat there."]),
-        ("It is a useful tool.", ["It is a useless tool."]),
-        ("That was an honest answer.", ["That was a dishonest answer.", "That was an honest question."]),
-        ("Prices increased.", ["Prices decreased."]),
-        ("He bought a car from Tom.", ["He sold a car to Tom."]),
-        ("Add the file to the list.", ["Remove the file from the list."]),
-        ("They have finished it.", ["They have begun it."]),
-        ("They finished it.", ["They began it."]),
-        ("He is always late.", ["He is never late.", "He is always early."]),
-        ("She came without her brother.", ["She came with her brother.", "She came without her sister."]),
-        ("The king lost his crown.", ["The king found his crown.", "The queen lost her crown."]),
-        ("Good morning, Tom.", []),
-        ("He is ten years old.", []),
-        ("We began to kiss.", []),
-        (
-            "It was more important than that.",
-            ["It was less important than that.", "It was more unimportant than that."],
-        ),
-        ("We need fewer cars than they do.", ["We need more cars than they do."]),
-        ("The exam was hard.", ["The exam was easy."]),
-        ("The right answer is here.", ["The wrong answer is here.", "The right question is here."]),
-        ("He turned to the right side.", ["He turned to the left side."]),
-        ("See local.d/00 and open(new).", ["See local.d/00 and open(old)."]),
-    ],
-)
-def test_antonym(text, expected):
-    assert outputs("antonym", text) == expected
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_what_a_rule_writes(kind):
+    assert {text: " / ".join(outputs(kind, text)) for text in EXPECTED[kind]} == EXPECTED[kind]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("He may come.", {"He will come.", "He must come."}),
-        ("I can't swim.", {"I mustn't swim.", "I shouldn't swim."}),
-        ("I'll go.", {"I might go.", "I should go."}),
-        ("Can you swim?", {"Should you swim?"}),
-        ("She is happy.", {"She may be happy.", "She might be happy.", "She should be happy."}),
-        ("They were late.", {"They might have been late."}),
-        ("He went home.", {"He might have gone home."}),
-        ("He likes tea.", {"He may like tea.", "He might like tea.", "He should like tea."}),
-        ("They are also here.", {"They may also be here.", "They might also be here.", "They should also be here."}),
-        ("It wasn't true.", {"It might not have been true."}),
-    ],
-)
-def test_modal(text, expected):
-    sentence = Sentence(text)
-    seen = {sentence.render(next(iter(RULES["modal"](sentence, Random(seed))))) for seed in range(20)}
-    assert seen <= expected and seen
+def test_what_a_rule_leaves_alone():
+    assert not {text: outputs(kind, text) for kind, texts in UNCHANGED.items() for text in texts if outputs(kind, text)}
+    tag = "It's nice, isn't it?"  # the tag stays
+    assert not any("isn't not" in new or "not not" in new or new == tag for new in outputs("negation", tag))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("He likes tea.", ["He liked tea."]),
-        ("He went home.", ["He will go home."]),
-        ("We will win.", ["We won."]),
-        ("I was late.", ["I am late."]),
-        ("They were late.", ["They are late."]),
-        ("I'm tired.", ["I was tired."]),
-        ("We've met.", ["We had met."]),
-        ("It isn't true.", ["It wasn't true."]),
-        ("He didn't come.", ["He won't come."]),
-        ("Do you know?", ["Did you know?"]),
-        ("Yesterday he went home.", []),
-        ("He was born in 1984.", []),
-        ("She said that he was here.", []),
-    ],
-)
-def test_tense(text, expected):
-    assert outputs("tense", text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("He lost his keys.", ["She lost her keys."]),
-        ("She saw her at her house.", ["He saw him at his house."]),
-        ("This book is his.", ["This book is hers."]),
-        ("I am sure that my car is mine.", ["We are sure that our car is ours."]),
-        ("Was I late?", ["Were we late?"]),
-        ("I'm here.", ["We're here."]),
-        ("Tom and I left.", ["Tom and we left."]),
-        ("We love our home.", ["They love their home."]),
-        ("They hurt themselves.", ["We hurt ourselves."]),
-        ("You are late.", ["They are late."]),
-        ("He told you so.", ["She told you so.", "He told them so."]),
-        ("World War I began.", []),
-        ("Let us go.", []),
-        ("Thank you.", []),
-    ],
-)
-def test_pronoun(text, expected):
-    assert outputs("pronoun", text) == expected
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "pattern"),
-    [
-        ("number", "He has three dogs.", r"He has (two|four|five|six|seven|eight|nine|ten) dogs\."),
-        ("number", "It costs 1,250 dollars.", r"It costs [2-9],250 dollars\."),
-        ("number", "It weighs 300 grams.", r"It weighs [124-9]00 grams\."),
-        ("number", "Twenty-five people came.", r"(Thir|For|Fif|Six|Seven|Eigh|Nine)ty-five people came\."),
-        ("number", "All the people left.", r"Some of the people left\."),
-        ("number", "He came twice.", r"He came (three|four) times\."),
-        ("number", "She has 11 cats.", r"She has ([2-9]|10|12) cats\."),
-        ("percentage", "It rose by 15%.", r"It rose by (?!15%)\d\d%\."),
-        ("percentage", "It is 100% sure.", r"It is \d\d?% sure\."),
-        ("percentage", "Ten per cent agreed.", r"[A-Z][a-z]+ per cent agreed\."),
-        ("date", "He was born in 1984.", r"He was born in (?!1984)(19|20)\d\d\."),
-        ("date", "We met on Monday.", r"We met on (Tues|Wednes|Thurs|Fri|Satur|Sun)day\."),
-        ("date", "It starts at 10:30.", r"It starts at (?!10)\d\d?:30\."),
-        ("date", "He left three weeks ago.", r"He left three (hours|days|months|years) ago\."),
-        ("date", "See you tomorrow.", r"See you next (week|month)\."),
-        ("date", "In the 1990s", r"In the (?!1990)19\d0s"),
-        ("entity", "Tom slept.", r"(?!Tom)[A-Z][a-z]+ slept\."),
-        ("entity", "She lives in New York.", r"She lives in (?!New York)[A-Z][a-z]+( [A-Z][a-z]+)?\."),
-        ("entity", "The United Kingdom agreed.", r"The (United States|Netherlands|Philippines|[SE]\w+ Union) agreed\."),
-        ("entity", "Mr. Brown's hat is new.", r"Mr\. (?!Brown)[A-Z]\w+'s hat is new\."),
-        ("entity", "Where can I learn French?", r"Where can I learn (?!French|American|Swiss)[A-Z][a-z]+\?"),
-        ("entity", "Tom saw Tom.", r"(\w+) saw \1\."),
-        ("entity", "He saw a dog.", r"He saw a (cat|horse|cow|sheep|rabbit|goat|pig)\."),
-    ],
-)
-def test_numbers_and_entities(kind, text, pattern):
-    for seed in range(15):
+@pytest.mark.parametrize(("kind", "text", "pattern"), CHANGED)
+def test_what_a_rule_draws(kind, text, pattern):
+    for seed in range(20):
         sentence = Sentence(text)
         new = sentence.render(next(iter(RULES[kind](sentence, Random(seed)))))
-        assert re.fullmatch(pattern, new), new
-        assert new != text
-
-
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("number", "One man came."),
-        ("number", "Use CG4684 and Base16."),
-        ("number", "He was born in 1984."),
-        ("number", "It is 2-3 km away."),
-        ("number", "two-thirds of us"),
-        ("date", "I may march."),
-        ("entity", "West Virginia University opened."),
-        ("percentage", "He has 15 dogs."),
-        ("modal", "We used to play."),
-    ],
-)
-def test_what_is_no_number_or_name_stays(kind, text):
-    assert outputs(kind, text) == []
+        assert new != text and re.fullmatch(pattern, new), new
 
 
 def test_articles_follow_the_sound():
@@ -249,9 +189,6 @@ def test_articles_follow_the_sound():
     assert {article_for(word) for word in words} == {"an"}
     words = "user university one European house unit useful 1 NATO UN dog".split()
     assert {article_for(word) for word in words} == {"a"}
-
-
-# the public functions
 
 
 def test_kinds_are_diverse_and_labelled():
@@ -268,16 +205,18 @@ def test_kinds_are_diverse_and_labelled():
     assert set(kinds[first_repeat:]) <= set(kinds[:first_repeat])  # every kind comes once before one comes twice
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\t", "...", "?!", "1", "日本語の文", "İ", "𝒜 'n' \x00"])
-def test_odd_texts_do_not_fail(text):
-    assert all(normal_form(new) != normal_form(text) for new, _ in rule_based_hard_negatives(text))
+ODD = ["", " ", "\n\t", "...", "?!", "1", "日本語の文", "İ", "𝒜 'n' \x00"]
+BROKE = ["Central European", "an Indian", "Size: 10 cm²", "See note ¹ in May ²", "at ² pm", "don't"]  # real text
 
 
-def test_empty_text_and_zero_negatives_give_nothing():
-    assert rule_based_hard_negatives("") == [] == rule_based_hard_negatives("  ")
-    assert rule_based_hard_negatives("He likes tea.", 0) == []
+@pytest.mark.parametrize("text", ODD + BROKE)
+def test_odd_texts(text):
+    """A long name that begins with the last word; nothing to affirm; raised digits, which are digits and no numbers."""
+    negatives = [new for new, _ in rule_based_hard_negatives(text)]
+    assert all(new.strip() and normal_form(new) != normal_form(text) for new in negatives)
+    assert text.strip() or not negatives
     with pytest.raises(ValueError, match="max_negatives must be 0 or more, not -1"):
-        rule_based_hard_negatives("He likes tea.", -1)
+        rule_based_hard_negatives(text, -1)
 
 
 WORDS = st.sampled_from(sorted({word for text in SENTENCES for word in text.split()} | {"not", "a", "an", "I", "'s"}))
@@ -315,13 +254,3 @@ def test_corpus_wide_exclusion():
     forms = {normal_form(target) for target in targets}
     assert all(normal_form(new) not in forms for negatives in everything for new, _ in negatives)
     assert "He does not like tea." in [new for new, _ in rule_based_hard_negatives(targets[0], 9)]
-
-
-BROKE = ["Central European", "an Indian", "Size: 10 cm²", "See note ¹ in May ²", "at ² pm", "don't"]
-
-
-@pytest.mark.parametrize("text", BROKE)
-def test_what_real_text_broke(text):
-    """A long name that begins with the last word; nothing to affirm; raised digits, which are digits and no numbers."""
-    for new, _ in rule_based_hard_negatives(text):
-        assert new != text and new.strip()

@@ -8,6 +8,8 @@ from hf_echo.data import load_parallel
 from hf_echo.negatives.language_model import InvalidReply
 from hf_echo.negatives.written import EXAMPLES, negatives, parse_negatives
 
+from ..refusals import refusals
+
 COMMAND = "data negatives"
 TEXT = "He sold 5 boats."
 GOOD = ["She sold 5 boats.", "He sold 12 boats.", "He didn't sell 5 boats."]
@@ -23,19 +25,21 @@ def test_the_prompt_is_that_of_the_figure():
         assert parse_negatives(json.dumps(wrong), text) == wrong
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        str(GOOD),
-        json.dumps(GOOD),
-        json.dumps(GOOD, indent=2),
-        "```python\n" + str(GOOD) + "\n```",
-        "Sure! Here are [3] sentences, it's easy:\n\n```\n" + json.dumps(GOOD) + "\n```\nDone [really].",
-        f"Here you are: {GOOD}. I hope that's fine.",
-        '<think>["He sold 5 boats."] no, that\'s the same.</think>\n' + str(GOOD),
-        "[\n'She sold 5 boats.',\n'He sold 12 boats.',\n\"He didn't  sell\\n5 boats.\",\n]",
-    ],
-)
+DRESSES = [
+    str(GOOD),
+    json.dumps(GOOD),
+    json.dumps(GOOD, indent=2),
+    "```python\n" + str(GOOD) + "\n```",
+    "Sure! Here are [3] sentences, it's easy:\n\n```\n" + json.dumps(GOOD) + "\n```\nDone [really].",
+    f"Here you are: {GOOD}. I hope that's fine.",
+    '<think>["He sold 5 boats."] no, that\'s the same.</think>\n' + str(GOOD),
+    "[\n'She sold 5 boats.',\n'He sold 12 boats.',\n\"He didn't  sell\\n5 boats.\",\n]",
+]
+NO_LISTS = ["I cannot do that.", "[1, 2]", "['a', 'b'", '["She sold 5 boats.", "He sold', "[f'{x}', 'b']"]
+NO_LISTS += ["[__import__('os').getcwd()]", '["She sold 5 boats." "He sold 12 boats."]']  # a comma is missing
+
+
+@pytest.mark.parametrize("reply", DRESSES)
 def test_negatives_in_every_dress(reply):
     assert parse_negatives(reply, TEXT) == GOOD
 
@@ -47,43 +51,24 @@ def test_brackets_quotes_and_escapes_inside_sentences():
     assert parse_negatives(r'["caf\u00e9 \ud83d\ude00 a\/b"]', TEXT) == ["café 😀 a/b"]
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        ("", "empty"),
-        ("<think>hm</think>", "empty"),
-        ("I cannot do that.", "no Python list"),
-        ("[1, 2]", "no Python list"),
-        ("['a', 'b'", "no Python list"),
-        ('["She sold 5 boats.", "He sold', "no Python list"),
-        ('["She sold 5 boats." "He sold 12 boats."]', "no Python list"),  # a comma is missing
-        ("[f'{x}', 'b']", "no Python list"),
-        ("[__import__('os').getcwd()]", "no Python list"),
-        ("[]", "a list of 0 sentences instead of 1-5"),
-        (str([f"boat {i}" for i in range(12)]), "a list of 12 sentences instead of 1-5"),
-        ("['a boat', 3]", "item 2 is not a string but int"),
-        ("[['a boat', 'b']]", "item 1 is not a string but list"),
-        ("['a boat', '']", "item 2 is empty"),
-        ("['a boat', ' ... ']", "item 2 is empty"),
-        ("['a boat', 'he SOLD 5 boats']", "item 2 is equal to the input"),
-        ("['a boat', 'two', 'A boat!']", "item 3 is equal to item 1"),
-        (json.dumps(["a \ud800 boat"]).encode().decode("unicode_escape"), "not valid Unicode"),
-        ("[" * 30_000, "30000 characters long"),
-    ],
+test_negatives_that_are_none = refusals(
+    *[(reply, "empty") for reply in ("", "<think>hm</think>")],
+    *[(reply, "no Python list") for reply in NO_LISTS],
+    ("[]", "a list of 0 sentences instead of 1-5"),
+    (str([f"boat {i}" for i in range(12)]), "a list of 12 sentences instead of 1-5"),
+    ("['a boat', 3]", "item 2 is not a string but int"),
+    ("[['a boat', 'b']]", "item 1 is not a string but list"),
+    ("['a boat', '']", "item 2 is empty"),
+    ("['a boat', ' ... ']", "item 2 is empty"),
+    ("['a boat', 'he SOLD 5 boats']", "item 2 is equal to the input"),
+    ("['a boat', 'two', 'A boat!']", "item 3 is equal to item 1"),
+    (json.dumps(["a \ud800 boat"]).encode().decode("unicode_escape"), "not valid Unicode"),
+    ("[" * 30_000, "30000 characters long"),
+    # Brackets and quotes that open and never close: trying each to the end would be quadratic.
+    *[((noise * 20_000)[:19_990], "") for noise in ("[", "]", "['", '["', "[]", "['a' ", "\\'", "[[]")],
+    call=lambda reply: parse_negatives(reply, TEXT),
+    error=InvalidReply,
 )
-def test_negatives_that_are_none(reply, reason):
-    with pytest.raises(InvalidReply) as caught:
-        parse_negatives(reply, TEXT)
-    assert reason in str(caught.value)
-
-
-@pytest.mark.parametrize("noise", ["[", "]", "['", '["', "[]", "['a' ", "\\'", "[[]"])
-def test_noise_ends(noise):
-    """Brackets and quotes that open and never close: trying each to the end would be quadratic."""
-    with pytest.raises(InvalidReply):
-        parse_negatives((noise * 20_000)[:19_990], TEXT)
-
-
 PAIR = {"source": "x", "source_lang": "fra_Latn", "target": TEXT, "target_lang": "eng_Latn", "provenance": "mined"}
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from hf_echo.vocabulary.initialise import auxiliary_vectors, near_pairs, train_auxiliary
 
+from ..refusals import refusals
+
 pytestmark = pytest.mark.trains
 
 
@@ -60,13 +62,8 @@ def test_files(toy_tokenizer, texts, tmp_path):
         np.testing.assert_allclose(auxiliary_vectors(source, toy_tokenizer), vectors, atol=1e-6)
 
 
-def test_refuses(toy_tokenizer, tmp_path):
-    with pytest.raises(FileNotFoundError, match="no file"):
-        auxiliary_vectors(tmp_path / "none.txt", toy_tokenizer)
-    for texts, message in (
-        ([], "no texts to train"),
-        (["red"], "occur 10 times near each other"),
-        ([" "], "occur 10"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            train_auxiliary(texts, toy_tokenizer)
+test_refuses = refusals(
+    (lambda toy_tokenizer: auxiliary_vectors("none.txt", toy_tokenizer), "no file", FileNotFoundError),
+    (lambda toy_tokenizer: train_auxiliary([], toy_tokenizer), "no texts to train"),
+    (lambda toy_tokenizer: train_auxiliary(["red"], toy_tokenizer), "occur 10 times near each other"),
+)

@@ -18,6 +18,8 @@ from hf_echo.vocabulary.loading import load_tokenizer
 from hf_echo.vocabulary.normalization import clean_text
 from hf_echo.vocabulary.pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, pre_tokenizer
 
+from ..refusals import refusals
+
 ENGLISH = ["the cat sat on the mat", "these cats are not the other ones", "a hat on that cat", "it's 2024, isn't it?"]
 HINDI = ["हिन्दी में लिखी किताब", "यह किताब हिन्दी की है", "किताबें अच्छी हैं"]
 TEXTS = [*ENGLISH, *HINDI, "👩‍❤️‍👨 <SEP> \x00\x14", "Ñandú\u0085 \U000e0067 \U0010ffff"]
@@ -40,17 +42,12 @@ def llama3_like(ignore_merges: bool = True) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizer("llama3")
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(
-        ENGLISH * 9, trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, show_progress=False)
-    )
+    trainer = trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(ENGLISH * 9, trainer)
     tokenizer.add_special_tokens([AddedToken(t, special=True) for t in ("<|begin|>", "<|end|>", "<|spare_0|>")])
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<|begin|> $A", special_tokens=[("<|begin|>", tokenizer.token_to_id("<|begin|>"))]
-    )
+    begin = ("<|begin|>", tokenizer.token_to_id("<|begin|>"))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[begin])
     return tokenizer
-
-
-# --- the rule
 
 
 def random_case(seed: int):
@@ -87,13 +84,10 @@ def reference(ids, old, words, forbidden, ignore_merges, n, min_count, max_bytes
             tokens = [(t.id, t.value) for t in model.tokenize(word)]
             for pair in zip(tokens, tokens[1:]):
                 counts[pair] += count
-        allowed = {
-            (-count, left[0], right[0]): (left[1], right[1])
-            for (left, right), count in counts.items()
-            if count >= min_count
-            and left[1] + right[1] not in forbidden
-            and len(left[1] + right[1]) <= (max_bytes or 99)
-        }
+        allowed = {}
+        for ((left_id, left), (right_id, right)), count in counts.items():
+            if count >= min_count and left + right not in forbidden and len(left + right) <= (max_bytes or 99):
+                allowed[-count, left_id, right_id] = (left, right)
         if not allowed:
             break
         known.append(allowed[min(allowed)])
@@ -111,17 +105,10 @@ def test_equals_the_reference():
         ids, old, words, forbidden, ignore_merges, n, min_count, max_bytes = case = random_case(seed)
         wanted_ids, wanted_merges, free = reference(*case)
         vocabulary = merges.Vocabulary(dict(ids), list(old), forbidden, ignore_merges)
-        given_away = merges.learn_merges(
-            vocabulary,
-            words,
-            range(max(ids.values()) + 1, max(ids.values()) + 1 + n),
-            min_count=min_count,
-            max_token_bytes=max_bytes,
-            progress=False,
-        )
-        assert vocabulary.merges == wanted_merges, seed
-        assert vocabulary.ids == wanted_ids, seed
-        assert given_away == len(wanted_ids) - len(ids)
+        new_ids, options = range(max(ids.values()) + 1, max(ids.values()) + 1 + n), dict(min_count=min_count)
+        options |= dict(max_token_bytes=max_bytes, progress=False)
+        assert merges.learn_merges(vocabulary, words, new_ids, **options) == len(wanted_ids) - len(ids)
+        assert (vocabulary.merges, vocabulary.ids) == (wanted_merges, wanted_ids), seed
         into_old += free
     assert into_old > 50  # merges that spell a token the vocabulary has did occur
 
@@ -130,9 +117,6 @@ def test_counts_beyond_32_bits():
     counts = {" xy": 3 * 10**12, " xyw": 1, " zw": 3 * 10**12 + 2}
     extended = extend_tokenizer(llama3_like(), counts, 5, min_count=1, progress=False)
     assert [extended.id_to_token(i) for i in range(293, 298)] == ["zw", "Ġzw", "xy", "Ġxy", "Ġxyw"]
-
-
-# --- what stays
 
 
 @pytest.mark.parametrize("ignore_merges", [True, False])
@@ -197,23 +181,19 @@ def test_special_tokens_are_never_spelt_by_merges():
     assert [extended.id_to_token(i) for i in (294, 295)] == ["bc", "abc"]
 
 
+EXTENDED = extend_tokenizer(llama3_like(), counted(HINDI), 40, pattern="echo", progress=False)
+
+
 @given(st.text(max_size=40))
 @settings(max_examples=150, deadline=None)
 def test_round_trip_and_offsets(text):
-    tokenizer = EXTENDED
-    encoding = tokenizer.encode(text, add_special_tokens=False)
-    assert tokenizer.decode(encoding.ids, skip_special_tokens=False) == text
+    encoding = EXTENDED.encode(text, add_special_tokens=False)
+    assert EXTENDED.decode(encoding.ids, skip_special_tokens=False) == text
     end = 0
     for start, stop in encoding.offsets:  # in order and without a gap; tokens of one character's bytes share its span
         assert start <= end <= stop
         end = stop
     assert end == len(text)
-
-
-EXTENDED = extend_tokenizer(llama3_like(), counted(HINDI), 40, pattern="echo", progress=False)
-
-
-# --- kinds of tokenizer
 
 
 def test_echo_tokenizer(tmp_path):
@@ -236,9 +216,8 @@ def test_echo_tokenizer(tmp_path):
 
 
 def test_fast_tokenizer_folder_and_file(tmp_path):
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=llama3_like(), bos_token="<|begin|>", eos_token="<|end|>", model_max_length=99
-    )
+    names = dict(bos_token="<|begin|>", eos_token="<|end|>")
+    fast = PreTrainedTokenizerFast(tokenizer_object=llama3_like(), model_max_length=99, **names)
     fast.save_pretrained(tmp_path / "old")
     extended = extend_tokenizer(tmp_path / "old", counted(HINDI), 30, pattern="echo", progress=False)
     extended.save_pretrained(tmp_path / "new")
@@ -261,47 +240,33 @@ def test_gpt2_class_keeps_the_new_pattern_through_save_and_load(tmp_path):
     assert loaded.decode(loaded(HINDI[0]).input_ids) == HINDI[0]
 
 
-# --- bad input
+def extend(counts, options):
+    extend_tokenizer(llama3_like(), counts, progress=False, **options)
 
 
-def other_kinds():
-    word_piece = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
-    word_piece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    unigram = Tokenizer(models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0))
-    unigram.pre_tokenizer = pre_tokenizers.Metaspace()
-    sentencepiece = Tokenizer(models.BPE({"<unk>": 0, "▁": 1}, [], byte_fallback=True))
-    sentencepiece.normalizer = normalizers.Prepend("▁")
-    clip = Tokenizer(models.BPE({"a": 0, "a</w>": 1}, [], end_of_word_suffix="</w>"))
-    clip.pre_tokenizer = pre_tokenizers.ByteLevel()
-    return {
-        "WordPiece": word_piece,
-        "Unigram": unigram,
-        "SentencePiece-like BPE": sentencepiece,
-        "BPE over characters": clip,
-    }
+def wrong_kind(model, pre_tokenizer, normalizer):
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer, tokenizer.normalizer = pre_tokenizer, normalizer
+    extend_tokenizer(tokenizer, {" a": 1}, 1, progress=False)
 
 
-@pytest.mark.parametrize("kind", other_kinds())
-def test_not_byte_level(kind):
-    with pytest.raises(ValueError, match=f"only a byte-level BPE can be extended .* this tokenizer is {kind}: use"):
-        extend_tokenizer(other_kinds()[kind], {" a": 1}, 1, progress=False)
-
-
-@pytest.mark.parametrize(
-    ("counts", "options", "message"),
-    [
-        ({" a": 1}, {"n_merges": 0}, "n_merges must be at least 1, not 0"),
-        ({" a": 1}, {"vocab_size": 100}, "vocab_size 100 must be above the 293"),
-        ({" a": 1}, {}, "give either n_merges or vocab_size"),
-        ({" a": 1}, {"n_merges": 1, "pattern": "gpt"}, "pattern is 'gpt'; it must be one of llama3, echo"),
-        ({}, {"n_merges": 1}, "the counts are empty: give at least one word"),
-        ({" a": 1.5}, {"n_merges": 1}, "counts must be integers >= 0: ' a' has 1.5"),
-        ({" xyz": 2, " q": 1}, {"n_merges": 9}, "the counts allow 3 new tokens, not 9: ask for 3 or count more text"),
-    ],
+test_not_byte_level = refusals(
+    (models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"), pre_tokenizers.BertPreTokenizer(), None, "WordPiece: use"),
+    (models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0), pre_tokenizers.Metaspace(), None, "Unigram: use"),
+    (models.BPE({"▁": 0}, [], byte_fallback=True), None, normalizers.Prepend("▁"), "SentencePiece-like BPE: use"),
+    (models.BPE({"a": 0}, [], end_of_word_suffix="</w>"), pre_tokenizers.ByteLevel(), None, "BPE over characters: use"),
+    call=wrong_kind,
 )
-def test_bad_input(counts, options, message):
-    with pytest.raises(ValueError, match=message):
-        extend_tokenizer(llama3_like(), counts, progress=False, **options)
+test_bad_input = refusals(
+    ({" a": 1}, {"n_merges": 0}, "n_merges must be at least 1, not 0"),
+    ({" a": 1}, {"vocab_size": 100}, "vocab_size 100 must be above the 293"),
+    ({" a": 1}, {}, "give either n_merges or vocab_size"),
+    ({" a": 1}, {"n_merges": 1, "pattern": "gpt"}, "pattern is 'gpt'; it must be one of llama3, echo"),
+    ({}, {"n_merges": 1}, "the counts are empty: give at least one word"),
+    ({" a": 1.5}, {"n_merges": 1}, "counts must be integers >= 0: ' a' has 1.5"),
+    ({" xyz": 2, " q": 1}, {"n_merges": 9}, "the counts allow 3 new tokens, not 9: ask for 3 or count more text"),
+    call=extend,
+)
 
 
 @pytest.mark.slow

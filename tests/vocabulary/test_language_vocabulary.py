@@ -9,6 +9,8 @@ from transformers import PreTrainedTokenizerFast
 
 from hf_echo.vocabulary.match import language_vocabulary
 
+from ..refusals import refusals
+
 OLD = "haus katze rot hund".split()
 NEW = [*OLD, "wasser", "brot"]
 
@@ -43,8 +45,9 @@ def test_shared_tokens_keep_their_rows_and_new_ones_are_combinations(old, texts)
     assert new("haus")["input_ids"][0] == new.cls_token_id or new.mask_token_id is not None
 
 
-def test_bad_input(old, texts):
-    with pytest.raises(ValueError, match="vocab_size=5 must be above the 5 special tokens"):
-        language_vocabulary(old, torch.randn(len(old), 8), texts, 5)
-    with pytest.raises(ValueError, match="give more text"):
-        language_vocabulary(old, torch.randn(len(old), 8), ["haus"], 80)
+def refuse(texts, size, old):
+    language_vocabulary(old, torch.randn(len(old), 8), texts, size)
+
+
+SMALL, SHORT = "vocab_size=5 must be above the 5 special tokens", "give more text"
+test_bad_input = refusals((NEW, 5, SMALL), (["haus"], 80, SHORT), call=refuse)

@@ -11,6 +11,8 @@ from hf_echo.modeling import EchoTokenizer
 from hf_echo.vocabulary import split_words, train_from_counts, train_tokenizer
 from hf_echo.vocabulary.pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, pre_tokenizer
 
+from ..refusals import refusals
+
 TEXTS = ["the cat sat on the mat", "हिन्दी में लिखी किताब", "བོད་ཡིག་ནི།", "it's 2024, isn't it?"]
 SPECIAL = ["<CLS>", "<s>", "<SEP>", "</s>", "<pad>"]
 
@@ -32,15 +34,12 @@ def test_merges_are_those_of_the_rust_trainer(seed, pattern):
     counts = made_words(seed)
     rust = Tokenizer(models.BPE())
     rust.pre_tokenizer = pre_tokenizer(pattern)
-    trainer = trainers.BpeTrainer(
-        vocab_size=256 + 60, min_frequency=2, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
+    options = dict(initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=256 + 60, min_frequency=2, **options)
     rust.train_from_iterator((word for word, count in counts.items() for _ in range(count)), trainer)
     ours = train_from_counts(counts, 5 + 256 + 60, pattern=pattern, progress=False)
     assert merges_of(ours.backend_tokenizer) == merges_of(rust)
-    assert [t for t, _ in sorted(ours.get_vocab().items(), key=lambda item: item[1])] == SPECIAL + [
-        t for t, _ in sorted(rust.get_vocab().items(), key=lambda item: item[1])
-    ]
+    assert ours.convert_ids_to_tokens(range(321)) == [*SPECIAL, *map(rust.id_to_token, range(316))]
 
 
 @pytest.mark.parametrize(("size", "n_reserved"), [(263, 0), (320, 0), (320, 16), (300, 3)])
@@ -51,9 +50,7 @@ def test_fixed_places(size, n_reserved, tmp_path):
     for each in (tokenizer, EchoTokenizer.from_pretrained(tmp_path)):
         assert len(each) == size == max(each.get_vocab().values()) + 1
         assert each.convert_ids_to_tokens(range(5 + n_reserved)) == SPECIAL + reserved
-        assert [each.cls_token_id, each.bos_token_id, each.sep_token_id, each.eos_token_id, each.pad_token_id] == [
-            *range(5)
-        ]
+        assert [getattr(each, f"{name}_token_id") for name in ("cls", "bos", "sep", "eos", "pad")] == [*range(5)]
         assert each.convert_ids_to_tokens([5 + n_reserved, 5 + n_reserved + 255]) == ["!", "Ń"]
         assert each.model_max_length == 77
         for text in [*TEXTS, "<reserved_0><SEP> </s>", "\U0010ffff\x00é🐈"]:  # spelt in a text, they are text
@@ -78,15 +75,10 @@ def test_little_text_gives_a_small_vocabulary_and_a_warning(caplog):
     assert "the texts allow a vocabulary of 263, not 400" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("counts", "size", "options", "message"),
-    [
-        ({" ab": 2}, 400, {}, "the counts allow a vocabulary of 263, not 400: ask for 263 or count more text"),
-        ({" ab": 2}, 277, {"n_reserved": 16}, r"must be above 277 \(256 bytes, 5 special and 16 reserved"),
-        ({" ab": 2}, 300, {"n_reserved": -1}, "n_reserved must be 0 or more, not -1"),
-        ({}, 300, {}, "the counts are empty"),
-    ],
+test_bad_input = refusals(
+    ({" ab": 2}, 400, {}, "the counts allow a vocabulary of 263, not 400: ask for 263 or count more text"),
+    ({" ab": 2}, 277, {"n_reserved": 16}, r"must be above 277 \(256 bytes, 5 special and 16 reserved"),
+    ({" ab": 2}, 300, {"n_reserved": -1}, "n_reserved must be 0 or more, not -1"),
+    ({}, 300, {}, "the counts are empty"),
+    call=lambda counts, size, options: train_from_counts(counts, size, progress=False, **options),
 )
-def test_bad_input(counts, size, options, message):
-    with pytest.raises(ValueError, match=message):
-        train_from_counts(counts, size, progress=False, **options)

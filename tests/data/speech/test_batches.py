@@ -5,12 +5,7 @@ import pytest
 from datasets import Dataset
 
 from hf_echo.data.batching import TokenBudgetBatchSampler
-from hf_echo.data.speech.batches import (
-    SpeechCollator,
-    SpeechRows,
-    audio_lengths,
-    sampled_rows,
-)
+from hf_echo.data.speech.batches import SpeechCollator, SpeechRows, audio_lengths, sampled_rows
 from hf_echo.modeling import EchoAudioFeatureExtractor
 
 from ...speech_toy import RATE, WORD, speech
