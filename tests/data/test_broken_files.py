@@ -15,11 +15,7 @@ from hf_echo.data import load_nway, load_parallel
 from hf_echo.evaluation.labelled_rows import read_rows
 from hf_echo.utils.text import TextLines, read_lines
 
-ROWS = {
-    "id": ["1", "1", "2"],
-    "lang": ["fra_Latn", "eng_Latn", "fra_Latn"],
-    "text": ["un chat", "a cat", "deux chiens"],
-}
+ROWS = {"id": ["1", "1", "2"], "lang": ["fra_Latn", "eng_Latn", "fra_Latn"], "text": ["un chat", "a cat", "chiens"]}
 bounded = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -55,19 +51,17 @@ def damaged(draw, content: bytes) -> bytes:
     return bytes(changed)
 
 
-def slow(value):
-    return pytest.param(value, marks=pytest.mark.slow)
-
-
 READERS = {
     "parallel": lambda path: load_parallel(path, split=None),
     "nway": lambda path: load_nway(path, split=None),
     "labelled": lambda path: list(read_rows(path, ["lang", "text"])),
 }
+SUFFIXES = [".tsv.gz", ".jsonl", ".parquet"]
+SUFFIXES += [pytest.param(suffix, marks=pytest.mark.slow) for suffix in (".tsv", ".jsonl.gz")]
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("suffix", [*map(slow, (".tsv", ".jsonl.gz")), ".tsv.gz", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 @bounded
 @given(data=st.data())
 def test_a_damaged_table_is_read_or_named(tmp_path_factory, monkeypatch, suffix, reader, data):

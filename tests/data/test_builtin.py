@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-import pytest
-
 from hf_echo.data import schema
 from hf_echo.data.builtin import KINDS, LANGUAGES, SPLITS, builtin_nway, builtin_parallel, dev_set
+
+from ..refusals import refusals
 
 
 def test_splits_and_languages():
@@ -48,15 +48,9 @@ def test_dev_set():
     assert dev_set(5, max_negatives=0)[1] == {}
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: builtin_nway(2, languages=["eng_Latn", "nld_Latn"]), "unknown language 'nld_Latn'.*fra_Latn"),
-        (lambda: builtin_nway(2, languages="fra_Latn"), r"give a list, \['fra_Latn'\]"),
-        (lambda: builtin_parallel(2, languages=["eng_Latn"]), "no pairs of languages in eng_Latn"),
-        (lambda: builtin_nway(501, split="dev"), "n=501: the dev split.* has 500"),
-    ],
+test_errors_name_the_wrong_value = refusals(
+    (lambda: builtin_nway(2, languages=["eng_Latn", "nld_Latn"]), "unknown language 'nld_Latn'.*fra_Latn"),
+    (lambda: builtin_nway(2, languages="fra_Latn"), "give a list, ['fra_Latn']"),
+    (lambda: builtin_parallel(2, languages=["eng_Latn"]), "no pairs of languages in eng_Latn"),
+    (lambda: builtin_nway(501, split="dev"), "n=501: the dev split.* has 500"),
 )
-def test_errors_name_the_wrong_value(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -9,12 +9,10 @@ from hf_echo.data.collators import IGNORE, TranslationCollator
 from hf_echo.data.tokenized import tokenize_parallel
 
 NAMES = ("source", "source_lang", "target", "target_lang", "provenance", "hard_negatives")
-ROWS = [
-    ("un chat.", "fra_Latn", "one cat.", "eng_Latn", "mined", ["two cats.", "a <SEP> dog.", "nine"]),
-    ("кот </s> спит", "rus_Cyrl", "one cat.", "eng_Latn", "primary", []),
-    ("x = 1", "python", "neuf 猫 oiseaux", "fra_Latn", "code", ["un"]),
-]
-ROWS = [dict(zip(NAMES, row)) for row in ROWS]
+FIRST = ("un chat.", "fra_Latn", "one cat.", "eng_Latn", "mined", ["two cats.", "a <SEP> dog.", "nine"])
+SECOND = ("кот </s> спит", "rus_Cyrl", "one cat.", "eng_Latn", "primary", [])
+THIRD = ("x = 1", "python", "neuf 猫 oiseaux", "fra_Latn", "code", ["un"])
+ROWS = [dict(zip(NAMES, row)) for row in (FIRST, SECOND, THIRD)]
 
 
 @pytest.fixture

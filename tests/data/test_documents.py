@@ -2,9 +2,9 @@
 
 import json
 
-import pytest
-
 from hf_echo.data.documents import TokenizedDocuments, flat_sentences, load_documents
+
+from ..refusals import refusals
 
 ROWS = [
     {"sentences": ["One.", "Two.", "One."], "lang": "eng_Latn"},
@@ -34,29 +34,25 @@ def test_a_text_is_cut_by_rules(tmp_path):
     assert load_documents(file)["sentences"] == [["It rains.", "He sleeps."]]
 
 
-@pytest.mark.parametrize(
-    "row, message",
-    [
-        ({"sentences": []}, r"a.jsonl:2: the document has no sentences"),
-        ({"sentences": ["x"] * 10_001}, r"a.jsonl:2: the document has 10,001 sentences, the limit is 10,000"),
-        ({"sentences": ["x", " "]}, r"a.jsonl:2: sentence 2 is empty .*; correct the documents or leave them out"),
-        ({"sentences": ["x\ud800"]}, "a.jsonl:2: sentence 1 is not UTF-8"),
-        ({"sentences": "x"}, r"a.jsonl:2: sentences is 'x', not a list of texts \(one long text"),
-        ({"sentences": ["x"], "question": {"text": "?"}}, "a.jsonl:2: question is not text but dict"),
-        ({"sentences": ["x"], "choices": ["a"], "answer": "b"}, "answer 'b' is not among its choices"),
-        ({"text": None}, "a.jsonl:2: sentences is missing"),
-    ],
+def load(row, tmp_path):
+    load_documents(write(tmp_path / "a.jsonl", [ROWS[0], {"lang": "eng_Latn"} | row]))
+
+
+test_bad_rows_are_one_line = refusals(
+    ({"sentences": []}, r"a.jsonl:2: the document has no sentences"),
+    ({"sentences": ["x"] * 10_001}, r"a.jsonl:2: the document has 10,001 sentences, the limit is 10,000"),
+    ({"sentences": ["x", " "]}, r"a.jsonl:2: sentence 2 is empty .*; correct the documents or leave them out"),
+    ({"sentences": ["x\ud800"]}, "a.jsonl:2: sentence 1 is not UTF-8"),
+    ({"sentences": "x"}, r"a.jsonl:2: sentences is 'x', not a list of texts \(one long text"),
+    ({"sentences": ["x"], "question": {"text": "?"}}, "a.jsonl:2: question is not text but dict"),
+    ({"sentences": ["x"], "choices": ["a"], "answer": "b"}, "answer 'b' is not among its choices"),
+    ({"text": None}, "a.jsonl:2: sentences is missing"),
+    call=load,
 )
-def test_bad_rows_are_one_line(tmp_path, row, message):
-    with pytest.raises(ValueError, match=message):
-        load_documents(write(tmp_path / "a.jsonl", [ROWS[0], {"lang": "eng_Latn"} | row]))
-
-
-def test_files_that_hold_no_documents(tmp_path):
-    with pytest.raises(ValueError, match=r"a.jsonl: documents need the columns .*; found: source, lang"):
-        load_documents(write(tmp_path / "a.jsonl", [{"source": "a", "lang": "eng_Latn"}]))
-    with pytest.raises(FileNotFoundError):
-        load_documents(tmp_path / "none")
+test_files_that_hold_no_documents = refusals(
+    (lambda tmp_path: load_documents(write(tmp_path / "a.jsonl", [{"lang": "x"}])), "documents need .* found: lang"),
+    (lambda: load_documents("none"), "none", FileNotFoundError),
+)
 
 
 def test_windows_and_flat_sentences(tmp_path):

