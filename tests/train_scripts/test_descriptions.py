@@ -9,6 +9,8 @@ from descriptions import Text, back_translations, describable, parse_description
 from hf_echo.data import load_parallel
 from hf_echo.negatives.language_model import InvalidReply, Reply
 
+from ..refusals import refusals
+
 CODE = "def f(x):\n    return x + 1"
 
 
@@ -44,22 +46,18 @@ def test_valid_replies():
     assert parse_translation("un\ndeux", "one\ntwo") == "un\ndeux"
 
 
-@pytest.mark.parametrize(
-    ("parse", "reply", "text", "reason"),
-    [
-        (parse_description, "  ", CODE, "empty"),
-        (parse_description, "''' '''", CODE, "empty"),
-        (parse_description, "Here it is:\n\nA function.", CODE, "2 lines instead of 1"),
-        (parse_description, "The code def f(x): return x + 1 defines f.", CODE, "contains the input verbatim"),
-        (parse_description, "DEF f(x) return x 1", CODE, "equal to the input"),
-        (parse_translation, "", "He sold 5 boats.", "empty"),
-        (parse_translation, "he sold 5 boats", "He sold 5 boats.", "equal to the input"),
-        (parse_translation, "Voici :\nIl", "He sold 5 boats.", "2 lines"),
-    ],
+test_replies_that_are_none = refusals(
+    (parse_description, "  ", CODE, "empty"),
+    (parse_description, "''' '''", CODE, "empty"),
+    (parse_description, "Here it is:\n\nA function.", CODE, "2 lines instead of 1"),
+    (parse_description, "The code def f(x): return x + 1 defines f.", CODE, "contains the input verbatim"),
+    (parse_description, "DEF f(x) return x 1", CODE, "equal to the input"),
+    (parse_translation, "", "He sold 5 boats.", "empty"),
+    (parse_translation, "he sold 5 boats", "He sold 5 boats.", "equal to the input"),
+    (parse_translation, "Voici :\nIl", "He sold 5 boats.", "2 lines"),
+    call=lambda parse, reply, text: parse(reply, text),
+    error=InvalidReply,
 )
-def test_replies_that_are_none(parse, reply, text, reason):
-    with pytest.raises(InvalidReply, match=reason):
-        parse(reply, text)
 
 
 class FakeModel:
@@ -75,8 +73,8 @@ def table(tmp_path, monkeypatch):
     """table(rows) -> path of a file of these rows; the language model is a fake."""
     monkeypatch.setattr(descriptions, "Endpoint", lambda *_, **__: FakeModel())
 
-    def write(rows, name="in.jsonl"):
-        path = tmp_path / name
+    def write(rows):
+        path = tmp_path / "in.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         return path
 
@@ -85,13 +83,9 @@ def table(tmp_path, monkeypatch):
 
 def test_rows_of_code_and_latex_are_read_class_by_class(run_main, table, tmp_path):
     """What source_code.py and latex.py write is read as it is."""
-    path = table(
-        [
-            {"id": "a", "language": "python", "text": "f(x)", "class": "code"},
-            {"id": "b", "language": "latex", "text": "$a + b$", "class": "inline"},
-            {"id": "c", "language": "latex", "text": "Let $x$ be.", "class": "sentence"},
-        ]
-    )
+    rows = [("a", "python", "f(x)", "code"), ("b", "latex", "$a + b$", "inline")]
+    rows.append(("c", "latex", "Let $x$ be.", "sentence"))
+    path = table([dict(zip(("id", "language", "text", "class"), row)) for row in rows])
     out = tmp_path / "out.jsonl"
 
     def call(*arguments):
@@ -109,21 +103,19 @@ def test_rows_of_code_and_latex_are_read_class_by_class(run_main, table, tmp_pat
     assert code == 2 and "no usable row of class 'none'" in err
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "message"),
-    [
-        (None, {}, "no file .*in.jsonl; give a table of texts"),
-        ([{"words": "a b"}], {}, "has no column of texts .*found: words"),
-        ([{"text": "a b"}], {}, "has no column of language"),
-        ([{"text": "a b"}], {"lang": "python", "only": "code"}, "has no column class to choose 'code'"),
-        ([{"text": "a", "lang": "c"}, {"text": "", "lang": "c"}], {}, "row 2: .*1 bad rows"),
-        ([{"text": "a b"}], {"lang": "eng_Latn"}, "row 1: eng_Latn is neither code nor latex"),
-        ([{"text": "a b"}], {"lang": "python", "on_bad_row": "no"}, "on_bad_row is 'no'"),
-    ],
+GOOD, EMPTY = {"text": "a", "lang": "c"}, {"text": "", "lang": "c"}
+test_refusals = refusals(
+    ([{"words": "a b"}], {}, "has no column of texts .*found: words"),
+    ([{"text": "a b"}], {}, "has no column of language"),
+    ([{"text": "a b"}], {"lang": "python", "only": "code"}, "has no column class to choose 'code'"),
+    ([GOOD, EMPTY], {}, "row 2: .*1 bad rows"),
+    ([{"text": "a b"}], {"lang": "eng_Latn"}, "row 1: eng_Latn is neither code nor latex"),
+    call=lambda rows, options, table: read_texts(table(rows), describable, **options),
 )
-def test_refusals(table, tmp_path, caplog, rows, options, message):
-    path = table(rows) if rows else tmp_path / "in.jsonl"
-    if message.startswith("row 2"):
-        assert len(read_texts(path, describable, on_bad_row="skip")) == 1 and "skipped 1 bad row" in caplog.text
-    with pytest.raises(ValueError if rows else FileNotFoundError, match=message):
-        read_texts(path, describable, **options)
+
+
+def test_bad_rows_and_missing_files(table, caplog):
+    assert len(read_texts(table([GOOD, EMPTY]), describable, on_bad_row="skip")) == 1
+    assert "skipped 1 bad row" in caplog.text
+    with pytest.raises(FileNotFoundError, match="no file nowhere.jsonl; give a table of texts"):
+        read_texts("nowhere.jsonl", describable)

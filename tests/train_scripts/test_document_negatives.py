@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ..refusals import refusals
+
 STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "long_context_report.py"))
 KINDS, document_negatives = STUDY["KINDS"], STUDY["document_negatives"]
 evaluate_documents = STUDY["evaluate_documents"]
@@ -70,14 +72,9 @@ def test_only_a_whole_reading_finds_the_document():
     assert row["xsim"] > 0 and row["xsimpp"] > 0
 
 
-@pytest.mark.parametrize(
-    ("documents", "negatives", "message"),
-    [
-        ({"fra_Latn": {"1": ["A."]}}, {}, "no rows in 'eng_Latn': found fra_Latn"),
-        ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"2": ["B."]}}, {}, "have no id in common"),
-        ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"1": ["A."]}}, {}, "negatives has 0 ids"),
-    ],
+test_what_cannot_be_measured = refusals(
+    ({"fra_Latn": {"1": ["A."]}}, "no rows in 'eng_Latn': found fra_Latn"),
+    ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"2": ["B."]}}, "have no id in common"),
+    ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"1": ["A."]}}, "negatives has 0 ids"),
+    call=lambda documents: evaluate_documents(bag, documents, {}),
 )
-def test_what_cannot_be_measured(documents, negatives, message):
-    with pytest.raises(ValueError, match=message):
-        evaluate_documents(bag, documents, negatives)

@@ -34,21 +34,12 @@ class Cap:
         return np.array(table["quality"].to_pylist(), float)
 
 
-def table_of(source, target, langs=None, quality=None, origin=None):
+def table_of(source, target, langs=None, quality=None):
     n = len(source)
-    return pa.table(
-        {
-            "source": [str(s) for s in source],
-            "source_lang": langs or ["fra_Latn"] * n,
-            "target": [str(t) for t in target],
-            "target_lang": ["eng_Latn"] * n,
-            "provenance": ["primary"] * n,
-            "hard_negatives": pa.array([[]] * n, pa.list_(pa.string())),
-            "quality": pa.array(quality if quality is not None else [None] * n, pa.float64()),
-            "origin": origin or ["a"] * n,
-            "row": pa.array(np.arange(n, dtype=np.uint64) * 3),
-        }
-    )
+    texts = {"source": list(map(str, source)), "source_lang": langs or ["fra_Latn"] * n}
+    texts |= {"target": list(map(str, target)), "target_lang": ["eng_Latn"] * n, "provenance": ["primary"] * n}
+    scores = pa.array(quality if quality is not None else [None] * n, pa.float64())
+    return pa.table(texts | {"quality": scores, "row": pa.array(np.arange(n, dtype=np.uint64) * 3)})
 
 
 def compared(step, table, folder, size=7):
@@ -92,13 +83,6 @@ def test_a_chain_in_which_every_row_hangs_on_the_one_before(tmp_path, monkeypatc
     keys = np.array([(i // 2 + 1, (i + 1) // 2 + 1) for i in range(40)])
     flags = compared(Step("k", TextKeys()), table_of(*keys.T), tmp_path)
     np.testing.assert_array_equal(flags, np.arange(40) % 2 == 0)
-
-
-def test_rows_that_do_not_concern_a_step_neither_go_nor_count(tmp_path):
-    langs = ["deu_Latn", "fra_Latn", "fra_Latn", "deu_Latn"]
-    step = Step("k", TextKeys(("source",)), but={"source_lang": ["deu_Latn"]})
-    flags = compared(step, table_of([5] * 4, [1] * 4, langs), tmp_path)
-    np.testing.assert_array_equal(flags, [1, 1, 0, 1])
 
 
 def test_cap_keeps_the_best_and_of_equals_the_earliest(tmp_path):

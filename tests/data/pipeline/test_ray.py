@@ -42,17 +42,11 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def recipe(tmp_path):
-    langs = ("fra_Latn", "deu_Latn", "spa_Latn")
-    rows = [
-        {
-            "source": f"une phrase numéro {i * i % 977}",
-            "source_lang": langs[i % 3],
-            "target": f"sentence number {i * 7 % 1201}{' and so on' * (i % 40 == 0)}",
-            "target_lang": "eng_Latn",
-            "provenance": ("primary", "mined")[i % 2],
-        }
-        for i in range(3000)
-    ]
+    langs, rows = ("fra_Latn", "deu_Latn", "spa_Latn"), []
+    for i in range(3000):
+        target = f"sentence number {i * 7 % 1201}{' and so on' * (i % 40 == 0)}"
+        values = (f"une phrase numéro {i * i % 977}", langs[i % 3], target, "eng_Latn", ("primary", "mined")[i % 2])
+        rows.append(dict(zip(("source", "source_lang", "target", "target_lang", "provenance"), values)))
     paths = {name: str(tmp_path / f"{name}.parquet") for name in "ab"}
     pq.write_table(pa.Table.from_pylist(rows[:1800]), paths["a"])
     pq.write_table(pa.Table.from_pylist(rows[1800:]), paths["b"])

@@ -56,17 +56,12 @@ class Lengths:
 
 
 def rows_of(n, seed=0):
-    rng = np.random.default_rng(seed)
-    return [
-        {
-            "source": f"phrase {rng.integers(0, n // 2)}",
-            "source_lang": LANGS[rng.integers(0, 3)],
-            "target": f"sentence {rng.integers(0, n // 2)}",
-            "target_lang": "eng_Latn",
-            "provenance": ("primary", "mined")[rng.integers(0, 2)],
-        }
-        for _ in range(n)
-    ]
+    draw, rows = np.random.default_rng(seed).integers, []
+    for _ in range(n):
+        values = (f"phrase {draw(0, n // 2)}", LANGS[draw(0, 3)], f"sentence {draw(0, n // 2)}", "eng_Latn")
+        row = dict(zip(("source", "source_lang", "target", "target_lang"), values))
+        rows.append(row | {"provenance": ("primary", "mined")[draw(0, 2)]})
+    return rows
 
 
 @pytest.fixture
@@ -293,10 +288,8 @@ def test_nway_and_builtin_sources(tmp_path):
     (tmp_path / "n").mkdir()
     for k in (0, 1):  # an id's languages stand in two files
         (tmp_path / f"n/{k}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[k::2]))
-    recipe = Recipe(
-        [{"path": str(tmp_path / "n"), "label": "n"}, {"path": "builtin", "label": "b", "n": 20}],
-        out=Output(origin=True),
-    )
+    sources = [{"path": str(tmp_path / "n"), "label": "n"}, {"path": "builtin", "label": "b", "n": 20}]
+    recipe = Recipe(sources, out=Output(origin=True))
     go(recipe, tmp_path / "out")
     rows = result(tmp_path / "out")
     assert sorted(row["source"] for row in rows if row["origin"] == "n") == [f"fra_Latn {i}" for i in range(4)]

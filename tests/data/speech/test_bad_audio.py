@@ -9,6 +9,8 @@ import pytest
 
 from hf_echo.data.speech import check_audio, read_audio
 
+from ...refusals import refusals
+
 soundfile = pytest.importorskip("soundfile")
 RATE = 16_000
 KINDS = {
@@ -57,13 +59,12 @@ def test_the_name_does_not_decide_the_format(tmp_path):
         assert len(read_audio({"path": str(tmp_path / name), "bytes": None})) > 3000
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_truncated_file(kind, tmp_path):
+def read_half(kind):
     whole = encoded(tone(1.0) + np.random.default_rng(0).normal(size=RATE) * 0.05, kind)
-    place = tmp_path / "half.audio"
-    place.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="half.audio: (cut off|not a readable|0 ms)"):
-        read_audio(place)
+    read_audio({"path": "half.audio", "bytes": whole[: len(whole) // 2]})
+
+
+test_a_truncated_file = refusals(*[(kind, "half.audio: (cut|not a read|0 ms)") for kind in KINDS], call=read_half)
 
 
 def test_a_stream_without_length_is_whole():
@@ -93,25 +94,22 @@ def test_bad_files(content, message, tmp_path):
             read_audio(audio)
         assert "a.wav" in str(error.value)
     assert re.search(message, check_audio(tmp_path / "a.wav"))
-
-
-def test_other_bad_inputs(tmp_path):
     (tmp_path / "a.raw").write_bytes(bytes(8000))
-    for audio, message in (
-        (tmp_path / "a.raw", "a.raw: .*a .raw file has no header"),
-        ({"array": tone()}, "the array has no 'sampling_rate'"),
-        ({"array": tone(), "sampling_rate": 3}, "sampling rate 3 Hz"),
-        ({"path": None, "bytes": None}, "needs 'array' and 'sampling_rate', 'bytes' or 'path'"),
-        (np.array(["a"] * 900), "not <U1"),
-        (tone().reshape(2, 2, -1), "3 dimensions"),
-        (tone(0.01), "10 ms of audio"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            read_audio(audio)
-    for place in (tmp_path / "none.wav", tmp_path):
-        with pytest.raises(FileNotFoundError, match="no audio file"):
-            read_audio(place)
-    assert check_audio(tmp_path / "none.wav").startswith("no audio file") and check_audio(tone()) is None
+    assert re.search("a.raw: .*a .raw file has no header", check_audio(tmp_path / "a.raw"))
+    assert check_audio("none.wav").startswith("no audio file") and check_audio(tone()) is None
+
+
+test_other_bad_inputs = refusals(
+    ({"array": tone()}, "the array has no 'sampling_rate'"),
+    ({"array": tone(), "sampling_rate": 3}, "sampling rate 3 Hz"),
+    ({"path": None, "bytes": None}, "needs 'array' and 'sampling_rate', 'bytes' or 'path'"),
+    (np.array(["a"] * 900), "not <U1"),
+    (tone().reshape(2, 2, -1), "3 dimensions"),
+    (tone(0.01), "10 ms of audio"),
+    ("none.wav", "no audio file", FileNotFoundError),
+    (".", "no audio file", FileNotFoundError),
+    call=read_audio,
+)
 
 
 def test_clipping_is_a_warning(caplog):

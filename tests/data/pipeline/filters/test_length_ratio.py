@@ -24,16 +24,19 @@ def corpus(rows):
     return make
 
 
-def test_expected_lengths_are_found(corpus):
-    fitted = LengthRatio().fit([corpus(1500, "zho_Hans"), corpus(1500, "deu_Latn", seed=1)])
+@pytest.fixture
+def fitted(corpus):
+    return LengthRatio().fit([corpus(1500, "zho_Hans"), corpus(1500, "deu_Latn", seed=1)])
+
+
+def test_expected_lengths_are_found(fitted):
     for lang, factor in FACTOR.items():
         assert np.exp(fitted.languages[lang]) == pytest.approx(factor, rel=0.04)
     middle, spread = fitted.directions["zho_Hans>eng_Latn"]
     assert abs(middle) < 0.05 and 0.1 < spread < 0.15 * np.sqrt(2) * 1.1
 
 
-def test_the_same_length_is_right_in_one_language_and_wrong_in_another(corpus, rows):
-    fitted = LengthRatio().fit([corpus(1500, "zho_Hans"), corpus(1500, "deu_Latn", seed=1)])
+def test_the_same_length_is_right_in_one_language_and_wrong_in_another(fitted, rows):
     pairs = [("x" * 35, "y" * 100)] * 2 + [("x" * 120, "y" * 100)] * 2
     table = rows(*pairs, source_lang=["zho_Hans", "deu_Latn"] * 2)
     assert fitted.keep(table).tolist() == [True, False, False, True]
@@ -48,8 +51,7 @@ def test_clean_rows_stay_and_swapped_ones_go(corpus):
     assert (~fitted.keep(table)).mean() < 0.01 < 0.4 < (~fitted.keep(swapped)).mean()
 
 
-def test_a_direction_never_seen_goes_by_its_languages(corpus):
-    fitted = LengthRatio().fit([corpus(1500, "zho_Hans"), corpus(1500, "deu_Latn", seed=1)])
+def test_a_direction_never_seen_goes_by_its_languages(fitted, corpus):
     table = corpus(500, "zho_Hans", "deu_Latn", seed=2)
     assert "zho_Hans>deu_Latn" not in fitted.directions
     assert fitted.keep(table).mean() > 0.97
@@ -70,8 +72,5 @@ def test_the_fit_does_not_depend_on_order_or_blocks(corpus):
     one = LengthRatio().fit([table])
     assert LengthRatio().fit([shuffled.slice(i, 700) for i in range(0, len(table), 700)]) == one
     assert one.fit([corpus(10, "zho_Hans")]) is one
-
-
-def test_it_must_be_fitted(rows):
     with pytest.raises(ValueError, match="call fit"):
-        LengthRatio().keep(rows(("a", "b")))
+        LengthRatio().keep(table)

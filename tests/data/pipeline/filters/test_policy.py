@@ -32,16 +32,12 @@ def test_the_best_of_each_direction_stay(rows):
 
 def test_synthetic_rows_only_fill_up(rows):
     table = rows(*[("a", "b")] * 4, provenance=["mined", "mined", "primary", "primary"], quality=[0.9, 0.8, 0.1, 0.2])
-    filter_ = GroupCap(limit=3, order="quality", primary_first=True)
-    assert capped(filter_, table) == [0, 2, 3]
+    assert capped(GroupCap(limit=3, order="quality", primary_first=True), table) == [0, 2, 3]
 
 
 def test_only_code_and_mathematics_are_capped(rows):
-    table = rows(
-        *[(str(i), "b") for i in range(8)],
-        source_lang=["python"] * 3 + ["fra_Latn"] * 3 + ["latex"] * 2,
-        provenance=["code"] * 3 + ["primary"] * 3 + ["math"] * 2,
-    )
+    langs, kinds = ["python"] * 3 + ["fra_Latn"] * 3 + ["latex"] * 2, ["code"] * 3 + ["primary"] * 3 + ["math"] * 2
+    table = rows(*[(str(i), "b") for i in range(8)], source_lang=langs, provenance=kinds)
     kept = capped(GroupCap(limit=1, only=("code", "math")), table)
     assert [3, 4, 5] == [row for row in kept if 3 <= row < 6] and len(kept) == 5
     assert capped(GroupCap(limit=1, only=("python",)), table)[1:] == [3, 4, 5, 6, 7]

@@ -22,21 +22,14 @@ def test_thresholds_and_back_off():
 
 
 def test_keep_by_provenance_and_direction(rows):
-    table = rows(
-        *[("a", "b")] * 6,
-        source_lang=["fra_Latn", "fra_Latn", "fra_Latn", "spa_Latn", "python", "spa_Latn"],
-        provenance=["primary", "mined", "mined", "primary", "code", "primary"],
-        quality=[0.65, 0.65, 0.75, 0.2, -1.0, None],
-    )
+    langs = ["fra_Latn", "fra_Latn", "fra_Latn", "spa_Latn", "python", "spa_Latn"]
+    kinds, quality = ["primary", "mined", "mined", "primary", "code", "primary"], [0.65, 0.65, 0.75, 0.2, -1.0, None]
+    table = rows(*[("a", "b")] * 6, source_lang=langs, provenance=kinds, quality=quality)
     for unscored in ("keep", "drop"):
         filter_ = DirectionThreshold(k=2, k_synthetic=1, calibrated=CALIBRATED, unscored=unscored)
         assert filter_.keep(table).tolist() == [True, False, True, False, True, unscored == "keep"]
-
-
-def test_without_the_column_every_row_is_unscored(rows):
-    table = rows(("a", "b"), ("c", "d"), source_lang=["fra_Latn", "python"])
-    assert DirectionThreshold(unscored="keep").keep(table).all()
-    assert DirectionThreshold(unscored="drop").keep(table).tolist() == [False, True]
+        without = filter_.keep(table.drop_columns("quality"))  # every row is unscored, code stays
+        assert without.tolist() == [unscored == "keep" or i == 4 for i in range(6)]
 
 
 def test_calibration_is_mean_and_deviation_over_all_tables(rows):
@@ -62,13 +55,10 @@ def test_calibration_scores_with_the_scorer_and_travels_by_file(rows, tmp_path):
     assert build("threshold", {"calibrated": str(tmp_path / "c.json")}) == filter_
     with pytest.raises(ValueError, match="no direction of the dev set has 41 scored rows"):
         calibrate([table], min_rows=41)
-
-
-@pytest.mark.parametrize("content", ["[1, 2]", '{"fra_Latn>eng_Latn": 0.5}', '{"fra_Latn>eng_Latn": ["a", "b"]}', "{"])
-def test_a_file_of_other_content_is_refused(tmp_path, content):
-    (tmp_path / "c.json").write_text(content)
-    with pytest.raises(ValueError, match="calibrated"):
-        build("threshold", {"calibrated": str(tmp_path / "c.json")})
+    for content in ("[1, 2]", '{"fra_Latn>eng_Latn": 0.5}', '{"fra_Latn>eng_Latn": ["a", "b"]}', "{"):
+        (tmp_path / "c.json").write_text(content)
+        with pytest.raises(ValueError, match="calibrated"):
+            build("threshold", {"calibrated": str(tmp_path / "c.json")})
 
 
 def test_score_fills_what_has_no_quality(rows):
