@@ -69,15 +69,20 @@ class Mine(OpensModel):
     text_model: str = setting(
         "text encoder of the same space, for TARGET", DEFAULT_MODEL, needs="audio", unless="audio_target"
     )
+    dry_run: bool = setting("print hours and gigabytes, measured on a sample; mine nothing", False, unless="audio")
 
     def run(self):
-        from ..search import mine_files
+        from ..search.file_mining import mine_files, plan_mining
         from ..utils.executors import executor_named
 
         source, target, encode, encode_target = self.source, self.target, None, None
         for path in (source, target):
             if not path.is_file() and str(path) != "-":
                 raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line")
+        if self.dry_run:
+            options = {name: getattr(self, name) for name in ("column", "dedup", "k", "index", "block")}
+            langs = (self.source_lang, self.target_lang)
+            return plan_mining(source, target, anywhere(self.model), langs=langs, **options)
         name = "mined" if str(self.out) == "-" else self.out.name
         work = self.work or self.out.with_name(name + ".work")
         if self.audio:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from functools import partial
 from mmap import mmap
 from pathlib import Path
@@ -170,6 +171,18 @@ def _built(y: Rows, index: str, block: int) -> Any:
     for start in range(0, len(y), block):
         _faiss(index, built.add, y.read(start, start + block))
     return built
+
+
+def search_cost(rows: int, width: int, k: int, index: str | None) -> tuple[float, float]:
+    """(seconds for each query and row, bytes of the index for each row), measured on at most BLOCK random rows."""
+    import faiss
+
+    y = Rows(np.random.default_rng(0).normal(size=(min(rows, BLOCK), width)).astype(np.float32), "rows")
+    queries, built = Rows(y.parts[0][:512], "rows"), None if index is None else _built(y, index, BLOCK)
+    start = time.perf_counter()
+    _search_block(0, queries, y, k, BLOCK, index, built)
+    seconds = (time.perf_counter() - start) / (len(queries) * len(y))
+    return seconds, 0.0 if built is None else faiss.serialize_index(built).nbytes / len(y)
 
 
 def _empty_index(width: int, index: str) -> Any:

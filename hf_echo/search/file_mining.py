@@ -7,10 +7,12 @@ is refused. The model is known by its embedding of one sentence, because `encode
 from __future__ import annotations
 
 import shutil
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output, read_json, write_json
 from ..utils.results import Result
 from ..utils.text import STANDARD, TextLines
+from .blocks import BLOCK, search_cost
 from .checks import refuse_broken
 from .mining import check_options, mine
 
@@ -29,6 +32,7 @@ SIDES = ("source", "target")
 SHARD = 16_384  # rows
 CHUNK = 2_048  # texts that are encoded together
 ABOUT = "about.json"  # in a folder of embeddings: file, language and model that they belong to
+SAMPLE = 200  # texts of each file that are encoded for a plan
 PROBE = "One sentence, by which a model is known again: 1, 2, 3."
 
 
@@ -167,3 +171,40 @@ def discard_work(work: Path) -> None:
             raise ValueError(f"{place} holds no embeddings of hf-echo mine: name another folder with --work")
     for place in full:
         shutil.rmtree(place)
+
+
+def plan_mining(
+    source: Path,
+    target: Path,
+    encode: Encode,
+    *,
+    langs: tuple[str | None, str | None] = (None, None),
+    column: str | None = None,
+    dedup: bool = False,
+    k: int = 4,
+    index: str | None = None,
+    block: int = BLOCK,
+) -> dict[str, float]:
+    """Rows, hours of one process on this machine as busy as it is now, and gigabytes (10^9) that `mine_files` takes.
+
+    Parts of the work are measured, and nothing is written. The memory of the model is not counted.
+    """
+    check_options(k=k, index=index, block=block)
+    rows, seconds, width = [], 0.0, 0
+    with TemporaryDirectory() as folder:
+        for path, side, lang in zip((source, target), SIDES, langs):
+            with open_lines(path, Path(folder) / side, column=column, lang=lang, dedup=dedup) as lines:
+                texts = list(lines.texts(np.unique(np.linspace(0, len(lines) - 1, SAMPLE).astype(int))))
+            encoded(encode, texts[:1], lang)  # opens the model
+            start = time.perf_counter()
+            width = encoded(encode, texts, lang).shape[1]
+            seconds += (time.perf_counter() - start) * len(lines) / len(texts)
+            rows.append(len(lines))
+    larger, (per_pair, row_bytes) = max(rows), search_cost(max(rows), width, k, index)
+    return {
+        **dict(zip(("sources", "targets"), rows)),
+        "encode_hours": seconds / 3600,
+        "search_hours": 2 * rows[0] * rows[1] * per_pair / 3600,
+        "disk_gigabytes": (sum(rows) * (4 * width + 12 * k) + larger * row_bytes) / 1e9,
+        "memory_gigabytes": (min(block, larger) * 4 * width * (1 if index else 2) + larger * row_bytes) / 1e9,
+    }

@@ -10,6 +10,7 @@ import pytest
 
 from hf_echo.search import mine, mine_files
 from hf_echo.search.blocks import Rows
+from hf_echo.search.file_mining import plan_mining
 from hf_echo.utils.text import TextLines
 
 WORDS = "red blue old small cat dog bird fish sleeps runs eats waits".split()
@@ -290,3 +291,17 @@ def test_a_full_disk_is_one_line_with_the_file(files):
             mine_files(files / "a.txt", files / "b.txt", files / "o.tsv", wide, progress=False)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("index", [None, "SQ8"])
+def test_a_plan_counts_what_mining_writes(files, index):
+    sources = (files / "a.txt", files / "b.txt")
+    plan = plan_mining(*sources, encode, k=2, index=index)
+    assert (plan["sources"], plan["targets"]) == (40, 55)
+    mine_files(*sources, files / "out.tsv", encode, k=2, progress=False)
+    parts = [np.load(file) for file in (files / "out.tsv.work").glob("*/*.npy")]
+    found = [np.load(file) for file in (files / "out.tsv.work" / "search").rglob("*.npz")]
+    written = sum(part.nbytes for part in parts) + sum(one[name].nbytes for one in found for name in one)
+    written += 0 if index is None else 55 * 16
+    assert written <= plan["disk_gigabytes"] * 1e9 <= written + 1000
+    assert min(plan[name] for name in ("encode_hours", "search_hours", "memory_gigabytes")) > 0
