@@ -89,12 +89,28 @@ def test_gradients(loss):
     assert torch.autograd.gradcheck(drawn, [x.requires_grad_() for x in inputs])
 
 
-@pytest.mark.parametrize("shapes", [((0, 3, D), (0, 2, D)), ((2, 0, D), (2, 3, D)), ((2, 3, D), (2, 0, D))])
-def test_no_tokens_are_a_loss_of_0(shapes):
-    x, y = (torch.ones(shape, requires_grad=True) for shape in shapes)
-    loss = self_objective_loss(x, y)
-    loss.backward()
-    assert loss.item() == 0 and not x.grad.any() and not y.grad.any()
+NONE, NO_LABELS = torch.ones(0, D), torch.full((N,), -100)
+ALL = torch.ones(N, N, dtype=torch.bool)
+NOTHING = {  # nothing to learn from
+    "contrastive, no rows": lambda x: contrastive_loss(x[:0], x),
+    "contrastive, no negatives": lambda x: contrastive_loss(x, x + 1, exclude=ALL),
+    "cosine": lambda x: cosine_loss(x[:0], NONE),
+    "next embedding": lambda x: next_embedding_loss(x[:0], NONE, document=torch.zeros(0)),
+    "ranking": lambda x: sum(ranking_contrastive_loss(x, X, 0 * RANKS + 4, temperatures=TEMPERATURES).values()),
+    "self objective, no rows": lambda x: self_objective_loss(x[None][:0], X[None][:0]),
+    "self objective, no source": lambda x: self_objective_loss(x[None, :0], X[None]),
+    "self objective, no target": lambda x: self_objective_loss(x[None], X[None, :0]),
+    "translation": lambda x: translation_loss(x, x, NO_LABELS),
+    "unmasking": lambda x: unmasking_loss(x, X, torch.zeros(N), NO_LABELS),
+}
+
+
+@pytest.mark.parametrize("loss", NOTHING.values(), ids=NOTHING)
+def test_nothing_is_a_loss_of_0_with_gradients_of_0(loss):
+    x = random(N, D).requires_grad_()
+    value = loss(x)
+    value.backward()
+    assert value.item() == 0 and torch.equal(x.grad, torch.zeros_like(x))
 
 
 LONG, BOOL = torch.long, torch.bool
@@ -129,14 +145,11 @@ REFUSED = [
     (contrastive_loss, dict(exclude=torch.zeros(2, 4)), "got torch.float32"),
     (contrastive_loss, dict(target=WIDE), "must be (n, d) and (N, d), got (2, 6) and (4, 7)"),
     (contrastive_loss, dict(source=X[0]), "must be (n, d)"),
-    (contrastive_loss, dict(source=X, target=X[:2]), "out of range"),
     (cosine_loss, dict(target=X[:2]), "must both be (n, d), got (4, 6) and (2, 6)"),
     (mse_loss, dict(teacher=WIDE), "must both be (n, d)"),
-    (mse_loss, dict(teacher=X[:1]), "must both be (n, d)"),
     (mse_loss, dict(student=X[0], teacher=X[0]), "must both be (n, d)"),
     (distillation_loss, dict(mse_weight=math.nan), "mse_weight must be finite, got nan"),
     (distillation_loss, dict(logit_scale=0.0), "logit_scale must be positive"),
-    (distillation_loss, dict(teacher=X[:2]), "must both be"),
     (distillation_loss, dict(all_student=WIDE), "all_student and all_teacher"),
     (distillation_loss, dict(offset=1), "offset 1"),
     (distillation_loss, dict(exclude=torch.zeros(N, N)), "exclude must be bool of shape (4, 4)"),
@@ -152,14 +165,11 @@ REFUSED = [
     (next_embedding_loss, dict(target=X[:1]), "predicted and target"),
     (next_embedding_loss, dict(key=torch.zeros(3)), "key must be (4,), got (3,)"),
     (split_softmax_loss, dict(gamma=1.1), "1.1"),
-    (split_softmax_loss, dict(gamma=-0.1), "-0.1"),
-    (split_softmax_loss, dict(logit_scale=0), "logit_scale"),
     (split_softmax_loss, dict(hard_negatives=X), "(4, K, 6), got (4, 6)"),
     (split_softmax_loss, dict(hard_negatives=random(3, 2, D)), "got (3, 2, 6)"),
     (split_softmax_loss, dict(hard_negative_mask=torch.ones(4, 3)), "(4, 2), got (4, 3)"),
     (ranking_contrastive_loss, dict(ranks=RANKS[:2]), "ranks must be integers of shape"),
     (ranking_contrastive_loss, dict(ranks=RANKS + 1), "ranks must be 1 ... 4 with 3 temperatures; found 5"),
-    (ranking_contrastive_loss, dict(ranks=RANKS - 1), "found 0"),
     (ranking_contrastive_loss, dict(temperatures=(0.1, 0.0, 0.1)), "must be positive numbers"),
     (ranking_contrastive_loss, dict(exclude=torch.zeros(N, 1, dtype=BOOL)), "shape (4, 4), got torch.bool of (4, 1)"),
     (ranking_contrastive_loss, dict(keys=WIDE), "query and keys must be"),
@@ -167,7 +177,6 @@ REFUSED = [
     (translation_loss, dict(labels=LABELS[:2]), "(4, 6) and (2,)"),
     (translation_loss, dict(weight=WIDE), "(4, 7)"),
     (translation_loss, dict(labels=LABELS + 4), "label 4"),
-    (translation_loss, dict(labels=torch.full((N,), -1)), "label -1"),
     (sampled_translation_loss, dict(samples=0), "samples must be at least 1"),
     (sampled_translation_loss, dict(labels=LABELS + 99), "label 99"),
     (unmasking_loss, dict(bias=torch.zeros(3)), "bias must be (4,)"),
@@ -178,7 +187,6 @@ REFUSED = [
     (gmm_loss, dict(smoothing=1.0), "smoothing must be in [0, 1)"),
     (weighted_total, dict(weights={"a": math.nan}), "weight of a must be finite, got nan"),
     (weighted_total, dict(weights={"b": 1.0}), "a"),
-    (weighted_total, dict(weights={}), "a"),
 ]
 
 

@@ -49,20 +49,22 @@ def tensors(*arrays, dtype=torch.float64):
     return [torch.tensor(array, dtype=dtype) for array in arrays]
 
 
+@pytest.mark.filterwarnings("ignore:the guide gives some")
 @pytest.mark.parametrize("space", ["cosine", "logit"])
-@pytest.mark.parametrize(("scale", "margin", "radius"), [(100, 0.3, 0.5), (20, 0.0, 1.0), (1, -0.2, 0.8)])
+@pytest.mark.parametrize(("scale", "margin", "radius"), [(100, 0.3, 0.5), (20, 0.0, 1.0), (1, -0.2, 0.0), (9, 0, 2.0)])
 def test_equals_the_equations(space, scale, margin, radius):
-    x, y, guide_x, guide_y = embeddings()
+    """Without a guide, with one, and with one that knows nothing."""
+    x, y, near, guide_y = embeddings()
     exclude = np.random.default_rng(1).random((5, 8)) < 0.2
     options = dict(logit_scale=scale, margin=margin, margin_space=space, offset=2)
     expected = dict(scale=scale, margin=margin, space=space, offset=2)
-    tx, ty, gx, gy = tensors(x, y, guide_x, guide_y)
+    tx, ty, gy = tensors(x, y, guide_y)
     assert contrastive_loss(tx, ty, **options).item() == pytest.approx(eq2(x, y, **expected), rel=1e-10)
-    filtered = contrastive_loss(
-        tx, ty, guide_source=gx, guide_target=gy, radius=radius, exclude=torch.tensor(exclude), **options
-    )
-    expected |= dict(guide=(guide_x, guide_y), radius=radius, exclude=exclude)
-    assert filtered.item() == pytest.approx(eq2(x, y, **expected), rel=1e-10)
+    options |= dict(guide_target=gy, radius=radius, exclude=torch.tensor(exclude))
+    for guide_x in (near, np.random.default_rng(7).normal(size=(5, 6))):
+        filtered = contrastive_loss(tx, ty, guide_source=torch.tensor(guide_x), **options)
+        want = eq2(x, y, guide=(guide_x, guide_y), radius=radius, exclude=exclude, **expected)
+        assert filtered.item() == pytest.approx(want, rel=1e-10, abs=1e-12)
 
 
 def test_defaults_are_the_papers():
@@ -70,25 +72,6 @@ def test_defaults_are_the_papers():
     tx, ty, gx, gy = tensors(x, y, guide_x, guide_y)
     expected = eq2(x, y, scale=100, margin=0.3, space="cosine", guide=(guide_x, guide_y), radius=0.5)
     assert contrastive_loss(tx, ty, guide_source=gx, guide_target=gy).item() == pytest.approx(expected, rel=1e-10)
-
-
-@pytest.mark.filterwarnings("ignore:the guide gives some")
-@pytest.mark.parametrize("radius", [0.0, 0.5, 1.0, 2.0])
-def test_equals_the_equations_with_a_guide_that_knows_nothing(radius):
-    x, y, _, guide_y = embeddings()
-    guide_x = np.random.default_rng(7).normal(size=(5, 6))
-    tx, ty, gx, gy = tensors(x, y, guide_x, guide_y)
-    expected = eq2(x, y, scale=20, margin=0.3, space="cosine", guide=(guide_x, guide_y), radius=radius, offset=2)
-    loss = contrastive_loss(tx, ty, logit_scale=20, guide_source=gx, guide_target=gy, radius=radius, offset=2)
-    assert loss.item() == pytest.approx(expected, rel=1e-10, abs=1e-12)
-
-
-def test_gradients_stay_finite_when_every_negative_is_removed():
-    x = torch.randn(3, 4, requires_grad=True)
-    loss = contrastive_loss(x, x.detach() + 1, exclude=torch.ones(3, 3, dtype=torch.bool))
-    loss.backward()
-    assert loss.item() == 0
-    assert torch.equal(x.grad, torch.zeros_like(x))
 
 
 @pytest.mark.parametrize("exclude", [None, torch.eye(4, dtype=torch.bool)])
@@ -157,10 +140,3 @@ def test_guide_that_finds_a_translation_opposed_warns_and_follows_the_formula():
 def test_a_false_negative_is_removed_and_an_equal_guide_cosine_too():
     guide = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # 0 and 1 say the same
     assert guide_filter(guide, guide, radius=1.0).tolist() == [[False, False, True]] * 2 + [[True, True, False]]
-
-
-def test_no_rows_give_zero_and_a_gradient():
-    x, y = torch.randn(0, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
-    loss = contrastive_loss(x, y)
-    loss.backward()
-    assert loss.item() == 0 and not y.grad.any()

@@ -9,9 +9,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 
 from hf_echo.losses import contrastive_loss, one_softmax_loss, split_softmax_loss, split_softmax_parts
 
-
-def cos(a, b) -> float:
-    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+from .test_contrastive import cos, eq2
 
 
 def batch(n=4, total=6, negatives=3, d=5, offset=1, seed=0):
@@ -36,17 +34,6 @@ def hard_term(source, target, hard, mask, *, scale, offset) -> float:
     return total / len(source)
 
 
-def in_batch_term(source, target, *, scale, margin, offset) -> float:
-    """Eq. 2 without guide."""
-    total = 0.0
-    for i in range(len(source)):
-        own = i + offset
-        positive = math.exp(scale * (cos(source[i], target[own]) - margin))
-        negatives = sum(math.exp(scale * cos(source[i], target[j])) for j in range(len(target)) if j != own)
-        total -= math.log(positive / (positive + negatives))
-    return total / len(source)
-
-
 def tensors(source, target, hard, mask, dtype=torch.float64):
     return *(torch.tensor(a, dtype=dtype) for a in (source, target, hard)), torch.tensor(mask)
 
@@ -55,22 +42,18 @@ def tensors(source, target, hard, mask, dtype=torch.float64):
 @pytest.mark.parametrize(("scale", "margin"), [(100, 0.3), (10, 0.0)])
 def test_equals_the_equation(gamma, scale, margin):
     arrays = batch()
-    contrastive = in_batch_term(*arrays[:2], scale=scale, margin=margin, offset=1)
+    contrastive = eq2(*arrays[:2], scale=scale, margin=margin, space="cosine", offset=1)
     hard = hard_term(*arrays, scale=scale, offset=1)
-    options = dict(gamma=gamma, logit_scale=scale, margin=margin, offset=1)
+    paper = (gamma, scale, margin) == (0.8, 100, 0.3)  # the defaults
+    options = dict(offset=1) if paper else dict(gamma=gamma, logit_scale=scale, margin=margin, offset=1)
     parts = split_softmax_parts(*tensors(*arrays), **options)
     assert parts["contrastive"].item() == pytest.approx(contrastive, rel=1e-10)
     assert parts["hard_negatives"].item() == pytest.approx(hard, rel=1e-10)
     loss = split_softmax_loss(*tensors(*arrays), **options)
     assert loss.shape == () and torch.equal(loss, parts["total"])
     assert loss.item() == pytest.approx((1 - gamma) * contrastive + gamma * hard, rel=1e-10)
-
-
-def test_defaults_are_the_papers():
-    arrays = batch(n=6, offset=0)
-    contrastive = in_batch_term(*arrays[:2], scale=100, margin=0.3, offset=0)
-    expected = 0.2 * contrastive + 0.8 * hard_term(*arrays, scale=100, offset=0)
-    assert split_softmax_loss(*tensors(*arrays)).item() == pytest.approx(expected, rel=1e-10)
+    none = split_softmax_loss(*(t[:, :0] if i > 1 else t for i, t in enumerate(tensors(*arrays))), **options)
+    assert none.item() == pytest.approx((1 - gamma) * contrastive, rel=1e-10)
 
 
 def test_guide_and_exclude_reach_the_in_batch_term_and_only_it():
@@ -111,12 +94,6 @@ def test_unused_slots_may_hold_anything(loss_of):
     assert torch.equal(loss, expected)
     (gradient,), (expected,) = torch.autograd.grad(loss, rubbish), torch.autograd.grad(expected, clean)
     assert torch.equal(gradient, expected) and not gradient[~mask].any() and gradient[mask].any()
-
-
-def test_no_slots_at_all_leave_the_contrastive_term():
-    source, target, hard, mask = tensors(*batch())
-    loss = split_softmax_loss(source, target, hard[:, :0], mask[:, :0], gamma=0.8, offset=1)
-    assert torch.allclose(loss, 0.2 * contrastive_loss(source, target, offset=1))
 
 
 def test_hard_term_of_one_row_is_multiple_negatives_ranking():

@@ -33,10 +33,3 @@ def test_value_and_gradients(chunk_size):
             return by_hand(*(x if i == place else a for i, a in enumerate(arrays)), labels)
 
         np.testing.assert_allclose(tensor.grad.numpy(), numpy_gradient(function, arrays[place]), atol=1e-8)
-
-
-def test_no_masked_token_is_zero():
-    states = torch.randn(1, 2, 3, requires_grad=True)
-    loss = unmasking_loss(states, torch.randn(5, 3), torch.zeros(5), torch.full((1, 2), -100))
-    loss.backward()
-    assert loss.item() == 0 and not states.grad.any()
