@@ -1,6 +1,7 @@
 """The toy world of `toy.py` for every test folder; imported when a test asks for it."""
 
 import io
+import json
 import os
 import pickle
 import runpy
@@ -140,6 +141,18 @@ def run(request, hf_echo_cli):
     """run(*arguments): `hf_echo_cli` with the words of the file's COMMAND (none by default) in front."""
     words = getattr(request.module, "COMMAND", "").split()
     return lambda *arguments, stdin=b"": hf_echo_cli(*words, *arguments, stdin=stdin)
+
+
+@pytest.fixture
+def answer(run):
+    """answer(*arguments): the JSON that a command prints when it ends well."""
+
+    def call(*arguments):
+        code, out, err = run(*arguments)
+        assert code == 0, err
+        return json.loads(out)
+
+    return call
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def speech(rows: int = 120, seed: int = 0, *, english: bool = True) -> Dataset:
     return Dataset.from_list(table, features=stored).cast_column("audio", Audio(decode=False))
 
 
-def save_random_encoder(folder, embedding_size: int = 384):
+def save_random_encoder(folder, embedding_size: int = 384, **fields):
     """A tiny speech encoder with random weights in a folder; 384 is the size of echo-nano's space."""
     import torch
 
@@ -68,6 +68,7 @@ def save_random_encoder(folder, embedding_size: int = 384):
         pooler_heads=2,
         pooler_layers=1,
         pooler_intermediate_size=32,
+        **fields,
     )
     EchoSpeechEncoder(config).save_pretrained(folder)
     EchoAudioFeatureExtractor(features="log-mel").save_pretrained(folder)

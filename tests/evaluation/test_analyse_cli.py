@@ -26,11 +26,10 @@ def table(toy, tmp_path, monkeypatch):
     return tmp_path / "nway.parquet"
 
 
-def test_geometry_of_the_sentences_in_common(run, toy, toy_folders, table, tmp_path):
+def test_geometry_of_the_sentences_in_common(answer, refused, toy, toy_folders, table, tmp_path):
     model = toy_folders["release"]
-    code, out, err = run("geometry", "--model", model, "--data", table, "--json", tmp_path / "o.json")
-    assert code == 0, err
-    report = json.loads(out)
+    arguments = ("geometry", "--model", model, "--data", table)
+    report = answer(*arguments, "--json", tmp_path / "o.json")
     in_file = json.loads((tmp_path / "o.json").read_text())
     curve = in_file.pop("singular_values")
     assert report == in_file  # hundreds of singular values are for a file, not for a screen
@@ -43,19 +42,16 @@ def test_geometry_of_the_sentences_in_common(run, toy, toy_folders, table, tmp_p
         assert report[name] == pytest.approx(want.to_row()[name], rel=1e-3)
     assert [row["lang"] for row in report["by_language"]] == toy.LANGUAGES
     np.testing.assert_allclose(curve, want.singular_values, rtol=1e-3, atol=1e-4)
-    code, out, _ = run("geometry", "--model", model, "--data", table, "--lang", "eng_Latn", "--lang", "fra_Latn")
-    assert (json.loads(out)["languages"], json.loads(out)["rows"]) == (2, 24)
-    code, out, err = run("geometry", "--model", model, "--data", table, "--lang", "xyz")
-    assert (code, out) == (2, "") and "unknown language 'xyz'" in err
+    two = answer(*arguments, "--lang", "eng_Latn", "--lang", "fra_Latn")
+    assert (two["languages"], two["rows"]) == (2, 24)
+    refused("unknown language 'xyz'", *arguments, "--lang", "xyz")
 
 
-def test_cost_of_a_model(run, toy, toy_folders, tmp_path):
+def test_cost_of_a_model(answer, toy, toy_folders, tmp_path):
     texts = [toy.say(m, "fra_Latn") for m in toy.split("dev")]
     (tmp_path / "a.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     model = toy_folders["release"]
-    code, out, err = run("cost", "--model", model, "--texts", tmp_path / "a.txt", "--lang", "fra_Latn", "--rounds", 2)
-    assert code == 0, err
-    report = json.loads(out)
+    report = answer("cost", "--model", model, "--texts", tmp_path / "a.txt", "--lang", "fra_Latn", "--rounds", 2)
     assert (report["sentences"], report["rounds"]) == (32, 2) and report["seconds"] > 0
     _, tokenizer = load_encoder(str(model))
     assert report["tokens"] == sum(map(len, tokenizer(texts, lang="fra_Latn")["input_ids"]))

@@ -1,6 +1,7 @@
 """Geometry against numpy and scipy written out, against invariances and known values."""
 
 import json
+import re
 from itertools import permutations
 
 import numpy as np
@@ -75,14 +76,8 @@ def test_principal_ratio_is_the_formula_written_out():
 
 
 def kl(mean0, cov0, mean1, cov1):
-    gap = mean1 - mean0
-    return 0.5 * (
-        np.trace(np.linalg.solve(cov1, cov0))
-        + gap @ np.linalg.solve(cov1, gap)
-        - len(gap)
-        + np.linalg.slogdet(cov1)[1]
-        - np.linalg.slogdet(cov0)[1]
-    )
+    gap, logs = mean1 - mean0, np.linalg.slogdet(cov1)[1] - np.linalg.slogdet(cov0)[1]
+    return 0.5 * (np.trace(np.linalg.solve(cov1, cov0)) + gap @ np.linalg.solve(cov1, gap) - len(gap) + logs)
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 0.1])
@@ -165,10 +160,7 @@ def broken(row, value):
         (lambda: evaluate_geometry(broken(7, np.nan)), "'rus_Cyrl' row 7 has NaN"),
         (lambda: rsim(broken(5, 0.0)), "'rus_Cyrl' row 5 has only zeros"),
         (lambda: evaluate_geometry({"a": np.ones(3)}), "'a' has shape (3,)"),
-        (
-            lambda: calinski_harabasz({**space(), "b": np.ones((9, 8)) + np.eye(9, 8)}),
-            "'b' has shape (9, 8) and 'eng_Latn' (40, 8)",
-        ),
+        (lambda: calinski_harabasz(space() | {"b": np.eye(9, 8) + 1}), "'b' has shape (9, 8) and 'eng_Latn' (40, 8)"),
         (lambda: calinski_harabasz([*space().items()] * 2), "'eng_Latn' comes twice"),
         (lambda: calinski_harabasz({"a": np.eye(3)}), "1 languages (a): give at least 2"),
         (lambda: calinski_harabasz({"a": np.eye(3), "b": np.eye(3)}), "the rows of all 2 languages"),
@@ -180,9 +172,8 @@ def broken(row, value):
     ],
 )
 def test_bad_input_names_language_and_row(call, message):
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=re.escape(message)):
         call()
-    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def nway(lang, ids):

@@ -6,6 +6,8 @@ import torch
 
 from hf_echo.losses import distillation_loss, distillation_parts, teacher_target
 
+from .test_contrastive import cos
+
 
 def random(n, d, seed):
     return torch.randn(n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -14,23 +16,15 @@ def random(n, d, seed):
 def algorithm_2(student, source, target, kinds, figures):
     """Lines 5 to 32, with plain loops. kinds: "base", "new" or "english"; figures: kind -> (mse, st, ts, tau)."""
 
-    def cos(a, b):
-        return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-
-    n = len(student)
-    z = []
-    for i in range(n):
-        z.append({"base": (source[i] + target[i]) / 2, "new": target[i], "english": source[i]}[kinds[i]])
-    total = 0.0
+    n, total = len(student), 0.0
+    targets = {"base": (source + target) / 2, "new": target, "english": source}
+    z = [targets[kind][i] for i, kind in enumerate(kinds)]
     for i in range(n):
         l_mse, l_st, l_ts, tau = figures["new" if kinds[i] == "new" else "base"]
         mse = ((student[i] - z[i]) ** 2).sum()
-        forward = -np.log(
-            np.exp(cos(student[i], z[i]) * tau) / sum(np.exp(cos(student[i], z[k]) * tau) for k in range(n))
-        )
-        backward = -np.log(
-            np.exp(cos(z[i], student[i]) * tau) / sum(np.exp(cos(z[i], student[k]) * tau) for k in range(n))
-        )
+        found = [np.exp(cos(student[i], z[k]) * tau) for k in range(n)]
+        back = [np.exp(cos(z[i], student[k]) * tau) for k in range(n)]
+        forward, backward = -np.log(found[i] / sum(found)), -np.log(back[i] / sum(back))
         total += l_st * forward + l_ts * backward + l_mse * mse
     return total / n
 

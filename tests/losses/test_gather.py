@@ -48,14 +48,8 @@ def losses(weight, rows):
     target, offset = gather_with_grad(rows["target"] @ weight)
     guide_target, _ = gather_with_grad(rows["guide_target"])
     key, _ = gather_with_grad(rows["key"])
-    options = dict(
-        guide_source=rows["guide_source"],
-        guide_target=guide_target,
-        radius=0.8,
-        logit_scale=10.0,
-        exclude=rows["key"][:, None] == key,
-        offset=offset,
-    )
+    options = dict(guide_source=rows["guide_source"], guide_target=guide_target, radius=0.8)
+    options |= dict(logit_scale=10.0, exclude=rows["key"][:, None] == key, offset=offset)
     source, hard = rows["source"] @ weight, rows["hard"] @ weight
     scale = rank_weight(len(source))
     yield "contrastive", scale * contrastive_loss(source, target, **options)

@@ -41,19 +41,16 @@ def loss_by_hand(arrays, ranks, smoothing) -> float:
     return sum(terms) / len(terms)
 
 
-def test_posterior(mixture):
-    found = gmm_log_posterior(*map(torch.tensor, mixture)).exp().numpy()
-    np.testing.assert_allclose(found, posterior(*mixture), rtol=1e-9)
-
-
-def test_posterior_is_that_of_scikit_learn(mixture):
+def test_posterior_is_that_of_a_loop_and_of_scikit_learn(mixture):
     query, keys, mean, log_sigma, weight_logits = mixture
     other = GaussianMixture(4, covariance_type="diag")
     other.means_, other.weights_ = mean, np.exp(weight_logits) / np.exp(weight_logits).sum()
     other.precisions_cholesky_ = np.exp(-log_sigma)
     other.covariances_ = np.exp(2 * log_sigma)
-    want = other.predict_proba((query[:, None] - keys[None]).reshape(-1, 5)).reshape(3, 4, 4)
-    np.testing.assert_allclose(gmm_log_posterior(*map(torch.tensor, mixture)).exp().numpy(), want, rtol=1e-9)
+    theirs = other.predict_proba((query[:, None] - keys[None]).reshape(-1, 5)).reshape(3, 4, 4)
+    found = gmm_log_posterior(*map(torch.tensor, mixture)).exp().numpy()
+    for want in (posterior(*mixture), theirs):
+        np.testing.assert_allclose(found, want, rtol=1e-9)
 
 
 def test_posterior_in_float32_at_full_width():
@@ -82,21 +79,13 @@ def test_loss_and_gradients(mixture, smoothing):
         np.testing.assert_allclose(tensors[place].grad.numpy(), numpy_gradient(function, mixture[place]), atol=1e-7)
 
 
-def test_ranks_of_the_encoder():
+def test_ranks_running_means_and_interpolated_keys():
     means = torch.tensor([0.9, 0.5, 0.2, 0.0])
-    cosines = torch.tensor([[0.95, 0.6], [0.31, -0.8]])
-    assert nearest_ranks(cosines, means).tolist() == [[1, 2], [3, 4]]
-
-
-def test_running_means():
-    means = torch.tensor([0.9, 0.5, float("nan"), 0.0])
+    assert nearest_ranks(torch.tensor([[0.95, 0.6], [0.31, -0.8]]), means).tolist() == [[1, 2], [3, 4]]
+    means[2] = torch.nan
     cosines, ranks = torch.tensor([[0.8, 0.6], [0.3, 0.1]]), torch.tensor([[1, 1], [3, 3]])
     found = update_means(means, cosines, ranks, momentum=0.1)
     assert found.tolist() == pytest.approx([0.9 * 0.9 + 0.1 * 0.7, 0.5, 0.2, 0.0])
-
-
-def test_interpolated_keys():
-    translations, others = torch.ones(5, 2), torch.zeros(5, 2)
     share = torch.tensor([0.0, 0.3, 0.5, 0.8, 1.0])
-    keys, ranks = interpolated_keys(translations, others, share, 4)
+    keys, ranks = interpolated_keys(torch.ones(5, 2), torch.zeros(5, 2), share, 4)
     assert keys[:, 0].tolist() == pytest.approx(share.tolist()) and ranks.tolist() == [4, 3, 2, 1, 1]

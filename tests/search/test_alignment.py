@@ -10,7 +10,7 @@ from hf_echo.data import load_parallel
 from hf_echo.search import align, align_files
 from hf_echo.search.alignment import FULL
 
-WORDS = "red blue old small cat dog bird fish sleeps runs eats waits house tree river stone".split()
+from .words import encode, sentences
 
 
 def cheapest(x, y, lengths, largest: int) -> list[tuple[list[int], list[int]]]:
@@ -91,19 +91,6 @@ def test_a_long_document_with_lost_chapters():
     assert len(found) > 0.99 * len(set(kept[0]) & set(kept[1]))
 
 
-def encode(texts, lang):
-    """Bags of words; a language is a rotation that changes nothing."""
-    table = {
-        word: np.random.default_rng(list(word.encode())).normal(size=24) for text in texts for word in text.split()
-    }
-    return np.stack([sum(table[word] for word in text.split()) for text in texts]).astype(np.float32)
-
-
-def sentences(count: int, seed: int) -> list[str]:
-    rng = np.random.default_rng(seed)
-    return [" ".join(rng.choice(WORDS, size=5, replace=False)) for _ in range(count)]
-
-
 @pytest.fixture
 def folders(tmp_path):
     """Two documents; in the first the target joins the first two sentences, has a blank line, and lacks the fifth."""
@@ -171,6 +158,6 @@ def test_refusals_leave_nothing(folders, source, target, out, options, message):
     (folders / "other").mkdir()
     (folders / "empty.txt").touch()
     paths = [name if name == "-" else folders / name for name in (source, target)]
-    with pytest.raises((ValueError, FileNotFoundError), match=message) as raised:
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         align_files(*map(type(folders), paths), folders / out, encode, progress=False, **options)
-    assert "\n" not in str(raised.value) and not (folders / "o.tsv").exists()
+    assert not (folders / "o.tsv").exists()

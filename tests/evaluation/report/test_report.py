@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from hf_echo.evaluation import evaluate_xsim
 from hf_echo.evaluation import report as reports
@@ -15,16 +16,15 @@ from hf_echo.evaluation.report.sentences import error_examples, project
 from hf_echo.inference import encode
 from hf_echo.inference.encoders import tfidf_encoder
 
-pa = pytest.importorskip("pyarrow")
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
 
+COMMAND = "report"
+
 
 def write(folder, name, rows):
-    import pyarrow.parquet as parquet
-
     folder.mkdir(exist_ok=True)
-    parquet.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
+    Dataset.from_list(rows).to_parquet(folder / f"{name}.parquet")
     return folder
 
 
@@ -63,11 +63,9 @@ class Page(HTMLParser):
         self.links, self.text, self.ids = [], [], []
 
     def handle_starttag(self, tag, attributes):
-        attributes = dict(attributes)
-        self.links += [
-            attributes[name] for name in ("src", "href", "xlink:href", "srcset", "data") if name in attributes
-        ]
-        self.ids.append(attributes.get("id"))
+        own = dict(attributes)
+        self.links += [own[name] for name in ("src", "href", "xlink:href", "srcset", "data") if name in own]
+        self.ids.append(own.get("id"))
 
     def handle_data(self, data):
         self.text.append(data)
@@ -90,9 +88,7 @@ def test_the_page_stands_alone(report):
     ("rows", "words"),
     [
         ([{"id": "1", "lang": "eng_Latn", "text": " "}], r"odd.parquet, row 1 \(eng_Latn\): text is empty"),
-        ([{"id": "1", "lang": "eng_Latn", "text": 5}], r"odd.parquet, row 1 \(eng_Latn\): text is not text but int"),
         ([{"id": "1", "lang": "fra_Latn", "text": "a"}], "odd.parquet: no rows in 'eng_Latn': found fra_Latn"),
-        ([{"id": "1", "lang": "eng_Latn", "text": "a"}] * 2, "odd.parquet: id '1' has two texts in 'eng_Latn'"),
         ([{"id": i, "lang": lang, "text": "a"} for i, lang in enumerate(("eng_Latn", "fra_Latn"))], "no id in common"),
         ([{"a": 1}], "is no n-way table .*found: a"),
     ],
@@ -113,51 +109,46 @@ def test_a_language_without_common_sentences_is_left_out_and_named(tmp_path, toy
     assert measured["geometry"] and f"all models: few.parquet: {reason}" in measured["skipped"]
 
 
-def test_a_space_whose_geometry_cannot_be_measured(tmp_path, toy):
+def test_a_space_whose_geometry_cannot_be_measured(tmp_path, few):
     """One embedding for all sentences of a language: no geometry, and the rest of the report."""
-    data = reports.read_folder(write(tmp_path / "data", "few", toy.nway_rows()))
 
     def encode(texts, lang):
         return np.ones((len(texts), 8)) if lang == "rus_Cyrl" else np.eye(len(texts), 8) + 1
 
-    measured = reports.measure([reports.ReportModel("flat", encode, "f")], data, tmp_path / "cache", progress=False)
+    measured = reports.measure([reports.ReportModel("flat", encode, "f")], few, tmp_path / "cache", progress=False)
     assert not measured["geometry"] and not measured["singular_values"] and measured["map"]
     reason = "few.parquet: all 32 rows of 'rus_Cyrl' are the same: leave this language out"
     assert f"flat: geometry: {reason}" in measured["skipped"]
 
 
-def small(tmp_path, toy):
+@pytest.fixture
+def few(tmp_path, toy):
     return reports.read_folder(write(tmp_path / "data", "few", toy.nway_rows()))
 
 
-def test_a_broken_model_is_named_and_not_remembered(tmp_path, toy):
-    data = small(tmp_path, toy)
-
+def test_a_broken_model_is_named_and_not_remembered(tmp_path, few):
     def broken(texts, lang):
         rows = np.random.default_rng(len(lang)).normal(size=(len(texts), 8))
-        if lang == "rus_Cyrl":
-            rows[3] = np.nan
+        rows[3 if lang == "rus_Cyrl" else []] = np.nan
         return rows
 
     model = reports.ReportModel("odd one", broken, "odd-1")
-    with pytest.raises(
-        ValueError, match="few.parquet, model odd one: .*NaN or infinite values for the text .* in 'rus_Cyrl'"
-    ):
-        reports.measure([model], data, tmp_path / "cache", progress=False)
+    message = "few.parquet, model odd one: .*NaN or infinite values for the text .* in 'rus_Cyrl'"
+    with pytest.raises(ValueError, match=message):
+        reports.measure([model], few, tmp_path / "cache", progress=False)
     asked = []
     mended = lambda texts, lang: asked.append(lang) or np.eye(len(texts), 8) + 1  # noqa: E731
-    reports.measure([replace(model, encode=mended)], data, tmp_path / "cache", progress=False)
+    reports.measure([replace(model, encode=mended)], few, tmp_path / "cache", progress=False)
     assert "rus_Cyrl" in asked and "fra_Latn" not in asked
 
 
-def test_examples_are_errors(tmp_path, toy):
+def test_examples_are_errors(few):
     """An encoder that puts a sentence's hard negatives where its translations are, and the target elsewhere."""
-    table = small(tmp_path, toy).tables["few"]
-    wrong = {text for items in table.negatives.values() for text, _ in items}
+    table = few.tables["few"]
+    own = {text: key for words in table.texts.values() for key, text in words.items()}
+    owner = {text: key for key, items in table.negatives.items() for text, _ in items}
 
-    def encoder(texts, lang):  # hard negatives stand where the translation should
-        own = {t: k for words in table.texts.values() for k, t in words.items()}
-        owner = {t: k for k, items in table.negatives.items() for t, _ in items}
+    def encoder(texts, lang):
         rows = np.zeros((len(texts), 33))
         for row, text in zip(rows, texts, strict=True):
             row[owner.get(text, own.get(text, 0))] = 1
@@ -167,11 +158,9 @@ def test_examples_are_errors(tmp_path, toy):
     found = error_examples(encoder, table, "eng_Latn", count=2)
     assert [e["lang"] for e in found] == ["fra_Latn", "rus_Cyrl"]
     for example in found:
-        assert example["retrieved"] in wrong and example["desired"] == table.texts["eng_Latn"][example["id"]]
+        assert example["desired"] == table.texts["eng_Latn"][example["id"]]
         assert example["source"] == table.texts[example["lang"]][example["id"]]
-        assert example["kind"] in {
-            kind for text, kind in table.negatives[example["id"]] if text == example["retrieved"]
-        }
+        assert (example["retrieved"], example["kind"]) in table.negatives[example["id"]]
 
 
 def test_the_map_keeps_what_is_near():
@@ -213,19 +202,13 @@ def test_a_second_run_opens_no_model(report, folder, model):
     _, cache, measured = report
     data = reports.read_folder(folder)
     models = open_models([model, "tfidf"], data.texts)
-
-    def refuse(*arguments):
-        raise AssertionError("the model was asked again")
-
-    models[0].encode = refuse  # the sparse rows of TF-IDF are not stored
+    models[0].encode = lambda *_: pytest.fail("the model was asked again")  # TF-IDF's sparse rows are not stored
     assert reports.measure(models, data, cache, progress=False) == measured
 
 
-def test_the_command(folder, tmp_path, hf_echo_cli):
-    def run(*arguments):
-        return hf_echo_cli("report", *arguments, "--out", tmp_path / "out", "--cache", tmp_path / "cache")
-
-    code, _, err = run("tfidf", "--data", folder)
+def test_the_command(folder, tmp_path, run, refused):
+    places = ("--out", tmp_path / "out", "--cache", tmp_path / "cache")
+    code, _, err = run("tfidf", "--data", folder, *places)
     assert code == 0, err
     assert {f.name for f in (tmp_path / "out").iterdir()} == {"index.html", "report.json"}
     (tmp_path / "bad").mkdir()
@@ -238,5 +221,4 @@ def test_the_command(folder, tmp_path, hf_echo_cli):
         (["tfidf", "--data", folder, "--main", "toy"], "no set 'toy'; found toys"),
         (["tfidf", "--data", folder, "--target-lang", "deu_Latn"], "no rows in 'deu_Latn'"),
     ):
-        code, _, err = run(*arguments)
-        assert code == 2 and words in err and len(err.strip().splitlines()) == 1, err
+        refused(words, *arguments, *places)

@@ -6,9 +6,10 @@ import re
 import datasets
 import numpy as np
 import pytest
-import torch
 
 from hf_echo.evaluation import evaluate_speech
+
+from ...speech_toy import save_random_encoder
 
 COMMAND = "evaluate"
 MEANINGS = ["sun", "rain", "snow", "wind"]
@@ -53,18 +54,17 @@ ROWS, VECTORS = [r for r, _ in SPEECH], np.stack([v for _, v in SPEECH])
 
 
 def test_by_language_against_counts_by_hand():
+    """Candidates of Catalan are snow and rain. Speech on the axis of sun has cosine 0 with both, and equal scores go to
+    the first, snow. In its own text, snow and rain are both on axis 1: the first one, snow, is found for all."""
     report = evaluate_speech(ROWS, VECTORS, encode, unheard=["cat_Latn"])
-    table = {row.pop("lang"): row for row in report.rows}
-    assert table["eng_Latn"] == dict(count=4, heard=True, candidates=3, xsim=25.0, text_xsim=0.0, own_xsim=25.0)
-    assert table["deu_Latn"] == dict(count=2, heard=True, candidates=2, xsim=0.0, text_xsim=0.0, own_xsim=0.0)
-    # Candidates of Catalan are snow and rain. Speech on the axis of sun has cosine 0 with both, and equal scores go to
-    # the first, snow. In its own text, snow and rain are both on axis 1: the first one, snow, is found for all.
-    assert table["cat_Latn"] == dict(
-        count=3, heard=False, candidates=2, xsim=50.0, text_xsim=50.0, own_xsim=pytest.approx(200 / 3)
-    )
+    columns = ("count", "heard", "candidates", "xsim", "text_xsim", "own_xsim")
+    assert {row["lang"]: tuple(row[name] for name in columns) for row in report.rows} == {
+        "eng_Latn": (4, True, 3, 25.0, 0.0, 25.0),
+        "deu_Latn": (2, True, 2, 0.0, 0.0, 0.0),
+        "cat_Latn": (3, False, 2, 50.0, 50.0, pytest.approx(200 / 3)),
+    }
     assert report.average["xsim"] == 25.0
-    assert report.notes["average_heard"]["xsim"] == 12.5
-    assert report.notes["average_unheard"]["xsim"] == 50.0
+    assert [report.notes[f"average_{kind}"]["xsim"] for kind in ("heard", "unheard")] == [12.5, 50.0]
 
 
 def test_hard_negatives_are_candidates():
@@ -109,40 +109,21 @@ def test_wrong_input(rows, vectors, options, message):
 def speech_folder(tmp_path, monkeypatch):
     """A tiny random speech encoder with the embedding size of echo-nano, and a corpus of tones."""
     soundfile = pytest.importorskip("soundfile")
-    from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
-
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    torch.manual_seed(0)
-    audio = dict(
-        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, apply_spec_augment=False
-    )
-    config = EchoSpeechConfig(
-        audio_config={"model_type": "wav2vec2-bert", **audio},
-        embedding_size=384,
-        pooler_heads=2,
-        pooler_layers=1,
-        pooler_intermediate_size=32,
-        languages=["eng_Latn"],
-    )
-    EchoSpeechEncoder(config).save_pretrained(tmp_path / "model")
-    EchoAudioFeatureExtractor(features="log-mel").save_pretrained(tmp_path / "model")
+    save_random_encoder(tmp_path / "model", languages=["eng_Latn"])
     lines = ["audio\ttext\tlang\tenglish\tsource"]
-    for number, (text, lang) in enumerate(
-        [("We saw 12 ships.", "eng_Latn"), ("Ja", "deu_Latn"), ("Nein", "deu_Latn")] * 2
-    ):
-        tone = 0.3 * np.sin(2 * np.pi * (200 + 50 * number) * np.arange(8000 + 800 * number) / 16_000)
-        soundfile.write(tmp_path / f"{number}.wav", tone, 16_000)
-        lines.append(f"{number}.wav\t{text}\t{lang}\t{ {'Ja': 'Yes', 'Nein': 'No'}.get(text, '') }\tespeak-ng")
+    for n, (text, lang) in enumerate([("We saw 12 ships.", "eng_Latn"), ("Ja", "deu_Latn"), ("Nein", "deu_Latn")] * 2):
+        tone = 0.3 * np.sin(2 * np.pi * (200 + 50 * n) * np.arange(8000 + 800 * n) / 16_000)
+        soundfile.write(tmp_path / f"{n}.wav", tone, 16_000)
+        lines.append(f"{n}.wav\t{text}\t{lang}\t{ {'Ja': 'Yes', 'Nein': 'No'}.get(text, '') }\tespeak-ng")
     (tmp_path / "speech.tsv").write_text("\n".join(lines) + "\n")
     return tmp_path
 
 
-def test_command(run, refused, speech_folder, monkeypatch):
+def test_command(run, answer, refused, speech_folder, monkeypatch):
     arguments = ["speech", "--model", speech_folder / "model", "--data", speech_folder / "speech.tsv"]
     arguments += ["--text-model", "echo-nano"]
-    code, out, err = run(*arguments, "--hard-negatives", "--decoder", "echo-nano", "--json", speech_folder / "r.json")
-    assert code == 0, err
-    report = json.loads(out)
+    report = answer(*arguments, "--hard-negatives", "--decoder", "echo-nano")
     table = {row["lang"]: row for row in report["rows"]}
     assert table["eng_Latn"]["heard"] and not table["deu_Latn"]["heard"]  # the model names English
     assert table["deu_Latn"]["count"] == 4 and table["deu_Latn"]["candidates"] == 2

@@ -1,7 +1,5 @@
 """`hf-echo evaluate xsim --data`: an n-way table, by language and by group, and what it refuses."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -17,11 +15,9 @@ def table(toy, tmp_path):
     return tmp_path / "nway.tsv"
 
 
-def test_a_table_gives_languages_and_groups(run, table, toy, toy_folders, toy_trained, toy_tokenizer):
+def test_a_table_gives_languages_and_groups(answer, table, toy, toy_folders, toy_trained, toy_tokenizer):
     model = toy_folders["release"]
-    code, out, err = run("--model", model, "--data", table, "--group", "script", "--hard-negatives")
-    assert code == 0, err
-    report = json.loads(out)
+    report = answer("--model", model, "--data", table, "--group", "script", "--hard-negatives")
     rows = {row["lang"]: row for row in report["rows"]}
     assert set(rows) == {"fra_Latn", "rus_Cyrl"} and rows["fra_Latn"]["pool"] > 32
     x, y = (
@@ -30,42 +26,31 @@ def test_a_table_gives_languages_and_groups(run, table, toy, toy_folders, toy_tr
     )
     errors = 100 * np.mean((x @ y.T).argmax(1) != np.arange(32))
     assert rows["fra_Latn"]["xsim"] == pytest.approx(errors, abs=3.2)  # a bf16 CPU may tip one sentence
-    assert {row["script"]: row["xsim"] for row in report["by_script"]} == {
-        "Latin": rows["fra_Latn"]["xsim"],
-        "Cyrillic": rows["rus_Cyrl"]["xsim"],
-    }
-    code, out, _ = run("--model", model, "--data", table, "--direction", "all", "--margin", "ratio")
-    assert code == 0 and len(json.loads(out)["rows"]) == 6
+    by_script = {row["script"]: row["xsim"] for row in report["by_script"]}
+    assert by_script == {"Latin": rows["fra_Latn"]["xsim"], "Cyrillic": rows["rus_Cyrl"]["xsim"]}
+    assert len(answer("--model", model, "--data", table, "--direction", "all", "--margin", "ratio")["rows"]) == 6
 
 
-def test_split_chooses_rows(run, table, toy_folders):
-    model, whole = toy_folders["release"], table.read_text(encoding="utf-8").splitlines()
-    ids = [line.split("\t")[0] for line in whole[1:]]
-    lines = [f"{line}\t{'test' if i < '1' else 'train'}" for i, line in zip(ids, whole[1:])]
-    table.with_name("split.tsv").write_text("\n".join([f"{whole[0]}\tsplit", *lines]) + "\n", encoding="utf-8")
-    counts = {}
-    for split in (None, "test", "train"):
-        chosen = ["--split", split] if split else []
-        code, out, err = run("--model", model, "--data", table.with_name("split.tsv"), *chosen)
-        assert code == 0, err
-        counts[split] = json.loads(out)["rows"][0]["count"]
-    assert counts[None] == counts["test"] + counts["train"] and min(counts.values()) > 0
-    code, _, err = run("--model", model, "--data", table, "--split", "test")
-    assert code == 2 and "nway.tsv has no column split; leave split 'test' out" in err
-    code, _, err = run("--model", "no/model", "--data", table, "--group", "foo")
-    assert code == 2 and "--group is ['foo']; it must be a list, each of it one of script, family, resource" in err
+def test_split_chooses_rows(answer, table, toy_folders):
+    header, *lines = table.read_text(encoding="utf-8").splitlines()
+    lines = [f"{line}\t{'test' if line < '1' else 'train'}" for line in lines]
+    table.write_text("\n".join([f"{header}\tsplit", *lines]) + "\n", encoding="utf-8")
+    arguments = ("--model", toy_folders["release"], "--data", table)
+    options = ([], ["--split", "test"], ["--split", "train"])
+    whole, *parts = (answer(*arguments, *split)["rows"][0]["count"] for split in options)
+    assert whole == sum(parts) and min(parts) > 0
 
 
 def test_what_is_refused(run, table, toy_folders):
     model, double = toy_folders["release"], table.with_name("double.tsv")
     double.write_text("id\tlang\ttext\n0\teng_Latn\tone\n0\teng_Latn\ttwo\n")
+    no_language = "nway.tsv has no rows in --target-lang 'ita_Latn'; it has eng_Latn, fra_"
     for arguments, words in (
         ([], "give --source and --target, two files of lines, or --data, one table"),
         (["--data", table, "--source", table], "--source does not go with --data"),
-        (
-            ["--data", table, "--target-lang", "ita_Latn"],
-            "nway.tsv has no rows in --target-lang 'ita_Latn'; it has eng_Latn, fra_",
-        ),
+        (["--data", table, "--target-lang", "ita_Latn"], no_language),
+        (["--data", table, "--split", "test"], "nway.tsv has no column split; leave split 'test' out"),
+        (["--data", table, "--group", "foo"], "--group is ['foo']; it must be a list, each of it one of script, "),
         (["--data", double], "double.tsv:3: a second row for id '0' in eng_Latn (1 bad row; correct them"),
         (["--data", table, "--k", 3], "--k needs --margin ratio or distance"),
         (["--source", table, "--target", table, "--direction", "from"], "--direction needs --data"),
@@ -75,32 +60,24 @@ def test_what_is_refused(run, table, toy_folders):
         assert code == 2 and words in err, err
 
 
-def test_lines_and_a_table_give_one_figure(run, toy, toy_folders, tmp_path):
+def test_lines_and_a_table_give_one_figure(answer, toy, toy_folders, tmp_path):
     """Equal texts are right in both, as in a report: half of the sentences are a copy of another."""
-    french, english = ([toy.say(m, lang) for m in toy.split("dev")[:8]] * 2 for lang in ("fra_Latn", "eng_Latn"))
-    for name, texts in (("a.txt", french), ("b.txt", english)):
+    rows = ["id\tlang\ttext"]
+    for name, lang in (("a.txt", "fra_Latn"), ("b.txt", "eng_Latn")):
+        texts = [toy.say(m, lang) for m in toy.split("dev")[:8]] * 2
         (tmp_path / name).write_text("\n".join(texts) + "\n", encoding="utf-8")
-    rows = [
-        f"{i}\t{lang}\t{text}"
-        for lang, texts in (("fra_Latn", french), ("eng_Latn", english))
-        for i, text in enumerate(texts)
-    ]
-    (tmp_path / "n.tsv").write_text("\n".join(["id\tlang\ttext", *rows]) + "\n", encoding="utf-8")
+        rows += [f"{i}\t{lang}\t{text}" for i, text in enumerate(texts)]
+    (tmp_path / "n.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     options = ("--model", toy_folders["release"], "--hard-negatives")
     lines = ("--source", tmp_path / "a.txt", "--source-lang", "fra_Latn", "--target", tmp_path / "b.txt")
-    (code, out, err), (_, of_table, _) = run(*options, *lines), run(*options, "--data", tmp_path / "n.tsv")
-    assert code == 0, err
-    report, row = json.loads(out), json.loads(of_table)["rows"][0]
+    report, (row,) = answer(*options, *lines), answer(*options, "--data", tmp_path / "n.tsv")["rows"]
     assert report["error_rate"] == row["xsim"] < 50 and report["xsimpp"]["error_rate"] == row["xsimpp"]
 
 
-def test_a_broken_embedding_names_file_and_line(run, tmp_path, monkeypatch):
-    import hf_echo.inference.any_encoder as module
-
+def test_a_broken_embedding_names_file_and_line(refused, tmp_path, monkeypatch):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("one\ntwo\n")
-    monkeypatch.setattr(module, "any_encoder", lambda name: lambda texts, lang: np.eye(2) * [[1.0], [np.nan]])
-    code, _, err = run(
-        "--model", "m", "--source", tmp_path / "a.txt", "--target", tmp_path / "b.txt", "--source-lang", "fra_Latn"
-    )
-    assert code == 2 and "a.txt:2 (fra_Latn): a NaN, infinite or zero embedding" in err
+    encoder = lambda texts, lang: np.eye(2) * [[1.0], [np.nan]]  # noqa: E731
+    monkeypatch.setattr("hf_echo.inference.any_encoder.any_encoder", lambda name: encoder)
+    files = ("--source", tmp_path / "a.txt", "--target", tmp_path / "b.txt", "--source-lang", "fra_Latn")
+    refused("a.txt:2 (fra_Latn): a NaN, infinite or zero embedding", "--model", "m", *files)

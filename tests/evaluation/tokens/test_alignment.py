@@ -22,11 +22,6 @@ from hf_echo.evaluation.tokens.alignment import (
 COMMAND = "evaluate alignment"
 
 
-@pytest.fixture(scope="module")
-def encoder(toy, toy_tokenizer):
-    return toy.make_model(toy_tokenizer, num_hidden_layers=2).encoder.eval()
-
-
 def mutual(s: list[list[float]]) -> set[tuple[int, int]]:
     """The definition, in loops: the first of equals is the best."""
     links = set()
@@ -190,14 +185,10 @@ def test_files(toy, tmp_path):
         load_alignment(tmp_path / "nowhere.parquet")
 
 
-def test_command(run, toy, toy_tokenizer, tmp_path):
+def test_command(answer, toy, toy_tokenizer, tmp_path):
     """A sentence with itself: argmax finds every link."""
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "model")
     toy_tokenizer.save_pretrained(tmp_path / "model")
     pq.write_table(pa.Table.from_pylist(rows(toy)), tmp_path / "links.parquet")
-    arguments = ("--model", tmp_path / "model", "--data", tmp_path / "links.parquet", "--layers", 0)
-    code, out, err = run(*arguments, "--json", tmp_path / "out.json")
-    assert code == 0, err
-    report = json.loads((tmp_path / "out.json").read_text())
+    report = answer("--model", tmp_path / "model", "--data", tmp_path / "links.parquet", "--layers", 0)
     assert report["aer_by_layer"]["argmax"] == [{"layer": 0, "mean": 0.0, "eng_Latn-eng_Latn": 0.0}]
-    assert report == json.loads(out)

@@ -82,11 +82,6 @@ def tagged(toy, lang, part):
     return made
 
 
-@pytest.fixture(scope="module")
-def encoder(toy, toy_tokenizer):
-    return toy.make_model(toy_tokenizer).encoder.eval()
-
-
 def test_a_language_learnt_and_one_never_seen(encoder, toy, toy_tokenizer):
     test = tagged(toy, "eng_Latn", "dev") + tagged(toy, "rus_Cyrl", "dev")
     table = evaluate_tagging(encoder, toy_tokenizer, tagged(toy, "eng_Latn", "train"), test, layer=0)
@@ -112,12 +107,5 @@ def test_bad_rows(encoder, toy, toy_tokenizer, change, message):
     test[1] = test[1] | change
     with pytest.raises(ValueError, match=message):
         evaluate_tagging(encoder, toy_tokenizer, train, test, layer=0)
-
-
-def test_too_little_to_learn(encoder, toy, toy_tokenizer):
-    rows = tagged(toy, "eng_Latn", "train")
-    plain = [row | {"tags": ["O"] * 5} for row in rows]
-    with pytest.raises(ValueError, match=r"the training rows: 1 class \(O\)"):
-        evaluate_tagging(encoder, toy_tokenizer, plain, plain, layer=0)
     with pytest.raises(ValueError, match="no test row: give at least one"):
-        evaluate_tagging(encoder, toy_tokenizer, rows, [])
+        evaluate_tagging(encoder, toy_tokenizer, train, [])

@@ -2,9 +2,8 @@
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 
 from hf_echo.evaluation.benchmarks.public_sets import load_benchmark
 from hf_echo.evaluation.tokens.tagging import evaluate_tagging
@@ -13,11 +12,6 @@ from hf_echo.inference import load_encoder
 pytest.importorskip("sklearn")
 
 COMMAND = "evaluate"
-
-
-def write(file, rows):
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), file)
 
 
 @pytest.fixture
@@ -29,16 +23,15 @@ def panx(toy, tmp_path):
             {"tokens": [*toy.say(m, lang)[:-1].split(), "."], "ner_tags": [1, 0, 3, 4, 0], "langs": [code] * 5}
             for m in meanings[:: 1 if part == "test" else 3]
         ]
-        write(tmp_path / "panx" / code / f"{part}.parquet", rows)
+        (tmp_path / "panx" / code).mkdir(parents=True, exist_ok=True)
+        Dataset.from_list(rows).to_parquet(tmp_path / "panx" / code / f"{part}.parquet")
     return tmp_path / "panx"
 
 
-def test_tagging_of_a_public_set_and_of_files(run, panx, toy_folders, tmp_path):
+def test_tagging_of_a_public_set_and_of_files(answer, panx, toy_folders, tmp_path):
     model = toy_folders["release"]
-    arguments = ("--set", "panx", "--path", panx, "--layer", 0, "--json", tmp_path / "o.json")
-    code, out, err = run("tagging", "--model", model, *arguments)
-    assert code == 0, err
-    report = json.loads(out)
+    arguments = ("tagging", "--model", model, "--set", "panx", "--path", panx)
+    report = answer(*arguments, "--layer", 0, "--json", tmp_path / "o.json")
     assert report == json.loads((tmp_path / "o.json").read_text())
     train = load_benchmark("panx", langs=["eng_Latn"], split="train", path=panx)
     test = load_benchmark("panx", path=panx)
@@ -46,14 +39,11 @@ def test_tagging_of_a_public_set_and_of_files(run, panx, toy_folders, tmp_path):
     assert report["rows"] == want.rows and report["average"] == want.average
     assert [row["lang"] for row in report["rows"]] == ["eng_Latn", "fra_Latn"]
     assert report["rows"][0]["f1"] == 1 and report["train_sentences"] == len(train)
-    code, out, _ = run("tagging", "--model", model, "--set", "panx", "--path", panx, "--lang", "fra_Latn")
-    assert [row["lang"] for row in json.loads(out)["rows"]] == ["fra_Latn"]
+    assert [row["lang"] for row in answer(*arguments, "--lang", "fra_Latn")["rows"]] == ["fra_Latn"]
     for name, rows in (("train", train), ("test", test)):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     files = ("--train", tmp_path / "train.jsonl", "--test", tmp_path / "test.jsonl", "--layer", 0)
-    code, out, err = run("tagging", "--model", model, *files)
-    assert code == 0, err
-    assert json.loads(out)["rows"] == want.rows
+    assert answer("tagging", "--model", model, *files)["rows"] == want.rows
 
 
 @pytest.mark.parametrize(

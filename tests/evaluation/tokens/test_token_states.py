@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from hf_echo.evaluation.tokens.token_states import join_words, owners, token_states
 
 TEXTS = ["one red cat sleeps.", "  four old fish  ", "un chat", "два красный пёс ест."]
 LANGS = ["eng_Latn", None, "fra_Latn", "rus_Cyrl"]
-
-
-@pytest.fixture(scope="module")
-def encoder(toy, toy_tokenizer):
-    return toy.make_model(toy_tokenizer, num_hidden_layers=2).encoder.eval()
 
 
 def test_states_are_the_models_without_the_layout(encoder, toy_tokenizer):
@@ -43,41 +36,28 @@ def test_batches_do_not_change_states_and_layers_are_chosen(encoder, toy_tokeniz
         np.testing.assert_allclose(many[i].states, alone.states[[2, 0]], rtol=1e-4, atol=1e-5)
 
 
-def test_any_encoder_of_transformers_will_do():
-    backend = Tokenizer(models.WordLevel({w: i for i, w in enumerate("[PAD] [CLS] [SEP] a b c".split())}, "a"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]")
-    config = BertConfig(vocab_size=6, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
-    bert = BertModel(config).eval()
-    found = list(token_states(bert, tokenizer, ["a c b", "b"], ["eng_Latn", "fra_Latn"]))
+def test_any_encoder_of_transformers_will_do(toy):
+    tokenizer = toy.plain_tokenizer()
+    model, text = toy.plain_encoder(tokenizer).eval(), "cat sleeps dog"
+    one, other = token_states(model, tokenizer, [text, "cat"], ["eng_Latn", "fra_Latn"])
     with torch.no_grad():
-        want = bert(torch.tensor([[1, 3, 5, 4, 2]])).last_hidden_state[0, 1:-1]
-    np.testing.assert_allclose(found[0].states[1], want, rtol=1e-4, atol=1e-5)
-    assert found[0].offsets.tolist() == [[0, 1], [2, 3], [4, 5]] and found[1].ids.tolist() == [4]
+        want = model(torch.tensor([tokenizer(text).input_ids])).last_hidden_state[0, 1:-1]
+    np.testing.assert_allclose(one.states[1], want, rtol=1e-4, atol=1e-5)
+    assert one.offsets.tolist() == [[0, 3], [4, 10], [11, 14]] and other.ids.tolist() == one.ids.tolist()[:1]
 
 
 def test_long_text_is_refused_or_skipped(encoder, toy_tokenizer):
     texts = ["one cat.", "one red cat " * 30]
-    with pytest.raises(ValueError, match=r"text 2 has \d+ tokens, more than the model's limit of 64"):
-        list(token_states(encoder, toy_tokenizer, texts))
     first, second = token_states(encoder, toy_tokenizer, texts, on_long="skip")
     assert first is not None and second is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+    for options, message in (
+        (dict(texts=texts), r"text 2 has \d+ tokens, more than the model's limit of 64"),
         (dict(texts="one"), "texts is one string"),
-        (dict(on_long="split"), "it must be 'error' or 'skip'"),
-        (dict(layers=[3]), r"no layer 3: this model has layers 0 \(embeddings\) to 2"),
-    ],
-)
-def test_bad_arguments(encoder, toy_tokenizer, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        list(token_states(encoder, toy_tokenizer, **{"texts": ["one"], **arguments}))
+        (dict(texts=["one"], on_long="split"), "it must be 'error' or 'skip'"),
+        (dict(texts=["one"], layers=[3]), r"no layer 3: this model has layers 0 \(embeddings\) to 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(token_states(encoder, toy_tokenizer, **options))
 
 
 def test_join_words():

@@ -11,18 +11,13 @@ pytestmark = pytest.mark.trains
 pytest.importorskip("sklearn")
 
 
-@pytest.fixture(scope="module")
-def encoder(toy, toy_tokenizer):
-    return toy.make_model(toy_tokenizer).encoder.eval()
-
-
 def test_vector_is_the_mean_of_the_words_tokens(encoder, toy_tokenizer):
     text = "one red catbirdfish sleeps."
     start, end = text.index("catbird"), text.index(" sleeps")
     (states,) = token_states(encoder, toy_tokenizer, [text], "eng_Latn")
     own = [i for i, (a, b) in enumerate(states.offsets) if a < end and b > start]
     assert len(own) > 1 and text[states.offsets[own[0]][0] : states.offsets[own[-1]][1]].strip() == "catbirdfish"
-    for layer in (0, 1):
+    for layer in (0, 1, 2):
         found = word_vectors(encoder, toy_tokenizer, [text], [(start, end)], "eng_Latn", layer=layer)
         np.testing.assert_allclose(found[0], states.states[layer, own].mean(0), rtol=1e-5)
 
