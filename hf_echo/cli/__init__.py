@@ -68,6 +68,7 @@ for _name, _group in _groups.items():
 def main() -> None:
     """Run the command line. An error is one line; the exit code is 2 for wrong input and 1 for a possible bug."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.getLogger("hf_echo").setLevel(logging.INFO)  # which step begins or is done; of libraries, warnings only
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a console that cannot write a character gets its number
             stream.reconfigure(errors="backslashreplace")

@@ -66,9 +66,9 @@ def run_operation(path: Path, overrides: dict[str, Any] | None = None, *, fresh:
         raise FileNotFoundError(f"{path}: {problem}")
     check_outputs(operation)
     if not fresh and is_made(operation):
-        logger.warning("%s is made already (%s); --fresh makes it again", path.stem, operation.output_dir)
+        logger.info("%s is made already (%s); --fresh makes it again", path.stem, operation.output_dir)
     else:
-        logger.warning("%s: %s", path.stem, operation.operation)
+        logger.info("%s: %s", path.stem, operation.operation)
         operation.make()
     operation.write_card()
     counted = (read_lineage(operation.output_dir) or {}).get("results", {})

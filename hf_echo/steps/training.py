@@ -58,7 +58,7 @@ def train_recipe(
     if is_finished(out, run, before):
         if before.get("data") and not changed_data:
             check_data(out, run | {"data": _data_of_finished(rows, data_args)}, before)
-        logger.warning("%s is trained already (%s); --fresh trains it again", path.stem, out)
+        logger.info("%s is trained already (%s); --fresh trains it again", path.stem, out)
         if before != (mended := portable(before)) and args.process_index == 0:
             write_record(out, mended, finished=True)  # paths of this machine, which a push refuses
         if args.push_to_hub and args.process_index == 0:
@@ -91,7 +91,7 @@ def train_recipe(
         write_record(out, run, finished=False)
         if resume:
             step = Path(resume).name.rpartition("-")[2]
-            logger.warning("%s: the run continues from %s (step %s)", path.stem, resume, step)
+            logger.info("%s: the run continues from %s (step %s)", path.stem, resume, step)
     seconds = _train(trainer, resume, path.stem)
     return _save(stage, trainer, run, languages, seconds)
 
@@ -100,7 +100,7 @@ def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
     """Train, or load the weights of a run that was killed after its last step; returns seconds."""
     start = time.time()
     if resume and (last := weights_of_the_end(Path(resume), trainer.args)):
-        logger.warning("%s: all steps are done, the weights of %s are saved", name, last)
+        logger.info("%s: all steps are done, the weights of %s are saved", name, last)
         trainer._load_from_checkpoint(str(last))  # `train` would take one more step
         trainer.state.best_model_checkpoint = str(last)
     else:

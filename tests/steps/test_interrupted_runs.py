@@ -57,7 +57,7 @@ def test_edited_data_do_not_get_under_old_weights(killed, place, caplog):
     with pytest.raises(ValueError, match=r"killed was trained on other data: train_data \(.*train.tsv\) has") as error:
         train_recipe(path)
     assert "--changed-data" in str(error.value)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         train_recipe(path, changed_data=True)
     assert "continues from" in caplog.text and "checkpoint-4 (step 4)" in caplog.text
     assert AutoTokenizer.from_pretrained(place / "killed").get_vocab() == vocabulary
@@ -74,7 +74,7 @@ def test_finished_runs_know_their_data(recipe, place, caplog):
         train_recipe(path)
     assert train_recipe(path, changed_data=True) == results
     (place / "train.tsv").unlink()
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         assert train_recipe(path) == results  # nothing reads them any more
     assert "trained already" in caplog.text and "not compared" in caplog.text
 
@@ -173,7 +173,7 @@ def test_a_checkpoint_that_was_being_saved(killed, place, caplog, name):
     path, whole = killed()
     file = place / "killed" / "checkpoint-4" / name
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         train_recipe(path)
     assert "checkpoint-4 is incomplete" in caplog.text and "checkpoint-2 (step 2)" in caplog.text
     assert equal(weights(place / "killed"), whole)
@@ -198,7 +198,7 @@ def test_another_machine_is_the_same_run(killed, place, caplog):
     train_recipe(path)
     assert equal(weights(place / "killed"), whole)
     record(place, **ELSEWHERE)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         train_recipe(path)
     assert "trained already" in caplog.text
 
