@@ -51,6 +51,11 @@ class EchoTranslationOutput(ModelOutput):
     encoder_last_hidden_state: torch.FloatTensor | None = None
     past_key_values: Cache | None = None
 
+    def __getitem__(self, key):
+        if key == "logits" and self.logits is None:  # Trainer with label smoothing, which keeps the labels to itself
+            raise ValueError("no logits without decoder_input_ids: put them into the batch, beside the labels")
+        return super().__getitem__(key)
+
 
 class EchoForTranslation(EchoPreTrainedModel):
     """Encoder and decoder in one training checkpoint (keys `encoder.*`, `decoder.*`).
@@ -207,8 +212,7 @@ class EchoForTranslation(EchoPreTrainedModel):
                 later rows (targets, hard negatives) are embedded only.
             decoder_input_ids, decoder_attention_mask: (batch, target), the target with its prompt.
             labels: (batch, target), already shifted; -100 is ignored. Without decoder_input_ids: the tokens of the
-                target with a final `</s>`, in the decoder's only language; the prompt is added in front. (With label
-                smoothing, transformers' Trainer keeps the labels from the model: give decoder_input_ids, too.)
+                target with a final `</s>`, in the decoder's only language; the prompt is added in front.
             compute_logits: False skips the logits, for a loss that works on `decoder_hidden_state`.
             loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy. The
                 model calls it, because DDP and FSDP track the output matrix only inside the model's forward.

@@ -197,9 +197,9 @@ def defaults_for_evaluation(stage: Stage, values: Mapping[str, Any], dev_data: A
 
 def _is_multiple(save: float, evaluate: float) -> bool:
     """TrainingArguments' condition for the best checkpoint: what is evaluated is saved."""
-    if isinstance(save, int) and isinstance(evaluate, int):
+    if isinstance(save, int) and isinstance(evaluate, int) and save and evaluate:
         return save % evaluate == 0
-    return save == evaluate
+    return save == evaluate != 0  # save_steps=0 saves at the end only, eval_steps=0 stands for logging_steps
 
 
 def check_metric(name: str, values: Mapping[str, Any], data: DataArguments, metrics: tuple[str, ...]) -> None:

@@ -33,7 +33,7 @@ def train(make_model, tokenizer, tmp_path):
         for text, lang in list(zip(TEXTS, LANGUAGES, strict=True))[:4]
     ]
 
-    def run(rows_of_a_batch: int, batches: int, **options) -> dict[str, float]:
+    def run(rows_of_a_batch: int, batches: int, without: str = "", **options) -> dict[str, float]:
         args = Seq2SeqTrainingArguments(
             output_dir=str(tmp_path),
             per_device_train_batch_size=rows_of_a_batch,
@@ -46,7 +46,8 @@ def train(make_model, tokenizer, tmp_path):
             disable_tqdm=True,
             **options,
         )
-        trainer = Seq2SeqTrainer(make_model(), args, train_dataset=rows)
+        given = [{name: value for name, value in row.items() if name != without} for row in rows]
+        trainer = Seq2SeqTrainer(make_model(), args, train_dataset=given)
         trainer.train()
         return trainer.state.log_history[0]
 
@@ -57,6 +58,8 @@ def test_accumulated_batches_have_the_loss_of_one(train):
     """All targets have the same length, so that the mean of means is the mean."""
     whole, parts = train(4, 1), train(1, 4)
     assert train(4, 1, label_smoothing_factor=0.5)["loss"] != pytest.approx(whole["loss"], rel=1e-3)
+    with pytest.raises(ValueError, match="^no logits without decoder_input_ids: put them into the batch"):
+        train(4, 1, without="decoder_input_ids", label_smoothing_factor=0.5)
     for name in ("loss", "grad_norm"):
         assert parts[name] == pytest.approx(whole[name], rel=1e-3)
 

@@ -65,6 +65,8 @@ class CoreConfig(TrainingArguments):
         if not max(self.adam_beta1, self.adam_beta2) < 1:
             raise ValueError(f"adam_beta1 is {self.adam_beta1} and adam_beta2 {self.adam_beta2}; both must be below 1")
         super().__post_init__()
+        if self.load_best_model_at_end and self.save_strategy == "steps" and not self.save_steps:
+            raise ValueError("save_steps is 0, so only the last step is saved: leave load_best_model_at_end out")
         self.remove_unused_columns = False
         if self.max_steps == 0:
             raise ValueError("max_steps is 0; leave it out, and num_train_epochs counts")
