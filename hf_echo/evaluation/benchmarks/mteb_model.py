@@ -24,6 +24,7 @@ from ...cards.stamp import license_of
 from ...inference.any_encoder import any_encoder
 from ...inference.encode import opening
 from ...languages import is_language
+from ...modeling.sentence_transformer_echo import sentence_transformer_prompts
 from ...utils.extras import extra
 from ...utils.files import write_text
 
@@ -69,12 +70,16 @@ def language_of(task_metadata, hf_subset: str) -> str | None:
 
 
 def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:
-    """The fields of a `ModelMeta` that an Echo checkpoint states. mteb itself opens it by sentence-transformers."""
+    """The fields of a `ModelMeta` that an Echo checkpoint states. mteb itself opens it by sentence-transformers.
+
+    Its wrapper takes stored prompts for those of tasks and warns about each language; `model_prompts` replace them.
+    """
     with opening(name) as folder:
         license = license_of(folder)
+    prompts = sentence_transformer_prompts(kind=model.config.prompts)
     return {
         "loader": SentenceTransformerEncoderWrapper,
-        "loader_kwargs": {"trust_remote_code": True},
+        "loader_kwargs": {"trust_remote_code": True, "model_prompts": {k: prompts[k] for k in ("query", "document")}},
         "languages": [code.replace("_", "-") for code in model.config.languages or []],
         "n_parameters": model.num_parameters(),
         "n_embedding_parameters": model.get_input_embeddings().weight.numel(),

@@ -1,5 +1,7 @@
 """An Echo checkpoint through mteb itself, on local tasks: mteb's scores against ours and scikit-learn's."""
 
+import warnings
+
 import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
@@ -85,3 +87,8 @@ def test_results_and_meta_are_those_that_mteb_reads(toy, toy_folders, tmp_path):
     meta = made["model"]
     assert meta.n_parameters == encoder.num_parameters() and meta.max_tokens == tokenizer.model_max_length
     assert "fra-Latn" in meta.languages and meta.embed_dim == encoder.config.embedding_size
+    with warnings.catch_warnings(record=True) as said:  # without loader_kwargs twice about each language
+        warnings.simplefilter("always")
+        opened = meta.loader(str(toy_folders["release"]), **meta.loader_kwargs)
+    assert len([w for w in said if "prompt" in str(w.message)]) == 1
+    assert set(opened.model_prompts) == {"query", "document"}
