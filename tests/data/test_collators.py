@@ -90,31 +90,17 @@ def test_overhead_is_what_the_layout_adds(rows, toy_tokenizer):
     assert overhead["prefix"] == len(toy_tokenizer("", lang=None)["input_ids"])  # the longest name here
 
 
-# A decoder with only the first part of the vocabulary
-
-SIZE = 330
-
-
-@pytest.fixture
-def batches(toy, toy_tokenizer):
-    """(the whole vocabulary, the first SIZE ids), English targets and a Russian one."""
+def test_a_decoder_with_the_first_part_of_the_vocabulary(toy, toy_tokenizer):
+    """Other ids are unknown to the decoder; the encoder reads all. English targets and a Russian one."""
     rows = [row | {"hard_negatives": []} for row in toy.parallel_rows()[:6]]
     rows[2] |= {"target": "кот спит", "target_lang": "rus_Cyrl"}
     data = tokenize_parallel(Dataset.from_list(rows), toy_tokenizer, progress=False)
-    collators = [TranslationCollator(toy_tokenizer, encode_targets=True, decoder_vocab_size=s) for s in (None, SIZE)]
-    return [collator([data[i] for i in range(len(data))]) for collator in collators]
-
-
-def test_unknown_ids(batches, toy_tokenizer):
-    whole, small = batches
+    options = dict(encode_targets=True), dict(encode_targets=True, decoder_vocab_size=(size := 330))
+    whole, small = (TranslationCollator(toy_tokenizer, **own)([data[i] for i in range(6)]) for own in options)
     for name, unknown in (("labels", IGNORE), ("decoder_input_ids", toy_tokenizer.sep_token_id)):
-        want = [[i if i < SIZE else unknown for i in row] for row in whole[name].tolist()]
+        want = [[i if i < size else unknown for i in row] for row in whole[name].tolist()]
         assert small[name].tolist() == want != whole[name].tolist()
     assert (small["labels"][2] == IGNORE).sum() > (whole["labels"][2] == IGNORE).sum()
-
-
-def test_the_encoder_reads_all(batches):
-    whole, small = batches
-    assert whole["input_ids"].max() >= SIZE
+    assert whole["input_ids"].max() >= size
     for name in set(whole) - {"labels", "decoder_input_ids"}:
         assert torch.equal(small[name], whole[name]), name

@@ -27,11 +27,6 @@ FORMATS = ["p.tsv", "p.tsv.gz", "p.tsv.zst", "p.tsv.xz", "p.jsonl", "p.jsonl.zst
 FORMATS += ["p.fr-en", "p.fra_Latn-eng_Latn.xz"]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-
-
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_is_written_is_read_back(tmp_path, name):
     path = tmp_path / name
@@ -70,9 +65,8 @@ chat</seg></tuv><tuv xml:lang="zh"><seg>x</seg></tuv></tu>
     path.write_text(text, encoding="utf-16")
     rows = load_parallel(path, source_lang="fra", target_lang="eng")
     assert rows["target"][:] == [tmxfile.parsestring(text.encode()).units[0].source, "two"]
-    assert rows["source"][1] == "deux" and load_parallel(path, source_lang="zho_Hant", target_lang="en")["source"] == [
-        "x"
-    ]
+    assert rows["source"][1] == "deux"
+    assert load_parallel(path, source_lang="zho_Hant", target_lang="en")["source"] == ["x"]
     with pytest.raises(ValueError, match="a.tmx has texts in en-US, FR, zh: give source_lang and target_lang"):
         load_parallel(path)
     assert read_texts(path, lang="fra_Latn") == ["un chat", "deux"]

@@ -1,11 +1,9 @@
 """Attention entropy and pooling against loops written out, known distributions and MEXMA's printed figures."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from cls_attention import both_poolings, cls_attention_entropy, compare_poolings, relative_delta
 from transformers import BertConfig, BertModel
 
 from hf_echo.evaluation import xsim
@@ -13,9 +11,6 @@ from hf_echo.modeling import EchoConfig, EchoEncoder
 
 from ..refusals import refusals
 
-STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "cls_attention.py"))
-NAMES = ("both_poolings", "cls_attention_entropy", "compare_poolings", "relative_delta")
-both_poolings, cls_attention_entropy, compare_poolings, relative_delta = (STUDY[name] for name in NAMES)
 PAD, CLS, EOS = 0, 1, 2
 
 

@@ -1,16 +1,10 @@
 """Near misses of documents: each kind is what its name says, and only a whole reading finds the document."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
+from long_context_report import KINDS, document_negatives, evaluate_documents
 
 from ..refusals import refusals
-
-STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "long_context_report.py"))
-KINDS, document_negatives = STUDY["KINDS"], STUDY["document_negatives"]
-evaluate_documents = STUDY["evaluate_documents"]
 
 DOCUMENT = ["a.", "b.", "c.", "d."]
 OTHERS = ["x.", "y.", "z.", "a."]

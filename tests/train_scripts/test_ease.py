@@ -2,20 +2,16 @@
 
 import json
 import math
-import runpy
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from ease import explain_ease, main
 from sklearn.metrics import r2_score
 
 from hf_echo.languages import LANGUAGES
 
 from ..refusals import refusals
-
-STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "ease.py"))
-explain_ease, main = STUDY["explain_ease"], STUDY["main"]
 
 pytestmark = pytest.mark.trains
 

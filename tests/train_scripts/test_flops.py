@@ -1,13 +1,13 @@
 """FLOPs against torch's own counter on real models, the papers' parameter counts and figures; the speed's sums."""
 
 import json
-import runpy
 import time
-from pathlib import Path
 
+import flops
 import numpy as np
 import pytest
 import torch
+from flops import LLAMA_3B, LLAMA_8B, OMNISONAR, SPECTRUM_TOWER, Stack, cost_grid
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_outputs import BaseModelOutput
@@ -17,9 +17,6 @@ from hf_echo.modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, EchoEnc
 
 from ..refusals import refusals
 
-STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "flops.py"))
-NAMES = "LLAMA_3B LLAMA_8B OMNISONAR SPECTRUM_TOWER Stack cost_grid decoder_flops encoder_flops".split()
-LLAMA_3B, LLAMA_8B, OMNISONAR, SPECTRUM_TOWER, Stack, cost_grid, decoder_flops, encoder_flops = map(STUDY.get, NAMES)
 SIZES = dict(vocab_size=50, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6)
 SIZES |= dict(num_key_value_heads=2, head_dim=8, pad_token_id=0, attn_implementation="eager")
 
@@ -37,7 +34,7 @@ def test_encoder_is_what_torch_counts(tokens, pooling):
     model = EchoEncoder(config).eval()
     batch = torch.ones(2, tokens, dtype=torch.long)
     want = counted(lambda: model(batch, attention_mask=torch.ones_like(batch)))
-    assert 2 * encoder_flops(Stack.of(config), tokens) == want
+    assert 2 * flops.encoder_flops(Stack.of(config), tokens) == want
 
 
 def generate(model, prompt: int, output: int, ids: str = "decoder_input_ids", **memory) -> None:
@@ -54,7 +51,7 @@ def test_cross_attending_decoder_is_what_torch_counts():
     model = EchoDecoder(config).eval()
     memory = BaseModelOutput(last_hidden_state=torch.randn(1, 11, 48))
     want = counted(lambda: generate(model, 3, 6, encoder_outputs=memory))
-    found = decoder_flops(Stack.of(config), 6, prompt=3, memory=11)
+    found = flops.decoder_flops(Stack.of(config), 6, prompt=3, memory=11)
     assert found == want
 
 
@@ -62,7 +59,7 @@ def test_decoder_only_is_what_torch_counts():
     config = LlamaConfig(**SIZES)
     model = LlamaForCausalLM(config).eval()
     want = counted(lambda: generate(model, 5, 4, "input_ids"))
-    assert decoder_flops(Stack.of(config), 4, prompt=5) == want
+    assert flops.decoder_flops(Stack.of(config), 4, prompt=5) == want
 
 
 def test_layer_weights_give_the_published_sizes():
@@ -107,8 +104,8 @@ def test_memory_is_that_of_the_process():
 
 test_bad_input_is_one_line = refusals(
     (lambda: Stack.of(BertConfig()), "BertConfig has no num_key_value_heads"),
-    (lambda: encoder_flops(OMNISONAR, 0), "tokens is 0"),
-    (lambda: STUDY["spectrum_flops"](0, 1), "document is 0"),
+    (lambda: flops.encoder_flops(OMNISONAR, 0), "tokens is 0"),
+    (lambda: flops.spectrum_flops(0, 1), "document is 0"),
     (lambda: measure_speed(len, []), "at least one text"),
     (lambda: measure_speed(len, ["a"], rounds=0), "rounds is 0"),
 )

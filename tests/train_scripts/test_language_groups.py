@@ -1,12 +1,8 @@
 """Groups of languages by resource and family, growing steps, and the table of Figure 4."""
 
-import runpy
-from pathlib import Path
+from language_groups import group_languages, group_table, growing
 
 from ..refusals import refusals
-
-STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "language_groups.py"))
-group_languages, group_table, growing = (STUDY[name] for name in ("group_languages", "group_table", "growing"))
 
 SIZES = {"fra_Latn": 50, "deu_Latn": 40, "spa_Latn": 30, "tur_Latn": 60, "fin_Latn": 20, "est_Latn": 10, "jpn_Jpan": 5}
 

@@ -1,16 +1,11 @@
 """Tasks on pairs of embeddings that are known: ranks by hand and by scipy, and bad input by name."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
+from pair_tasks import evaluate_pair_classification, evaluate_similarity
 from scipy.stats import rankdata
 
 from ..refusals import refusals
-
-STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "pair_tasks.py"))
-evaluate_pair_classification, evaluate_similarity = STUDY["evaluate_pair_classification"], STUDY["evaluate_similarity"]
 
 
 def flat(texts, lang):

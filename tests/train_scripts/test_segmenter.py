@@ -1,11 +1,9 @@
 """The SaT workshop: training sets of translated sentences, a tiny SaT that learns, and measures (OS A.1)."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
+import segmentation_report as report
+import segmenter as sat
 import torch
 from sacrebleu.metrics import BLEU
 
@@ -13,18 +11,12 @@ from hf_echo.data.builtin import builtin_nway
 from hf_echo.data.segmentation import rule_segmenter, sat_segmenter
 
 COMMAND = "data"
-SCRIPTS = Path(__file__).parents[2] / "train_scripts"
-sat = SimpleNamespace(**runpy.run_path(str(SCRIPTS / "corpora" / "segmenter.py")))
-report = SimpleNamespace(**runpy.run_path(str(SCRIPTS / "studies" / "segmentation_report.py")))
 
 
 def lookup():
     """English sentences of the built-in corpus, and a translator for them."""
-    texts: dict[str, list[str]] = {}
-    for row in builtin_nway(40, languages=["eng_Latn", "fra_Latn", "jpn_Jpan"]):
-        texts.setdefault(row["lang"], []).append(row["text"])
-    everything = {(lang, i): text for lang in texts for i, text in enumerate(texts[lang])}
-    place = {(lang, text): i for (lang, i), text in everything.items()}
+    texts = {lang: builtin_nway(40, languages=[lang])["text"][:] for lang in ("eng_Latn", "fra_Latn", "jpn_Jpan")}
+    place = {(lang, text): i for lang in texts for i, text in enumerate(texts[lang])}
     return texts, lambda block, source, target: [texts[target][place[source, text]] for text in block]
 
 
@@ -169,9 +161,8 @@ def test_round_trip_bleu_falls_where_cuts_hurt_translation():
 
     assert report.round_trip_bleu(paragraphs, rule_segmenter, faithful).average["bleu"] == pytest.approx(100)
     by_rule = report.round_trip_bleu(paragraphs, rule_segmenter, forgetful).rows[0]
-    want = BLEU(tokenize="13a").corpus_score(
-        ["Un chat dort dans la Un chien court dans le"] * 2, [paragraphs["fra_Latn"]]
-    )
+    cut = ["Un chat dort dans la Un chien court dans le"] * 2
+    want = BLEU(tokenize="13a").corpus_score(cut, [paragraphs["fra_Latn"]])
     assert (by_rule["sentences"], by_rule["bleu"]) == (4, pytest.approx(want.score))
     assert report.round_trip_bleu(paragraphs, whole, forgetful).rows[0]["bleu"] > by_rule["bleu"]
     with pytest.raises(ValueError, match="paragraphs in other languages only, got eng_Latn"):

@@ -36,16 +36,16 @@ def code_rows(count=60, langs=("python", "go")) -> list[dict]:
     rows = []
     for i in range(count):
         a, b, c = rng.choice(NAMES, size=3, replace=False)
-        rows.append(
-            {
-                "source": f"{a} = {b} + {c} {i % 7}",
-                "source_lang": langs[i % len(langs)],
-                "target": f"sets {a} to {b} plus {c} {i % 7}.",
-                "target_lang": "eng_Latn",
-                "provenance": "code",
-            }
-        )
+        row = {"source": f"{a} = {b} + {c} {i % 7}", "source_lang": langs[i % len(langs)]}
+        row |= {"target": f"sets {a} to {b} plus {c} {i % 7}.", "target_lang": "eng_Latn"}
+        rows.append(row | {"provenance": "code"})
     return rows
+
+
+def mined(rows, out, embed=encode, **options):
+    """Of the negatives mined for rows: the report and the file."""
+    report = mine_negatives(Dataset.from_list(rows), embed, out, progress=False, **options)
+    return report, load_parallel(out)
 
 
 @cache
@@ -95,10 +95,7 @@ def test_negatives_are_those_of_a_loop(tmp_path):
     rows = code_rows()
     rows.append(rows[0] | {"target": "another description of the first row"})  # the same source
     rows.append(rows[1] | {"source": "x = 1", "target": rows[1]["target"].upper() + "!"})  # the same normal form
-    report = mine_negatives(
-        Dataset.from_list(rows), encode, tmp_path / "out.parquet", k=4, max_cosine=0.9, progress=False
-    )
-    table = load_parallel(tmp_path / "out.parquet")
+    report, table = mined(rows, tmp_path / "out.parquet", k=4, max_cosine=0.9)
     want = negatives_by_hand(rows, [r["target"] for r in rows], 4, 0.9)
     assert_same_negatives(table["hard_negatives"][:], want, rows)
     assert table["target"][:] == [r["target"] for r in rows]
@@ -110,23 +107,17 @@ def test_separate_pool_and_languages_stay_apart(tmp_path):
     rows = code_rows(12) + [r | {"target_lang": "deu_Latn", "target": "setzt " + r["target"]} for r in code_rows(12)]
     pool = code_rows(40, langs=("java",))
     with pytest.raises(ValueError, match="the pool has no text in deu_Latn, the language of 12 targets"):
-        mine_negatives(
-            Dataset.from_list(rows), encode, tmp_path / "x.parquet", pool=Dataset.from_list(pool), progress=False
-        )
+        mined(rows, tmp_path / "x.parquet", pool=Dataset.from_list(pool))
     rows[-12:] = code_rows(12)
-    mine_negatives(
-        Dataset.from_list(rows), encode, tmp_path / "o.parquet", pool=Dataset.from_list(pool), k=2, progress=False
-    )
-    found = load_parallel(tmp_path / "o.parquet")["hard_negatives"][:]
-    assert found == negatives_by_hand(rows, [r["target"] for r in pool], 2, 0.95)
+    _, table = mined(rows, tmp_path / "o.parquet", pool=Dataset.from_list(pool), k=2)
+    assert table["hard_negatives"][:] == negatives_by_hand(rows, [r["target"] for r in pool], 2, 0.95)
 
 
 def test_own_language_only_and_too_few_are_counted(tmp_path):
     rows = code_rows(6)
     for row in rows[3:]:
         row["target_lang"] = "deu_Latn"
-    report = mine_negatives(Dataset.from_list(rows), encode, tmp_path / "o.parquet", max_cosine=2, progress=False)
-    table = load_parallel(tmp_path / "o.parquet")
+    report, table = mined(rows, tmp_path / "o.parquet", max_cosine=2)
     english = {r["target"] for r in rows[:3]}
     for i, negatives in enumerate(table["hard_negatives"][:]):
         assert len(negatives) == 2 and (set(negatives) <= english) == (i < 3)
@@ -135,23 +126,17 @@ def test_own_language_only_and_too_few_are_counted(tmp_path):
 
 def test_pool_is_drawn_by_seed(tmp_path):
     def used(seed, name):
-        report = mine_negatives(
-            Dataset.from_list(code_rows()), encode, tmp_path / name, pool_size=9, seed=seed, progress=False
-        )
+        report, table = mined(code_rows(), tmp_path / name, pool_size=9, seed=seed)
         assert report.pool == {"eng_Latn": 9}
-        return {n for row in load_parallel(tmp_path / name)["hard_negatives"] for n in row}
+        return {n for row in table["hard_negatives"] for n in row}
 
     first = used(0, "a.parquet")
     assert first == used(0, "b.parquet") and first != used(1, "c.parquet") and len(first) <= 9
 
 
 def test_code_is_told_apart_by_its_signs():
-    rows = [
-        {"target": text, "target_lang": lang}
-        for lang in ("python", "eng_Latn")
-        for text in ("a+b", "a-b", "a +  b", "a + b", "A + b")
-    ]
-    keys = row_keys(Dataset.from_list(rows), "target", progress=False).tolist()
+    rows = {"target": ["a+b", "a-b", "a +  b", "a + b", "A + b"] * 2, "target_lang": ["python"] * 5 + ["eng_Latn"] * 5}
+    keys = row_keys(Dataset.from_dict(rows), "target", progress=False).tolist()
     assert len(set(keys[:5])) == 4 and keys[2] == keys[3]
     assert len(set(keys[5:])) == 1  # in a sentence signs and case do not count
     assert not set(keys[:5]) & set(keys[5:])
@@ -167,16 +152,15 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
             raise RuntimeError("power cut")
         return encode(texts)
 
-    data, out = Dataset.from_list(code_rows()), tmp_path / "o.parquet"
+    out = tmp_path / "o.parquet"
     with pytest.raises(RuntimeError):
-        mine_negatives(data, counted, out, progress=False)
+        mined(code_rows(), out, counted)
     assert not out.exists()
     calls[:] = [-10_000]
-    mine_negatives(data, counted, out, progress=False)
+    _, table = mined(code_rows(), out, counted)
     assert sum(calls) + 10_000 <= 120 - 20 * 2 + 2  # two finished chunks are not encoded again; the probe is
-    mine_negatives(data, encode, tmp_path / "whole.parquet", progress=False)
-    whole = load_parallel(tmp_path / "whole.parquet")["hard_negatives"][:]
-    assert load_parallel(out)["hard_negatives"][:] == whole
+    _, whole = mined(code_rows(), tmp_path / "whole.parquet")
+    assert table["hard_negatives"][:] == whole["hard_negatives"][:]
 
 
 def test_broken_embedding_names_its_row(tmp_path):
@@ -186,12 +170,9 @@ def test_broken_embedding_names_its_row(tmp_path):
     rows = code_rows(20)
     rows[12]["target"] = "no vector"
     with pytest.raises(ValueError, match="target 13 of the data: a NaN, infinite or zero embedding"):
-        mine_negatives(Dataset.from_list(rows), broken, tmp_path / "o.parquet", progress=False)
+        mined(rows, tmp_path / "o.parquet", broken)
     with pytest.raises(ValueError, match="k is 0"):
-        mine_negatives(Dataset.from_list(rows), encode, tmp_path / "o.parquet", k=0, progress=False)
-
-
-# Consistency
+        mined(rows, tmp_path / "o.parquet", k=0)
 
 
 def consistent_by_hand(rows):
@@ -213,9 +194,8 @@ def described():
 
 
 def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
-    report = filter_consistent(
-        Dataset.from_list(described), encode, tmp_path / "k.parquet", pool_size=None, progress=False
-    )
+    options = dict(pool_size=None, progress=False)
+    report = filter_consistent(Dataset.from_list(described), encode, tmp_path / "k.parquet", **options)
     want = consistent_by_hand(described)
     assert 10 < sum(want) < 60 and not any(want[0:60:6])
     kept = load_parallel(tmp_path / "k.parquet")
@@ -226,13 +206,8 @@ def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
     assert report.share == pytest.approx(sum(want) / 60)
     names = {"source": "target", "target": "source", "source_lang": "target_lang", "target_lang": "source_lang"}
     turned = Dataset.from_list(described).rename_columns(names)
-    report = filter_consistent(
-        turned, encode, tmp_path / "t.parquet", snippets="target", pool_size=None, progress=False
-    )
+    report = filter_consistent(turned, encode, tmp_path / "t.parquet", snippets="target", **options)
     assert sum(report.kept.values()) == sum(want)
-
-
-# Command line
 
 
 def test_commands(run_main, main_refused, tmp_path, described, monkeypatch):

@@ -1,17 +1,18 @@
 """Code snippets: for any file, ranges cover it without overlap, no snippet is too long, statements stay whole."""
 
+import io
 import json
 import sys
-import sysconfig
+import textwrap
+import tokenize
 from pathlib import Path
 
+import numpy as np
 import pytest
 import source_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_code import GRAMMARS, Snippet, segment_code, snippet_rows, tidy
-
-STDLIB = Path(sysconfig.get_path("stdlib"))
 
 SOURCES = {
     "python": '''"""Module."""
@@ -101,9 +102,6 @@ def tidied(source: str, language: str, **options) -> list[tuple[str, str]]:
     return [(s.kind, tidy(s.text)) for s in segment_code(source, language, **options)]
 
 
-# Ranges
-
-
 @pytest.mark.parametrize("max_size", [1, 7, 40, 100, 10_000])
 @pytest.mark.parametrize("language", GRAMMARS)
 def test_every_language_is_tiled(language, max_size):
@@ -124,30 +122,15 @@ def test_broken_source_is_tiled(language, data, max_size):
 
 def test_python_comments_are_text_and_tokens_survive():
     """Against Python's own tokenizer: text snippets contain only comments and strings."""
-    import io
-    import tokenize
-
-    path = STDLIB / "textwrap.py"
-    source = path.read_text(encoding="utf-8")
-    snippets = segment_code(source, "python")
-    offsets = [0]
-    for line in source.splitlines(keepends=True):
-        offsets.append(offsets[-1] + len(line.encode()))
-    lines = source.splitlines(keepends=True)
-    code_at = []
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER):
-            row, column = token.start
-            code_at.append(offsets[row - 1] + len(lines[row - 1][:column].encode()))
-    text_bytes = set()
-    for snippet in snippets:
-        if snippet.kind == "text":
-            text_bytes.update(range(snippet.start, snippet.end))
+    source = Path(textwrap.__file__).read_text(encoding="utf-8")
+    assert source.isascii()  # so that characters are bytes
+    starts = np.cumsum([0, *map(len, source.splitlines(keepends=True))])
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    code = [t.start for t in tokens if t.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER)]
+    texts = [s for s in segment_code(source, "python") if s.kind == "text"]
+    text_bytes = {place for snippet in texts for place in range(snippet.start, snippet.end)}
     assert len(text_bytes) > 1000
-    assert not text_bytes.intersection(code_at)
-
-
-# What is cut where
+    assert not text_bytes.intersection(starts[row - 1] + column for row, column in code)
 
 
 def test_a_small_file_is_one_snippet():
@@ -157,10 +140,8 @@ def test_a_small_file_is_one_snippet():
 
 def test_statements_up_to_the_size():
     """The JavaScript example of OS Table 1: three statements, 98 non-blank characters."""
-    source = (
-        "const DataHandler = require('./lib/dataHandler.js');\nlet windowRef;\n"
-        "const dataHandler = new DataHandler({});\n"
-    )
+    source = "const DataHandler = require('./lib/dataHandler.js');\nlet windowRef;\n"
+    source += "const dataHandler = new DataHandler({});\n"
     after = "doSomethingElse(windowRef);\n"
     assert tidied(source + after, "javascript") == [("code", source.strip()), ("code", after.strip())]
 
@@ -205,9 +186,6 @@ def test_deep_nesting_takes_linear_time_and_no_recursion():
     assert_tiles(source.encode(), segment_code(source, "python"))
 
 
-# Rows, command
-
-
 def test_rows_of_folders(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "b.py").write_bytes(b"\xef\xbb\xbfx = '\xc3\xa9'\r\n")
@@ -216,12 +194,7 @@ def test_rows_of_folders(tmp_path):
     rows = list(snippet_rows([tmp_path, tmp_path / "a.py"], "python", progress=False))
     assert [row["text"] for row in rows] == ["y = 1", "x = 'é'"]
     assert rows[1]["id"] == f"{tmp_path.as_posix()}/deep/b.py:0-13"
-    assert {key: rows[0][key] for key in ("language", "class", "start", "end")} == {
-        "language": "python",
-        "class": "code",
-        "start": 0,
-        "end": 6,
-    }
+    assert [rows[0][key] for key in ("language", "class", "start", "end")] == ["python", "code", 0, 6]
 
 
 def test_command(run_main, main_refused, tmp_path):

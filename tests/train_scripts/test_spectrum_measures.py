@@ -1,22 +1,16 @@
 """Measures of Spectrum against counts by hand, sacrebleu and torch's FLOP counter."""
 
-import runpy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from flops import Stack, decoder_flops, tower_flops
+from spectrum_measures import Choice, belebele_choices, choice_accuracy, rebuild_bleu, story_choices, topic_choices
 from torch.utils.flop_counter import FlopCounterMode
 
 from hf_echo.evaluation.spectrum import next_sentence_retrieval, tower_predictions
 from hf_echo.modeling import EchoDecoder, EchoDecoderConfig, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
-
-STUDIES = Path(__file__).parents[2] / "train_scripts" / "studies"
-STUDY, FLOPS = (runpy.run_path(str(STUDIES / name)) for name in ("spectrum_measures.py", "flops.py"))
-Stack, decoder_flops, tower_flops = (FLOPS[name] for name in ("Stack", "decoder_flops", "tower_flops"))
-Choice, choice_accuracy, rebuild_bleu = (STUDY[name] for name in ("Choice", "choice_accuracy", "rebuild_bleu"))
-belebele_choices, story_choices, topic_choices = (STUDY[f"{name}_choices"] for name in ("belebele", "story", "topic"))
 
 
 def make_model() -> SpectrumForCausalLM:
@@ -25,9 +19,8 @@ def make_model() -> SpectrumForCausalLM:
     tower = SpectrumModel(SpectrumConfig(hidden_size=16, embedding_size=12, **shape))
     tower.set_boe(torch.randn(12))
     ids = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
-    decoder = EchoDecoderConfig(
-        vocab_size=130, hidden_size=24, embedding_size=16, bottleneck=False, initializer_range=0.3, **shape, **ids
-    )
+    ids |= dict(vocab_size=130, hidden_size=24, embedding_size=16, bottleneck=False, initializer_range=0.3)
+    decoder = EchoDecoderConfig(**shape, **ids)
     return SpectrumForCausalLM.from_parts(tower, EchoDecoder(decoder)).eval()
 
 
@@ -82,11 +75,9 @@ def embed(texts, lang):
 
 def test_choices_are_those_of_the_model_alone():
     model = make_model()
-    choices = [
-        Choice(["a", "b"], "fra_Latn", "Q", ["no", "yes", "some"], 1),
-        Choice(["c"], "fra_Latn", "Which", ["one", "t", "three"], 0),
-        Choice(["d"], "eng_Latn", "", ["x", "yyyy", "zz"], 2),
-    ]
+    choices = [Choice(["a", "b"], "fra_Latn", "Q", ["no", "yes", "some"], 1)]
+    choices.append(Choice(["c"], "fra_Latn", "Which", ["one", "t", "three"], 0))
+    choices.append(Choice(["d"], "eng_Latn", "", ["x", "yyyy", "zz"], 2))
     table = choice_accuracy(model, Letters(), embed, choices)
     right = []
     for choice in choices:

@@ -6,6 +6,8 @@ import pytest
 import speech_engines as engines
 from speech_engines import ENGINES, open_engines
 
+from ..refusals import refusals
+
 pytest.importorskip("soundfile")
 TEXT = "the weather is nice"
 
@@ -36,9 +38,8 @@ def test_kokoro(fake_engines, tmp_path, monkeypatch):
     kokoro._style.cache_clear()
     spoken = {"eng_Latn": ["af_a", "am_b", "bf_c", "af_a+am_b", "af_a+bf_c", "am_b+bf_c"], "ita_Latn": ["if_d"]}
     assert fake_engines["kokoro"].voices() == spoken
-    assert (
-        kokoro.phonemes("rein, two. o^ʊ", "a") == "ɹAn, ʧ. O" and kokoro.phonemes("rein, two. o^ʊ", "i") == "rAn, ʧ. O"
-    )
+    phonemes = [kokoro.phonemes("rein, two. o^ʊ", language) for language in "ai"]
+    assert phonemes == ["ɹAn, ʧ. O", "rAn, ʧ. O"]
     seen = {}
 
     class Session:
@@ -68,15 +69,11 @@ def test_speed_and_pitch(fake_engines):
     assert len(plain) / len(high) == pytest.approx(1.25, rel=0.02)
 
 
-def test_engine_failures(fake_engines):
-    espeak = fake_engines["espeak-ng"]
-    for text, message in (
-        ("crash it", r"'crash it': no readable sound \(Error: crashed\)"),
-        ("nothing", "no readable"),
-    ):
-        with pytest.raises(ValueError, match=message) as error:
-            espeak.say(text, "de")
-        assert "espeak-ng" in str(error.value)
+test_engine_failures = refusals(
+    ("crash it", r"espeak-ng.*'crash it': no readable sound \(Error: crashed\)"),
+    ("nothing", "espeak-ng.*no readable"),
+    call=lambda text, fake_engines: fake_engines["espeak-ng"].say(text, "de"),
+)
 
 
 def test_text_in_the_encoding_of_the_voice(tmp_path, monkeypatch):
@@ -100,10 +97,9 @@ def test_text_in_the_encoding_of_the_voice(tmp_path, monkeypatch):
         ENGINES["festival"].say("Да", "pc_diphone")
 
 
-def test_missing_engines(no_engines):
-    with pytest.raises(FileNotFoundError, match="^flite is not installed: apt-get install flite$"):
-        open_engines(["flite"])
-    with pytest.raises(FileNotFoundError, match="no speech engine is installed: apt-get install espeak-ng"):
-        open_engines()
-    with pytest.raises(ValueError, match="no speech engine 'sam'; there are espeak-ng, flite"):
-        open_engines(["sam"])
+test_missing_engines = refusals(
+    (["flite"], "^flite is not installed: apt-get install flite$", FileNotFoundError),
+    (None, "no speech engine is installed: apt-get install espeak-ng", FileNotFoundError),
+    (["sam"], "no speech engine 'sam'; there are espeak-ng, flite"),
+    call=lambda names, no_engines: open_engines(names),
+)

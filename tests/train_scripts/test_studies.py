@@ -1,8 +1,8 @@
 """Parts of the scripts that hold logic: a teacher's probe on another encoder, documents made of corpora."""
 
-import runpy
-from pathlib import Path
-
+import drop_in_report
+import extension_proof
+import long_context_data
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,33 +14,20 @@ from hf_echo.inference import encode
 
 pytestmark = pytest.mark.trains
 
-SCRIPTS = Path(__file__).parents[2] / "train_scripts"
-
-
-@pytest.fixture
-def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS / "studies"))
-    return lambda name: runpy.run_path(str(next(SCRIPTS.glob(f"*/{name}.py"))))
-
 
 @pytest.fixture(scope="module")
 def topics(toy):
     """What an animal does is the topic."""
-    rows = [
-        {"lang": lang, "text": toy.say(m, lang), "category": f"topic {m[3]}", "split": part}
-        for part in ("train", "dev")
-        for m in toy.split(part)
-        for lang in toy.LANGUAGES
-    ]
-    return pd.DataFrame(rows)
+    said = [(part, m, lang) for part in ("train", "dev") for m in toy.split(part) for lang in toy.LANGUAGES]
+    rows = [(lang, toy.say(m, lang), f"topic {m[3]}", part) for part, m, lang in said]
+    return pd.DataFrame(rows, columns=["lang", "text", "category", "split"])
 
 
-def test_one_probe_reads_every_encoder(script, toy, toy_trained, toy_tokenizer, topics):
+def test_one_probe_reads_every_encoder(toy, toy_trained, toy_tokenizer, topics):
     teacher = (toy_trained, toy_tokenizer)
     stranger = (toy.make_model(toy_tokenizer, pooling="mean", seed=3).eval(), toy_tokenizer)
-    found = script("drop_in_report")["topic_accuracies"](
-        teacher, {"t": teacher, "again": teacher, "s": stranger}, topics
-    )
+    encoders = {"t": teacher, "again": teacher, "s": stranger}
+    found = drop_in_report.topic_accuracies(teacher, encoders, topics)
     assert found["t"] == found["again"] and found["t"]["own probe"] == found["t"]["teacher's probe"] > 70
     # The stranger by hand: one probe, every language, the mean over languages.
     parts = {}
@@ -58,44 +45,29 @@ def test_one_probe_reads_every_encoder(script, toy, toy_trained, toy_tokenizer, 
     assert found["s"]["teacher's probe"] < found["t"]["teacher's probe"]
 
 
-def test_the_teachers_decoder_on_another_encoder(script, toy, toy_trained, toy_tokenizer):
-    parts = script("drop_in_report")
+def test_the_teachers_decoder_on_another_encoder(toy, toy_trained, toy_tokenizer):
     teacher = (toy_trained, toy_tokenizer)
     stranger = (toy.make_model(toy_tokenizer, pooling="mean", seed=3).eval(), toy_tokenizer)
     rows = toy.nway_rows()
-    assert parts["chrf"](teacher, teacher, rows) > 80 > 50 > parts["chrf"](teacher, stranger, rows)
+    assert drop_in_report.chrf(teacher, teacher, rows) > 80 > 50 > drop_in_report.chrf(teacher, stranger, rows)
 
 
-def verses(*rows):
-    return pd.DataFrame([{"verse_id": v, "lang": lang, "text": text} for v, lang, text in rows])
-
-
-def test_documents_are_in_order_and_whole(script):
-    parts = script("long_context_data")
-    table = parts["numbered"](
-        verses(
-            ("b.JOH.2.10", "eng_Latn", "ten"),
-            ("b.JOH.2.9", "eng_Latn", "nine"),
-            ("b.JOH.2.8", "eng_Latn", "eight"),
-            ("b.JOH.2.10", "fra_Latn", "dix"),
-            ("b.JOH.2.9", "fra_Latn", "neuf"),
-            ("b.JOH.3.1", "fra_Latn", "un"),
-        )
-    )
-    assert parts["documents"](table, "fra_Latn") == [("b.JOH.2", ["neuf", "dix"], ["nine", "ten"])]
-    kept = parts["in_all_languages"](table)
+def test_documents_are_in_order_and_whole():
+    rows = [("2.10", "eng_Latn", "ten"), ("2.9", "eng_Latn", "nine"), ("2.8", "eng_Latn", "eight")]
+    rows += [("2.10", "fra_Latn", "dix"), ("2.9", "fra_Latn", "neuf"), ("3.1", "fra_Latn", "un")]
+    verses = pd.DataFrame([(f"b.JOH.{verse}", *row) for verse, *row in rows], columns=["verse_id", "lang", "text"])
+    table = long_context_data.numbered(verses)
+    assert long_context_data.documents(table, "fra_Latn") == [("b.JOH.2", ["neuf", "dix"], ["nine", "ten"])]
+    kept = long_context_data.in_all_languages(table)
     assert set(kept.text) == {"nine", "ten", "neuf", "dix"}
 
 
-def test_order_of_the_extension(script):
+def test_order_of_the_extension():
     figures = dict(zip(("base xsim", "base chrF++", "new xsim"), (0.0, 98.0, 94.0)))
-    rows = [
-        {"run": "teacher", **figures},
-        {"run": "extension", **figures | {"new xsim": 5.0, "base chrF++": 96.0}},
-        {"run": "without MSE", **figures | {"new xsim": 20.0, "base chrF++": 80.0}},
-        {"run": "without student->teacher", **figures | {"new xsim": 60.0}},
-    ]
-    against = script("extension_proof")["against_the_paper"]
+    rows = [{"run": "teacher", **figures}, {"run": "extension", **figures | {"new xsim": 5.0, "base chrF++": 96.0}}]
+    rows.append({"run": "without MSE", **figures | {"new xsim": 20.0, "base chrF++": 80.0}})
+    rows.append({"run": "without student->teacher", **figures | {"new xsim": 60.0}})
+    against = extension_proof.against_the_paper
     assert against(rows) == []
     for run, column, value, claim in [
         (1, "new xsim", 9.5, "new languages fall below 10 % of their start"),
@@ -109,8 +81,8 @@ def test_order_of_the_extension(script):
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 20, 21])
-def test_paragraphs_cover_a_document(script, n):
-    paragraphs = script("long_context_data")["paragraphs"]
+def test_paragraphs_cover_a_document(n):
+    paragraphs = long_context_data.paragraphs
     assert list(paragraphs([("d", ["a"], ["b"])], 5)) == []
     source, target = [f"s{i}" for i in range(n)], [f"t{i}" for i in range(n)]
     found = list(paragraphs([("d", source, target)], 5))

@@ -1,15 +1,10 @@
 """Neighbour kinds against counting them one by one."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
+from token_neighbours import KINDS, neighbour_shares, token_neighbours
 
 from hf_echo.evaluation.tokens.token_states import token_states
-
-STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "token_neighbours.py"))
-KINDS, neighbour_shares, token_neighbours = (STUDY[n] for n in ("KINDS", "neighbour_shares", "token_neighbours"))
 
 
 def count(states, facts, own, k: int) -> dict[str, float]:
