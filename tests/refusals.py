@@ -1,4 +1,4 @@
-"""Tables of refusals: one row a wrong call."""
+"""Refusals: one line a wrong call, and tables of them."""
 
 import re
 from inspect import signature
@@ -6,11 +6,17 @@ from inspect import signature
 import pytest
 
 
+def refuses(message, function, *arguments, error=ValueError, **options):
+    """Assert that a call is refused with a message that holds this part, plain or a pattern."""
+    with pytest.raises(error) as caught:
+        function(*arguments, **options)
+    assert message in str(caught.value) or re.search(message, str(caught.value)), str(caught.value)
+
+
 def refusals(*rows, call=None, error=ValueError):
     """A test that each row is refused: arguments of `call` (without it: a call of its own), then a part of the message.
 
-    Parameters that a row does not give are fixtures. The message is plain or a pattern. A row may end with its own
-    class of error.
+    Parameters that a row does not give are fixtures. A row may end with its own class of error.
     """
 
     @pytest.mark.parametrize("row", rows, ids=range(1, len(rows) + 1))
@@ -19,8 +25,7 @@ def refusals(*rows, call=None, error=ValueError):
         *given, message = row
         function = call or given.pop(0)
         required = [p.name for p in signature(function).parameters.values() if p.default is p.empty]
-        with pytest.raises(kind) as caught:
-            function(*given, *map(request.getfixturevalue, required[len(given) :]))
-        assert message in str(caught.value) or re.search(message, str(caught.value)), str(caught.value)
+        fixtures = map(request.getfixturevalue, required[len(given) :])
+        refuses(message, function, *given, *fixtures, error=kind)
 
     return test

@@ -32,15 +32,10 @@ def test_targets_are_base_and_english_comes_only_to_itself():
     assert directions(found) == {(s, t): n for s, t, n in [*INTO, ("eng_Latn", "eng_Latn", 3)]}
     english = found.filter(lambda row: row["source_lang"] == "eng_Latn")
     assert english["source"] == english["target"] and len(set(english["source"])) == 3
-
-
-def test_never_into_a_worse_language():
+    # Never into a worse language.
     found = directions(extension_pairs(DATA, BASE, {"eng_Latn": 0.0, "deu_Latn": 2.0, "fra_Latn": 3.0}))
     assert ("deu_Latn", "fra_Latn") not in found  # 2 to 3
     assert ("tat_Cyrl", "fra_Latn") in found and ("fra_Latn", "eng_Latn") in found  # new is worst
-
-
-def test_number_of_english_rows_and_seed():
     found = extension_pairs(DATA, BASE, english_rows=2, seed=1)
     assert directions(found)["eng_Latn", "eng_Latn"] == 2
     assert found["source"] == extension_pairs(DATA, BASE, english_rows=2, seed=1)["source"]

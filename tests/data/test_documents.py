@@ -27,9 +27,6 @@ def test_jsonl_and_parquet_are_the_same_documents(tmp_path):
     assert documents["sentences"] == [row["sentences"] for row in ROWS] and documents["answer"] == [None, "1"]
     documents.to_parquet(tmp_path / "b.parquet")
     assert load_documents(tmp_path / "b.parquet").to_dict() == documents.to_dict()
-
-
-def test_a_text_is_cut_by_rules(tmp_path):
     file = write(tmp_path / "a.jsonl", [{"text": "It rains. He sleeps.", "lang": "eng_Latn"}])
     assert load_documents(file)["sentences"] == [["It rains.", "He sleeps."]]
 

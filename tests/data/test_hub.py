@@ -6,11 +6,9 @@ import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-ROWS = [
-    {"src": f"s{i}", "tgt": f"t{i}" if i != 7 else "", "src_lang": "fra_Latn", "tgt_lang": "eng_Latn"} for i in range(9)
-]
+LANGUAGES = {"src_lang": "fra_Latn", "tgt_lang": "eng_Latn"}
+ROWS = [{"src": f"s{i}", "tgt": f"t{i}" if i != 7 else ""} | LANGUAGES for i in range(9)]
 OPUS = [{"id": str(i), "translation": {"fr": f"s{i}", "en": f"t{i}"}} for i in range(3)]
 
 
@@ -25,14 +23,7 @@ def jsonl(rows):
 
 
 NWAY = [{"id": i, "lang": lang, "text": f"{lang} {i}"} for i in range(2) for lang in ("fra_Latn", "eng_Latn")]
-CARD = b"""---
-configs:
-- config_name: en-fr
-  data_files: a.jsonl
-- config_name: two
-  data_files: b.jsonl
----
-"""
+CARD = b"---\nconfigs: [{config_name: en-fr, data_files: a.jsonl}, {config_name: two, data_files: b.jsonl}]\n---\n"
 DATASETS = {
     "tester/pairs": {"train.parquet": parquet(ROWS), "test.parquet": parquet(ROWS[:1])},
     "tester/opus": {"README.md": CARD, "a.jsonl": jsonl(OPUS), "b.jsonl": jsonl(OPUS[:1])},
@@ -67,38 +58,24 @@ CALLS = {
 }
 
 
-@pytest.fixture(scope="module")
-def answers(hub_environment):
-    calls = json.dumps(list(CALLS.values()))
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], input=calls, text=True, capture_output=True, env=hub_environment, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(zip(CALLS, json.loads(done.stdout), strict=True))
-
-
 def pairs(rows):
     return [(row["source"], row["target"]) for row in rows]
 
 
-def test_rows_of_a_split(answers):
+def test_datasets_of_the_hub(hub_environment):
+    """Splits, bad rows, nested columns of a configuration, an n-way table, and what is not there."""
+    options = dict(input=json.dumps(list(CALLS.values())), text=True, capture_output=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=hub_environment, **options)
+    assert done.returncode == 0, done.stderr
+    answers = dict(zip(CALLS, json.loads(done.stdout), strict=True))
     assert answers["test"] == [{"source": "s0", "target": "t0", "provenance": "primary"} | FRENCH]
     assert pairs(answers["limit"]) == [("s0", "t0"), ("s1", "t1")]
-
-
-def test_bad_rows(answers):
     assert "tester/pairs:8: target is empty (1 bad row" in answers["bad"]
     assert pairs(answers["skip"]) == [(f"s{i}", f"t{i}") for i in range(9) if i != 7]
     assert {row["provenance"] for row in answers["skip"]} == {"mined"}
-
-
-def test_nested_columns_of_a_configuration_and_n_way(answers):
     assert pairs(answers["nested"]) == [(f"s{i}", f"t{i}") for i in range(3)]
     assert "found: id, translation.fr, translation.en" in answers["columns"]
     assert sorted(pairs(answers["nway"])) == [(f"fra_Latn {i}", f"eng_Latn {i}") for i in range(2)]
-
-
-def test_what_is_not_there(answers):
     wrong = answers["nobody"]
     assert wrong.startswith("FileNotFoundError: tester/nothing: no such file or folder, nor a readable dataset on")
     for kind, word in (("name", "en-fr"), ("split", "test")):

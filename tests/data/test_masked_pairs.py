@@ -65,10 +65,9 @@ def test_each_text_has_a_masked_token(toy):
 
 def test_prompts_are_never_masked(echo_tokenizer, toy):
     data = tokenize_parallel(toy.dataset(), echo_tokenizer, progress=False)
-    collator = MaskedPairCollator(echo_tokenizer, mask_probability=0.9)
     rows = [data[i] for i in range(50)]
-    batch = collator(rows)
-    texts = [row["source"] for row in rows] + [row["target"] for row in rows]
+    batch = MaskedPairCollator(echo_tokenizer, mask_probability=0.9)(rows)
+    texts = [row[side] for side in ("source", "target") for row in rows]
     for ids, mask, labels, text in zip(*(batch[name] for name in ("input_ids", "attention_mask", "labels")), texts):
         end = int(mask.sum()) - 1
         outside = torch.cat([labels[: end - len(text)], labels[end:]])

@@ -3,11 +3,12 @@
 from collections import Counter
 
 import numpy as np
-import pytest
 
 from hf_echo.data.noise import CASES, KINDS, noisy
 from hf_echo.evaluation import evaluate_noise
 from hf_echo.vocabulary.normalization import clean_text
+
+from ..refusals import refuses
 
 TEXT = "Die Katze schläft unbekümmert."
 EXPECTED = {
@@ -30,8 +31,7 @@ def test_every_kind_changes_the_text_and_the_normalizer_takes_back_all_but_case(
     assert noisy("Iğdır'da iyi", "capitals", lang="tur_Latn") == "IĞDIR'DA İYİ"
     assert noisy("Iğdır İyi", "lower case", lang="tur_Latn") == "ığdır iyi"
     assert noisy("", "zero-width space") == "\u200b" and noisy("猫", "soft hyphens") == "猫"
-    with pytest.raises(ValueError, match="kind is 'caps'; it must be one of capitals, first word in capitals, "):
-        noisy(TEXT, "caps")
+    refuses("kind is 'caps'; it must be one of capitals, first word in capitals, ", noisy, TEXT, "caps")
 
 
 def test_a_drawn_kind_depends_on_text_and_seed_alone():
@@ -58,5 +58,4 @@ def test_xsim_with_noise_counts_what_an_encoder_cannot_read():
     assert {kind for kind, worse in found.items() if worse == 0} == {"none", *CASES}
     assert found["soft hyphens"] == found["tabs"] == 75.0  # equal scores go to the first sentence
     assert calls == {"deu_Latn": 1 + len(KINDS), "eng_Latn": 1}
-    with pytest.raises(ValueError, match="no rows in 'fra_Latn': found"):
-        evaluate_noise(encode, rows, target_lang="fra_Latn")
+    refuses("no rows in 'fra_Latn': found", evaluate_noise, encode, rows, target_lang="fra_Latn")

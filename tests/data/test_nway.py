@@ -13,7 +13,7 @@ from hf_echo.data.nway import dev_split
 from hf_echo.steps.arguments import DataArguments
 from hf_echo.steps.data import load_dev_sets
 
-from ..refusals import refusals
+from ..refusals import refusals, refuses
 
 LANGUAGES = ["eng_Latn", "fra_Latn", "deu_Latn", "rus_Cyrl"]
 
@@ -120,10 +120,8 @@ def test_load_parallel_hands_its_options_on(tmp_path):
     assert len(load_parallel(path, id_column="sid", direction="all", limit=1)) == 1
     with pytest.raises(ValueError, match="unknown option 'n': .*c.tsv is an n-way table, which accepts id_column"):
         load_parallel(path, id_column="sid", n=3)
-    with pytest.raises(ValueError, match="no columns for source and target; found: sid, lang, text"):
-        load_parallel(path)
-    with pytest.raises(ValueError, match=r"needs the columns id \(or .*\), lang and text; found: sid, lang, text"):
-        load_nway(path)
+    refuses("no columns for source and target; found: sid, lang, text", load_parallel, path)
+    refuses(r"needs the columns id \(or .*\), lang and text; found: sid, lang, text", load_nway, path)
     assert load_nway(path, "sid")["id"][:] == ["a", "a"]
 
 
@@ -132,8 +130,7 @@ def test_bad_rows_and_second_rows_are_reported(tmp_path, caplog):
     lines += [("1", "fra_Latn", "encore un"), ("2", "french", "deux"), ("", "fra_Latn", "trois")]
     path = write(tmp_path / "c.tsv", lines)
     reasons = r"c.tsv:2: text is empty.*:5: a second row for id '1' in fra_Latn.*unknown.*c.tsv:7: id.*\(4 bad rows"
-    with pytest.raises(ValueError, match=reasons):
-        load_nway(path)
+    refuses(reasons, load_nway, path)
     assert load_nway(path, on_bad_row="skip")["text"][:] == ["un", "one"]
     assert "skipped 4 bad rows" in caplog.text
 
@@ -160,8 +157,7 @@ def test_a_dev_set_is_the_dev_split(tmp_path, caplog, splits, chosen):
 
 def test_several_splits_without_dev_are_refused_and_file_names_count(tmp_path):
     (tmp_path / "n.tsv").write_text("id\tlang\ttext\tsplit\n1\tfra_Latn\tun\ta\n1\teng_Latn\tone\tb\n")
-    with pytest.raises(ValueError, match="n.tsv has the splits a, b: say which one with split="):
-        dev_split(tmp_path / "n.tsv")
+    refuses("n.tsv has the splits a, b: say which one with split=", dev_split, tmp_path / "n.tsv")
     for name in ("train", "dev"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "n.tsv").write_text("id\tlang\ttext\n1\tfra_Latn\tun\n1\teng_Latn\tone\n")

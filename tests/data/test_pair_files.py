@@ -19,6 +19,8 @@ from hf_echo.data.tables import BadRows
 from hf_echo.data.texts import open_lines, read_texts
 from hf_echo.languages import LANGUAGES, as_code, bcp47, find_language
 
+from ..refusals import refuses
+
 SOURCES = ["un <chat> & un chien", "l'été\u00a0!", "数", "x" * 3000]
 TARGETS = ['a "cat" and a dog', "summer!", "number", "y"]
 SCORES = [0.5, -1.25, float("nan"), 1.0]
@@ -43,8 +45,8 @@ def test_what_is_written_is_read_back(tmp_path, name):
     assert [text for table in read_unit(unit, BadRows("error")) for text in table["target"].to_pylist()] == TARGETS
     if "tmx" in name or "-" in name:  # the other way round
         assert load_parallel(path, source_lang="en", target_lang="fr")["source"][:] == TARGETS
-        with pytest.raises(ValueError, match=r"no text in deu_Latn; its languages are fra?(_Latn)?, eng?(_Latn)?$"):
-            load_parallel(path, source_lang="de", target_lang="eng_Latn")
+        options = dict(source_lang="de", target_lang="eng_Latn")
+        refuses(r"no text in deu_Latn; its languages are fra?(_Latn)?, eng?(_Latn)?$", load_parallel, path, **options)
     if name == "p.tmx":
         store = tmxfile.parsefile(str(path))
         assert [(unit.source, unit.target) for unit in store.units] == list(zip(SOURCES, TARGETS))
@@ -67,15 +69,11 @@ chat</seg></tuv><tuv xml:lang="zh"><seg>x</seg></tuv></tu>
     assert rows["target"][:] == [tmxfile.parsestring(text.encode()).units[0].source, "two"]
     assert rows["source"][1] == "deux"
     assert load_parallel(path, source_lang="zho_Hant", target_lang="en")["source"] == ["x"]
-    with pytest.raises(ValueError, match="a.tmx has texts in en-US, FR, zh: give source_lang and target_lang"):
-        load_parallel(path)
+    refuses("a.tmx has texts in en-US, FR, zh: give source_lang and target_lang", load_parallel, path)
     assert read_texts(path, lang="fra_Latn") == ["un chat", "deux"]
-    with pytest.raises(ValueError, match="a.tmx has texts in en-US, FR, zh: give the language of one"):
-        read_texts(path)
+    refuses("a.tmx has texts in en-US, FR, zh: give the language of one", read_texts, path)
     path.write_bytes(text[:300].encode())
-    with pytest.raises(ValueError, match="a.tmx: damaged, incomplete") as error:
-        load_parallel(path)
-    assert "\n" not in str(error.value)
+    refuses("a.tmx: damaged, incomplete", load_parallel, path)
 
 
 def test_a_moses_pair_of_unequal_files(tmp_path):
@@ -83,11 +81,9 @@ def test_a_moses_pair_of_unequal_files(tmp_path):
     (tmp_path / "c.fr-en.en.gz").write_bytes(gzip.compress(b"one\ntwo\nthree\nfour\n"))
     message = "c.fr-en.fr has 2 lines and .*c.fr-en.en.gz has 4 lines: line i must translate line i"
     for path in ("c.fr-en", "c.fr-en.fr", "c.fr-en.en.gz"):
-        with pytest.raises(ValueError, match=message):
-            load_parallel(tmp_path / path)
+        refuses(message, load_parallel, tmp_path / path)
     (tmp_path / "c.fr-en.fr").write_bytes(b"un\n\xff\ntrois\r\nquatre")
-    with pytest.raises(ValueError, match="c.fr-en:2: not UTF-8"):
-        load_parallel(tmp_path / "c.fr-en")
+    refuses("c.fr-en:2: not UTF-8", load_parallel, tmp_path / "c.fr-en")
     assert load_parallel(tmp_path, on_bad_row="skip")["source"][:] == ["un", "trois", "quatre"]
 
 
@@ -110,10 +106,8 @@ def test_texts_of_tables_as_lines(tmp_path):
     with open_lines(tmp_path / "a.jsonl.xz", tmp_path / "copy") as lines:
         assert lines.read(0, 9) == ["un chat", "deux"] and lines.line_of(1) == 3
     assert not (tmp_path / "copy").exists()
-    with pytest.raises(ValueError, match=r"a.jsonl.xz has no column 'txt': name one of id, text"):
-        read_texts(tmp_path / "a.jsonl.xz", column="txt")
-    with pytest.raises(ValueError, match=r"a.jsonl.xz:1: id is not text but int"):
-        read_texts(tmp_path / "a.jsonl.xz", column="id")
+    refuses(r"a.jsonl.xz has no column 'txt': name one of id, text", read_texts, tmp_path / "a.jsonl.xz", column="txt")
+    refuses(r"a.jsonl.xz:1: id is not text but int", read_texts, tmp_path / "a.jsonl.xz", column="id")
 
 
 def test_every_code_has_a_tag_that_is_read_as_it():
@@ -121,5 +115,4 @@ def test_every_code_has_a_tag_that_is_read_as_it():
     assert [find_language(bcp47(code), strict=True) for code in codes] == codes
     assert [bcp47(code) for code in ("fra_Latn", "zho_Hant", "por_Latn_BR")] == ["fr", "zh-Hant", "pt-BR"]
     assert as_code("iw") == "heb_Hebr" and as_code("xyz_Latn") == "xyz_Latn"
-    with pytest.raises(ValueError, match="language 'zh' is ambiguous: give zho_Hans or zho_Hant"):
-        as_code("zh")
+    refuses("language 'zh' is ambiguous: give zho_Hans or zho_Hant", as_code, "zh")

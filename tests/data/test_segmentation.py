@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from hf_echo.data.segmentation import rule_segmenter, trimmed
 
+from ..refusals import refuses
+
 COMMAND = "data"
 
 SENTENCES = {
@@ -33,15 +35,13 @@ def test_rules_find_the_sentences_of_many_scripts(lang):
     assert trimmed(pieces) == SENTENCES[lang]
 
 
-def test_rules_end_at_line_breaks_and_keep_blank_lines():
+def test_rules_end_at_line_breaks_and_in_long_thai_sentences():
     text = "\n  One line\r\n\r\nanother one. And more\n"
     pieces = rule_segmenter([text, "", " \n "], "eng_Latn")
     assert pieces[1:] == [[], [" \n "]]
     assert "".join(pieces[0]) == text
     assert trimmed(pieces[0]) == ["One line", "another one.", "And more"]
-
-
-def test_thai_is_cut_at_spaces_of_long_sentences_only():
+    # Thai is cut at spaces of long sentences only.
     short, long = "สวัสดี ครับ", " ".join(["ก" * 35] * 4)
     assert rule_segmenter([short], "tha_Thai") == [[short]]
     assert [len(piece.rstrip()) for piece in rule_segmenter([long], "tha_Thai")[0]] == [71, 71]
@@ -59,8 +59,7 @@ def test_rule_pieces_join_to_the_text(text, lang):
 
 
 def test_what_has_no_sentences_is_refused(refused, tmp_path):
-    with pytest.raises(ValueError, match="python has no sentences"):
-        rule_segmenter(["x = 1"], "python")
+    refuses("python has no sentences", rule_segmenter, ["x = 1"], "python")
     (tmp_path / "a.txt").write_text("Hi. You.\n")
     refused("unknown language code 'fra_Hebr'", "segment", tmp_path / "a.txt", "--lang", "fra_Hebr", "--out", "o")
     refused("no folder ./sat", "segment", tmp_path / "a.txt", "--lang", "fra_Latn", "--out", "o", "--model", "./sat")

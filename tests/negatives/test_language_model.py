@@ -8,7 +8,7 @@ import pytest
 
 from hf_echo.negatives.language_model import Endpoint, InvalidReply, Job, Reply, ReplyCache, write_rows
 
-from ..refusals import refusals
+from ..refusals import refusals, refuses
 
 SENTENCES = [f"He sold {i} boats." for i in range(12)]
 
@@ -109,13 +109,8 @@ def test_errors_that_pass(server, write):
 
 
 def test_errors_that_stay_are_recorded_and_asked_again(server, write, completion):
-    broken = {
-        "1": 500,
-        "2": b'{"choices": [{"mess',
-        "3": completion("x", choices=[]),
-        "4": b"<html>busy</html>",
-        "5": completion({"a": 1}),
-    }
+    broken = {"1": 500, "2": b'{"choices": [{"mess', "3": completion("x", choices=[]), "4": b"<html>busy</html>"}
+    broken["5"] = completion({"a": 1})
     server.script = lambda request, times: broken.get(last(request).split()[2]) or answer(request)
     counts, rows, failed = write(SENTENCES[:10], retries=0, concurrency=3)
     assert (counts["answered"], counts["failed"], len(rows)) == (5, 5, 5)
@@ -130,16 +125,14 @@ def test_errors_that_stay_are_recorded_and_asked_again(server, write, completion
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_refusal_stops_at_once(server, write, status):
     server.script = lambda request, times: status
-    with pytest.raises(ValueError, match=f"refuses model 'm': .*{status}"):
-        write([f"He sold {i} boats." for i in range(300)], concurrency=2)
+    refuses(f"refuses model 'm': .*{status}", lambda: write([f"He sold {i} boats." for i in range(300)], concurrency=2))
     assert len(server.seen) < 50  # 32 are on their way before the first answer is read
 
 
 def test_a_dead_endpoint_stops_the_run(server, write, tmp_path):
     server.script = lambda request, times: answer(request) if len(server.seen) <= 5 else 500
     texts = [f"He sold {i} boats." for i in range(200)]
-    with pytest.raises(ValueError, match="20 consecutive rows got no reply: .*500.*out.replies.sqlite"):
-        write(texts, retries=0, concurrency=1)
+    refuses("20 consecutive rows got no reply: .*500.*out.replies.sqlite", write, texts, retries=0, concurrency=1)
     assert not (tmp_path / "out.jsonl").exists()
     assert len(server.seen) < 60
     server.script = answer

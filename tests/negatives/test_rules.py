@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from hf_echo.negatives.rules import RULES, hard_negatives_for, normal_form, rule_based_hard_negatives
 from hf_echo.negatives.rules.sentence import Sentence, article_for
 
+from ..refusals import refuses
+
 SENTENCES = [
     "He likes the old house near the river.",
     "On Monday, 5 May 1998, Tom Smith told the BBC that 15% of the 1,250 workers had left Paris.",
@@ -215,8 +217,7 @@ def test_odd_texts(text):
     negatives = [new for new, _ in rule_based_hard_negatives(text)]
     assert all(new.strip() and normal_form(new) != normal_form(text) for new in negatives)
     assert text.strip() or not negatives
-    with pytest.raises(ValueError, match="max_negatives must be 0 or more, not -1"):
-        rule_based_hard_negatives(text, -1)
+    refuses("max_negatives must be 0 or more, not -1", rule_based_hard_negatives, text, -1)
 
 
 WORDS = st.sampled_from(sorted({word for text in SENTENCES for word in text.split()} | {"not", "a", "an", "I", "'s"}))

@@ -16,6 +16,8 @@ from sacrebleu.metrics import CHRF
 
 from hf_echo.data import load_nway, load_parallel
 
+from ..refusals import refuses
+
 # A small Bible in invented languages, with known translations.
 VERSES = [f"GEN {c}:{v}" for c in (1, 2, 3) for v in range(1, 31)]
 VERSES += [f"JHN {c}:{v}" for c in (1, 11) for v in range(1, 21)]
@@ -145,8 +147,7 @@ def test_scorer_chooses_the_pivot_text(folder, tmp_path):
         rest = {v: edition("eng")[v] for v in ("GEN 2:1",)}  # only one source has it
         train = {v: t for v, t in (wanted | rest).items() if v.startswith("GEN")}
         assert english == set(train.values())
-    with pytest.raises(ValueError, match=r"the scorer returned shape \(1,\) for"):
-        build(folder, tmp_path / "wrong", scorer=lambda *columns: [1.0])
+    refuses(r"the scorer returned shape \(1,\) for", build, folder, tmp_path / "wrong", scorer=lambda *columns: [1.0])
 
 
 def test_chrf_is_that_of_sacrebleu(tmp_path):
@@ -221,14 +222,12 @@ def test_broken_files_stop_or_are_skipped_by_flag(folder, tmp_path):
     (folder / "xho").mkdir()
     (folder / "xho" / "b.usfm").write_bytes(b"\\id GEN\n\\c 1\n\\p\n\\v 1 \xff\n")
     write(folder, "zul", "odd", {"GEN 1:1": "x" * 40, "XYZ 1:1": "y"})
-    with pytest.raises(ValueError, match=r"b.usfm:4: not UTF-8"):
-        build(folder, tmp_path / "out")
+    refuses(r"b.usfm:4: not UTF-8", build, folder, tmp_path / "out")
     report, _, _ = build(folder, tmp_path / "out", on_bad="skip")
     assert len(report["unreadable"]) == 1 and "b.usfm:4: not UTF-8" in report["unreadable"][0]["reason"]
     assert "skipped 1 bad row (unknown book 'XYZ'" in report["bad_rows"] and "odd.tsv:2" in report["bad_rows"]
     (folder / "xho" / "b.usfm").unlink()
-    with pytest.raises(ValueError, match=r"odd.tsv:2: unknown book 'XYZ'"):
-        build(folder, tmp_path / "out")
+    refuses(r"odd.tsv:2: unknown book 'XYZ'", build, folder, tmp_path / "out")
 
 
 def test_a_ces_file_tells_its_own_language(folder, tmp_path):
@@ -246,5 +245,6 @@ def test_command(folder, tmp_path, run_main, main_refused):
     assert code == 0 and report["languages"] == 13 and set(report["pairs"]["train"]) == {"eng_Latn", "fra_Latn"}
     main_refused("no file or folder", bible.main, tmp_path / "none", "--out", tmp_path / "x")
     (tmp_path / "plain.tsv").write_text("GEN 1:1\thello there\n")
-    main_refused("unknown language; write fra_Latn=", bible.main, tmp_path / "plain.tsv", "--out", tmp_path / "x")
+    code, _, err = run_main(bible.main, tmp_path / "plain.tsv", "--out", tmp_path / "x")
+    assert code == 2 and "unknown language; write fra_Latn=" in err
     main_refused("on_bad_row is 'sometimes'", bible.main, folder, "--out", tmp_path / "x", "--on-bad", "sometimes")

@@ -3,7 +3,7 @@
 import pytest
 from bible_sources import find_sources, parse_reference, place_of, read_source, split_of
 
-from ..refusals import refusals
+from ..refusals import refusals, refuses
 
 USFM = r"""\id GEN - A test
 \h Genesis
@@ -93,8 +93,7 @@ def test_vref_text_with_a_range(tmp_path):
     assert verses.texts == {"GEN 1:1": "One", "GEN 2:1": "Five"}
     assert list(verses.merged) == ["GEN 1:2", "GEN 1:3"] and verses.empty == ["GEN 1:4"]
     path.write_text("One\nTwo\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"acuNT.txt:3: 2 lines, but .*vref.txt has 5"):
-        read(path)
+    refuses(r"acuNT.txt:3: 2 lines, but .*vref.txt has 5", read, path)
 
 
 def test_tsv_with_either_form_of_reference(tmp_path):
@@ -126,15 +125,12 @@ test_a_broken_file_is_named_with_its_line = refusals(
 
 
 def test_finding_says_what_is_missing(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no file or folder"):
-        find_sources([tmp_path / "none"])
-    with pytest.raises(FileNotFoundError, match="holds no edition of the Bible"):
-        find_sources([tmp_path])
+    refuses("no file or folder", find_sources, [tmp_path / "none"], error=FileNotFoundError)
+    refuses("holds no edition of the Bible", find_sources, [tmp_path], error=FileNotFoundError)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "fra-LSG.tsv").write_text("GEN 1:1\tx\n")
-    with pytest.raises(ValueError, match="are both called 'LSG'"):
-        find_sources([tmp_path / "a", tmp_path / "b"])
+    refuses("are both called 'LSG'", find_sources, [tmp_path / "a", tmp_path / "b"])
 
 
 def test_references():

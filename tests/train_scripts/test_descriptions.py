@@ -9,7 +9,7 @@ from descriptions import Text, back_translations, describable, parse_description
 from hf_echo.data import load_parallel
 from hf_echo.negatives.language_model import InvalidReply, Reply
 
-from ..refusals import refusals
+from ..refusals import refusals, refuses
 
 CODE = "def f(x):\n    return x + 1"
 
@@ -29,8 +29,7 @@ def test_prompts_of_the_figures():
     )
     assert "English into Thai." in second.messages[1]["content"]
     for wrong in ("eng_Latn", "python", "klingon"):
-        with pytest.raises(ValueError, match=wrong):
-            list(back_translations([], [wrong]))
+        refuses(wrong, list, back_translations([], [wrong]))
 
 
 def test_valid_replies():
@@ -117,5 +116,4 @@ test_refusals = refusals(
 def test_bad_rows_and_missing_files(table, caplog):
     assert len(read_texts(table([GOOD, EMPTY]), describable, on_bad_row="skip")) == 1
     assert "skipped 1 bad row" in caplog.text
-    with pytest.raises(FileNotFoundError, match="no file nowhere.jsonl; give a table of texts"):
-        read_texts("nowhere.jsonl", describable)
+    refuses("no file nowhere.jsonl; give a table", read_texts, "nowhere.jsonl", describable, error=FileNotFoundError)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from long_context_report import KINDS, document_negatives, evaluate_documents
 
-from ..refusals import refusals
+from ..refusals import refusals, refuses
 
 DOCUMENT = ["a.", "b.", "c.", "d."]
 OTHERS = ["x.", "y.", "z.", "a."]
@@ -29,8 +29,7 @@ def test_short_documents_and_no_strangers():
     assert document_negatives(["a."], ["a."]) == []
     assert [kind for _, kind in document_negatives(["a."], ["x."])] == ["replace_last"]
     assert [kind for _, kind in document_negatives(["a.", "a."], [])] == ["drop_last"]
-    with pytest.raises(ValueError, match="unknown kind 'first'"):
-        document_negatives(DOCUMENT, OTHERS, kinds=["first"])
+    refuses("unknown kind 'first'", document_negatives, DOCUMENT, OTHERS, kinds=["first"])
 
 
 def bag(texts, lang):

@@ -196,7 +196,7 @@ def test_documents_good_and_bad(tmp_path, caplog):
             list(read_documents([tmp_path / name], progress=False))
 
 
-def test_command(run_main, main_refused, tmp_path):
+def test_command(run_main, tmp_path):
     paper, out = tmp_path / "paper.tex", tmp_path / "out.jsonl"
     paper.write_text(DOCUMENT)
     code, printed, err = run_main(latex.main, paper, "--out", out)
@@ -207,4 +207,3 @@ def test_command(run_main, main_refused, tmp_path):
     assert json.loads(printed) == {"out": str(out), "rows": 6, "sentence": 5, "align*": 1}
     code, printed, _ = run_main(latex.main, paper, "--out", out, "--min-length", "1", "--no-sentences")
     assert json.loads(printed)["inline"] == 4
-    main_refused("no file or folder", latex.main, tmp_path / "none", "--out", out)

@@ -11,6 +11,8 @@ from snippet_pools import consistency, filter_consistent, mine, mine_negatives, 
 
 from hf_echo.data import load_parallel
 
+from ..refusals import refuses
+
 pytestmark = pytest.mark.trains
 
 NAMES = "alpha beta gamma delta epsilon zeta eta theta".split()
@@ -106,10 +108,10 @@ def test_negatives_are_those_of_a_loop(tmp_path):
 def test_separate_pool_and_languages_stay_apart(tmp_path):
     rows = code_rows(12) + [r | {"target_lang": "deu_Latn", "target": "setzt " + r["target"]} for r in code_rows(12)]
     pool = code_rows(40, langs=("java",))
-    with pytest.raises(ValueError, match="the pool has no text in deu_Latn, the language of 12 targets"):
-        mined(rows, tmp_path / "x.parquet", pool=Dataset.from_list(pool))
+    options = dict(pool=Dataset.from_list(pool), k=2)
+    refuses("the pool has no text in deu_Latn, the language of 12", mined, rows, tmp_path / "x.parquet", **options)
     rows[-12:] = code_rows(12)
-    _, table = mined(rows, tmp_path / "o.parquet", pool=Dataset.from_list(pool), k=2)
+    _, table = mined(rows, tmp_path / "o.parquet", **options)
     assert table["hard_negatives"][:] == negatives_by_hand(rows, [r["target"] for r in pool], 2, 0.95)
 
 
@@ -169,10 +171,8 @@ def test_broken_embedding_names_its_row(tmp_path):
 
     rows = code_rows(20)
     rows[12]["target"] = "no vector"
-    with pytest.raises(ValueError, match="target 13 of the data: a NaN, infinite or zero embedding"):
-        mined(rows, tmp_path / "o.parquet", broken)
-    with pytest.raises(ValueError, match="k is 0"):
-        mined(rows, tmp_path / "o.parquet", k=0)
+    refuses("target 13 of the data: a NaN, infinite or zero embedding", mined, rows, tmp_path / "o.parquet", broken)
+    refuses("k is 0", mined, rows, tmp_path / "o.parquet", k=0)
 
 
 def consistent_by_hand(rows):

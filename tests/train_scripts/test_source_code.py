@@ -133,13 +133,10 @@ def test_python_comments_are_text_and_tokens_survive():
     assert not text_bytes.intersection(starts[row - 1] + column for row, column in code)
 
 
-def test_a_small_file_is_one_snippet():
+def test_statements_up_to_the_size():
+    """The JavaScript example of OS Table 1: three statements, 98 non-blank characters. A small file is one snippet."""
     assert tidied(SOURCES["python"], "python") == [("code", SOURCES["python"].strip())]
     assert segment_code("", "python") == segment_code(" \n\t", "go") == []
-
-
-def test_statements_up_to_the_size():
-    """The JavaScript example of OS Table 1: three statements, 98 non-blank characters."""
     source = "const DataHandler = require('./lib/dataHandler.js');\nlet windowRef;\n"
     source += "const dataHandler = new DataHandler({});\n"
     after = "doSomethingElse(windowRef);\n"
@@ -213,4 +210,3 @@ def test_command(run_main, main_refused, tmp_path):
     main_refused("no file or folder", source_code.main, tmp_path / "none", "-l", "ruby", "--out", out)
     main_refused("has no file with suffix .go", source_code.main, tmp_path, "-l", "go", "--out", out)
     main_refused("no grammar for 'perl'", source_code.main, tmp_path, "-l", "perl", "--out", out)
-    main_refused("on_bad='no' must be", source_code.main, tmp_path, *options, "--on-bad", "no")

@@ -6,6 +6,8 @@ from token_neighbours import KINDS, neighbour_shares, token_neighbours
 
 from hf_echo.evaluation.tokens.token_states import token_states
 
+from ..refusals import refuses
+
 
 def count(states, facts, own, k: int) -> dict[str, float]:
     """Table 9 by loops: of each query the k best tokens but itself."""
@@ -53,5 +55,4 @@ def test_a_model_end_to_end(toy, toy_tokenizer):
         (rows[1:3], {}, "give sentences in 'eng_Latn' and .*found fra_Latn, rus_Cyrl"),
         (rows[:6], {"k": 500}, "a smaller k than 500"),
     ):
-        with pytest.raises(ValueError, match=message):
-            token_neighbours(encoder, toy_tokenizer, bad, **options)
+        refuses(message, token_neighbours, encoder, toy_tokenizer, bad, **options)

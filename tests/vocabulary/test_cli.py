@@ -50,15 +50,12 @@ def old(tmp_path):
 
 
 def test_count(run, texts, tmp_path):
-    """Words of both patterns, the languages' figures, and one language given for a text that names none."""
     code, out, _ = run("count", *texts, "--out", tmp_path / "a.parquet")
     report = json.loads(out)
     assert code == 0 and report["sentences"] == 28 and report["pattern"] == "echo"
     rows = pq.read_table(tmp_path / "a.parquet").to_pylist()
     chat = {(r["lang"], r["kind"]): r["count"] for r in rows if r["word"] == " chat"}
     assert chat == {("fra_Latn", "monolingual"): 10, ("fra_Latn", "parallel"): 2}
-    code, out, _ = run("count", texts[1], "--out", tmp_path / "b.parquet", "--pattern", "llama3")
-    assert code == 0 and json.loads(out)["pattern"] == "llama3"
 
 
 def test_extend(run, counts, old, tmp_path):
@@ -104,10 +101,6 @@ def test_swap(run, counts, toy, toy_tokenizer, tmp_path):
     assert code == 0, err
     assert json.loads(out)["tokens"] == 300
     assert EchoForTranslation.from_pretrained(tmp_path / "swapped").config.vocab_size >= 300
-    (tmp_path / "a.txt").write_text("\n".join(FRENCH * 20), "utf-8")
-    options = ("--method", "focus", "--auxiliary", tmp_path / "a.txt")
-    code, out, err = run("swap", tmp_path / "model", tmp_path / "t", tmp_path / "focus", *options)
-    assert code == 0 and json.loads(out)["method"] == "focus", err
 
 
 def test_report(run, counts, old, tmp_path):
@@ -133,9 +126,6 @@ def test_tokenizers_of_one_name(run, refused, old, texts, tmp_path):
     refused("give each tokenizer once", "report", old, old, "--data", tmp_path / "dev.tsv")
 
 
-# Recipes
-
-
 def test_a_recipe_is_the_command(run, hf_echo_cli, counts, tmp_path):
     fields = {"vocab_size": 305, "reserved": 2, "language_weight": {"ell_Grek": 3}, "top_languages": 1}
     whole = {"operation": "train_tokenizer", "counts": str(counts), "output_dir": str(tmp_path / "t"), **fields}
@@ -144,11 +134,8 @@ def test_a_recipe_is_the_command(run, hf_echo_cli, counts, tmp_path):
     assert code == 0 and json.loads(out)["tokens"] == 305, err
     options = ("--vocab-size", 305, "--reserved", 2, "--language-weight", "ell_Grek=3", "--top-languages", 1)
     assert run("train", tmp_path / "by-hand", "--counts", counts, *options)[0] == 0
-    files = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("t", "by-hand")]
-    assert files[0] == files[1]
-    made = (tmp_path / "t" / "tokenizer.json").stat().st_mtime_ns
-    assert hf_echo_cli("train", tmp_path / "r.yaml")[0] == 0
-    assert (tmp_path / "t" / "tokenizer.json").stat().st_mtime_ns == made
+    files = [tmp_path / name / "tokenizer.json" for name in ("t", "by-hand")]
+    assert files[0].read_bytes() == files[1].read_bytes()
     code, _, err = hf_echo_cli("train", tmp_path / "r.yaml", "vocab_size=300")
     assert code == 2 and "vocab_size was 305, now 300; --fresh replaces it" in err
 
@@ -162,15 +149,7 @@ def test_package_recipes(hf_echo_cli, old, counts, name, tmp_path):
     assert code == 2 and "kor_Hang" in err and not (tmp_path / "t").exists()
 
 
-# Bad input
-
-
-def test_bad_input(run, refused, counts, old, texts, tmp_path):
-    new, dev = tmp_path / "new", tmp_path / "dev.tsv"
-    command = ("count", texts[0], "--out", tmp_path / "c.parquet", "--pattern", "gpt")
-    refused("--pattern is 'gpt'; it must be one of echo, llama3", *command)
+def test_bad_input(refused, counts, old, tmp_path):
+    new = tmp_path / "new"
     refused("no.parquet", "extend", old, new, "--counts", tmp_path / "no.parquet", "--merges", 3)
     refused("give either merges or vocab_size", "extend", old, new, "--counts", counts)
-    train = ("train", new, "--counts", counts, "--vocab-size", 300, "--language-weight", "ell_Grek")
-    refused("--language-weight 'ell_Grek' is not FIELD=VALUE", *train)
-    refused("nowhere", "report", tmp_path / "nowhere", "--data", dev)

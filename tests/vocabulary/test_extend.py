@@ -261,7 +261,6 @@ test_bad_input = refusals(
     ({" a": 1}, {"n_merges": 0}, "n_merges must be at least 1, not 0"),
     ({" a": 1}, {"vocab_size": 100}, "vocab_size 100 must be above the 293"),
     ({" a": 1}, {}, "give either n_merges or vocab_size"),
-    ({" a": 1}, {"n_merges": 1, "pattern": "gpt"}, "pattern is 'gpt'; it must be one of llama3, echo"),
     ({}, {"n_merges": 1}, "the counts are empty: give at least one word"),
     ({" a": 1.5}, {"n_merges": 1}, "counts must be integers >= 0: ' a' has 1.5"),
     ({" xyz": 2, " q": 1}, {"n_merges": 9}, "the counts allow 3 new tokens, not 9: ask for 3 or count more text"),

@@ -91,11 +91,7 @@ TEXTS = st.lists(
 def test_words_join_to_the_text(text, pattern):
     words, stripped = split_words(text, pattern), text.strip()
     assert "".join(words) == (unicodedata.normalize("NFC", " " + stripped) if stripped else "")
-    assert all(words)
-
-
-def test_spaces_in_front():
-    assert split_words("a") == split_words(" a") == split_words(" \n a ") == [" a"]
+    assert all(words) and split_words(f" \n{text} ", pattern) == words
 
 
 UNKNOWN = "pattern is 'gpt'; it must be one of llama3, echo"

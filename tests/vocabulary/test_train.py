@@ -79,6 +79,5 @@ test_bad_input = refusals(
     ({" ab": 2}, 400, {}, "the counts allow a vocabulary of 263, not 400: ask for 263 or count more text"),
     ({" ab": 2}, 277, {"n_reserved": 16}, r"must be above 277 \(256 bytes, 5 special and 16 reserved"),
     ({" ab": 2}, 300, {"n_reserved": -1}, "n_reserved must be 0 or more, not -1"),
-    ({}, 300, {}, "the counts are empty"),
     call=lambda counts, size, options: train_from_counts(counts, size, progress=False, **options),
 )

@@ -39,14 +39,13 @@ def test_sample(run, files):
     assert sorted(row["source_lang"] for row in rows) == ["fra_Latn"] * 25 + ["spa_Latn"] * 25
 
 
-def test_stats_of_all_splits_or_one(run, refused, files):
+def test_stats_of_all_splits_or_one(run, files):
     table = pq.read_table("pairs.parquet")
     splits = pa.array(["dev" if i < 5 else "train" for i in range(len(table))])
     pq.write_table(table.append_column("split", splits), "split.parquet")
     for chosen, pairs in (((), 40), (("--split", "dev"), 5), (("--split", "train"), 35)):
         code, out, _ = run("stats", "split.parquet", *chosen)
         assert code == 0 and f"| total | {pairs} |" in out
-    refused("split.parquet: no good row of split 'test'", "stats", "split.parquet", "--split", "test")
 
 
 def test_calibrate(run, files, monkeypatch):
@@ -59,12 +58,8 @@ def test_calibrate(run, files, monkeypatch):
 
 def test_errors_are_one_line(refused, files):
     refused("no data recipe 'x.yaml'", "filter", "x.yaml", "--out", "o")
-    refused("--executor is 'rey'; it must be one of local, ray", "filter", "r.yaml", "--out", "o", "--executor", "rey")
     refused("--column 'x' is not FIELD=VALUE", "stats", "pairs.parquet", "--column", "x")
-    refused("pairs.parquet has no column split; leave split 'dev' out", "stats", "pairs.parquet", "--split", "dev")
     (files / "c.tsv").write_text("a\tb\nun\tone\n")
     refused("name them in columns: {source: ..., target: ...}", "stats", "c.tsv")
     names = ("--column", "source=a", "--column", "target=b")
     refused("give source_lang, such as fra_Latn, or columns: {source_lang: ...}", "stats", "c.tsv", *names)
-    (files / "bad.tsv").write_text("source\ttarget\tsource_lang\ttarget_lang\na\tb\tfra_Latn\n")
-    refused("bad.tsv:2: 3 fields instead of 4", "sample", "bad.tsv", "--out", "o")

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import pytest
 from hf_echo.data import load_parallel
 from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, Sampling, Step, run
 from hf_echo.data.pipeline.filters import build
+
+from ...refusals import refuses
 
 LANGS = ("fra_Latn", "spa_Latn", "deu_Latn")
 
@@ -174,8 +177,7 @@ def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(source, tmp_path):
 def test_a_result_is_kept_replaced_or_made_again(source, tmp_path):
     recipe, other, out = recipe_of(source, *STEPS), recipe_of(source, Step("long", Long(9))), tmp_path / "out"
     (out / "data").mkdir(parents=True)
-    with pytest.raises(ValueError, match="data was not made here: give another folder"):
-        go(recipe, out, overwrite=True)
+    refuses("data was not made here: give another folder", go, recipe, out, overwrite=True)
     (out / "data").rmdir()
     go(recipe, out)
     before, times = content(out), {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")}
@@ -186,16 +188,11 @@ def test_a_result_is_kept_replaced_or_made_again(source, tmp_path):
     go(recipe, out, fresh=True, on_bad_row="skip")  # also with the other treatment of bad rows
     assert content(out) == before
     for options in ({}, {"fresh": True}):
-        with pytest.raises(ValueError, match="result of another recipe"):
-            go(other, out, **options)
+        refuses("result of another recipe", go, other, out, **options)
     go(other, out, overwrite=True)
     assert all(len(row["source"]) >= 9 for row in result(out))
     pq.write_table(pa.Table.from_pylist(rows_of(100, 1)), source)
-    with pytest.raises(ValueError, match="changed sources"):
-        go(other, out)
-
-
-# Bad input
+    refuses("changed sources", go, other, out)
 
 
 def bad_folder(tmp_path):
@@ -214,7 +211,7 @@ def bad_folder(tmp_path):
     pq.write_table(pa.Table.from_pylist(rows_of(2000)), folder / "e.parquet")
     whole = (folder / "e.parquet").read_bytes()
     (folder / "e.parquet").write_bytes(whole[: len(whole) // 2])
-    packed = gzip.compress(head + b"".join(line(i) for i in range(200, 40_000)), mtime=0)
+    packed = gzip.compress(head + b"".join(line(i) for i in range(200, 4_000)), mtime=0)
     (folder / "f.tsv.gz").write_bytes(packed[: len(packed) // 2])
     return folder
 
@@ -228,18 +225,16 @@ def test_bad_rows_are_named_and_skipped(tmp_path, caplog):
     assert texts[len(good) :] == [f"s{i}" for i in range(200, 200 + done.rows - len(good))]
     bad = json.loads((tmp_path / "out/counts.json").read_text())["bad_rows"]
     firsts = [first.removeprefix(f"{folder}/") for source in bad for first in source["first"]]
-    assert firsts[0].startswith("b.tsv:3: not UTF-8 (byte 0xe9")
-    assert firsts[1].startswith("c.tsv:3: source has 10,000,000 characters, more than 100,000")
-    assert firsts[2].startswith("d.tsv:2: source_lang: unknown language code 'frz_Latn'")
-    assert firsts[3].startswith("e.parquet:1: ") and "Parquet" in firsts[3]
-    assert firsts[4].startswith("f.tsv.gz:") and "unreadable from here on: " in firsts[4]
+    reasons = ["b.tsv:3: not UTF-8 .byte 0xe9", "c.tsv:3: source has 10,000,000 characters, more than 100,000"]
+    reasons += ["d.tsv:2: source_lang: unknown language code 'frz_Latn'", "e.parquet:1: .*Parquet"]
+    for first, reason in zip(firsts, [*reasons, "f.tsv.gz:.*unreadable from here on: "], strict=True):
+        assert re.match(reason, first)
     assert "b.tsv:3" in caplog.text
 
 
 def test_a_bad_row_stops_and_what_is_finished_stays(tmp_path):
     folder, out = bad_folder(tmp_path), tmp_path / "out"
-    with pytest.raises(ValueError, match=r"b\.tsv:3: not UTF-8"):
-        go(recipe_of(folder), out, block=40)
+    refuses(r"b\.tsv:3: not UTF-8", lambda: go(recipe_of(folder), out, block=40))
     blocks = {path: path.stat().st_mtime_ns for path in out.rglob("u*.parquet")}
     assert len(blocks) == 3  # of a.tsv
     first = min(blocks)  # a mark in it shows that it is not written again
@@ -256,31 +251,27 @@ def test_a_parquet_file_with_damaged_pages(tmp_path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 40_000] = b"\0" * 40_000
     path.write_bytes(data)
-    with pytest.raises(ValueError, match=r"p\.parquet:\d+: unreadable from here on"):
-        go(recipe_of(path), tmp_path / "a")
+    refuses(r"p\.parquet:\d+: unreadable from here on", lambda: go(recipe_of(path), tmp_path / "a"))
     done = go(recipe_of(path), tmp_path / "b", on_bad_row="skip", block=5000)
     assert 0 < done.rows < 30_000 and done.rows % 10_000 == 0
 
 
+@dataclass(frozen=True)
+class Wrong:
+    def keep(self, table):
+        return np.ones(3)
+
+
 def test_no_row_left_and_wrong_results_of_a_step(source, tmp_path):
-    with pytest.raises(ValueError, match="no row is left after the step long"):
-        go(recipe_of(source, Step("long", Long(99))), tmp_path / "out")
+    nothing, kept = recipe_of(source, Step("long", Long(99))), tmp_path / "kept"
+    refuses("no row is left after the step long", go, nothing, tmp_path / "out")
     assert "| long | 500 | 0 | 500 | 0.0 |" in (tmp_path / "out/counts.md").read_text()
-    go(recipe_of(source), tmp_path / "kept")
-    before = (tmp_path / "kept/counts.json").read_bytes()
-    with pytest.raises(ValueError, match="no row is left after the step long; .*kept/.work/counts.md shows"):
-        go(recipe_of(source, Step("long", Long(99))), tmp_path / "kept", overwrite=True)
-    assert (tmp_path / "kept/counts.json").read_bytes() == before  # those of the data that are still there
-    with pytest.raises(FileNotFoundError, match="nowhere.parquet"):
-        go(recipe_of(tmp_path / "nowhere.parquet"), tmp_path / "out2")
-
-    @dataclass(frozen=True)
-    class Wrong:
-        def keep(self, table):
-            return np.ones(3)
-
-    with pytest.raises(ValueError, match="step wrong: keep returned float64"):
-        go(recipe_of(source, Step("wrong", Wrong())), tmp_path / "out3")
+    go(recipe_of(source), kept)
+    before = (kept / "counts.json").read_bytes()
+    refuses("no row is left after the step long; .*kept/.work/counts.md shows", go, nothing, kept, overwrite=True)
+    assert (kept / "counts.json").read_bytes() == before  # those of the data that are still there
+    refuses("nowhere.parquet", go, recipe_of(tmp_path / "nowhere.parquet"), tmp_path, error=FileNotFoundError)
+    refuses("step wrong: keep returned float64", go, recipe_of(source, Step("wrong", Wrong())), tmp_path / "out3")
 
 
 def test_nway_and_builtin_sources(tmp_path):

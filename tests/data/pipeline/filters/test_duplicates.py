@@ -16,14 +16,8 @@ KEPT["corpus"] = [0, 1, 5]
 
 def test_sides(rows, first_of_keys):
     assert {side: first_of_keys(ExactDuplicates(side=side), rows(*PAIRS)) for side in KEPT} == KEPT
-
-
-def test_a_dropped_row_does_not_count_against_others(rows, first_of_keys):
     # row 1 goes for its source; its target is then new in row 2
     assert first_of_keys(ExactDuplicates(), rows(("a", "x"), ("a", "y"), ("b", "y"))) == [0, 2]
-
-
-def test_language_in_the_key(rows, first_of_keys):
     table = rows(("OK", "a"), ("OK", "b"), ("OK", "c"), source_lang=["fra_Latn", "deu_Latn", "fra_Latn"])
     assert first_of_keys(ExactDuplicates(side="source", by_language=True), table) == [0, 1]
 
@@ -34,6 +28,10 @@ def test_normal_forms():
     assert normal_forms(["Well, 3 cats!"], ("punctuation",)) == ["well 3 cats"]
     assert normal_forms(["Well, 3 cats!"], ("punctuation", "digits")) == ["well cats"]
     assert normal_forms(["!!!", "हिन्दी।"], ("punctuation",)) == ["!!!", "हिन्दी"]  # marks are no punctuation
+    assert set(normal_forms([f"l{sign}eau" for sign in "'’‘ʼ′`＇"])) == {"l'eau"}
+    assert set(normal_forms([f"rendez{sign}vous" for sign in "-‐‑−－"])) == {"rendez-vous"}
+    assert set(normal_forms(["l'eau", "l’eau pure"])) == {"l'eau", "l'eau pure"}
+    assert set(normal_forms([f"{a}oui{b}" for a, b in ('""', "“”", "„“", "″″")])) == {'"oui"'}
 
 
 # soft hyphen, zero-width non-joiner, byte order mark, right-to-left isolate, variation selector
@@ -42,13 +40,6 @@ def test_invisible_signs_do_not_make_another_text(rows, first_of_keys, sign):
     texts = [f"l'{sign}été", f"{sign}l'été", f"l'été{sign}", f"l'é{sign}té"]
     assert normal_forms(texts) == ["l'été"] * 4
     assert first_of_keys(ExactDuplicates(side="source"), rows(("l'été", "a"), *((text, "b") for text in texts))) == [0]
-
-
-def test_apostrophes_and_quotation_marks_are_alike():
-    assert set(normal_forms([f"l{sign}eau" for sign in "'’‘ʼ′`＇"])) == {"l'eau"}
-    assert set(normal_forms([f"rendez{sign}vous" for sign in "-‐‑−－"])) == {"rendez-vous"}
-    assert set(normal_forms(["l'eau", "l’eau pure"])) == {"l'eau", "l'eau pure"}
-    assert set(normal_forms([f"{a}oui{b}" for a, b in ('""', "“”", "„“", "″″")])) == {'"oui"'}
 
 
 def test_folding_keeps_the_normal_form():

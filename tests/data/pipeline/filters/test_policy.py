@@ -28,9 +28,7 @@ def test_the_best_of_each_direction_stay(rows):
     assert capped(GroupCap(limit=1, order="quality"), table) == [1, 2]
     assert capped(GroupCap(limit=2, order="quality"), table) == [1, 2, 4, 5]
     assert capped(GroupCap(limit=1, order="input"), table) == [0, 1]
-
-
-def test_synthetic_rows_only_fill_up(rows):
+    # Synthetic rows only fill up.
     table = rows(*[("a", "b")] * 4, provenance=["mined", "mined", "primary", "primary"], quality=[0.9, 0.8, 0.1, 0.2])
     assert capped(GroupCap(limit=3, order="quality", primary_first=True), table) == [0, 2, 3]
 

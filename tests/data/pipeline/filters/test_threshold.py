@@ -6,6 +6,8 @@ import pytest
 from hf_echo.data.pipeline.filters import DirectionThreshold, build
 from hf_echo.data.pipeline.filters.threshold import calibrate, score
 
+from ....refusals import refuses
+
 CALIBRATED = {"fra_Latn>eng_Latn": (0.8, 0.1), "deu_Latn>eng_Latn": (0.6, 0.2), "deu_Latn>fra_Latn": (0.4, 0.1)}
 
 
@@ -53,12 +55,10 @@ def test_calibration_scores_with_the_scorer_and_travels_by_file(rows, tmp_path):
     assert filter_.calibrated["fra_Latn>eng_Latn"][0] == pytest.approx(np.mean(np.arange(40) / 40))
     filter_.save(tmp_path / "c.json")
     assert build("threshold", {"calibrated": str(tmp_path / "c.json")}) == filter_
-    with pytest.raises(ValueError, match="no direction of the dev set has 41 scored rows"):
-        calibrate([table], min_rows=41)
+    refuses("no direction of the dev set has 41 scored rows", calibrate, [table], min_rows=41)
     for content in ("[1, 2]", '{"fra_Latn>eng_Latn": 0.5}', '{"fra_Latn>eng_Latn": ["a", "b"]}', "{"):
         (tmp_path / "c.json").write_text(content)
-        with pytest.raises(ValueError, match="calibrated"):
-            build("threshold", {"calibrated": str(tmp_path / "c.json")})
+        refuses("calibrated", build, "threshold", {"calibrated": str(tmp_path / "c.json")})
 
 
 def test_score_fills_what_has_no_quality(rows):
@@ -73,5 +73,4 @@ def test_score_fills_what_has_no_quality(rows):
     assert calls == [(["b"], ["y"], ["fra_Latn"], ["eng_Latn"])]
     assert score(table, scorer, again=True)["quality"].to_pylist() == [0.5, 0.5]
     assert score(rows(("a", "x")), scorer).column_names[-1] == "quality"
-    with pytest.raises(ValueError, match=r"return \(1,\) numbers, not shape \(1, 1\)"):
-        score(rows(("a", "x")), lambda *columns: np.zeros((1, 1)))
+    refuses(r"return \(1,\) numbers, not shape \(1, 1\)", score, rows(("a", "x")), lambda *columns: np.zeros((1, 1)))
