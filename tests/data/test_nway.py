@@ -135,11 +135,10 @@ def test_bad_rows_and_second_rows_are_reported(tmp_path, caplog):
     assert "skipped 4 bad rows" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("splits", "chosen"),
-    [(["train", "dev", "test"], "dev"), (["train", "validation"], "validation"), (["train", "test"], "test")]
-    + [(["train"], None), ([], None)],
-)
+DEV_SPLITS = [(["train", "dev", "test"], "dev"), (["train", "validation"], "validation"), (["train", "test"], "test")]
+
+
+@pytest.mark.parametrize(("splits", "chosen"), [*DEV_SPLITS, (["train"], None), ([], None)])
 def test_a_dev_set_is_the_dev_split(tmp_path, caplog, splits, chosen):
     header = "id\tlang\ttext" + "\tsplit" * bool(splits)
     rows = [f"{i}\t{lang}\tx{i}" for i in range(6) for lang in ("fra_Latn", "eng_Latn")]

@@ -51,13 +51,8 @@ msgstr "Deux\n"
 #~ msgid "Old"
 #~ msgstr "Vieux"
 """
-FRENCH = {
-    "Open the file %(file_name)s": "Ouvrir le fichier %(file_name)s",
-    "Save As": "Enregistrer sous",
-    "%d file": "%d fichier",
-    "%d files": "%d fichiers",
-    "Two lines": "Deux lignes",
-}
+FRENCH = {"%d file": "%d fichier", "%d files": "%d fichiers", "Two lines": "Deux lignes", "Save As": "Enregistrer sous"}
+FRENCH["Open the file %(file_name)s"] = "Ouvrir le fichier %(file_name)s"
 
 
 def place(root, locale, domain="demo", package="demo"):

@@ -56,13 +56,9 @@ def trained(tmp_path_factory):
     model, tokenizer = sat.nano_segmenter(rows)
     folder = tmp_path_factory.mktemp("sat")
     options = dict(sat.NANO) | {"max_steps": 60, "per_device_train_batch_size": 8, "save_strategy": "no"}
-    trainer = sat.SegmenterTrainer(
-        model,
-        sat.segmenter_arguments(folder / "run", **options, disable_tqdm=True),
-        tokenizer=tokenizer,
-        train_dataset=sat.tokenize_examples(rows, tokenizer, 96),
-        eval_dataset=sat.tokenize_examples(sat.builtin_examples("dev", 16), tokenizer, 96),
-    )
+    arguments = sat.segmenter_arguments(folder / "run", **options, disable_tqdm=True)
+    train, dev = (sat.tokenize_examples(part, tokenizer, 96) for part in (rows, sat.builtin_examples("dev", 16)))
+    trainer = sat.SegmenterTrainer(model, arguments, tokenizer=tokenizer, train_dataset=train, eval_dataset=dev)
     before = trainer.evaluate()
     trainer.train()
     trainer.save_model(folder)

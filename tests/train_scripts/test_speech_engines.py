@@ -96,7 +96,7 @@ def test_text_in_the_encoding_of_the_voice(tmp_path, monkeypatch):
 
 test_missing_engines = refusals(
     (["flite"], "^flite is not installed: apt-get install flite$", FileNotFoundError),
-    (None, "no speech engine is installed: apt-get install espeak-ng", FileNotFoundError),
+    ([], "no speech engine is installed: apt-get install espeak-ng", FileNotFoundError),
     (["sam"], "no speech engine 'sam'; there are espeak-ng, flite"),
     call=lambda names, no_engines: open_engines(names),
 )

@@ -37,11 +37,8 @@ def corpus(tmp_path):
     pairs = {"src_lang": "fra_Latn", "src": [FRA[i] for i in picks]}
     pairs |= {"tgt_lang": "eng_Latn", "tgt": [ENG[i] for i in picks]}
     pd.DataFrame(pairs).to_parquet(tmp_path / "pairs.parquet")
-    rows = [
-        (i, lang, text, "dev" if i == 1 else "train")
-        for i in range(2)
-        for lang, text in (("hin_Deva", HIN[i]), ("eng_Latn", ENG[i]))
-    ]
+    texts = [(i, lang, text[i]) for i in range(2) for lang, text in (("hin_Deva", HIN), ("eng_Latn", ENG))]
+    rows = [(*text, "dev" if text[0] == 1 else "train") for text in texts]
     table = pd.DataFrame(rows * 6, columns=["id", "lang", "text", "split"])
     table.to_csv(tmp_path / "nway.tsv", sep="\t", index=False)
     (tmp_path / "news.khm_Khmr.txt").write_text("ភាសាខ្មែរ\n\nខ្ញុំ ទៅ សាលា\n" * 5, encoding="utf-8")

@@ -108,15 +108,15 @@ def sequence(*steps: dict) -> dict:
     return {"type": "Sequence", "pretokenizers": list(steps)}
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (sequence(LLAMA3, BYTES), sequence(ECHO, BYTES)),
-        (BYTES | {"use_regex": True}, sequence(ECHO, BYTES)),
-        (sequence(DIGITS, BYTES | {"use_regex": True}), sequence(DIGITS, ECHO, BYTES)),
-        (sequence(X, Y, BYTES), sequence(X, ECHO, BYTES)),
-    ],
-)
+PATTERN_PLACED = [
+    (sequence(LLAMA3, BYTES), sequence(ECHO, BYTES)),
+    (BYTES | {"use_regex": True}, sequence(ECHO, BYTES)),
+    (sequence(DIGITS, BYTES | {"use_regex": True}), sequence(DIGITS, ECHO, BYTES)),
+    (sequence(X, Y, BYTES), sequence(X, ECHO, BYTES)),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), PATTERN_PLACED)
 def test_with_pattern(old, new):
     assert with_pattern(old, "echo") == new
     bare = json.loads(Tokenizer(models.BPE()).to_str())

@@ -13,13 +13,8 @@ from ...refusals import refusals
 
 soundfile = pytest.importorskip("soundfile")
 RATE = 16_000
-KINDS = {
-    "wav": dict(format="WAV", subtype="PCM_16"),
-    "float wav": dict(format="WAV", subtype="FLOAT"),
-    "flac": dict(format="FLAC", subtype="PCM_16"),
-    "vorbis": dict(format="OGG", subtype="VORBIS"),
-    "mp3": dict(format="MP3", subtype="MPEG_LAYER_III"),
-}
+KINDS = {"wav": ("WAV", "PCM_16"), "float wav": ("WAV", "FLOAT"), "flac": ("FLAC", "PCM_16")}
+KINDS |= {"vorbis": ("OGG", "VORBIS"), "mp3": ("MP3", "MPEG_LAYER_III")}
 
 
 def tone(seconds: float = 0.2, rate: int = RATE, pitch: float = 500.0) -> np.ndarray:
@@ -27,8 +22,8 @@ def tone(seconds: float = 0.2, rate: int = RATE, pitch: float = 500.0) -> np.nda
 
 
 def encoded(samples: np.ndarray, kind: str, rate: int = RATE) -> bytes:
-    buffer = io.BytesIO()
-    soundfile.write(buffer, samples, rate, **KINDS[kind])
+    buffer, (container, coding) = io.BytesIO(), KINDS[kind]
+    soundfile.write(buffer, samples, rate, format=container, subtype=coding)
     return buffer.getvalue()
 
 

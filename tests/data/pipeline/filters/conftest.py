@@ -12,13 +12,9 @@ def rows():
         def column(value):
             return list(value) if isinstance(value, (list, tuple)) else [value] * len(pairs)
 
-        columns = {
-            "source": [s for s, _ in pairs],
-            "source_lang": column(source_lang),
-            "target": [t for _, t in pairs],
-            "target_lang": column(target_lang),
-            "provenance": column(provenance),
-        }
+        columns = {"source": [source for source, _ in pairs], "source_lang": column(source_lang)}
+        columns |= {"target": [target for _, target in pairs], "target_lang": column(target_lang)}
+        columns["provenance"] = column(provenance)
         table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
         return table if quality is None else table.append_column("quality", pa.array(quality, pa.float64()))
 
