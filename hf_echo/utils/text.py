@@ -85,6 +85,8 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
 
     if str(path) != STANDARD:
         _refuse_no_file(Path(path), str(path))
+    elif sys.stdin is None:
+        raise ValueError("standard input is closed: pipe text into it, or give a file in place of -")
     with io.BufferedReader(sys.stdin.buffer) if str(path) == STANDARD else Path(path).open("rb", 1 << 16) as raw:
         kind = _packing(path, raw.peek(6))
         with named(path):

@@ -212,6 +212,9 @@ def test_damaged_input_is_scored_whole_or_named(tmp_path_factory, kind, packed, 
 def test_an_empty_pipe_is_no_error(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert score_pairs(open_pairs("-"), "-", "m").rows == 0 and capsys.readouterr().out == ""
+    monkeypatch.setattr(sys, "stdin", None)  # hf-echo score - <&-
+    with pytest.raises(ValueError, match="standard input is closed"):
+        score_pairs(open_pairs("-"), "-", "m")
 
 
 def test_a_closed_pipe_is_one_line(toy_folders, tmp_path):
