@@ -5,7 +5,7 @@
 CORPORA holds bible.parquet (verse_id, lang, text, split), wmt_news.parquet (src, tgt_lang, source), ntrex.parquet
 (id, document, lang, text) and flores_sib.parquet (index_id, lang, category, text, split). The news tests do not mark
 their articles: 16 neighbouring sentences are a document there. Of SIB, each sentence is a document with its topic as
-the answer, once with the seven topics as choices and once without.
+the answer, once with the seven topics as choices and once without. spoken.jsonl has sentences for corpora/speak.py.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def main(corpora: Path, out: Path) -> None:
     for lang in LANGUAGES:
         write(out / f"news_{lang}.jsonl", news_documents(corpora, lang))
         write(out / f"topics_{lang}.jsonl", topics(corpora, "dev", lang))
-    spoken = [row["sentences"][0] for row in topics(corpora, "dev", "eng_Latn")]
-    (out / "topics_eng_Latn.txt").write_text("".join(text + "\n" for text in spoken), encoding="utf-8")
+    spoken = [row for lang in LANGUAGES for row in topics(corpora, "dev", lang)] + news_documents(corpora, "eng_Latn")
+    sentences = [{"text": text, "lang": row["lang"]} for row in spoken for text in row["sentences"]]
+    (out / "spoken.jsonl").write_text("".join(json.dumps(row) + "\n" for row in sentences), encoding="utf-8")
     write(out / "topics_train.jsonl", topics(corpora, "train", "eng_Latn"))
 
 
