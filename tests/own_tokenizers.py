@@ -4,10 +4,10 @@ from tokenizers import BertWordPieceTokenizer, Tokenizer, decoders, models, norm
 from transformers import PreTrainedTokenizerFast
 
 
-def word_pieces(texts: list[str]) -> PreTrainedTokenizerFast:
+def word_pieces(texts: list[str], vocab_size: int = 200) -> PreTrainedTokenizerFast:
     """As BERT's: `##` inside of words, [CLS] and [SEP] around a text."""
     backend = BertWordPieceTokenizer()
-    backend.train_from_iterator(texts, vocab_size=200, show_progress=False)
+    backend.train_from_iterator(texts, vocab_size=vocab_size, show_progress=False)
     names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
     return PreTrainedTokenizerFast(tokenizer_object=backend._tokenizer, model_max_length=128, **names)
 

@@ -6,9 +6,11 @@ Small enough that a model of 32 dimensions learns it in seconds. Also imported b
 import os
 import random
 from itertools import product
+from pathlib import Path
 
 import torch
 from datasets import Dataset
+from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
@@ -29,15 +31,9 @@ WORDS = {
 }
 LANGUAGES = list(WORDS)
 MEANINGS = list(product(range(4), repeat=4))
-SHAPE = dict(
-    hidden_size=32,
-    intermediate_size=64,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=16,
-    embedding_size=32,
-)
+SHAPE = dict(hidden_size=32, intermediate_size=64, embedding_size=32, num_hidden_layers=1)
+SHAPE |= dict(num_attention_heads=2, num_key_value_heads=1, head_dim=16)
+QUIET = dict(save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True)  # for TrainingArguments
 
 
 def say(meaning: tuple[int, ...], lang: str) -> str:
@@ -124,21 +120,22 @@ def trained_model(tokenizer: EchoTokenizer, data, folder) -> EchoForTranslation:
     """Translates most of the held-out sentences, after some seconds."""
     from hf_echo.stages.contrastive import ContrastiveConfig, ContrastiveTrainer
 
-    args = ContrastiveConfig(
-        output_dir=str(folder),
-        max_steps=200,
-        learning_rate=1e-2,
-        lr_scheduler_type="cosine",
-        warmup_steps=10,
-        max_tokens=10**6,
-        max_rows=64,
-        language_drop=0.2,
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-        disable_tqdm=True,
-    )
+    rates = dict(learning_rate=1e-2, lr_scheduler_type="cosine", warmup_steps=10, max_steps=200, language_drop=0.2)
+    args = ContrastiveConfig(output_dir=str(folder), max_tokens=10**6, max_rows=64, **rates, **QUIET)
     model = make_model(tokenizer, pooling="mean")
     trainer = ContrastiveTrainer(model, args, train_dataset=data, tokenizer=tokenizer)
     trainer.train()
     return trainer.model.eval()
+
+
+def tensors(folder) -> dict[str, torch.Tensor]:
+    """Every weight of a checkpoint, by file and name."""
+    files = sorted(Path(folder).rglob("*.safetensors"))
+    assert files
+    return {f"{file.relative_to(folder)} {name}": t.clone() for file in files for name, t in load_file(file).items()}
+
+
+def same(one, other) -> bool:
+    """Whether two checkpoints hold the same weights, bit by bit, in the same dtypes."""
+    a, b = tensors(one), tensors(other)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) and a[name].dtype == b[name].dtype for name in a)

@@ -74,17 +74,6 @@ def test_guide_and_exclude_reach_the_in_batch_term_and_only_it():
     assert torch.equal(with_guide["hard_negatives"], without["hard_negatives"])
 
 
-def test_rows_without_negatives_count_with_zero():
-    source, target, hard, mask = tensors(*batch())
-    alone = [
-        split_softmax_parts(source[i : i + 1], target, hard[i : i + 1], mask[i : i + 1], offset=i + 1) for i in range(4)
-    ]
-    assert alone[1]["hard_negatives"].item() == 0
-    mean = torch.stack([parts["hard_negatives"] for parts in alone]).mean()
-    whole = split_softmax_parts(source, target, hard, mask, offset=1)["hard_negatives"]
-    assert torch.allclose(mean, whole)
-
-
 @pytest.mark.parametrize("loss_of", [split_softmax_loss, one_softmax_loss])
 def test_unused_slots_may_hold_anything(loss_of):
     source, target, hard, mask = tensors(*batch())

@@ -61,16 +61,6 @@ def test_large_logits_do_not_overflow():
     assert hidden.grad.isfinite().all() and weight.grad.isfinite().all()
 
 
-def test_tied_weight_gets_both_gradients():
-    _, weight, labels = batch()
-    ids = labels.clamp(min=0)
-    gradients = []
-    for loss_of in (translation_loss, plain_translation_loss):
-        embedded = F.embedding(ids, weight)
-        gradients.append(torch.autograd.grad(loss_of(embedded.tanh(), weight, labels), weight)[0])
-    assert torch.allclose(*gradients, atol=1e-6)
-
-
 @pytest.mark.parametrize("weight_dtype", [torch.float32, torch.bfloat16])
 def test_bfloat16_autocast(weight_dtype):
     hidden, weight, labels = batch((4, 16), h=32, vocabulary=50)

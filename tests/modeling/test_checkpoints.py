@@ -30,27 +30,19 @@ def saved(request, make_model, tmp_path):
     return model, tmp_path / "training", tmp_path / "release"
 
 
-def test_training_checkpoint(saved):
-    model, folder, _ = saved
+def test_training_checkpoint_and_release(saved):
+    model, training, release = saved
     tied = model.config.decoder.tie_word_embeddings
-    assert {name.split(".")[0] for name in names(folder)} == {"encoder", "decoder"}
-    assert ("decoder.lm_head.weight" in names(folder)) != tied
-    for again in (EchoForTranslation.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)):
-        assert isinstance(again, EchoForTranslation) and not again.training
-        assert_same(again, model)
-        assert (again.decoder.lm_head.weight is again.decoder.model.embed_tokens.weight) == tied
-        assert again.config.decoder is again.decoder.config
-    assert_same(AutoModel.from_pretrained(folder), model.encoder)
-
-
-def test_release_folder(saved):
-    model, _, folder = saved
-    assert not [name for name in names(folder) if "decoder" in name]
-    assert_same(AutoModel.from_pretrained(folder), model.encoder)
-    for again in (EchoForTranslation.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)):
-        assert isinstance(again, EchoForTranslation) and not again.training
-        assert_same(again, model)
-        assert again.bottleneck == model.bottleneck
+    assert {name.split(".")[0] for name in names(training)} == {"encoder", "decoder"}
+    assert ("decoder.lm_head.weight" in names(training)) != tied
+    assert not [name for name in names(release) if "decoder" in name]
+    for folder in (training, release):
+        for again in (EchoForTranslation.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)):
+            assert isinstance(again, EchoForTranslation) and not again.training
+            assert_same(again, model)
+            assert (again.decoder.lm_head.weight is again.decoder.model.embed_tokens.weight) == tied
+            assert again.config.decoder is again.decoder.config and again.bottleneck == model.bottleneck
+        assert_same(AutoModel.from_pretrained(folder), model.encoder)
 
 
 def test_decoder_alone(saved):

@@ -47,37 +47,37 @@ def test_loss_by_hand(model, batch):
     assert model(**batch).decoder_hidden_state is None
 
 
-def groups(weight: torch.Tensor) -> torch.Tensor:
-    """Each of the two key heads repeated for its two query heads."""
-    return weight.view(2, 8, -1).repeat_interleave(2, 0).flatten(0, 1)
+def torch_attention(short) -> torch.nn.MultiheadAttention:
+    """torch's own attention with the same weights, each of the two key heads repeated for its two query heads."""
+
+    def groups(weight: torch.Tensor) -> torch.Tensor:
+        return weight.view(2, 8, -1).repeat_interleave(2, 0).flatten(0, 1)
+
+    bias = short.q_proj.bias is not None
+    full, key, value = torch.nn.MultiheadAttention(32, 4, bias=bias, batch_first=True), short.k_proj, short.v_proj
+    full.in_proj_weight.data = torch.cat([short.q_proj.weight, groups(key.weight), groups(value.weight)])
+    full.out_proj.weight.data = short.o_proj.weight.data
+    if bias:
+        full.in_proj_bias.data = torch.cat([short.q_proj.bias, *(groups(p.bias).flatten() for p in (key, value))])
+        full.out_proj.bias.data = short.o_proj.bias.data
+    return full
 
 
 def test_one_key_makes_attention_a_constant(make_model):
     """The bottleneck's shortcut equals torch's attention over a memory of one state."""
-    model = make_model({"bottleneck": False, "attention_bias": True})
-    short, full = (model.decoder.model.layers[0].cross_attn, torch.nn.MultiheadAttention(32, 4, batch_first=True))
+    short = make_model({"bottleneck": False, "attention_bias": True}).decoder.model.layers[0].cross_attn
     memory, states = torch.randn(5, 1, 32), torch.randn(5, 7, 32)
-    key, value = short.k_proj, short.v_proj
-    parts = [short.q_proj.weight, groups(key.weight), groups(value.weight)]
-    biases = [short.q_proj.bias, groups(key.bias).flatten(), groups(value.bias).flatten()]
-    full.in_proj_weight.data, full.in_proj_bias.data = torch.cat(parts), torch.cat(biases)
-    full.out_proj.weight.data, full.out_proj.bias.data = short.o_proj.weight.data, short.o_proj.bias.data
-    want, _ = full(states, memory, memory, need_weights=False)
+    want, _ = torch_attention(short)(states, memory, memory, need_weights=False)
     torch.testing.assert_close(short.constant(memory).expand(-1, 7, -1), want, **CLOSE)
-    torch.testing.assert_close(short(states, memory)[0], want, **CLOSE)
-    short.config.bottleneck = True
-    torch.testing.assert_close(short(states, memory)[0], want, **CLOSE)
+    for short.config.bottleneck in (False, True):
+        torch.testing.assert_close(short(states, memory)[0], want, **CLOSE)
 
 
 def test_cross_attention_over_many_keys_by_hand(make_model):
-    """Against torch's own multi-head attention, with padding."""
     short = make_model({"bottleneck": False}).decoder.model.layers[1].cross_attn
-    full = torch.nn.MultiheadAttention(32, 4, bias=False, batch_first=True)
-    parts = [short.q_proj.weight, groups(short.k_proj.weight), groups(short.v_proj.weight)]
-    full.in_proj_weight.data, full.out_proj.weight.data = torch.cat(parts), short.o_proj.weight.data
     memory, states = torch.randn(2, 6, 32), torch.randn(2, 4, 32)
     padding = torch.tensor([[False] * 6, [False] * 3 + [True] * 3])
-    want, _ = full(states, memory, memory, key_padding_mask=padding, need_weights=False)
+    want, _ = torch_attention(short)(states, memory, memory, key_padding_mask=padding, need_weights=False)
     torch.testing.assert_close(short(states, memory, ~padding[:, None, None])[0], want, **CLOSE)
 
 
@@ -133,13 +133,8 @@ def test_attentions_are_recorded(seq2seq, batch):
     seq2seq.set_attn_implementation("eager")
     memory = BaseModelOutput(last_hidden_state=seq2seq.encoder(**batch).last_hidden_state)
     target = batch["input_ids"][:, :6]
-    output = seq2seq.decoder(
-        decoder_input_ids=target,
-        encoder_outputs=memory,
-        attention_mask=batch["attention_mask"],
-        output_attentions=True,
-        output_hidden_states=True,
-    )
+    read = dict(encoder_outputs=memory, attention_mask=batch["attention_mask"])
+    output = seq2seq.decoder(target, **read, output_attentions=True, output_hidden_states=True)
     assert [a.shape for a in output.decoder_attentions] == [(len(TEXTS), 4, 6, 6)] * 3
     assert [a.shape[-2:] for a in output.cross_attentions] == [(6, batch["input_ids"].shape[1])] * 3
     assert not output.cross_attentions[0].transpose(1, 3)[batch["attention_mask"] == 0].any()
@@ -156,27 +151,22 @@ def test_attention_kernels_agree(make_model, batch, attention):
         torch.testing.assert_close(model(**batch, decoder_input_ids=batch["input_ids"]).logits, want, **CLOSE)
 
 
-def test_wrong_memory(model, seq2seq):
-    ids = torch.zeros(2, 3, dtype=torch.long)
-    with pytest.raises(ValueError, match=r"bottleneck=True\) reads \(batch, 1, 24\), but was given \(2, 1, 32\)"):
-        model.decoder(decoder_input_ids=ids, sentence_embedding=torch.zeros(2, 32))
-    with pytest.raises(ValueError, match=r"reads \(batch, 1, 24\), but was given \(2, 5, 24\)"):
-        memory = BaseModelOutput(last_hidden_state=torch.zeros(2, 5, 24))
-        model.decoder(decoder_input_ids=ids, encoder_outputs=memory)
-    with pytest.raises(ValueError, match=r"bottleneck=False\) reads \(batch, seq, 32\), but was given \(2, 1, 24\)"):
-        seq2seq.decoder(decoder_input_ids=ids, sentence_embedding=torch.zeros(2, 24))
-    with pytest.raises(ValueError, match="needs encoder_outputs, sentence_embedding or input ids"):
-        model.decoder(decoder_input_ids=ids)
-
-
-def test_parts_of_different_spaces_do_not_join(model, make_config):
+def test_wrong_parts(model, seq2seq, make_config):
+    ids, decoder = torch.zeros(2, 3, dtype=torch.long), model.decoder
+    many = BaseModelOutput(last_hidden_state=torch.zeros(2, 5, 24))
     other = EchoDecoder(EchoDecoderConfig(**make_config(embedding_size=16).decoder.to_dict()))
-    with pytest.raises(ValueError, match="writes 24 dimensions, the decoder reads 16"):
-        EchoForTranslation.from_parts(model.encoder, other)
-    config = make_config()
-    config.decoder = None
-    with pytest.raises(ValueError, match="needs config.decoder"):
-        EchoForTranslation(config)
+    alone = make_config()
+    alone.decoder = None
+    for call, message in (
+        (lambda: decoder(ids, sentence_embedding=torch.zeros(2, 32)), r"=True\) reads .*, 1, 24\), .* \(2, 1, 32\)"),
+        (lambda: decoder(ids, encoder_outputs=many), r"reads \(batch, 1, 24\), but was given \(2, 5, 24\)"),
+        (lambda: seq2seq.decoder(ids, sentence_embedding=torch.zeros(2, 24)), r"=False\) reads \(batch, seq, 32\)"),
+        (lambda: decoder(ids), "needs encoder_outputs, sentence_embedding or input ids"),
+        (lambda: EchoForTranslation.from_parts(model.encoder, other), "writes 24 dimensions, the decoder reads 16"),
+        (lambda: EchoForTranslation(alone), "needs config.decoder"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_any_encoder_with_any_decoder_of_a_space(model, make_model, batch, prompts):

@@ -68,11 +68,12 @@ def test_rows_that_end_at_different_times(make_model, embeddings, prompt):
 
 
 def test_rows_do_not_depend_on_their_company(make_model, embeddings, prompt):
-    model = make_model()
-    whole = greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=10)
-    alone = [greedy_decode(model.decoder, row[None], prompt, max_new_tokens=10)[0] for row in embeddings]
-    assert whole == alone
-    assert greedy_decode(model.decoder, embeddings[:0], prompt) == []
+    model, embeddings = make_model().double(), embeddings.double()
+    for decode, options in ((greedy_decode, {}), (beam_decode, {"num_beams": 3})):
+        whole = decode(model.decoder, embeddings, prompt, max_new_tokens=10, **options)
+        alone = [decode(model.decoder, row[None], prompt, max_new_tokens=10, **options)[0] for row in embeddings]
+        assert whole == alone
+        assert decode(model.decoder, embeddings[:0], prompt, **options) == []
 
 
 def test_prompts_of_any_length(make_model, embeddings, prompt, tokenizer):
@@ -102,6 +103,8 @@ def test_what_it_cannot_do(make_model, embeddings, prompt):
     model = make_model()
     with pytest.raises(ValueError, match=r"reads \(batch, 1, 24\), but was given \(40, 1, 23\)"):
         greedy_decode(model.decoder, embeddings[:, 1:], prompt)
+    with pytest.raises(ValueError, match="num_beams is 1"):
+        beam_decode(model.decoder, embeddings, prompt, num_beams=1)
     model.bottleneck = False
     with pytest.raises(ValueError, match=r"reads tokens \(stage 1\).*use generate\(\)"):
         greedy_decode(model.decoder, embeddings, prompt)
@@ -141,15 +144,3 @@ def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, 
         assert settings.get("early_stopping") is True or all(exists)
         lengths |= {len(row) for row in want}
     assert len(lengths) > 3
-
-
-def test_beams_of_a_row_do_not_depend_on_its_company(make_model, embeddings, prompt):
-    model = make_model().double()
-    whole = beam_decode(model.decoder, embeddings.double(), prompt, num_beams=3, max_new_tokens=10)
-    alone = [
-        beam_decode(model.decoder, row[None], prompt, num_beams=3, max_new_tokens=10)[0] for row in embeddings.double()
-    ]
-    assert whole == alone
-    assert beam_decode(model.decoder, embeddings[:0].double(), prompt, num_beams=3) == []
-    with pytest.raises(ValueError, match="num_beams is 1"):
-        beam_decode(model.decoder, embeddings.double(), prompt, num_beams=1)

@@ -146,33 +146,27 @@ def test_damaged_weights_are_named(copy, damage, part):
 
 
 def test_missing_and_infinite_tensors_are_refused(copy):
-    file = copy / "model.safetensors"
+    file, name = copy / "model.safetensors", "backbone.layers.1.mlp.up_proj.weight"
     weights = load_file(file)
-    name = "backbone.layers.1.mlp.up_proj.weight"
-    save_file({key: value for key, value in weights.items() if key != name}, file, {"format": "pt"})
-    for opens in (AutoModel.from_pretrained, load_encoder, SentenceTransformer, load_translator):
-        with pytest.raises(ValueError, match=f"lack the tensor {name}"):
-            opens(str(copy))
-    weights[name][3, 3] = torch.nan
-    save_file(weights, file, {"format": "pt"})
-    for opens in (AutoModel.from_pretrained, load_encoder, SentenceTransformer, load_translator):
-        with pytest.raises(ValueError, match=f"NaN or infinite values, first in {name}"):
-            opens(str(copy))
+    infinite = weights | {name: weights[name].clone().index_fill_(0, torch.tensor(3), torch.nan)}
+    missing = {key: value for key, value in weights.items() if key != name}
+    for content, message in ((missing, "lack the tensor {}"), (infinite, "NaN or infinite values, first in {}")):
+        save_file(content, file, {"format": "pt"})
+        for opens in (AutoModel.from_pretrained, load_encoder, SentenceTransformer, load_translator):
+            with pytest.raises(ValueError, match=message.format(name)):
+                opens(str(copy))
 
 
 def test_embeddings_that_are_no_numbers_are_refused(folder):
     model, tokenizer = load_translator(folder, dtype="fp32")
     translator = pipeline("sonar-translation", model=model, tokenizer=tokenizer)
     good = encode(model, tokenizer, TEXTS, LANGUAGES)
-    for value in (np.nan, np.inf):
-        bad = good.copy()
-        bad[2, 5] = value
+    bad = [good.copy(), good.copy()]
+    bad[0][2, 5], bad[1][2, 5] = np.nan, np.inf
+    for vectors, message in ((bad[0], "row 3 holds NaN"), (bad[1], "row 3 holds NaN"), (good.astype(np.int8), "int8")):
         for call in (lambda x: translate(model, tokenizer, x), translator):
-            with pytest.raises(ValueError, match="row 3 holds NaN"):
-                call(bad)
-    for call in (lambda x: translate(model, tokenizer, x), translator):
-        with pytest.raises(ValueError, match="int8"):
-            call(good.astype(np.int8))
+            with pytest.raises(ValueError, match=message):
+                call(vectors)
     with torch.no_grad():
         model.encoder.projection.weight[0, 0] = torch.nan
     for call in (lambda: encode(model, tokenizer, TEXTS), lambda: translator(TEXTS)):
@@ -193,21 +187,18 @@ def test_an_index_names_files_of_its_folder_only(copy, shard):
         AutoModel.from_pretrained(copy)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"<html></html>", b"version https://git-lfs.github.com/spec/v1\n", 500, b"{}"]
-)
+@pytest.mark.parametrize("content", [b"", b"<html></html>", DAMAGES["pointer"](b""), 500, b"{}"])
 def test_a_damaged_tokenizer_is_named_in_every_way_in(copy, content):
     """The SentenceTransformer sees what was cut off; a whole JSON object that is not a tokenizer it does not name."""
     file = copy / "tokenizer.json"
-    file.write_bytes(file.read_bytes()[:content] if isinstance(content, int) else content)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:content] if isinstance(content, int) else content)
     ways = [AutoTokenizer.from_pretrained, EchoTokenizer.from_pretrained, load_encoder]
     ways += [] if content == b"{}" else [SentenceTransformer, AutoModel.from_pretrained]
     for opens in ways:
         with pytest.raises(ValueError, match=r"tokenizer\.json is damaged or incomplete"):
             opens(str(copy))
-
-
-def test_a_cut_tokenizer_config_is_named(copy):
+    file.write_bytes(whole)
     (copy / "tokenizer_config.json").write_text('{"cls_token": "<s')
     with pytest.raises(ValueError, match=r"tokenizer_config\.json is damaged or incomplete"):
         SentenceTransformer(str(copy))
@@ -257,14 +248,12 @@ def test_a_corrupted_checkpoint_opens_or_is_refused_by_name(folder, tmp_path, na
     if how == "cut":
         (copy / name).write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
     elif how == "replace":
-        (copy / name).write_bytes(
-            data.draw(st.one_of(st.binary(max_size=80), st.sampled_from([b"[]", b"null", b"{}"])))
-        )
+        new = st.one_of(st.binary(max_size=80), st.sampled_from([b"[]", b"null", b"{}"]))
+        (copy / name).write_bytes(data.draw(new))
     elif how == "flip":
-        at = data.draw(st.integers(0, len(content) - 1))
-        (copy / name).write_bytes(
-            content[:at] + bytes([content[at] ^ 1 << data.draw(st.integers(0, 7))]) + content[at + 1 :]
-        )
+        flipped, at = bytearray(content), data.draw(st.integers(0, len(content) - 1))
+        flipped[at] ^= 1 << data.draw(st.integers(0, 7))
+        (copy / name).write_bytes(flipped)
     else:
         (copy / name).unlink()
     try:

@@ -117,17 +117,21 @@ def test_layers_with_the_norm_behind(post_norm, pooling):
 
 
 @pytest.mark.parametrize("through_onednn", [True, False] if hasattr(torch.ops.mkldnn, "_linear_pointwise") else [False])
-def test_products_of_either_library(make_model, post_norm, batch, through_onednn, monkeypatch):
+def test_products_of_either_library_and_bf16(make_model, post_norm, batch, through_onednn, monkeypatch):
     monkeypatch.setattr(packed_echo, "onednn_is_faster", lambda: through_onednn)
-    small = {name: values % 95 for name, values in batch.items()}  # ids of the small vocabulary
+    small = batch | {"input_ids": batch["input_ids"] % 95}  # ids of the small vocabulary
     for encoder, given in ((make_model().encoder, batch), (post_norm("mean"), small)):
-        given = {"input_ids": given["input_ids"], "attention_mask": batch["attention_mask"]}
         want = reference(encoder, given)[1]
         with torch.no_grad():
             packed = packed_encoder(encoder)
             assert packed.through_onednn == through_onednn
             torch.testing.assert_close(packed.embed(rows_of(given)), want, **CLOSE)
-            assert not packed_encoder(encoder.to(torch.bfloat16)).through_onednn
+        want = reference(encoder.to(torch.bfloat16), given)[1]
+        with torch.no_grad():
+            packed = packed_encoder(encoder)
+            have = packed.embed(rows_of(given))
+        assert not packed.through_onednn and have.dtype == want.dtype == torch.float32
+        assert torch.cosine_similarity(have, want).min() > 0.999
 
 
 def test_padding_on_the_left_and_none(encoder, tokenizer, batch):
@@ -151,17 +155,6 @@ def test_weights_are_read_anew(encoder, batch):
         after = encoder(**batch).sentence_embedding
     assert (before - after).abs().max() > 1e-3
     torch.testing.assert_close(after, reference(encoder, batch)[1], **CLOSE)
-
-
-def test_bf16(make_model, post_norm, batch):
-    small = batch | {"input_ids": batch["input_ids"] % 95}  # ids of the small vocabulary
-    for encoder, given in ((make_model().encoder, batch), (post_norm("mean"), small)):
-        encoder.to(torch.bfloat16)
-        want = reference(encoder, given)[1]
-        with torch.no_grad():
-            have = packed_encoder(encoder).embed(rows_of(given))
-        assert have.dtype == want.dtype == torch.float32
-        assert torch.cosine_similarity(have, want).min() > 0.999
 
 
 @pytest.mark.parametrize("most_scores", [1, 500, 2**20])
@@ -231,15 +224,12 @@ OTHERS = {
 @pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS.keys())
 def test_stands_aside(make_model, change):
     encoder = make_model().encoder
+    assert not can_pack(encoder)  # gradients are wanted
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert not can_pack(encoder)
     with torch.no_grad():
         assert can_pack(encoder)
         change(encoder)
-        assert not can_pack(encoder)
-
-
-def test_stands_aside_under_autocast_and_with_gradients(encoder):
-    assert not can_pack(encoder)
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert not can_pack(encoder)
 
 

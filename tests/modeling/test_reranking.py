@@ -27,16 +27,10 @@ def embeddings(double, batch):
 def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
     """Beams and their scores of transformers' `generate`; each text is embedded alone."""
     prompt = tokenizer.decoder_prompt_ids("fra_Latn")
-    made = model.generate(
-        sentence_embedding=embeddings,
-        decoder_input_ids=torch.tensor([prompt] * len(embeddings)),
-        num_beams=BEAMS,
-        num_return_sequences=BEAMS,
-        max_new_tokens=LENGTH,
-        do_sample=False,
-        output_scores=True,
-        return_dict_in_generate=True,
-    )
+    options = dict(num_beams=BEAMS, num_return_sequences=BEAMS, max_new_tokens=LENGTH, do_sample=False)
+    options |= dict(output_scores=True, return_dict_in_generate=True)
+    prompts = torch.tensor([prompt] * len(embeddings))
+    made = model.generate(sentence_embedding=embeddings, decoder_input_ids=prompts, **options)
     ends, rows = model.config.decoder.eos_token_id, []
     for number, ids in enumerate(made.sequences[:, len(prompt) :].tolist()):
         ids = ids[: ids.index(ends)] if ends in ids else ids

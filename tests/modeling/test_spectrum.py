@@ -158,18 +158,16 @@ def test_opens_without_the_package(model, tmp_path, monkeypatch):
 
 
 def test_wrong_parts_are_one_line():
-    with pytest.raises(ValueError, match="needs cross-attention to all tower states: set bottleneck=False"):
-        SpectrumForCausalLM.from_parts(make_tower(), make_decoder(bottleneck=True))
-    with pytest.raises(ValueError, match="reads states of size 20, the tower's have 16"):
-        SpectrumForCausalLM.from_parts(make_tower(), make_decoder(embedding_size=20))
-    with pytest.raises(ValueError, match="needs config.decoder"):
-        SpectrumForCausalLM(make_tower().config)
-    for size in (0, math.inf):
-        with pytest.raises(ValueError, match=f"embedding_size must be a positive integer, not {size}"):
-            SpectrumConfig(embedding_size=size)
-    with pytest.raises(ValueError, match="BOE has 3 values"):
-        make_tower().set_boe(torch.ones(3))
-    with pytest.raises(ValueError, match="must be a finite vector"):
-        make_tower().set_boe(torch.zeros(SIZE))
-    with pytest.raises(ValueError, match="reads embeddings of size 12, but was given 5"):
-        make_tower()(torch.zeros(1, 2, 5))
+    tower, join = make_tower(), SpectrumForCausalLM.from_parts
+    for call, message in (
+        (lambda: join(tower, make_decoder(bottleneck=True)), "attention to all tower states: set bottleneck=False"),
+        (lambda: join(tower, make_decoder(embedding_size=20)), "reads states of size 20, the tower's have 16"),
+        (lambda: SpectrumForCausalLM(tower.config), "needs config.decoder"),
+        (lambda: SpectrumConfig(embedding_size=0), "embedding_size must be a positive integer, not 0"),
+        (lambda: SpectrumConfig(embedding_size=math.inf), "embedding_size must be a positive integer, not inf"),
+        (lambda: tower.set_boe(torch.ones(3)), "BOE has 3 values"),
+        (lambda: tower.set_boe(torch.zeros(SIZE)), "must be a finite vector"),
+        (lambda: tower(torch.zeros(1, 2, 5)), "reads embeddings of size 12, but was given 5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

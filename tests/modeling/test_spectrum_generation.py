@@ -156,33 +156,26 @@ def test_a_document_ends_with_an_empty_sentence(model):
 
 
 def test_bad_documents_are_one_line(model):
-    cases = {
-        "there is no document to encode": [],
-        "document 2 has no sentences": [embeddings(2), torch.zeros(0, SIZE)],
-        "document 1 has embeddings of size 5, the tower reads 12": torch.zeros(2, 5),
-        "embedding of row 2 holds NaN": torch.tensor([[0.0] * SIZE, [float("nan")] * SIZE]),
-        "document 1 has 10,001 sentences, the limit is 10,000: split it": torch.ones(10_001, SIZE),
-    }
-    for message, documents in cases.items():
-        with pytest.raises(ValueError, match=message):
-            model.encode_document(documents)
-    one = model.encode_document(embeddings(1))
+    one, two = (model.encode_document([embeddings(1)] * n) for n in (1, 2))
     assert one.states.shape[1] == 2  # BOE and the only sentence
-    with pytest.raises(ValueError, match=r"same number of options, at least one; found \[1, 2\]"):
-        model.score_options(one, [[[4]], [[4], [5]]])
-    with pytest.raises(ValueError, match="an option has no tokens"):
-        model.score_options(one, [[[4], []]])
-    with pytest.raises(ValueError, match="1 prompts for 2 rows"):
-        model.score_options(one, [[[4]], [[5]]], [[BOS]])
-    with pytest.raises(ValueError, match="2 documents for 3 prompts"):
-        model.generate(model.encode_document([embeddings(1), embeddings(2)]), torch.ones(3, 1, dtype=torch.long))
-    with pytest.raises(ValueError, match="one text per document"):
-        next(model.generate_sentences(one, encode, Words(), num_return_sequences=2))
-    without = make_spectrum()
+    without, short = make_spectrum(), make_spectrum(tower=dict(max_position_embeddings=2))
     without.tower.boe.zero_()
-    with pytest.raises(ValueError, match="the tower has no BOE"):
-        without.encode_document(embeddings(1))
-    short = make_spectrum(tower=dict(max_position_embeddings=2))
-    full = short.encode_document(embeddings(2))
-    with pytest.raises(ValueError, match="more than 2 sentences"):
-        short.append_sentences(full, embeddings(1))
+    full, ids = short.encode_document(embeddings(2)), torch.ones(3, 1, dtype=torch.long)
+    encode_document, score = model.encode_document, model.score_options
+    nan = torch.tensor([[0.0] * SIZE, [float("nan")] * SIZE])
+    for call, message in (
+        (lambda: encode_document([]), "there is no document to encode"),
+        (lambda: encode_document([embeddings(2), torch.zeros(0, SIZE)]), "document 2 has no sentences"),
+        (lambda: encode_document(torch.zeros(2, 5)), "document 1 has embeddings of size 5, the tower reads 12"),
+        (lambda: encode_document(nan), "embedding of row 2 holds NaN"),
+        (lambda: encode_document(torch.ones(10_001, SIZE)), "1 has 10,001 sentences, the limit is 10,000: split it"),
+        (lambda: score(one, [[[4]], [[4], [5]]]), r"same number of options, at least one; found \[1, 2\]"),
+        (lambda: score(one, [[[4], []]]), "an option has no tokens"),
+        (lambda: score(one, [[[4]], [[5]]], [[BOS]]), "1 prompts for 2 rows"),
+        (lambda: model.generate(two, ids), "2 documents for 3 prompts"),
+        (lambda: next(model.generate_sentences(one, encode, Words(), num_return_sequences=2)), "one text per document"),
+        (lambda: without.encode_document(embeddings(1)), "the tower has no BOE"),
+        (lambda: short.append_sentences(full, embeddings(1)), "more than 2 sentences"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

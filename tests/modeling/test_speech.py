@@ -16,13 +16,10 @@ soundfile = pytest.importorskip("soundfile")
 
 RATE = 16000
 SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+CONVOLUTIONS = dict(conv_dim=(16,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4)
 AUDIO = {
-    "samples": lambda: omnilingual_wav2vec2(
-        **SMALL, conv_dim=(16,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4
-    ),
-    "group norm": lambda: Wav2Vec2Config(
-        **SMALL, conv_dim=(16,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4
-    ),
+    "samples": lambda: omnilingual_wav2vec2(**SMALL, **CONVOLUTIONS),
+    "group norm": lambda: Wav2Vec2Config(**SMALL, **CONVOLUTIONS),
     "log-mel": lambda: Wav2Vec2BertConfig(**SMALL, apply_spec_augment=False, layerdrop=0.0),
     "whisper": lambda: WhisperConfig(d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64),
 }
@@ -36,12 +33,10 @@ def noise(samples: int, seed: int = 0) -> np.ndarray:
 def speech(request):
     """(encoder of random weights, its feature extractor)"""
     torch.manual_seed(0)
-    config = EchoSpeechConfig(
-        audio_config=AUDIO[request.param](), embedding_size=24, pooler_heads=4, pooler_intermediate_size=64
-    )
-    return EchoSpeechEncoder(config).eval(), EchoAudioFeatureExtractor(
-        features="samples" if request.param == "group norm" else request.param
-    )
+    pooler = dict(embedding_size=24, pooler_heads=4, pooler_intermediate_size=64)
+    features = "samples" if request.param == "group norm" else request.param
+    model = EchoSpeechEncoder(EchoSpeechConfig(audio_config=AUDIO[request.param](), **pooler)).eval()
+    return model, EchoAudioFeatureExtractor(features=features)
 
 
 @torch.no_grad()

@@ -144,29 +144,28 @@ def long_and_short(words: int = 60) -> list[str]:
     return ["chat noir " * words, "chat"]
 
 
-def test_long_texts_are_cut_with_a_warning(own, caplog):
+@pytest.mark.parametrize("length", [40, None])
+def test_long_texts_are_cut_with_a_warning(own, caplog, length):
+    """Without max_length the model's own length counts."""
+    assert own.model_max_length == 128
     with caplog.at_level(logging.WARNING):
-        ids = own(long_and_short(), truncation=True, max_length=40).input_ids
-        assert [len(row) for row in ids] == [40, len(own("chat").input_ids)]
-    assert "1 of 2 texts are longer than 40 tokens and were cut" in caplog.text
+        ids = own(long_and_short(), truncation=True, max_length=length).input_ids
+        assert [len(row) for row in ids] == [length or 128, len(own("chat").input_ids)]
+    assert f"1 of 2 texts are longer than {length or 128} tokens and were cut" in caplog.text
     assert (ids[0][-1], ids[0].count(own.sep_token_id)) == (own.eos_token_id, 1)
     caplog.clear()
-    own(["chat"], truncation=True, max_length=40)
-    assert not caplog.text
+    own(["chat"], truncation=True, max_length=length)
+    assert not caplog.text and len(own(long_and_short()).input_ids[0]) > 128
 
 
-def test_the_models_own_length_is_the_default(own, caplog):
-    assert own.model_max_length == 128
-    assert len(own(long_and_short(), truncation=True).input_ids[0]) == 128
-    assert "longer than 128 tokens" in caplog.text
-    assert len(own(long_and_short()).input_ids[0]) > 128
-
-
-def test_long_texts_can_be_refused(own):
+def test_long_texts_can_be_refused(own, tmp_path):
     own.on_long = "error"
     with pytest.raises(ValueError, match="1 of 2 texts are longer than 40 tokens, the first is row 1; shorten them"):
         own(long_and_short(), truncation=True, max_length=40)
     assert own(["chat"], truncation=True, max_length=40).input_ids == own(["chat"]).input_ids
+    own.save_pretrained(tmp_path / "error")
+    assert EchoTokenizer.from_pretrained(tmp_path / "error").on_long == "error"
+    assert AutoTokenizer.from_pretrained(tmp_path / "error", on_long="split").on_long == "split"
     with pytest.raises(ValueError, match="on_long must be one of warn, error, split, not 'cut'"):
         own.on_long = "cut"
 
@@ -218,13 +217,6 @@ def test_save_and_reload(tokenizer, tmp_path):
         assert again(awkward).input_ids == tokenizer(awkward).input_ids
         assert again.decoder_prompt_ids("fra_Latn") == tokenizer.decoder_prompt_ids("fra_Latn")
         assert again.model_max_length == 128 and again.on_long == "warn"
-
-
-def test_on_long_is_saved_and_can_be_given_on_loading(own, tmp_path):
-    own.on_long = "split"
-    own.save_pretrained(tmp_path / "split")
-    assert EchoTokenizer.from_pretrained(tmp_path / "split").on_long == "split"
-    assert AutoTokenizer.from_pretrained(tmp_path / "split", on_long="error").on_long == "error"
 
 
 def test_pair_ids_are_those_of_the_call(tokenizer):

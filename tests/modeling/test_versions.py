@@ -17,6 +17,7 @@ from hf_echo.inference import load_translator
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.utils.hub import split_revision
 
+from ..toy import same
 from .conftest import LANGUAGES
 
 TESTS = Path(__file__).parents[1]
@@ -142,17 +143,6 @@ print(json.dumps(found))
 """
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    files = {str(file.relative_to(folder)): load_file(file) for file in sorted(folder.rglob("*.safetensors"))}
-    assert files
-    return {f"{file} {name}": tensor for file, tensors in files.items() for name, tensor in tensors.items()}
-
-
-def assert_same(one: Path, other: Path) -> None:
-    have, want = weights(one), weights(other)
-    assert have.keys() == want.keys() and all(torch.equal(have[name], want[name]) for name in want), one
-
-
 def test_operations_read_versions(hub, folders, tmp_path):
     """The same weights as from the folders that were pushed; a finished step is known by the commits it read."""
     done = json.loads(hub("-c", OPERATE, tmp_path).stdout.splitlines()[-1])
@@ -162,7 +152,7 @@ def test_operations_read_versions(hub, folders, tmp_path):
     direct.prune_checkpoint(v1, want / "prune", shape={"num_hidden_layers": 2}, decoder="drop")
     direct.swap_checkpoint(v1, v2, want / "swap_tokenizer")
     for place in sorted(want.iterdir()):
-        assert_same(tmp_path / place.name, place)
+        assert same(tmp_path / place.name, place), place
         assert done[place.name][0] is True
     parents = done["average"][1]
     assert [parents[role]["name"] for role in ("model", "other")] == [f"{REPO}@v1.0.0", f"{REPO}@v2.0.0"]
@@ -177,17 +167,14 @@ from huggingface_hub import HfApi
 from transformers import AutoConfig
 from hf_echo.inference.encode import opening
 api = HfApi()
-for repo in ("tester/foreign", "tester/other"):
+def put(repo, path, text):
     api.create_repo(repo, exist_ok=True)
-    code = b"from transformers import PretrainedConfig\\nclass C(PretrainedConfig):\\n    model_type = 'foreign'\\n"
-    api.upload_file(path_or_fileobj=code, path_in_repo="code.py", repo_id=repo)
-    config = b'{"model_type": "foreign", "auto_map": {"AutoConfig": "code.C"}}'
-    api.upload_file(path_or_fileobj=config, path_in_repo="config.json", repo_id=repo)
-    api.create_tag(repo, tag="v1.0.0", exist_ok=True)
-api.create_repo("tester/borrows", exist_ok=True)
-config = b'{"model_type": "foreign", "auto_map": {"AutoConfig": "tester/other--code.C"}}'
-api.upload_file(path_or_fileobj=config, path_in_repo="config.json", repo_id="tester/borrows")
-api.create_tag("tester/borrows", tag="v1.0.0", exist_ok=True)
+    api.upload_file(path_or_fileobj=text.encode(), path_in_repo=path, repo_id=repo)
+code = "from transformers import PretrainedConfig\\nclass C(PretrainedConfig):\\n    model_type = 'foreign'\\n"
+for repo, where in (("foreign", ""), ("other", ""), ("borrows", "tester/other--")):
+    put(f"tester/{repo}", "code.py", code)
+    put(f"tester/{repo}", "config.json", '{"model_type": "foreign", "auto_map": {"AutoConfig": "%scode.C"}}' % where)
+    api.create_tag(f"tester/{repo}", tag="v1.0.0", exist_ok=True)
 for name in sys.argv[1:]:
     with opening(name) as place:
         assert AutoConfig.from_pretrained(place).model_type == "foreign"

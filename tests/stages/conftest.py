@@ -2,30 +2,16 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
-from tokenizers import BertWordPieceTokenizer
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, TrainerCallback
+from datasets import Dataset
+from transformers import BertConfig, BertModel, TrainerCallback
 
 import hf_echo.steps.training as training
 
-from ..toy import SHAPE
-
-NAMES = {
-    "seq2seq": "Seq2Seq",
-    "contrastive": "Contrastive",
-    "hard_negatives": "HardNegatives",
-    "decoder": "Decoder",
-    "distillation": "Distillation",
-    "extension": "Extension",
-    "token": "Token",
-    "long_context": "LongContext",
-    "mexma": "Mexma",
-    "emma_x": "EmmaX",
-}
+from ..own_tokenizers import word_pieces
+from ..toy import QUIET, SHAPE
 
 
 @pytest.fixture(scope="session")
@@ -33,10 +19,7 @@ def tiny_bert():
     """tiny_bert(folder, texts, vocab_size): a BERT with random weights and word pieces of the texts."""
 
     def make(folder: Path, texts: Iterable[str], vocab_size: int) -> Path:
-        trained = BertWordPieceTokenizer()
-        trained.train_from_iterator(texts, vocab_size=vocab_size, show_progress=False)
-        special = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, **special)
+        tokenizer = word_pieces(texts, vocab_size)
         tokenizer.save_pretrained(folder)
         torch.manual_seed(0)
         shape = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
@@ -52,41 +35,19 @@ def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
 
     def make(stage, *, model=None, data=toy_data, tokenizer=toy_tokenizer, extra=None, **fields):
         module = import_module(f"hf_echo.stages.{stage}")
-        config = getattr(module, f"{NAMES[stage]}Config")
-        defaults = dict(
-            output_dir=str(tmp_path / stage),
-            max_steps=40,
-            learning_rate=1e-2,
-            warmup_steps=4,
-            max_tokens=10**6,
-            max_rows=64,
-            logging_steps=5,
-            save_strategy="no",
-            report_to="none",
-            use_cpu=True,
-            disable_tqdm=True,
-        )
+        name = "Seq2Seq" if stage == "seq2seq" else stage.title().replace("_", "")
+        defaults = dict(max_steps=40, learning_rate=1e-2, warmup_steps=4, logging_steps=5)
+        defaults |= dict(output_dir=str(tmp_path / stage), max_tokens=10**6, max_rows=64) | QUIET
+        args = getattr(module, f"{name}Config")(**defaults | fields)
         model = toy.make_model(toy_tokenizer) if model is None else model
-        return getattr(module, f"{NAMES[stage]}Trainer")(
-            model, config(**defaults | fields), train_dataset=data, tokenizer=tokenizer, **extra or {}
-        )
+        trainer = getattr(module, f"{name}Trainer")
+        return trainer(model, args, train_dataset=data, tokenizer=tokenizer, **extra or {})
 
     return make
 
 
-SMALL = dict(
-    vocab_size=400,
-    shape=SHAPE,
-    max_length=32,
-    max_tokens=2000,
-    learning_rate=1e-2,
-    warmup_steps=2,
-    max_steps=6,
-    logging_steps=2,
-    save_steps=3,
-    dev_negatives=2,
-    disable_tqdm=True,
-)
+SMALL = dict(vocab_size=400, shape=SHAPE, max_length=32, max_tokens=2000, learning_rate=1e-2, warmup_steps=2)
+SMALL |= dict(max_steps=6, logging_steps=2, save_steps=3, dev_negatives=2, disable_tqdm=True)
 
 
 @pytest.fixture
@@ -95,9 +56,8 @@ def place(toy, tmp_path):
     columns = ["source", "source_lang", "target", "target_lang", "provenance"]
     lines = ["\t".join(columns)] + ["\t".join(row[c] for c in columns) for row in toy.parallel_rows()]
     (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    pq.write_table(
-        pa.Table.from_pylist([row | {"id": str(row["id"])} for row in toy.nway_rows()]), tmp_path / "dev.parquet"
-    )
+    dev = [row | {"id": str(row["id"])} for row in toy.nway_rows()]
+    Dataset.from_list(dev).to_parquet(tmp_path / "dev.parquet")
     return tmp_path
 
 
@@ -148,19 +108,49 @@ class Stop(TrainerCallback):
 
 
 @pytest.fixture
-def train_stopped(monkeypatch):
-    """train_stopped(recipe, step) trains until `step` steps are made and then dies as by Ctrl-C."""
+def train_with(monkeypatch):
+    """train_with(recipe, callback) trains with one more callback."""
 
-    def train(path, step: int):
+    def train(path, callback):
         build = training.build_trainer
 
-        def stopped(*args, **kwargs):
+        def more(*args, **kwargs):
             trainer = build(*args, **kwargs)
-            trainer.add_callback(Stop(step))
+            trainer.add_callback(callback)
             return trainer
 
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(training, "build_trainer", stopped)
+        with monkeypatch.context() as patch:
+            patch.setattr(training, "build_trainer", more)
             training.train_recipe(path)
 
     return train
+
+
+@pytest.fixture
+def train_stopped(train_with):
+    """train_stopped(recipe, step) trains until `step` steps are made and then dies as by Ctrl-C."""
+
+    def train(path, step: int):
+        with pytest.raises(KeyboardInterrupt):
+            train_with(path, Stop(step))
+
+    return train
+
+
+@pytest.fixture
+def caught(monkeypatch):
+    """caught(recipe): the trainer of a recipe, which is not trained."""
+
+    def catch(path):
+        found, build = [], training.build_trainer
+
+        def keep(*args, **kwargs):
+            found.append(build(*args, **kwargs))
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(training, "build_trainer", keep)
+            training.train_recipe(path, fresh=True)
+        return found[0]
+
+    return catch

@@ -37,11 +37,6 @@ OF_PAIRS = {
     "mexma": dict(head_layers=1, head_heads=4, head_ffn=48),
     "emma_x": dict(contrastive_steps=1, mixture_steps=1, queue_size=40),
 }
-FAST = ("qwen3",)  # the other tests train XLM-RoBERTa
-
-
-def backbones(*fast: str):
-    return [name if name in fast else pytest.param(name, marks=pytest.mark.slow) for name in BACKBONES]
 
 
 def make_encoder(kind: str, tokenizer) -> EchoEncoder:
@@ -51,33 +46,38 @@ def make_encoder(kind: str, tokenizer) -> EchoEncoder:
     ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "bos", "eos", "cls", "sep")}
     ids = {name: number for name, number in ids.items() if number is not None}
     shape = SHAPE | own | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 200}
-    config = EchoConfig(backbone=AutoConfig.for_model(kind, **shape), **pooled, **ids)
-    return EchoEncoder(config)
+    return EchoEncoder(EchoConfig(backbone=AutoConfig.for_model(kind, **shape), **pooled, **ids))
 
 
-def make_model(kind: str, tokenizer, *, with_decoder: bool):
+def make_model(stage: str, kind: str, tokenizer):
+    """The encoder, with a decoder where the stage has one."""
     encoder = make_encoder(kind, tokenizer)
-    if not with_decoder:
+    if stage in ALONE:
         return encoder
     decoder = EchoDecoder(decoder_config({"decoder_layers": 1}, encoder.config, tokenizer))
     return EchoForTranslation.from_parts(encoder, decoder)
 
 
-@pytest.mark.parametrize("kind", backbones(*FAST))
+def teacher_of(data) -> dict:
+    teacher = np.random.default_rng(0).normal(size=(len(data), 32)).astype(np.float32)
+    return {"teacher": (teacher, teacher)}
+
+
+# The other tests train XLM-RoBERTa.
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "qwen3" else pytest.param(kind, marks=pytest.mark.slow) for kind in BACKBONES]
+)
 @pytest.mark.parametrize("stage", [*WITH_DECODER, *ALONE])
 def test_three_steps_and_a_resumed_run(make_trainer, toy, toy_tokenizer, toy_data, tmp_path, stage, kind):
     data, extra, options = toy_data, None, OF_PAIRS.get(stage, {})
     if stage in ALONE and stage not in OF_PAIRS:
-        rows = {"token": toy.dataset, "distillation": lambda: monolingual(toy.dataset())}.get(
-            stage, lambda: extension_pairs(toy.dataset(), ["eng_Latn", "fra_Latn"])
-        )()
-        data = tokenize_parallel(rows, toy_tokenizer, progress=False)
-        teacher = np.random.default_rng(0).normal(size=(len(data), 32)).astype(np.float32)
-        extra = {"teacher": (teacher, teacher)}
-        options = {"base_languages": ["eng_Latn", "fra_Latn"]} if stage == "extension" else {}
+        base, rows = ["eng_Latn", "fra_Latn"], toy.dataset()
+        of_stage = {"token": rows, "distillation": monolingual(rows), "extension": extension_pairs(rows, base)}
+        data = tokenize_parallel(of_stage[stage], toy_tokenizer, progress=False)
+        extra, options = teacher_of(data), {"base_languages": base} if stage == "extension" else {}
 
     def trained(checkpoint=None):
-        model = make_model(kind, toy_tokenizer, with_decoder=stage in WITH_DECODER)
+        model = make_model(stage, kind, toy_tokenizer)
         given = dict(model=model, data=data, extra=extra, tokenizer=copy.deepcopy(toy_tokenizer))  # may get a mask
         trainer = make_trainer(stage, **given, max_steps=3, save_strategy="steps", save_steps=2, **options)
         before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
@@ -105,11 +105,8 @@ def own(request, toy):
 def test_with_the_tokenizer_of_the_backbone(make_trainer, toy, own, tmp_path, stage):
     """Without language prompts; what is saved opens with the same embeddings."""
     kind, tokenizer = own
-    data, extra = tokenize_parallel(toy.dataset(), tokenizer, progress=False), None
-    if stage == "token":
-        teacher = np.random.default_rng(0).normal(size=(len(data), 32)).astype(np.float32)
-        extra = {"teacher": (teacher, teacher)}
-    model = make_model(kind, tokenizer, with_decoder=stage in WITH_DECODER)
+    data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
+    extra, model = teacher_of(data) if stage == "token" else None, make_model(stage, kind, tokenizer)
     model.config.prompts = encoder_of(model).config.prompts = "none"
     trainer = make_trainer(stage, model=model, data=data, tokenizer=tokenizer, extra=extra, max_steps=30)
     trainer.train()
@@ -160,6 +157,6 @@ def test_a_modular_language_learns_and_leaves_the_backbone(kind, toy, tmp_path):
 
 
 def test_learned_positions_end(make_trainer, toy_tokenizer):
-    model = make_model("bert", toy_tokenizer, with_decoder=False)
+    model = make_encoder("bert", toy_tokenizer)
     with pytest.raises(ValueError, match="max_length is 256, but a backbone of type 'bert' has 200 learned positions"):
         make_trainer("long_context", model=model, max_length=256)

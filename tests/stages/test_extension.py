@@ -8,9 +8,12 @@ import torch
 
 from hf_echo.data.directions import extension_pairs, monolingual
 from hf_echo.data.tokenized import tokenize_parallel
+from hf_echo.evaluation.tokens.alignment import argmax_links, token_similarity, word_links
+from hf_echo.evaluation.tokens.token_states import join_words, owners, token_states
 from hf_echo.inference import encode, translate
 from hf_echo.inference.embedding_store import LiveRows, frozen_embeddings
 from hf_echo.stages import DevSet, evaluate_sets
+from hf_echo.stages.token import own_tokens
 
 from ..losses.test_distillation import FIGURES, algorithm_2
 
@@ -31,22 +34,17 @@ def teacher(toy, toy_tokenizer, tmp_path_factory):
 def pairs(toy, toy_tokenizer, teacher, tmp_path_factory):
     """(tokenized pairs, the teacher's rows)."""
     data = extension_pairs(toy.dataset(), BASE)
-    sides = frozen_embeddings(
-        data, lambda texts, lang: encode(teacher, toy_tokenizer, texts, lang), "t", tmp_path_factory.mktemp("c")
-    )
+    ask = lambda texts, lang: encode(teacher, toy_tokenizer, texts, lang)  # noqa: E731
+    sides = frozen_embeddings(data, ask, "t", tmp_path_factory.mktemp("c"))
     return tokenize_parallel(data, toy_tokenizer, progress=False), sides
 
 
 @pytest.fixture
 def extend(make_trainer, teacher, pairs):
     def make(**fields):
-        return make_trainer(
-            "extension",
-            model=copy.deepcopy(teacher),
-            data=pairs[0],
-            extra={"teacher": pairs[1]},
-            **dict(base_languages=BASE, max_steps=150, lr_scheduler_type="cosine", save_strategy="no") | fields,
-        )
+        given = dict(model=copy.deepcopy(teacher), data=pairs[0], extra={"teacher": pairs[1]})
+        options = dict(base_languages=BASE, max_steps=150, lr_scheduler_type="cosine")
+        return make_trainer("extension", **given, **options | fields)
 
     return make
 
@@ -140,18 +138,6 @@ def test_languages_are_dropped_by_kind(extend, pairs, toy_tokenizer):
     assert ["Unspecified" in text for text in texts] == [False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (dict(base_languages=[]), "base_languages is empty"),
-        (dict(base_languages=["fra_Latn"]), "target language 'eng_Latn' is not a base language"),
-    ],
-)
-def test_what_cannot_be_is_refused(extend, fields, message):
-    with pytest.raises(ValueError, match=message):
-        extend(**fields)
-
-
 # Distillation
 
 
@@ -168,20 +154,12 @@ def test_a_small_student_takes_the_teachers_place(toy, toy_tokenizer, teacher, s
     Over six seeds: the loss falls to 0.0024 .. 0.0034 of what it was; the decoder puts none of the sentences right
     before and 0.97 .. 1.03 times as many as from the teacher after; the student's xsim is the teacher's.
     """
-    student = toy.make_model(
-        toy_tokenizer, pooling="mean", intermediate_size=32, seed=1, decoder={"intermediate_size": 64}
-    )
+    changes = dict(pooling="mean", intermediate_size=32, decoder={"intermediate_size": 64})
+    student = toy.make_model(toy_tokenizer, seed=1, **changes)
     student.decoder.load_state_dict(teacher.decoder.state_dict())
-    trainer = make_trainer(
-        "distillation",
-        model=student,
-        data=sentences[0],
-        extra={"teacher": sentences[1]},
-        max_steps=300,
-        max_rows=64,
-        language_drop=0.0,
-        lr_scheduler_type="cosine",
-    )
+    given = dict(model=student, data=sentences[0], extra={"teacher": sentences[1]})
+    options = dict(max_steps=300, language_drop=0.0, lr_scheduler_type="cosine")
+    trainer = make_trainer("distillation", **given, **options)
     start = errors(toy, toy_tokenizer, student.eval())
     trainer.train()
     losses = [row["mse_loss"] for row in trainer.state.log_history if "mse_loss" in row]
@@ -191,13 +169,18 @@ def test_a_small_student_takes_the_teachers_place(toy, toy_tokenizer, teacher, s
     assert start[2] < 0.2 and end[2] > 0.8 * want[2] and end[0] <= want[0] + 7
 
 
-def test_sizes_and_rows_must_fit(toy, toy_tokenizer, sentences, make_trainer):
+def test_what_cannot_be_is_refused(toy, toy_tokenizer, extend, sentences, make_trainer):
     small = toy.make_model(toy_tokenizer, embedding_size=16)
-    with pytest.raises(ValueError, match="embedding_size is 16, the teacher's 32"):
-        make_trainer("distillation", model=small, data=sentences[0], extra={"teacher": sentences[1]})
+    distil = lambda **given: make_trainer("distillation", data=sentences[0], **given)  # noqa: E731
     rows = (np.zeros((3, 32), np.float32),) * 2
-    with pytest.raises(ValueError, match="the teacher has 3 rows, the training data"):
-        make_trainer("distillation", data=sentences[0], extra={"teacher": rows})
+    for call, message in (
+        (lambda: extend(base_languages=[]), "base_languages is empty"),
+        (lambda: extend(base_languages=["fra_Latn"]), "target language 'eng_Latn' is not a base language"),
+        (lambda: distil(model=small, extra={"teacher": sentences[1]}), "embedding_size is 16, the teacher's 32"),
+        (lambda: distil(extra={"teacher": rows}), "the teacher has 3 rows, the training data"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 # Tokens
@@ -205,50 +188,28 @@ def test_sizes_and_rows_must_fit(toy, toy_tokenizer, sentences, make_trainer):
 
 @pytest.fixture
 def aligned(toy, toy_tokenizer, teacher, make_trainer):
-    def make(model=None, **fields):
+    def make(model, **fields):
         data = toy.dataset().filter(lambda row: row["source_lang"] == "fra_Latn")
-
-        def ask(texts, lang):
-            return encode(teacher, toy_tokenizer, texts, lang)
-
-        live = [LiveRows(data, side, ask) for side in ("source", "target")]
-        return make_trainer(
-            "token",
-            model=model or copy.deepcopy(teacher),
-            data=tokenize_parallel(data, toy_tokenizer, progress=False),
-            extra={"teacher": live},
-            **dict(max_steps=40, learning_rate=3e-3, save_strategy="no") | fields,
-        )
+        ask = lambda texts, lang: encode(teacher, toy_tokenizer, texts, lang)  # noqa: E731
+        extra = {"teacher": [LiveRows(data, side, ask) for side in ("source", "target")]}
+        data = tokenize_parallel(data, toy_tokenizer, progress=False)
+        return make_trainer("token", model=model, data=data, extra=extra, **fields)
 
     return make
 
 
 def alignment_error(toy, tokenizer, model):
     """Sentences of four words, a word for a word in the same order: the share of words that miss their own."""
-    from hf_echo.evaluation.tokens.alignment import argmax_links, token_similarity, word_links
-    from hf_echo.evaluation.tokens.token_states import owners, token_states
-
-    wrong, total = 0, 0
-    meanings = toy.split("dev")
-    sides = {}
+    wrong, meanings, sides = 0, toy.split("dev"), {}
     for lang in BASE:
         texts = [toy.say(m, lang) for m in meanings]
         states = token_states(model.encoder, tokenizer, texts, lang, layers=[-1])
-        sides[lang] = [(s.states[0], owners(s.offsets, words(text))) for s, text in zip(states, texts, strict=True)]
+        words = [join_words(text.rstrip(".").split())[1] for text in texts]
+        sides[lang] = [(s.states[0], owners(s.offsets, spans)) for s, spans in zip(states, words, strict=True)]
     for (x, a), (y, b) in zip(sides["fra_Latn"], sides["eng_Latn"], strict=True):
         links = word_links(argmax_links(token_similarity(x, y)), a, b)
         wrong += len({(i, i) for i in range(4)} - links)
-        total += 4
-    return wrong / total
-
-
-def words(text):
-    """(start, end) of each of the four words."""
-    spans, start = [], 0
-    for word in text.rstrip(".").split(" "):
-        spans.append((start, start + len(word)))
-        start += len(word) + 1
-    return np.array(spans)
+    return wrong / (4 * len(meanings))
 
 
 def noisy(model, times=3.5):
@@ -280,8 +241,6 @@ def test_tokens_find_their_translations_and_the_sentences_come_back(toy, toy_tok
 
 
 def test_the_tokens_are_the_texts_own(toy, toy_tokenizer):
-    from hf_echo.stages.token import own_tokens
-
     texts = ["un chat.", "", "deux chat chien"]
     batch = toy_tokenizer(texts, lang=["fra_Latn", None, "fra_Latn"], padding=True, return_tensors="pt")
     own = own_tokens(batch["input_ids"], batch["attention_mask"], toy_tokenizer)

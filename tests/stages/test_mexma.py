@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from datasets import Dataset
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
@@ -17,6 +16,8 @@ from hf_echo.stages.mexma import MexmaConfig, MexmaTrainer
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes, read_recipe
 from hf_echo.steps.training import train_recipe
+
+from ..toy import QUIET
 
 HEAD = dict(head_layers=1, head_heads=4, head_ffn=48, head_dropout=0.0)
 
@@ -38,10 +39,10 @@ def parts(request, toy):
 @pytest.fixture
 def make(parts, toy, tmp_path):
     def make(**fields):
-        options = dict(output_dir=str(tmp_path / "out"), save_strategy="no", report_to="none", use_cpu=True)
-        args = MexmaConfig(**options | HEAD | dict(max_rows=16, max_tokens=10**6, disable_tqdm=True) | fields)
+        options = HEAD | dict(output_dir=str(tmp_path / "out"), max_rows=16, max_tokens=10**6) | QUIET
         torch.manual_seed(0)
         data = tokenize_parallel(toy.dataset(), parts[1], progress=False)
+        args = MexmaConfig(**options | fields)
         return MexmaTrainer(copy.deepcopy(parts[0]), args, train_dataset=data, tokenizer=parts[1])
 
     return make
@@ -96,6 +97,8 @@ def test_losses_by_hand(make):
     assert weights == {"unmasking_source": 0.5, "unmasking_target": 0.5, "alignment": 1.0, "koleo": 0.01}
     labels = batch["labels"] != -100
     assert trainer.part_sizes(batch)["unmasking_source"] == labels[:6].sum()
+    one_pair, _ = trainer.loss_parts(trainer.model, batch_of(trainer, rows=(3,)))
+    assert one_pair["koleo"].item() == 0 and one_pair["alignment"].item() > 0
 
 
 def test_not_symmetric_is_one_masked_text_a_pair(make):
@@ -158,12 +161,6 @@ def test_contrastive_alignment_alone_is_one_pass(make):
     assert parts["alignment"].item() == pytest.approx(want.item(), rel=1e-4) and list(weights) == ["alignment"]
 
 
-def test_a_batch_of_one_pair_has_no_koleo(make):
-    trainer = make()
-    parts, _ = trainer.loss_parts(trainer.model, batch_of(trainer, rows=(3,)))
-    assert parts["koleo"].item() == 0 and parts["alignment"].item() > 0
-
-
 def test_schedule(make):
     """From a tenth of the highest rate (A.5: 1e-5 of 1e-4) to it in the warm-up, then a cosine to 0."""
     trainer = make(learning_rate=1e-3, warmup_steps=0.3)
@@ -177,86 +174,51 @@ def test_schedule(make):
     assert rates == pytest.approx([1e-4, 5.5e-4, 1e-3, *cosine])
 
 
-@pytest.mark.parametrize(
-    "fields, message",
-    [
-        ({"alignment": "none", "unmasking_weight": 0.0}, "nothing to learn"),
-        ({"symmetric": False}, "symmetric=false has no second clean text"),
-        ({"max_rows": 1}, "koleo_weight needs at least two pairs"),
-        ({"alignment": "masked", "unmasking_weight": 0.0}, "alignment=masked needs masked texts"),
-    ],
-)
-def test_wrong_settings_are_one_line(tmp_path, fields, message):
-    with pytest.raises(ValueError, match=message):
-        MexmaConfig(output_dir=str(tmp_path), **fields)
-
-
 def test_wrong_encoders_are_one_line(toy, tmp_path):
     args = MexmaConfig(output_dir=str(tmp_path), use_cpu=True)
-
-    def message(encoder, tokenizer):
-        data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
-        with pytest.raises(ValueError) as error:
-            MexmaTrainer(encoder, args, train_dataset=data, tokenizer=tokenizer)
-        return str(error.value)
-
-    tokenizer = toy.make_tokenizer()
-    small = toy.make_model(tokenizer, embedding_size=16)
-    assert "embedding_size 16 differs from hidden_size 32" in message(small, tokenizer)
-    tokenizer = EchoTokenizer.around(toy.plain_tokenizer(template="$A </s>"))
+    echo = toy.make_tokenizer()
+    templates = ("<s> $A </s>", "<s> $A </s>", "$A </s>")
+    plain, short, no_cls = (EchoTokenizer.around(toy.plain_tokenizer(template=template)) for template in templates)
+    short.model_max_length = 6
 
     def own(**changes):
-        backbone = toy.plain_encoder(tokenizer, **changes).config
+        backbone = toy.plain_encoder(plain, **changes).config
         return EchoEncoder(EchoConfig(backbone=backbone, embedding_size=None, prompts="none"))
 
-    assert "head_heads=8 does not divide the encoder's hidden size 36" in message(own(hidden_size=36), tokenizer)
-    assert "puts no CLS in front: use pooling 'mean' or 'last'" in message(own(), tokenizer)
-    tokenizer = EchoTokenizer.around(toy.plain_tokenizer())
-    tokenizer.model_max_length = 6
-    assert "a text has 5 tokens, the encoder room for 4; set max_length=4" in message(own(), tokenizer)
+    for encoder, tokenizer, message in (
+        (toy.make_model(echo, embedding_size=16), echo, "embedding_size 16 differs from hidden_size 32"),
+        (own(hidden_size=36), plain, "head_heads=8 does not divide the encoder's hidden size 36"),
+        (own(), no_cls, "puts no CLS in front: use pooling 'mean' or 'last'"),
+        (own(), short, "a text has 5 tokens, the encoder room for 4; set max_length=4"),
+    ):
+        data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
+        with pytest.raises(ValueError, match=message):
+            MexmaTrainer(encoder, args, train_dataset=data, tokenizer=tokenizer)
 
 
 # Whole runs, from a recipe
 
 
-@pytest.fixture
-def recipe(toy, pairs, tmp_path, write_recipe):
-    rows = [row | {"id": str(row["id"])} for row in toy.nway_rows()]
-    Dataset.from_list(rows).to_parquet(tmp_path / "dev.parquet")
-    common = HEAD | dict(stage="mexma", train_data=pairs, max_steps=6, save_steps=2, learning_rate=3e-3, max_rows=32)
-
-    def write(name="out", **values):
-        return write_recipe(name, **common | values)
-
-    return write
-
-
-@pytest.fixture
-def starts(toy, tmp_path):
-    """A backbone of transformers, and an Echo checkpoint whose decoder is left out."""
-    tokenizer = toy.plain_tokenizer()
-    toy.plain_encoder(tokenizer).save_pretrained(tmp_path / "weights")
-    tokenizer.save_pretrained(tmp_path / "weights")
-    echo = toy.make_tokenizer()
-    toy.make_model(echo).save_pretrained(tmp_path / "echo")
-    echo.save_pretrained(tmp_path / "echo")
-    return {"backbone": {"backbone": str(tmp_path / "weights")}, "echo": {"model_name_or_path": str(tmp_path / "echo")}}
-
-
 @pytest.mark.trains
 @pytest.mark.parametrize("start", ["backbone", "echo"])
-def test_it_learns_resumes_and_opens(recipe, starts, tmp_path, train_stopped, start):
-    """The same end after an interruption, of the size that a dry run says, and a SentenceTransformer."""
-    values = starts[start] | {"dev_data": {"toy": str(tmp_path / "dev.parquet")}, "dev_negatives": 0}
-    report = dry_run(recipe("whole", **values))
+def test_it_learns_resumes_and_opens(recipe, place, toy, tmp_path, train_stopped, start):
+    """From a backbone of transformers, or an Echo checkpoint whose decoder is left out: the same end after an
+    interruption, of the size that a dry run says, and a SentenceTransformer."""
+    tokenizer = toy.make_tokenizer() if start == "echo" else toy.plain_tokenizer()
+    (toy.make_model if start == "echo" else toy.plain_encoder)(tokenizer).save_pretrained(place / "start")
+    tokenizer.save_pretrained(place / "start")
+    values = HEAD | dict(shape={}, save_steps=2, learning_rate=3e-3, max_rows=32, dev_negatives=0)
+    values |= {"model_name_or_path" if start == "echo" else "backbone": str(place / "start")}
+    whole_recipe = recipe("whole", "mexma", **values)
+    report = dry_run(whole_recipe)
     assert "problems" not in report
-    whole = train_recipe(recipe("whole", **values))
+    whole = train_recipe(whole_recipe)
     assert 0 <= whole["eval_toy_xsim"] <= 100
     saved = load_file(tmp_path / "whole" / "checkpoint-6" / "model.safetensors")
     total = sum(weight.numel() for weight in saved.values())
     extra = 1 if start == "echo" else 0  # the new mask token has a vector and a bias
     assert report["parameters"]["total"] + 33 * extra == total
-    path = recipe("out", **values)
+    path = recipe("out", "mexma", **values)
     train_stopped(path, 4)
     train_recipe(path)
     texts = ["un chat dort.", "red cat"]
@@ -274,11 +236,8 @@ def test_the_losses_fall(make):
     trainer = make(max_steps=40, learning_rate=5e-3, logging_steps=5, max_rows=32, warmup_steps=0.1)
     trainer.train()
     log = [row for row in trainer.state.log_history if "unmasking_source_loss" in row]
-
-    def total(row):
-        return row["unmasking_source_loss"] + row["unmasking_target_loss"]
-
-    assert total(log[-1]) < 0.85 * total(log[0])
+    first, last = (row["unmasking_source_loss"] + row["unmasking_target_loss"] for row in (log[0], log[-1]))
+    assert last < 0.85 * first
 
 
 def test_recipes_hold_the_paper():

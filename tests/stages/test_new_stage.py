@@ -14,15 +14,8 @@ from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.table import STAGES
 from hf_echo.steps.training import train_recipe
 
-SHAPE = {
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "embedding_size": 8,
-    "num_key_value_heads": 2,
-    "decoder_layers": 1,
-}
+SHAPE = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+SHAPE |= dict(embedding_size=8, num_key_value_heads=2, decoder_layers=1)
 
 
 @dataclass
@@ -48,23 +41,12 @@ STAGE = Stage("pull", PullConfig, PullTrainer, learns="encoder", rows=into_engli
 
 
 @pytest.fixture
-def recipe(monkeypatch, toy, toy_tokenizer, tmp_path, write_recipe):
+def recipe(monkeypatch, pairs, toy_tokenizer, tmp_path, write_recipe):
     monkeypatch.setitem(STAGES, "pull", __name__)  # the line in steps/table.py
     toy_tokenizer.save_pretrained(tmp_path / "tokenizer")
-    toy.dataset().to_parquet(tmp_path / "pairs.parquet")
-    return write_recipe(
-        "out",
-        stage="pull",
-        shape=SHAPE,
-        strength=2.0,
-        tokenizer_name_or_path=str(tmp_path / "tokenizer"),
-        train_data=str(tmp_path / "pairs.parquet"),
-        max_steps=6,
-        save_steps=2,
-        learning_rate=1e-2,
-        warmup_steps=1,
-        max_rows=32,
-    )
+    data = dict(tokenizer_name_or_path=str(tmp_path / "tokenizer"), train_data=pairs, max_rows=32)
+    rates = dict(max_steps=6, save_steps=2, learning_rate=1e-2, warmup_steps=1)
+    return write_recipe("out", stage="pull", shape=SHAPE, strength=2.0, **data, **rates)
 
 
 @pytest.mark.trains

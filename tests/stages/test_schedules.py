@@ -82,19 +82,10 @@ def test_gradient_accumulation_is_the_mean_of_its_batches(make_trainer, toy_data
     rows = np.flatnonzero(tokens == np.bincount(tokens).argmax())[:16]
     labels, states = {name: column[rows] for name, column in toy_data.labels.items()}, []
     data = type(toy_data)(toy_data.source.take(rows), toy_data.target.take(rows), labels, toy_data.names)
+    options = dict(data=data, max_steps=3, optim="sgd", learning_rate=0.5, lr_scheduler_type="constant", warmup_steps=0)
     for max_rows, accumulation in ((16, 1), (8, 2)):
-        trainer = make_trainer(
-            "seq2seq",
-            data=data,
-            max_rows=max_rows,
-            gradient_accumulation_steps=accumulation,
-            max_steps=3,
-            optim="sgd",
-            learning_rate=0.5,
-            lr_scheduler_type="constant",
-            warmup_steps=0,
-            logging_steps=1,
-        )
+        batches = dict(max_rows=max_rows, gradient_accumulation_steps=accumulation, logging_steps=1)
+        trainer = make_trainer("seq2seq", **options, **batches)
         assert len(trainer.get_train_dataloader()) == accumulation
         trainer.train()
         states.append((trainer.model.state_dict(), logged(trainer), logged(trainer, "translation_loss")))

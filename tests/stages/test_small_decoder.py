@@ -6,24 +6,24 @@ import torch.nn.functional as F
 from transformers import pipeline
 
 from hf_echo.inference import translate
-from hf_echo.modeling.generation_echo import check_prompt, check_target_lang, greedy_decode
+from hf_echo.modeling.generation_echo import check_target_lang, greedy_decode
 from hf_echo.modeling.language_names_echo import LANGUAGE_NAMES
+
+from .test_stages import logged
 
 pytestmark = pytest.mark.trains
 
 SMALL = {"vocab_size": 320}
 
 
-@pytest.mark.parametrize(
-    ("stage", "options"), [("decoder", {}), ("decoder", {"softmax_samples": 20}), ("contrastive", {})]
-)
+@pytest.mark.parametrize("stage, options", [("decoder", {}), ("decoder", {"softmax_samples": 20}), ("contrastive", {})])
 def test_it_learns(make_trainer, toy, toy_tokenizer, toy_data, stage, options):
     model = toy.make_model(toy_tokenizer, decoder=SMALL)
     trainer = make_trainer(stage, model=model, max_steps=30, **options)
     assert trainer.data_collator.decoder_vocab_size == 320
     assert max(max(toy_data[i]["target"]) for i in range(99)) >= 320  # some targets are cut
     trainer.train()
-    losses = [row["translation_loss"] for row in trainer.state.log_history if "translation_loss" in row]
+    losses = logged(trainer, "translation_loss")
     assert losses[-1] < 0.9 * losses[0]
     assert model.decoder.lm_head.weight.shape == model.decoder.model.embed_tokens.weight.shape == (320, 32)
 
@@ -47,54 +47,41 @@ def test_loss_is_over_known_labels(make_trainer, toy, toy_tokenizer, toy_data):
     assert count < (whole["labels"] >= 0).sum() and loss == pytest.approx(total / count, rel=1e-5)
 
 
-# Languages that it cannot name
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def english_only(toy, toy_tokenizer):
     used = max(toy_tokenizer.decoder_prompt_ids("eng_Latn")) + 1
     return toy.make_model(toy_tokenizer, decoder={"vocab_size": used}).eval(), toy_tokenizer, used
 
 
-@pytest.fixture(scope="module")
-def other(english_only):
-    """A language whose name is spelt with tokens that the decoder lacks."""
-    _, tokenizer, used = english_only
-    return next(lang for lang in LANGUAGE_NAMES if max(tokenizer.decoder_prompt_ids(lang)) >= used)
-
-
-def test_check_prompt(english_only, other):
+def test_languages_that_it_cannot_name(english_only):
     model, tokenizer, used = english_only
     asks = rf"this decoder knows the first {used} tokens only and not the name of the target language"
+    other = next(lang for lang in LANGUAGE_NAMES if max(tokenizer.decoder_prompt_ids(lang)) >= used)
     known, unknown = (tokenizer.decoder_prompt_ids(lang) for lang in ("eng_Latn", other))
     assert max(known) < used <= max(unknown)
     embedding = torch.randn(2, 32)
-    check_prompt(model.decoder, known)
     assert len(greedy_decode(model.decoder, embedding, known, max_new_tokens=3)) == 2
     assert all(isinstance(text, str) for text in translate(model, tokenizer, embedding.numpy(), max_new_tokens=3))
-    with pytest.raises(ValueError, match=asks):
-        check_prompt(model.decoder, unknown)
-    with pytest.raises(ValueError, match=asks):
-        greedy_decode(model.decoder, embedding, unknown)
-    for beams in (1, 2):
+    for call in (
+        lambda: greedy_decode(model.decoder, embedding, unknown),
+        lambda: translate(model, tokenizer, ["one cat"], "eng_Latn", other, num_beams=1),
+        lambda: translate(model, tokenizer, ["one cat"], "eng_Latn", other, num_beams=2),
+    ):
         with pytest.raises(ValueError, match=asks):
-            translate(model, tokenizer, ["one cat"], "eng_Latn", other, num_beams=beams)
+            call()
 
 
 def test_languages_it_was_trained_to_write(english_only, tmp_path):
     """Their names may all be in its vocabulary: then only the configuration knows."""
     model, tokenizer, _ = english_only
-    decoder = model.decoder
-    check_target_lang(decoder, "fra_Latn")  # not known: nothing is refused
-    decoder.config.languages = ["deu_Latn", "eng_Latn"]
+    check_target_lang(model.decoder, "fra_Latn")  # not known: nothing is refused
+    model.decoder.config.languages = ["deu_Latn", "eng_Latn"]
+    check_target_lang(model.decoder, "eng_Latn")
     model.save_release(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    asks = "this decoder was not trained to write 'fra_Latn'; it writes deu_Latn, eng_Latn"
-    try:
-        check_target_lang(decoder, "eng_Latn")
-        with pytest.raises(ValueError, match=asks):
-            translate(model, tokenizer, ["one cat"], "eng_Latn", "fra_Latn")
-        with pytest.raises(ValueError, match=asks):
-            pipeline("sonar-translation", model=str(tmp_path))("one cat", tgt_lang="fra_Latn")
-    finally:
-        decoder.config.languages = None
+    for call in (
+        lambda: translate(model, tokenizer, ["one cat"], "eng_Latn", "fra_Latn"),
+        lambda: pipeline("sonar-translation", model=str(tmp_path))("one cat", tgt_lang="fra_Latn"),
+    ):
+        with pytest.raises(ValueError, match="was not trained to write 'fra_Latn'; it writes deu_Latn, eng_Latn"):
+            call()

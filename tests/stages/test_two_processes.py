@@ -23,16 +23,8 @@ SCRIPT = Path(__file__).parent / "two_processes.py"
 @pytest.fixture(scope="module")
 def two(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("two")
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node",
-        "2",
-        str(SCRIPT),
-        str(out),
-    ]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command = [sys.executable, *torchrun, str(SCRIPT), str(out)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -58,9 +50,8 @@ def assert_same_run(have: Path, want: Path) -> None:
         if "queue" in state:  # EMMA-X: the order of keys is that of the processes
             state["queue"] = state["queue"][state["queue"][:, 0].argsort()]
     for name, weight in want_weights.items():
-        torch.testing.assert_close(
-            have_weights[name], weight, atol=1e-5, rtol=0, msg=lambda m, name=name: f"{name}: {m}"
-        )
+        message = lambda text, name=name: f"{name}: {text}"  # noqa: E731
+        torch.testing.assert_close(have_weights[name], weight, atol=1e-5, rtol=0, msg=message)
     have_log, want_log = (torch.load(folder / "log.pt") for folder in (have, want))
     assert have_log["metrics"] == pytest.approx(want_log["metrics"])
     for a, b in zip(have_log["log"][:3], want_log["log"][:3], strict=True):

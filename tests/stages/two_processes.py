@@ -7,6 +7,7 @@ import runpy
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -21,20 +22,8 @@ from hf_echo.stages.spectrum.sentences import SentencesConfig, SentencesTrainer
 from hf_echo.stages.spectrum.tower import TowerConfig, TowerTrainer
 from hf_echo.stages.speech_rows import new_config
 
-RUNS = (
-    "seq2seq",
-    "contrastive",
-    "guided",
-    "hard_negatives",
-    "decoder",
-    "distillation",
-    "extension",
-    "speech",
-    "mexma",
-    "emma_x",
-    "spectrum_tower",
-    "spectrum_sentences",
-)
+RUNS = ("seq2seq", "contrastive", "guided", "hard_negatives", "decoder", "distillation", "extension")
+RUNS += ("speech", "mexma", "emma_x", "spectrum_tower", "spectrum_sentences")
 GLOBAL_ROWS = 14
 
 
@@ -42,22 +31,8 @@ def build(run: str, toy, world: int, output_dir, **changes):
     """The trainer of a run; a global batch has the same rows whatever the number of processes."""
     tokenizer = toy.make_tokenizer()
     data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
-    options = (
-        dict(
-            output_dir=str(output_dir),
-            max_steps=3,
-            learning_rate=0.5,
-            optim="sgd",
-            lr_scheduler_type="constant",
-            warmup_steps=0,
-            logging_steps=1,
-            save_strategy="no",
-            report_to="none",
-            use_cpu=True,
-            disable_tqdm=True,
-        )
-        | changes
-    )
+    rates = dict(learning_rate=0.5, optim="sgd", lr_scheduler_type="constant", warmup_steps=0)
+    options = dict(output_dir=str(output_dir), max_steps=3, logging_steps=1) | rates | toy.QUIET | changes
     if run == "speech":
         return build_speech(world, options)
     if run.startswith("spectrum"):
@@ -183,7 +158,7 @@ def train_and_resume(toy, out: Path, prepare) -> None:
 if __name__ == "__main__":
     runpy.run_path(str(Path(__file__).parents[1] / "seed_shift.py"))["apply"]()  # as the test that compares
     toy, out = runpy.run_path(str(Path(__file__).parents[1] / "toy.py")), Path(sys.argv[1])
-    toy = type("Toy", (), {name: staticmethod(value) for name, value in toy.items() if callable(value)})
+    toy = SimpleNamespace(**toy)
     torch.set_num_threads(1)  # the toy may set another number; two processes share the cores
     for run in RUNS:
         trainer = build(run, toy, world=2, output_dir=out / run)

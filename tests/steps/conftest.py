@@ -1,1 +1,1 @@
-from ..stages.conftest import pairs, place, recipe, tiny_bert, train_stopped, write_recipe  # noqa: F401
+from ..stages.conftest import *  # noqa: F403  (its fixtures)

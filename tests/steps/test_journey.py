@@ -13,7 +13,8 @@ from hf_echo.steps.run import describe_journey, run_journey
 from hf_echo.steps.training import train_recipe
 from hf_echo.utils.lineage import all_steps, read_lineage
 
-from .test_operations import FLAT, same, step, world  # noqa: F401
+from ..toy import same
+from .test_operations import step, world  # noqa: F401
 
 pytestmark = pytest.mark.trains
 
@@ -52,13 +53,8 @@ def test_a_journey_is_the_calls_by_hand(journey, world, recipe, caplog):  # noqa
     assert [report["recipe"] for report in described] == [path.stem for path in journey]
     assert not [report["problems"] for report in described if "problems" in report]
     results = list(run_journey(journey))
-    assert [r.get("stage") or r["operation"] for r in results] == [
-        "swap_tokenizer",
-        "prune",
-        "contrastive",
-        "average",
-        "release",
-    ]
+    names = "swap_tokenizer prune contrastive average release".split()
+    assert [result.get("stage") or result["operation"] for result in results] == names
     assert same(world / "4_release", by_hand(world, recipe)) and not same(world / "1_prune", world / "3_average")
 
     # The lineage of the release names every step, with the seconds of those that took some.
@@ -116,6 +112,11 @@ def test_a_file_can_name_a_journey(tmp_path):
     (tmp_path / "b" / "0_a.yaml").write_text(f"journey: {tmp_path / 'a'}\nshare: 2\n")
     with pytest.raises(ValueError, match="0_a.yaml: a file that names a journey has no other field"):
         find_recipes(str(tmp_path / "b"))
+    for name, to in ("aa", "cd", "dc"):
+        (tmp_path / f"{name}.yaml").write_text(f"journey: {tmp_path / to}.yaml")
+    for name in "ad":
+        with pytest.raises(ValueError, match=r"the journey '.*yaml' leads back to this file; name other recipes"):
+            find_recipes(str(tmp_path / f"{name}.yaml"))
 
 
 JOURNEYS = {"nano": "builtin", "echo-nano": "corpora: no file CORPORA"}
@@ -138,29 +139,15 @@ def test_journeys_of_the_package_are_complete(name, tmp_path, monkeypatch):
 # Cards
 
 
-def rows_of_search(wrong: float) -> list[dict]:
-    groups = {"12": 12, "41": 41, "all (104)": 104}
-    return [
-        {
-            "set": name,
-            "group": group,
-            "counted": f"{count} languages",
-            "cosine": wrong,
-            "ratio": wrong - 2,
-            "256": wrong + 1,
-            "128": wrong + 3,
-        }
-        for name in ("everyday", "flores", "ntrex", "wmt")
-        for group, count in groups.items()
-    ]
-
-
-SCORE = {"chrf": 24.0, "bleu": 8.0}
-SETS = ("everyday", "flores", "ntrex", "wmt", "everyday_hard", "flores_hard", "ntrex_hard")
-ROW = {name: float(n) for n, name in enumerate(SETS)}
+GROUPS = {"12": "12 languages", "41": "41 languages", "all (104)": "104 languages"}
+SCORE, SETS = {"chrf": 24.0, "bleu": 8.0}, ("everyday", "flores", "ntrex", "wmt")
+WRONG = {"cosine": 12.5, "ratio": 10.5, "256": 13.5, "128": 15.5}
+ROW = {name: float(n) for n, name in enumerate([*SETS, "everyday_hard", "flores_hard", "ntrex_hard"])}
+FAST, SLOW = ({"sentences_per_second": number, "peak_memory_mib": 300.0} for number in (450.0, 50.0))
+WRITTEN = dict.fromkeys(("decoder", "greedy", "source", "nearest"), SCORE) | {"sentences": 80, "word_for_word": 1.5}
 FIGURES = {
     "search": {
-        "rows": rows_of_search(12.5),
+        "rows": [WRONG | {"set": name, "group": g, "counted": count} for name in SETS for g, count in GROUPS.items()],
         "lengths": [{"group": "12", "words": "1-5 words", "wrong": 14.0}],
         "everyday_languages": {"fra_Latn": 5.0, "rus_Cyrl": 11.0},
         "flores_languages": {"fra_Latn": 0.0, "kab_Latn": 40.4},
@@ -174,31 +161,10 @@ FIGURES = {
     "xsimpp": {"flores": 44.0, "ntrex": 51.0},
     "train": {"pairs": 1_234_567, "sha256": "abcd" * 16},
     "topics": {"accuracy": 61.0, "clt": 93.0},
-    "geometry": {
-        "feature_std": 0.06,
-        "one_over_sqrt_dim": 0.0625,
-        "effective_rank": 200.0,
-        "least_singular_value": 0.1,
-    },
-    "speed": {
-        "threads": 2,
-        "dtype": "fp32",
-        "encode": {"sentences_per_second": 20_000.0, "peak_memory_mib": 300.0},
-        "translate": {"sentences_per_second": 50.0, "peak_memory_mib": 500.0},
-        "translate_greedy": {"sentences_per_second": 450.0, "peak_memory_mib": 500.0},
-    },
+    "geometry": dict(feature_std=0.06, one_over_sqrt_dim=0.0625, effective_rank=200.0, least_singular_value=0.1),
+    "speed": {"threads": 2, "dtype": "fp32", "encode": FAST, "translate": SLOW, "translate_greedy": FAST},
     "translation": {
-        "sets": {
-            name: {
-                "sentences": 80,
-                "word_for_word": 1.5,
-                "decoder": SCORE,
-                "greedy": SCORE,
-                "source": SCORE,
-                "nearest": SCORE,
-            }
-            for name in ("everyday", "flores")
-        },
+        "sets": {"everyday": WRITTEN, "flores": WRITTEN},
         "pool": 30_000,
         "examples": [{"lang": "fra_Latn", "source": "a|b", "translation": "c", "reference": "d"}],
     },

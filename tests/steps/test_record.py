@@ -8,7 +8,6 @@ from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.record import record_of
 from hf_echo.steps.training import train_recipe
-from hf_echo.utils.lineage import portable
 
 
 def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
@@ -18,12 +17,6 @@ def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
     written = {"seed", "learning_rate", "max_steps", "train_data", "output_dir", "shape", "vocab_size"}
     assert written <= set(said) and not {"hub_token", "bf16", "logging_first_step", "eval_strategy"} & set(said)
     assert said["train_data"] == "train.tsv" and str(place) not in json.dumps(said)
-
-
-def test_absolute_paths_become_portable(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    values = {"a": str(tmp_path / "outputs" / "1_a"), "b": ["/home/somebody/models/echo"], "c": "org/name", "d": 3}
-    assert portable(values) == {"a": "outputs/1_a", "b": ["models/echo"], "c": "org/name", "d": 3}
 
 
 @pytest.mark.trains

@@ -22,15 +22,8 @@ from ..toy import SHAPE
 pytestmark = pytest.mark.trains
 
 # OS Table 36, "large"
-LARGE = dict(
-    hidden_size=2048,
-    intermediate_size=8192,
-    num_hidden_layers=16,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=64,
-    embedding_size=1024,
-)
+LARGE = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, embedding_size=1024)
+LARGE |= dict(num_attention_heads=32, num_key_value_heads=8, head_dim=64)
 
 
 def weights(folder) -> dict[str, torch.Tensor]:
@@ -46,9 +39,7 @@ def test_from_yaml_to_checkpoint(recipe, place, caplog):
     results = train_recipe(path)
     assert results["stage"] == "seq2seq" and results["seconds"] > 0 and results["tokens_per_second"] > 0
     assert 0 <= results["eval_xsim"] <= 100 and results["eval_toy_xsim"] == results["eval_xsim"]
-    assert (
-        results["eval_toy_xsimpp"] >= results["eval_toy_xsim"]
-    )  # hard negatives by rule: the toy sentences hold numbers
+    assert results["eval_toy_xsimpp"] >= results["eval_toy_xsim"]  # by rule: the toy sentences hold numbers
     written = json.loads((place / "a" / "results.json").read_text())
     assert {key: written[key] for key in results} == results
     languages = {row["lang"]: row for row in written["tables"]["toy"]["rows"]}
@@ -110,14 +101,8 @@ def test_a_killed_run_resumes(recipe, place, train_stopped):
         train_recipe(path, {"learning_rate": 0.5})
     train_recipe(path)
     assert equal(weights(place / "killed"), weights(place / "whole"))
-    train_recipe(path, {"max_steps": 8})  # a longer run of the same settings resumes, too
-    assert json.loads((place / "killed" / "checkpoint-8" / "trainer_state.json").read_text())["global_step"] == 8
-
-
-def test_fresh_drops_old_checkpoints(recipe, place):
-    train_recipe(recipe(max_steps=9))
-    train_recipe(recipe(max_steps=3, learning_rate=1e-3), fresh=True)
-    assert [p.name for p in (place / "a").glob("checkpoint-*")] == ["checkpoint-3"]
+    train_recipe(path, {"max_steps": 3, "learning_rate": 1e-3}, fresh=True)
+    assert [p.name for p in (place / "killed").glob("checkpoint-*")] == ["checkpoint-3"]  # the old ones are gone
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -163,9 +148,7 @@ def test_a_shape_that_the_start_does_not_have_is_refused(recipe, place, toy, toy
         ("decoder", {}, False),
     ],
 )
-def test_a_checkpoint_adds_the_languages_that_its_encoder_learns(
-    recipe, place, toy, toy_tokenizer, stage, fields, learns
-):
+def test_an_encoder_adds_the_languages_that_it_learns(recipe, place, toy, toy_tokenizer, stage, fields, learns):
     model = toy.make_model(toy_tokenizer)
     model.config.languages = model.encoder.config.languages = ["deu_Latn"]
     model.save_pretrained(place / "start")
@@ -198,14 +181,6 @@ def test_find_recipes(recipe, place):
         find_recipes("nono")
     assert [p.stem[0] for p in find_recipes("nano")] == ["1", "2", "3", "4"]
     assert find_recipes("nano/1_seq2seq") == [find_recipes("nano")[0]]
-
-
-def test_a_journey_that_leads_to_itself(place):
-    for name, to in (("a", "a"), ("b", "c"), ("c", "b")):
-        (place / f"{name}.yaml").write_text(f"journey: {place / to}.yaml")
-    for name in "ab":
-        with pytest.raises(ValueError, match=r"the journey '.*yaml' leads back to this file; name other recipes"):
-            find_recipes(str(place / f"{name}.yaml"))
 
 
 def test_dry_run_of_large(recipe):

@@ -26,14 +26,8 @@ def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
     import hf_echo.inference.embedding_store as frozen
 
     teacher = str(toy_folders["training"])
-    values = dict(
-        model_name_or_path=teacher,
-        teacher=teacher,
-        base_languages=["eng_Latn", "fra_Latn"],
-        temperature=0.6,
-        lr_scheduler_type="cosine",
-        english_rows=10,
-    )
+    values = dict(model_name_or_path=teacher, teacher=teacher, base_languages=["eng_Latn", "fra_Latn"])
+    values |= dict(temperature=0.6, lr_scheduler_type="cosine", english_rows=10)
     path = recipe("x", "extension", **values)
     results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
     assert results["stage"] == "extension" and "eval_xsim" in results
@@ -62,9 +56,8 @@ def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
 
 def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch):
     seen = set()
-    monkeypatch.setattr(
-        run_data, "any_encoder", lambda _: lambda texts, lang: seen.add(lang) or np.ones((len(texts), 4))
-    )
+    encoder = lambda texts, lang: seen.add(lang) or np.ones((len(texts), 4))  # noqa: E731
+    monkeypatch.setattr(run_data, "any_encoder", lambda _: encoder)
     args = DataArguments(teacher="any", live_teacher=True)
     config = SimpleNamespace(base_languages=["eng_Latn", "fra_Latn"])
     source, target = embedded_sides(stage_named("extension"), ModelArguments(), args, config, toy.dataset())["teacher"]

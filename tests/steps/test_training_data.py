@@ -10,47 +10,33 @@ import yaml
 from hf_echo.data import load_nway, load_parallel
 from hf_echo.steps.run import run_operation
 
-ENG = "eng_Latn"
+ENG, DEU = "eng_Latn", "deu_Latn"
 
 
 def percent(text):
     return int.from_bytes(hashlib.sha256(text.strip().lower().encode()).digest()[:4], "little") % 100
 
 
+def write(folder, name, columns, rows):
+    pd.DataFrame(rows, columns=columns.split()).to_parquet(folder / f"{name}.parquet")
+
+
 @pytest.fixture
 def corpora(tmp_path):
     folder = tmp_path / "corpora"
     folder.mkdir()
-    rows = [
-        (ENG, f"Tom saw dog number {n}.", lang, f"{lang} {n}.")
-        for n in range(1000)
-        for lang in ("fra_Latn", "deu_Latn")
-    ]
-    rows += [("deu_Latn", f"deu_Latn {n}.", "fra_Latn", f"fra_Latn {n}.") for n in range(50)]
-    rows += [(ENG, "Is it long?", "tlh_Latn", "tlh")]  # a language that nobody asked for
-    rows += [
-        (ENG, "STOP  here", "fra_Latn", "Arrêtez ici."),
-        (ENG, "menu", "fra_Latn", "Menu"),
-        (ENG, "x", "fra_Latn", " "),
-    ]
-    pd.DataFrame(rows, columns=["src_lang", "src", "tgt_lang", "tgt"]).to_parquet(folder / "pairs.parquet")
-    news = [
-        {
-            "id": n,
-            "document": f"d{n // 5}",
-            "lang": lang,
-            "text": "Stop here!" if (n, lang) == (19, ENG) else f"{lang} news {n}.",
-        }
-        for n in range(20)
-        for lang in (ENG, "fra_Latn")
-    ]
-    pd.DataFrame(news).to_parquet(folder / "news.parquet")
-    verses = [
-        {"verse_id": f"v{n}", "lang": lang, "text": f"{lang} verse {n}.", "split": "dev" if n < 3 else "train"}
-        for n in range(9)
-        for lang in (ENG, "deu_Latn")
-    ]
-    pd.DataFrame(verses).to_parquet(folder / "verses.parquet")
+    pairs = [(lang, f"Tom saw dog number {n}.", f"{lang} {n}.") for n in range(1000) for lang in ("fra_Latn", DEU)]
+    pairs += [("tlh_Latn", "Is it long?", "tlh"), ("fra_Latn", "x", " ")]  # a language that nobody asked for
+    pairs += [("fra_Latn", "STOP  here", "Arrêtez ici."), ("fra_Latn", "menu", "Menu")]
+    rows = [(ENG, english, lang, text) for lang, english, text in pairs]
+    rows += [(DEU, f"{DEU} {n}.", "fra_Latn", f"fra_Latn {n}.") for n in range(50)]
+    write(folder, "pairs", "src_lang src tgt_lang tgt", rows)
+    news = [(n, f"d{n // 5}", lang, f"{lang} news {n}.") for n in range(20) for lang in (ENG, "fra_Latn")]
+    news[-2] = (*news[-2][:3], "Stop here!")
+    write(folder, "news", "id document lang text", news)
+    parts = ["dev"] * 3 + ["train"] * 6
+    verses = [(f"v{n}", lang, f"{lang} verse {n}.", part) for n, part in enumerate(parts) for lang in (ENG, DEU)]
+    write(folder, "verses", "verse_id lang text split", verses)
     return folder
 
 
@@ -61,12 +47,7 @@ def run(corpora, out, **changes):
         "verses.parquet": {"id": "verse_id", "split": "train", "dev": "verses", "dev_split": "dev"},
     }
     recipe = corpora.parent / f"{out.name}.yaml"
-    values = {
-        "operation": "collect_data",
-        "output_dir": str(out),
-        "languages": ["fra_Latn", "deu_Latn"],
-        "tables": tables,
-    }
+    values = dict(operation="collect_data", output_dir=str(out), languages=["fra_Latn", DEU], tables=tables)
     recipe.write_text(yaml.safe_dump(values | changes))
     report = run_operation(recipe, {"corpora": str(corpora)})
     return {name: number for name, number in report.items() if name.startswith(("train", "dev"))}
@@ -94,25 +75,20 @@ def test_dev_sets_are_held_out(corpora, tmp_path):
 
 
 def test_english_of_another_file_and_languages_left_out(corpora, tmp_path):
-    more = [
-        {"verse_id": f"v{n}", "lang": lang, "text": f"{lang} {n}"}
-        for n in range(9)
-        for lang in ("fra_Latn", "deu_Latn")
-    ]
-    pd.DataFrame(more).to_parquet(corpora / "more.parquet")
-    tables = {"more.parquet": {"id": "verse_id", "english": "verses.parquet", "leave_out": ["deu_Latn"]}}
+    more = [(f"v{n}", lang, f"{lang} {n}") for n in range(9) for lang in ("fra_Latn", DEU)]
+    write(corpora, "more", "verse_id lang text", more)
+    tables = {"more.parquet": {"id": "verse_id", "english": "verses.parquet", "leave_out": [DEU]}}
     run(corpora, tmp_path / "out", tables=tables)
     rows = load_parallel(tmp_path / "out" / "train.parquet")
-    assert sorted((row["source"], row["target"]) for row in rows) == [
-        (f"fra_Latn {n}", f"eng_Latn verse {n}.") for n in range(9)
-    ]
+    found = sorted((row["source"], row["target"]) for row in rows)
+    assert found == [(f"fra_Latn {n}", f"eng_Latn verse {n}.") for n in range(9)]
 
 
 def test_small_languages_come_more_often(corpora, tmp_path):
     """1,000 and 6 rows (less 10 % that are held out) at power 0.5: the small one at most five times as often."""
     tables = {"pairs.parquet": {"without_english": 0.5}, "verses.parquet": {"id": "verse_id"}}
     rows = [(ENG, f"A {n}.", "lit_Latn", f"lit {n}.") for n in range(40)]
-    pd.DataFrame(rows, columns=["src_lang", "src", "tgt_lang", "tgt"]).to_parquet(corpora / "small.parquet")
+    write(corpora, "small", "src_lang src tgt_lang tgt", rows)
     tables["small.parquet"] = {}
     run(corpora, tmp_path / "out", tables=tables, languages=["fra_Latn", "deu_Latn", "lit_Latn"], power=0.5, most=5)
     langs = Counter(row["source_lang"] for row in load_parallel(tmp_path / "out" / "train.parquet"))
@@ -182,10 +158,8 @@ def test_scripts_are_run_once(tmp_path, corpora):
 
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "part.txt").write_text("of a script that was stopped")
-    for script, error in (
-        ("none.py", "no 'none.py' in train_scripts/corpora"),
-        ("speak.py {out}", "failed; its message"),
-    ):
+    refused = {"none.py": "no 'none.py' in train_scripts/corpora", "speak.py {out}": "failed; its message"}
+    for script, error in refused.items():
         with pytest.raises((FileNotFoundError, ValueError), match=error):
             made(script)
     made("speak.py --help", "speech_nano_data.py {corpora} --help")

@@ -3,10 +3,9 @@
 import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
+from datasets import Dataset
 
 from hf_echo.evaluation.tokens.alignment import (
     alignment_error_rate,
@@ -167,7 +166,7 @@ def test_bad_rows(encoder, toy, toy_tokenizer, change, message):
 def test_files(toy, tmp_path):
     data = [row | {"split": "dev" if i % 2 else "train"} for i, row in enumerate(rows(toy))]
     path = tmp_path / "links.parquet"
-    pq.write_table(pa.Table.from_pylist(data), path)
+    Dataset.from_list(data).to_parquet(path)
     assert len(load_alignment(path)) == 6
     found = load_alignment(path, split="dev", limit=2)
     assert [pair.source for pair in found] == [" ".join(data[i]["src_tokens"]) for i in (1, 3)]
@@ -189,6 +188,6 @@ def test_command(answer, toy, toy_tokenizer, tmp_path):
     """A sentence with itself: argmax finds every link."""
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "model")
     toy_tokenizer.save_pretrained(tmp_path / "model")
-    pq.write_table(pa.Table.from_pylist(rows(toy)), tmp_path / "links.parquet")
+    Dataset.from_list(rows(toy)).to_parquet(tmp_path / "links.parquet")
     report = answer("--model", tmp_path / "model", "--data", tmp_path / "links.parquet", "--layers", 0)
     assert report["aer_by_layer"]["argmax"] == [{"layer": 0, "mean": 0.0, "eng_Latn-eng_Latn": 0.0}]

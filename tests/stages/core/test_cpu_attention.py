@@ -37,17 +37,9 @@ def encode(encoder, mask, autocast):
 @pytest.fixture
 def encoder():
     torch.manual_seed(0)
+    heads = dict(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, attn_implementation="sdpa")
     return EchoEncoder(
-        EchoConfig(
-            vocab_size=32,
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            embedding_size=32,
-            attn_implementation="sdpa",
-        )
+        EchoConfig(vocab_size=32, hidden_size=32, intermediate_size=64, embedding_size=32, **heads)
     ).train()
 
 

@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from hf_echo.checkpoints import convert_encoder
-from hf_echo.cli import app
 from hf_echo.evaluation.report.models import open_model
 from hf_echo.inference.any_encoder import NamedEncoder, any_encoder
 from hf_echo.modeling import EchoEncoder
@@ -25,6 +24,7 @@ from hf_echo.stages.modular import add_language, modular_backbone, open_modular
 from hf_echo.stages.modular.training import either_direction
 
 pytestmark = pytest.mark.trains
+COMMAND = "modular"
 
 WORDS = "house cat red dog sees big blue eats bread water".split()
 GERMAN = "haus katze rot hund sieht gross blau isst brot wasser".split()
@@ -155,15 +155,10 @@ def test_parameter_counts_of_table_4():
         module.add_language("deu_Latn", embeddings=torch.empty(50_048, 768))
         for part in ("language_adapter", "sentence_adapter", "alignment"):
             module.add_part("deu_Latn", part)
-    count = {
-        p: sum(v.numel() for v in module.part_parameters("deu_Latn", p).values()) for p in module.parts["deu_Latn"]
-    }
-    assert count == {
-        "embeddings": 38_436_864,
-        "language_adapter": 12 * 3 * 2 * 8 * 768,
-        "sentence_adapter": 1_179_648,
-        "alignment": 7_091_712,
-    }
+    parts = {part: module.part_parameters("deu_Latn", part).values() for part in module.parts["deu_Latn"]}
+    adapters = dict(language_adapter=12 * 3 * 2 * 8 * 768, sentence_adapter=1_179_648, alignment=7_091_712)
+    count = {part: sum(value.numel() for value in values) for part, values in parts.items()}
+    assert count == {"embeddings": 38_436_864} | adapters
     assert not any(p.requires_grad for p in module.parameters())
     module.learn("deu_Latn", ["sentence_adapter"])
     assert sum(p.numel() for p in module.parameters() if p.requires_grad) == 1_179_648
@@ -238,9 +233,8 @@ def test_languages_are_identified_where_none_is_given(two, data):
 
 
 def test_heliport_identifies(two):
-    given = open_modular(two)[0].languages_of(["x", "y"], ["This is a short sentence in English.",
-        "Das ist ein kurzer Satz auf Deutsch, und er ist nicht schwer."], None)  # fmt: skip
-    assert given == ["eng_Latn", "deu_Latn"]
+    texts = ["This is a short sentence in English.", "Das ist ein kurzer Satz auf Deutsch, und er ist nicht schwer."]
+    assert open_modular(two)[0].languages_of(["x", "y"], texts, None) == ["eng_Latn", "deu_Latn"]
 
 
 @pytest.mark.slow
@@ -290,40 +284,34 @@ def test_length_is_counted_by_the_languages_own_tokenizer(base, tmp_path):
 def test_a_missing_part_is_one_line(copy, missing):
     place = copy / "languages" / "deu_Latn" / missing
     shutil.rmtree(place) if place.is_dir() else place.unlink()
-    with pytest.raises(FileNotFoundError, match=missing) as error:
+    with pytest.raises(FileNotFoundError, match=f"deu_Latn.*{missing}"):
         open_modular(copy)
-    assert "deu_Latn" in str(error.value)
     assert open_modular(copy, ["eng_Latn"])[0].languages == ["eng_Latn"]  # the others still open
-    if missing != "alignment.safetensors":
-        return
-    save_file({"0.up.weight": torch.ones(2, 3)}, place)
-    with pytest.raises(ValueError, match="does not fit the backbone"):
-        open_modular(copy)
+    if missing == "alignment.safetensors":
+        save_file({"0.up.weight": torch.ones(2, 3)}, place)
+        with pytest.raises(ValueError, match="does not fit the backbone"):
+            open_modular(copy)
 
 
-def test_bad_input_is_one_line(two, english, data, tmp_path):
+def test_bad_input_is_one_line(two, data, tmp_path):
     with pytest.raises(ValueError, match="'fra_Latn' is not in this model; it has deu_Latn, eng_Latn"):
         open_modular(two).encode([{"text": "chat", "lang": "fra_Latn"}])
     with pytest.raises(ValueError, match="'fra_Latn' is not in this model"):
         open_modular(two, ["fra_Latn"])
-    with pytest.raises(FileNotFoundError, match=r"has no modular\.json"):
-        add_language(tmp_path, "deu_Latn")
-    for code, given, message in (
-        ("deu_Latn", of(data, "deu_Latn", "texts"), "has deu_Latn already"),
-        ("fra_Latn", {}, "nothing to train fra_Latn on"),
-        ("fra_Latn", {"parallel": two / "modules.json"}, "modules.json"),
-        ("xyz_Abcd", of(data, "fra_Latn", "texts"), "xyz_Abcd"),
+    header = "sentence1\tsentence2\tsentence1_lang\tsentence2_lang\tnegative\n"
+    lines = "un\tdeux\tfra_Latn\tfra_Latn\ttrois\nun\tun\tfra_Latn\tfra_Latn\t\n"
+    (tmp_path / "some.tsv").write_text(header + lines)
+    for folder, code, given, message in (
+        (tmp_path, "deu_Latn", {}, r"has no modular\.json"),
+        (two, "deu_Latn", of(data, "deu_Latn", "texts"), "has deu_Latn already"),
+        (two, "fra_Latn", {}, "nothing to train fra_Latn on"),
+        (two, "fra_Latn", {"parallel": two / "modules.json"}, "modules.json"),
+        (two, "xyz_Abcd", of(data, "fra_Latn", "texts"), "xyz_Abcd"),
+        (two, "fra_Latn", {"texts": tmp_path / "none.txt"}, "texts: no file"),
+        (two, "fra_Latn", {"paraphrases": tmp_path / "some.tsv"}, "1 of 2 rows have a negative"),
     ):
-        with pytest.raises(ValueError, match=message):
-            add_language(two, code, **SETTINGS, **given)
-    with pytest.raises(FileNotFoundError, match="texts: no file"):
-        add_language(two, "fra_Latn", texts=tmp_path / "none.txt")
-    (tmp_path / "some.tsv").write_text(
-        "sentence1\tsentence2\tsentence1_lang\tsentence2_lang\tnegative\n"
-        "un\tdeux\tfra_Latn\tfra_Latn\ttrois\nun\tun\tfra_Latn\tfra_Latn\t\n"
-    )
-    with pytest.raises(ValueError, match="1 of 2 rows have a negative"):
-        add_language(two, "fra_Latn", paraphrases=tmp_path / "some.tsv")
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            add_language(folder, code, **SETTINGS | given)
 
 
 def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
@@ -355,20 +343,12 @@ def test_starts_from_an_echo_checkpoint_on_such_a_backbone(base, data, tmp_path)
     np.testing.assert_array_equal(*vectors)
 
 
-def test_command_line(base, data, tmp_path):
-    from typer.testing import CliRunner
-
-    def run(*words):
-        done = CliRunner().invoke(app, ["modular", *map(str, words)], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done.output
-
+def test_command_line(run, refused, base, data, tmp_path):
     model = tmp_path / "m"
-    run("start", base, model)
-    small = ("--vocab-size", 120, "--mlm-steps", 2, "--batch-size", 64)
-    run("add-language", "eng_Latn", "-m", model, "--texts", data / "eng_Latn.texts", *small)
-    report = run("add-language", "deu_Latn", "-m", model, "--parallel", data / "deu_Latn.parallel.tsv", *small)
-    assert '"alignment"' in report
-    with pytest.raises(ValueError, match="m is a modular encoder with languages: name another folder"):
-        run("start", base, model)
+    add = ("add-language", "-m", model, "--vocab-size", 120, "--mlm-steps", 2, "--batch-size", 64)
+    assert run("start", base, model)[0] == 0
+    assert run(*add, "eng_Latn", "--texts", data / "eng_Latn.texts")[0] == 0
+    code, report, err = run(*add, "deu_Latn", "--parallel", data / "deu_Latn.parallel.tsv")
+    assert code == 0 and '"alignment"' in report, err
+    refused("m is a modular encoder with languages: name another folder", "start", base, model)
     assert open_modular(model)[0].languages == ["deu_Latn", "eng_Latn"]

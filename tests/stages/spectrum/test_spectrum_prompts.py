@@ -10,13 +10,8 @@ from hf_echo.stages.spectrum import prompts
 from hf_echo.stages.spectrum.prompts import draw_prompt, written_prompt
 from hf_echo.vocabulary.pretokenizer import pre_tokenizer
 
-ROW = {
-    "lang": "ind_Latn",
-    "task": "Categorize the document.",
-    "question": "Which topic?",
-    "choices": ["sports", "travel"],
-    "answer": "travel",
-}
+ROW = dict(lang="ind_Latn", task="Categorize the document.", question="Which topic?")
+ROW |= dict(choices=["sports", "travel"], answer="travel")
 
 
 def test_parts_targets_and_options_fit_each_other():
@@ -38,9 +33,8 @@ def test_parts_targets_and_options_fit_each_other():
 
 
 def test_question_and_choices_are_left_out_where_there_are_none():
-    prompt = draw_prompt(
-        {"lang": "eng_Latn", "task": "Summarize.", "answer": "A storm.", "choices": []}, np.random.default_rng(0)
-    )
+    row = {"lang": "eng_Latn", "task": "Summarize.", "answer": "A storm.", "choices": []}
+    prompt = draw_prompt(row, np.random.default_rng(0))
     assert prompt.target == "A storm." and prompt.options == ["A storm."]
     assert "Question" not in prompt.user and "Options" not in prompt.user and "\n" not in prompt.user
 
@@ -60,12 +54,9 @@ def llama3():
     """A tokenizer with words, special tokens and chat template as Llama 3 has them, but a small vocabulary."""
     backend = Tokenizer(models.BPE(ignore_merges=True))
     backend.pre_tokenizer = pre_tokenizer("llama3")
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
-        show_progress=False,
-    )
+    special = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+    options = dict(initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=special, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=400, **options)
     backend.train_from_iterator([*prompts.SYSTEMS, "system user assistant\n\n", *prompts.QUESTIONS] * 9, trainer)
     names = dict(bos_token="<|begin_of_text|>", eos_token="<|eot_id|>", chat_template=LLAMA3_TEMPLATE)
     return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
@@ -91,10 +82,14 @@ def test_other_tokenizers_read_plain_lines(toy_tokenizer):
     assert toy_tokenizer.decode(ids) == "You are a helpful assistant Categorize. Answer:"
 
 
-def test_wrong_answers_are_one_line():
-    with pytest.raises(ValueError, match="needs an answer"):
-        draw_prompt({"lang": "eng_Latn", "choices": ["a"]}, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="'c' is not among the choices"):
-        draw_prompt({"lang": "eng_Latn", "choices": ["a"], "answer": "c"}, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="unknown language code 'ind'"):
-        draw_prompt(ROW | {"lang": "ind"}, np.random.default_rng(0))
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"answer": None}, "needs an answer"),
+        ({"answer": "c"}, "'c' is not among the choices"),
+        ({"lang": "ind"}, "unknown language code 'ind'"),
+    ],
+)
+def test_wrong_answers_are_one_line(change, message):
+    with pytest.raises(ValueError, match=message):
+        draw_prompt(ROW | change, np.random.default_rng(0))

@@ -45,22 +45,12 @@ def test_smollm2_learns_to_read_documents(tmp_path):
     convert_llama(file, tmp_path / "decoder", embedding_size=384, cross_attention="zero")
     rows = [{"sentences": texts, "lang": "eng_Latn"} for texts in DOCUMENTS]
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shape = dict(hidden_size=384, intermediate_size=384, num_hidden_layers=1, num_attention_heads=4)
-    fields = dict(
-        stage="spectrum_prefix",
-        decoder=str(tmp_path / "decoder"),
-        tokenizer_name_or_path=str(tmp_path / "decoder"),
-        teacher=echo,
-        shape=shape | {"num_key_value_heads": 4},
-        train_data=str(tmp_path / "train.jsonl"),
-        autoencode_fraction=1.0,
-        learning_rate=1e-3,
-        logging_steps=10,
-        use_cpu=True,
-        bf16=False,
-        disable_tqdm=True,
-        cache_dir=str(tmp_path / "cache"),
-    )
+    shape = dict(hidden_size=384, intermediate_size=384, num_hidden_layers=1)
+    shape |= dict(num_attention_heads=4, num_key_value_heads=4)
+    decoder = dict.fromkeys(("decoder", "tokenizer_name_or_path"), str(tmp_path / "decoder"))
+    fields = decoder | dict(stage="spectrum_prefix", teacher=echo, shape=shape, autoencode_fraction=1.0)
+    fields |= dict(train_data=str(tmp_path / "train.jsonl"), cache_dir=str(tmp_path / "cache"), learning_rate=1e-3)
+    fields |= dict(logging_steps=10, use_cpu=True, bf16=False, disable_tqdm=True)
 
     def trained(name: str, **values):
         recipe = tmp_path / f"{name}.yaml"

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 import hf_echo
-import hf_echo.steps.training as training
 from hf_echo.losses import mse_loss, next_embedding_loss
 from hf_echo.modeling import EchoDecoder, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from hf_echo.stages.spectrum.prefix import CONTINUE, REBUILD
@@ -25,13 +23,11 @@ SUBJECTS, VERBS = ("The dog", "A woman", "My friend", "The river"), ("sleeps", "
 
 
 def documents() -> list[dict]:
-    rows = [
-        {"sentences": [f"{subject} {verb} near house {i}." for verb in VERBS[: 1 + i % 3]], "lang": "eng_Latn"}
-        for i, subject in enumerate(SUBJECTS * 3)
+    asked = {"lang": "eng_Latn", "task": "Who is it?", "question": "Who?", "choices": list(SUBJECTS)}
+    return [
+        asked | {"sentences": [f"{who} {verb} near house {i}." for verb in VERBS[: 1 + i % 3]], "answer": who}
+        for i, who in enumerate(SUBJECTS * 3)
     ]
-    choices = list(SUBJECTS)
-    asked = {"task": "Who is it?", "question": "Who?", "choices": choices}
-    return [row | asked | {"answer": choices[i % 4]} for i, row in enumerate(rows)]
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +40,10 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def recipe(place):
     def write(name: str, stage: str, **values):
-        fields = dict(
-            stage=stage,
-            teacher=NANO,
-            train_data=str(place / "train.jsonl"),
-            max_steps=2,
-            learning_rate=1e-2,
-            warmup_steps=0,
-            max_tokens=12 if stage in ("spectrum_tower", "spectrum_sentences") else 600,
-            row_length=40,
-            save_steps=2,
-            logging_steps=1,
-            use_cpu=True,
-            disable_tqdm=True,
-            output_dir=str(place / name),
-            cache_dir=str(place / "cache"),
-        )
+        fields = dict(stage=stage, teacher=NANO, train_data=str(place / "train.jsonl"), max_steps=2, save_steps=2)
+        fields |= dict(learning_rate=1e-2, warmup_steps=0, logging_steps=1, use_cpu=True, disable_tqdm=True)
+        fields |= dict(output_dir=str(place / name), cache_dir=str(place / "cache"), row_length=40)
+        fields["max_tokens"] = 12 if stage in ("spectrum_tower", "spectrum_sentences") else 600
         if stage == "spectrum_tower":
             fields |= dict(shape=SHAPE, tokenizer_name_or_path=NANO)
         file = place / f"{name}.yaml"
@@ -79,29 +63,6 @@ def tower(recipe, place):
 def spectrum(recipe, place, tower):
     train_recipe(recipe("sentences", "spectrum_sentences", model_name_or_path=tower, decoder=NANO))
     return str(place / "sentences")
-
-
-@pytest.fixture
-def caught(monkeypatch):
-    """caught(recipe): the trainer of a recipe, which is not trained."""
-
-    def catch(path, **overrides):
-        class Caught(Exception):
-            pass
-
-        found, build = [], training.build_trainer
-
-        def keep(*args, **kwargs):
-            found.append(build(*args, **kwargs))
-            raise Caught
-
-        with monkeypatch.context() as patch:
-            patch.setattr(training, "build_trainer", keep)
-            with pytest.raises(Caught):
-                train_recipe(path, overrides, fresh=True)
-        return found[0]
-
-    return catch
 
 
 def vectors(trainer, row):
@@ -125,12 +86,10 @@ def test_tower_predicts_each_sentence_from_those_before(recipe, caught, objectiv
             key += row["keys"].tolist()
         predicted, target = torch.cat(predicted), torch.cat(target)
         parts, _ = trainer.loss_parts(model, trainer.data_collator(rows))
-    if objective == "mse":
-        expected = mse_loss(predicted, target)
-    else:
-        expected = next_embedding_loss(
-            predicted, target, document=torch.tensor(document), key=torch.tensor(key), logit_scale=20.0
-        )
+    expected = mse_loss(predicted, target)
+    if objective == "infonce":
+        options = dict(document=torch.tensor(document), key=torch.tensor(key), logit_scale=20.0)
+        expected = next_embedding_loss(predicted, target, **options)
     torch.testing.assert_close(parts["next_embedding"], expected, atol=1e-4, rtol=1e-5)
 
 
@@ -162,8 +121,6 @@ def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, to
 
 def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder(recipe, caught, tower):
     """With one state to read, the cross-attention of echo-nano's decoder is what it was: it reads an embedding."""
-    from hf_echo.modeling import EchoDecoder
-
     trainer = caught(recipe("join", "spectrum_sentences", decoder=NANO, shape=SHAPE, model_name_or_path=None))
     model, own = trainer.model.eval(), vectors(trainer, trainer.train_dataset[2])[:1]
     decoder = EchoDecoder.from_pretrained(NANO, dtype=torch.float32).eval()
@@ -216,27 +173,24 @@ def test_a_stopped_run_resumes_exactly(recipe, place, spectrum, train_stopped, s
     train_stopped(path, 3)
     assert (place / f"stopped-{stage}" / "checkpoint-2").is_dir()
     train_recipe(path)
-    whole, resumed = (load_file(place / f"{kind}-{stage}" / "model.safetensors") for kind in ("whole", "stopped"))
-    assert whole.keys() == resumed.keys() and all(torch.equal(whole[name], resumed[name]) for name in whole)
+    whole, resumed = (place / f"{kind}-{stage}" / "model.safetensors" for kind in ("whole", "stopped"))
+    assert whole.read_bytes() == resumed.read_bytes()
 
 
 def test_errors_are_one_line(recipe, place, tower, spectrum):
-    cases = [
-        (recipe("e1", "spectrum_tower", teacher=None), "teacher is missing: the sentence encoder"),
-        (recipe("e4", "spectrum_tower", objective="cosine"), "objective is 'cosine'; it must be one of infonce, mse"),
-        (recipe("e5", "spectrum_tower", shape=SHAPE | {"layers": 2}), "a tower has no field 'layers'"),
-        (recipe("e6", "spectrum_tower", shape=SHAPE | {"embedding_size": 8}), "embeddings of size 8, the encoder"),
-        (recipe("e7", "spectrum_sentences", model_name_or_path=tower), "decoder is missing: an Echo checkpoint"),
-        (recipe("e8", "spectrum_prefix", model_name_or_path=spectrum, decoder=NANO), "has a token decoder already"),
-        (recipe("e9", "spectrum_tower", data_options={"lines": 3}), "data_options: .*lines"),
-    ]
-    for path, message in cases:
-        with pytest.raises(ValueError, match=message):
-            train_recipe(path)
     (place / "no-answers.jsonl").write_text('{"sentences": ["It rains."], "lang": "eng_Latn"}\n')
-    path = recipe("e11", "spectrum_tasks", model_name_or_path=spectrum, train_data=str(place / "no-answers.jsonl"))
-    with pytest.raises(ValueError, match="1 documents have no answer"):
-        train_recipe(path)
+    no_answers = dict(model_name_or_path=spectrum, train_data=str(place / "no-answers.jsonl"))
+    for stage, fields, message in (
+        ("tower", dict(objective="cosine"), "objective is 'cosine'; it must be one of infonce, mse"),
+        ("tower", dict(shape=SHAPE | {"layers": 2}), "a tower has no field 'layers'"),
+        ("tower", dict(shape=SHAPE | {"embedding_size": 8}), "embeddings of size 8, the encoder"),
+        ("tower", dict(data_options={"lines": 3}), "data_options: .*lines"),
+        ("sentences", dict(model_name_or_path=tower), "decoder is missing: an Echo checkpoint"),
+        ("prefix", dict(model_name_or_path=spectrum, decoder=NANO), "has a token decoder already"),
+        ("tasks", no_answers, "1 documents have no answer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train_recipe(recipe("wrong", f"spectrum_{stage}", **fields))
 
 
 def test_dry_run_counts_the_paper_s_tower(recipe):
@@ -260,10 +214,7 @@ def test_dry_run_of_a_journey_joins_a_planned_tower_and_a_decoder(recipe, place,
     report = dry_run(steps[1], journey=steps)
     assert "problems" not in report
     made = SpectrumForCausalLM.from_pretrained(spectrum)
-    assert report["parameters"] == {
-        "tower": made.tower.num_parameters(),
-        "token decoder": made.decoder.num_parameters(),
-        "total": made.num_parameters(),
-    }
+    parts = dict(tower=made.tower.num_parameters(), total=made.num_parameters())
+    assert report["parameters"] == parts | {"token decoder": made.decoder.num_parameters()}
     wrong = dry_run(recipe("plan3", "spectrum_sentences", model_name_or_path=NANO, decoder=NANO))
     assert any("is a model of type 'echo', not spectrum" in line for line in wrong["problems"])
