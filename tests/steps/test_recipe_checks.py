@@ -50,6 +50,7 @@ from ..toy import SHAPE
         ({"save_steps": 0, "eval_strategy": "steps", "load_best_model_at_end": True}, "save_steps is 0, so only the"),
         ({"stage": "distillation"}, "teacher is missing: the SentenceTransformer or Echo checkpoint to learn from"),
         ({"dev_data": {"a": 5}}, "dev_data.a is 5; it must be the path of a file"),
+        ({"stage": "contrastive", "contrastive_weight": -1.0}, "contrastive_weight is -1.0; it must be at least 0"),
         ({"stage": "mexma", "alignment": "none", "unmasking_weight": 0.0}, "nothing to learn"),
         ({"stage": "mexma", "symmetric": False}, "symmetric=false has no second clean text"),
         ({"stage": "mexma", "max_rows": 1}, "koleo_weight needs at least two pairs"),
