@@ -6,7 +6,7 @@ from inspect import signature
 import pytest
 
 
-def refuses(message, function, *arguments, error=ValueError, **options):
+def refuses(message, function, /, *arguments, error=ValueError, **options):
     """Assert that a call is refused with a message that holds this part, plain or a pattern."""
     with pytest.raises(error) as caught:
         function(*arguments, **options)

@@ -100,9 +100,7 @@ def test_rows_longer_than_the_budget_stand_alone_and_are_counted(caplog):
     batches = list(TokenBudgetBatchSampler(lengths, 40))
     assert [20] in batches and [21] in batches
     assert caplog.messages == ["2 rows are longer than max_tokens=40: each is a batch by itself"]
-
-
-def test_one_long_row_does_not_make_its_neighbours_pay():
+    # One long row does not make its neighbours pay.
     lengths = [8] * 1000 + [64]  # on 4 ranks the long row needs company: 3 short ones, not the whole bucket
     ranks = [list(TokenBudgetBatchSampler(lengths, 64, rank=rank, world_size=4)) for rank in range(4)]
     step = next(s for s in zip(*ranks, strict=True) if any(1000 in batch for batch in s))

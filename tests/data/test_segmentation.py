@@ -58,14 +58,11 @@ def test_rule_pieces_join_to_the_text(text, lang):
     assert all(piece.strip() for piece in pieces) or not text.strip()
 
 
-def test_what_has_no_sentences_is_refused(refused, tmp_path):
+def test_command(run, refused, tmp_path):
     refuses("python has no sentences", rule_segmenter, ["x = 1"], "python")
     (tmp_path / "a.txt").write_text("Hi. You.\n")
     refused("unknown language code 'fra_Hebr'", "segment", tmp_path / "a.txt", "--lang", "fra_Hebr", "--out", "o")
     refused("no folder ./sat", "segment", tmp_path / "a.txt", "--lang", "fra_Latn", "--out", "o", "--model", "./sat")
-
-
-def test_command_writes_a_sentence_a_line(run, tmp_path):
     (tmp_path / "a.txt").write_text("Un chat dort. Un chien\tcourt !\n\nFin.\n", encoding="utf-8")
     code, out, _ = run("segment", tmp_path / "a.txt", "--lang", "fra_Latn", "--out", tmp_path / "o" / "b.txt")
     assert code == 0 and '"sentences": 3' in out

@@ -93,8 +93,3 @@ def server():
     yield server
     server.shutdown()
     server.server_close()
-
-
-@pytest.fixture(name="completion")
-def completion_fixture():
-    return completion

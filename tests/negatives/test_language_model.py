@@ -9,6 +9,7 @@ import pytest
 from hf_echo.negatives.language_model import Endpoint, InvalidReply, Job, Reply, ReplyCache, write_rows
 
 from ..refusals import refusals, refuses
+from .conftest import completion
 
 SENTENCES = [f"He sold {i} boats." for i in range(12)]
 
@@ -86,9 +87,6 @@ def test_concurrency_is_bounded(server, write):
     assert 2 <= most[0] <= 3
 
 
-# A server that fails
-
-
 def test_errors_that_pass(server, write):
     """500, 429, a dropped connection and a stalled one: the same request again, until it is answered."""
     trouble = {"0": [500, 503], "1": [429], "2": [ConnectionError], "3": ["stall"]}
@@ -108,7 +106,7 @@ def test_errors_that_pass(server, write):
     assert len(server.seen) == 10 and len(server.answered) == 5
 
 
-def test_errors_that_stay_are_recorded_and_asked_again(server, write, completion):
+def test_errors_that_stay_are_recorded_and_asked_again(server, write):
     broken = {"1": 500, "2": b'{"choices": [{"mess', "3": completion("x", choices=[]), "4": b"<html>busy</html>"}
     broken["5"] = completion({"a": 1})
     server.script = lambda request, times: broken.get(last(request).split()[2]) or answer(request)
@@ -140,9 +138,6 @@ def test_a_dead_endpoint_stops_the_run(server, write, tmp_path):
     assert (counts["from_cache"], counts["requests"], len(rows)) == (5, 195, 200)
 
 
-# A server that lies
-
-
 def test_an_invalid_reply_is_asked_again_hotter_with_another_seed(server, write):
     server.script = lambda request, times: answer(request) if request["seed"] == 9 else "no"
     counts, rows, failed = write(SENTENCES[:1], seed=7)
@@ -160,7 +155,7 @@ def test_a_lie_is_recorded(server, write, lie):
     assert write([SENTENCES[0]], attempts=3)[0]["requests"] == 1  # one attempt more
 
 
-def test_a_reply_cut_off_is_none(server, write, completion):
+def test_a_reply_cut_off_is_none(server, write):
     server.script = lambda request, times: completion("A SENTENCE THAT HAS NO", request, finish="length", usage=None)
     counts, rows, failed = write(SENTENCES[:1], max_tokens=5, attempts=1)
     assert not rows and failed[0]["reason"] == "cut off at 5 tokens" and counts["completion_tokens"] == 0
@@ -173,9 +168,6 @@ test_wrong_arguments = refusals(
     (lambda tmp_path: write_rows([], None, tmp_path / "o.jsonl", temperature=float("nan")), "temperature=nan"),
     (lambda: ReplyCache(__file__), "test_language_model.py holds no replies of a language model"),
 )
-
-
-# The file of replies
 
 
 def test_replies_are_kept(tmp_path):

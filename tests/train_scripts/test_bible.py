@@ -170,13 +170,11 @@ def test_chrf_is_that_of_sacrebleu(tmp_path):
     assert filters.mutual_chrf(editions[:1]) == [None]
 
 
-def test_monolingual_lengths():
+def test_outliers_by_length():
     verse, length = np.array([0, 0, 0, 1, 1, 2]), np.array([100, 110, 200, 50, 52, 9])
     # means 136.7, 51, 9: only 200 lies more than 40 % away
     assert filters.monolingual_outliers(verse, length, 0.4).tolist() == [False, False, True, False, False, False]
-
-
-def test_crosslingual_lengths_after_each_language_is_scaled():
+    # Across languages, after each is scaled.
     rng = np.random.default_rng(0)
     langs, verses = 20, 200
     scale, base = rng.uniform(0.3, 2, langs), rng.uniform(40, 200, verses)

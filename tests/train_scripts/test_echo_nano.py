@@ -71,9 +71,6 @@ def test_groups_count_languages_and_lengths_count_sentences():
     assert found["12"] == (25.0, 2) and "new (51)" not in found
     lengths = report.by_length(table, report.TWELVE)
     assert lengths == {"1-5": (50.0, 20), "6-10": (0.0, 40), "21+": (100.0, 19)}
-
-
-def test_the_groups_are_104_languages_without_overlap():
     groups = report.GROUPS
     assert [len(groups[name]) for name in groups] == [12, 41, 12, 51, 104]
     assert len(set(groups["all (104)"])) == 104 and set(groups["12"]) <= set(groups["41"])

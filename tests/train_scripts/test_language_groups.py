@@ -7,15 +7,12 @@ from ..refusals import refusals
 SIZES = {"fra_Latn": 50, "deu_Latn": 40, "spa_Latn": 30, "tur_Latn": 60, "fin_Latn": 20, "est_Latn": 10, "jpn_Jpan": 5}
 
 
-def test_by_resource_and_growing():
+def test_groups_by_resource_and_family():
     a, b, c = ["tur_Latn", "fra_Latn"], ["deu_Latn", "spa_Latn", "fin_Latn"], ["est_Latn", "jpn_Jpan"]
     groups = group_languages(SIZES, "resource", 3)
     assert groups == {"A": a, "B": b, "C": c}
     assert growing(groups) == {"A": a, "A-B": a + b, "A-C": a + b + c}
-
-
-def test_by_family():
-    """Indo-European has most languages; Uralic two; Turkic and Japonic one each."""
+    # Indo-European has most languages; Uralic two; Turkic and Japonic one each.
     groups = group_languages(SIZES, "family", 3)
     assert groups["A"] == ["fra_Latn", "deu_Latn", "spa_Latn"]
     assert sorted(map(len, groups.values())) == [2, 2, 3]

@@ -26,10 +26,9 @@ def area(width, height):
     "java": """package a.b;
 /** A counter. */
 public class Counter {
-    private int n = 0;  // so far
     public int next(String name, long[] values) throws IllegalStateException {
         if (n > values.length) { throw new IllegalStateException("no more values for " + name + " behind " + n); }
-        return n++;
+        return n++;  // so far
     }
 }
 """,
@@ -41,14 +40,9 @@ const read = async (path, { limit = 10, ...rest } = {}) => {
 };
 """,
     "go": """package main
-
-import "fmt"
-
 // Sum adds.
 func Sum(values []int) (total int) {
-	for _, value := range values {
-		total += value
-	}
+	for _, value := range values { total += value }
 	fmt.Println(`raw
 string`, total)
 	return
@@ -69,15 +63,13 @@ template <typename T> struct Box : Base<T> { T value{}; auto get() const -> cons
 static const char* text = R"(raw "text")";  // Größe: ∑ 🙂
 """,
     "ruby": """# A shop.
-module Shop
-  class Order < Base
-    attr_reader :items
-    def total(tax: 0.2)
-      text = <<~TEXT
-        Total of #{items.size} items
-      TEXT
-      items.map { |item| item.price * (1 + tax) }.sum unless items.empty?
-    end
+class Order < Base
+  attr_reader :items
+  def total(tax: 0.2)
+    text = <<~TEXT
+      Total of #{items.size} items
+    TEXT
+    items.map { |item| item.price * (1 + tax) }.sum unless items.empty?
   end
 end
 """,

@@ -23,7 +23,7 @@ def topics(toy):
     return pd.DataFrame(rows, columns=["lang", "text", "category", "split"])
 
 
-def test_one_probe_reads_every_encoder(toy, toy_trained, toy_tokenizer, topics):
+def test_one_probe_and_one_decoder_read_every_encoder(toy, toy_trained, toy_tokenizer, topics):
     teacher = (toy_trained, toy_tokenizer)
     stranger = (toy.make_model(toy_tokenizer, pooling="mean", seed=3).eval(), toy_tokenizer)
     encoders = {"t": teacher, "again": teacher, "s": stranger}
@@ -43,12 +43,7 @@ def test_one_probe_reads_every_encoder(toy, toy_trained, toy_tokenizer, topics):
         want = np.mean([right[(ask.lang == lang).to_numpy()].mean() for lang in toy.LANGUAGES])
         assert found["s"][kind] == pytest.approx(100 * want, abs=2.1)  # one sentence in 96 may tip over
     assert found["s"]["teacher's probe"] < found["t"]["teacher's probe"]
-
-
-def test_the_teachers_decoder_on_another_encoder(toy, toy_trained, toy_tokenizer):
-    teacher = (toy_trained, toy_tokenizer)
-    stranger = (toy.make_model(toy_tokenizer, pooling="mean", seed=3).eval(), toy_tokenizer)
-    rows = toy.nway_rows()
+    rows = toy.nway_rows()  # the teacher's decoder on another encoder
     assert drop_in_report.chrf(teacher, teacher, rows) > 80 > 50 > drop_in_report.chrf(teacher, stranger, rows)
 
 

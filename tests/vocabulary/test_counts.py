@@ -114,9 +114,6 @@ def test_pairs_of_language_and_text(tmp_path):
     }
 
 
-# Balancing
-
-
 def hand_made(tmp_path) -> WordCounts:
     """fra has both kinds, 10 and 40 characters; deu one kind, 20; wol one kind, 2."""
     rows = ["aa bb\taa ccccc d\tfra_Latn\tdeu_Latn", "aaa\teeeeeeee\tfra_Latn\tdeu_Latn"]
@@ -165,9 +162,6 @@ def test_wrong_weights_and_empty_languages(tmp_path):
     ):
         refuses(message, asked.balanced, **options)
     assert " z" not in empty.balanced(language_weights={"wol_Latn": 0})
-
-
-# Interrupted counts
 
 
 def stop_after(monkeypatch, batches: int) -> list:
@@ -223,9 +217,6 @@ def test_a_wrong_file_keeps_what_was_counted_and_a_changed_one_is_refused(corpus
 def test_two_counts_into_one_file(corpus, tmp_path):
     (tmp_path / "c.parquet.unfinished").write_bytes(b"no database" * 1000)
     refuses(r"c.parquet.unfinished cannot be opened: another count into .* runs", count, corpus, tmp_path / "c.parquet")
-
-
-# Wrong input
 
 
 def count_wrong(sources, options, tmp_path):
