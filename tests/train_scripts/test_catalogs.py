@@ -190,5 +190,6 @@ def test_command(tmp_path, run_main, main_refused):
     place(tmp_path, "fr").write_text(PO, encoding="utf-8")
     code, out, _ = run_main(catalogs.main, tmp_path, "--out", tmp_path / "new" / "out.parquet")
     assert code == 0 and json.loads(out)["rows"] == len(rows_of(tmp_path / "new" / "out.parquet")) == 5
+    main_refused("no file or folder", catalogs.main, tmp_path / "none", "--out", tmp_path / "x.parquet")
     (tmp_path / "empty").mkdir()
     main_refused("no .po or .mo file under", catalogs.main, tmp_path / "empty", "--out", tmp_path / "x.parquet")

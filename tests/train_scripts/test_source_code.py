@@ -202,3 +202,4 @@ def test_command(run_main, main_refused, tmp_path):
     main_refused("no file or folder", source_code.main, tmp_path / "none", "-l", "ruby", "--out", out)
     main_refused("has no file with suffix .go", source_code.main, tmp_path, "-l", "go", "--out", out)
     main_refused("no grammar for 'perl'", source_code.main, tmp_path, "-l", "perl", "--out", out)
+    main_refused("on_bad='no' must be", source_code.main, tmp_path, *options, "--on-bad", "no")

@@ -19,6 +19,7 @@ def test_sides(rows, first_of_keys):
     # row 1 goes for its source; its target is then new in row 2
     assert first_of_keys(ExactDuplicates(), rows(("a", "x"), ("a", "y"), ("b", "y"))) == [0, 2]
     table = rows(("OK", "a"), ("OK", "b"), ("OK", "c"), source_lang=["fra_Latn", "deu_Latn", "fra_Latn"])
+    assert first_of_keys(ExactDuplicates(side="source"), table) == [0]
     assert first_of_keys(ExactDuplicates(side="source", by_language=True), table) == [0, 1]
 
 
