@@ -80,15 +80,10 @@ def toy_trained(toy, toy_tokenizer, toy_data, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def toy_folders(toy_trained, toy_tokenizer, tmp_path_factory):
+def toy_folders(toy, toy_trained, toy_tokenizer, tmp_path_factory):
     """That model as a training checkpoint and as a release."""
-    place = tmp_path_factory.mktemp("toy_folders")
-    folders = {"training": place / "training", "release": place / "release"}
-    toy_trained.save_pretrained(folders["training"])
-    toy_trained.save_release(folders["release"])
-    for folder in folders.values():
-        toy_tokenizer.save_pretrained(folder)
-    return folders
+    place, parts = tmp_path_factory.mktemp("toy_folders"), (toy_trained, toy_tokenizer)
+    return {k: toy.save(place / k, *parts, release=k == "release") for k in ("training", "release")}
 
 
 class FarExecutor:
@@ -173,7 +168,7 @@ def hub_environment(tmp_path_factory, request):
 
     It has the DATASETS of the module: name -> {path: bytes}.
     """
-    hub = runpy.run_path(str(Path(__file__).parent / "hub_server.py"))
+    hub = runpy.run_path(str(ROOT / "tests" / "hub_server.py"))
     for name, files in getattr(request.module, "DATASETS", {}).items():
         hub["put"]("dataset", name, files)
     server = hub["start"]()

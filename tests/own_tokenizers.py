@@ -1,7 +1,9 @@
 """Tokenizers of other kinds than the toy's: those that BERT and XLM-R bring."""
 
-from tokenizers import BertWordPieceTokenizer, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import BertWordPieceTokenizer, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+
+from . import toy
 
 
 def word_pieces(texts: list[str], vocab_size: int = 200) -> PreTrainedTokenizerFast:
@@ -21,9 +23,4 @@ def unigram(texts: list[str]) -> PreTrainedTokenizerFast:
     backend = Tokenizer(models.Unigram([*special, *pieces, ("<mask>", 0.0)], unk_id=3))
     backend.normalizer, backend.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
-    names |= dict(unk_token="<unk>", mask_token="<mask>")
-    return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=128, **names)
+    return toy.with_ends(backend, model_max_length=128)

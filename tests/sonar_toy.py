@@ -5,7 +5,6 @@ The formulas are written down in plain torch. Everything here counts tokens as f
 
 import math
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
@@ -29,15 +28,9 @@ def texts(count: int = 40) -> dict[str, list[str]]:
 
 def train_sentencepiece(folder: Path, kind: str = "bpe", rule: str = "nmt_nfkc") -> Path:
     lines = [text for of_language in texts(200).values() for text in of_language]
+    options = dict(vocab_size=1200, character_coverage=1.0, normalization_rule_name=rule, minloglevel=2, num_threads=1)
     SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_prefix=str(folder / kind),
-        vocab_size=1200,
-        model_type=kind,
-        character_coverage=1.0,
-        normalization_rule_name=rule,
-        minloglevel=2,
-        num_threads=1,
+        sentence_iterator=iter(lines), model_prefix=str(folder / kind), model_type=kind, **options
     )
     return folder / f"{kind}.model"
 
@@ -135,19 +128,15 @@ def write_fairseq(tensors: dict, file: Path) -> Path:
 
 
 def convert(out: Path) -> Path:
-    """A converted SONAR with random weights."""
+    """A converted SONAR with random weights, from the files of a folder beside it."""
     from hf_echo.checkpoints import convert_sonar
 
-    with TemporaryDirectory() as folder:
-        place = Path(folder)
-        pieces = train_sentencepiece(place)
-        words = len(Ids(pieces))
-        encoder = write_fairseq2(weights(words, "encoder"), place / "encoder.pt")
-        decoder = write_fairseq2(weights(words, "decoder", seed=1), place / "decoder.pt")
-        return convert_sonar(encoder, out, tokenizer=pieces, decoder=decoder)
-
-
-# The formulas.
+    (place := out.with_name("sonar_files")).mkdir(parents=True)
+    pieces = train_sentencepiece(place)
+    words = len(Ids(pieces))
+    encoder = write_fairseq2(weights(words, "encoder"), place / "encoder.pt")
+    decoder = write_fairseq2(weights(words, "decoder", seed=1), place / "decoder.pt")
+    return convert_sonar(encoder, out, tokenizer=pieces, decoder=decoder)
 
 
 def norm(x, tensors, name):

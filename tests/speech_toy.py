@@ -8,24 +8,10 @@ from datasets import Audio, Dataset, Features, Value
 RATE = 16_000
 WORDS = "abcdefgh"
 WORD = 1_920  # samples: 120 ms
-SHAPE = {
-    "features": "log-mel",
-    "num_mel_bins": 20,
-    "stride": 4,
-    "audio_config": {
-        "model_type": "wav2vec2-bert",
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "position_embeddings_type": "rotary",
-        "apply_spec_augment": False,
-    },
-    "pooler_layers": 1,
-    "pooler_heads": 2,
-    "pooler_intermediate_size": 64,
-    "pooler_dropout": 0.0,
-}
+AUDIO = dict(model_type="wav2vec2-bert", position_embeddings_type="rotary", apply_spec_augment=False)
+AUDIO |= dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
+SHAPE = dict(features="log-mel", num_mel_bins=20, stride=4, audio_config=AUDIO)
+SHAPE |= dict(pooler_layers=1, pooler_heads=2, pooler_intermediate_size=64, pooler_dropout=0.0)
 
 
 def say(text: str, pitch: float = 1.0, seed: int = 0) -> np.ndarray:
@@ -54,22 +40,16 @@ def speech(rows: int = 120, seed: int = 0, *, english: bool = True) -> Dataset:
     return Dataset.from_list(table, features=stored).cast_column("audio", Audio(decode=False))
 
 
-def save_random_encoder(folder, embedding_size: int = 384, **fields):
+def save_random_encoder(folder, embedding_size: int = 384, seed: int = 0, **config):
     """A tiny speech encoder with random weights in a folder; 384 is the size of echo-nano's space."""
     import torch
 
-    from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+    from hf_echo.modeling import EchoSpeechEncoder
+    from hf_echo.stages.speech_rows import new_config, new_extractor
 
-    torch.manual_seed(0)
-    audio = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
-    config = EchoSpeechConfig(
-        audio_config={"model_type": "wav2vec2-bert", "apply_spec_augment": False, **audio},
-        embedding_size=embedding_size,
-        pooler_heads=2,
-        pooler_layers=1,
-        pooler_intermediate_size=32,
-        **fields,
-    )
-    EchoSpeechEncoder(config).save_pretrained(folder)
-    EchoAudioFeatureExtractor(features="log-mel").save_pretrained(folder)
+    torch.manual_seed(seed)
+    model = EchoSpeechEncoder(new_config(SHAPE | {"embedding_size": embedding_size}))
+    model.config.update(config)
+    model.save_pretrained(folder)
+    new_extractor(SHAPE).save_pretrained(folder)
     return folder

@@ -19,16 +19,11 @@ from hf_echo.vocabulary import train_tokenizer
 
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
-WORDS = {
-    "eng_Latn": ["one two four nine", "red blue old small", "cat dog bird fish", "sleeps runs eats waits"],
-    "fra_Latn": [
-        "un deux quatre neuf",
-        "rouge bleu vieux petit",
-        "chat chien oiseau poisson",
-        "dort court mange attend",
-    ],
-    "rus_Cyrl": ["один два четыре девять", "красный синий старый малый", "кот пёс птица рыба", "спит бежит ест ждёт"],
-}
+WORDS = dict(
+    eng_Latn=["one two four nine", "red blue old small", "cat dog bird fish", "sleeps runs eats waits"],
+    fra_Latn=["un deux quatre neuf", "rouge bleu vieux petit", "chat chien oiseau poisson", "dort court mange attend"],
+    rus_Cyrl=["один два четыре девять", "красный синий старый малый", "кот пёс птица рыба", "спит бежит ест ждёт"],
+)
 LANGUAGES = list(WORDS)
 MEANINGS = list(product(range(4), repeat=4))
 SHAPE = dict(hidden_size=32, intermediate_size=64, embedding_size=32, num_hidden_layers=1)
@@ -52,17 +47,9 @@ def parallel_rows(part: str = "train") -> list[dict]:
     rows = []
     for number, meaning in enumerate(split(part)):
         near = [tuple((v + 1) % 4 if i == k else v for i, v in enumerate(meaning)) for k in range(1 + number % 3)]
-        for lang in ("fra_Latn", "rus_Cyrl"):
-            rows.append(
-                dict(
-                    source=say(meaning, lang),
-                    source_lang=lang,
-                    target=say(meaning, "eng_Latn"),
-                    target_lang="eng_Latn",
-                    provenance="primary",
-                    hard_negatives=[say(m, "eng_Latn") for m in near],
-                )
-            )
+        english = dict(target=say(meaning, "eng_Latn"), target_lang="eng_Latn", provenance="primary")
+        english["hard_negatives"] = [say(m, "eng_Latn") for m in near]
+        rows += [dict(source=say(meaning, lang), source_lang=lang, **english) for lang in ("fra_Latn", "rus_Cyrl")]
     return rows
 
 
@@ -80,17 +67,22 @@ def make_tokenizer() -> EchoTokenizer:
     return train_tokenizer([*texts, *prompts], 400, max_length=64, progress=False)
 
 
+def with_ends(backend: Tokenizer, *, template: str = "<s> $A </s>", **options) -> PreTrainedTokenizerFast:
+    """The backend with XLM-R's special tokens and <s> and </s> around a text."""
+    special = [(name, backend.token_to_id(name)) for name in ("<s>", "</s>")]
+    backend.post_processor = processors.TemplateProcessing(single=template, special_tokens=special)
+    names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
+    names |= dict(unk_token="<unk>", mask_token="<mask>")
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names | options)
+
+
 def plain_tokenizer(*, mask: str | None = "<mask>", cls: str | None = "<s>", template: str = "<s> $A </s>"):
     """A tokenizer that is not Echo's, in the layout of XLM-R: a number for each word."""
     words = sorted({word for lang in LANGUAGES for m in MEANINGS for word in say(m, lang)[:-1].split()})
     vocabulary = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *words, ".", "<mask>"])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    special = [(name, vocabulary[name]) for name in ("<s>", "</s>")]
-    backend.post_processor = processors.TemplateProcessing(single=template, special_tokens=special)
-    names = dict(bos_token="<s>", cls_token=cls, eos_token="</s>", sep_token="</s>", pad_token="<pad>")
-    options = dict(unk_token="<unk>", mask_token=mask, model_max_length=32)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **options, **names)
+    return with_ends(backend, template=template, cls_token=cls, mask_token=mask, model_max_length=32)
 
 
 def plain_encoder(tokenizer, *, seed: int = 3, **changes):
@@ -101,19 +93,22 @@ def plain_encoder(tokenizer, *, seed: int = 3, **changes):
     return XLMRobertaModel(config, add_pooling_layer=False)
 
 
-def make_model(
-    tokenizer: EchoTokenizer, *, seed: int = 7, decoder: dict | None = None, **changes
-) -> EchoForTranslation:
+def make_model(tokenizer, *, seed: int = 7, decoder: dict | None = None, **changes) -> EchoForTranslation:
     """Hidden and embedding size 32, one encoder and one decoder layer."""
     torch.manual_seed(seed)
     roles = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep", "bos", "eos", "pad")}
     shape = SHAPE | {"vocab_size": len(tokenizer), "max_position_embeddings": 64} | roles | changes
     own = {"pooling": shape.pop("pooling")} if "pooling" in shape else {}
-    start = {"decoder_start_token_id": tokenizer.bos_token_id}
-    config = EchoConfig(
-        **shape, **own, languages=LANGUAGES, decoder=EchoDecoderConfig(**shape | start | (decoder or {}))
-    )
-    return EchoForTranslation(config)
+    decoder = shape | {"decoder_start_token_id": tokenizer.bos_token_id} | (decoder or {})
+    return EchoForTranslation(EchoConfig(**shape, **own, languages=LANGUAGES, decoder=EchoDecoderConfig(**decoder)))
+
+
+def save(folder: Path, model, *others, release: bool = False) -> Path:
+    """The folder, with a model as a training checkpoint or as a release, and its tokenizer or feature extractor."""
+    (model.save_release if release else model.save_pretrained)(folder)
+    for part in others:
+        part.save_pretrained(folder)
+    return folder
 
 
 def trained_model(tokenizer: EchoTokenizer, data, folder) -> EchoForTranslation:

@@ -236,8 +236,7 @@ def test_a_failed_conversion_leaves_nothing(plain, tmp_path, monkeypatch):
 
     monkeypatch.setattr("hf_echo.modeling.EchoTokenizer.save_pretrained", full)
     for place in (out, tmp_path / "new"):
-        with pytest.raises(OSError, match="no space left"):
-            convert_llama(plain, place, embedding_size=32)
+        pytest.raises(OSError, convert_llama, plain, place, embedding_size=32).match("no space left")
     assert AutoModel.from_pretrained(out).config.embedding_size == 48
     assert sorted(path.name for path in tmp_path.iterdir()) == ["letters", "out"]
 
@@ -334,13 +333,10 @@ def test_sentencepiece_vocabulary_with_a_merge_that_spells_eos(tmp_path, caplog)
 def test_wrong_sources_are_named_in_one_line(plain, tmp_path):
     (tmp_path / "gpt").mkdir()
     (tmp_path / "gpt" / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": 8}))
-    with pytest.raises(ValueError, match="is a model of type 'gpt2'"):
-        convert_llama(tmp_path / "gpt")
+    pytest.raises(ValueError, convert_llama, tmp_path / "gpt").match("is a model of type 'gpt2'")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="holds no config.json and 0 GGUF files"):
-        convert_llama(tmp_path / "empty")
-    with pytest.raises(FileNotFoundError, match="nowhere.gguf does not exist"):
-        convert_llama("nowhere.gguf")
+    pytest.raises(FileNotFoundError, convert_llama, tmp_path / "empty").match("holds no config.json and 0 GGUF files")
+    pytest.raises(FileNotFoundError, convert_llama, "nowhere.gguf").match("nowhere.gguf does not exist")
     shutil.copytree(plain, tmp_path / "headless")
     torn = LlamaForCausalLM.from_pretrained(plain).model.state_dict()
     torn.pop("layers.1.mlp.up_proj.weight")
@@ -352,10 +348,8 @@ def test_wrong_sources_are_named_in_one_line(plain, tmp_path):
     (tmp_path / "packed" / "config.json").write_text(
         json.dumps(config | {"quantization_config": {"quant_method": "awq"}})
     )
-    with pytest.raises(ValueError, match="is quantised \\(awq\\)"):
-        convert_llama(tmp_path / "packed")
+    pytest.raises(ValueError, convert_llama, tmp_path / "packed").match("is quantised \\(awq\\)")
     shutil.copytree(plain, tmp_path / "mute", ignore=shutil.ignore_patterns("tokenizer*"))
-    with pytest.raises((ValueError, FileNotFoundError), match="AutoTokenizer cannot read"):
-        convert_llama(tmp_path / "mute")
+    pytest.raises((ValueError, FileNotFoundError), convert_llama, tmp_path / "mute").match("AutoTokenizer cannot read")
     with pytest.raises(ValueError, match="cross_attention must be one of copy, random, zero, not 'none'"):
         convert_llama(plain, cross_attention="none")

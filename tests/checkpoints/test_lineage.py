@@ -77,5 +77,4 @@ def test_a_release(source, tmp_path, hf_echo_cli):
 
 def test_a_broken_lineage_is_named(tmp_path):
     (tmp_path / "recipe.json").write_text("{")
-    with pytest.raises(ValueError, match="recipe.json:.* not valid JSON"):
-        read_lineage(tmp_path)
+    pytest.raises(ValueError, read_lineage, tmp_path).match("recipe.json:.* not valid JSON")

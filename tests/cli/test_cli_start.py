@@ -112,8 +112,7 @@ def test_an_unexpected_error_is_one_line_unless_asked_for(hf_echo_cli, monkeypat
     assert kind is EOFError or (kind.__name__ in err and "HF_ECHO_DEBUG=1" in err)
     monkeypatch.setenv("HF_ECHO_DEBUG", "1")
     text = "something"
-    with pytest.raises((kind, ValueError)):
-        hf_echo_cli("tour")
+    pytest.raises((kind, ValueError), hf_echo_cli, "tour")
 
 
 def test_models_of_the_package_have_short_names(hf_echo_cli, tmp_path):

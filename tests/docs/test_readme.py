@@ -303,13 +303,10 @@ def test_missing_ones_are_found():
     assert named_paths(text) == {"docs/none.md", "hf_echo/none.py"}
     assert commands(text) == ["hf-echo nothing --x"]
     for line in ("hf-echo nothing --x", "hf-echo train --no-such-option", "hf-echo data filter no_such_recipe"):
-        with pytest.raises(AssertionError):
-            check_command(line)
-    with pytest.raises(FileNotFoundError):
-        check_command("hf-echo train no-such-recipe")
+        pytest.raises(AssertionError, check_command, line)
+    pytest.raises(FileNotFoundError, check_command, "hf-echo train no-such-recipe")
     for line in ("make nothing", "pip install -e .[nothing]", "python nothing.py", "curl nothing"):
-        with pytest.raises(AssertionError):
-            check_other_command(line)
+        pytest.raises(AssertionError, check_other_command, line)
 
 
 CARD = "hf_echo/pretrained/echo-nano/README.md"

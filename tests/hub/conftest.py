@@ -1,9 +1,10 @@
 import json
-import subprocess
-import sys
 import textwrap
 
 import pytest
+
+from ..processes import python
+from .browser import BROWSER, MICROPHONE, SANDBOX, SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -11,10 +12,48 @@ def on_the_hub(hub_environment, tmp_path_factory):
     """on_the_hub(code, *arguments): what Python code prints as JSON, in a process that knows the loopback Hub."""
 
     def run(code: str, *arguments):
-        command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-        place = tmp_path_factory.mktemp("cwd")
-        done = subprocess.run(command, env=hub_environment, capture_output=True, text=True, cwd=place)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads(done.stdout.splitlines()[-1])
+        place = {"env": hub_environment, "cwd": tmp_path_factory.mktemp("cwd")}
+        return json.loads(python("-c", textwrap.dedent(code), *arguments, **place).splitlines()[-1])
 
     return run
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=SANDBOX + MICROPHONE)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium, address, request):
+    """visit(script to run first, **options of the browser context) -> the page of `address` that shows READY.
+
+    It asks no other machine. With ONLY_FILES it gets files alone, and nothing that a visitor wrote is in an address.
+    """
+    contexts, wrong, only_files = [], [], getattr(request.module, "ONLY_FILES", False)
+
+    def watch(asked):
+        own = asked.url.startswith((address, "data:", "blob:"))
+        if not own or (only_files and (asked.method != "GET" or "?" in asked.url)):
+            wrong.append(f"{asked.method} {asked.url}")
+
+    def open_page(script="", **options):
+        contexts.append(context := chromium.new_context(**options))
+        page = context.new_page()
+        page.set_default_timeout(SECONDS)
+        context.on("request", watch)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))
+        page.add_init_script(script)
+        page.goto(address)
+        page.locator(request.module.READY).first.wait_for()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not wrong

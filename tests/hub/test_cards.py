@@ -1,42 +1,38 @@
 """The code of every kind of card, pushed to a Hub on this machine and run from there, without the package if it can."""
 
 import json
-import os
 import re
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from huggingface_hub import DatasetCard, ModelCard, RepoCard
-from transformers import BertConfig, BertModel, WhisperModel
+from transformers import BertConfig, BertModel, Wav2Vec2BertConfig, Wav2Vec2BertModel, WhisperModel
 
 import hf_echo
 from hf_echo.cards.model_card import write_checkpoint_card
-from hf_echo.checkpoints import convert_blaser, convert_mexma, convert_sonar, convert_wav2vec2, convert_whisper
+from hf_echo.checkpoints import convert_blaser, convert_mexma, convert_wav2vec2, convert_whisper
 from hf_echo.hub.dataset_card import write_card
 from hf_echo.hub.release import release_checkpoint, release_speech
 from hf_echo.hub.upload_checks import kind_of
-from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages.modular import add_language, modular_backbone
-from hf_echo.stages.speech_rows import new_config
 from hf_echo.utils.lineage import write_lineage
 
 from .. import sonar_toy, toy, whisper_toy
+from ..checkpoints.published.test_from_blaser import published
 from ..modeling.spectrum_toy import make_spectrum
-from ..speech_toy import SHAPE
+from ..speech_toy import save_random_encoder
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 VERSION, LICENSE = "1.2.0", "mit"
+POOLER = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
 
 
 def trained(place: Path) -> Path:
     """A training checkpoint as the stages leave it: lineage, card, no decoder folder."""
     tokenizer = toy.make_tokenizer()
-    toy.make_model(tokenizer).save_pretrained(place / "trained")
-    tokenizer.save_pretrained(place / "trained")
+    toy.save(place / "trained", toy.make_model(tokenizer), tokenizer)
     run = {"stage": "seq2seq", "values": {"output_dir": "o/trained", "license": LICENSE}, "from": None}
     (place / "trained" / "recipe.json").write_text(json.dumps(run))
     write_checkpoint_card(place / "trained")
@@ -47,16 +43,6 @@ def released(place: Path) -> Path:
     return release_checkpoint(trained(place), place / "release")
 
 
-def sonar(place: Path) -> Path:
-    pieces = sonar_toy.train_sentencepiece(place)
-    words = len(sonar_toy.Ids(pieces))
-    files = [
-        sonar_toy.write_fairseq2(sonar_toy.weights(words, kind), place / f"{kind}.pt")
-        for kind in ("encoder", "decoder")
-    ]
-    return convert_sonar(files[0], place / "sonar", tokenizer=pieces, decoder=files[1])
-
-
 def mexma(place: Path) -> Path:
     tokenizer = toy.plain_tokenizer()
     toy.plain_encoder(tokenizer).save_pretrained(place / "weights")
@@ -65,46 +51,28 @@ def mexma(place: Path) -> Path:
 
 
 def blaser(kind: str):
-    def make(place: Path) -> Path:
-        sizes = [{"ref": 6, "qe": 4}[kind] * 1024, 12, 6, 1]
-        tensors = {}
-        for number, (read, written) in zip((1, 4, 7), zip(sizes, sizes[1:])):
-            tensors[f"mlp.{number}.weight"] = torch.randn(written, read)
-            tensors[f"mlp.{number}.bias"] = torch.randn(written)
-        torch.save({"model": tensors}, place / "blaser.pt")
-        return convert_blaser(place / "blaser.pt", place / "blaser")
-
-    return make
+    return lambda place: convert_blaser(published(kind, place)[0], place / "blaser")
 
 
 def wav2vec2(place: Path) -> Path:
-    from transformers import Wav2Vec2BertConfig, Wav2Vec2BertModel
-
     sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
     Wav2Vec2BertModel(Wav2Vec2BertConfig(**sizes)).save_pretrained(place / "audio")
-    shape = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
-    return convert_wav2vec2(place / "audio", place / "wav2vec2", license=LICENSE, **shape)
+    return convert_wav2vec2(place / "audio", place / "wav2vec2", license=LICENSE, **POOLER)
 
 
 def whisper(place: Path) -> Path:
     WhisperModel(whisper_toy.config()).save_pretrained(place / "audio")
-    shape = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
-    return convert_whisper(place / "audio", place / "whisper", license=LICENSE, **shape)
+    return convert_whisper(place / "audio", place / "whisper", license=LICENSE, **POOLER)
 
 
 def speech(place: Path) -> Path:
-    text = released(place)
-    torch.manual_seed(0)
-    EchoSpeechEncoder(new_config(SHAPE | {"embedding_size": 32})).save_pretrained(place / "speech")
-    EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4).save_pretrained(place / "speech")
-    return release_speech(place / "speech", place / "spoken", decoder=text, license=LICENSE)
+    spoken = save_random_encoder(place / "speech", 32)
+    return release_speech(spoken, place / "spoken", decoder=released(place), license=LICENSE)
 
 
 def spectrum(place: Path) -> Path:
     tokenizer = toy.make_tokenizer()
-    folder, decoder = place / "spectrum", {"vocab_size": len(tokenizer)}
-    make_spectrum(decoder=decoder).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    folder = toy.save(place / "spectrum", make_spectrum(decoder={"vocab_size": len(tokenizer)}), tokenizer)
     write_lineage(folder, "spectrum_prefix", {"license": LICENSE, "teacher": "org/encoder"}, parents={"model": folder})
     write_checkpoint_card(folder)
     return folder
@@ -112,9 +80,8 @@ def spectrum(place: Path) -> Path:
 
 def modular(place: Path) -> Path:
     tokenizer = toy.plain_tokenizer()
-    tokenizer.save_pretrained(place / "base")
     sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
-    BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(place / "base")
+    toy.save(place / "base", BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)), tokenizer)
     modular_backbone(place / "base", place / "modular")
     add_language(place / "modular", "eng_Latn")  # the pivot needs no training
     write_checkpoint_card(place / "modular", LICENSE)
@@ -133,7 +100,7 @@ CARDS = {
     "echo-nano": lambda place: hf_echo.pretrained("echo-nano"),
     "trained": trained,
     "released": released,
-    "sonar": sonar,
+    "sonar": lambda place: sonar_toy.convert(place / "sonar"),
     "mexma": mexma,
     "blaser-ref": blaser("ref"),
     "blaser-qe": blaser("qe"),
@@ -182,22 +149,13 @@ print(json.dumps(found))
 """
 
 
-@contextmanager
-def working_directory(folder: Path):
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 @pytest.fixture(scope="module")
 def pushed(on_the_hub, tmp_path_factory) -> dict[str, dict]:
     """{name: {"status", "text", "result", "blocks", "shapes"}} of every card, from the Hub."""
     folders = {}
     for name, make in CARDS.items():
-        with working_directory(tmp_path_factory.mktemp(name)):  # a lineage with absolute paths is refused
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path_factory.mktemp(name))  # a lineage with absolute paths is refused
             folders[name] = make(Path(".")).resolve()
     kinds = {name: kind_of(folder) for name, folder in folders.items()}
     copies = tmp_path_factory.mktemp("copies")

@@ -60,13 +60,11 @@ def test_text_by_hand_stays_and_the_header_follows_the_files(folder, caplog):
     assert header["license"] == "cc0-1.0"
     assert "README.md is not as hf-echo wrote it: its text and figures stay" in caplog.text
     card.write_text("---\nlicense: [\n---\n")
-    with pytest.raises(ValueError, match="README.md: the metadata is not YAML"):
-        write_card(folder)
+    pytest.raises(ValueError, write_card, folder).match("README.md: the metadata is not YAML")
 
 
 def test_wrong_folder_and_version(folder, tmp_path):
-    with pytest.raises(FileNotFoundError, match="no data/"):
-        write_card(tmp_path)
+    pytest.raises(FileNotFoundError, write_card, tmp_path).match("no data/")
     with pytest.raises(ValueError, match="version 'one' is not a version"):
         push_dataset(folder, "me/pairs", version="one", license="mit")
 
@@ -124,5 +122,4 @@ def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
 def test_files_with_other_columns_are_refused(folder):
     file = sorted((folder / "data").glob("*.parquet"))[1]
     pq.write_table(pq.read_table(file).drop_columns("quality"), file)
-    with pytest.raises(ValueError, match="differ in the column 'quality'"):
-        write_card(folder)
+    pytest.raises(ValueError, write_card, folder).match("differ in the column 'quality'")

@@ -3,9 +3,8 @@
 Needs the extras space and browser, and a Chromium or Chrome in PATH.
 """
 
-import importlib.util
+import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,19 +17,10 @@ import numpy as np
 import pytest
 
 from ..speech_toy import save_random_encoder
+from .browser import BROWSER, SANDBOX, SECONDS, contrast, fits, needs, tab_until
 from .test_space import HOSTILE
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next((path for path in map(shutil.which, BROWSERS) if path), None)
-MISSING = [name for name in ("gradio", "playwright", "soundfile") if importlib.util.find_spec(name) is None]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        BROWSER is None or bool(MISSING),
-        reason=f"the test of the Space needs a Chromium, and the extras space, browser and speech: no "
-        f"{', '.join(MISSING) or 'Chromium in PATH'}",
-    ),
-]
+pytestmark = needs("gradio", "playwright", "soundfile")
 # Tab, its button, and words that its result on the example texts holds.
 TABS = {
     "Search": ("Search", "Der Zug nach Berlin hat zwanzig Minuten Verspätung."),
@@ -38,9 +28,7 @@ TABS = {
     "Align words": ("Align", "100 × cosine"),
     "Map": ("Draw", "of the variance (PCA)"),
 }
-SECONDS = 60_000  # milliseconds that a slow machine may take for one answer
-SANDBOX = [] if os.name != "posix" or os.geteuid() else ["--no-sandbox"]  # Chromium's sandbox refuses root
-MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
+READY = 'role=button[name="Search"]'
 
 
 @pytest.fixture(scope="module")
@@ -52,61 +40,23 @@ def address(tmp_path_factory):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     dead = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
-    local = {"no_proxy": "127.0.0.1,localhost", "NO_PROXY": "127.0.0.1,localhost", "HF_HOME": str(folder / "home")}
+    local = dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost") | {"HF_HOME": str(folder / "home")}
     command = [sys.executable, "-m", "hf_echo.cli", "space", "--port", str(port), "--speech", str(folder / "speech")]
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(command, env=os.environ | dead | local, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}/"
     try:
         for _ in range(240):
-            try:
+            with contextlib.suppress(OSError):
                 urlopen(url, timeout=5).close()
                 break
-            except OSError:
-                assert server.poll() is None, (folder / "log").read_text()
-                time.sleep(0.5)
-        else:
-            pytest.fail((folder / "log").read_text())
+            assert server.poll() is None, (folder / "log").read_text()
+            time.sleep(0.5)
         yield url
     finally:
         server.terminate()
         server.wait()
     assert "Traceback" not in (folder / "log").read_text()
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=SANDBOX + MICROPHONE)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def visit(chromium, address):
-    """visit(**options of the browser context) -> the open page; it must ask no other machine for anything."""
-    contexts, strangers, errors = [], [], []
-
-    def open_page(**options):
-        contexts.append(chromium.new_context(**options))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(SECONDS)
-        page.on("request", lambda request: strangers.append(request.url) if is_stranger(request.url) else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
-        page.goto(address)
-        page.get_by_role("button", name="Search", exact=True).wait_for()
-        return page
-
-    def is_stranger(url: str) -> bool:
-        return not url.startswith((address, "data:", "blob:"))
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not strangers and not errors
 
 
 def open_tab(page, name: str) -> None:
@@ -125,11 +75,6 @@ def result(page, words: str):
     return found
 
 
-def fits(page) -> bool:
-    """Nothing makes the whole page wider than the window."""
-    return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1100, 390])
 def test_every_tab_answers(visit, scheme, width):
@@ -144,41 +89,19 @@ def test_every_tab_answers(visit, scheme, width):
     page.get_by_role("button", name="Find its sentence").wait_for()
 
 
-def contrast(element) -> float:
-    """Contrast of an element's text with the page behind it, as WCAG defines it."""
-    colours = element.evaluate(
-        "e => [getComputedStyle(e).color, getComputedStyle(document.body).backgroundColor]"
-        ".map(c => c.match(/[0-9.]+/g).slice(0, 3).map(Number))"
-    )
-    linear = [
-        np.where((share := np.array(colour) / 255) <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
-        for colour in colours
-    ]
-    dark, light = sorted(float(np.dot(colour, [0.2126, 0.7152, 0.0722])) for colour in linear)
-    return (light + 0.05) / (dark + 0.05)
-
-
 def test_keyboard_only(visit):
     """Tab, arrows and Enter reach everything: no mouse."""
     page = visit()
-
-    def press_until(condition: str, key: str = "Tab", times: int = 40) -> None:
-        for _ in range(times):
-            if page.evaluate(f"(e => {condition})(document.activeElement)"):
-                return
-            page.keyboard.press(key)
-        pytest.fail(f"{times} x {key} reach nothing with {condition}")
-
-    press_until("e.getAttribute('role') === 'tab' && e.innerText.includes('Align')")
+    tab_until(page, "e.getAttribute('role') === 'tab' && e.innerText.includes('Align')")
     page.keyboard.press("Enter")
-    press_until("e.tagName === 'TEXTAREA' || (e.tagName === 'INPUT' && e.type === 'text')")
+    tab_until(page, "e.tagName === 'TEXTAREA' || (e.tagName === 'INPUT' && e.type === 'text')")
     page.keyboard.press("Control+A")
     page.keyboard.type("one two three")
-    press_until("e.tagName === 'BUTTON' && e.innerText.trim() === 'Align'")
+    tab_until(page, "e.tagName === 'BUTTON' && e.innerText.trim() === 'Align'")
     page.keyboard.press("Enter")
     table = page.locator("table.heat:visible")
     table.locator("th", has_text="three").wait_for()
-    press_until("e.classList.contains('echo-scroll')")  # a wide table scrolls with the arrows
+    tab_until(page, "e.classList.contains('echo-scroll')")  # a wide table scrolls with the arrows
 
 
 def test_hostile_texts(visit):

@@ -1,6 +1,5 @@
 """The Space without a server, in a real Chromium from a loopback server: Python's embeddings, offline, keyboard."""
 
-import importlib.util
 import shutil
 import threading
 from functools import partial
@@ -15,14 +14,13 @@ from hf_echo.hub.static_space import PAGE, write_static_space
 from hf_echo.hub.upload_checks import card_data, contents_of
 from hf_echo.inference import encode, load_encoder
 
+from .browser import contrast, fits, needs, tab_until
 from .test_space import HOSTILE
-from .test_space_browser import BROWSER, SANDBOX, SECONDS, contrast, fits
 
-MISSING = [name for name in ("playwright", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
-MISSING += [name for name, place in (("Chromium", BROWSER), ("npm", shutil.which("npm"))) if place is None]
-missing = pytest.mark.skipif(bool(MISSING), reason=f"the test of the static Space needs {', '.join(MISSING)}")
+pytestmark = needs("playwright", "onnx", "onnxruntime", npm=shutil.which("npm"))
 LINES = (PAGE / "sentences.txt").read_text(encoding="utf-8").splitlines()
 TEXTS = [split_language(line)[0] for line in LINES]
+READY, ONLY_FILES = "#results li", True
 TIE = 0.003  # a difference of cosines that 8 bits can turn round
 READ_ALL = """texts => new Promise((resolve, reject) => {
     const worker = new Worker("worker.js", { type: "module" });
@@ -65,47 +63,6 @@ def address(space):
     server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=SANDBOX)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def visit(chromium, address):
-    """visit(**options of the browser context) -> the page with its first results.
-
-    It only gets files, and from its own server; nothing that a visitor wrote is in an address.
-    """
-    contexts, wrong = [], []
-
-    def watch(request):
-        own = request.url.startswith((address, "data:", "blob:"))
-        if not own or request.method != "GET" or "?" in request.url:
-            wrong.append(f"{request.method} {request.url}")
-
-    def open_page(script="", **options):
-        contexts.append(context := chromium.new_context(**options))
-        page = context.new_page()
-        page.set_default_timeout(4 * SECONDS)
-        context.on("request", watch)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))
-        page.add_init_script(script)
-        page.goto(address)
-        page.locator("#results li").first.wait_for()
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not wrong
-
-
 def search(page, text: str) -> list[str]:
     """The sentences that the page finds."""
     page.get_by_label("Search for").fill(text)
@@ -115,8 +72,6 @@ def search(page, text: str) -> list[str]:
     return page.locator("#results span[dir]").all_inner_texts()
 
 
-@pytest.mark.slow
-@missing
 def test_the_neighbours_are_those_of_python(visit):
     """200 sentences of 20 languages, against the float32 model of the package; the plane against NumPy's."""
     encoder, tokenizer = load_encoder("echo-nano", device="cpu", dtype="fp32")
@@ -140,8 +95,6 @@ def test_the_neighbours_are_those_of_python(visit):
     assert found == [TEXTS[i] for i in np.argsort(-(vectors @ vectors[0]))[:10]]
 
 
-@pytest.mark.slow
-@missing
 def test_after_loading_it_needs_no_network(visit):
     page = visit()
     page.context.set_offline(True)
@@ -151,8 +104,6 @@ def test_after_loading_it_needs_no_network(visit):
     assert TEXTS[0] in search(page, TEXTS[0])
 
 
-@pytest.mark.slow
-@missing
 @pytest.mark.parametrize("scheme, width", [("light", 1100), ("dark", 360)])
 def test_it_is_readable_and_shows_its_progress(visit, scheme, width):
     """The bar grows while the files arrive; nothing is wider than a phone; the contrast is that of WCAG AA."""
@@ -173,30 +124,20 @@ def test_it_is_readable_and_shows_its_progress(visit, scheme, width):
         assert contrast(page.locator(part).first) >= 4.5
 
 
-@pytest.mark.slow
-@missing
 def test_keyboard_only(visit):
     page = visit()
-
-    def press_until(condition: str) -> None:
-        for _ in range(30):
-            if page.evaluate(f"(e => {condition})(document.activeElement)"):
-                return
-            page.keyboard.press("Tab")
-        pytest.fail(f"30 times Tab reach nothing with {condition}")
-
-    press_until("e.id === 'query'")
+    tab_until(page, "e.id === 'query'")
     page.keyboard.press("Control+A")
     page.keyboard.type("I have no money.")
     page.keyboard.press("Enter")
     page.locator("#results li", has_text="I have no money.").first.wait_for()
-    press_until("e.closest('#results')")
+    tab_until(page, "e.closest('#results')")
     page.keyboard.press("Tab")
     second = page.evaluate("document.activeElement.querySelector('span').textContent")
     assert second in page.locator("#point").inner_text()
     page.keyboard.press("Enter")
     page.wait_for_function("text => document.getElementById('query').value === text", arg=second)
-    press_until("e.id === 'map'")
+    tab_until(page, "e.id === 'map'")
     before = page.locator("#point").inner_text()
     for key in ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"):
         page.keyboard.press(key)
@@ -204,8 +145,6 @@ def test_keyboard_only(visit):
     assert page.locator("#point").inner_text() != before
 
 
-@pytest.mark.slow
-@missing
 def test_own_and_hostile_sentences(visit):
     page = visit()
     page.locator("summary").click()
@@ -225,32 +164,7 @@ def test_own_and_hostile_sentences(visit):
         page.locator("#status.error", has_text=words).wait_for()
 
 
-@pytest.mark.slow
-@missing
 def test_the_folder_can_be_pushed(space):
     contents = contents_of(space)
     assert (contents.kind, contents.problems, contents.left_out) == ("space", [], [])
     assert "vendor/LICENSES.txt" in map(str, contents.files)
-
-
-@pytest.mark.parametrize(
-    "npm, words",
-    [
-        (None, "npm is not in PATH: install Node.js"),
-        (
-            "echo 'npm error network timeout' >&2; exit 1",
-            "npm could not fetch @huggingface/transformers@4.3.1",
-        ),
-        ('echo other > "$4/a.tgz"', "not that of the tested one: do not use it"),
-    ],
-)
-def test_what_npm_brings_is_checked(run, tmp_path, monkeypatch, npm, words):
-    """Before the model is exported; nothing is left behind."""
-    (tmp_path / "bin").mkdir()
-    if npm:
-        script = tmp_path / "bin" / "npm"
-        script.write_text(f"#!/bin/sh\n{npm}\n", encoding="utf-8")
-        script.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    code, _, err = run("space", "--static", tmp_path / "page")
-    assert code == 2 and words in err.splitlines()[-1] and not (tmp_path / "page").exists()

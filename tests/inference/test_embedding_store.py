@@ -77,8 +77,7 @@ def test_values_and_duplicates(dataset, tmp_path):
 def test_resumed_after_a_crash(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 4)
     dying = Encoder(dies_at=3)
-    with pytest.raises(RuntimeError, match="out of memory"):
-        frozen_embeddings(dataset, dying, "an encoder", tmp_path)
+    pytest.raises(RuntimeError, frozen_embeddings, dataset, dying, "an encoder", tmp_path).match("out of memory")
     folder = next(tmp_path.iterdir())
     kept = sorted(file.name for file in folder.glob("*.keys.npy"))
     assert kept and not [name for name in kept if "part" in name]

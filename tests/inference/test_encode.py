@@ -97,8 +97,7 @@ def test_an_error_in_a_thread_is_the_callers(model, toy_tokenizer, texts, two_th
         raise MemoryError("no room")
 
     monkeypatch.setattr(PackedEncoder, "embed", broken)
-    with pytest.raises(MemoryError, match="no room"):
-        encode(model, toy_tokenizer, texts, max_tokens=60)
+    pytest.raises(MemoryError, encode, model, toy_tokenizer, texts, max_tokens=60).match("no room")
     assert torch.get_num_threads() == 2
 
 
@@ -215,8 +214,7 @@ def test_dtypes_and_wrong_arguments(model, toy_tokenizer):
     assert pick_dtype("fp32", "cpu") is torch.float32 and pick_dtype("bf16", "cpu") is torch.bfloat16
     assert pick_dtype(torch.float16, "cpu") is torch.float16
     assert pick_dtype("auto", "cpu") in (torch.float32, torch.bfloat16)
-    with pytest.raises(ValueError, match="it must be one of auto, bf16"):
-        pick_dtype("fp64", "cpu")
+    pytest.raises(ValueError, pick_dtype, "fp64", "cpu").match("it must be one of auto, bf16")
 
 
 # From folders

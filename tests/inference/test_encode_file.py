@@ -77,8 +77,7 @@ def test_a_stopped_run_encodes_only_what_is_missing(source, model, tmp_path, cal
     run(source, tmp_path / "want.npy", model, part=7)
     assert calls() == [7] * 6 + [2]
     monkeypatch.setattr(Counting, "dies_at", finished)
-    with pytest.raises(KeyboardInterrupt):
-        run(source, tmp_path / "o.npy", model, part=7)
+    pytest.raises(KeyboardInterrupt, run, source, tmp_path / "o.npy", model, part=7)
     assert not (tmp_path / "o.npy").exists()
     monkeypatch.setattr(Counting, "dies_at", math.inf)
     calls()
@@ -97,8 +96,7 @@ def test_workers_write_the_same_and_do_not_repeat_parts(source, model, tmp_path,
     assert (tmp_path / "far.npy").read_bytes() == (tmp_path / "near.npy").read_bytes()
     # stopped after two parts, then run again in this process
     monkeypatch.setattr(Counting, "dies_at", 2)
-    with pytest.raises(KeyboardInterrupt):
-        run("in.txt", "o.npy", model, part=7, executor=far_executor)
+    pytest.raises(KeyboardInterrupt, run, "in.txt", "o.npy", model, part=7, executor=far_executor)
     monkeypatch.setattr(Counting, "dies_at", math.inf)
     calls()
     run("in.txt", "o.npy", model, part=7)
@@ -108,8 +106,7 @@ def test_workers_write_the_same_and_do_not_repeat_parts(source, model, tmp_path,
 
 def test_other_work_is_never_used(source, model, tmp_path, calls, monkeypatch):
     monkeypatch.setattr(Counting, "dies_at", 6)
-    with pytest.raises(KeyboardInterrupt):
-        run(source, tmp_path / "o.npy", model, part=7)
+    pytest.raises(KeyboardInterrupt, run, source, tmp_path / "o.npy", model, part=7)
     monkeypatch.setattr(Counting, "dies_at", math.inf)
     (tmp_path / "o.npy.work" / "notes.md").write_text("of the user")
     calls()
@@ -147,11 +144,8 @@ def test_errors_name_file_and_lines(model, tmp_path, far_executor):
     with pytest.raises(ValueError, match=r"in.txt, lines 9 to 11: 1 texts are longer .* the first is row 3"):
         encode_file(tmp_path / "in.txt", tmp_path / "o.npy", long, part=4, executor=far_executor, progress=False)
     (tmp_path / "in.txt").write_bytes(b"fine\n\xff\xfe\n")
-    with pytest.raises(ValueError, match=r"in.txt:2: not UTF-8"):
-        run(tmp_path / "in.txt", tmp_path / "o.npy", model)
+    pytest.raises(ValueError, run, tmp_path / "in.txt", tmp_path / "o.npy", model).match(r"in.txt:2: not UTF-8")
     (tmp_path / "in.txt").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"in.txt is empty"):
-        run(tmp_path / "in.txt", tmp_path / "o.npy", model)
-    with pytest.raises(FileNotFoundError, match="absent.txt"):
-        run(tmp_path / "absent.txt", tmp_path / "o.npy", model)
+    pytest.raises(ValueError, run, tmp_path / "in.txt", tmp_path / "o.npy", model).match(r"in.txt is empty")
+    pytest.raises(FileNotFoundError, run, tmp_path / "absent.txt", tmp_path / "o.npy", model).match("absent.txt")
     assert not (tmp_path / "o.npy").exists()

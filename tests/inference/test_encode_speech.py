@@ -60,8 +60,7 @@ def test_long_audio(encoder, caplog):
     cut = encode_speech(*encoder, [say("b"), long], longest=1.0)
     np.testing.assert_allclose(cut, alone(encoder, [say("b"), long[:RATE]]), atol=1e-4)
     assert "truncated" in caplog.text
-    with pytest.raises(ValueError, match="the limit is 1 s"):
-        encode_speech(*encoder, [long], longest=1.0, on_long="error")
+    pytest.raises(ValueError, encode_speech, *encoder, [long], longest=1.0, on_long="error").match("the limit is 1 s")
     pieces = list(audio_pieces(long, RATE, longest=1.0, on_long="split"))
     assert len(pieces) >= 3
     share = np.array([len(piece) for piece in pieces]) / sum(map(len, pieces))
@@ -87,8 +86,7 @@ def test_a_long_file_is_read_in_blocks(encoder, tmp_path, monkeypatch):
 
     monkeypatch.setattr(encode_module, "_embed", embed)
     options = dict(longest=2, max_seconds=6, on_long="split", work=tmp_path / "work")
-    with pytest.raises(KeyboardInterrupt):
-        encode_speech(*encoder, [tmp_path / "a.wav"], **options)
+    pytest.raises(KeyboardInterrupt, encode_speech, *encoder, [tmp_path / "a.wav"], **options)
     stop = 10_000
     del batches[9:]
     tracemalloc.start()
@@ -102,14 +100,10 @@ def test_a_long_file_is_read_in_blocks(encoder, tmp_path, monkeypatch):
 
 
 def test_refusals(encoder, tmp_path, toy, toy_tokenizer):
-    with pytest.raises(ValueError, match="give a list"):
-        encode_speech(*encoder, "a.wav")
-    with pytest.raises(FileNotFoundError, match="no audio file"):
-        encode_speech(*encoder, [str(tmp_path / "none.wav")])
+    pytest.raises(ValueError, encode_speech, *encoder, "a.wav").match("give a list")
+    pytest.raises(FileNotFoundError, encode_speech, *encoder, [str(tmp_path / "none.wav")]).match("no audio file")
     with pytest.raises(ValueError, match="audio 2: NaN"):
         encode_speech(*encoder, [say("a"), np.full(RATE, np.nan, np.float32)])
-    with pytest.raises(FileNotFoundError, match="no folder"):
-        load_speech_encoder(tmp_path / "none")
+    pytest.raises(FileNotFoundError, load_speech_encoder, tmp_path / "none").match("no folder")
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
-    with pytest.raises(ValueError, match="of type 'echo', not a speech encoder"):
-        load_speech_encoder(tmp_path / "text")
+    pytest.raises(ValueError, load_speech_encoder, tmp_path / "text").match("of type 'echo', not a speech encoder")

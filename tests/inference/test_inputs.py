@@ -128,8 +128,7 @@ def test_any_texts_are_encoded_or_refused(toy_trained, toy_tokenizer, texts):
 @pytest.mark.parametrize("rows", [[None], ["un chat"], [["un"]], [[None, None]], [(1, "a")], [[]]], ids=repr)
 def test_embeddings_that_are_not_numbers(function, rows):
     for x in (rows, np.array(rows, dtype=object), np.array(rows)):
-        with pytest.raises(ValueError):
-            function(x, np.ones((1, 2)))
+        pytest.raises(ValueError, function, x, np.ones((1, 2)))
 
 
 @pytest.mark.parametrize(
@@ -161,5 +160,4 @@ def test_the_language_of_an_iso_code_is_proposed_first(toy_trained, toy_tokenize
 
     with pytest.raises(ValueError, match=f"unknown language code '{lang}'; codes look like {first}"):
         encode(toy_trained, toy_tokenizer, ["un"], lang)
-    with pytest.raises(ValueError, match=f"did you mean {first} "):
-        language(lang)
+    pytest.raises(ValueError, language, lang).match(f"did you mean {first} ")

@@ -14,8 +14,7 @@ def test_the_local_executor_keeps_the_order_and_stops_at_an_error():
     assert list(executor.map(str, [3, 1, 2], "Working")) == [(3, "3"), (1, "1"), (2, "2")]
     done = executor.map(lambda n: 1 // n, [1, 0, 2], "Working")
     assert next(done) == (1, 1)
-    with pytest.raises(ZeroDivisionError):
-        next(done)
+    pytest.raises(ZeroDivisionError, next, done)
 
 
 def answer(function, item):
@@ -41,5 +40,4 @@ def test_a_task_returns_its_result_its_error_and_the_warnings_of_the_package():
 
 def test_names():
     assert executor_named("local").local
-    with pytest.raises(ValueError, match="unknown --executor 'rey'; choose local or ray"):
-        executor_named("rey")
+    pytest.raises(ValueError, executor_named, "rey").match("unknown --executor 'rey'; choose local or ray")

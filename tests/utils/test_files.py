@@ -43,8 +43,7 @@ def test_an_input_through_a_link_is_no_output(tmp_path, link):
     a.write_text("x")
     link(a, b)
     assert same_place(a, b) and not same_place(a, tmp_path / "c")
-    with pytest.raises(ValueError, match="is an input too"):
-        check_output(b, [a])
+    pytest.raises(ValueError, check_output, b, [a]).match("is an input too")
     check_output(tmp_path / "c", [a])
 
 
@@ -56,12 +55,10 @@ def test_places_that_cannot_be_written(tmp_path):
         ("file", True, "file is a file; give the name of a folder"),
         ("file/x", False, "file is a file, not a folder"),
     ]:
-        with pytest.raises(ValueError, match=message):
-            check_output(tmp_path / path, folder=folder)
+        pytest.raises(ValueError, check_output, tmp_path / path, folder=folder).match(message)
     check_output(tmp_path / "new" / "deep" / "x", folder=True)
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]  # nothing is left behind
-    with pytest.raises(OSError, match="MB free"):
-        check_output(tmp_path / "x", needed=1 << 62)
+    pytest.raises(OSError, check_output, tmp_path / "x", needed=1 << 62).match("MB free")
 
 
 def test_a_full_disk_is_told_before_the_work(tmp_path, monkeypatch):
@@ -69,8 +66,7 @@ def test_a_full_disk_is_told_before_the_work(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tempfile.TemporaryFile", full)
-    with pytest.raises(OSError, match="x cannot be written in .*: No space left on device"):
-        check_output(tmp_path / "x")
+    pytest.raises(OSError, check_output, tmp_path / "x").match("x cannot be written in .*: No space left on device")
 
 
 def test_npy_files(tmp_path):
@@ -91,10 +87,8 @@ def test_npy_files(tmp_path):
         archive.getvalue()[:50],
     ):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="a.npy is not a .*npy file of numbers"):
-            load_npy(path)
-    with pytest.raises(FileNotFoundError, match="no file .*b.npy"):
-        load_npy(tmp_path / "b.npy")
+        pytest.raises(ValueError, load_npy, path).match("a.npy is not a .*npy file of numbers")
+    pytest.raises(FileNotFoundError, load_npy, tmp_path / "b.npy").match("no file .*b.npy")
 
 
 @pytest.mark.parametrize(

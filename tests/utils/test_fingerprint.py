@@ -58,5 +58,4 @@ def test_of_a_file_and_of_a_name(tmp_path):
 
 def test_an_empty_folder_is_refused(tmp_path):
     (tmp_path / "README.md").write_text("")
-    with pytest.raises(FileNotFoundError, match="holds no weights, tokenizer or configuration"):
-        fingerprint(tmp_path)
+    pytest.raises(FileNotFoundError, fingerprint, tmp_path).match("holds no weights, tokenizer or configuration")

@@ -12,8 +12,7 @@ def test_broken_work_leaves_nothing_and_is_done_again(tmp_path):
         unfinished.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        make_once(path, breaks)
+    pytest.raises(KeyboardInterrupt, make_once, path, breaks)
     assert not list(tmp_path.iterdir())
     make_once(path, lambda unfinished: unfinished.write_bytes(b"whole"))
     make_once(path, breaks)  # finished: not called

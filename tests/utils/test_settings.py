@@ -82,10 +82,8 @@ def test_values_get_the_type_of_their_field():
     )
     assert toy.rate is None and Toy(model="m").sizes == {}
     toy.rows = -1
-    with pytest.raises(ValueError, match="--rows is -1"):
-        check(toy, lambda name: f"--{name}")
-    with pytest.raises(ValueError, match="share is 7"):
-        Toy(model="m", share=7)
+    pytest.raises(ValueError, check, toy, lambda name: f"--{name}").match("--rows is -1")
+    pytest.raises(ValueError, Toy, model="m", share=7).match("share is 7")
 
 
 def test_outputs_are_no_inputs(tmp_path):
@@ -119,5 +117,4 @@ def test_yaml_of_recipes():
     with pytest.raises(ValueError, match="r: shape.b cannot be set, shape is 3"):
         with_overrides({"shape": 3}, {"shape.b": 2}, "r")
     for pair in ("max_steps", "=3", "a=[1", "a={[]: 1}"):
-        with pytest.raises(ValueError, match="not an override; write key=value|not a YAML value"):
-            parse_overrides([pair])
+        pytest.raises(ValueError, parse_overrides, [pair]).match("not an override; write key=value|not a YAML value")

@@ -26,8 +26,7 @@ def test_encodings(tmp_path, encoding, name):
     assert name in reason and "convert the file to UTF-8" in reason
     (tmp_path / "a.txt").write_bytes(TEXT.encode(encoding))
     for reader in (read_lines, TextLines):
-        with pytest.raises(ValueError, match=f"a.txt: .*{name}"):
-            reader(tmp_path / "a.txt")
+        pytest.raises(ValueError, reader, tmp_path / "a.txt").match(f"a.txt: .*{name}")
 
 
 def test_text_is_text():
@@ -60,8 +59,7 @@ def test_lines_of_every_packing(tmp_path, packed, monkeypatch):
     assert read_lines(tmp_path / "other.txt") == want
     for cut in (1, 5, len(data) // 2) if packed else ():
         path.write_bytes(data[:-cut])
-        with pytest.raises(ValueError, match=f"a.txt{packed}: damaged, incomplete"):
-            read_lines(path)
+        pytest.raises(ValueError, read_lines, path).match(f"a.txt{packed}: damaged, incomplete")
 
 
 @pytest.mark.parametrize("packed", PACKERS)
@@ -92,7 +90,5 @@ def test_an_output_is_whole_or_absent(tmp_path, packed):
 @pytest.mark.parametrize("reader", [read_lines, TextLines])
 def test_what_is_no_text_is_one_line(tmp_path, data, message, reader):
     (tmp_path / "a.txt").write_bytes(data)
-    with pytest.raises(ValueError, match=message):
-        reader(tmp_path / "a.txt")
-    with pytest.raises(FileNotFoundError, match="no file .*b.txt; give a text file"):
-        reader(tmp_path / "b.txt")
+    pytest.raises(ValueError, reader, tmp_path / "a.txt").match(message)
+    pytest.raises(FileNotFoundError, reader, tmp_path / "b.txt").match("no file .*b.txt; give a text file")

@@ -175,8 +175,7 @@ def test_unfit_models_are_refused(small, toy_folders, hf_echo_cli, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             EchoScorer(release, blaser=str(blaser))(*texts)
-    with pytest.raises(ValueError, match="'other'.*ref, qe|ref, qe.*'other'"):
-        BlaserConfig(kind="other")
+    pytest.raises(ValueError, BlaserConfig, kind="other").match("'other'.*ref, qe|ref, qe.*'other'")
     (tmp_path / "a.txt").write_text("a\n")
     (tmp_path / "b.txt").write_text("b\n")
     sides = ["--source", tmp_path / "a.txt", "--target", tmp_path / "b.txt"]

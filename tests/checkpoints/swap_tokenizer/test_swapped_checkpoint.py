@@ -43,8 +43,7 @@ def test_ids_without_a_counterpart(model, toy_trained, toy_tokenizer, other_toke
         model = copy.deepcopy(toy_trained)
         model.generation_config = model.decoder.generation_config
         setattr(model.generation_config, name, value)
-        with pytest.raises(ValueError, match=message):
-            swap_vocabulary(model, toy_tokenizer, other_tokenizer)
+        pytest.raises(ValueError, swap_vocabulary, model, toy_tokenizer, other_tokenizer).match(message)
         assert_same(model, toy_trained)  # refused before anything is changed
 
 
@@ -97,10 +96,8 @@ def test_shortened_decoder_is_named(toy, toy_tokenizer, other_tokenizer):
 
 def test_checkpoint_refuses(toy_folders, tmp_path):
     folder = toy_folders["training"]
-    with pytest.raises(ValueError, match="is the checkpoint itself"):
-        swap_checkpoint(folder, folder, folder)
-    with pytest.raises(ValueError, match="Unrecognized model in"):
-        swap_checkpoint(tmp_path, folder, tmp_path / "out")
+    pytest.raises(ValueError, swap_checkpoint, folder, folder, folder).match("is the checkpoint itself")
+    pytest.raises(ValueError, swap_checkpoint, tmp_path, folder, tmp_path / "out").match("Unrecognized model in")
     with pytest.raises(FileNotFoundError, match="no tokenizer at"):
         swap_checkpoint(folder, tmp_path / "none", tmp_path / "out")
     (tmp_path / "tokenizer.json").write_text("{}")
@@ -110,8 +107,7 @@ def test_checkpoint_refuses(toy_folders, tmp_path):
 
 def test_swap_refuses(model, toy_trained, toy_tokenizer, other_tokenizer):
     def refuses(message, *, old=toy_tokenizer, new=other_tokenizer, subject=model, **options):
-        with pytest.raises(ValueError, match=message):
-            swap_vocabulary(subject, old, new, **options)
+        pytest.raises(ValueError, swap_vocabulary, subject, old, new, **options).match(message)
 
     words = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
     refuses("new tokenizer is WordLevel without marks of words", new=EchoTokenizer.from_backend(words))

@@ -1,0 +1,49 @@
+"""The Chromium of this machine, and what the tests of both Spaces ask of a page."""
+
+import importlib.util
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSER = next((path for path in map(shutil.which, BROWSERS) if path), None)
+SANDBOX = [] if os.name != "posix" or os.geteuid() else ["--no-sandbox"]  # Chromium's sandbox refuses root
+MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
+SECONDS = 240_000  # milliseconds that a slow machine may take for one answer
+
+
+def needs(*packages: str, **programs: str | None) -> list:
+    """Marks of tests that need a Chromium, packages, and programs with their place in PATH."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    missing += [name for name, place in {"Chromium": BROWSER, **programs}.items() if place is None]
+    return [pytest.mark.slow, pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")]
+
+
+def fits(page) -> bool:
+    """Nothing makes the whole page wider than the window."""
+    return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def contrast(element) -> float:
+    """Contrast of an element's text with the page behind it, as WCAG defines it."""
+    colours = element.evaluate(
+        "e => [getComputedStyle(e).color, getComputedStyle(document.body).backgroundColor]"
+        ".map(c => c.match(/[0-9.]+/g).slice(0, 3).map(Number))"
+    )
+    linear = [
+        np.where((share := np.array(colour) / 255) <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+        for colour in colours
+    ]
+    dark, light = sorted(float(np.dot(colour, [0.2126, 0.7152, 0.0722])) for colour in linear)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def tab_until(page, condition: str) -> None:
+    """Press Tab until the element `e` that has the focus meets a condition."""
+    for _ in range(40):
+        if page.evaluate(f"(e => {condition})(document.activeElement)"):
+            return
+        page.keyboard.press("Tab")
+    pytest.fail(f"40 times Tab reach nothing with {condition}")
