@@ -42,17 +42,18 @@ def test_changed_files_are_said_once_at_opening(release, caplog, name, load):
 
 
 def test_of_large_files_the_size_is_compared(tmp_path):
-    (tmp_path / "a.safetensors").write_bytes(b"0123456789")
+    file = tmp_path / "a.safetensors"
+    file.write_bytes(b"0123456789")
     before = fingerprint(tmp_path)
     write_checksums(tmp_path)
     assert fingerprint(tmp_path) == before  # checksums are no part of a model
-    (tmp_path / "a.safetensors").write_bytes(b"012345678x")
-    assert list(changed_files(tmp_path)) == ["a.safetensors"] and not list(changed_files(tmp_path, whole=5))
-    (tmp_path / "a.safetensors").write_bytes(b"01")
-    assert list(changed_files(tmp_path, whole=1)) == ["a.safetensors"]
-    (tmp_path / "a.safetensors").unlink()
-    assert list(changed_files(tmp_path)) == ["a.safetensors"]
+    file.write_bytes(b"012345678x")
+    assert list(changed_files(tmp_path)) == [file.name] and not list(changed_files(tmp_path, whole=5))
+    file.write_bytes(b"01")
+    assert list(changed_files(tmp_path, whole=1)) == [file.name]
+    file.unlink()
+    assert list(changed_files(tmp_path)) == [file.name]
     (tmp_path / "checksums.json").write_text('{"a.safetensors": 3}')
-    (tmp_path / "a.safetensors").write_bytes(b"01")
+    file.write_bytes(b"01")
     with pytest.raises(ValueError, match="checksums.json is damaged: 'a.safetensors' has no size and sha256"):
         list(changed_files(tmp_path))

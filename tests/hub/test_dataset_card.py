@@ -9,23 +9,18 @@ from hf_echo.cards.stamp import stamp
 from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, run
 from hf_echo.hub.dataset_card import push_dataset, write_card
 
-LANGS = ("fra_Latn", "python", "jpn_Jpan")
+
+def write_pairs(file, count: int, name: str = "s", langs=("fra_Latn", "python", "jpn_Jpan")):
+    """Pairs of sentences with English, the second of three of which is code."""
+    columns = {"source": [f"{name}{i}" for i in range(count)], "source_lang": (list(langs) * count)[:count]}
+    columns |= {"target": [f"t{i}" for i in range(count)], "target_lang": ["eng_Latn"] * count}
+    columns["provenance"] = ["code" if lang == "python" else "primary" for lang in columns["source_lang"]]
+    pq.write_table(pa.table(columns | {"quality": [i / 10 for i in range(count)]}), file)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    rows = [
-        {
-            "source": f"s{i}",
-            "source_lang": LANGS[i % 3],
-            "target": f"t{i}",
-            "target_lang": "eng_Latn",
-            "provenance": "code" if i % 3 == 1 else "primary",
-            "quality": i / 10,
-        }
-        for i in range(10)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pairs.parquet")
+    write_pairs(tmp_path / "pairs.parquet", 10)
     recipe = Recipe([{"path": str(tmp_path / "pairs.parquet"), "label": "pairs"}], out=Output(2), text="sources: [p]\n")
     run(recipe, tmp_path / "strict", executor=LocalExecutor(False))
     return tmp_path / "strict"
@@ -56,17 +51,19 @@ def test_text_by_hand_stays_and_the_header_follows_the_files(folder, caplog):
     card.write_text(text + "\nMade by hand in a week.\n")
     text = write_card(folder, version="1.2", license="cc0-1.0").read_text()
     assert text.endswith("Made by hand in a week.\n") and "Version 1.1" in text
-    header = yaml.safe_load(text.split("---\n")[1])
-    assert header["license"] == "cc0-1.0"
+    assert yaml.safe_load(text.split("---\n")[1])["license"] == "cc0-1.0"
     assert "README.md is not as hf-echo wrote it: its text and figures stay" in caplog.text
     card.write_text("---\nlicense: [\n---\n")
     pytest.raises(ValueError, write_card, folder).match("README.md: the metadata is not YAML")
 
 
-def test_wrong_folder_and_version(folder, tmp_path):
+def test_refusals(folder, tmp_path):
     pytest.raises(FileNotFoundError, write_card, tmp_path).match("no data/")
     with pytest.raises(ValueError, match="version 'one' is not a version"):
         push_dataset(folder, "me/pairs", version="one", license="mit")
+    file = sorted((folder / "data").glob("*.parquet"))[1]
+    pq.write_table(pq.read_table(file).drop_columns("quality"), file)
+    pytest.raises(ValueError, write_card, folder).match("differ in the column 'quality'")
 
 
 VERSIONS = """
@@ -100,13 +97,8 @@ VERSIONS = """
 def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
     """Before and after a split, a row and a column are gone by hand."""
     (tmp_path / "set" / "data" / "fra").mkdir(parents=True)
-    langs = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
     for split, count in (("train", 3), ("dev", 1)):
-        rows = [
-            {"source": f"{split} {i}", "target": "t", "provenance": "primary", "quality": 0.5} | langs
-            for i in range(count)
-        ]
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set" / "data" / "fra" / f"{split}-0.parquet")
+        write_pairs(tmp_path / "set" / "data" / "fra" / f"{split}-0.parquet", count, f"{split} ", ["fra_Latn"])
     (tmp_path / "set" / "counts.json").write_text('{"steps": [{"step": "sources", "in": 9, "kept": 4}]}')
     first, second = on_the_hub(VERSIONS, tmp_path / "set")
     assert first["rows"] == {"train": ["train 0", "train 1", "train 2"], "dev": ["dev 0"]}
@@ -117,9 +109,3 @@ def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
     assert "pairs now" not in first["card"] and "they have 2 pairs now" in second["card"]
     assert "`quality`" in first["card"] and "`quality`" not in second["card"] and "`length` | int32" in second["card"]
     assert 'load_dataset("tester/splits", revision="v1.1", split="train"' in second["card"]
-
-
-def test_files_with_other_columns_are_refused(folder):
-    file = sorted((folder / "data").glob("*.parquet"))[1]
-    pq.write_table(pq.read_table(file).drop_columns("quality"), file)
-    pytest.raises(ValueError, write_card, folder).match("differ in the column 'quality'")

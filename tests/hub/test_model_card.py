@@ -8,16 +8,14 @@ from huggingface_hub import ModelCard
 from hf_echo.cards.model_card import checkpoint_card, model_card
 from hf_echo.utils.lineage import write_lineage
 
-BASE = {
-    "stage": "contrastive",
-    "values": {"output_dir": "o/2", "model_name_or_path": "o/1", "max_steps": 7},
-    "from": None,
-}
-TOKEN = {
-    "stage": "token",
-    "values": {"output_dir": "o/token", "model_name_or_path": "org/echo", "teacher": "org/echo-large"},
-    "from": BASE,
-}
+
+def run_of(stage: str, start: dict | None, **values) -> dict:
+    """The lineage of a training run."""
+    return {"stage": stage, "values": values, "from": start}
+
+
+BASE = run_of("contrastive", None, output_dir="o/2", model_name_or_path="o/1", max_steps=7)
+TOKEN = run_of("token", BASE, output_dir="o/token", model_name_or_path="org/echo", teacher="org/echo-large")
 
 
 def table(card: str) -> list[list[str]]:
@@ -44,8 +42,7 @@ def test_header_and_journey():
 
 
 def test_a_model_on_a_pretrained_backbone_names_it():
-    start = {"stage": "contrastive", "values": {"output_dir": "o/1", "backbone": "org/e5"}, "from": None}
-    card = ModelCard(model_card(start, None))
+    card = ModelCard(model_card(run_of("contrastive", None, output_dir="o/1", backbone="org/e5"), None))
     assert table(card.text) == [["contrastive", "org/e5", "", "", "", "42", ""]] and card.data.base_model == "org/e5"
 
 
@@ -65,13 +62,15 @@ def checkpoint(folder, weights: bytes = b"weights"):
 def test_operations_are_steps_with_their_start_and_settings(tmp_path):
     """Only the first training run of a chain starts from random weights."""
     first = checkpoint(tmp_path / "first")
-    trained = {"stage": "seq2seq", "values": {"output_dir": "o/first", "max_steps": 9}, "from": None}
-    (first / "recipe.json").write_text(json.dumps(trained))
+    pytest.raises(FileNotFoundError, checkpoint_card, first).match(
+        "recipe.json does not exist: the card is written from"
+    )
+    (first / "recipe.json").write_text(json.dumps(run_of("seq2seq", None, output_dir="o/first", max_steps=9)))
     white, damped = checkpoint(tmp_path / "white", b"w"), checkpoint(tmp_path / "damped", b"d")
     write_lineage(white, "swap_tokenizer", {"method": "focus"}, parents={"source": first}, data={"auxiliary": None})
     write_lineage(damped, "average", {"share": 0.25}, parents={"source": white})
     last = {"output_dir": "o/last", "model_name_or_path": str(damped), "decoder": "o/other"}
-    run = {"stage": "decoder", "values": last, "from": json.loads((damped / "recipe.json").read_text())}
+    run = run_of("decoder", json.loads((damped / "recipe.json").read_text()), **last)
     at = tmp_path.name
     assert table(model_card(run, None)) == [
         ["seq2seq", "random weights", "", "9", "", "42", ""],
@@ -87,36 +86,20 @@ def test_operations_are_steps_with_their_start_and_settings(tmp_path):
 
 def test_base_model_is_the_nearest_one_on_the_hub():
     """A fingerprint of the Hub is a commit; it counts through every later step."""
-    llama = {
-        "stage": "llama",
-        "kind": "operation",
-        "values": {"source": "org/llama", "pooling": "cls", "output_dir": "o/start"},
-        "parents": {"source": {"name": "org/llama", "fingerprint": "commit:abc"}},
-        "from": None,
-    }
-    run = {"stage": "seq2seq", "values": {"output_dir": "o/1", "model_name_or_path": "o/start"}, "from": llama}
-    card = ModelCard(model_card(run, None))
+    llama = run_of("llama", None, source="org/llama", pooling="cls", output_dir="o/start")
+    llama |= {"kind": "operation", "parents": {"source": {"name": "org/llama", "fingerprint": "commit:abc"}}}
+    card = ModelCard(model_card(run_of("seq2seq", llama, output_dir="o/1", model_name_or_path="o/start"), None))
     assert card.data.base_model == "org/llama"
     assert table(card.text)[0] == ["llama", "org/llama", "", "", "", "", "pooling cls"]
 
 
-def test_a_card_needs_a_lineage(tmp_path):
-    with pytest.raises(FileNotFoundError, match="recipe.json does not exist: the card is written from"):
-        checkpoint_card(tmp_path)
-
-
 def test_datasets_and_license_come_from_the_lineage():
     """Data sets of the Hub without their versions, files of this machine not; the license of the nearest step."""
-    start = {
-        "stage": "sonar",
-        "kind": "operation",
-        "values": {"output_dir": "o/1", "license": "cc-by-nc-4.0"},
-        "from": None,
-    }
-    first = {"stage": "a", "values": {"output_dir": "o/2", "train_data": "org/pairs@v1.0"}, "from": start}
-    run = {"stage": "b", "values": {"output_dir": "o/3", "train_data": "here/corpus.tsv", "seed": 7}, "from": first}
+    start = run_of("sonar", None, output_dir="o/1", license="cc-by-nc-4.0") | {"kind": "operation"}
+    first = run_of("a", start, output_dir="o/2", train_data="org/pairs@v1.0")
+    run = run_of("b", first, output_dir="o/3", train_data="here/corpus.tsv", seed=7)
     card = ModelCard(model_card(run, None))
     assert card.data.datasets == ["org/pairs"] and card.data.license == "cc-by-nc-4.0"
     assert [row[5] for row in table(card.text)] == ["", "42", "7"]
-    named = {"stage": "b", "values": {"model_name_or_path": "org/echo@v2.0"}, "from": None}
-    assert ModelCard(model_card(named, None)).data.base_model == "org/echo"
+    named = model_card(run_of("b", None, model_name_or_path="org/echo@v2.0"), None)
+    assert ModelCard(named).data.base_model == "org/echo"
