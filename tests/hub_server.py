@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 
-LFS, LOG, LOCK = {}, [], threading.RLock()
+LFS, LOCK = {}, threading.RLock()
 FAIL_AFTER = [None]
 REPOS = {}  # REPOS[type, id] = Repo
 LFS_SUFFIX = (".safetensors", ".bin", ".pt", ".npy", ".parquet", ".onnx")
@@ -68,22 +68,16 @@ class Repo:
                 files[v["path"]] = (LFS[v["oid"]], True)
             elif o["key"] == "deletedFile":
                 files.pop(v["path"], None)
-            elif o["key"] == "deletedFolder":
-                files = {k: x for k, x in files.items() if not k.startswith(v["path"].rstrip("/") + "/")}
         commits.append((hashlib.sha1(salt + commits[-1][0].encode()).hexdigest(), files))
         return commits[-1][0]
 
     def refs(self):
-        def ref(name, where, sha):
-            return {"name": name, "ref": where, "targetCommit": sha}
-
-        heads = {name: commits[-1][0] for name, commits in self.branches.items()}
-        return {
-            "branches": [ref(n, f"refs/heads/{n}", sha) for n, sha in heads.items()],
-            "tags": [ref(n, f"refs/tags/{n}", sha) for n, sha in self.tags.items()],
-            "pullRequests": [],
-            "converts": [],
-        }
+        places = {"heads": {name: commits[-1][0] for name, commits in self.branches.items()}, "tags": self.tags}
+        heads, tags = (
+            [{"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": sha} for name, sha in shas.items()]
+            for kind, shas in places.items()
+        )
+        return {"branches": heads, "tags": tags, "pullRequests": [], "converts": []}
 
 
 def card_errors(content):
@@ -124,7 +118,6 @@ class H(BaseHTTPRequestHandler):
     def send(self, code, data=b"", ctype="application/json", **headers):
         if not isinstance(data, bytes):
             data = json.dumps(data).encode()
-        LOG.append(f"{self.command} {self.path} -> {code}")
         if FAIL_AFTER[0] is not None:
             FAIL_AFTER[0] -= 1
             if FAIL_AFTER[0] < 0:
@@ -139,11 +132,11 @@ class H(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(data)
 
+    def own(self):
+        return f"http://{self.headers['Host']}"
+
     def missing(self, what="Repo"):  # X-Error-Code drives the exception class in the client
         self.send(404, {"error": f"{what} not found"}, X_Error_Code=f"{what}NotFound")
-
-    def repo(self, rtype, rid):
-        return REPOS.get((rtype, rid))
 
     def route(self):
         u = urlsplit(self.path.replace("refs%2Fconvert%2Fparquet", "converted"))
@@ -159,8 +152,6 @@ class H(BaseHTTPRequestHandler):
             self.send(200, {})
             FAIL_AFTER[0] = None if int(g[1]) < 0 else int(g[1])
             return None
-        if p == "/_log":
-            return self.send(200, LOG)
         if p == "/api/whoami-v2":
             return self.send(200, {"name": "tester", "type": "user", "orgs": [], "auth": {}})
         if p == "/api/validate-yaml":
@@ -170,22 +161,18 @@ class H(BaseHTTPRequestHandler):
             d = json.loads(b)
             t = d.get("type", "model")
             rid = f"{d.get('organization') or 'tester'}/{d['name']}"
-            url = f"http://{self.headers['Host']}/{'' if t == 'model' else t + 's/'}{rid}"
+            url = f"{self.own()}/{'' if t == 'model' else t + 's/'}{rid}"
             with LOCK:
                 if (t, rid) in REPOS:
                     return self.send(409, {"error": "exists", "url": url})
                 REPOS[t, rid] = Repo(rid)
             return self.send(200, {"url": url, "name": rid, "id": rid})
-        if m == "DELETE" and p == "/api/repos/delete":
-            d = json.loads(b)
-            REPOS.pop((d.get("type", "model"), f"{d.get('organization') or 'tester'}/{d['name']}"), None)
-            return self.send(200, {})
-        if g := R(r"/(datasets/|spaces/)?(.+)\.git/info/lfs/objects/batch"):
+        if R(r"/(datasets/|spaces/)?(.+)\.git/info/lfs/objects/batch"):
             out = []
             for o in json.loads(b)["objects"]:
                 e = {"oid": o["oid"], "size": o["size"]}
                 if o["oid"] not in LFS:
-                    e["actions"] = {"upload": {"href": f"http://{self.headers['Host']}/_lfs/{o['oid']}", "header": {}}}
+                    e["actions"] = {"upload": {"href": f"{self.own()}/_lfs/{o['oid']}", "header": {}}}
                 out.append(e)
             return self.send(200, {"transfer": "basic", "objects": out})
         if m == "PUT" and (g := R(r"/_lfs/(\w+)")):
@@ -200,7 +187,7 @@ class H(BaseHTTPRequestHandler):
         return self.missing("Route")
 
     def of_repo(self, t, rid, m, u, q, b):
-        repo = self.repo(t, rid)
+        repo = REPOS.get((t, rid))
         if repo is None:
             return self.missing("Repo")
         raw = u.path.split("/", 5)[5].split("/") if u.path.count("/") > 4 else [""]  # refs%2Fpr%2F1 is one part
@@ -217,8 +204,7 @@ class H(BaseHTTPRequestHandler):
                 if header.get("parentCommit") not in (None, repo.branches[rev][-1][0]):
                     return self.send(412, {"error": "A commit has happened since. Please refresh and try again."})
                 sha = repo.commit(rev, [o for o in lines if o["key"] != "header"], b)
-            url = f"http://{self.headers['Host']}/{rid}/commit/{sha}"
-            return self.send(200, {"success": True, "commitOid": sha, "commitUrl": url})
+            return self.send(200, {"success": True, "commitOid": sha, "commitUrl": f"{self.own()}/{rid}/commit/{sha}"})
         if c is None:
             return self.missing("Revision")
         sha, files = c
@@ -257,12 +243,10 @@ class H(BaseHTTPRequestHandler):
 
     def resolve(self, kind, rid, rev, path, m):
         t = {"datasets/": "dataset", "spaces/": "space"}.get(kind, "model")
-        repo = self.repo(t, rid)
-        if repo is None:
-            return self.missing("Repo")
-        c = repo.find(rev)
+        repo = REPOS.get((t, rid))
+        c = repo and repo.find(rev)
         if c is None:
-            return self.missing("Revision")
+            return self.missing("Revision" if repo else "Repo")
         if path not in c[1]:
             return self.send(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound", X_Repo_Commit=c[0])
         x, lfs = c[1][path]
@@ -276,7 +260,7 @@ class H(BaseHTTPRequestHandler):
             return self.send(206, x[s : e + 1], "application/octet-stream", **h)
         return self.send(200, x, "application/octet-stream", **h)
 
-    do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = route
+    do_GET = do_POST = do_PUT = do_HEAD = route
 
 
 def put(kind, rid, files):

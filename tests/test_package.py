@@ -3,7 +3,6 @@
 import ast
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import textwrap
@@ -16,6 +15,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from .processes import python
+from .test_circles import imported_files
+
 try:
     import tomllib
 except ImportError:  # Python 3.10
@@ -24,41 +26,16 @@ except ImportError:  # Python 3.10
 ROOT = Path(__file__).resolve().parents[1]
 
 # A folder may import itself and the folders above it in this list, so there are no circles between folders.
-LAYERS = [
-    "modeling",
-    "pretrained",
-    "utils",
-    "languages",
-    "cards",
-    "losses",
-    "data",
-    "inference",
-    "search",
-    "negatives",
-    "synthesis",
-    "vocabulary",
-    "checkpoints",
-    "evaluation",
-    "export",
-    "hub",
-    "stages",
-    "steps",
-    "cli",
-]
+LAYERS = (
+    "modeling pretrained utils languages cards losses data inference search negatives synthesis vocabulary "
+    "checkpoints evaluation export hub stages steps cli"
+).split()
 RANK = {room: rank for rank, room in enumerate(LAYERS)}
-IGNORE = shutil.ignore_patterns("__pycache__")
 
 # safetensors, tokenizers and huggingface_hub (the @strict of configs) come with transformers.
 # One file is written for, and only loaded by, sentence-transformers.
-MODELING_MAY_IMPORT = {
-    "torch",
-    "transformers",
-    "numpy",
-    "safetensors",
-    "tokenizers",
-    "huggingface_hub",
-    *sys.stdlib_module_names,
-}
+MODELING_MAY_IMPORT = {"torch", "transformers", "numpy", "safetensors", "tokenizers", "huggingface_hub"}
+MODELING_MAY_IMPORT |= sys.stdlib_module_names
 MODELING_EXTRA = {
     "sentence_transformer_echo.py": {"sentence_transformers"},
     "sentence_transformer_modular.py": {"sentence_transformers", "peft", "heliport"},
@@ -77,17 +54,8 @@ def imports_of(path: Path) -> Iterator[tuple[int, str, int]]:
             yield from ((node.level, alias.name, node.lineno) for alias in node.names)
 
 
-def room_imports(path: Path, package: Path) -> Iterator[tuple[str, int]]:
-    """Yields (room, line) of every import of our own package that a file under `package` makes."""
-    parts = path.relative_to(package.parent).parts[:-1]
-    for level, name, line in imports_of(path):
-        full = [*parts[: len(parts) - level + 1], *name.split(".")] if level else name.split(".")
-        if full[0] == package.name and len(full) > 1:
-            yield full[1], line
-
-
 def upward_imports(package: Path) -> list[str]:
-    """Lists imports that break the layers as `file:line imports room`; the package's __init__ is free."""
+    """Lists imports that break the layers as `file imports file`; the package's __init__ is free."""
     wrong = []
     for path in sorted(package.rglob("*.py")):
         inside = path.relative_to(package)
@@ -97,9 +65,9 @@ def upward_imports(package: Path) -> list[str]:
         if own not in RANK:
             wrong.append(f"{inside} is in a room that LAYERS does not name")
             continue
-        for room, line in room_imports(path, package):
-            if room in RANK and RANK[room] > RANK[own]:
-                wrong.append(f"{inside}:{line} imports {room}")
+        for other in imported_files(path, package):
+            if RANK.get(other.parts[0].removesuffix(".py"), 0) > RANK[own]:
+                wrong.append(f"{inside} imports {other}")
     return wrong
 
 
@@ -147,9 +115,7 @@ def test_modeling_travels_alone():
 
 def fresh(code: str) -> str:
     """What a new process prints."""
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    return python("-c", textwrap.dedent(code))
 
 
 def test_import_is_light():
@@ -214,23 +180,24 @@ def test_the_packaged_model_opens_in_any_order_of_imports(imports, opens):
     assert fresh(f"{imports}\nFOLDER = {str(folder)!r}\nprint({opens})") == "True\n"
 
 
+def copy_sources(place: Path) -> Path:
+    for name in ("hf_echo", "modeling", "train_scripts", "hub_cards"):
+        shutil.copytree(ROOT / name, place / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "LICENSE", "README.md"):
+        shutil.copy(ROOT / name, place / name)
+    return place
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> tuple[Path, Path]:
     """A wheel, and the copy of what git tracks that it was built from (a build leaves folders behind)."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
-    for name in ("pyproject.toml", "LICENSE", "README.md"):
-        shutil.copy(ROOT / name, source / name)
-    for name in ("hf_echo", "modeling", "train_scripts", "hub_cards"):
-        if (ROOT / name).exists():
-            shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=IGNORE)
-    return build("wheel", source, out), source
+    source = copy_sources(tmp_path_factory.mktemp("built") / "source")
+    return build("wheel", source, source.parent), source
 
 
 def build(kind: str, source: Path, out: Path) -> Path:
     code = f"import setuptools.build_meta as b; print(b.build_{kind}({str(out)!r}))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return out / done.stdout.split()[-1]
+    return out / python("-c", code, cwd=source).split()[-1]
 
 
 def carried() -> set[str]:
@@ -238,15 +205,11 @@ def carried() -> set[str]:
     modeling = {f"hf_echo/modeling/{path.name}" for path in (ROOT / "modeling").glob("*.py")}
     folder = ROOT / "train_scripts" / "recipes"
     recipes = {f"hf_echo/recipes/{path.relative_to(folder)}" for path in folder.rglob("*.yaml")}
-    cards = {
-        f"hf_echo/cards/templates/{path.relative_to(ROOT / 'hub_cards')}" for path in (ROOT / "hub_cards").rglob("*.j2")
-    }
-    package = ROOT / "hf_echo"
-    folders = (package / "hub" / "metrics", package / "hub" / "space", package / "pretrained")
-    whole = [file for folder in folders for file in folder.rglob("*.*")]
-    return (
-        modeling | recipes | cards | {str(path.relative_to(ROOT)) for path in whole if "__pycache__" not in str(path)}
-    )
+    templates = ROOT / "hub_cards"
+    cards = {f"hf_echo/cards/templates/{path.relative_to(templates)}" for path in templates.rglob("*.j2")}
+    folders = (ROOT / "hf_echo" / place for place in ("hub/metrics", "hub/space", "pretrained"))
+    whole = {str(file.relative_to(ROOT)) for folder in folders for file in folder.rglob("*.*")}
+    return modeling | recipes | cards | {name for name in whole if "__pycache__" not in name}
 
 
 def test_wheel_carries_modeling_and_recipes(built):
@@ -319,10 +282,9 @@ def declared() -> tuple[set[str], set[str]]:
     """The distributions of pyproject.toml: the core ones, and those of all extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
-    core, optional = (
-        {canonicalize_name(Requirement(line).name) for line in lines} for lines in (project["dependencies"], extras)
+    return tuple(
+        {canonicalize_name(Requirement(line).name) for line in part} for part in (project["dependencies"], extras)
     )
-    return core, optional
 
 
 def test_every_import_is_a_declared_dependency():

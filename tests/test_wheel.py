@@ -2,19 +2,17 @@
 
 import os
 import re
-import shutil
 import subprocess
-import sys
 import wave
 from pathlib import Path
 
 import pytest
 import torch
 
+from .processes import python
 from .speech_toy import save_random_encoder
+from .test_package import ROOT, build, copy_sources
 
-ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ("pyproject.toml", "LICENSE", "README.md", "hf_echo", "modeling", "train_scripts", "hub_cards")
 LARGEST = 45e6  # bytes of the wheel
 # Which torch build: CUDA by default on Linux, as in the Makefile.
 TORCH = os.environ.get("TORCH_INSTALL_ARGS", f"torch=={torch.__version__.split('+')[0]}").split()
@@ -43,15 +41,9 @@ pytestmark = pytest.mark.slow
 def empty(tmp_path_factory) -> Path:
     """Folder of an environment that holds torch, the wheel and what it asks for, and a working folder `work`."""
     place = tmp_path_factory.mktemp("empty")
-    (place / "source").mkdir()
-    for name in SOURCES:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, place / "source" / name, **({"symlinks": True} if copy is shutil.copytree else {}))
-    code = f"import setuptools.build_meta as b; print(b.build_wheel({str(place)!r}))"
-    subprocess.run([sys.executable, "-c", code], cwd=place / "source", check=True, capture_output=True)
-    (wheel,) = place.glob("*.whl")
+    wheel = build("wheel", copy_sources(place / "source"), place)
     assert wheel.stat().st_size < LARGEST
-    subprocess.run([sys.executable, "-m", "venv", place / "env"], check=True)
+    python("-m", "venv", place / "env")
     pip = [place / "env" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
     subprocess.run([*pip, *TORCH, wheel], check=True)
     work = place / "work"
@@ -70,13 +62,8 @@ def run(empty: Path, *command) -> subprocess.CompletedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
     environment = kept | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(empty / "home")}
     program, *arguments = map(str, command)
-    return subprocess.run(
-        [empty / "env" / "bin" / program, *arguments],
-        cwd=empty / "work",
-        env=environment,
-        capture_output=True,
-        encoding="utf-8",
-    )
+    options = dict(cwd=empty / "work", env=environment, capture_output=True, encoding="utf-8")
+    return subprocess.run([empty / "env" / "bin" / program, *arguments], **options)
 
 
 def test_the_ten_lines_of_the_readme_run(empty):

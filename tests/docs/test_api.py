@@ -39,9 +39,4 @@ def test_the_page_names_what_a_module_exports():
         loaded = importlib.import_module(module)
         exported = set(getattr(loaded, "__all__", again(Path(loaded.__file__))))
         assert names == exported, f"{module}: add {exported - names}, remove {names - exported} in docs/api.md"
-
-
-def test_every_name_can_be_imported():
-    for module, names in page().items():
-        loaded = importlib.import_module(module)
         assert all(hasattr(loaded, name) for name in names), module

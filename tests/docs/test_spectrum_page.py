@@ -21,11 +21,8 @@ def test_three_questions_of_one_document(tmp_path, monkeypatch, capsys):
 
     nano = str(hf_echo.pretrained("echo-nano"))
     torch.manual_seed(0)
-    tower = SpectrumModel(
-        SpectrumConfig(
-            hidden_size=384, embedding_size=384, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4
-        )
-    )
+    shape = dict(hidden_size=384, embedding_size=384, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4)
+    tower = SpectrumModel(SpectrumConfig(**shape))
     tower.set_boe(torch.randn(384))
     folder = tmp_path / "outputs" / "spectrum-nano" / "3_prefix"
     join(tower, nano).save_pretrained(folder)
