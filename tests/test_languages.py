@@ -6,19 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hf_echo.languages import (
-    COMMON_80,
-    FAMILIES,
-    HIGH_RESOURCE,
-    ISO_639_1,
-    LANGUAGES,
-    OTHER_CODES,
-    OTHER_NAMES,
-    find_language,
-    hub_code,
-    is_language,
-    language,
-)
+from hf_echo import languages as table
+from hf_echo.languages import ISO_639_1, LANGUAGES, find_language, hub_code, is_language, language
 from hf_echo.modeling.language_names_echo import LANGUAGE_NAMES
 
 
@@ -33,12 +22,12 @@ def test_published_counts():
 
 
 def test_tables_hold_only_known_codes_and_each_once():
-    in_families = [code for codes in FAMILIES.values() for code in codes.split()]
+    in_families = [code for codes in table.FAMILIES.values() for code in codes.split()]
     assert len(in_families) == len(set(in_families))
-    for codes in (in_families, COMMON_80, HIGH_RESOURCE, ISO_639_1.values(), OTHER_CODES.values()):
+    for codes in (in_families, table.COMMON_80, table.HIGH_RESOURCE, ISO_639_1.values(), table.OTHER_CODES.values()):
         assert set(codes) <= set(LANGUAGES)
-    assert set(OTHER_NAMES.values()) <= set(LANGUAGES)
-    assert COMMON_80 | HIGH_RESOURCE <= set(in_families)
+    assert set(table.OTHER_NAMES.values()) <= set(LANGUAGES)
+    assert table.COMMON_80 | table.HIGH_RESOURCE <= set(in_families)
 
 
 def test_names_are_unique_and_plain():

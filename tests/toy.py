@@ -111,6 +111,13 @@ def save(folder: Path, model, *others, release: bool = False) -> Path:
     return folder
 
 
+def assert_same(have, want) -> None:
+    """Two models have the same weights under the same names."""
+    have, want = have.state_dict(), want.state_dict()
+    assert have.keys() == want.keys()
+    assert all(torch.equal(have[name], want[name]) for name in want)
+
+
 def trained_model(tokenizer: EchoTokenizer, data, folder) -> EchoForTranslation:
     """Translates most of the held-out sentences, after some seconds."""
     from hf_echo.stages.contrastive import ContrastiveConfig, ContrastiveTrainer

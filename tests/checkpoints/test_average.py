@@ -16,11 +16,8 @@ from hf_echo.utils.lineage import read_lineage
 @pytest.fixture
 def two(toy, toy_tokenizer, tmp_path):
     """Folders of two training checkpoints of different weights."""
-    folders = [tmp_path / "a", tmp_path / "b"]
-    for seed, folder in enumerate(folders):
-        toy.make_model(toy_tokenizer, seed=seed).save_pretrained(folder)
-        toy_tokenizer.save_pretrained(folder)
-    return folders
+    models = {name: toy.make_model(toy_tokenizer, seed=seed) for seed, name in enumerate("ab")}
+    return [toy.save(tmp_path / name, model, toy_tokenizer) for name, model in models.items()]
 
 
 def weights(folder, kind=EchoForTranslation) -> dict[str, np.ndarray]:
@@ -42,13 +39,9 @@ def test_average_is_the_formula_on_its_part(two, tmp_path, part):
     assert (lineage["values"]["share"], lineage["values"]["part"]) == (0.3, part)
 
 
-def test_encoders_alone(two, tmp_path):
-    for folder in two:
-        EchoForTranslation.from_pretrained(folder).encoder.save_pretrained(folder.with_name(f"{folder.name}_encoder"))
-    a, b = tmp_path / "a_encoder", tmp_path / "b_encoder"
-    for folder, source in ((a, two[0]), (b, two[1])):
-        for file in source.glob("tokenizer*"):
-            (folder / file.name).write_bytes(file.read_bytes())
+def test_encoders_alone(two, toy, toy_tokenizer, tmp_path):
+    encoders = {folder.name: EchoForTranslation.from_pretrained(folder).encoder for folder in two}
+    a, b = (toy.save(tmp_path / f"{name}_encoder", each, toy_tokenizer) for name, each in encoders.items())
     found = weights(average_checkpoints(a, b, tmp_path / "out", part="encoder"), EchoEncoder)
     one, other = weights(a, EchoEncoder), weights(b, EchoEncoder)
     assert all(np.allclose(found[name], (one[name] + other[name]) / 2, atol=1e-6) for name in found)
@@ -59,13 +52,10 @@ def test_encoders_alone(two, tmp_path):
 
 
 @pytest.fixture
-def releases(two, toy_tokenizer, tmp_path):
+def releases(two, toy, toy_tokenizer):
     """The same two models as releases."""
-    folders = [tmp_path / "a_release", tmp_path / "b_release"]
-    for source, folder in zip(two, folders):
-        EchoForTranslation.from_pretrained(source).save_release(folder)
-        toy_tokenizer.save_pretrained(folder)
-    return folders
+    models = {folder: EchoForTranslation.from_pretrained(folder) for folder in two}
+    return [toy.save(f.with_name(f"{f.name}_release"), m, toy_tokenizer, release=True) for f, m in models.items()]
 
 
 @pytest.mark.parametrize("part", ["model", "encoder", "decoder"])
@@ -88,30 +78,25 @@ def test_a_decoder_that_one_release_alone_has_is_left_out(releases, tmp_path, or
     assert not (out / "decoder").exists()
     found = weights(out, EchoEncoder)
     assert all(np.allclose(found[name], (a[name] + b[name]) / 2, atol=1e-6) for name in a)
-    lines = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
-    assert lines == [f"the decoder of {releases[0]} is left out: {releases[1]} has none to mix it with"]
+    said = f"the decoder of {releases[0]} is left out: {releases[1]} has none to mix it with"
+    assert [line for line in caplog.messages if "left out" in line] == [said]
 
 
 def test_what_it_refuses(two, toy, toy_tokenizer, tmp_path):
-    with pytest.raises(ValueError, match="share must be between 0 and 1, not 1.5"):
-        average_checkpoints(*two, tmp_path / "out", 1.5)
-    toy.make_model(toy_tokenizer, intermediate_size=48).save_pretrained(tmp_path / "wide")
-    toy_tokenizer.save_pretrained(tmp_path / "wide")
-    with pytest.raises(ValueError, match=r"the models differ in .*mlp.*\(64, 32\) and \(48, 32\)|\(32, 64\)"):
-        average_checkpoints(two[0], tmp_path / "wide", tmp_path / "out")
-    toy.make_model(toy_tokenizer, decoder={"intermediate_size": 48}).save_pretrained(tmp_path / "wide")
-    with pytest.raises(ValueError, match=r"differ in decoder.*part=encoder averages the encoders alone"):
-        average_checkpoints(two[0], tmp_path / "wide", tmp_path / "out")
+    def refuses(message: str, other, *share):
+        pytest.raises(ValueError, average_checkpoints, two[0], other, tmp_path / "out", *share).match(message)
+
+    refuses("share must be between 0 and 1, not 1.5", two[1], 1.5)
+    wide = toy.save(tmp_path / "wide", toy.make_model(toy_tokenizer, intermediate_size=48), toy_tokenizer)
+    refuses(r"the models differ in .*mlp.*\(64, 32\) and \(48, 32\)|\(32, 64\)", wide)
+    toy.make_model(toy_tokenizer, decoder={"intermediate_size": 48}).save_pretrained(wide)
+    refuses(r"differ in decoder.*part=encoder averages the encoders alone", wide)
+    BertModel(BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(wide)
+    refuses("wide is a model of type 'bert', not an Echo checkpoint", wide)
     assert not (tmp_path / "out").exists()
-    BertModel(BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(
-        tmp_path / "bert"
-    )
-    with pytest.raises(ValueError, match="bert is a model of type 'bert', not an Echo checkpoint"):
-        average_checkpoints(tmp_path / "bert", two[0], tmp_path / "out")
 
 
-def test_a_training_run_is_not_replaced(two, tmp_path):
-    """A run with checkpoints stays as it is; what an operation made is replaced."""
+def test_what_an_operation_made_is_replaced_but_no_training_run(two, tmp_path):
     average_checkpoints(*two, tmp_path / "out")
     average_checkpoints(*two, tmp_path / "out", 0.25)
     (tmp_path / "out" / "checkpoint-5").mkdir()

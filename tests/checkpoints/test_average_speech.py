@@ -2,30 +2,26 @@
 
 import numpy as np
 import pytest
-import torch
 import yaml
 
 from hf_echo.checkpoints import average_checkpoints, prune_checkpoint
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
-from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
-from hf_echo.stages.speech_rows import new_config
+from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.run import run_operation
 from hf_echo.utils.speech_data import merge_speech_data, read_speech_data, write_speech_data
 
-from ..speech_toy import SHAPE, say
+from ..speech_toy import save_random_encoder, say
 
 
 def row(lang: str, source: str, hours: float) -> dict:
     return {"lang": lang, "source": source, "voices": 1, "recordings": 3, "hours": hours}
 
 
+BOTH = [row("eng_Latn", "flite", 3.0), row("swh_Latn", "espeak-ng", 1.0)]
 HEARD = [
     {"rows": [row("eng_Latn", "flite", 2.0)], "voices": {"flite": ["slt", "awb"]}},
-    {
-        "rows": [row("eng_Latn", "flite", 3.0), row("swh_Latn", "espeak-ng", 1.0)],
-        "voices": {"flite": ["kal"], "espeak-ng": ["sw"]},
-    },
+    {"rows": BOTH, "voices": {"flite": ["kal"], "espeak-ng": ["sw"]}},
 ]
 
 
@@ -34,11 +30,7 @@ def two(tmp_path):
     """Folders of two speech encoders of different weights, languages and recordings."""
     folders = [tmp_path / "a", tmp_path / "b"]
     for seed, folder in enumerate(folders):
-        torch.manual_seed(seed)
-        model = EchoSpeechEncoder(new_config(SHAPE | {"embedding_size": 16}))
-        model.config.languages = ["eng_Latn", "swh_Latn"][: seed + 1]
-        model.save_pretrained(folder)
-        EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4).save_pretrained(folder)
+        save_random_encoder(folder, 16, seed, languages=["eng_Latn", "swh_Latn"][: seed + 1])
         write_speech_data(folder, HEARD[seed])
     return folders
 
@@ -59,10 +51,7 @@ def test_weights_are_the_formula_and_the_folder_encodes(two, tmp_path):
 
 def test_recordings_of_both_are_named_once(two, tmp_path):
     out = average_checkpoints(*two, tmp_path / "out")
-    assert read_speech_data(out) == {
-        "rows": [row("eng_Latn", "flite", 3.0), row("swh_Latn", "espeak-ng", 1.0)],
-        "voices": {"espeak-ng": ["sw"], "flite": ["awb", "kal", "slt"]},
-    }
+    assert read_speech_data(out) == {"rows": BOTH, "voices": {"espeak-ng": ["sw"], "flite": ["awb", "kal", "slt"]}}
     assert EchoSpeechEncoder.from_pretrained(out).config.languages == ["eng_Latn", "swh_Latn"]
     assert merge_speech_data([{}, {}]) == {}
 
@@ -72,7 +61,7 @@ def test_the_decoder_of_a_release_is_left_out(two, toy, toy_tokenizer, tmp_path,
     out = average_checkpoints(*two, tmp_path / "out")
     assert not (out / "decoder").exists()
     said = f"the decoder of {two[0]} is left out: hf-echo release --decoder adds it again"
-    assert [record.getMessage() for record in caplog.records].count(said) == 1
+    assert caplog.messages.count(said) == 1
 
 
 def test_recipe_and_card(two, tmp_path):
@@ -90,10 +79,9 @@ def test_recipe_and_card(two, tmp_path):
 
 
 def test_what_is_refused(two, toy, toy_tokenizer, tmp_path):
-    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
-    toy_tokenizer.save_pretrained(tmp_path / "text")
+    text = toy.save(tmp_path / "text", toy.make_model(toy_tokenizer), toy_tokenizer)
     with pytest.raises(ValueError, match="one of .*a and .*text is a speech encoder, the other is not"):
-        average_checkpoints(two[0], tmp_path / "text", tmp_path / "out")
+        average_checkpoints(two[0], text, tmp_path / "out")
     with pytest.raises(ValueError, match="a is an encoder: it has no decoder to average"):
         average_checkpoints(*two, tmp_path / "out", part="decoder")
     with pytest.raises(ValueError, match="a is a speech encoder: this operation is for text encoders"):

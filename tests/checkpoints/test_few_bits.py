@@ -50,14 +50,10 @@ def test_what_is_on_the_grid_is_kept():
 def test_a_release_in_few_bits_opens_like_any_other(toy, toy_tokenizer, tmp_path, kind):
     model = toy.make_model(toy_tokenizer)
     if kind == "bert":
-        shape = backbone("bert")
-        shape.vocab_size = len(toy_tokenizer)
+        shape = backbone("bert", vocab_size=len(toy_tokenizer))
         torch.manual_seed(0)
-        model.encoder = EchoEncoder(EchoConfig(backbone=shape, embedding_size=model.config.embedding_size))
-        model.encoder.save_pretrained(tmp_path / "model")
-    else:
-        model.save_pretrained(tmp_path / "model")
-    toy_tokenizer.save_pretrained(tmp_path / "model")
+        model = EchoEncoder(EchoConfig(backbone=shape, embedding_size=model.config.embedding_size))
+    toy.save(tmp_path / "model", model, toy_tokenizer)
     small = release_checkpoint(tmp_path / "model", tmp_path / "small", matrix_dtype="int8", token_dtype="int4")
     stored = load_file(small / "model.safetensors")
     kinds = {name.rpartition(".")[2]: tensor.dtype for name, tensor in stored.items() if "scale" not in name}
@@ -72,10 +68,7 @@ def test_a_release_in_few_bits_opens_like_any_other(toy, toy_tokenizer, tmp_path
         before, after = (encoder.eval()(**inputs).sentence_embedding for encoder in (plain, opened))
     assert 0.98 < float(torch.nn.functional.cosine_similarity(before, after).min()) and not torch.equal(before, after)
     opened.save_pretrained(tmp_path / "again")  # plain weights, the same embeddings
-    again = AutoModel.from_pretrained(tmp_path / "again")
-    assert all(
-        torch.equal(a, b) for a, b in zip(again.state_dict().values(), opened.state_dict().values(), strict=True)
-    )
+    toy.assert_same(AutoModel.from_pretrained(tmp_path / "again"), opened)
     half = AutoModel.from_pretrained(small, dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
     if kind == "llama":
@@ -87,14 +80,12 @@ def test_a_release_in_few_bits_opens_like_any_other(toy, toy_tokenizer, tmp_path
 
 
 def test_what_a_release_in_few_bits_refuses(toy, toy_tokenizer, tmp_path):
-    model = toy.make_model(toy_tokenizer)
-    model.encoder.save_pretrained(tmp_path / "model")
-    toy_tokenizer.save_pretrained(tmp_path / "model")
+    folders = toy.save(tmp_path / "model", toy.make_model(toy_tokenizer).encoder, toy_tokenizer), tmp_path / "out"
     with pytest.raises(ValueError, match="token_dtype is 'int2'; it must be one of int8, int4"):
-        release_checkpoint(tmp_path / "model", tmp_path / "out", token_dtype="int2")
+        release_checkpoint(*folders, token_dtype="int2")
     with pytest.raises(ValueError, match="holds an encoder only: leave generation={'num_beams': 2} out"):
-        release_checkpoint(tmp_path / "model", tmp_path / "out", generation={"num_beams": 2})
-    small = release_checkpoint(tmp_path / "model", tmp_path / "out", matrix_dtype="int4")
+        release_checkpoint(*folders, generation={"num_beams": 2})
+    small = release_checkpoint(*folders, matrix_dtype="int4")
     stored = load_file(small / "model.safetensors")
     missing = next(name for name in stored if name.endswith(".scale"))
     save_file({name: tensor for name, tensor in stored.items() if name != missing}, small / "model.safetensors")

@@ -9,72 +9,47 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import (
-    AutoModel,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-)
+from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import PreTrainedTokenizerFast as FastTokenizer
+from transformers.modeling_outputs import BaseModelOutput
 
-import hf_echo  # noqa: F401  (registers the Auto classes)
 from hf_echo.checkpoints import convert_llama
 from hf_echo.vocabulary.normalization import clean_text
 
+from .. import toy
+
 TEXTS = ["The cat sat on the mat.", "Le chat dort, et le chien aussi : il est tard !", "Katze", "네 고양이 12 345"]
 WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-LLAMA3_ROPE = {
-    "rope_type": "llama3",
-    "rope_theta": 500000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 16,
-}
+ROPE = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
+ROPE["original_max_position_embeddings"] = 16
 # Two Llamas that differ in all a config may say: the second has biases, a head size and a head of its own.
 PLAIN = {"tie_word_embeddings": True}
-RICH = {
-    "tie_word_embeddings": False,
-    "attention_bias": True,
-    "mlp_bias": True,
-    "head_dim": 16,
-    "rope_parameters": LLAMA3_ROPE,
-    "rms_norm_eps": 1e-5,
-    "hidden_act": "gelu",
-}
+RICH = dict(tie_word_embeddings=False, attention_bias=True, mlp_bias=True, head_dim=16)
+RICH |= dict(rope_parameters=ROPE, rms_norm_eps=1e-5, hidden_act="gelu")
 
 
-def byte_level_tokenizer(**names: str) -> PreTrainedTokenizerFast:
+def byte_level_tokenizer(**names: str) -> FastTokenizer:
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=340,
-        initial_alphabet=alphabet,
-        special_tokens=list(dict.fromkeys(names.values())),
-        show_progress=False,
-    )
-    backend.train_from_iterator(TEXTS * 5, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+    alphabet, special = pre_tokenizers.ByteLevel.alphabet(), list(dict.fromkeys(names.values()))
+    options = dict(initial_alphabet=alphabet, special_tokens=special, show_progress=False)
+    backend.train_from_iterator(TEXTS * 5, trainers.BpeTrainer(vocab_size=340, **options))
+    return FastTokenizer(tokenizer_object=backend, **names)
 
 
-def nano_llama(folder: Path, tokenizer: PreTrainedTokenizerFast, dtype=torch.float32, rows=0, **changes) -> Path:
+def nano_llama(folder: Path, tokenizer: FastTokenizer, dtype=torch.float32, rows=0, **changes) -> Path:
     """A random Llama with a spread of weights that leaves no part without effect."""
     torch.manual_seed(5)
-    shape = dict(
-        hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2
-    )
+    shape = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4)
+    shape["num_key_value_heads"] = 2
     ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad")}
     config = LlamaConfig(vocab_size=len(tokenizer) + rows, max_position_embeddings=64, **shape, **ids, **changes)
     llama = LlamaForCausalLM(config)
     with torch.no_grad():
         for weight in llama.parameters():
             weight.add_(torch.randn_like(weight) * 0.1)
-    llama.to(dtype).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return toy.save(folder, llama.to(dtype), tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +117,7 @@ def test_decoder_with_silent_cross_attention_is_the_llama(source, cross_attentio
     batch = raw_batch(source)
     memory = torch.randn(len(TEXTS), 1, 40) if bottleneck else torch.randn(len(TEXTS), 5, 64)
     hidden = dict(decoder_input_ids=batch["input_ids"], decoder_attention_mask=batch["attention_mask"])
-    hidden["encoder_outputs"] = hf_echo.modeling.modeling_echo.BaseModelOutput(last_hidden_state=memory)
+    hidden["encoder_outputs"] = BaseModelOutput(last_hidden_state=memory)
     known = len(AutoTokenizer.from_pretrained(source))
     keep = batch["attention_mask"].bool()
     with torch.no_grad():
@@ -166,7 +141,7 @@ def test_copied_cross_attention_is_the_self_attention(rich):
 def test_cross_attention_of_output_zero_leaves_the_llama_and_learns(rich):
     silent, _ = convert_llama(rich, cross_attention="zero")
     batch = raw_batch(rich)
-    memory = hf_echo.modeling.modeling_echo.BaseModelOutput(last_hidden_state=torch.randn(len(TEXTS), 5, 64))
+    memory = BaseModelOutput(last_hidden_state=torch.randn(len(TEXTS), 5, 64))
     logits = silent.decoder(decoder_input_ids=batch["input_ids"], encoder_outputs=memory).logits
     known = len(AutoTokenizer.from_pretrained(rich))
     with torch.no_grad():
@@ -191,13 +166,12 @@ def test_new_rows_are_the_mean_of_the_known_ones(source):
     known = len(AutoTokenizer.from_pretrained(source))
     model, tokenizer = convert_llama(source)
     assert model.config.vocab_size % 8 == 0 and model.config.vocab_size >= len(tokenizer) > known
-    old = llama.get_input_embeddings().weight
-    head = llama.lm_head.weight
-    for have, want in (
-        (model.encoder.backbone.embed_tokens.weight, old),
-        (model.decoder.model.embed_tokens.weight, old),
-        (model.decoder.lm_head.weight, head),
+    for part, old in (
+        (model.encoder.backbone.embed_tokens, llama.get_input_embeddings()),
+        (model.decoder.model.embed_tokens, llama.get_input_embeddings()),
+        (model.decoder.lm_head, llama.lm_head),
     ):
+        have, want = part.weight, old.weight
         assert torch.equal(have[:known], want[:known])
         mean = want[:known].mean(0).expand(have.shape[0] - known, -1)
         torch.testing.assert_close(have[known:], mean)
@@ -205,13 +179,11 @@ def test_new_rows_are_the_mean_of_the_known_ones(source):
 
 @pytest.mark.parametrize("cross_attention", ["copy", "random"])
 def test_reload_from_disk_is_equal(source, tmp_path, cross_attention):
-    model, tokenizer = convert_llama(
-        source, tmp_path, embedding_size=48, pooling="mean", cross_attention=cross_attention
-    )
+    options = dict(embedding_size=48, pooling="mean", cross_attention=cross_attention)
+    model, tokenizer = convert_llama(source, tmp_path, **options)
     batch = tokenizer(TEXTS, lang="eng_Latn", padding=True, return_tensors="pt")
     again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-    have, want = again.state_dict(), model.state_dict()
-    assert have.keys() == want.keys() and all(torch.equal(have[name], want[name]) for name in want)
+    toy.assert_same(again, model)
     with torch.no_grad():
         want = model(**batch, decoder_input_ids=batch["input_ids"])
         have = again(**batch, decoder_input_ids=batch["input_ids"])
@@ -296,31 +268,15 @@ def test_text_that_spells_a_special_token_is_text(source, spelling):
 
 def test_sentencepiece_vocabulary_with_a_merge_that_spells_eos(tmp_path, caplog):
     """Llama 2's kind: spaces are in the pieces, bytes a fallback, and `</` + `s>` merge into the token."""
-    pieces = [
-        "<unk>",
-        "<s>",
-        "</s>",
-        *(f"<0x{b:02X}>" for b in range(256)),
-        "▁",
-        "<",
-        "/",
-        "s",
-        ">",
-        "a",
-        "</",
-        "s>",
-        "▁a",
-    ]
-    merges = [("<", "/"), ("s", ">"), ("</", "s>"), ("▁", "a")]
-    backend = Tokenizer(
-        models.BPE({p: i for i, p in enumerate(pieces)}, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
-    )
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *"▁</s>a", "</", "s>", "▁a"]
+    merges, numbers = [("<", "/"), ("s", ">"), ("</", "s>"), ("▁", "a")], {p: i for i, p in enumerate(pieces)}
+    backend = Tokenizer(models.BPE(numbers, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     strip = decoders.Strip(" ", 1, 0)
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), strip])
     backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in pieces[:3]])
     names = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
-    source = nano_llama(tmp_path, PreTrainedTokenizerFast(tokenizer_object=backend, **names))
+    source = nano_llama(tmp_path, FastTokenizer(tokenizer_object=backend, **names))
     _, tokenizer = convert_llama(source)
     assert not caplog.records
     text = "a </s> a é"
@@ -338,16 +294,14 @@ def test_wrong_sources_are_named_in_one_line(plain, tmp_path):
     pytest.raises(FileNotFoundError, convert_llama, tmp_path / "empty").match("holds no config.json and 0 GGUF files")
     pytest.raises(FileNotFoundError, convert_llama, "nowhere.gguf").match("nowhere.gguf does not exist")
     shutil.copytree(plain, tmp_path / "headless")
-    torn = LlamaForCausalLM.from_pretrained(plain).model.state_dict()
-    torn.pop("layers.1.mlp.up_proj.weight")
-    LlamaForCausalLM.from_pretrained(plain).model.save_pretrained(tmp_path / "headless", state_dict=torn)
+    body = LlamaForCausalLM.from_pretrained(plain).model
+    (torn := body.state_dict()).pop("layers.1.mlp.up_proj.weight")
+    body.save_pretrained(tmp_path / "headless", state_dict=torn)
     with pytest.raises(ValueError, match="1 weights missing, as model.layers.1.mlp.up_proj.weight"):
         convert_llama(tmp_path / "headless")
-    config = json.loads((plain / "config.json").read_text())
+    config = json.loads((plain / "config.json").read_text()) | {"quantization_config": {"quant_method": "awq"}}
     shutil.copytree(plain, tmp_path / "packed")
-    (tmp_path / "packed" / "config.json").write_text(
-        json.dumps(config | {"quantization_config": {"quant_method": "awq"}})
-    )
+    (tmp_path / "packed" / "config.json").write_text(json.dumps(config))
     pytest.raises(ValueError, convert_llama, tmp_path / "packed").match("is quantised \\(awq\\)")
     shutil.copytree(plain, tmp_path / "mute", ignore=shutil.ignore_patterns("tokenizer*"))
     pytest.raises((ValueError, FileNotFoundError), convert_llama, tmp_path / "mute").match("AutoTokenizer cannot read")

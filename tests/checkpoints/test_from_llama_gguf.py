@@ -22,17 +22,9 @@ TEXTS = [
     "網路上的貓 🐈 <SEP> def f(x):\n    return x ** 2",
 ]
 HEADS, KV_HEADS = 4, 2
-LAYER_NAMES = {
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
+LAYER_NAMES = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
+LAYER_NAMES |= {f"ffn_{part}": f"mlp.{part}_proj" for part in ("gate", "up", "down")}
+LAYER_NAMES |= {f"attn_{part}": f"self_attn.{part[0]}_proj" for part in ("q", "k", "v", "output")}
 
 
 def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
@@ -57,26 +49,20 @@ def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(vocabulary)
     writer.add_token_types([TokenType.CONTROL if t.startswith("<|") else TokenType.NORMAL for t in vocabulary])
-    writer.add_token_merges([" ".join(pair) for pair in merges_of(backend)])
+    writer.add_token_merges([" ".join(pair) for pair in json.loads(backend.to_str())["model"]["merges"]])
     writer.add_bos_token_id(backend.token_to_id("<|bos|>"))
     writer.add_eos_token_id(backend.token_to_id("<|eos|>"))
-    writer.add_tensor("token_embd.weight", state["model.embed_tokens.weight"].numpy())
-    writer.add_tensor("output_norm.weight", state["model.norm.weight"].numpy())
-    writer.add_tensor("output.weight", state["lm_head.weight"].numpy())
+    for theirs, ours in {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}.items():
+        writer.add_tensor(f"{theirs}.weight", state[f"{ours}.weight"].numpy())
     for layer in range(config.num_hidden_layers):
         for theirs, ours in LAYER_NAMES.items():
             weight = state[f"model.layers.{layer}.{ours}.weight"]
             if theirs in ("attn_q", "attn_k"):
                 weight = interleaved(weight, HEADS if theirs == "attn_q" else KV_HEADS)
             writer.add_tensor(f"blk.{layer}.{theirs}.weight", weight.contiguous().numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
+    for part in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{part}_to_file")()
     writer.close()
-
-
-def merges_of(backend: Tokenizer) -> list[tuple[str, str]]:
-    return [tuple(pair) for pair in json.loads(backend.to_str())["model"]["merges"]]
 
 
 def assert_parts_compute_the_llama(model: EchoForTranslation, llama: LlamaForCausalLM, batch, tolerance: float) -> None:
@@ -89,12 +75,9 @@ def assert_parts_compute_the_llama(model: EchoForTranslation, llama: LlamaForCau
     with torch.no_grad():
         want = llama(**batch, output_hidden_states=True)
         have = model.encoder(**batch, output_hidden_states=True)
-        logits = model.decoder(
-            decoder_input_ids=batch["input_ids"],
-            decoder_attention_mask=batch["attention_mask"],
-            encoder_outputs=have,
-            attention_mask=batch["attention_mask"],
-        ).logits
+        mask = batch["attention_mask"]
+        written = dict(decoder_input_ids=batch["input_ids"], decoder_attention_mask=mask)
+        logits = model.decoder(**written, encoder_outputs=have, attention_mask=mask).logits
     for h, w in zip(have.hidden_states, want.hidden_states, strict=True):
         torch.testing.assert_close(h[keep], w[keep], atol=tolerance, rtol=0)
     torch.testing.assert_close(logits[keep][:, :known], want.logits[keep], atol=tolerance, rtol=0)
@@ -123,9 +106,6 @@ def test_nano_gguf_file_and_its_folder(tmp_path):
         assert tokenizer.encode(text, add_special_tokens=False) == backend.encode(f" {text}").ids
     again, _ = convert_llama(tmp_path, embedding_size=32)
     assert torch.equal(again.encoder.backbone.embed_tokens.weight, model.encoder.backbone.embed_tokens.weight)
-
-
-def test_file_that_is_no_gguf(tmp_path):
     (tmp_path / "a.gguf").write_bytes(b"not a model")
     with pytest.raises((ValueError, FileNotFoundError), match="AutoConfig cannot read .*a.gguf"):
         convert_llama(tmp_path / "a.gguf")

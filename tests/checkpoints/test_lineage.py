@@ -15,8 +15,7 @@ TRAINED = {"stage": "hard_negatives", "values": {"output_dir": "o/3"}, "from": N
 
 @pytest.fixture
 def source(toy, toy_tokenizer, tmp_path):
-    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "source")
-    toy_tokenizer.save_pretrained(tmp_path / "source")
+    toy.save(tmp_path / "source", toy.make_model(toy_tokenizer), toy_tokenizer)
     (tmp_path / "source" / "recipe.json").write_text(json.dumps(TRAINED))
     return tmp_path / "source"
 
@@ -51,8 +50,7 @@ def test_prune(source, tokenizer, tmp_path, swapped):
     made = read_lineage(tmp_path / "out")
     assert made["stage"] == "prune" and made["from"] == TRAINED  # no step of a temporary folder between them
     assert made["parents"] == {"model": parent(source)} | {k: parent(v) for k, v in options.items()}
-    values = made["values"]
-    assert (values["importance"], values["shape"]) == ("plain", shape)
+    assert (made["values"]["importance"], made["values"]["shape"]) == ("plain", shape)
     counted = made["results"]
     assert counted["shape"]["intermediate_size"] == 32 and counted["parameters"] < counted["parameters_before"]
 
@@ -73,8 +71,5 @@ def test_a_release(source, tmp_path, hf_echo_cli):
     assert made["stage"] == "release" and made["from"] == TRAINED
     assert made["parents"] == {"model": parent(source)}
     assert "| release | " in (tmp_path / "out" / "README.md").read_text()
-
-
-def test_a_broken_lineage_is_named(tmp_path):
     (tmp_path / "recipe.json").write_text("{")
     pytest.raises(ValueError, read_lineage, tmp_path).match("recipe.json:.* not valid JSON")

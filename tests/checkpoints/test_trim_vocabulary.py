@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, XLMRobertaConfig, XLMRobertaModel
 
 from hf_echo import inference
 from hf_echo.checkpoints import convert_encoder, trim_checkpoint
@@ -27,7 +27,7 @@ def write_texts(place, rows):
 
 
 @pytest.fixture(scope="module")
-def xlm_r(tmp_path_factory):
+def xlm_r(toy, tmp_path_factory):
     """A converted XLM-R whose matrix has more rows than its unigram tokenizer tokens, with <mask> as the last."""
     place = tmp_path_factory.mktemp("xlm_r")
     words = {word for text in KEPT + DROPPED for word in text.split()}
@@ -36,18 +36,12 @@ def xlm_r(tmp_path_factory):
     pieces += [(f"▁{word}", -5.0) for word in sorted(words)]
     backend = Tokenizer(models.Unigram(pieces, unk_id=3))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
-    names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
     backend.add_special_tokens(["<mask>"])
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", mask_token="<mask>", **names)
+    tokenizer = toy.with_ends(backend)
     torch.manual_seed(0)
     sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48)
     config = XLMRobertaConfig(vocab_size=len(tokenizer) + 3, max_position_embeddings=40, initializer_range=0.3, **sizes)
-    XLMRobertaModel(config).save_pretrained(place / "plain")
-    tokenizer.save_pretrained(place / "plain")
-    return convert_encoder(place / "plain", place / "echo")
+    return convert_encoder(toy.save(place / "plain", XLMRobertaModel(config), tokenizer), place / "echo")
 
 
 def test_an_encoder(xlm_r, run, tmp_path):
@@ -82,29 +76,21 @@ def test_a_release_and_its_decoder(toy, toy_folders, tmp_path):
     model, tokenizer = inference.load_translator(tmp_path / "out", dtype="fp32")
     was, before = inference.load_translator(toy_folders["release"], dtype="fp32")
     french = rows["fra_Latn"]
-    assert np.array_equal(
-        inference.encode(model, tokenizer, french, "fra_Latn"), inference.encode(was, before, french, "fra_Latn")
-    )
-    assert inference.translate(model, tokenizer, french, "fra_Latn") == inference.translate(
-        was, before, french, "fra_Latn"
-    )
+    for function in (inference.encode, inference.translate):
+        have, want = function(model, tokenizer, french, "fra_Latn"), function(was, before, french, "fra_Latn")
+        assert np.array_equal(have, want)
     assert model.decoder.lm_head.weight.shape[0] == model.decoder.config.vocab_size
     for role in ("cls", "sep", "bos", "eos", "pad"):
-        number = getattr(tokenizer, f"{role}_token_id")
-        assert (
-            getattr(model.encoder.config, f"{role}_token_id")
-            == number
-            == getattr(model.decoder.config, f"{role}_token_id")
-        )
+        name = f"{role}_token_id"
+        number = getattr(tokenizer, name)
+        assert getattr(model.encoder.config, name) == number == getattr(model.decoder.config, name)
         assert tokenizer.convert_ids_to_tokens(number) == getattr(before, f"{role}_token")
 
 
-def test_a_decoder_of_the_first_tokens_alone(toy_folders, tmp_path):
-    release = toy_folders["release"]
-    model, tokenizer = inference.load_translator(release, dtype="fp32")
+def test_a_decoder_of_the_first_tokens_alone(toy, toy_folders, tmp_path):
+    model, tokenizer = inference.load_translator(toy_folders["release"], dtype="fp32")
     model.decoder.resize_token_embeddings(written := len(tokenizer) - 40)
-    model.save_release(tmp_path / "release")
-    tokenizer.save_pretrained(tmp_path / "release")
+    toy.save(tmp_path / "release", model, tokenizer, release=True)
     texts = write_texts(tmp_path, {"fra_Latn": ["un rouge chat dort."]})
     trim_checkpoint(tmp_path / "release", tmp_path / "out", texts, keep=len(tokenizer) - 30)
     small, words = inference.load_translator(tmp_path / "out", dtype="fp32")
@@ -152,11 +138,9 @@ def test_sonar(sonar_toy, tmp_path):
 def test_a_finished_step_is_not_repeated(xlm_r, tmp_path):
     """The settings of the recipe are those of the lineage."""
     texts = write_texts(tmp_path, {"fra_Latn": KEPT})
-    recipe = tmp_path / "trim.yaml"
-    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
-    recipe.write_text(
-        f"operation: trim_vocabulary\nmodel: {xlm_r}\noutput_dir: {tmp_path / 'out'}\ntexts: {texts}\nkeep: {keep}\n"
-    )
+    recipe, keep = tmp_path / "trim.yaml", len(AutoTokenizer.from_pretrained(xlm_r)) - 3
+    values = dict(model=xlm_r, output_dir=tmp_path / "out", texts=texts, keep=keep, operation="trim_vocabulary")
+    recipe.write_text("".join(f"{name}: {value}\n" for name, value in values.items()))
     assert run_operation(recipe)["tokens"] == keep
     written = (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns
     run_operation(recipe)

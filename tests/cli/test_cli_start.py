@@ -2,7 +2,6 @@
 
 import io
 import json
-import subprocess
 import sys
 
 import pytest
@@ -12,12 +11,12 @@ import hf_echo
 import hf_echo.cli as cli
 from hf_echo.utils.settings import fields_of, is_required
 
+from ..processes import python
+
 HEAVY = (
     "torch transformers sentence_transformers datasets pandas sklearn scipy numpy pyarrow tokenizers safetensors "
     "huggingface_hub accelerate matplotlib sacrebleu faiss"
 ).split()
-
-
 COMMANDS = {tuple(words.split()): kind for words, kind in cli.COMMANDS.items()}
 
 
@@ -38,9 +37,7 @@ def test_no_help_imports_a_heavy_library():
                 brought[" ".join(words)] = new
                 heavy = [name for name in heavy if name not in new]
         print(json.dumps(brought))"""
-    done = subprocess.run([sys.executable, "-c", code, json.dumps(pages)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {}
+    assert json.loads(python("-c", code, json.dumps(pages))) == {}
 
 
 def test_every_output_is_declared():
@@ -78,20 +75,18 @@ def test_an_output_is_never_an_input(hf_echo_cli, tmp_path, monkeypatch, argumen
     source = tmp_path / "a.txt"
     source.write_text("un chat\n")
     (tmp_path / "b.txt").write_text("a cat\n")
-    (tmp_path / "LINK").symlink_to("a.txt")
-    (tmp_path / "LINK.npy").symlink_to("a.txt")
     (tmp_path / "FOLDER").mkdir()
-    (tmp_path / "SAME").symlink_to("FOLDER")
+    for link, target in (("LINK", "a.txt"), ("LINK.npy", "a.txt"), ("SAME", "FOLDER")):
+        (tmp_path / link).symlink_to(target)
     code, _, err = hf_echo_cli(*arguments.split())
     assert code == 2 and "is an input too" in err, err
     assert source.read_text() == "un chat\n" and not list((tmp_path / "FOLDER").iterdir())
 
 
-def test_an_unwritable_place_is_told_before_a_model_is_opened(hf_echo_cli, tmp_path, monkeypatch):
+def test_an_unwritable_place_is_told_before_a_model_is_opened(refused, tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("un chat\n")
     monkeypatch.setattr("hf_echo.inference.load_encoder", lambda *_, **__: pytest.fail("a model was opened"))
-    code, _, err = hf_echo_cli("encode", tmp_path / "a.txt", tmp_path / "a.txt" / "x.npy")
-    assert code == 2 and "cannot be written" in err
+    refused("cannot be written", "encode", "--model", "echo-nano", tmp_path / "a.txt", tmp_path / "a.txt" / "x.npy")
 
 
 def test_version(hf_echo_cli):

@@ -7,8 +7,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from transformers import BertConfig, BertModel
 
 from hf_echo import pretrained
 from hf_echo.checkpoints import convert_encoder
@@ -17,7 +17,7 @@ from hf_echo.modeling import EchoEncoder, EchoTokenizer
 PIECES = ["▁", *"abcdefghijklmnopqrstuvwxyz.:é日本語", "▁the", "▁cat", "▁query", "▁passage", "▁sleeps"]
 
 
-def sentencepiece_tokenizer() -> PreTrainedTokenizerFast:
+def sentencepiece_tokenizer(toy):
     """A Unigram model of 40 pieces with a real character map, its special tokens in the order of echo-nano."""
     special = [("<unk>", 0.0), ("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0)]
     vocabulary = [*special, *((piece, -1.0 - len(piece) / 9) for piece in PIECES), ("<mask>", 0.0)]
@@ -28,40 +28,26 @@ def sentencepiece_tokenizer() -> PreTrainedTokenizerFast:
     backend = Tokenizer.from_str(json.dumps(whole))
     backend.normalizer = normalizers.Sequence([backend.normalizer, normalizers.Replace(Regex(" {2,}"), " ")])
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    ends = [("<s>", 1), ("</s>", 3)]
-    backend.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
-    names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="<unk>", mask_token="<mask>", model_max_length=48, **names
-    )
+    return toy.with_ends(backend, model_max_length=48)
 
 
 @pytest.fixture(scope="session")
 def checkpoints(toy, toy_tokenizer, tmp_path_factory):
     """{"bert", "dense", "llama": folder of an Echo checkpoint}."""
     place = tmp_path_factory.mktemp("checkpoints")
-    words = sentencepiece_tokenizer()
+    words = sentencepiece_tokenizer(toy)
     torch.manual_seed(0)
-    shape = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48)
-    BertModel(
-        BertConfig(vocab_size=len(words), max_position_embeddings=48, initializer_range=0.3, pad_token_id=2, **shape)
-    ).save_pretrained(place / "source")
-    words.save_pretrained(place / "source")
-    prompts = {"query": "query: ", "passage": "passage: "}
-    SentenceTransformer(
-        modules=[Transformer(str(place / "source")), Pooling(32, "mean")],
-        prompts=prompts,
-        default_prompt_name="query",
-        device="cpu",
-    ).save(str(place / "stock"))
+    shape = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48, pad_token_id=2)
+    config = BertConfig(vocab_size=len(words), max_position_embeddings=48, initializer_range=0.3, **shape)
+    modules = [Transformer(str(toy.save(place / "source", BertModel(config), words))), Pooling(32, "mean")]
+    prompts = {"prompts": {"query": "query: ", "passage": "passage: "}, "default_prompt_name": "query"}
+    SentenceTransformer(modules=modules, **prompts, device="cpu").save(str(place / "stock"))
     convert_encoder(place / "stock", place / "bert")
     plain = toy.plain_tokenizer()
-    plain.save_pretrained(place / "xlmr")
-    toy.plain_encoder(plain, initializer_range=0.3).save_pretrained(place / "xlmr")
-    dense = EchoEncoder.from_backbone(str(place / "xlmr"), pooling="cls", embedding_size=24, projection="tanh")
+    xlmr = toy.save(place / "xlmr", toy.plain_encoder(plain, initializer_range=0.3), plain)
+    dense = EchoEncoder.from_backbone(str(xlmr), pooling="cls", embedding_size=24, projection="tanh")
     torch.nn.init.normal_(dense.projection.weight, std=0.3)
-    dense.save_pretrained(place / "dense")
-    EchoTokenizer.around(plain).save_pretrained(place / "dense")
-    toy.make_model(toy_tokenizer, pooling="last", initializer_range=0.3).save_pretrained(place / "llama")
-    toy_tokenizer.save_pretrained(place / "llama")
+    toy.save(place / "dense", dense, EchoTokenizer.around(plain))
+    llama = toy.make_model(toy_tokenizer, pooling="last", initializer_range=0.3)
+    toy.save(place / "llama", llama, toy_tokenizer)
     return {name: place / name for name in ("bert", "dense", "llama")}

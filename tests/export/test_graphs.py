@@ -47,9 +47,8 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
         longer["input_ids"][:, -5:] = tokenizer.pad_token_id
         if longer["input_ids"].shape[1] <= stock.max_length:
             np.testing.assert_allclose(graphs.run_graph(place / "sentence_embedding.onnx", longer), want, atol=1e-5)
-        states = onnxruntime.InferenceSession(place / "model.onnx").run(
-            ["last_hidden_state"], {key: value.numpy() for key, value in batch.items()}
-        )[0]
+        session, inputs = onnxruntime.InferenceSession(place / "model.onnx"), {k: v.numpy() for k, v in batch.items()}
+        (states,) = session.run(["last_hidden_state"], inputs)
         with torch.no_grad():
             pooled = encoder.pool(torch.from_numpy(states), batch["attention_mask"]).numpy()
         np.testing.assert_allclose(unit(pooled), want, atol=1e-5)
@@ -119,9 +118,8 @@ def test_rare_tokens_of_a_unigram_tokenizer_count_more(checkpoints, tmp_path):
     export_checkpoint(checkpoints["bert"], tmp_path / "out", to="static")
     vectors = SentenceTransformer(str(tmp_path / "out"), device="cpu")[0].embedding.weight.detach().numpy()
     stock = open_stock(checkpoints["bert"])
-    plain = distill_from_model(
-        stock.backbone, stock.tokenizer, device="cpu", quantize_to="float32", sif_coefficient=None
-    )
+    options = dict(device="cpu", quantize_to="float32", sif_coefficient=None)
+    plain = distill_from_model(stock.backbone, stock.tokenizer, **options)
     words = json.loads((tmp_path / "out" / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     weights = np.array([1e-4 / (1e-4 + np.exp(score)) for _, score in words])
     np.testing.assert_allclose(vectors, plain.embedding * weights[:, None], rtol=1e-4, atol=1e-9)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import gguf
 import numpy as np
@@ -16,6 +14,8 @@ from hf_echo.export import export_checkpoint
 from hf_echo.inference.encode import encode, load_encoder
 from hf_echo.steps.table import OPERATIONS
 from hf_echo.utils.lineage import read_lineage
+
+from ..processes import python
 
 TEXTS = ["one red cat sleeps.", "chat  ", " the  cat\tsleeps \n", "日本 語　é x", "кот спит", "the cat " * 40]
 # Opens every folder of the command line where hf_echo is not to be found.
@@ -49,10 +49,7 @@ def exported(checkpoints, tmp_path_factory):
         export_checkpoint(folder, place / name, to="stock")
     folders = [str(place / name) for name in checkpoints]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    run = [sys.executable, "-c", OPEN, json.dumps(TEXTS), *folders]
-    done = subprocess.run(run, cwd=place, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "not initialized" not in done.stderr, done.stderr
+    python("-c", OPEN, json.dumps(TEXTS), *folders, cwd=place, env=environment)
     return {name: (folder, place / name, np.load(place / f"{name}.npz")) for name, folder in checkpoints.items()}
 
 
@@ -128,10 +125,8 @@ def test_llama_cpp_accepts_weights_and_tokenizer(exported):
     assert words["model"]["type"] == "Unigram" and words["normalizer"]["precompiled_charsmap"]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert tokenizer.clean_up_tokenization_spaces and len(words["model"]["vocab"]) == tokenizer.vocab_size
-    special = gguf.SpecialVocab(folder, n_vocab=tokenizer.vocab_size)
-    assert {role: special.special_token_ids[role] for role in ("bos", "eos", "pad", "unk")} == dict(
-        bos=1, eos=3, pad=2, unk=0
-    )
+    special = gguf.SpecialVocab(folder, n_vocab=tokenizer.vocab_size).special_token_ids
+    assert {role: special[role] for role in ("bos", "eos", "pad", "unk")} == dict(bos=1, eos=3, pad=2, unk=0)
 
 
 def test_lineage_and_card(exported):
@@ -148,19 +143,13 @@ def test_lineage_and_card(exported):
     assert "trust_remote_code" not in card and "fra_Latn" in card
 
 
-@pytest.mark.parametrize(
-    "model, options, message",
-    [
-        ("bert", {"to": "tflite"}, "to is 'tflite'; it must be one of stock, onnx, openvino, static"),
-        ("nowhere/at/all", {}, "no folder nowhere/at/all"),
-        ("speech", {}, "is not empty and holds no checkpoint of hf-echo"),
-    ],
-)
-def test_refusals_name_the_value_and_the_way_out(checkpoints, tmp_path, model, options, message):
-    out = tmp_path / "out"
-    if model == "speech":
-        out.mkdir()
-        (out / "notes.txt").write_text("mine")
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        export_checkpoint(checkpoints.get(model, checkpoints["bert"] if model == "speech" else model), out, **options)
-    assert sorted(tmp_path.rglob("*")) == ([out, out / "notes.txt"] if model == "speech" else [])
+def test_refusals_name_the_value_and_the_way_out(checkpoints, tmp_path):
+    out, bert = tmp_path / "out", checkpoints["bert"]
+    with pytest.raises(ValueError, match="to is 'tflite'; it must be one of stock, onnx, openvino, static"):
+        export_checkpoint(bert, out, to="tflite")
+    pytest.raises(FileNotFoundError, export_checkpoint, "nowhere/at/all", out).match("no folder nowhere/at/all")
+    assert not out.exists()
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    pytest.raises(ValueError, export_checkpoint, bert, out).match("is not empty and holds no checkpoint of hf-echo")
+    assert sorted(tmp_path.rglob("*")) == [out, out / "notes.txt"]

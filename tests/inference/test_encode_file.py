@@ -18,12 +18,8 @@ TEXTS = ["", "  un chat ", "deux\u2028chiens", "\ufeffle chat", *(f"le chat {'do
 
 
 @pytest.fixture(scope="module")
-def model(make_untrained, toy_tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    model = make_untrained(0.1)
-    model.save_release(folder)
-    toy_tokenizer.save_pretrained(folder)
-    return folder
+def model(toy, make_untrained, toy_tokenizer, tmp_path_factory):
+    return toy.save(tmp_path_factory.mktemp("model"), make_untrained(0.1), toy_tokenizer, release=True)
 
 
 @pytest.fixture
@@ -121,11 +117,8 @@ def test_other_work_is_never_used(source, model, tmp_path, calls, monkeypatch):
 
 def test_one_run_at_a_time_for_one_output(source, model, tmp_path):
     """A second one would lose the parts of the first when that ends."""
-    with (
-        only_run(tmp_path / "o.npy"),
-        pytest.raises(ValueError, match=r"another run writes .*o.npy: wait until it ends"),
-    ):
-        run(source, tmp_path / "o.npy", model)
+    with only_run(tmp_path / "o.npy"):
+        pytest.raises(ValueError, run, source, tmp_path / "o.npy", model).match("another run writes .*o.npy: wait")
     run(source, tmp_path / "o.npy", model)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.txt", "o.npy"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_echo.data.speech import speech_spans
+from hf_echo.data.speech import audio_pieces, speech_spans
 from hf_echo.inference import encode_speech as encode_module
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoSpeechEncoder
@@ -53,8 +53,6 @@ def test_rows_of_a_dataset_and_files(encoder, tmp_path):
 
 def test_long_audio(encoder, caplog):
     """Truncated, refused, or cut: pieces are averaged by their length."""
-    from hf_echo.data.speech import audio_pieces
-
     pause = np.zeros(RATE, np.float32)
     long = np.concatenate([say("a b c d"), pause, say("e f g h", seed=1), pause, say("a c e g", seed=2)])
     cut = encode_speech(*encoder, [say("b"), long], longest=1.0)

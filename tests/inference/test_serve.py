@@ -69,9 +69,7 @@ def texts(toy):
 @pytest.fixture(scope="module")
 def model(toy, toy_tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "toy"
-    toy.make_model(toy_tokenizer).save_release(folder)
-    toy_tokenizer.save_pretrained(folder)
-    return PromptedModel(str(folder), "fp32")
+    return PromptedModel(str(toy.save(folder, toy.make_model(toy_tokenizer), toy_tokenizer, release=True)), "fp32")
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +124,7 @@ def test_a_model_of_sentence_transformers(toy_tokenizer, tmp_path):
     static = StaticEmbedding(toy_tokenizer.backend_tokenizer, embedding_dim=8)
     stock = SentenceTransformer(modules=[static], prompts={"query": "un chat "}, device="cpu")
     stock.save(str(tmp_path / "static"))
-    batcher = Batcher(PromptedModel(str(tmp_path / "static"), "fp32"))
-    with serving(batcher) as (port, _):
+    with serving(Batcher(PromptedModel(str(tmp_path / "static"), "fp32"))) as (port, _):
         plain, asked = embed(port, ["chien", ""], normalize=False), embed(port, ["chien"], prompt_name="query")
     np.testing.assert_allclose(plain[1], stock.encode(["chien", ""]), atol=1e-6)
     np.testing.assert_allclose(asked[1], unit_length(stock.encode(["chien"], prompt_name="query")), atol=1e-6)
@@ -181,9 +178,8 @@ JSON = st.recursive(
     max_leaves=8,
 )
 FIELDS = ["input", "inputs", "dimensions", "encoding_format", "normalize", "truncate", "prompt_name", "model"]
-BODIES = st.binary(max_size=40) | st.dictionaries(st.sampled_from(FIELDS), JSON).map(
-    lambda body: json.dumps(body).encode()
-)
+OBJECTS = st.dictionaries(st.sampled_from(FIELDS), JSON)
+BODIES = st.binary(max_size=40) | OBJECTS.map(lambda body: json.dumps(body).encode())
 
 
 @settings(max_examples=80, deadline=None)

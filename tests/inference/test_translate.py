@@ -15,9 +15,8 @@ pytestmark = pytest.mark.trains
 @pytest.fixture(scope="module")
 def sentences(toy):
     """(text, language, English) of 64 held-out sentences of two languages, mixed."""
-    return [
-        (toy.say(m, lang), lang, toy.say(m, "eng_Latn")) for m in toy.split("dev") for lang in ("fra_Latn", "rus_Cyrl")
-    ]
+    mixed = [(meaning, lang) for meaning in toy.split("dev") for lang in ("fra_Latn", "rus_Cyrl")]
+    return [(toy.say(meaning, lang), lang, toy.say(meaning, "eng_Latn")) for meaning, lang in mixed]
 
 
 def one_by_one(model, tokenizer, texts, langs, target="eng_Latn", **options):

@@ -1,4 +1,4 @@
-"""The executors without a cluster; `tests/data/pipeline/test_ray.py` and `tests/mining/test_ray.py` start one."""
+"""The executors without a cluster; `tests/data/pipeline/test_ray.py` and `tests/search/test_ray.py` start one."""
 
 import logging
 import pickle
@@ -36,8 +36,5 @@ def test_a_task_returns_its_result_its_error_and_the_warnings_of_the_package():
     failed, error, warnings = answer(int, "no number")
     assert failed and isinstance(error, ValueError) and "no number" in str(error) and warnings == []
     assert logging.getLogger("hf_echo").handlers == handlers
-
-
-def test_names():
     assert executor_named("local").local
     pytest.raises(ValueError, executor_named, "rey").match("unknown --executor 'rey'; choose local or ray")

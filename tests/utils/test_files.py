@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from hf_echo.utils.files import check_output, load_npy, same_place, write_whole
+from hf_echo.utils.files import check_output, load_npy, make_once, same_place, write_whole
 from hf_echo.utils.folders import write_folder
 
 
@@ -31,6 +31,20 @@ def test_a_link_stays_a_link_and_a_mode_stays(tmp_path):
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
 
 
+def test_finished_work_is_not_done_again_and_broken_work_leaves_nothing(tmp_path):
+    path = tmp_path / "part.bin"
+
+    def breaks(unfinished):
+        unfinished.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    pytest.raises(KeyboardInterrupt, make_once, path, breaks)
+    assert not list(tmp_path.iterdir())
+    make_once(path, lambda unfinished: unfinished.write_bytes(b"whole"))
+    make_once(path, breaks)  # not called
+    assert path.read_bytes() == b"whole"
+
+
 def test_what_is_no_regular_file_is_written_directly():
     with write_whole(os.devnull) as unfinished:
         assert str(unfinished) == os.devnull
@@ -50,12 +64,9 @@ def test_an_input_through_a_link_is_no_output(tmp_path, link):
 def test_places_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
-    for path, folder, message in [
-        ("folder", False, "folder is a folder"),
-        ("file", True, "file is a file; give the name of a folder"),
-        ("file/x", False, "file is a file, not a folder"),
-    ]:
-        pytest.raises(ValueError, check_output, tmp_path / path, folder=folder).match(message)
+    pytest.raises(ValueError, check_output, tmp_path / "folder").match("folder is a folder")
+    pytest.raises(ValueError, check_output, tmp_path / "file", folder=True).match("a file; give the name of a folder")
+    pytest.raises(ValueError, check_output, tmp_path / "file/x").match("file is a file, not a folder")
     check_output(tmp_path / "new" / "deep" / "x", folder=True)
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]  # nothing is left behind
     pytest.raises(OSError, check_output, tmp_path / "x", needed=1 << 62).match("MB free")
@@ -70,35 +81,22 @@ def test_a_full_disk_is_told_before_the_work(tmp_path, monkeypatch):
 
 
 def test_npy_files(tmp_path):
-    path, whole = tmp_path / "a.npy", io.BytesIO()
-    np.save(whole, np.arange(6.0).reshape(2, 3))
-    path.write_bytes(whole.getvalue())
+    path, objects, archive = tmp_path / "a.npy", io.BytesIO(), io.BytesIO()
+    np.save(path, np.arange(6.0).reshape(2, 3))
     assert load_npy(path).tolist() == [[0, 1, 2], [3, 4, 5]]
-    objects = io.BytesIO()
     np.save(objects, np.array([None]), allow_pickle=True)
-    archive = io.BytesIO()
     np.savez(archive, a=np.zeros(3))
-    for content in (
-        b"",
-        whole.getvalue()[:-5],
-        b"text",
-        objects.getvalue(),
-        archive.getvalue(),
-        archive.getvalue()[:50],
-    ):
+    half, archive = path.read_bytes()[:-5], archive.getvalue()
+    for content in (b"", half, b"text", objects.getvalue(), archive, archive[:50]):
         path.write_bytes(content)
         pytest.raises(ValueError, load_npy, path).match("a.npy is not a .*npy file of numbers")
     pytest.raises(FileNotFoundError, load_npy, tmp_path / "b.npy").match("no file .*b.npy")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(28, "No space left on device"),
-        RuntimeError('Error while serializing: IoError(Os { code: 28, message: "No space left on device" })'),
-    ],
-    ids=["os", "safetensors"],
-)
+SAFETENSORS = 'Error while serializing: IoError(Os { code: 28, message: "No space left on device" })'
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError(SAFETENSORS)], ids=type)
 @pytest.mark.parametrize("writer", [write_whole, write_folder])
 def test_a_full_disk_during_the_work_is_one_line(tmp_path, writer, error):
     with pytest.raises(OSError, match=r"out cannot be written: No space left on device$"):

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import yaml
 
+from hf_echo.utils.did_you_mean import did_you_mean, nearest
 from hf_echo.utils.recipe_yaml import Loader, parse_overrides, with_overrides
 from hf_echo.utils.settings import Step, check, check_outputs, make, setting, step
 
@@ -73,13 +75,7 @@ def test_what_cannot_be_is_one_line(values, message):
 
 def test_values_get_the_type_of_their_field():
     toy = make(Toy, {"model": "m", "rows": 1e3, "out": "a/b", "color": "blue", "names": ("x",), "rate": None})
-    assert (toy.rows, type(toy.rows), toy.out, toy.color, toy.names) == (
-        1000,
-        int,
-        Path("a/b"),
-        Color.BLUE.value,
-        ["x"],
-    )
+    assert (toy.rows, type(toy.rows), toy.out, toy.color, toy.names) == (1000, int, Path("a/b"), "blue", ["x"])
     assert toy.rate is None and Toy(model="m").sizes == {}
     toy.rows = -1
     pytest.raises(ValueError, check, toy, lambda name: f"--{name}").match("--rows is -1")
@@ -98,19 +94,8 @@ def test_outputs_are_no_inputs(tmp_path):
 
 
 def test_yaml_of_recipes():
-    import yaml
-
-    text = "{a: 1e-3, b: no, c: true, d: -1.5e+3, e: .5e1, f: e3, g: 2_000, h: on}"
-    assert yaml.load(text, Loader) == {
-        "a": 1e-3,
-        "b": "no",
-        "c": True,
-        "d": -1500.0,
-        "e": 5.0,
-        "f": "e3",
-        "g": 2000,
-        "h": "on",
-    }
+    text = "[1e-3, no, true, -1.5e+3, .5e1, e3, 2_000, on]"
+    assert yaml.load(text, Loader) == [1e-3, "no", True, -1500.0, 5.0, "e3", 2000, "on"]
     values = parse_overrides(["max_steps=1e2", "shape.hidden_size=64", "guide=null", "o={n: 5}", "d=a=b"])
     assert values == {"max_steps": 100.0, "shape.hidden_size": 64, "guide": None, "o": {"n": 5}, "d": "a=b"}
     assert with_overrides({"shape": {"a": 1}}, {"shape.b": 2}, "r") == {"shape": {"a": 1, "b": 2}}
@@ -118,3 +103,11 @@ def test_yaml_of_recipes():
         with_overrides({"shape": 3}, {"shape.b": 2}, "r")
     for pair in ("max_steps", "=3", "a=[1", "a={[]: 1}"):
         pytest.raises(ValueError, parse_overrides, [pair]).match("not an override; write key=value|not a YAML value")
+
+
+def test_did_you_mean():
+    known = ["learning_rate", "max_steps", "max_tokens"]
+    for word, near in (("lerning_rate", known[0]), ("max_step", known[1]), ("xyz", None), (None, None), (3, None)):
+        assert nearest(word, known) == nearest(word, dict.fromkeys(known)) == nearest(word, iter(known)) == near
+    assert did_you_mean("max_step", known, "known are ...") == "; did you mean 'max_steps'?"
+    assert (did_you_mean("xyz", known, "known are ..."), did_you_mean("xyz", known)) == ("; known are ...", "")

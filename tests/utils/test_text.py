@@ -16,22 +16,15 @@ from hf_echo.utils.text import TextLines, open_output, read_lines, text_blocks, 
 TEXT = "Un chat dort.\nDeux chiens jouent.\n"
 
 
-@pytest.mark.parametrize(
-    ("encoding", "name"),
-    [("utf-16", "UTF-16"), ("utf-16-le", "UTF-16"), ("utf-16-be", "UTF-16")]
-    + [("utf-32", "UTF-32"), ("utf-32-le", "UTF-32"), ("utf-32-be", "UTF-32")],
-)
-def test_encodings(tmp_path, encoding, name):
+@pytest.mark.parametrize("name", ["UTF-16", "UTF-32"])
+@pytest.mark.parametrize("order", ["", "-le", "-be"])
+def test_encodings(tmp_path, name, order):
+    encoding = name.lower() + order
     reason = why_not_text(TEXT.encode(encoding))
     assert name in reason and "convert the file to UTF-8" in reason
     (tmp_path / "a.txt").write_bytes(TEXT.encode(encoding))
     for reader in (read_lines, TextLines):
         pytest.raises(ValueError, reader, tmp_path / "a.txt").match(f"a.txt: .*{name}")
-
-
-def test_text_is_text():
-    assert why_not_text(TEXT.encode()) is None and why_not_text(b"") is None
-    assert "NUL" in why_not_text(b"a\0b")
 
 
 @given(any_text=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
@@ -45,11 +38,8 @@ PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": lambda
 @pytest.mark.parametrize("packed", PACKERS)
 def test_lines_of_every_packing(tmp_path, packed, monkeypatch):
     """Line ends, a byte order mark, empty lines and a last line without an end, from a file and standard input."""
-    data, path = (
-        PACKERS[packed](b"\xef\xbb\xbfa\r\n\r\nb\rc\n" + b"x" * 1_000_000 + b"\nd"),
-        tmp_path / f"a.txt{packed}",
-    )
-    path.write_bytes(data)
+    data = PACKERS[packed](b"\xef\xbb\xbfa\r\n\r\nb\rc\n" + b"x" * 1_000_000 + b"\nd")
+    (path := tmp_path / f"a.txt{packed}").write_bytes(data)
     want = ["a", "", "b\rc", "x" * 1_000_000, "d"]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert read_lines(path) == want and read_lines("-") == want

@@ -36,8 +36,7 @@ def embed(model: EchoEncoder) -> torch.Tensor:
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "qwen3", "mistral"])
 def test_same_shape_is_the_identity(kind):
     model = encoder(kind, embedding_size=24)
-    shape = resolve_shape(model.config, shape={"num_hidden_layers": 2})
-    same = prune(model, shape)
+    same = prune(model, resolve_shape(model.config, shape={"num_hidden_layers": 2}))
     assert torch.equal(embed(same), embed(model)) and same.state_dict().keys() == model.state_dict().keys()
 
 
@@ -50,8 +49,7 @@ def test_dead_units_and_heads_of_bert_go_before_live_ones(kind, embedding_size):
         for layer in layout_of(model).layers:
             layer.attention.output.weight[:, :16] = 0  # two of four heads
             layer.leave.weight[:, ::2] = 0
-    shape = resolve_shape(model.config, shape={"intermediate_size": 24})
-    small = prune(model, shape)
+    small = prune(model, resolve_shape(model.config, shape={"intermediate_size": 24}))
     torch.testing.assert_close(embed(small), embed(model), atol=1e-5, rtol=1e-4)
     narrow = prune(model, resolve_shape(model.config, shape=CUT))
     assert narrow.config.hidden_size == 16 and narrow.config.embedding_size == model.config.embedding_size

@@ -19,14 +19,8 @@ from hf_echo.vocabulary import train_tokenizer
 pytestmark = pytest.mark.trains
 
 COMMAND = "prune"
-SMALL = {
-    "hidden_size": 24,
-    "intermediate_size": 20,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-}
+SMALL = {"hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 3, "num_attention_heads": 4}
+SMALL |= {"num_key_value_heads": 2, "head_dim": 8}
 CUT = {"hidden_size": 16, "intermediate_size": 12, "num_attention_heads": 2, "num_key_value_heads": 1}
 
 
@@ -44,45 +38,34 @@ def model(toy, toy_tokenizer):
     return model
 
 
+@pytest.fixture(scope="module")
 def sentences(toy) -> tuple[list[str], list[str]]:
     rows = toy.nway_rows()
     return [row["text"] for row in rows], [row["lang"] for row in rows]
 
 
-def numbers(model, tokenizer, toy) -> np.ndarray:
-    """Embeddings of a few sentences."""
-    texts, langs = sentences(toy)
-    return encode(model, tokenizer, texts[:9], langs[:9])
+@pytest.fixture(scope="module")
+def numbers(sentences, toy_tokenizer):
+    """numbers(model): embeddings of a few sentences."""
+    return lambda model: encode(model, toy_tokenizer, *(column[:9] for column in sentences))
 
 
-# What stays
-
-
-@pytest.mark.parametrize(
-    ("source", "count", "kept"),
-    [
-        (16, 8, [0, 2, 4, 6, 9, 11, 13, 15]),
-        (16, 10, [0, 2, 3, 5, 7, 8, 10, 12, 13, 15]),
-        (2, 1, [0]),
-        (3, 2, [0, 2]),
-        (3, 3, [0, 1, 2]),
-    ],
-)
-def test_layers(source, count, kept):
-    assert layers_to_keep(source, count) == kept
+def test_layers():
+    kept = {(16, 8): [0, 2, 4, 6, 9, 11, 13, 15], (16, 10): [0, 2, 3, 5, 7, 8, 10, 12, 13, 15]}
+    for (source, count), layers in (kept | {(2, 1): [0], (3, 2): [0, 2], (3, 3): [0, 1, 2]}).items():
+        assert layers_to_keep(source, count) == layers
 
 
 @pytest.mark.parametrize("importance", ["weight", "plain"])
 @pytest.mark.parametrize("bottleneck", [True, False])
-def test_same_shape_is_the_identity(model, toy, toy_tokenizer, importance, bottleneck):
+def test_same_shape_is_the_identity(model, toy, numbers, importance, bottleneck):
     model.bottleneck = bottleneck
     shape = resolve_shape(model.config, shape={"hidden_size": SMALL["hidden_size"]})
     assert shape == SMALL
     same = prune(model, shape, importance=importance)
     assert same.decoder is model.decoder and same.bottleneck == bottleneck
-    want, have = model.encoder.state_dict(), same.encoder.state_dict()
-    assert have.keys() == want.keys() and all(torch.equal(have[name], want[name]) for name in want)
-    np.testing.assert_array_equal(numbers(same, toy_tokenizer, toy), numbers(model, toy_tokenizer, toy))
+    toy.assert_same(same.encoder, model.encoder)
+    np.testing.assert_array_equal(numbers(same), numbers(model))
 
 
 def kill(body, hidden: list[int], units: list[int]) -> None:
@@ -102,29 +85,29 @@ def kill(body, hidden: list[int], units: list[int]) -> None:
                 layer.self_attn.o_proj.weight[:, 16 * dead : 16 * dead + 16] = 0
 
 
-def test_dead_units_go_before_live_ones(model, toy, toy_tokenizer):
+def test_dead_units_go_before_live_ones(model, numbers):
     """All that is dropped is dead, so the encoder says what it said: norms are rescaled for the lost width."""
     kill(model.encoder.backbone, [0, 3, 7, 8, 9, 11, 20, 21], [0, 1, 2, 5, 6, 13, 17, 19])
     shape = resolve_shape(model.config, shape=CUT)
     smaller = prune(model, shape)
     assert smaller.encoder.num_parameters() < 0.7 * model.encoder.num_parameters()
-    want, have = (numbers(each, toy_tokenizer, toy) for each in (model, smaller))
+    want, have = numbers(model), numbers(smaller)
     # Over seeds they differ by 1e-5 .. 4e-5 of the largest value; with other dimensions by all of it.
     np.testing.assert_allclose(have, want, rtol=1e-3, atol=3e-4 * np.abs(want).max())
     other = prune(model, shape, importance="plain")
-    assert not np.allclose(numbers(other, toy_tokenizer, toy), want, atol=1e-2)
+    assert not np.allclose(numbers(other), want, atol=1e-2)
+    model.bottleneck = False
+    pytest.raises(ValueError, prune, model, shape).match("reads all encoder states")  # the decoder cannot be kept
 
 
-def test_dead_value_dimensions_go_first(model, toy, toy_tokenizer):
+def test_dead_value_dimensions_go_first(model, numbers):
     """Of a head's values, each key and value head drops its own; queries and keys say nothing here."""
     with torch.no_grad():
         for layer in model.encoder.backbone.layers:
             layer.self_attn.v_proj.weight[[0, 2, 4, 6, 8 + 1, 8 + 3, 8 + 4, 8 + 5]] = 0
             layer.self_attn.q_proj.weight.zero_()
-    shape = resolve_shape(model.config, shape={"head_dim": 4})
-    smaller = prune(model, shape)
-    want, have = (numbers(m, toy_tokenizer, toy) for m in (model, smaller))
-    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+    smaller = prune(model, resolve_shape(model.config, shape={"head_dim": 4}))
+    np.testing.assert_allclose(numbers(smaller), numbers(model), rtol=1e-4, atol=1e-5)
 
 
 def test_query_heads_stay_with_their_key_and_value_head(toy, toy_tokenizer):
@@ -145,7 +128,7 @@ def test_query_heads_stay_with_their_key_and_value_head(toy, toy_tokenizer):
     assert (cut.o_proj.weight[0, ::4] - 100).tolist() == loud
 
 
-def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_tokenizer):
+def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_tokenizer, numbers):
     """Where all pairs turn alike and say the same, half of them say it all."""
     torch.manual_seed(0)
     rope = {"rope_type": "default", "rope_theta": 1.0}
@@ -159,11 +142,10 @@ def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_t
                 rows[:, :, :, 1] = rows[:, :, :, 0]
             block.v_proj.weight.view(2, 8, 24)[:, 4:] = 0
     smaller = prune(encoder, resolve_shape(encoder.config, shape={"head_dim": 4}))
-    texts, langs = sentences(toy)
-    want, have = (encode(m, toy_tokenizer, texts[:9], langs[:9]) for m in (encoder, smaller))
-    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
+    want = numbers(encoder)
+    np.testing.assert_allclose(numbers(smaller), want, rtol=1e-4, atol=1e-4)
     smaller.backbone.layers[0].self_attn.q_proj.weight.data *= 0.5
-    assert np.abs(encode(smaller, toy_tokenizer, texts[:9], langs[:9]) - want).max() > 1e-2
+    assert np.abs(numbers(smaller) - want).max() > 1e-2
 
 
 @pytest.mark.parametrize(("source", "count"), [(64, 32), (64, 16), (64, 48), (8, 8), (64, 2)])
@@ -178,9 +160,6 @@ def test_rotary_pairs_turn_as_the_new_ones(source, count):
     torch.testing.assert_close((new - old[pairs]).abs(), nearest, atol=1e-4, rtol=0)
 
 
-# Nearness
-
-
 def rsa(x: np.ndarray, y: np.ndarray) -> float:
     """Correlation of the cosines between all pairs of rows."""
     above = np.triu_indices(len(x), 1)
@@ -189,26 +168,16 @@ def rsa(x: np.ndarray, y: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("importance", ["weight", "plain"])
-def test_starts_nearer_to_the_teacher_than_a_random_one(toy_trained, toy, toy_tokenizer, importance):
+def test_starts_nearer_to_the_teacher_than_a_random_one(toy_trained, sentences, toy_tokenizer, importance):
     shape = resolve_shape(toy_trained.config, shape={"hidden_size": 24, "intermediate_size": 32})
-    texts, langs = sentences(toy)
-    teacher = encode(toy_trained, toy_tokenizer, texts, langs)
-    near = encode(prune(toy_trained, shape, importance=importance), toy_tokenizer, texts, langs)
+    teacher = encode(toy_trained, toy_tokenizer, *sentences)
+    near = encode(prune(toy_trained, shape, importance=importance), toy_tokenizer, *sentences)
     for seed in range(3):
         torch.manual_seed(seed)
         config = EchoConfig.from_dict(toy_trained.config.to_dict() | {"decoder": None} | shape)
-        far = encode(EchoEncoder(config).eval(), toy_tokenizer, texts, langs)
+        far = encode(EchoEncoder(config).eval(), toy_tokenizer, *sentences)
         assert np.square(near - teacher).mean() < 0.75 * np.square(far - teacher).mean()  # by the plain way, half
         assert rsa(near, teacher) > rsa(far, teacher) + 0.3
-
-
-def test_decoder_that_reads_states_cannot_be_kept(model):
-    model.bottleneck = False
-    with pytest.raises(ValueError, match="reads all encoder states"):
-        prune(model, resolve_shape(model.config, shape=CUT))
-
-
-# Checkpoints and the command
 
 
 @pytest.mark.parametrize("kind", ["training", "release"])
@@ -243,20 +212,18 @@ def test_result_opens_in_every_way(run, toy_folders, toy_trained, toy, toy_token
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_dtype_is_the_source_s_on_every_processor(run, model, toy_tokenizer, tmp_path, monkeypatch, fast):
-    model.to(torch.bfloat16).save_release(tmp_path / "half")
-    toy_tokenizer.save_pretrained(tmp_path / "half")
+def test_dtype_is_the_source_s_on_every_processor(run, model, toy, toy_tokenizer, tmp_path, monkeypatch, fast):
+    half = toy.save(tmp_path / "half", model.to(torch.bfloat16), toy_tokenizer, release=True)
     monkeypatch.setattr("hf_echo.modeling.precision_echo.bf16_is_faster", lambda device="cpu": fast)
-    code, _, _ = run(tmp_path / "half", tmp_path / "small", "--shape", "intermediate_size=12")
-    assert code == 0
+    assert run(half, tmp_path / "small", "--shape", "intermediate_size=12")[0] == 0
     for part in ("", "decoder"):
         weights = load_file(tmp_path / "small" / part / "model.safetensors")
         assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
         assert json.loads((tmp_path / "small" / part / "config.json").read_text())["dtype"] == "bfloat16"
 
 
-def test_new_tokenizer(run, toy_folders, toy, tmp_path):
-    train_tokenizer(sentences(toy)[0], 320, max_length=64, progress=False).save_pretrained(tmp_path / "tokenizer")
+def test_new_tokenizer(run, toy_folders, sentences, tmp_path):
+    train_tokenizer(sentences[0], 320, max_length=64, progress=False).save_pretrained(tmp_path / "tokenizer")
     small = tmp_path / "new" / "small"
     code, out, _ = run(toy_folders["release"], small, "--size", "half", "--tokenizer", tmp_path / "tokenizer")
     assert code == 0
@@ -277,8 +244,6 @@ def test_new_tokenizer(run, toy_folders, toy, tmp_path):
         ("M out --size tiny", "hidden_size 1152 is larger than the source's 32: pruning only cuts"),
         ("M M --size half", "is an input too"),
         ("nothing out --size half", "'nothing' is neither a folder nor a name on the Hub"),
-        ("M out --size half --importance wieght", "must be one of weight, plain"),
-        ("M out --size half --decoder cut", "must be one of keep, drop"),
         ("M out --size half --tokenizer nothing", "no tokenizer at nothing"),
     ],
 )

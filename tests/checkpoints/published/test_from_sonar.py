@@ -3,17 +3,18 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
+from sentencepiece import SentencePieceProcessor
 from transformers import AutoTokenizer, M2M100ForConditionalGeneration, NllbTokenizer, pipeline
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
+from transformers.tokenization_utils_base import generate_merges
 
 import hf_echo
 from hf_echo import inference
@@ -26,6 +27,8 @@ from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation, Sonar
 from hf_echo.stages.core.model_shape import decoder_config
 from hf_echo.steps.data import teacher_languages
 from hf_echo.utils.lineage import read_lineage
+
+from ...processes import python
 
 COMMAND = "convert sonar"
 REAL = "HF_ECHO_SONAR_FOLDER"  # a folder with SONAR's files turns the slow test on
@@ -45,39 +48,38 @@ def files(sonar_toy, tmp_path_factory):
     pieces = sonar_toy.train_sentencepiece(folder)
     words = len(sonar_toy.Ids(pieces))
     encoder, decoder = sonar_toy.weights(words, "encoder"), sonar_toy.weights(words, "decoder", seed=1)
-    return {
-        "pieces": pieces,
-        "encoder": sonar_toy.write_fairseq2(encoder, folder / "encoder.pt"),
-        "decoder": sonar_toy.write_fairseq2(decoder, folder / "decoder.pt"),
-        "bare encoder": sonar_toy.write_fairseq2(encoder, folder / "bare_encoder.pt", bare=True),
-        "bare decoder": sonar_toy.write_fairseq2(decoder, folder / "bare_decoder.pt", bare=True),
-        "fairseq encoder": sonar_toy.write_fairseq(encoder, folder / "fairseq_encoder.pt"),
-        "fairseq decoder": sonar_toy.write_fairseq(decoder, folder / "fairseq_decoder.pt"),
-        "encoder tensors": encoder,
-        "decoder tensors": decoder,
-    }
-
-
-@pytest.fixture(scope="module", params=["", "bare ", "fairseq "], ids=["fairseq2", "fairseq2-bare", "fairseq"])
-def converted(request, files, tmp_path_factory):
-    out = tmp_path_factory.mktemp("out") / "sonar"
-    layout = request.param
-    return convert_sonar(files[f"{layout}encoder"], out, tokenizer=files["pieces"], decoder=files[f"{layout}decoder"])
+    files = {"pieces": pieces, "encoder tensors": encoder, "decoder tensors": decoder}
+    for kind, tensors in (("encoder", encoder), ("decoder", decoder)):
+        files[kind] = sonar_toy.write_fairseq2(tensors, folder / f"{kind}.pt")
+        files[f"bare {kind}"] = sonar_toy.write_fairseq2(tensors, folder / f"bare_{kind}.pt", bare=True)
+        files[f"fairseq {kind}"] = sonar_toy.write_fairseq(tensors, folder / f"fairseq_{kind}.pt")
+    return files
 
 
 @pytest.fixture(scope="module")
-def folder(files, tmp_path_factory):
-    out = tmp_path_factory.mktemp("out") / "sonar"
-    return convert_sonar(files["encoder"], out, tokenizer=files["pieces"], decoder=files["decoder"])
+def folders(files, tmp_path_factory):
+    """A converted SONAR of each layout."""
+    parts = {layout: (files[f"{layout}encoder"], files[f"{layout}decoder"]) for layout in ("", "bare ", "fairseq ")}
+    place = {layout: tmp_path_factory.mktemp("out") / "sonar" for layout in parts}
+    return {k: convert_sonar(e, place[k], tokenizer=files["pieces"], decoder=d) for k, (e, d) in parts.items()}
+
+
+@pytest.fixture(params=["", "bare ", "fairseq "], ids=["fairseq2", "fairseq2-bare", "fairseq"])
+def converted(request, folders):
+    return folders[request.param]
+
+
+@pytest.fixture(scope="module")
+def folder(folders):
+    return folders[""]
 
 
 @pytest.fixture(scope="module")
 def expected(files, sonar_toy):
     """(rows, SIZE): SHORT_AND_LONG by the formulas."""
     ids, tensors = sonar_toy.Ids(files["pieces"]), files["encoder tensors"]
-    return torch.stack(
-        [sonar_toy.encode(ids.encoder_input(text, code), tensors) for text, code in SHORT_AND_LONG]
-    ).numpy()
+    rows = [sonar_toy.encode(ids.encoder_input(text, code), tensors) for text, code in SHORT_AND_LONG]
+    return torch.stack(rows).numpy()
 
 
 def test_vectors_are_those_of_the_formulas(converted, expected):
@@ -113,20 +115,15 @@ def test_logits_and_beams_are_those_of_the_formulas(converted, files, sonar_toy,
         assert (found[:, nllb] - wanted).abs().max() < 1e-5 * wanted.abs().max()
 
     translate = pipeline("sonar-translation", model=str(converted), device="cpu")
-    wanted = [
-        sonar_toy.beam_search(target[:2], torch.from_numpy(row), tensors, beams=5, steps=6) for row in expected[:3]
-    ]
+    vectors, options = torch.from_numpy(expected[:3]), dict(min_new_tokens=6, max_new_tokens=6)
+    wanted = [sonar_toy.beam_search(target[:2], row, tensors, beams=5, steps=6) for row in vectors]
     prompt = translate.tokenizer.decoder_prompt_ids("deu_Latn")
     assert prompt == sonar_toy.in_nllb_order(target[:2])
-    found = translate.model.generate(
-        sentence_embedding=torch.from_numpy(expected[:3]),
-        decoder_input_ids=torch.tensor([prompt] * 3),
-        min_new_tokens=6,
-        max_new_tokens=6,
-    )
+    start = torch.tensor([prompt] * 3)
+    found = translate.model.generate(sentence_embedding=vectors, decoder_input_ids=start, **options)
     assert found[:, 2:].tolist() == [sonar_toy.in_nllb_order(row) for row in wanted]
     # Embeddings alone, by the pipeline, whose beams are five without being asked.
-    out = translate(expected[:3], tgt_lang="deu_Latn", min_new_tokens=6, max_new_tokens=6)
+    out = translate(expected[:3], tgt_lang="deu_Latn", **options)
     text = [ids.pieces.decode([i - 1 for i in row if 4 <= i < ids.first_language]) for row in wanted]
     assert [row["translation_text"].split() for row in out] == [line.split() for line in text]
 
@@ -163,14 +160,12 @@ def test_everything_here_that_takes_a_model_reads_it(folder, expected, hf_echo_c
 def test_long_texts_are_cut_split_or_refused(folder, files, sonar_toy):
     model, tokenizer = inference.load_translator(folder, dtype="fp32")
     ids, tensors = sonar_toy.Ids(files["pieces"]), files["encoder tensors"]
-    body = ids.text("Le chat dort. " * 400)
     long, language = "Le chat dort. " * 400, ids.language("fra_Latn")
-    assert len(body) > 1024
+    assert len(body := ids.text(long)) > 1024
     cut = sonar_toy.encode([language, *body[:512], sonar_toy.EOS], tensors).numpy()
     assert np.abs(inference.encode(model, tokenizer, [long], "fra_Latn") - cut).max() < 1e-5
-    assert (
-        np.abs(SentenceTransformer(str(folder), device="cpu").encode([long], prompt_name="fra_Latn") - cut).max() < 1e-5
-    )
+    by_st = SentenceTransformer(str(folder), device="cpu").encode([long], prompt_name="fra_Latn")
+    assert np.abs(by_st - cut).max() < 1e-5
     pieces = [body[start : start + 512] for start in range(0, len(body), 512)]
     vectors = [sonar_toy.encode([language, *piece, sonar_toy.EOS], tensors).numpy() for piece in pieces]
     mean = np.average(vectors, axis=0, weights=[len(piece) + 2 for piece in pieces])
@@ -215,10 +210,7 @@ def test_a_fresh_process_opens_it(folder, expected, tmp_path, order):
     """AutoModel is the encoder, twice the same, in every order of imports and without this package."""
     options = {"trust_remote_code": True} if order == "without" else {}
     code = OPENED.format(imports=ORDERS[order], options=options)
-    command = [sys.executable, "-c", code, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    vectors, text = json.loads(done.stdout)
+    vectors, text = json.loads(python("-c", code, folder, cwd=tmp_path))
     assert np.abs(np.array(vectors) - expected[0]).max() < 1e-5
     model, tokenizer = inference.load_translator(folder, dtype="fp32")
     options = dict(max_new_tokens=6, num_beams=5)
@@ -242,8 +234,6 @@ def test_sizes_of_the_published_model():
 def test_lineage_and_card(folder, files):
     lineage = read_lineage(folder)
     assert lineage["stage"] == "sonar" and set(lineage["parents"]) == {"source", "tokenizer", "decoder"}
-    from huggingface_hub import ModelCard
-
     card = ModelCard.load(folder / "README.md")
     assert card.data["license"] == "cc-by-nc-4.0" and card.data["base_model"] == "facebook/SONAR"
     assert {"fr", "nb"} <= set(card.data["language"])
@@ -272,9 +262,6 @@ def test_a_port_is_completed(folder, files, expected, hf_echo_cli, tmp_path):
 
 def nllb_tokenizer(pieces: Path) -> NllbTokenizer:
     """NllbTokenizer as its own converter makes it: languages and <mask> in the vocabulary, merges by its own rule."""
-    from sentencepiece import SentencePieceProcessor
-    from transformers.tokenization_utils_base import generate_merges
-
     model = SentencePieceProcessor(model_file=str(pieces))
     words = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(3, model.get_piece_size()))]
     vocabulary = {word: number for number, word in enumerate([*words, *FAIRSEQ_LANGUAGE_CODES, "<mask>"])}
@@ -284,7 +271,7 @@ def nllb_tokenizer(pieces: Path) -> NllbTokenizer:
 
 def test_ids_are_those_of_nllb_and_of_sentencepiece(folder, files, sonar_toy):
     """Ten languages, seven scripts; characters that the vocabulary lacks; white space of all kinds."""
-    tokenizer, nllb, ids = AutoTokenizer.from_pretrained(folder), nllb_tokenizer(files["pieces"]), None
+    tokenizer, nllb = AutoTokenizer.from_pretrained(folder), nllb_tokenizer(files["pieces"])
     ids = sonar_toy.Ids(files["pieces"])
     for code, lines in sonar_toy.texts().items():
         nllb.src_lang = code
@@ -353,12 +340,8 @@ if os.environ.get(REAL):
         """The numbers are those of transformers' pull request 29646, made by fairseq2. The folder holds
         sonar_text_encoder.pt, sonar_text_decoder.pt and sentencepiece.source.256000.model."""
         place = Path(os.environ[REAL])
-        out = convert_sonar(
-            place / "sonar_text_encoder.pt",
-            tmp_path / "sonar",
-            tokenizer=place / "sentencepiece.source.256000.model",
-            decoder=place / "sonar_text_decoder.pt",
-        )
+        parts = dict(tokenizer=place / "sentencepiece.source.256000.model", decoder=place / "sonar_text_decoder.pt")
+        out = convert_sonar(place / "sonar_text_encoder.pt", tmp_path / "sonar", **parts)
         texts = ["My name is SONAR.", "I can embed the sentences into vectorial space."]
         vectors = SentenceTransformer(str(out)).encode(texts, prompt_name="eng_Latn")
         wanted = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import HubertConfig, HubertModel, Wav2Vec2BertConfig, Wav2Vec2BertModel, Wav2Vec2Model
+from transformers import AutoModel, HubertConfig, Wav2Vec2BertConfig, Wav2Vec2Model
 
 from hf_echo.checkpoints import convert_wav2vec2
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
@@ -79,15 +79,14 @@ def fairseq2_states(w: dict[str, torch.Tensor], samples: torch.Tensor) -> list[t
     for i in range(LAYERS):
         layer = f"encoder.layers.{i}"
         y = norm(x, f"{layer}.self_attn_layer_norm")
-        q, k, v = (
-            linear(y, f"{layer}.self_attn.{part}_proj").unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in "qkv"
-        )
+        projected = (linear(y, f"{layer}.self_attn.{part}_proj") for part in "qkv")
+        q, k, v = (each.unflatten(-1, (HEADS, -1)).transpose(1, 2) for each in projected)
         attended = (q @ k.transpose(2, 3) / (WIDTH // HEADS) ** 0.5).softmax(-1) @ v
         x = x + linear(attended.transpose(1, 2).flatten(2), f"{layer}.self_attn.output_proj")
         y = F.gelu(linear(norm(x, f"{layer}.ffn_layer_norm"), f"{layer}.ffn.inner_proj"))
         x = x + linear(y, f"{layer}.ffn.output_proj")
         states.append(x)
-    return [*states[:-1], states[-1], norm(x, "encoder.layer_norm")]
+    return [*states, norm(x, "encoder.layer_norm")]
 
 
 @torch.no_grad()
@@ -118,12 +117,12 @@ def test_fairseq2_layer_by_layer(tmp_path, wrapped):
 def test_transformers_folders(tmp_path, kind):
     sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
     convolution = dict(conv_dim=(8,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4)
-    make = {
-        "wav2vec2": lambda: Wav2Vec2Model(omnilingual_wav2vec2(**sizes, **convolution)),
-        "wav2vec2-bert": lambda: Wav2Vec2BertModel(Wav2Vec2BertConfig(**sizes)),
-        "hubert": lambda: HubertModel(HubertConfig(**sizes, **convolution, feat_extract_norm="layer")),
-    }
-    source = make[kind]().eval()
+    config = {
+        "wav2vec2": omnilingual_wav2vec2(**sizes, **convolution),
+        "wav2vec2-bert": Wav2Vec2BertConfig(**sizes),
+        "hubert": HubertConfig(**sizes, **convolution, feat_extract_norm="layer"),
+    }[kind]
+    source = AutoModel.from_config(config).eval()
     source.save_pretrained(tmp_path / "source")
     convert_wav2vec2(tmp_path / "source", tmp_path / "out", license="mit", **SMALL)
     model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")
@@ -139,11 +138,11 @@ def test_transformers_folders(tmp_path, kind):
 
 
 def test_bad_sources(tmp_path, refused):
-    def save(change, name="w2v.pt"):
+    def save(change):
         weights = fairseq2_weights()
         change(weights)
-        torch.save({"model": weights}, tmp_path / name)
-        return tmp_path / name
+        torch.save({"model": weights}, tmp_path / "w2v.pt")
+        return tmp_path / "w2v.pt"
 
     out = tmp_path / "out"
     few = save(lambda w: w.pop("encoder.layers.1.ffn.inner_proj.bias"))

@@ -27,6 +27,5 @@ def other_tokenizer(toy):
     backend = train_tokenizer(texts, 480, progress=False).backend_tokenizer
     content = json.loads(backend.to_str())
     content["added_tokens"], content["normalizer"], content["post_processor"] = [], None, None
-    return EchoTokenizer.from_backend(
-        Tokenizer.from_str(json.dumps(content)), max_length=64, bos="<|begin|>", eos="<|end|>"
-    )
+    backend = Tokenizer.from_str(json.dumps(content))
+    return EchoTokenizer.from_backend(backend, max_length=64, bos="<|begin|>", eos="<|end|>")

@@ -41,9 +41,8 @@ def encoder(kind: str, tokenizer) -> EchoEncoder:
     ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "bos", "eos", "cls", "sep")}
     config = backbone(kind, vocab_size=len(tokenizer), max_position_embeddings=64, **ids)
     ids = {name: ids[name] for name in ("cls_token_id", "sep_token_id")}
-    return EchoEncoder(
-        EchoConfig(backbone=config, pooling="mean", embedding_size=None, prompts=tokenizer.prompts, **ids)
-    ).eval()
+    options = dict(pooling="mean", embedding_size=None, prompts=tokenizer.prompts, **ids)
+    return EchoEncoder(EchoConfig(backbone=config, **options)).eval()
 
 
 def plain(kind: str, token: str) -> str:
@@ -104,9 +103,8 @@ def test_positions_of_xlm_r_move_with_the_padding_token(tokenizers, words, tmp_p
 
 @pytest.mark.parametrize(("old", "new"), [("bert", "qwen3"), ("xlm-roberta", "bert"), ("qwen3", "xlm-roberta")])
 @pytest.mark.parametrize("method", ["mean", "focus"])
-def test_checkpoints_take_another_kind_of_tokenizer(tokenizers, words, tmp_path, old, new, method):
-    encoder(old, tokenizers[old]).save_pretrained(tmp_path / "model")
-    tokenizers[old].save_pretrained(tmp_path / "model")
+def test_checkpoints_take_another_kind_of_tokenizer(toy, tokenizers, words, tmp_path, old, new, method):
+    toy.save(tmp_path / "model", encoder(old, tokenizers[old]), tokenizers[old])
     tokenizers[new].save_pretrained(tmp_path / "tokenizer")
     options = {"auxiliary": words * 3} if method == "focus" else {}
     counts = swap_checkpoint(tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out", method=method, **options)
@@ -117,11 +115,9 @@ def test_checkpoints_take_another_kind_of_tokenizer(tokenizers, words, tmp_path,
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
-def test_a_pruned_checkpoint_keeps_its_kind_of_tokenizer(tokenizers, words, tmp_path, kind):
-    encoder(kind, tokenizers[kind]).save_pretrained(tmp_path / "model")
-    tokenizers[kind].save_pretrained(tmp_path / "model")
-    shape = {"intermediate_size": 24, "num_hidden_layers": 1}
-    report = prune_checkpoint(tmp_path / "model", tmp_path / "out", shape=shape)
+def test_a_pruned_checkpoint_keeps_its_kind_of_tokenizer(toy, tokenizers, words, tmp_path, kind):
+    model = toy.save(tmp_path / "model", encoder(kind, tokenizers[kind]), tokenizers[kind])
+    report = prune_checkpoint(model, tmp_path / "out", shape={"intermediate_size": 24, "num_hidden_layers": 1})
     model, tokenizer = load_encoder(tmp_path / "out", dtype="fp32")
     assert model.num_parameters() == report["parameters"] < report["parameters_before"]
     assert encode(model, tokenizer, words[:3]).shape == (3, 32)

@@ -12,7 +12,8 @@ from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation
 from hf_echo.vocabulary.initialise import sparsemax
 from hf_echo.vocabulary.match import match_vocabularies
 
-from .tokenizers_of_tests import ROLES, assert_same, extended, permuted, visible
+from ...toy import assert_same
+from .tokenizers_of_tests import ROLES, extended, permuted, visible
 
 pytestmark = pytest.mark.trains
 

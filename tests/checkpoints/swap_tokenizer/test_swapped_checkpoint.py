@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
@@ -12,7 +13,8 @@ from hf_echo.checkpoints.swap_tokenizer import swap_checkpoint, swap_vocabulary
 from hf_echo.inference import encode, translate
 from hf_echo.modeling import EchoForTranslation, EchoTokenizer
 
-from .tokenizers_of_tests import assert_same, permuted
+from ...toy import assert_same
+from .tokenizers_of_tests import permuted
 
 pytestmark = pytest.mark.trains
 
@@ -21,14 +23,12 @@ def test_ids_in_configurations(model, toy_tokenizer):
     tokenizer, order = permuted(toy_tokenizer)
     eos, colon = toy_tokenizer.eos_token_id, toy_tokenizer.get_vocab()[":"]
     settings = model.decoder.generation_config
-    settings.eos_token_id, settings.suppress_tokens = [colon, eos], [5, 6]
-    settings.forced_bos_token_id = 9
+    settings.eos_token_id, settings.suppress_tokens, settings.forced_bos_token_id = [colon, eos], [5, 6], 9
     model.config.decoder.eos_token_id = [eos, colon]
     swap_vocabulary(model, toy_tokenizer, tokenizer)
-    assert model.generation_config.eos_token_id == [order[eos], order[colon]]
-    assert model.config.decoder.eos_token_id == [order[eos], order[colon]]
-    assert settings.suppress_tokens == [order[5], order[6]]
-    assert settings.forced_bos_token_id == order[9]
+    for config in (model.generation_config, model.config.decoder):
+        assert config.eos_token_id == [order[eos], order[colon]]
+    assert settings.suppress_tokens == [order[5], order[6]] and settings.forced_bos_token_id == order[9]
 
 
 def test_ids_without_a_counterpart(model, toy_trained, toy_tokenizer, other_tokenizer):
@@ -48,11 +48,7 @@ def test_ids_without_a_counterpart(model, toy_trained, toy_tokenizer, other_toke
 
 
 @pytest.mark.parametrize("kind", ["training", "release"])
-def test_checkpoint_keeps_its_layout_and_its_ways_in(
-    kind, toy_folders, toy_tokenizer, other_tokenizer, texts, tmp_path
-):
-    from sentence_transformers import SentenceTransformer
-
+def test_checkpoint_keeps_its_ways_in(kind, toy_folders, toy_tokenizer, other_tokenizer, texts, tmp_path):
     other_tokenizer.save_pretrained(tmp_path / "tokenizer")
     counts = swap_checkpoint(toy_folders[kind], tmp_path / "tokenizer", out := tmp_path / "out")
     assert counts["tokens"] == len(other_tokenizer) and counts["old_tokens"] == len(toy_tokenizer)
@@ -69,12 +65,10 @@ def test_checkpoint_keeps_its_layout_and_its_ways_in(
     assert [row["translation_text"] for row in said] == translate(memory, tokenizer, want)
 
 
-def test_checkpoint_of_an_encoder_and_a_bare_tokenizer(toy_trained, toy_tokenizer, tmp_path):
-    toy_trained.encoder.save_pretrained(tmp_path / "encoder")
-    toy_tokenizer.save_pretrained(tmp_path / "encoder")
-    backend = Tokenizer(
-        models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[])
-    )
+def test_checkpoint_of_an_encoder_and_a_bare_tokenizer(toy, toy_trained, toy_tokenizer, tmp_path):
+    toy.save(tmp_path / "encoder", toy_trained.encoder, toy_tokenizer)
+    letters = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    backend = Tokenizer(models.BPE(vocab=letters, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.save(str(tmp_path / "tokenizer.json"))
     counts = swap_checkpoint(tmp_path / "encoder", tmp_path / "tokenizer.json", tmp_path / "out")

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import torch
 from tokenizers import Tokenizer, pre_tokenizers
 
 from hf_echo.modeling import EchoTokenizer
@@ -45,9 +44,3 @@ def extended(tokenizer, merges: list[tuple[str, str]]) -> EchoTokenizer:
 def visible(text: str) -> str:
     """A text as byte-level tokens spell it."""
     return "".join(piece for piece, _ in pre_tokenizers.ByteLevel(False, use_regex=False).pre_tokenize_str(text))
-
-
-def assert_same(have, want) -> None:
-    have, want = have.state_dict(), want.state_dict()
-    assert have.keys() == want.keys()
-    assert all(torch.equal(have[name], want[name]) for name in want)
