@@ -81,7 +81,6 @@ def toy_trained(toy, toy_tokenizer, toy_data, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def toy_folders(toy, toy_trained, toy_tokenizer, tmp_path_factory):
-    """That model as a training checkpoint and as a release."""
     place, parts = tmp_path_factory.mktemp("toy_folders"), (toy_trained, toy_tokenizer)
     return {k: toy.save(place / k, *parts, release=k == "release") for k in ("training", "release")}
 

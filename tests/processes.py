@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import textwrap
 
 
 def python(*arguments, **options) -> str:
-    """What it prints; the test fails with its errors if it does."""
-    done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, **options)
+    """What it prints; code may be indented. The test fails with its errors if it does."""
+    command = [sys.executable, *(textwrap.dedent(str(argument)) for argument in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

@@ -19,38 +19,24 @@ from pathlib import Path
 import torch
 
 VARIABLES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR", "OPENBLAS_CORETYPE")
-PROCESSORS = {
-    "native": (),
-    "plain": ("default", "AVX2", "COMPATIBLE", "Nehalem"),
-    "avx2": ("avx2", "AVX2", "AVX2", "Haswell"),
-    "avx512": ("avx512", "AVX512_CORE", "AVX512", "SkylakeX"),
-    "avx512_bf16": ("avx512", "AVX512_CORE_BF16", "AVX512", "SkylakeX"),
+AVX2, AVX512 = torch.cpu._is_avx2_supported(), torch.cpu._is_avx512_supported()
+PROCESSORS = {  # values of VARIABLES, and whether it can run here: torch obeys the first unasked and would crash
+    "native": ((), True),
+    "plain": (("default", "AVX2", "COMPATIBLE", "Nehalem"), AVX2),  # x86 at all
+    "avx2": (("avx2", "AVX2", "AVX2", "Haswell"), AVX2),
+    "avx512": (("avx512", "AVX512_CORE", "AVX512", "SkylakeX"), AVX512),
+    "avx512_bf16": (("avx512", "AVX512_CORE_BF16", "AVX512", "SkylakeX"), torch.cpu._is_avx512_bf16_supported()),
 }
-CAN_RUN = {  # torch obeys ATEN_CPU_CAPABILITY unasked and would crash
-    "native": True,
-    "plain": torch.cpu._is_avx2_supported(),  # x86 at all
-    "avx2": torch.cpu._is_avx2_supported(),
-    "avx512": torch.cpu._is_avx512_supported(),
-    "avx512_bf16": torch.cpu._is_avx512_bf16_supported(),
-}
-SETTINGS = [  # processor, threads, shift of the seeds
-    ("native", 1, 0),
-    ("native", 2, 1),
-    ("plain", 1, 2),
-    ("avx2", 1, 1),
-    ("avx512", 2, 2),
-    ("avx512_bf16", 2, 0),
-]
+# Processor, threads, shift of the seeds.
+SETTINGS = [("native", 1, 0), ("native", 2, 1), ("plain", 1, 2)]
+SETTINGS += [("avx2", 1, 1), ("avx512", 2, 2), ("avx512_bf16", 2, 0)]
 
 
 def run(processor: str, threads: int, shift: int) -> int:
     """pytest's exit code; its last lines count the tests and name those that failed."""
-    environment = os.environ | dict(zip(VARIABLES, PROCESSORS[processor], strict=False))
-    environment |= {
-        "OMP_NUM_THREADS": str(threads),
-        "HF_ECHO_SEED_SHIFT": str(shift),
-        "TOKENIZERS_PARALLELISM": "false",
-    }
+    environment = os.environ | dict(zip(VARIABLES, PROCESSORS[processor][0], strict=False))
+    environment |= {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    environment["HF_ECHO_SEED_SHIFT"] = str(shift)
     workers = max(1, (os.cpu_count() or 1) // threads)
     command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-m", "trains and not slow", "-p", "no:cacheprovider"]
     command += ["-n", str(workers), "--dist", "loadfile", "--ignore=tests/evaluation/report"]
@@ -65,7 +51,7 @@ def main(names: list[str]) -> int:
         processor, threads, shift = setting
         if not names or processor in names:
             print(f"== {processor}, threads {threads}, seeds +{shift}", flush=True)
-            if not CAN_RUN[processor]:
+            if not PROCESSORS[processor][1]:
                 print("not on this processor")
             elif run(*setting):
                 failed.append(processor)

@@ -17,7 +17,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-VARIABLE = "HF_ECHO_SEED_SHIFT"
 STEP = 1009  # tests use small seeds: a shifted one is not the seed of another test
 
 
@@ -37,12 +36,10 @@ def shifted(function: Callable, shift: int) -> Callable:
 
 def apply(shift: int | None = None, replace: Callable = setattr) -> None:
     """Shift all seeds from now on, by the environment's HF_ECHO_SEED_SHIFT if no shift is given; 0 changes nothing."""
-    shift = int(os.environ.get(VARIABLE) or 0) if shift is None else shift
-    if not shift:
-        return
-    for module, name in ((torch, "manual_seed"), (np.random, "seed"), (np.random, "default_rng")):
-        replace(module, name, shifted(getattr(module, name), shift))
-    torch.manual_seed(0)  # for models that a test builds without a seed
+    if shift := int(os.environ.get("HF_ECHO_SEED_SHIFT") or 0) if shift is None else shift:
+        for module, name in ((torch, "manual_seed"), (np.random, "seed"), (np.random, "default_rng")):
+            replace(module, name, shifted(getattr(module, name), shift))
+        torch.manual_seed(0)  # for models that a test builds without a seed
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ FAIRSEQ_ORDER = [BOS, PAD, EOS, UNK]  # row i of fairseq's order is this row of 
 
 
 def texts(count: int = 40) -> dict[str, list[str]]:
-    """Built-in sentences by language."""
     found: dict[str, list[str]] = {code: [] for code in LANGUAGES}
     for row in builtin_nway(count):
         found[row["lang"]].append(row["text"])

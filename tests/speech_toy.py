@@ -15,7 +15,6 @@ SHAPE |= dict(pooler_layers=1, pooler_heads=2, pooler_intermediate_size=64, pool
 
 
 def say(text: str, pitch: float = 1.0, seed: int = 0) -> np.ndarray:
-    """Samples of a text of words."""
     time = np.arange(WORD) / RATE
     words = [np.sin(2 * np.pi * pitch * 300 * 1.35 ** WORDS.index(word) * time) for word in text.split()]
     noise = np.random.default_rng(seed).normal(size=WORD * len(words))

@@ -47,7 +47,6 @@ def circles(package: Path) -> list[str]:
 
 
 def test_parts_of_a_folder_import_one_way():
-    """Files and sub-folders of one folder never import each other in a circle, not even inside a function."""
     assert not circles(ROOT / "hf_echo")
 
 

@@ -5,7 +5,6 @@ import re
 import shutil
 import sys
 import tarfile
-import textwrap
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import distributions, packages_distributions
@@ -113,11 +112,6 @@ def test_modeling_travels_alone():
     assert not wrong
 
 
-def fresh(code: str) -> str:
-    """What a new process prints."""
-    return python("-c", textwrap.dedent(code))
-
-
 def test_import_is_light():
     """The import of the package brings neither torch nor models, and no part of its own; the command not even more."""
     code = """
@@ -128,9 +122,9 @@ def test_import_is_light():
         print([n for n in sys.modules if n.startswith("hf_echo.")], "transformers" in sys.modules)
         print(set(hf_echo.__all__) <= set(dir(hf_echo)), {"hub", "evaluation"} <= set(dir(hf_echo)))
         print([hasattr(hf_echo, name) for name in ("EchoDecoders", "recipes", "no_such_part", "_x")])"""
-    assert fresh(code.replace("COMMAND", "'x.py'")).split("\n")[:2] == ["[]", "[] True"]
+    assert python("-c", code.replace("COMMAND", "'x.py'")).split("\n")[:2] == ["[]", "[] True"]
     want = ["[]", "[] False", "True True", "[False, False, False, False]", ""]
-    assert fresh(code.replace("COMMAND", "'/bin/hf-echo'")).split("\n") == want
+    assert python("-c", code.replace("COMMAND", "'/bin/hf-echo'")).split("\n") == want
 
 
 def test_parts_are_there_after_a_plain_import():
@@ -149,7 +143,7 @@ def test_parts_are_there_after_a_plain_import():
             print("EchoForMTEB" if "hf-echo[mteb]" in str(error) else error)
         print([hook for hook in sys.meta_path if getattr(hook, "__module__", "").startswith("hf_echo")])"""
     want = ["", "True", "True hf_echo.hub.push", "hf_echo.evaluation.probes.downstream False", "EchoForMTEB", "[]", ""]
-    assert fresh(code).split("\n") == want
+    assert python("-c", code).split("\n") == want
 
 
 # Every way of opening the packaged model in a process of its own: what is imported, and what opens it.
@@ -177,7 +171,7 @@ MORE_WAYS = [
 )
 def test_the_packaged_model_opens_in_any_order_of_imports(imports, opens):
     folder = ROOT / "hf_echo" / "pretrained" / "echo-nano"
-    assert fresh(f"{imports}\nFOLDER = {str(folder)!r}\nprint({opens})") == "True\n"
+    assert python("-c", f"{imports}\nFOLDER = {str(folder)!r}\nprint({opens})") == "True\n"
 
 
 def copy_sources(place: Path) -> Path:

@@ -1,17 +1,15 @@
 """A seed shift changes what training starts from."""
 
-import pytest
 import torch
+
+from hf_echo.stages.contrastive import ContrastiveConfig, ContrastiveTrainer
 
 from . import seed_shift
 
 
-@pytest.fixture
-def start(toy, toy_tokenizer, toy_data, tmp_path, monkeypatch):
-    """start(shift) -> (initial weights, rows of the batches of the first epoch) of a contrastive stage."""
-    from hf_echo.stages.contrastive import ContrastiveConfig, ContrastiveTrainer
-
-    def make(shift):
+def test_a_shift_changes_weights_and_order(toy, toy_tokenizer, toy_data, tmp_path, monkeypatch):
+    def start(shift):
+        """(Initial weights, rows of the batches of the first epoch) of a contrastive stage."""
         with monkeypatch.context() as patch:
             seed_shift.apply(shift, patch.setattr)
             args = ContrastiveConfig(str(tmp_path), max_tokens=10**6, max_rows=64, use_cpu=True, report_to="none")
@@ -20,10 +18,6 @@ def start(toy, toy_tokenizer, toy_data, tmp_path, monkeypatch):
             batches = [batch["index"].tolist() for batch in trainer.get_train_dataloader()]
             return model.encoder.backbone.embed_tokens.weight.detach().clone(), batches
 
-    return make
-
-
-def test_a_shift_changes_weights_and_order(start):
     weights, batches = zip(*(start(shift) for shift in (0, 1, 2)))
     again = start(1)
     assert torch.equal(again[0], weights[1]) and again[1] == batches[1]

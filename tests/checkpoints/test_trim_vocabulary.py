@@ -136,7 +136,6 @@ def test_sonar(sonar_toy, tmp_path):
 
 
 def test_a_finished_step_is_not_repeated(xlm_r, tmp_path):
-    """The settings of the recipe are those of the lineage."""
     texts = write_texts(tmp_path, {"fra_Latn": KEPT})
     recipe, keep = tmp_path / "trim.yaml", len(AutoTokenizer.from_pretrained(xlm_r)) - 3
     values = dict(model=xlm_r, output_dir=tmp_path / "out", texts=texts, keep=keep, operation="trim_vocabulary")

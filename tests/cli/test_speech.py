@@ -178,7 +178,6 @@ def test_mine_speech_and_text(space, files, run, tmp_path):
 
 
 def test_mine_speech_and_speech(space, run, tmp_path):
-    """Every recording finds itself."""
     out = tmp_path / "pairs.tsv"
     options = ("--out", out, "--model", space / "speech", "--margin", "cosine", "--audio-target")
     code, _, err = run("mine", "--audio", *[space / "files.tsv"] * 2, *options)

@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, pipeline
 
 import hf_echo
-from hf_echo.cli.tour import run_tour, tour_sentences
+from hf_echo.cli.tour import run_tour
 
 COMMAND = "encode"
 
@@ -48,11 +48,9 @@ def test_tour():
 
 
 def test_it_is_used_where_no_model_is_given(run, tmp_path):
-    texts = tmp_path / "texts.txt"
-    texts.write_text("".join(row["text"] + "\n" for row in tour_sentences()), encoding="utf-8")
-    _, _, err = run(texts, tmp_path / "out.npy", "--normalize")
-    assert "no --model: using echo-nano, which is included in the package" in err
-    run("--model", "echo-nano", "--normalize", texts, tmp_path / "named.npy")
+    (texts := tmp_path / "texts.txt").write_text("Le chat dort.\nDer Zug ist spät.\n", encoding="utf-8")
+    assert "no --model: using echo-nano, which is included in the package" in run(texts, tmp_path / "out.npy")[2]
+    run("--model", "echo-nano", texts, tmp_path / "named.npy")
     np.testing.assert_allclose(np.load(tmp_path / "named.npy"), np.load(tmp_path / "out.npy"), atol=1e-6)
     pytest.raises(ValueError, hf_echo.pretrained, "echo-micro").match(
         "the package has no checkpoint .*; it has echo-nano"

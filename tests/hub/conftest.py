@@ -1,5 +1,4 @@
 import json
-import textwrap
 
 import pytest
 
@@ -13,7 +12,7 @@ def on_the_hub(hub_environment, tmp_path_factory):
 
     def run(code: str, *arguments):
         place = {"env": hub_environment, "cwd": tmp_path_factory.mktemp("cwd")}
-        return json.loads(python("-c", textwrap.dedent(code), *arguments, **place).splitlines()[-1])
+        return json.loads(python("-c", code, *arguments, **place).splitlines()[-1])
 
     return run
 

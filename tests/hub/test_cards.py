@@ -19,8 +19,9 @@ from hf_echo.hub.upload_checks import kind_of
 from hf_echo.stages.modular import add_language, modular_backbone
 from hf_echo.utils.lineage import write_lineage
 
-from .. import sonar_toy, toy, whisper_toy
+from .. import sonar_toy, toy
 from ..checkpoints.published.test_from_blaser import published
+from ..checkpoints.published.test_from_whisper import toy_config
 from ..modeling.spectrum_toy import make_spectrum
 from ..speech_toy import save_random_encoder
 
@@ -61,7 +62,7 @@ def wav2vec2(place: Path) -> Path:
 
 
 def whisper(place: Path) -> Path:
-    WhisperModel(whisper_toy.config()).save_pretrained(place / "audio")
+    WhisperModel(toy_config()).save_pretrained(place / "audio")
     return convert_whisper(place / "audio", place / "whisper", license=LICENSE, **POOLER)
 
 
@@ -96,20 +97,12 @@ def dataset(place: Path) -> Path:
     return place / "data"
 
 
-CARDS = {
+TOYS = (trained, released, mexma, wav2vec2, whisper, speech, spectrum, modular, dataset)
+CARDS = {make.__name__: make for make in TOYS} | {
     "echo-nano": lambda place: hf_echo.pretrained("echo-nano"),
-    "trained": trained,
-    "released": released,
     "sonar": lambda place: sonar_toy.convert(place / "sonar"),
-    "mexma": mexma,
     "blaser-ref": blaser("ref"),
     "blaser-qe": blaser("qe"),
-    "wav2vec2": wav2vec2,
-    "whisper": whisper,
-    "speech": speech,
-    "spectrum": spectrum,
-    "modular": modular,
-    "dataset": dataset,
 }
 # The others run where the package cannot be imported.
 NEED_THE_PACKAGE = ("echo-nano", "speech")
@@ -195,7 +188,6 @@ def test_what_the_cards_give(pushed):
 
 
 def test_licenses_of_the_sources(pushed):
-    """Converted weights keep the license of their source."""
     licenses = {name: RepoCard(card["text"]).data.license for name, card in pushed.items()}
     assert licenses["sonar"] == licenses["blaser-qe"] == "cc-by-nc-4.0"
     assert {licenses[name] for name in ("trained", "released", "speech", "spectrum", "modular")} == {LICENSE}

@@ -10,7 +10,6 @@ from hf_echo.utils.lineage import write_lineage
 
 
 def run_of(stage: str, start: dict | None, **values) -> dict:
-    """The lineage of a training run."""
     return {"stage": stage, "values": values, "from": start}
 
 

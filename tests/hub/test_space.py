@@ -9,18 +9,8 @@ import numpy as np
 import pytest
 
 from hf_echo.hub import space_folder
-from hf_echo.hub.space_views import (
-    MAX_CHARACTERS,
-    MAX_SENTENCES,
-    MAX_TRANSLATED,
-    MAX_WORDS,
-    SpaceViews,
-    principal_plane,
-    read_sentences,
-    shown,
-    split_language,
-    word_spans,
-)
+from hf_echo.hub import space_views as limits
+from hf_echo.hub.space_views import SpaceViews, principal_plane, read_sentences, shown, split_language, word_spans
 from hf_echo.hub.upload_checks import contents_of
 from hf_echo.inference import encode, translate
 from hf_echo.inference.encode_speech import encode_speech
@@ -90,13 +80,14 @@ def test_a_language_in_front_of_a_sentence_is_read():
 
 def test_one_sentence_per_line():
     assert read_sentences("Texts", "\n a \n\nFrench: b\r\n") == (["a", "b"], [None, "fra_Latn"])
-    for text, words in (
+    lines = limits.MAX_SENTENCES
+    for text, said in (
         (None, "Texts is empty: write one sentence per line"),
         (" \n\t\n", "Texts is empty"),
-        ("a\n" * (MAX_SENTENCES + 1), f"Texts has {MAX_SENTENCES + 1} lines: this tab takes at most {MAX_SENTENCES}"),
-        ("a" * (MAX_CHARACTERS + 1), "Texts has 20,001 characters: this page takes at most 20,000"),
+        ("a\n" * (lines + 1), f"Texts has {lines + 1} lines: this tab takes at most {lines}"),
+        ("a" * (limits.MAX_CHARACTERS + 1), "Texts has 20,001 characters: this page takes at most 20,000"),
     ):
-        pytest.raises(ValueError, read_sentences, "Texts", text).match(f"^{re.escape(words)}")
+        pytest.raises(ValueError, read_sentences, "Texts", text).match(f"^{re.escape(said)}")
 
 
 def test_words_are_split_at_spaces_and_punctuation_and_chinese_at_tokens():
@@ -132,7 +123,8 @@ def test_translate_shows_what_the_package_writes(views):
     written = translate(views.translator, views.tokenizer, texts, langs, max_new_tokens=100)
     assert Page(views.translate(SENTENCES)).cells[1:] == [list(pair) for pair in zip(texts, written)]
     assert views.targets == [("English", "eng_Latn")]
-    assert f"this tab takes at most {MAX_TRANSLATED}" in shown(views.translate)("a\n" * (MAX_TRANSLATED + 1))
+    most = limits.MAX_TRANSLATED
+    assert f"this tab takes at most {most}" in shown(views.translate)("a\n" * (most + 1))
     assert "decoder" in Page(shown(views.translate)("a", "fra_Latn")).text  # it writes English only
 
 
@@ -146,13 +138,14 @@ def test_a_sentence_is_aligned_with_itself(views):
 
 
 def test_align_names_what_it_cannot_show(views):
-    for text, words in (
-        ("a b " * MAX_WORDS, f"First sentence has {2 * MAX_WORDS} words: the heat map shows at most {MAX_WORDS}"),
+    words = limits.MAX_WORDS
+    for text, said in (
+        ("a b " * words, f"First sentence has {2 * words} words: the heat map shows at most {words}"),
         ("x" * 10_000, "First sentence is longer than the model's 512 tokens: give a shorter one"),
         ("one\ntwo", "First sentence has 2 lines: give one sentence"),
         ("", "First sentence is empty"),
     ):
-        assert words in Page(shown(views.align)(text, "a")).text
+        assert said in Page(shown(views.align)(text, "a")).text
 
 
 def test_the_plane_is_that_of_scikit_learn():
@@ -215,11 +208,7 @@ def test_a_recording_finds_its_nearest_sentences(views, monkeypatch, tmp_path):
 
 
 def test_only_wrong_input_becomes_a_note():
-    def broken():
-        raise KeyError("a bug")
-
-    with pytest.raises(KeyError):
-        shown(broken)()
+    pytest.raises(KeyError, shown(lambda: {}["a bug"]))
 
 
 def test_the_folder_can_be_pushed(run):

@@ -69,7 +69,6 @@ def open_tab(page, name: str) -> None:
 
 
 def result(page, words: str):
-    """The visible result that holds these words."""
     found = page.locator(".echo:visible", has_text=words).first
     found.wait_for()
     return found
@@ -90,7 +89,6 @@ def test_every_tab_answers(visit, scheme, width):
 
 
 def test_keyboard_only(visit):
-    """Tab, arrows and Enter reach everything: no mouse."""
     page = visit()
     tab_until(page, "e.getAttribute('role') === 'tab' && e.innerText.includes('Align')")
     page.keyboard.press("Enter")
@@ -126,7 +124,6 @@ def test_right_to_left_text_is_set_so(visit):
 
 
 def test_two_users_at_once(address):
-    """Each gets the answer to an own question, from threads of their own."""
     from playwright.sync_api import sync_playwright
 
     def user(number: int) -> list[str]:

@@ -64,7 +64,6 @@ def address(space):
 
 
 def search(page, text: str) -> list[str]:
-    """The sentences that the page finds."""
     page.get_by_label("Search for").fill(text)
     page.evaluate("document.querySelector('#results').replaceChildren()")
     page.get_by_role("button", name="Search", exact=True).click()

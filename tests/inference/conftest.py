@@ -21,3 +21,11 @@ def make_untrained(toy, toy_tokenizer):
 def toy_untrained(make_untrained):
     """A spread that leaves no part without effect, and embeddings small enough for absolute tolerances."""
     return make_untrained(0.1)
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)

@@ -62,14 +62,6 @@ def test_rows_are_the_models(model, toy_tokenizer, texts, langs, max_tokens, pat
     assert np.abs(have[0] - have[1]).max() > 1e-2
 
 
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_a_batch_a_core(model, toy_tokenizer, texts, langs, two_threads, monkeypatch):
     """Batches run side by side, each on one core; afterwards threads old and new are as they were."""
     seen, together = set(), Barrier(2, timeout=60)  # breaks unless two batches are under way at once

@@ -120,7 +120,6 @@ def test_requests_at_the_same_time_get_their_own_answers(port, model, texts):
 
 
 def test_a_model_of_sentence_transformers(toy_tokenizer, tmp_path):
-    """A static model with a prompt."""
     static = StaticEmbedding(toy_tokenizer.backend_tokenizer, embedding_dim=8)
     stock = SentenceTransformer(modules=[static], prompts={"query": "un chat "}, device="cpu")
     stock.save(str(tmp_path / "static"))

@@ -61,7 +61,7 @@ def test_beams_are_rows(toy_trained, toy_tokenizer, sentences, monkeypatch, batc
     assert have == one_by_one(toy_trained, toy_tokenizer, texts, langs, **options)
 
 
-def test_a_batch_a_core(toy_trained, toy_tokenizer, sentences, monkeypatch):
+def test_a_batch_a_core(toy_trained, toy_tokenizer, sentences, two_threads, monkeypatch):
     """Two batches at the same time, each on one core; a model with hooks (FSDP) runs one after the other."""
     texts, langs, _ = zip(*sentences[:24], strict=True)
     options = dict(num_beams=2, rerank_weight=1.0, max_new_tokens=20)
@@ -75,20 +75,14 @@ def test_a_batch_a_core(toy_trained, toy_tokenizer, sentences, monkeypatch):
         seen.add((get_ident(), torch.get_num_threads()))
         return decode(*args, **kwargs)
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        monkeypatch.setattr(module, "decode_embeddings", watched)
+    monkeypatch.setattr(module, "decode_embeddings", watched)
+    assert translate(toy_trained, toy_tokenizer, texts, langs, batch_size=8, **options) == one_batch
+    assert {threads for _, threads in seen} == {1} and torch.get_num_threads() == 2
+    seen.clear()
+    together = Barrier(1)
+    with toy_trained.register_forward_pre_hook(lambda *_: None):
         assert translate(toy_trained, toy_tokenizer, texts, langs, batch_size=8, **options) == one_batch
-        assert {threads for _, threads in seen} == {1} and torch.get_num_threads() == 2
-        seen.clear()
-        together = Barrier(1)
-        hook = toy_trained.register_forward_pre_hook(lambda *_: None)
-        assert translate(toy_trained, toy_tokenizer, texts, langs, batch_size=8, **options) == one_batch
-        assert seen == {(get_ident(), 2)}
-        hook.remove()
-    finally:
-        torch.set_num_threads(before)
+    assert seen == {(get_ident(), 2)}
 
 
 def test_from_embeddings(toy_trained, toy_tokenizer, sentences):

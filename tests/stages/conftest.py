@@ -10,7 +10,7 @@ from transformers import BertConfig, BertModel, TrainerCallback
 
 import hf_echo.steps.training as training
 
-from ..own_tokenizers import word_pieces
+from ..toy import word_pieces
 from ..toy import QUIET, SHAPE
 
 

@@ -16,7 +16,7 @@ from hf_echo.stages.core.encoder import set_attention_dropout
 from hf_echo.stages.core.model_shape import decoder_config
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular
 
-from ..own_tokenizers import unigram, word_pieces
+from ..toy import unigram, word_pieces
 
 pytestmark = pytest.mark.trains
 

@@ -75,7 +75,6 @@ def test_unfit_files_are_refused(refused, tmp_path):
 
 @pytest.fixture
 def small(tmp_path):
-    """A BLASER model of each kind for the toy's embeddings."""
     torch.manual_seed(0)
     for kind in SIZES:
         config = BlaserConfig(kind=kind, embedding_size=32, hidden_sizes=[8, 4])

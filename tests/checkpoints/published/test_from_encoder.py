@@ -29,7 +29,6 @@ SHAPE |= dict(max_position_embeddings=34, initializer_range=0.3, pad_token_id=1)
 
 @pytest.fixture(scope="module")
 def parts(toy, tmp_path_factory):
-    """{name: folder}: a BERT, an XLM-R and a tokenizer of both."""
     place = tmp_path_factory.mktemp("parts")
     backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -43,7 +43,6 @@ SHORT_AND_LONG = [
 
 @pytest.fixture(scope="module")
 def files(sonar_toy, tmp_path_factory):
-    """The files of a small SONAR: SentencePiece model, encoder and decoder in each layout."""
     folder = tmp_path_factory.mktemp("sonar")
     pieces = sonar_toy.train_sentencepiece(folder)
     words = len(sonar_toy.Ids(pieces))
@@ -58,7 +57,6 @@ def files(sonar_toy, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folders(files, tmp_path_factory):
-    """A converted SONAR of each layout."""
     parts = {layout: (files[f"{layout}encoder"], files[f"{layout}decoder"]) for layout in ("", "bare ", "fairseq ")}
     place = {layout: tmp_path_factory.mktemp("out") / "sonar" for layout in parts}
     return {k: convert_sonar(e, place[k], tokenizer=files["pieces"], decoder=d) for k, (e, d) in parts.items()}
@@ -91,12 +89,8 @@ def test_vectors_are_those_of_the_formulas(converted, expected):
     prompted = [model.prompts[code] + text for text, code in SHORT_AND_LONG]
     assert np.abs(model.encode(prompted, prompt="") - expected).max() < 1e-5
     assert model.get_embedding_dimension() == expected.shape[1] and model.max_seq_length == 514
-
-
-def test_a_text_without_a_prompt_is_english(folder):
-    model = SentenceTransformer(str(folder), device="cpu")
     english = model.encode(["A cat."], prompt_name="eng_Latn")
-    assert np.array_equal(model.encode(["A cat."]), english)
+    assert np.array_equal(model.encode(["A cat."]), english)  # as a text without a prompt
     assert np.abs(model.encode(["A cat."], prompt_name="fra_Latn") - english).max() > 1e-2
 
 
@@ -181,10 +175,11 @@ def test_long_texts_are_cut_split_or_refused(folder, files, sonar_toy):
 
 OPENED = """
 import json, sys
-{imports}
+sys.modules["hf_echo"] = None
+from transformers import pipeline
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
-name, options = sys.argv[1], {options}
+name, options = sys.argv[1], {"trust_remote_code": True}
 translate = pipeline("sonar-translation", model=name, device="cpu", **options)
 tokenizer, vectors = AutoTokenizer.from_pretrained(name, **options), []
 for _ in range(2):
@@ -195,22 +190,11 @@ vectors.append(model.encode("Le chat dort.", prompt_name="fra_Latn").tolist())
 text = translate("Le chat dort.", src_lang="fra_Latn", tgt_lang="deu_Latn", max_new_tokens=6)[0]["translation_text"]
 print(json.dumps([vectors, text]))
 """
-ORDERS = {
-    "hf_echo first": "import hf_echo\nfrom transformers import pipeline",
-    "hf_echo last": "from transformers import pipeline\nimport hf_echo",
-    "modeling": "import hf_echo.modeling\nfrom transformers import pipeline",
-    "without": "sys.modules['hf_echo'] = None\nfrom transformers import pipeline",
-}
 
 
-@pytest.mark.parametrize(
-    "order", [pytest.param(name, marks=[] if name == "without" else pytest.mark.slow) for name in ORDERS]
-)
-def test_a_fresh_process_opens_it(folder, expected, tmp_path, order):
-    """AutoModel is the encoder, twice the same, in every order of imports and without this package."""
-    options = {"trust_remote_code": True} if order == "without" else {}
-    code = OPENED.format(imports=ORDERS[order], options=options)
-    vectors, text = json.loads(python("-c", code, folder, cwd=tmp_path))
+def test_a_fresh_process_opens_it_without_this_package(folder, expected, tmp_path):
+    """AutoModel is the encoder, twice the same."""
+    vectors, text = json.loads(python("-c", OPENED, folder, cwd=tmp_path))
     assert np.abs(np.array(vectors) - expected[0]).max() < 1e-5
     model, tokenizer = inference.load_translator(folder, dtype="fp32")
     options = dict(max_new_tokens=6, num_beams=5)
@@ -279,16 +263,10 @@ def test_ids_are_those_of_nllb_and_of_sentencepiece(folder, files, sonar_toy):
         assert found == nllb(lines)["input_ids"]
         assert found == [sonar_toy.in_nllb_order(ids.encoder_input(line, code)) for line in lines]
     odd = ["", " ", "  a  b ", "한국어 Q", "ﬁancé ①", "a\tb\nc", "a\u200bb", "\u3000猫。", "▁a", "x" * 50]
+    odd += ["fra_Latn", "a fra_Latn b", "</s>", "<s> a </s>", "<pad>", "<MINED_DATA>"]  # spelt tokens stay text
     found = tokenizer([f"eng_Latn {line}" for line in odd])["input_ids"]
     assert found == [sonar_toy.in_nllb_order(ids.encoder_input(line, "eng_Latn")) for line in odd]
-
-
-def test_a_text_that_spells_a_token_stays_text(folder, files, sonar_toy):
-    tokenizer, ids = AutoTokenizer.from_pretrained(folder), sonar_toy.Ids(files["pieces"])
-    for text in ("fra_Latn", "a fra_Latn b", "</s>", "<s> a </s>", "<pad>", "<MINED_DATA>"):
-        (found,) = tokenizer([f"eng_Latn {text}"])["input_ids"]
-        assert found == sonar_toy.in_nllb_order(ids.encoder_input(text, "eng_Latn"))
-        assert found.count(2) == 1 and ids.language("fra_Latn") not in found
+    assert all(row.count(2) == 1 and ids.language("fra_Latn") not in row for row in found)
 
 
 def test_unfit_files_are_refused(files, folder, refused, sonar_toy, tmp_path):

@@ -5,12 +5,10 @@ import struct
 import numpy as np
 import pytest
 import torch
-from transformers import WhisperFeatureExtractor, WhisperModel
+from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperModel
 
 from hf_echo.checkpoints import convert_whisper
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
-
-from ... import whisper_toy
 
 COMMAND = "convert whisper"
 SMALL = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
@@ -18,11 +16,18 @@ RATE = 16000
 NUMBERS = {"float32": 0, "int8": 1, "int16": 2, "float16": 4}
 
 
+def toy_config(seconds: int = 30) -> WhisperConfig:
+    """For audio of so many seconds: transformers' encoder takes no more and no less."""
+    tokens = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"), 0)
+    encoder = dict(encoder_layers=2, encoder_attention_heads=1, encoder_ffn_dim=96, max_source_positions=50 * seconds)
+    decoder = dict(decoder_layers=1, decoder_attention_heads=1, decoder_ffn_dim=96, vocab_size=100)
+    return WhisperConfig(d_model=64, **encoder, **decoder, **tokens)
+
+
 @pytest.fixture
 def whisper():
-    """Random weights, for one second of audio."""
     torch.manual_seed(0)
-    model = WhisperModel(whisper_toy.config(seconds=1)).eval()
+    model = WhisperModel(toy_config(seconds=1)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn_like(parameter)

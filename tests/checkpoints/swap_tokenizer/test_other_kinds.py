@@ -16,7 +16,7 @@ from hf_echo.vocabulary import train_tokenizer
 from hf_echo.vocabulary.match import match_vocabularies
 
 from ...modeling.test_backbones import backbone
-from ...own_tokenizers import unigram, word_pieces
+from ...toy import unigram, word_pieces
 
 KINDS = {
     "bert": word_pieces,
@@ -90,7 +90,6 @@ def permuted(tokenizer: EchoTokenizer) -> EchoTokenizer:
 
 
 def test_positions_of_xlm_r_move_with_the_padding_token(tokenizers, words, tmp_path):
-    """They are counted from its id."""
     old, new = tokenizers["xlm-roberta"], permuted(tokenizers["xlm-roberta"])
     model = encoder("xlm-roberta", old)
     want = encode(model, old, words[:6])
