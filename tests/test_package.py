@@ -7,6 +7,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import distributions, packages_distributions
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from .processes import python
-from .test_circles import imported_files
 
 try:
     import tomllib
@@ -43,14 +43,22 @@ MODELING_EXTRA = {
 
 
 def imports_of(path: Path) -> Iterator[tuple[int, str, int]]:
-    """Yields (level, dotted name, line) of every import in a file, those inside functions included."""
+    """Yields (level, dotted name, line) of every name that a file imports, those inside functions included."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from ((0, alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.level, node.module, node.lineno
-        elif isinstance(node, ast.ImportFrom):  # `from . import a`
-            yield from ((node.level, alias.name, node.lineno) for alias in node.names)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            start, level = [getattr(node, "module", None)], getattr(node, "level", 0)
+            yield from ((level, ".".join(filter(None, [*start, alias.name])), node.lineno) for alias in node.names)
+
+
+def imported_files(path: Path, package: Path) -> Iterator[Path]:
+    """Yields the files of `package`, relative to it, that the imports of a file name; `__init__.py` for a folder."""
+    here = path.relative_to(package.parent).parts[:-1]
+    for level, name, _ in imports_of(path):
+        first, *parts = [*(here[: len(here) - level + 1] if level else ()), *name.split(".")]
+        if first == package.name:
+            ends = [package.joinpath(*parts[:length]) for length in (len(parts), len(parts) - 1) if length > 0]
+            files = [file for end in ends for file in (end.with_suffix(".py"), end / "__init__.py") if file.is_file()]
+            yield from (file.relative_to(package) for file in files[:1])
 
 
 def upward_imports(package: Path) -> list[str]:
@@ -72,6 +80,55 @@ def upward_imports(package: Path) -> list[str]:
 
 def test_imports_run_one_way():
     assert not upward_imports(ROOT / "hf_echo")
+
+
+def circles(package: Path) -> list[str]:
+    """Lists one circle of imports for each folder in which files or sub-folders import each other."""
+    graphs: dict[Path, dict[str, set[str]]] = {}
+    for path in sorted(package.rglob("*.py")):
+        own = path.relative_to(package)
+        for other in [] if own.parts[0] == "pretrained" else imported_files(path, package):
+            shared = 0
+            while own.parts[shared] == other.parts[shared] and shared + 1 < min(len(own.parts), len(other.parts)):
+                shared += 1
+            if own.parts[shared] != other.parts[shared]:
+                graph = graphs.setdefault(Path(*own.parts[:shared]), {})
+                graph.setdefault(own.parts[shared], set()).add(other.parts[shared])
+    found = []
+    for folder, graph in sorted(graphs.items()):
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            found.append(f"{folder}: " + " <- ".join(error.args[1]))
+    return found
+
+
+def test_parts_of_a_folder_import_one_way():
+    assert not circles(ROOT / "hf_echo")
+
+
+def test_circles_are_found(tmp_path):
+    package = tmp_path / "hf_echo"
+    files = {
+        "__init__.py": "",
+        "stages/__init__.py": "",
+        "stages/core/a.py": "def f():\n    from ..table import STAGES\n    return STAGES\n",
+        "stages/core/b.py": "from . import c\n",
+        "stages/core/c.py": "from hf_echo.stages.core.b import x\n",
+        "stages/table.py": "from .core import a\n",
+        "data/__init__.py": "from .rows import read\n",
+        "data/rows.py": "from . import read\n",
+        "data/one_way.py": "import hf_echo.data.rows\nfrom ..stages import table\n",
+    }
+    for name, text in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    found = [(line.split(": ")[0], set(line.split(": ")[1].split(" <- "))) for line in circles(package)]
+    assert found == [
+        ("data", {"__init__.py", "rows.py"}),
+        ("stages", {"core", "table.py"}),
+        ("stages/core", {"b.py", "c.py"}),
+    ]
 
 
 def test_the_package_imports_no_script():
@@ -103,7 +160,7 @@ def test_modeling_travels_alone():
             wrong.append(f"{path.name} is not flat in modeling/")
         allowed = MODELING_MAY_IMPORT | MODELING_EXTRA.get(path.name, set())
         for level, name, line in imports_of(path):
-            if (level == 0 and name.split(".")[0] not in allowed) or (level and (level > 1 or name not in siblings)):
+            if level > 1 or name.split(".")[0] not in (siblings if level else allowed):
                 wrong.append(f"{path.name}:{line} imports {'.' * level}{name}")
         text = path.read_text(encoding="utf-8")
         spelt = re.findall(r"^\s*from\s+\.(\S*)\s+import", text, re.MULTILINE)
