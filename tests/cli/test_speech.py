@@ -15,6 +15,7 @@ from hf_echo.inference import load_translator, translate
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoAudioFeatureExtractor
+from hf_echo.search import mine
 from hf_echo.utils.speech_data import write_speech_data
 
 from ..processes import python
@@ -161,10 +162,8 @@ def test_a_release_translates_without_the_package(space, vectors, release, tmp_p
     np.testing.assert_allclose(np.load(out), vectors[:1], atol=1e-4)
 
 
-def test_mine_speech_and_text(space, files, run, tmp_path):
+def test_mine_speech_with_text_and_with_itself(space, files, run, tmp_path):
     """The pairs are those of `mine` on the same embeddings, and a second run reads what the first wrote."""
-    from hf_echo.search import mine
-
     (tmp_path / "text.txt").write_text("\n".join(TEXTS[::-1]) + "\n")
     out, options = tmp_path / "pairs.tsv", ("--model", space / "speech", "--text-model", space / "text", "--k", 2)
     command = ("mine", "--audio", space / "files.tsv", tmp_path / "text.txt", "--out", out, *options)
@@ -175,10 +174,6 @@ def test_mine_speech_and_text(space, files, run, tmp_path):
     want = [(files[i], TEXTS[::-1][j]) for i, j in zip(found.sources, found.targets)]
     assert sorted((source, target) for _, source, target in rows) == sorted(want)
     assert run(*command)[0] == 0
-
-
-def test_mine_speech_and_speech(space, run, tmp_path):
-    out = tmp_path / "pairs.tsv"
     options = ("--out", out, "--model", space / "speech", "--margin", "cosine", "--audio-target")
     code, _, err = run("mine", "--audio", *[space / "files.tsv"] * 2, *options)
     assert code == 0, err

@@ -14,6 +14,7 @@ from hf_echo.export.stock import open_stock
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.hub.upload_checks import contents_of
 from hf_echo.inference.encode import encode, load_encoder
+from hf_echo.utils.vectors import unit_length
 
 pytestmark = pytest.mark.slow
 TEXTS = ["the cat", "one red cat sleeps.", "日本 語　é x", "кот спит " * 30, "a", "", " x  y "]
@@ -27,10 +28,6 @@ def onnx_folders(checkpoints, tmp_path_factory):
     return {name: place / name for name in checkpoints}
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
 @pytest.mark.parametrize("name", ["bert", "dense", "llama"])
 def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
     import onnxruntime
@@ -41,7 +38,7 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
     for size in (1, 2, 7):
         texts = shuffled.sample(TEXTS[:5] + TEXTS[6:], k=min(size, 6))
         batch = stock.batch(texts)
-        want = unit(encode(encoder, tokenizer, texts))
+        want = unit_length(encode(encoder, tokenizer, texts))
         np.testing.assert_allclose(graphs.run_graph(place / "sentence_embedding.onnx", batch), want, atol=1e-5)
         longer = {key: torch.nn.functional.pad(value, (0, 5), value=0) for key, value in batch.items()}
         longer["input_ids"][:, -5:] = tokenizer.pad_token_id
@@ -51,7 +48,7 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
         (states,) = session.run(["last_hidden_state"], inputs)
         with torch.no_grad():
             pooled = encoder.pool(torch.from_numpy(states), batch["attention_mask"]).numpy()
-        np.testing.assert_allclose(unit(pooled), want, atol=1e-5)
+        np.testing.assert_allclose(unit_length(pooled), want, atol=1e-5)
         small = graphs.run_graph(place / "sentence_embedding_quantized.onnx", batch)
         assert (small * want).sum(1).mean() > 0.98
 
@@ -130,7 +127,7 @@ def test_a_release_has_graphs_beside_it(checkpoints, tmp_path):
     encoder, tokenizer = load_encoder(out, dtype="fp32")
     batch = open_stock(out).batch(TEXTS[:2])
     vectors = graphs.run_graph(out / "onnx" / "sentence_embedding.onnx", batch)
-    np.testing.assert_allclose(vectors, unit(encode(encoder, tokenizer, TEXTS[:2])), atol=1e-5)
+    np.testing.assert_allclose(vectors, unit_length(encode(encoder, tokenizer, TEXTS[:2])), atol=1e-5)
     header = yaml.safe_load((out / "README.md").read_text(encoding="utf-8").split("---")[1])
     assert "onnx" in header["tags"] and (out / "onnx" / "model_quantized.onnx").is_file()
     assert not contents_of(out).left_out

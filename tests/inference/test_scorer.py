@@ -38,9 +38,6 @@ def test_each_text_is_embedded_once(toy_folders, pairs, monkeypatch):
     monkeypatch.setattr(module, "open_encoder", counting)
     EchoScorer(str(toy_folders["training"]))(*pairs)
     assert len(seen) == len(set(seen)) == len({*zip(pairs[0], pairs[2]), *zip(pairs[1], pairs[3])})
-
-
-def test_columns_of_unlike_length_are_refused(toy_folders):
     with pytest.raises(ValueError, match="columns have 2, 1 rows"):
         EchoScorer(str(toy_folders["training"]))(["a", "b"], ["c"], "fra_Latn", ["eng_Latn"])
     with pytest.raises(FileNotFoundError, match="no folder /no/model"):
