@@ -174,8 +174,8 @@ def test_mine_speech_with_text_and_with_itself(space, files, run, tmp_path):
     want = [(files[i], TEXTS[::-1][j]) for i, j in zip(found.sources, found.targets)]
     assert sorted((source, target) for _, source, target in rows) == sorted(want)
     assert run(*command)[0] == 0
-    options = ("--out", out, "--model", space / "speech", "--margin", "cosine", "--audio-target")
-    code, _, err = run("mine", "--audio", *[space / "files.tsv"] * 2, *options)
+    out, options = tmp_path / "itself.tsv", ("--model", space / "speech", "--margin", "cosine", "--audio-target")
+    code, _, err = run("mine", "--audio", *[space / "files.tsv"] * 2, "--out", out, *options)
     assert code == 0, err
     rows = [line.split("\t") for line in out.read_text().splitlines()[1:]]
     assert len(rows) == len(TEXTS) and all(source == target for _, source, target in rows)
