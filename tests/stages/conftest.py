@@ -10,8 +10,7 @@ from transformers import BertConfig, BertModel, TrainerCallback
 
 import hf_echo.steps.training as training
 
-from ..toy import word_pieces
-from ..toy import QUIET, SHAPE
+from ..toy import QUIET, SHAPE, word_pieces
 
 
 @pytest.fixture(scope="session")
