@@ -44,7 +44,6 @@ def model_and_batch():
 
 
 def losses(weight, rows):
-    """The computation of a trainer in each process."""
     target, offset = gather_with_grad(rows["target"] @ weight)
     guide_target, _ = gather_with_grad(rows["guide_target"])
     key, _ = gather_with_grad(rows["key"])

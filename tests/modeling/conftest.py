@@ -65,5 +65,4 @@ def model(make_model) -> EchoForTranslation:
 
 @pytest.fixture
 def batch(tokenizer) -> dict[str, torch.Tensor]:
-    """Five sentences of five languages, padded on the right."""
     return dict(tokenizer(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt"))

@@ -17,7 +17,6 @@ NEW_TOKENS = 8
 
 @pytest.fixture
 def seq2seq(make_model) -> EchoForTranslation:
-    """Stage 1: the decoder attends all encoder states."""
     return make_model({"bottleneck": False})
 
 
@@ -118,7 +117,6 @@ def test_generate_over_all_states_and_padded_memory(seq2seq, tokenizer, batch, p
 
 
 def test_generate_step_by_step(model, batch):
-    """generate() against a plain loop over the forward pass."""
     embedding = model.encoder(**batch).sentence_embedding
     ids = torch.full((len(TEXTS), 1), model.config.bos_token_id)
     for _ in range(NEW_TOKENS):

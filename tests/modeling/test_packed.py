@@ -145,6 +145,11 @@ def test_padding_on_the_left_and_none(encoder, tokenizer, batch):
         keep = case.get("attention_mask", torch.ones_like(case["input_ids"])).bool()
         torch.testing.assert_close(output.last_hidden_state[keep], states[keep], **CLOSE)
         torch.testing.assert_close(output.sentence_embedding, embeddings, **CLOSE)
+    mask = batch["attention_mask"].clone()
+    mask[1] = 0  # a row of padding alone is left to the modules
+    with torch.no_grad():
+        assert packed_states(encoder, batch["input_ids"], mask) is None
+        assert encoder(batch["input_ids"], mask).sentence_embedding.shape == (len(TEXTS), 24)
 
 
 def test_weights_are_read_anew(encoder, batch):
@@ -187,14 +192,6 @@ def test_rows_of_all_lengths(encoder):
         assert shared.joined is packed.joined and shared.buffers is not packed.buffers
         torch.testing.assert_close(shared.embed(rows[:2]), want[:2], **CLOSE)
         torch.testing.assert_close(encoder(ids, mask).sentence_embedding, want, **CLOSE)
-
-
-def test_a_row_of_padding_alone_is_left_to_the_modules(encoder, batch):
-    mask = batch["attention_mask"].clone()
-    mask[1] = 0
-    with torch.no_grad():
-        assert packed_states(encoder, batch["input_ids"], mask) is None
-        assert encoder(batch["input_ids"], mask).sentence_embedding.shape == (len(TEXTS), 24)
 
 
 class Adapted(nn.Linear):

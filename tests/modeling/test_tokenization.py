@@ -35,16 +35,13 @@ def pieces(tokenizer, *args, **kwargs) -> list[str]:
 # Layout and prompts
 
 
-def test_encoder_layout_is_table_40(tokenizer):
+def test_layouts_are_table_40(tokenizer):
     tokens = pieces(tokenizer, "Le chat", lang="fra_Latn")
     assert tokens[:2] == ["<CLS>", "<s>"] and tokens[-1] == "</s>"
     middle = tokens.index("<SEP>")
     assert tokenizer.convert_tokens_to_string(tokens[2:middle]) == "French:"
     assert tokenizer.convert_tokens_to_string(tokens[middle + 1 : -1]) == "Le chat"
     assert tokenizer.decode(tokenizer("Le chat", lang="fra_Latn").input_ids) == "<CLS><s> French:<SEP> Le chat</s>"
-
-
-def test_decoder_layout_is_table_40(tokenizer):
     ids = tokenizer.decoder_prompt_ids("deu_Latn", "mined")
     assert tokenizer.decode(ids) == "<s> This is a possible mined translation in German:<SEP>"
     assert (ids[0], ids[-1]) == (tokenizer.bos_token_id, tokenizer.sep_token_id)

@@ -117,7 +117,7 @@ def test_errors_name_file_and_line(files, content, encoder, message):
             mine_files(one, two, files / f"{pair}.tsv", encoder, progress=False)
 
 
-def test_command_mines_with_the_toy_model(run, refused, toy, toy_folders, tmp_path):
+def test_command_mines_with_the_toy_model(run, answer, refused, toy, toy_folders, tmp_path):
     meanings = toy.split("dev")
     french = [toy.say(m, "fra_Latn") for m in meanings[:24]]
     english = [toy.say(m, "eng_Latn") for m in meanings[8:]][::-1]
@@ -126,9 +126,7 @@ def test_command_mines_with_the_toy_model(run, refused, toy, toy_folders, tmp_pa
     command = ["mine", tmp_path / "fr.txt", tmp_path / "en.txt", "--model", toy_folders["release"]]
     command += ["--source-lang", "fra_Latn", "--target-lang", "eng_Latn", "--dedup"]
     command += ["--out", tmp_path / "p" / "pairs.tsv"]
-    code, out, err = run(*command, "--json", tmp_path / "report.json")
-    assert code == 0, err
-    report = json.loads(out)
+    report = answer(*command, "--json", tmp_path / "report.json")
     assert report == json.loads((tmp_path / "report.json").read_text())
     assert (report["sources"], report["targets"]) == (24, 24)
     found = {(s, t) for _, s, t in rows(tmp_path / "p" / "pairs.tsv")}

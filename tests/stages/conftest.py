@@ -89,7 +89,6 @@ def write_recipe(tmp_path):
 
 @pytest.fixture
 def pairs(toy, tmp_path):
-    """Path of the toy pairs, as a table."""
     path = tmp_path / "pairs.parquet"
     toy.dataset().remove_columns("hard_negatives").to_parquet(path)
     return str(path)

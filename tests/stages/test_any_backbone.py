@@ -96,7 +96,6 @@ OWN = {"bert": word_pieces, "xlm-roberta": unigram}
 
 @pytest.fixture(scope="module", params=OWN)
 def own(request, toy):
-    """(kind of backbone, its own kind of tokenizer)."""
     texts = [text for row in toy.parallel_rows() for text in (row["source"], row["target"])]
     return request.param, EchoTokenizer.around(OWN[request.param](texts))
 

@@ -123,14 +123,10 @@ def force_fsdp(trainer) -> None:
     from accelerate.state import AcceleratorState
     from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 
-    plugin = FullyShardedDataParallelPlugin(
-        fsdp_version=2,
-        auto_wrap_policy="transformer_based_wrap",
-        reshard_after_forward=True,
-        transformer_cls_names_to_wrap=["LlamaDecoderLayer", "EchoDecoderLayer"],
-        state_dict_type="FULL_STATE_DICT",
-        cpu_ram_efficient_loading=False,
-    )
+    options = dict(fsdp_version=2, reshard_after_forward=True, state_dict_type="FULL_STATE_DICT")
+    options |= dict(auto_wrap_policy="transformer_based_wrap", cpu_ram_efficient_loading=False)
+    wrapped = ["LlamaDecoderLayer", "EchoDecoderLayer"]
+    plugin = FullyShardedDataParallelPlugin(transformer_cls_names_to_wrap=wrapped, **options)
     for state in (AcceleratorState._shared_state, PartialState._shared_state):
         state.update(distributed_type=DistributedType.FSDP, fsdp_plugin=plugin)
     trainer.is_fsdp_enabled = True

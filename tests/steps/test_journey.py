@@ -39,7 +39,6 @@ def journey(world, recipe):  # noqa: F811
 
 
 def by_hand(world: Path, recipe) -> Path:  # noqa: F811
-    """The same calls without a journey, in world/hand."""
     hand = world / "hand"
     direct.swap_checkpoint(world / "model", world / "tokenizer", hand / "0")
     direct.prune_checkpoint(hand / "0", hand / "1", shape=NARROW)

@@ -30,15 +30,9 @@ def bitext_task(name, rows):
     sources = [lang for lang in texts if lang != "eng_Latn"]
 
     class Local(AbsTaskBitextMining):
-        metadata = TaskMetadata(
-            name=name,
-            description="Translations among local sentences.",
-            type="BitextMining",
-            category="t2t",
-            dataset={"path": "local", "revision": "1"},
-            eval_langs={f"{lang}-eng_Latn": [lang.replace("_", "-"), "eng-Latn"] for lang in sources},
-            main_score="f1",
-        )
+        langs = {f"{lang}-eng_Latn": [lang.replace("_", "-"), "eng-Latn"] for lang in sources}
+        kind = dict(type="BitextMining", category="t2t", main_score="f1", description="Local sentences.")
+        metadata = TaskMetadata(name=name, dataset={"path": "local", "revision": "1"}, eval_langs=langs, **kind)
         parallel_subsets = True
 
         def load_data(self, num_proc=None, **kwargs):

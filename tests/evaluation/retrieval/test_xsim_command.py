@@ -50,11 +50,8 @@ def test_what_is_refused(run, table, toy_folders):
         (["--data", table, "--source", table], "--source does not go with --data"),
         (["--data", table, "--target-lang", "ita_Latn"], no_language),
         (["--data", table, "--split", "test"], "nway.tsv has no column split; leave split 'test' out"),
-        (["--data", table, "--group", "foo"], "--group is ['foo']; it must be a list, each of it one of script, "),
         (["--data", double], "double.tsv:3: a second row for id '0' in eng_Latn (1 bad row; correct them"),
         (["--data", table, "--k", 3], "--k needs --margin ratio or distance"),
-        (["--source", table, "--target", table, "--direction", "from"], "--direction needs --data"),
-        (["--source", table, "--target", table, "--group", "script"], "--group needs --data"),
     ):
         code, _, err = run("--model", model, *arguments)
         assert code == 2 and words in err, err

@@ -185,7 +185,6 @@ def test_files(toy, tmp_path):
 
 
 def test_command(answer, toy, toy_tokenizer, tmp_path):
-    """A sentence with itself: argmax finds every link."""
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "model")
     toy_tokenizer.save_pretrained(tmp_path / "model")
     Dataset.from_list(rows(toy)).to_parquet(tmp_path / "links.parquet")

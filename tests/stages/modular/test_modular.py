@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
@@ -117,7 +116,7 @@ def test_triplets_have_a_negative_in_the_softmax(base, data, tmp_path, name):
     texts, langs = [lines(data, "deu_Latn", 36)[i : i + 12] for i in (0, 12, 24)], ["deu_Latn"] * 12
     columns = dict(zip(("sentence1", "sentence2", name), texts)) | {"sentence1_lang": langs, "sentence2_lang": langs}
     file = tmp_path / "triplets.parquet"
-    pq.write_table(pa.table(columns), file)
+    Dataset.from_dict(columns).to_parquet(file)
     found = add_language(tmp_path / "model", "deu_Latn", paraphrases=file, batch_size=12, learning_rate=1e-9)
     opened = open_modular(tmp_path / "model")
     anchor, positive, negative = (opened.encode(t, prompt_name="deu_Latn", normalize_embeddings=True) for t in texts)

@@ -181,7 +181,6 @@ def test_errors_are_one_line(recipe, place, tower, spectrum):
     (place / "no-answers.jsonl").write_text('{"sentences": ["It rains."], "lang": "eng_Latn"}\n')
     no_answers = dict(model_name_or_path=spectrum, train_data=str(place / "no-answers.jsonl"))
     for stage, fields, message in (
-        ("tower", dict(objective="cosine"), "objective is 'cosine'; it must be one of infonce, mse"),
         ("tower", dict(shape=SHAPE | {"layers": 2}), "a tower has no field 'layers'"),
         ("tower", dict(shape=SHAPE | {"embedding_size": 8}), "embeddings of size 8, the encoder"),
         ("tower", dict(data_options={"lines": 3}), "data_options: .*lines"),
