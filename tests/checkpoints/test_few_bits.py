@@ -55,6 +55,7 @@ def test_a_release_in_few_bits_opens_like_any_other(toy, toy_tokenizer, tmp_path
         model = EchoEncoder(EchoConfig(backbone=shape, embedding_size=model.config.embedding_size))
     toy.save(tmp_path / "model", model, toy_tokenizer)
     small = release_checkpoint(tmp_path / "model", tmp_path / "small", matrix_dtype="int8", token_dtype="int4")
+    assert len({file.stat().st_mode for file in small.rglob("*.*") if file.is_file()}) == 1
     stored = load_file(small / "model.safetensors")
     kinds = {name.rpartition(".")[2]: tensor.dtype for name, tensor in stored.items() if "scale" not in name}
     assert kinds["int8"] == torch.int8 and kinds["int4"] == torch.uint8
