@@ -170,7 +170,7 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder:
         raise type(error)(f"{path} cannot be written in {place}: {error.strerror or error}") from None
     free = shutil.disk_usage(place).free
     if needed > free:
-        raise OSError(f"{path} needs {needed / 1e6:,.0f} MB, and {place} has {free / 1e6:,.0f} MB free")
+        raise OSError(f"{path} needs {needed / 1e6:,.1f} MB, and {place} has {free / 1e6:,.1f} MB free")
 
 
 RAW = {".f32": "<f4", ".f16": "<f2"}  # numbers without a header, by rows

@@ -1,4 +1,4 @@
-"""The ablations of ECHO (Tables 9 to 13) and OS 7.2 at nano size on real text, our order beside the paper's.
+"""The ablations of ECHO (Tables 9 to 13), OS 7.2 and OS 7.4 at nano size on real text, our order beside the paper's.
 
     python train_scripts/studies/ablations.py --out outputs/ablations --seeds 2
     python train_scripts/studies/ablations.py --out outputs/ablations --tables margin pooling
@@ -16,6 +16,7 @@ import shutil
 from pathlib import Path
 from statistics import mean
 
+import pandas as pd
 import yaml
 from tqdm import tqdm
 
@@ -25,7 +26,7 @@ from hf_echo.steps.training import train_recipe
 from hf_echo.utils.hub import packaged_model
 
 GRID = Path(__file__).parents[1] / "recipes" / "ablations.yaml"
-NOT_FIELDS = ("name", "paper", "start", "pooling")
+NOT_FIELDS = ("name", "paper", "start", "pooling", "row")
 PAIR = ("xsim", "xsimpp")
 
 
@@ -48,25 +49,36 @@ def with_pooling(start: Path, pooling: str) -> Path:
 
 
 def overrides_of(row: dict, grid: dict, seed: int, out: Path) -> dict:
-    values = grid["row"]["overrides"] | {k: v for k, v in row.items() if k not in NOT_FIELDS} | {"seed": seed}
+    own = {k: v for k, v in row.items() if k not in NOT_FIELDS} | {"seed": seed}
+    values = grid[row.get("row", "row")]["overrides"] | own
     start = start_point(grid, out)
     if row.get("start") == "random":
         return values | {"model_name_or_path": None, "tokenizer_name_or_path": str(start), "shape": grid["random"]}
     return values | {"model_name_or_path": str(with_pooling(start, row["pooling"]) if "pooling" in row else start)}
 
 
+def split_dev(grid: dict) -> None:
+    """FLORES of the languages that the extension calls base, and of its new ones, each with English."""
+    flores = pd.read_parquet(grid["row"]["overrides"]["dev_data"]["flores"])
+    of_extension = grid["extension"]["overrides"]
+    base = flores.lang.isin(of_extension["base_languages"])
+    for name, rows in (("base", base), ("new", ~base | (flores.lang == "eng_Latn"))):
+        flores[rows].to_parquet(of_extension["dev_data"][name])
+
+
 def run(grid: dict, tables: list[str], seeds: int, out: Path) -> dict:
     """{table: [{"name", "paper", "runs": [{"seed", "xsim", "xsimpp"}]}]}"""
-    recipe, file = find_recipes(grid["row"]["recipe"])[0], out / "results.json"
+    file = out / "results.json"
     done: dict[str, dict] = json.loads(file.read_text()) if file.exists() else {}
     found: dict[str, list] = {table: [] for table in tables}
     jobs = [(seed, table, row) for seed in range(seeds) for table in tables for row in grid["tables"][table]]
     for seed, table, row in tqdm(jobs, desc="Ablations", unit="run"):
         key = json.dumps({k: v for k, v in row.items() if k not in ("name", "paper")} | {"seed": seed}, sort_keys=True)
         if key not in done:
-            folder = out / "run"
+            folder, kind = out / "run", grid[row.get("row", "row")]
+            recipe = find_recipes(kind["recipe"])[0]
             results = train_recipe(recipe, overrides_of(row, grid, seed, out) | {"output_dir": str(folder)}, fresh=True)
-            done[key] = {"seed": seed, **{name: results[f"eval_{name}"] for name in PAIR}}
+            done[key] = {"seed": seed, **{name: results[f"eval_{kind['measures'][name]}"] for name in PAIR}}
             file.write_text(json.dumps(done, indent=1) + "\n")
             shutil.rmtree(folder)
         if not seed:
@@ -120,6 +132,7 @@ def main() -> None:
     if not tables:
         parser.error(f"no table starts with {args.tables}; there are {', '.join(grid['tables'])}")
     args.out.mkdir(parents=True, exist_ok=True)
+    split_dev(grid)
     text = as_markdown(run(grid, tables, args.seeds, args.out))
     (args.out / "table.md").write_text(text)
     print(text)
