@@ -2,7 +2,8 @@
 
 Text copied from the web, PDF files and subtitles has no-break spaces, soft hyphens, direction marks and letters such as
 "ﬁ", which a vocabulary of clean text cuts into bytes. Punctuation stays as it is: NFKC, which also replaces that of
-Chinese, costs zho_Hans 0.5 points of xsim.
+Chinese, costs zho_Hans 0.5 points of xsim. HTML entities (`html.unescape` reads them), NUL and U+FFFD stay too: in
+French news they cost 0.3 to 0.6 points.
 """
 
 from __future__ import annotations
