@@ -19,7 +19,7 @@ from ..cards.model_card import checkpoint_card, write_checkpoint_card
 from ..checkpoints.few_bits import store_few_bits
 from ..checkpoints.rewrite import encoder_of, open_checkpoint
 from ..export.folder import GRAPHS
-from ..export.stock import open_stock
+from ..export.stock import open_stock, write_stock
 from ..inference.encode import open_tokenizer, opening, pick_dtype
 from ..inference.encode_speech import load_speech_encoder
 from ..inference.translate import load_translator
@@ -86,7 +86,8 @@ def release_checkpoint(
             leave_code_out(folder)
         settings |= {"license": license} if license else {}
         if also:
-            counts |= GRAPHS[also](open_stock(model), folder / also)
+            counts |= GRAPHS[also](stock := open_stock(model), folder / also)
+            write_stock(stock, folder / also, weights=False)  # optimum reads no code of transformers 5
             settings |= {"also": also}
         write_lineage(folder, "release", settings, parents={"model": model}, results=counts, output_dir=out)
         write_checksums(folder)

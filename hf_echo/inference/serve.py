@@ -236,9 +236,7 @@ def serve(model: str, *, port: int, host: str, dtype: str, batch_tokens: int, qu
         sock.bind((host, port))
         sock.listen(2_048)  # before the model is read, so that a second server at this port ends at once
     except OSError as error:
-        raise OSError(
-            f"cannot listen at {host}:{port} ({error.strerror or error}): choose another --port or --host"
-        ) from None
+        raise OSError(f"--host {host} --port {port}: {error.strerror or error}: choose another one") from None
     batcher = Batcher(PromptedModel(model, dtype), batch_tokens, queue)
     app = make_app(batcher, token=os.environ.get(TOKEN_VARIABLE), **limits)
     at = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"

@@ -274,7 +274,7 @@ def test_a_server_that_stops_answers_what_it_has(slow):
 def test_what_cannot_be_served(refused, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        message = f"cannot listen at 127.0.0.1:{port} (Address already in use): choose another --port or --host"
+        message = f"--host 127.0.0.1 --port {port}: Address already in use: choose another one"
         refused(message, "serve", "echo-nano", "--port", port)
     (tmp_path / "modular.json").write_text("{}")
     refused(f"{tmp_path} is a modular encoder, which is not served", "serve", tmp_path, "--port", 0)

@@ -1,4 +1,4 @@
-"""An Echo checkpoint through mteb itself, on local tasks: mteb's scores against ours and scikit-learn's."""
+"""An Echo checkpoint through mteb itself, on its own task with local data: its scores against ours and sklearn's."""
 
 import warnings
 
@@ -8,8 +8,6 @@ from datasets import Dataset, DatasetDict
 
 mteb = pytest.importorskip("mteb")
 
-from mteb import TaskMetadata  # noqa: E402
-from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining  # noqa: E402
 from mteb.models.model_meta import ScoringFunction  # noqa: E402
 
 from hf_echo.evaluation import evaluate_xsim  # noqa: E402
@@ -22,23 +20,15 @@ def model(toy_folders):
     return EchoForMTEB(str(toy_folders["release"]))
 
 
-def bitext_task(name, rows):
-    """An mteb task of an n-way table: find the English translations."""
+def ntrex(rows):
+    """mteb's own task on an n-way table of this machine: find the English translations."""
     texts = {}
     for row in rows:
         texts.setdefault(row["lang"], []).append(row["text"])
-    sources = [lang for lang in texts if lang != "eng_Latn"]
-
-    class Local(AbsTaskBitextMining):
-        langs = {f"{lang}-eng_Latn": [lang.replace("_", "-"), "eng-Latn"] for lang in sources}
-        kind = dict(type="BitextMining", category="t2t", main_score="f1", description="Local sentences.")
-        metadata = TaskMetadata(name=name, dataset={"path": "local", "revision": "1"}, eval_langs=langs, **kind)
-        parallel_subsets = True
-
-        def load_data(self, num_proc=None, **kwargs):
-            self.dataset, self.data_loaded = DatasetDict(test=Dataset.from_dict(texts)), True
-
-    return Local()
+    task = mteb.get_task("NTREXBitextMining")
+    task.hf_subsets = [f"{lang}-eng_Latn" for lang in texts if lang != "eng_Latn"]
+    task.dataset, task.data_loaded = DatasetDict(test=Dataset.from_dict(texts)), True
+    return task
 
 
 def scores(model, task) -> dict[str, dict]:
@@ -48,7 +38,7 @@ def scores(model, task) -> dict[str, dict]:
 
 def test_bitext_accuracy_is_our_xsim(model, toy, toy_folders, caplog, recwarn):
     rows = toy.nway_rows()
-    found = scores(model, bitext_task("ToyBitext", rows))
+    found = scores(model, ntrex(rows))
     # mteb's own wrapper warns about every prompt of a language
     said = [*caplog.messages, *(str(warning.message) for warning in recwarn)]
     assert not [message for message in said if "prompt" in message.lower() or "is not valid" in message]
@@ -60,7 +50,7 @@ def test_bitext_accuracy_is_our_xsim(model, toy, toy_folders, caplog, recwarn):
 
 
 def test_the_language_goes_into_the_prompt(model, toy_folders):
-    task = bitext_task("ToyLang", [{"id": 1, "lang": lang, "text": "x"} for lang in ("eng_Latn", "fra_Latn")])
+    task = mteb.get_task("NTREXBitextMining")
     assert language_of(task.metadata, "fra_Latn") == "fra_Latn"  # a column of a parallel table
     assert language_of(task.metadata, "fra_Latn-eng_Latn") is None  # two languages
     assert language_of(task.metadata, "klingon") is None
@@ -72,8 +62,8 @@ def test_the_language_goes_into_the_prompt(model, toy_folders):
 
 def test_results_and_meta_are_those_that_mteb_reads(toy, toy_folders, tmp_path):
     rows = toy.nway_rows()
-    write_results(str(toy_folders["release"]), [bitext_task("ToyResults", rows)], tmp_path, "abc")
-    found = mteb.ResultCache(tmp_path).load_results(["local/release"], ["ToyResults"], require_model_meta=False)
+    write_results(str(toy_folders["release"]), [ntrex(rows)], tmp_path, "abc")
+    found = mteb.ResultCache(tmp_path).load_results(["local/release"], ["NTREXBitextMining"], require_model_meta=False)
     assert len(found.model_results) == 1 and found.model_results[0].model_revision == "abc"
     names = {name: getattr(mteb.models, name) for name in ("ModelMeta", "SentenceTransformerEncoderWrapper")}
     exec((tmp_path / "model_meta.py").read_text(), names | {"ScoringFunction": ScoringFunction}, made := {})
