@@ -14,7 +14,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -165,7 +166,8 @@ def export_graph(stock: Stock, file: Path) -> None:
                 dynamo=True,
             )
     except Exception as error:  # torch.export and the exporter have many
-        kind, reason = stock.backbone.config.model_type, (str(error).strip() or type(error).__name__).splitlines()[0]
+        cause = error.__cause__ or error  # the exporter wraps it in advice
+        kind, reason = stock.backbone.config.model_type, (str(cause).strip() or type(cause).__name__).splitlines()[0]
         raise ValueError(f"a backbone of type {kind!r} has no ONNX form: {reason}") from error
     model = program.model_proto
     inner = model.graph
@@ -191,11 +193,11 @@ def run_graph(file: Path, batch: dict[str, torch.Tensor]) -> np.ndarray:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's notes about packages and axis names, and the quantizer's about preprocessing."""
+    """Without the exporter's notes about packages and axis names, its printed graphs, and the quantizer's notes."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

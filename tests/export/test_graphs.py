@@ -124,6 +124,15 @@ def test_rare_tokens_of_a_unigram_tokenizer_count_more(checkpoints, tmp_path):
     np.testing.assert_allclose(vectors, plain.embedding * weights[:, None], rtol=1e-4, atol=1e-9)
 
 
+def test_what_cannot_be_traced_is_refused_in_one_line(checkpoints, tmp_path, monkeypatch, capfd):
+    stock = open_stock(checkpoints["dense"])
+    monkeypatch.setattr(stock.backbone, "forward", lambda input_ids, **_: stock if input_ids.sum() > 9 else None)
+    capfd.readouterr()
+    with pytest.raises(ValueError, match="^a backbone of type 'xlm-roberta' has no ONNX form: Could not guard[^\n]+$"):
+        graphs.export_graph(stock, tmp_path / "a.onnx")
+    assert not capfd.readouterr().err and not list(tmp_path.iterdir())
+
+
 def test_a_release_has_graphs_beside_it(checkpoints, tmp_path):
     out = release_checkpoint(checkpoints["bert"], tmp_path / "out", also="onnx")
     encoder, tokenizer = load_encoder(out, dtype="fp32")
