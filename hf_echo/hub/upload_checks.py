@@ -37,7 +37,8 @@ MODEL_FILES = (
     *("vocab.json", "vocab.txt", "merges.txt"),
     *CODE,
 )
-MODEL_FOLDERS = re.compile(r"\.|decoder|(onnx|openvino)(/\d+_\w+)?|\d+_\w+|languages/.+")  # \d+_\w+: modules of sentence-transformers
+# \d+_\w+: modules of sentence-transformers
+MODEL_FOLDERS = re.compile(r"\.|decoder|(onnx|openvino)(/\d+_\w+)?|\d+_\w+|languages/.+")
 GRAPHS = ("onnx/*.onnx", "openvino/*.xml", "openvino/*.bin")  # the last are numbers only
 # Of the folder that `hf-echo data filter` leaves.
 DATASET_FILES = (*PAPERS, "stats.json", "counts.json", "counts.md", "recipe.yaml", "fitted.json")
