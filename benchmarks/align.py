@@ -1,6 +1,6 @@
 """Sentence alignment of documents whose sentences are merged, split and deleted by seed, against the known alignment.
 
-    python benchmarks/align.py CORPORA --model MODEL [--pairs 60] [--seeds 1] [--cache DIR]
+    python benchmarks/align.py CORPORA --model MODEL [--pairs 60] [--skip 0] [--seeds 1] [--cache DIR]
     python benchmarks/align.py CORPORA --book 100000
 
 CORPORA holds bible.parquet and bible_more.parquet (verse_id, lang, text) and docs_parallel.parquet (src, tgt, tgt_lang,
@@ -209,6 +209,7 @@ def main() -> None:
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--pairs", type=int, default=60, help="rows of each document")
+    parser.add_argument("--skip", type=int, default=0, help="rows before them, such as those that chose a setting")
     parser.add_argument("--seeds", type=int, default=1, help="disturbances of each document, averaged")
     parser.add_argument("--cache", type=Path, help="folder for embeddings")
     parser.add_argument("--no-concatenations", action="store_true", help="only what needs no embeddings of them")
@@ -221,7 +222,7 @@ def main() -> None:
     rows: dict[tuple[str, str], dict[str, float]] = {}
     for number, lang in enumerate(LANGUAGES):
         for kind, read in (("Bible", bible), ("manuals", manuals)):
-            pairs = read(arguments.corpora, lang)[: arguments.pairs]
+            pairs = read(arguments.corpora, lang)[arguments.skip :][: arguments.pairs]
             for seed in range(arguments.seeds):
                 x, y, true, paragraph = disturbed(pairs, 10 * number + len(kind) + 1000 * seed)
                 lost = [bead for bead, is_lost in zip(true, paragraph) if is_lost]
