@@ -155,10 +155,14 @@ def topic_choices(rows: Iterable[Mapping[str, Any]], lang: str) -> list[Choice]:
     return [Choice([row["text"]], lang, "Topic: ", list(SIB_TOPICS), SIB_TOPICS.index(row["category"])) for row in rows]
 
 
-def asked(rows: pd.DataFrame, tokenizer: Any) -> list[Choice]:
-    """Topics after a prompt of fine-tuning, drawn by the row's number: the same for text and speech."""
+def asked(rows: pd.DataFrame, tokenizer: Any, size: int) -> list[Choice]:
+    """Topics after a prompt of fine-tuning, drawn by the row's number: the same for text and speech.
+
+    Ids beyond the decoder's vocabulary of `size` are read as in training: as the separator.
+    """
     prompts = [draw_prompt(row, np.random.default_rng(n)) for n, row in enumerate(rows.to_dict("records"))]
     written = [written_prompt(prompt, tokenizer) for prompt in prompts]
+    written = [[number if number < size else tokenizer.sep_token_id for number in prompt] for prompt in written]
     return [
         Choice(row.sentences, row.lang, prompt, list(SIB_TOPICS), SIB_TOPICS.index(row.answer))
         for row, prompt in zip(rows.itertuples(), written, strict=True)
@@ -196,7 +200,7 @@ def main() -> None:
             print(name, "probe", lang, len(rows), 100 * probe.score(unit_length(read), rows.answer), flush=True)
     model = AutoModelForCausalLM.from_pretrained(args.models / "4_tasks", dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(args.models / "4_tasks")
-    choices = [choice for rows in topics for choice in asked(rows, tokenizer)]
+    choices = [choice for rows in topics for choice in asked(rows, tokenizer, model.config.decoder.vocab_size)]
     for name, embed in ways.items():
         print(name, choice_accuracy(model, tokenizer, embed, choices).to_markdown(), sep="\n", flush=True)
 
