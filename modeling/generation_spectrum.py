@@ -171,11 +171,13 @@ class SpectrumGeneration:
                 new sentence.
 
         Raises:
-            ValueError: another number of documents than prompts, or documents of another model.
+            ValueError: another number of documents than prompts, documents of another model, or a token that the
+                decoder does not know.
         """
         self._check_document(document)
         if input_ids is None:
             input_ids = torch.tensor([self.config.prompt_ids], device=self.device).expand(len(document), -1)
+        self._check_tokens(input_ids)
         document = _for_prompts(document, len(input_ids))
         settings = kwargs.get("generation_config") or self.generation_config
         wanted = {"num_beams": 1, "num_return_sequences": 1}
@@ -248,7 +250,8 @@ class SpectrumGeneration:
             mean: divide by the number of the option's tokens.
 
         Raises:
-            ValueError: rows with different numbers of options, or an option without tokens.
+            ValueError: rows with different numbers of options, an option without tokens, or a token that the decoder
+                does not know.
         """
         self._check_document(document)
         counts = {len(row) for row in options}
@@ -265,6 +268,7 @@ class SpectrumGeneration:
         starts = [len(prompt) - 1 for prompt in prompts for _ in range(count)]
         width = max(map(len, full))
         ids = torch.tensor([line + [0] * (width - len(line)) for line in full], device=self.device)
+        self._check_tokens(ids)
         place = torch.arange(width - 1, device=self.device)
         ends = torch.tensor([len(line) - 1 for line in full], device=self.device)[:, None]
         counted = (place >= torch.tensor(starts, device=self.device)[:, None]) & (place < ends)
@@ -307,6 +311,11 @@ class SpectrumGeneration:
             raise ValueError("give an encoded document: model.encode_document(embeddings)")
         if document.model_key != self.document_key():
             raise ValueError("the document was encoded by a model with other weights: encode it again")
+
+    def _check_tokens(self, ids: torch.Tensor) -> None:
+        size, last = self.decoder.config.vocab_size, int(ids.max())
+        if last >= size:  # a decoder may know the first tokens of its tokenizer only
+            raise ValueError(f"token {last} is unknown to the decoder, which has the first {size} of its tokenizer")
 
     def _decoder_cache(self, document: EncodedDocument) -> EncoderDecoderCache:
         cache = EncoderDecoderCache(DynamicCache(config=self.decoder.config), _cache(document.cross))

@@ -9,8 +9,6 @@ A folder is trained recipe by recipe, in the order of the file names. A run that
 checkpoints run in one process only: use `hf-echo train` for a folder that has some.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 

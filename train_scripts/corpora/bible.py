@@ -9,8 +9,6 @@ verse and edition are in memory; the texts are on disk. The same sources, option
 USFM needs usfmtc (pip install 'hf-echo[corpora]').
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Sequence
 from itertools import groupby

@@ -12,8 +12,6 @@ Quality: good translations of the same verses are more similar to each other tha
 its mean chrF++ against the other editions of its language, divided by the best such mean.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Output of the Bible builder: pairs with the pivot languages, tables, removed verses with reasons, the report."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack

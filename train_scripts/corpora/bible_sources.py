@@ -10,8 +10,6 @@ other (they differ in parts of the Old Testament, chiefly the Psalms; not in Joh
 reference parser, parses USFM; text between a heading and the next verse number belongs to the verse.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -13,8 +13,6 @@ Rows are written as they are read; only a hash of each is in memory. A JSON file
 by package, because the schema has no column for it. Needs polib (pip install 'hf-echo[corpora]').
 """
 
-from __future__ import annotations
-
 import html
 import re
 import struct

@@ -8,8 +8,6 @@ whose target is the real text. The endpoint is OpenAI-compatible, its key is in 
 OPENAI_API_KEY; `transformers serve MODEL` starts one. A stopped run resumes (`hf_echo.negatives.language_model`).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

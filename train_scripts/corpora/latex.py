@@ -14,8 +14,6 @@ with more than 90 % letters among its non-blank characters is dropped unless it 
 tables are shorter than 20 characters; `min_length` is a parameter.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from bisect import bisect_left

@@ -9,8 +9,6 @@ the last 15 documents of NTREX and John 1-10, cut once into 2 to 8 sentences tha
 those of nano-real.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,8 +7,6 @@ languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-wa
 or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 from collections.abc import Sequence

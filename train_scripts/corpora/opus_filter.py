@@ -8,8 +8,6 @@ In a configuration of OpusFilter, with this folder on PYTHONPATH (`languages` by
         module: opus_filter
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path

@@ -10,8 +10,6 @@ recipes/nano_real_dev.yaml; none of them is in nano-real's training data, except
 nano-real never saw.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the scripts of this folder share: the command line, reports, and reading of whole files."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections import Counter

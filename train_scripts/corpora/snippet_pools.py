@@ -11,8 +11,6 @@ A description is consistent (OS A.3, ECHO A.1.5) if it finds its own snippet fir
 language. Snippets that differ only in white space count as one.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

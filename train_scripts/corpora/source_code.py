@@ -23,8 +23,6 @@ The code follows Algorithm 1 with these corrections:
 - Line 28: blanks between two snippets belong to the first, but a line's indentation belongs to the line.
 """
 
-from __future__ import annotations
-
 import importlib
 import textwrap
 from array import array

@@ -6,8 +6,6 @@ Each clip has its own random numbers, from the seed, its language, text and copy
 with these settings, in whatever order it is made, and an interrupted run resumes to the same bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -8,8 +8,6 @@ their articles: 16 neighbouring sentences are a document there. Of SIB, each sen
 the answer, once with the seven topics as choices and once without. spoken.jsonl has sentences for corpora/speak.py.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ the voice's own. Pitch is native in espeak-ng; for other engines the speech is m
 faster, which also changes the vocal tract, like another speaker.
 """
 
-from __future__ import annotations
-
 import io
 import shutil
 import subprocess

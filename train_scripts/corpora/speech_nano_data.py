@@ -9,8 +9,6 @@ Texts that allow no commercial use are left out, as in echo-nano. Languages that
 kokoro_train.tsv and kokoro_dev.tsv; manuals.tsv has English of manuals and interfaces, which recorded prompts are like.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import re

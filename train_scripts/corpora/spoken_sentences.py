@@ -4,8 +4,6 @@ Sentences come from lines, n-way tables, pairs or tables of texts. A room, backg
 a probability, by one seed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

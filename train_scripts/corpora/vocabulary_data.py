@@ -8,8 +8,6 @@ parts that recipes/nano_real_dev.yaml keeps for measuring are left out, and ever
 are written as dev_flores, dev_ntrex and dev_bible (lang, text).
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -8,8 +8,6 @@ once, and a finished row is not trained again. Writes results.json and table.md 
 starts from the packaged echo-nano without two thirds of its layers; the whole model leaves too few errors to compare.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

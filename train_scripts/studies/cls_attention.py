@@ -6,8 +6,6 @@ Functions take a model with attentions (an EchoEncoder, any transformers encoder
 input_ids and attention_mask (batch, seq), padded on either side.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping

@@ -9,8 +9,6 @@ the thresholds are calibrated on the dev sets (n-way tables). Rows that were bad
 lower bound.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

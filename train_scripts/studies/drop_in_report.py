@@ -9,8 +9,6 @@ knows, and reads every model's; "own probe" is trained on the model's own. --bui
 corpus, and chrF++ of the TEACHER's decoder on every encoder. --out writes the rows as JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Mapping, Sequence

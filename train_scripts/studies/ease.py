@@ -8,8 +8,6 @@ on the languages and columns given: of two correlated features (examples and dic
 may get the importance.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -13,8 +13,6 @@ while the next ones train. --readme writes the tables of README.md. Speed is tha
 this process.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -8,8 +8,6 @@ Means are over languages with at least 20 sentences; means by length are over se
 trained on is read with the prompt "Unspecified language".
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -14,8 +14,6 @@ grammar MSE alone is enough. tests/stages/test_extension.py asserts it in a spac
 little, because it grows with the square of their length.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

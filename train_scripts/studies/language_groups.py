@@ -9,8 +9,6 @@ from a YAML file {A: [fra_Latn, ...], B: [...]}. Writes groups.yaml, table.json,
 A step that is finished is not trained again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections import Counter

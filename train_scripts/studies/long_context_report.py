@@ -7,8 +7,6 @@
 documents whose nearest neighbour was a negative of that kind; figures are means over languages. --out: tables as JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

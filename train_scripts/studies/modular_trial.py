@@ -17,8 +17,6 @@ of the same English sentence. Writes results.json and prints a table. A run that
 is not trained again. OUT/dev is a data folder for `hf-echo report`: FLORES in these languages.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

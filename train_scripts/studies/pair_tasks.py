@@ -6,8 +6,6 @@ The table has lang (or lang1 and lang2), text1, text2, and label (0 or 1: averag
 (Spearman correlation of the cosine with it). mteb has the public tasks (`hf_echo.evaluation.benchmarks.mteb_model`).
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping

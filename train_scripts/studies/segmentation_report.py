@@ -10,8 +10,6 @@ the spread of sentence counts over languages (`count_consistency`) and BLEU of a
 A segmenter is a callable (texts, lang) -> pieces of each text; see `hf_echo.data.segmentation`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -3,8 +3,6 @@
 python train_scripts/studies/spectrum_masks.py docs/spectrum-masks.svg
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

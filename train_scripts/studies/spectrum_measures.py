@@ -8,8 +8,6 @@ Run as a script it measures documents as text and as speech, on the data of corp
     python train_scripts/studies/spectrum_measures.py outputs/spectrum outputs/spectrum-nano outputs/spectrum/spoken
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

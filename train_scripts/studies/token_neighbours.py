@@ -7,8 +7,6 @@ The four kinds, by the neighbour's sentence: the same sentence; another sentence
 groups "based on the sentence they belong to"; the data only tells the sentence.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Mapping

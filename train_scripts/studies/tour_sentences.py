@@ -6,8 +6,6 @@ The dev set is dev_everyday.parquet of the recipe echo-nano/00_data. Each langua
 order whose English no earlier language gave, good and bad as they fall.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
