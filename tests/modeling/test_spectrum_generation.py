@@ -107,9 +107,9 @@ def test_scores_are_cross_entropies(model):
             torch.testing.assert_close(got[row, column], expected * len(option), atol=1e-4, rtol=0)
     mean = model.score_options(model.encode_document(documents), options, prompts, mean=True)
     torch.testing.assert_close(mean[0, 0], got[0, 0] / 3)
-    for unknown in (lambda d: model.score_options(d, [[[VOCABULARY]]]), lambda d: model.generate(d, torch.tensor([[99]]))):
-        with pytest.raises(ValueError, match="is unknown to the decoder"):
-            unknown(model.encode_document(documents[:1]))
+    document = model.encode_document(documents[:1])
+    for call, tokens in ((model.score_options, [[[VOCABULARY]]]), (model.generate, torch.tensor([[VOCABULARY]]))):
+        pytest.raises(ValueError, call, document, tokens).match("is unknown to the decoder")
 
 
 class Words:
