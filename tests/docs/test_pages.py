@@ -62,7 +62,7 @@ def test_fields_of_speech_exist():
 
 
 def test_columns_of_speech_exist():
-    table = SPEECH.partition("| column | meaning |")[2].partition("\n\n")[0]
+    table = SPEECH.partition("| column (a row per recording) | meaning |")[2].partition("\n\n")[0]
     assert {name for row in rows(table) for name in row[0]} == {*COLUMNS, *OPTIONAL}
 
 
