@@ -71,7 +71,7 @@ def test_the_ten_lines_of_the_readme_run(empty):
     (empty / "work" / "ten.py").write_text(code + "\nprint(hf_echo.__file__, french.shape)\n", encoding="utf-8")
     done = run(empty, "python", "ten.py")
     assert done.returncode == 0, done.stderr
-    assert str(empty / "env") in done.stdout and done.stdout.endswith("(384,)\n")
+    assert str(empty / "env") in done.stdout and done.stdout.endswith("(2, 384)\n")
 
 
 @pytest.mark.parametrize(

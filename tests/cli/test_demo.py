@@ -66,8 +66,9 @@ def test_demo_keeps_its_promises(tmp_path):
     report = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert [row["stage"] for row in report["rows"]] == ["seq2seq", "contrastive", "hard_negatives"]
     first, second, third = report["rows"]
-    assert first["xsim"] > second["xsim"] and third["xsim"] < 2
-    assert third["xsimpp"] <= second["xsimpp"] / 2 and third["chrf"] > 85
+    assert first["xsim"] > second["xsim"] > third["xsim"] and third["xsim"] < 2
+    assert first["xsimpp"] > second["xsimpp"] > third["xsimpp"] and third["xsimpp"] < 30
+    assert first["chrf"] < second["chrf"] < third["chrf"] and third["chrf"] > 50
     encoder, _ = load_encoder(report["release"])
     assert encoder.config.decoder is None and "fra_Latn" in encoder.config.languages
     assert run_demo(tmp_path)["rows"] == report["rows"]  # finished stages are not trained again

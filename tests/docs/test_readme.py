@@ -91,7 +91,11 @@ def test_python_blocks_run_in_order(release, sonar_toy, hub_environment):
         scripts.append(release / f"{Path(name).stem.lower()}_page.py")
         scripts[-1].write_text("\n".join(blocks("python", text)), encoding="utf-8")
     run_all = "import runpy, sys\nfor page in sys.argv[1:]:\n    runpy.run_path(page)"
-    python("-c", run_all, *scripts, cwd=release, env=hub_environment | {"PYTHONPATH": str(ROOT)})
+    out = python("-c", run_all, *scripts, cwd=release, env=hub_environment | {"PYTHONPATH": str(ROOT)})
+    cosines, translation = re.search(r"# cosines: (.*)\n(?:.*\n){2}# (.*)\n", TEXTS["README.md"]).groups()
+    promised = [float(number) for number in re.findall(r"[\d.]+", cosines)]
+    assert [float(number) for number in re.findall(r"0\.\d{4}", out)[:4]] == pytest.approx(promised, abs=0.01)
+    assert translation in out
     files = HfApi(hub_environment["HF_ENDPOINT"]).list_repo_files(REPO)
     folder = release / "outputs" / "demo" / "release"
     pushed = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
