@@ -24,7 +24,6 @@ FILES = {
 }
 # What needs an extra, and the extra that its one line names.
 EXTRAS = {
-    "mine in.txt en.txt --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv --index Flat": "faiss",
     "encode --executor ray in.txt out.npy": "ray",
     "encode --audio a.wav out.npy --model speech": "speech",
     "evaluate speech --model speech --data speech.tsv": "speech",
