@@ -1,9 +1,10 @@
-"""Text as people have it, before it is cut into tokens: white space, invisible characters, ligatures, letter forms.
+"""Text as people have it, before it is cut into tokens: white space, invisible characters, letter forms, capitals.
 
 Text copied from the web, PDF files and subtitles has no-break spaces, soft hyphens, direction marks and letters such as
-"ﬁ", which a vocabulary of clean text cuts into bytes. Punctuation stays as it is: NFKC, which also replaces that of
-Chinese, costs zho_Hans 0.5 points of xsim. HTML entities (`html.unescape` reads them), NUL and U+FFFD stay too: in
-French news they cost 0.3 to 0.6 points.
+"ﬁ", which a vocabulary of clean text cuts into bytes. It cuts words in capitals into letters, so a text all in capitals
+is read in lower case: echo-nano's errors fall from 6.6 to 1.0 %. Punctuation stays as it is: NFKC, which also replaces
+that of Chinese, costs zho_Hans 0.5 points of xsim. HTML entities (`html.unescape` reads them), NUL and U+FFFD stay too:
+in French news they cost 0.3 to 0.6 points.
 """
 
 from __future__ import annotations
@@ -33,14 +34,27 @@ INVISIBLE = (
 USUAL = {0xB5, 0x149, 0x587, 0xE33, 0xEB3, 0xEDC, 0xEDD}
 HANGUL = ((0x3131, 0x318E), (0xFFA0, 0xFFDC))
 NORMALIZER_SPEC, CHARSMAP = 3, 2  # field numbers of sentencepiece_model.proto
+# A text all in capitals has at least 8 of them (acronyms stay), no other letter but ª and º, and at most 500 characters.
+# `tokenizers` has no rule for such a text alone, so END marks the end of it, MARK each of its capitals, and the table
+# replaces what is marked. END is no character of Unicode; MARK is in no vocabulary and is one grapheme with its letter.
+# JavaScript reads the same patterns and no table: there the marks go and the capitals stay.
+END, MARK = "\ufdd0", "\u034e"
+CASELESS = "\u0590-\u109f\u1100-\u139f\u1400-\u1c7f\u2e80-\ua63f\ua800-\uab2f\uac00-\ud7ff\uf900-\ufaff"
+OTHERS = rf"\p{{Ll}}{CASELESS}"
+TEXT_IN_CAPITALS = rf"(?![\s\S])(?<![\s\S]{{501}})(?<![{OTHERS}][\s\S]{{0,499}})(?<=(?:\p{{Lu}}\P{{Lu}}{{0,50}}){{8}})"
+CAPITAL = rf"(?<=\p{{Lu}})(?!\p{{M}})(?=[^{OTHERS}{END}]{{0,500}}{END})"
 FORMS = ("<compat>", "<font>", "<wide>", "<narrow>", "<initial>", "<medial>", "<final>", "<isolated>")
 
 
 def clean_text() -> normalizers.Sequence:
-    """White space becomes one space (the indentation of a line stays), invisible characters go, and letters that
-    Unicode calls compatibility characters (ligatures, full width, Arabic presentation forms) become the usual ones."""
+    """White space becomes one space (the indentation of a line stays), invisible characters go, letters that Unicode
+    calls compatibility characters (ligatures, full width, Arabic presentation forms) become the usual ones, and a text
+    all in capitals becomes lower case."""
     white = rf"(?<=\S)(?:[{SPACES}]*(?:[{LINES}]+(?![{SPACES}]{{2}}|\t)[{SPACES}]?)+|[{SPACES}]+)"
-    return normalizers.Sequence([normalizers.Precompiled(charsmap()), normalizers.Replace(Regex(white), " ")])
+    marks = {TEXT_IN_CAPITALS: END, CAPITAL: MARK}
+    before = [normalizers.Replace(Regex(pattern), mark) for pattern, mark in marks.items()]
+    after = [normalizers.Replace(Regex(f"[{END}{MARK}]"), ""), normalizers.Replace(Regex(white), " ")]
+    return normalizers.Sequence([*before, normalizers.Precompiled(charsmap()), *after])
 
 
 def put_in_front(backend: Tokenizer, *, sentencepiece: bool = False) -> None:
@@ -82,7 +96,10 @@ def charsmap() -> bytes:
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rules.tsv"
-        rows = [f"{point:X}\t{' '.join(f'{ord(c):X}' for c in to)}" for point, to in rules().items()]
+        found = {chr(point): to for point, to in rules().items()}
+        capitals = {c for c in map(chr, range(0x41, 0x20000)) if unicodedata.category(c) == "Lu"} - set(found)
+        found |= {capital + MARK: capital.lower()[0] for capital in sorted(capitals)}  # [0]: without the dot of "İ"
+        rows = ["\t".join(" ".join(f"{ord(c):X}" for c in text) for text in pair) for pair in found.items()]
         file.write_text("\n".join(rows) + "\n", encoding="utf-8")
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(

@@ -57,9 +57,9 @@ def test_noise_gives_the_tokens_of_clean_text(kind, packaged):
 
 def test_clean_text_keeps_its_tokens(packaged):
     content = json.loads(packaged.backend_tokenizer.to_str())
-    layers = content["normalizer"]["normalizers"]
-    assert [layer["type"] for layer in layers[:2]] == ["Precompiled", "Replace"]
-    content["normalizer"]["normalizers"] = layers[2:]
+    layers, own = content["normalizer"]["normalizers"], json.loads(clean_text().__getstate__())["normalizers"]
+    assert layers[: len(own)] == own
+    content["normalizer"]["normalizers"] = layers[len(own) :]
     before = Tokenizer.from_str(json.dumps(content))
     texts = [*CLEAN, "def f(x):\n    return x + 1"]
     want = [encoding.ids for encoding in before.encode_batch(texts, add_special_tokens=False)]
@@ -75,6 +75,34 @@ def test_only_letters_and_invisible_characters_are_replaced():
         assert unicodedata.category(chr(point))[0] in ("L" if to else "CLM"), hex(point)
     kept = "µ，。！？…½²①㎏™ªº\u200c\u200dnʼnำຳևㄱ\u3007"
     assert normalizer.normalize_str(kept) == kept
+
+
+CASED = [text for text in CLEAN if text.upper() != text.lower() and text[0] not in "İ고"]
+
+
+@pytest.mark.parametrize("text", [*CASED, "Công ty cổ phần Ấn Độ", "Ёжик и мышь, 12 раз", "Ο γάτος κοιμάται εδώ"])
+def test_a_text_in_capitals_has_the_tokens_of_its_lower_case(text, packaged):
+    capitals = text.replace("ß", "ẞ").upper()
+    final = capitals.replace("Σ", "σ").lower()  # Python makes a final sigma of a Greek Σ; by letter it is σ
+    assert packaged(capitals).input_ids == packaged(final).input_ids != packaged(text).input_ids
+    assert packaged(f"\ufeff{capitals}\u00a0").input_ids == packaged(final).input_ids
+
+
+def test_only_a_text_all_in_capitals_is_lowered():
+    kept = [
+        "NATO",
+        "U.S.A., NATO",
+        "EINE KATZE SCHLÄFt",
+        "他在NATO和UNESCO工作ABCDE",
+        "DIE KATZE " * 51,
+        "Die KATZE SCHLÄFT IM HAUS.",
+    ]
+    kept += ["A\u0301" * 9, ""]
+    assert [clean_text().normalize_str(text) for text in kept] == kept
+    lowered = {"THE WHO, U.S.A.!": "the who, u.s.a.!", "İSTANBUL'DA IĞDIR": "istanbul'da iğdir", "ΟΙ ΛΟΓΟΙ": "ΟΙ ΛΟΓΟΙ"}
+    assert {text: clean_text().normalize_str(text) for text in lowered} == lowered
+    # A mark in the user's own text is removed, and lowers nothing.
+    assert clean_text().normalize_str("Die Katze\ufdd0 SCHLÄFT") == "Die Katze SCHLÄFT"
 
 
 def test_new_tokenizers_have_it_and_a_stock_tokenizer_keeps_it(tmp_path):
