@@ -34,7 +34,7 @@ INVISIBLE = (
 USUAL = {0xB5, 0x149, 0x587, 0xE33, 0xEB3, 0xEDC, 0xEDD}
 HANGUL = ((0x3131, 0x318E), (0xFFA0, 0xFFDC))
 NORMALIZER_SPEC, CHARSMAP = 3, 2  # field numbers of sentencepiece_model.proto
-# A text all in capitals has at least 8 of them (acronyms stay), no other letter but ª and º, and at most 500 characters.
+# A text all in capitals has at least 8 of them (acronyms stay), no other letter but ª and º, at most 500 characters.
 # `tokenizers` has no rule for such a text alone, so END marks the end of it, MARK each of its capitals, and the table
 # replaces what is marked. END is no character of Unicode; MARK is in no vocabulary and is one grapheme with its letter.
 # JavaScript reads the same patterns and no table: there the marks go and the capitals stay.
