@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from ...evaluation import evaluate_xsim
 from ...evaluation.nway_texts import measurable_pairs, texts_by_language
 from ...inference.encode import encode
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -37,6 +40,7 @@ def evaluate_sets(
     model.eval()
     metrics: dict[str, float] = {}
     for name, dev in dev_sets.items():
+        logger.info("measuring xsim on dev_data.%s, %d texts", name, len(dev.rows))
         table = evaluate_xsim(
             lambda texts, lang: encode(model, tokenizer, texts, lang),
             dev.rows,
