@@ -384,8 +384,10 @@ class PackedPostNorm(PackedEncoder):
 
     def _gated(self, layer, x: torch.Tensor) -> torch.Tensor:
         dense = layer.intermediate.dense
-        y = self._product("joined", x, dense.weight, dense.bias)
         is_gelu = self.backbone.config.hidden_act == "gelu"
+        if is_gelu and self.through_onednn:
+            return torch.ops.mkldnn._linear_pointwise(x, dense.weight, dense.bias, "gelu", [], "none")
+        y = self._product("joined", x, dense.weight, dense.bias)
         return torch.ops.aten.gelu_(y) if is_gelu else layer.intermediate.intermediate_act_fn(y)
 
     def _down(self, layer, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
