@@ -82,7 +82,8 @@ def guide_filter(guide_source: Tensor, guide_target: Tensor, *, radius: float = 
     Eq. 3 assumes that the guide gives translations a positive cosine. If a cosine c is <= 0 (a wrong pair, or a
     language that the guide does not know), the formula is applied as printed, with a UserWarning. Then only targets
     with cosine < radius * c <= 0 remain, perhaps none. For radius < 1 some of them may be closer to the source than
-    its translation is, and a larger radius keeps fewer of them, not more.
+    its translation is, and a larger radius keeps fewer of them, not more. A guide whose cosines are all high leaves no
+    negatives unless the radius is near 1: where more than nine in ten sources have none, a UserWarning says so.
 
     Args:
         guide_source: (n, g), embeddings of the sources.
@@ -112,14 +113,23 @@ def guide_filter(guide_source: Tensor, guide_target: Tensor, *, radius: float = 
     with torch.no_grad():
         similarity = cosine(guide_source, guide_target)
         positive = similarity.diagonal(offset).unsqueeze(1)
-        # The check synchronises the device, so a compiled graph skips it.
-        if not torch.compiler.is_compiling() and bool((positive <= 0).any()):
-            warnings.warn(
-                "the guide gives some translations a cosine <= 0: these rows keep only negatives of negative "
-                "cosine; check the pairs, or whether the guide knows the language",
-                stacklevel=2,
-            )
-        return (similarity < radius * positive) & ~own
+        kept = (similarity < radius * positive) & ~own
+        # The checks synchronise the device, so a compiled graph skips them.
+        if not torch.compiler.is_compiling():
+            if bool((positive <= 0).any()):
+                warnings.warn(
+                    "the guide gives some translations a cosine <= 0: these rows keep only negatives of negative "
+                    "cosine; check the pairs, or whether the guide knows the language",
+                    stacklevel=2,
+                )
+            without = len(kept) - int(kept.any(1).sum())
+            if 10 * without > 9 * len(kept) > 9:
+                warnings.warn(
+                    f"the guide leaves {without} of {len(kept)} sources without a negative, so they learn nothing: set"
+                    f" radius (now {radius:g}) nearer to 1, as a guide whose cosines are all high needs",
+                    stacklevel=2,
+                )
+        return kept
 
 
 def cosine(x: Tensor, y: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class ContrastiveConfig(TranslationConfig):
     truncate_dims: list[int] = setting(
         "first dimensions that shall serve alone, too (Matryoshka, arXiv:2205.13147), as [128, 256]", list, least=1
     )
-    radius: float = setting("r of OS Eq. 3, used where there is a guide", 0.5)
+    radius: float = setting("r of OS Eq. 3, where there is a guide; near 1 for one whose cosines are all high", 0.5)
 
 
 class ContrastiveTrainer(TranslationTrainer):

@@ -134,3 +134,13 @@ def test_guide_that_finds_a_translation_opposed_warns_and_follows_the_formula():
 def test_a_false_negative_is_removed_and_an_equal_guide_cosine_too():
     guide = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # 0 and 1 say the same
     assert guide_filter(guide, guide, radius=1.0).tolist() == [[False, False, True]] * 2 + [[True, True, False]]
+
+
+def test_a_guide_whose_cosines_are_all_high_leaves_no_negative_and_says_so(recwarn):
+    """As multilingual-e5: translations near 0.92, strangers near 0.78."""
+    common, own = torch.full((8,), 0.9**0.5), torch.eye(8)
+    guide = torch.cat([common.expand(8, 8), own], dim=1)
+    with pytest.warns(UserWarning, match=r"leaves 8 of 8 sources without a negative.*radius \(now 0.5\) nearer to 1"):
+        assert not guide_filter(guide, guide, radius=0.5).any()
+    recwarn.clear()
+    assert guide_filter(guide, guide, radius=0.95).sum() == 56 and not recwarn
