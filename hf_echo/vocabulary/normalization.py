@@ -40,6 +40,7 @@ NORMALIZER_SPEC, CHARSMAP = 3, 2  # field numbers of sentencepiece_model.proto
 END, MARK = "\ufdd0", "\u034e"
 WORD_OF_RUN = r"(?<=\p{Lu})(?![\p{L}\p{M}])(?<=(?:\p{Lu}[\P{L}ªº]{0,9}){8})"
 CAPITAL = rf"(?<=\p{{Lu}})(?!\p{{M}})(?=[^\p{{Ll}}{END}]{{0,99}}{END})"
+CHEROKEE = set(map(chr, range(0x13A0, 0x13F6)))  # written in capitals
 FORMS = ("<compat>", "<font>", "<wide>", "<narrow>", "<initial>", "<medial>", "<final>", "<isolated>")
 
 
@@ -95,7 +96,9 @@ def charsmap() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rules.tsv"
         found = {chr(point): to for point, to in rules().items()}
-        capitals = {c for c in map(chr, range(0x41, 0x20000)) if unicodedata.category(c) == "Lu"} - set(found)
+        capitals = (
+            {c for c in map(chr, range(0x41, 0x20000)) if unicodedata.category(c) == "Lu"} - CHEROKEE - set(found)
+        )
         found |= {capital + MARK: capital.lower()[0] for capital in sorted(capitals)}  # [0]: without the dot of "İ"
         rows = ["\t".join(" ".join(f"{ord(c):X}" for c in text) for text in pair) for pair in found.items()]
         file.write_text("\n".join(rows) + "\n", encoding="utf-8")

@@ -99,6 +99,7 @@ def test_only_runs_of_capitals_are_lowered():
         "LE CHAt",
         "MP3, A4 und DIN-Norm",
         "在NATO和UNESCO",
+        "ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ ᎠᎴ ᏗᎪᏪᎵ",
         "A\u0301" * 9,
         "DIE K" + 9 * " " + "Ä",
         "",
