@@ -138,16 +138,19 @@ def table(machines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def engine_table(machines: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown, one row per machine, number of threads and path."""
+    """Markdown, one row per machine and path: on one thread, and on all of them if there are more."""
     lines = [
-        "| processor | threads | path | English | ten languages | least cosine |",
-        "| --- | ---: | --- | ---: | ---: | ---: |",
+        "| processor | path | one thread: English | ten languages | all: English | ten languages | least cosine |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for machine in machines:
-        for threads, paths in machine.get("engines", {}).items():
-            for path, row in paths.items():
-                figures = f"{row['english']:.0f} | {row['mixed']:.0f} | {row['cosine']:.4f}"
-                lines.append(f"| {machine['processor']['name']} | {threads} | {path} | {figures} |")
+        one, *more = machine.get("engines", {}).values() or [{}]
+        for path in one:
+            rows = [row[path] for row in (one, *more[-1:])]
+            figures = [f"{row[name]:.0f}" for row in rows for name in ("english", "mixed")]
+            figures += ["", ""] if len(rows) == 1 else []
+            cells = machine["processor"]["name"], path, *figures, f"{min(row['cosine'] for row in rows):.4f}"
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) if lines[2:] else "Not run yet."
 
 
