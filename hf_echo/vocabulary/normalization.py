@@ -34,13 +34,14 @@ INVISIBLE = (
 USUAL = {0xB5, 0x149, 0x587, 0xE33, 0xEB3, 0xEDC, 0xEDD}
 HANGUL = ((0x3131, 0x318E), (0xFFA0, 0xFFDC))
 NORMALIZER_SPEC, CHARSMAP = 3, 2  # field numbers of sentencepiece_model.proto
-# Headlines, not acronyms. `tokenizers` has no rule for them, so END marks the end of each word of such a run, MARK each
-# capital before an END, and the table replaces what is marked. END is no character of Unicode; MARK is in no vocabulary
-# and is one grapheme with its letter. JavaScript reads the same patterns and no table: the marks go, the capitals stay.
+# Headlines have such runs of capitals; acronyms are shorter and stay. `tokenizers` cannot lower a part of a text, so
+# WORD_OF_RUN puts END behind each word of a run, CAPITAL puts MARK behind each capital before an END, and the table
+# replaces a capital and its MARK by the small letter. Unicode assigns no character to END, and texts do not use MARK.
+# JavaScript reads the same patterns but no table: there the capitals stay, and the marks are removed.
 END, MARK = "\ufdd0", "\u034e"
 WORD_OF_RUN = r"(?<=\p{Lu})(?![\p{L}\p{M}])(?<=(?:\p{Lu}[\P{L}ªº]{0,9}){8})"
 CAPITAL = rf"(?<=\p{{Lu}})(?!\p{{M}})(?=[^\p{{Ll}}{END}]{{0,99}}{END})"
-CHEROKEE = set(map(chr, range(0x13A0, 0x13F6)))  # written in capitals
+CHEROKEE = set(map(chr, range(0x13A0, 0x13F6)))  # its usual letters are the capitals
 FORMS = ("<compat>", "<font>", "<wide>", "<narrow>", "<initial>", "<medial>", "<final>", "<isolated>")
 
 
