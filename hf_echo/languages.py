@@ -145,12 +145,21 @@ OTHER_CODES = dict(
     pair.split("=")
     for pair in """
     alb=als_Latn ara=arb_Arab arm=hye_Armn aym=ayr_Latn aze=azj_Latn baq=eus_Latn bur=mya_Mymr chi=zho_Hans
-    cmn=zho_Hans cre=csw_Cans cze=ces_Latn din=dik_Latn dut=nld_Latn fas=pes_Arab fil=tgl_Latn fre=fra_Latn
-    ful=fuv_Latn geo=kat_Geor ger=deu_Latn gre=ell_Grek hbs=srp_Latn ice=isl_Latn kau=knc_Latn kur=kmr_Latn
-    lav=lvs_Latn mac=mkd_Cyrl mao=mri_Latn may=zsm_Latn mlg=plt_Latn mon=khk_Cyrl msa=zsm_Latn nep=npi_Deva
-    nor=nob_Latn ori=ory_Orya orm=gaz_Latn per=pes_Arab pus=pbt_Arab rum=ron_Latn sat_Beng=sat_Olck
-    slo=slk_Latn sqi=als_Latn swa=swh_Latn tib=bod_Tibt uzb=uzn_Latn wel=cym_Latn yid=ydd_Hebr zh_CN=zho_Hans
-    zh_HK=yue_Hant zh_TW=zho_Hant in=ind_Latn iw=heb_Hebr ji=ydd_Hebr
+    cmn=zho_Hans cre=csw_Cans cze=ces_Latn din=dik_Latn dut=nld_Latn ekk=est_Latn fas=pes_Arab fil=tgl_Latn
+    fre=fra_Latn ful=fuv_Latn geo=kat_Geor ger=deu_Latn gre=ell_Grek gug=grn_Latn hbs=srp_Latn ice=isl_Latn
+    kau=knc_Latn kur=kmr_Latn lav=lvs_Latn mac=mkd_Cyrl mao=mri_Latn may=zsm_Latn mlg=plt_Latn mon=khk_Cyrl
+    msa=zsm_Latn nep=npi_Deva nor=nob_Latn ori=ory_Orya orm=gaz_Latn per=pes_Arab pus=pbt_Arab rum=ron_Latn
+    sat_Beng=sat_Olck slo=slk_Latn sqi=als_Latn swa=swh_Latn tib=bod_Tibt uzb=uzn_Latn wel=cym_Latn yid=ydd_Hebr
+    in=ind_Latn iw=heb_Hebr ji=ydd_Hebr jw=jav_Latn
+    """.split()
+)
+
+# regions that write a language in another script, or speak another variety (likely subtags of Unicode CLDR)
+OF_REGION = dict(
+    pair.split("=")
+    for pair in """
+    azj_IR=azb_Arab kaz_CN=kaz_Arab khk_CN=khk_Mong kmr_IQ=ckb_Arab kmr_IR=ckb_Arab pan_PK=pan_Arab pes_AF=prs_Arab
+    snd_IN=snd_Deva srp_ME=srp_Latn uzn_AF=uzn_Arab zho_HK=zho_Hant zho_MO=zho_Hant zho_TW=zho_Hant
     """.split()
 )
 
@@ -286,17 +295,20 @@ def meanings(text: object) -> tuple[str, ...]:
 
 
 def as_code(text: str) -> str:
-    """The NLLB code of a language that a user names, by any name or code; an unlisted xyz_Latn stays as it is.
+    """The NLLB code of a language that a user names, by any name or code; an unlisted xyz_Latn stays as it is, unless
+    xyz is another code of a listed one ("cmn_Hans").
 
     Raises:
         ValueError: it is unknown or ambiguous.
     """
-    return text if CODE_SHAPE.fullmatch(text) and not is_language(text) else find_language(text, strict=True)
+    known = meanings(text)
+    is_own = CODE_SHAPE.fullmatch(text) and (not known or text.startswith(known[0]))
+    return text if is_own else find_language(text, strict=True)
 
 
 def bcp47(code: str) -> str:
     """The shortest BCP 47 tag that `find_language` reads as this code and nothing else: "fr", "zh-Hant", "ceb-Latn"."""
-    short = next((iso for iso, main in ISO_639_1.items() if main[:3] == code[:3]), code[:3])
+    short = _TWO_LETTERS.get(code[:3], code[:3])
     region = code[8:].replace("_", "-")
     tags = (short + region, f"{short}-{code[4:8]}{region}", code.replace("_", "-"))
     return next((tag for tag in tags if meanings(tag) == (code,)), tags[-1])
@@ -316,14 +328,13 @@ def _find_code(wanted: str) -> str | None:
     first, *rest = re.split(r"[-_]", wanted)
     script = next((part.title() for part in rest if len(part) == 4), None)
     region = next((part.upper() for part in rest if len(part) == 2), None)
-    for special in (f"{first}_{script}", f"{first}_{region}"):
-        if special in OTHER_CODES:
-            return OTHER_CODES[special]
+    if (special := f"{first}_{script}") in OTHER_CODES:
+        return OTHER_CODES[special]
     if first in LANGUAGES and not rest:  # python, latex
         return first
     main = ISO_639_1.get(first) or OTHER_CODES.get(first) or _main_code(first)
     if main is None or script is None:
-        code = main
+        code = OF_REGION.get(f"{main and main[:3]}_{region}", main)
     else:
         code = f"{main[:3]}_{script}"
     variety = f"{code}_{region}"

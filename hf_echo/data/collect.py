@@ -163,10 +163,10 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
     query = f"SELECT {', '.join(how + name for name, how in columns.items())} FROM mix ORDER BY {order} {limit}"
     rows = {"train": _write(db, query, out / "train.parquet")}
     db.execute(
-        f"""CREATE TABLE decoder AS SELECT DISTINCT {COLUMNS}, 0 AS copy FROM mix WHERE target_lang = '{ENGLISH}'
-        AND regexp_matches(target, ?)
-        AND length(target) - length(replace(target, ' ', '')) BETWEEN 1 AND {mix.decoder_words - 1}
-        QUALIFY row_number() OVER (PARTITION BY target ORDER BY {chance("source")}, source)
+        f"""CREATE TABLE decoder AS SELECT *, 0 AS copy FROM
+        (SELECT DISTINCT {COLUMNS} FROM mix WHERE target_lang = '{ENGLISH}' AND regexp_matches(target, ?)
+        AND length(target) - length(replace(target, ' ', '')) BETWEEN 1 AND {mix.decoder_words - 1})
+        QUALIFY row_number() OVER (PARTITION BY target ORDER BY {chance("source")}, source, source_lang)
             <= {mix.decoder_sources}""",
         [SENTENCE_END],
     )

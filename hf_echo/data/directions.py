@@ -85,10 +85,11 @@ def resample(dataset: Dataset, exponent: float, *, seed: int = 0) -> Dataset:
     names, of_row = np.unique(langs, return_inverse=True)
     sizes = np.bincount(of_row)
     shares = temperature(dict(zip(names, sizes)), exponent)
+    ends = np.cumsum([shares[name] for name in names]) * len(dataset)  # rounded here, so that the rows sum up
     rng = np.random.default_rng(seed)
     picked = []
-    for number, name in enumerate(names):
-        own, wanted = np.flatnonzero(of_row == number), round(shares[name] * len(dataset))
+    for number, wanted in enumerate(np.diff(ends.round().astype(int), prepend=0)):
+        own = np.flatnonzero(of_row == number)
         whole, rest = divmod(wanted, len(own))
         picked += [np.tile(own, whole), rng.permutation(own)[:rest]]
     return dataset.select(rng.permutation(np.concatenate(picked)))

@@ -62,6 +62,7 @@ def test_resample_has_the_proportions(exponent):
     counts = Counter(resample(data, exponent)["source_lang"])
     share = 0.1**exponent / (0.1**exponent + 0.9**exponent)
     assert counts["tat_Cyrl"] == round(1000 * share) and sum(counts.values()) == 1000
+    assert len(resample(rows(*((f"l{i:02}", "eng_Latn", 1 + i % 3) for i in range(40))), exponent)) == 79
 
 
 def test_resample_repeats_as_little_as_it_can():

@@ -108,6 +108,7 @@ EXPECTED = {
         "They hurt themselves.": "We hurt ourselves.",
         "You are late.": "They are late.",
         "He told you so.": "She told you so. / He told them so.",
+        "They saw US troops.": "We saw US troops.",
     },
 }
 UNCHANGED = {
@@ -163,6 +164,8 @@ CHANGED = [
     ("entity", "Mr. Brown's hat is new.", r"Mr\. (?!Brown)[A-Z]\w+'s hat is new\."),
     ("entity", "Where can I learn French?", r"Where can I learn (?!French|American|Swiss)[A-Z][a-z]+\?"),
     ("entity", "Tom saw Tom.", r"(\w+) saw \1\."),
+    ("entity", "The US agreed.", r"The (UK|U\.K\.|EU|UN) agreed\."),
+    ("entity", "Jeffrey slept.", r"(?!Jeff)[A-Z][a-z]+ slept\."),
     ("entity", "He saw a dog.", r"He saw a (cat|horse|cow|sheep|rabbit|goat|pig)\."),
 ]
 

@@ -100,6 +100,10 @@ def test_small_languages_come_more_often(corpora, tmp_path):
 
 def test_rows_of_the_decoder(corpora, tmp_path):
     """Sentences of two words and more, each from one of its translations, a share also from itself."""
+    tables = {"pairs.parquet": {"weight": 4}}  # each row four times in the mix
+    run(corpora, tmp_path / "repeated", tables=tables, decoder_sources=2, decoder_itself=0)
+    repeated = load_parallel(tmp_path / "repeated" / "train_decoder.parquet")
+    assert set(Counter(repeated["target"]).values()) == {2} and len(set(repeated["source"])) == len(repeated)
     run(corpora, tmp_path / "out", decoder_sources=1, decoder_itself=0.5)
     rows = list(load_parallel(tmp_path / "out" / "train_decoder.parquet"))
     itself = [row for row in rows if row["source"] == row["target"]]

@@ -61,10 +61,12 @@ _ADJECTIVES = frozenset(("red", "blue", "green", "white", "black", "old", "new",
 
 
 def _others(name: str, group: tuple[str, ...], s: Sentence, rng: Random) -> list[str]:
-    """A few other members of the group that do not occur in the sentence."""
+    """A few other members of the group that do not occur in the sentence, nor are a longer or shorter form of the name
+    (USA, Jeffrey)."""
     chosen = rng.sample(group, min(len(group), _ALTERNATIVES + 4))
-    held = set(s.low)
-    return [new for new in chosen if new != name and new.split()[0].lower() not in held][:_ALTERNATIVES]
+    held, plain = set(s.low), name.replace(".", "")
+    forms = ((new, new.replace(".", "")) for new in chosen if new.split()[0].lower() not in held)
+    return [new for new, form in forms if not form.startswith(plain) and not plain.startswith(form)][:_ALTERNATIVES]
 
 
 def _name_spans(s: Sentence) -> Iterator[tuple[int, int, tuple[str, ...]]]:
@@ -134,7 +136,7 @@ _FEMALE_OBJECT_ENDS = frozenset(
 
 def pronoun(s: Sentence, rng: Random) -> Iterator[Edits]:
     """Yield edits that replace a person's pronouns in the whole sentence, and adapt the verb forms."""
-    present = set(s.low)
+    present = set(_words(s).values())
     # "A girl lays her head": the antonym rule changes the girl and her pronoun together
     bound = not present & {"he", "she"} and not present.isdisjoint(words.GENDER)
     if not bound and present & {"he", "him", "his", "himself"} and not present & {"she", "her"}:
@@ -156,8 +158,13 @@ def pronoun(s: Sentence, rng: Random) -> Iterator[Edits]:
             yield edits
 
 
+def _words(s: Sentence) -> dict[int, str]:
+    """The tokens in lower case, without the country "US"."""
+    return {k: low for k, low in enumerate(s.low) if low != "us" or s.tokens[k] != "US" or s.text.isupper()}
+
+
 def _mapped(s: Sentence, mapping: dict[str, str]) -> Edits:
-    return {k: _cased_pronoun(s, k, mapping[low]) for k, low in enumerate(s.low) if low in mapping}
+    return {k: _cased_pronoun(s, k, mapping[low]) for k, low in _words(s).items() if low in mapping}
 
 
 def _cased_pronoun(s: Sentence, k: int, new: str) -> str:
