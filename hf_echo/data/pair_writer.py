@@ -25,10 +25,12 @@ def is_table(out: str | Path) -> bool:
     return (suffix_of(Path(out)) or "").startswith((".tsv", ".jsonl", ".tmx", ".parquet")) or bool(_codes(Path(out)))
 
 
-def check_pair_output(out: str | Path) -> None:
-    """Raise ValueError for an output of an unknown format, before the work."""
+def check_pair_output(out: str | Path, langs: Sequence[str | None]) -> None:
+    """Raise ValueError for an output of an unknown format, or a TMX file without languages, before the work."""
     if str(out) != STANDARD and not is_table(out):
         raise ValueError(f"{out}: unknown format of pairs; name it {KNOWN}")
+    if None in langs and (suffix_of(Path(out)) or "").startswith(".tmx"):
+        raise ValueError(f"{out}: a TMX file needs the languages of both sides: give them")
 
 
 @contextmanager
@@ -39,7 +41,7 @@ def write_pairs(out: str | Path, langs: tuple[str | None, str | None] = (None, N
     JSONL and Parquet also have source_lang and target_lang where they are given; in TMX a score is a `prop`; a Moses
     pair holds the texts alone.
     """
-    check_pair_output(out)
+    check_pair_output(out, langs)
     kind, path = suffix_of(Path(out)) or "", Path(out)
     with ExitStack() as stack:
         if kind.startswith(".jsonl"):
@@ -104,10 +106,11 @@ def _parquet(stack: ExitStack, path: Path, langs) -> Write:
 
     def write(sources, targets, scores=None):
         nonlocal writer
-        table = pa.Table.from_pylist(list(_rows(sources, targets, scores, langs)))
         if writer is None:
-            writer = stack.enter_context(pq.ParquetWriter(unfinished, table.schema))
-        writer.write_table(table.cast(writer.schema))
+            # of a made-up row: there may be no first rows, or none of them with a score
+            schema = pa.Table.from_pylist(list(_rows([""], [""], None if scores is None else [0.0], langs))).schema
+            writer = stack.enter_context(pq.ParquetWriter(unfinished, schema))
+        writer.write_table(pa.Table.from_pylist(list(_rows(sources, targets, scores, langs)), writer.schema))
 
     return write
 
@@ -119,8 +122,6 @@ def _tmx(path: Path, langs) -> Iterator[Write]:
         from translate.storage.tmx import tmxfile, tmxunit
     except ImportError as error:
         raise ImportError("TMX files need the translate toolkit: pip install 'hf-echo[tmx]'") from error
-    if None in langs:
-        raise ValueError(f"{path}: a TMX file needs the languages of both sides: give them")
     source_lang, target_lang = map(bcp47, langs)
     store = tmxfile(sourcelanguage=source_lang)
     store.addheader()

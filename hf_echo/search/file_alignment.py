@@ -25,7 +25,7 @@ from ..utils.results import Result
 from ..utils.text import STANDARD, TextLines, open_output
 from .alignment import LARGEST, Bead, align
 from .blocks import Rows
-from .file_mining import SIDES, discard_work, encode_lines
+from .file_mining import SIDES, encode_lines, work_folder
 
 PATH = ".path"
 
@@ -88,26 +88,26 @@ def align_files(
     as_paths = out.suffix == PATH or (source.is_dir() and not out.suffix and str(out) != STANDARD)
     check_output(out, [source, target], folder=as_paths and source.is_dir())
     if not as_paths:
-        check_pair_output(out)
+        check_pair_output(out, (source_lang, target_lang))
     elif threshold is not None or raw:
         raise ValueError(f"{out}: vecalign's format holds line numbers of all pairs; leave out raw and threshold")
     name = "aligned" if str(out) == STANDARD else out.name
     work = (Path(work) if work else out.with_name(name + ".work")).absolute()
-    if fresh:
-        discard_work(work)
     executor = executor or LocalExecutor(progress)
-    langs = (source_lang, target_lang)
+    langs, copies = (source_lang, target_lang), [work / f"{side}.txt" for side in SIDES]
     cut = _cut if raw else None
-    sides = [
-        _gathered([pair[number] for pair in pairs], langs[number], work / f"{SIDES[number]}.txt", column, cut)
-        for number in (0, 1)
-    ]
-    vectors = [
-        Rows(encode_lines(side.lines, encode, lang, work / name, model=model, executor=executor), name)
-        for side, lang, name in zip(sides, langs, SIDES, strict=True)
-    ]
-    counts = [0, 0, 0]
     with ExitStack() as stack:
+        stack.enter_context(work_folder(work, fresh))
+        for copy in copies:
+            stack.callback(copy.unlink, missing_ok=True)
+        sides = [
+            _gathered([pair[number] for pair in pairs], langs[number], copies[number], column, cut) for number in (0, 1)
+        ]
+        vectors = [
+            Rows(encode_lines(side.lines, encode, lang, work / name, model=model, executor=executor), name)
+            for side, lang, name in zip(sides, langs, SIDES, strict=True)
+        ]
+        counts = [0, 0, 0]
         write = stack.enter_context(_scored(out, langs, threshold)) if not as_paths else None
         bounds = zip(*(side.bounds for side in sides), strict=True)
         for (path, _), places in tqdm(
@@ -123,8 +123,6 @@ def align_files(
                 counts[0] += _write_path(file, beads, [s.numbers[i:k] for s, (i, k) in zip(sides, places)])
             counts[1] += sum(not bead.targets for bead in beads)
             counts[2] += sum(not bead.sources for bead in beads)
-    for side in SIDES:
-        (work / f"{side}.txt").unlink()
     sizes = [len(side.lines) for side in sides]
     return AlignmentReport(len(pairs), *sizes, *counts, out=str(out), work=str(work))
 
@@ -175,21 +173,16 @@ def _gathered(
 def _scored(out: Path, langs: tuple, threshold: float | None) -> Iterator[Callable]:
     """A function (beads, sentences of both sides) that writes the pairs, and gives their number."""
     with write_pairs(out, langs) as write:
-        written = 0
+        write([], [], [])  # the names of the columns
 
         def write_beads(beads: Sequence[Bead], texts: Sequence[Sequence[str]]) -> int:
-            nonlocal written
             kept = [bead for bead in beads if bead.sources and bead.targets]
             kept = [bead for bead in kept if threshold is None or 1 - bead.cost >= threshold]
             joined = ([" ".join(side[i] for i in bead[number]) for bead in kept] for number, side in enumerate(texts))
-            if kept:
-                write(*joined, [1 - bead.cost for bead in kept])
-            written += len(kept)
+            write(*joined, [1 - bead.cost for bead in kept])
             return len(kept)
 
         yield write_beads
-        if not written:
-            write([], [], [])  # the names of the columns
 
 
 def _write_path(path: Path, beads: Sequence[Bead], numbers: Sequence[Sequence[int]]) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..data.texts import open_lines
 from ..inference.embedding_files import encode_shards, encoded
 from ..inference.encoders import Encode
 from ..utils.executors import LocalExecutor, RayExecutor
-from ..utils.files import check_output, read_json, write_json
+from ..utils.files import check_output, only_run, read_json, write_json
 from ..utils.results import Result
 from ..utils.text import STANDARD, TextLines
 from .blocks import BLOCK, search_cost
@@ -86,16 +87,15 @@ def mine_files(
     """
     check_options(**options)
     check_output(out, [source, target])
-    check_pair_output(out)
+    check_pair_output(out, (source_lang, target_lang))
     if str(source) == str(target) == STANDARD:
         raise ValueError("source and target are both standard input: give a file for one of them")
     executor = executor or LocalExecutor(progress)
     # absolute, because workers run in other folders
     work = (Path(work) if work else out.with_name(out.name + ".work")).absolute()
-    if fresh:
-        discard_work(work)
     readers, langs = (encode, encode_target or encode), (source_lang, target_lang)
     with ExitStack() as stack:
+        stack.enter_context(work_folder(work, fresh))
         texts = [
             stack.enter_context(open_lines(path, work / f"{side}.txt", column=column, lang=lang, dedup=dedup))
             for path, side, lang in zip((source, target), SIDES, langs)
@@ -162,7 +162,20 @@ def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, mod
         )
 
 
-def discard_work(work: Path) -> None:
+@contextmanager
+def work_folder(work: Path, fresh: bool) -> Iterator[None]:
+    """A block that works in a folder, one run at a time; an empty folder does not stay."""
+    try:
+        with only_run(work / SIDES[0]):
+            if fresh:
+                _discard(work)
+            yield
+    finally:
+        with suppress(OSError):  # something is in it
+            work.rmdir()
+
+
+def _discard(work: Path) -> None:
     """Delete the embeddings and neighbours of earlier runs in `work`, and nothing that mining did not write."""
     full = [place for place in (work / name for name in (*SIDES, "search")) if place.is_dir() and any(place.iterdir())]
     ours = [place for place in full if (place / ABOUT).is_file()]

@@ -319,6 +319,7 @@ def _writer(pairs: Pairs, out: Path, filters: bool, langs: Languages) -> Iterato
     """A function (block, scores, kept) that writes rows."""
     if is_table(out):
         with write_pairs(out, langs) as write:
+            write([], [], [])  # the names of the columns
 
             def write_rows(block: PairBlock, scores: np.ndarray, kept: np.ndarray) -> None:
                 rows = np.flatnonzero(kept)

@@ -1,5 +1,6 @@
 """Alignment: the beads are the cheapest of all, long documents lose nothing, files and folders come back whole."""
 
+import gzip
 import tracemalloc
 from functools import cache
 
@@ -139,6 +140,10 @@ def test_raw_text_is_cut(folders):
     assert (report.sources, report.targets, report.pairs) == (12, 12, 12)
 
 
+def fail(texts, lang):
+    pytest.fail("encoded")
+
+
 @pytest.mark.parametrize(
     "source, target, out, options, message",
     [
@@ -150,14 +155,18 @@ def test_raw_text_is_cut(folders):
         ("fr", "en", "fr/a.txt", {}, "unknown format"),
         ("fr", "en", "o.tsv", {"raw": True}, "give the languages"),
         ("fr/a.txt", "empty.txt", "o.tsv", {}, "empty.txt is empty"),
+        ("cut.gz", "en/a.txt", "o.tsv", {}, "cut.gz: damaged"),
+        ("fr/a.txt", "cut.gz", "o.tsv", {}, "cut.gz: damaged"),
         ("fr", "en", "o.tmx", {}, "needs the languages"),
         ("-", "-", "o.tsv", {}, "both standard input"),
     ],
 )
-def test_refusals_leave_nothing(folders, source, target, out, options, message):
+def test_refusals_leave_nothing_and_encode_nothing(folders, source, target, out, options, message):
     (folders / "other").mkdir()
     (folders / "empty.txt").touch()
+    (folders / "cut.gz").write_bytes(gzip.compress(bytes(range(99)))[:50])
+    before = sorted(folders.rglob("*"))
     paths = [name if name == "-" else folders / name for name in (source, target)]
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        align_files(*map(type(folders), paths), folders / out, encode, progress=False, **options)
-    assert not (folders / "o.tsv").exists()
+        align_files(*map(type(folders), paths), folders / out, fail, progress=False, **options)
+    assert sorted(folders.rglob("*")) == before

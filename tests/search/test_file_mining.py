@@ -1,5 +1,6 @@
 """Mining of files: what is finished is not done again, rows find back to their lines, errors name the line."""
 
+import gzip
 import json
 import os
 import pickle
@@ -8,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hf_echo.search import mine, mine_files
+from hf_echo.search import align_files, mine, mine_files
 from hf_echo.search.blocks import Rows
 from hf_echo.search.file_mining import plan_mining
 from hf_echo.utils.text import TextLines
 
+from ..refusals import refuses
 from .words import encode, sentences
 
 
@@ -115,6 +117,32 @@ def test_errors_name_file_and_line(files, content, encoder, message):
         one, two = (files / f"{name}.txt" for name in pair)
         with pytest.raises((ValueError, FileNotFoundError), match=message):
             mine_files(one, two, files / f"{pair}.tsv", encoder, progress=False)
+
+
+def test_nothing_done_leaves_nothing(files):
+    (files / "cut.gz").write_bytes(gzip.compress(bytes(range(99)))[:50])
+    before = sorted(files.iterdir())
+    for names in (("cut.gz", "b.txt"), ("a.txt", "cut.gz")):
+        one, two = (files / name for name in names)
+        refuses("cut.gz: damaged", mine_files, one, two, files / "o.tsv", encode, progress=False)
+    one, two = files / "a.txt", files / "b.txt"
+    refuses("needs the languages", mine_files, one, two, files / "o.tmx", lambda *_: pytest.fail("encoded"))
+    assert sorted(files.iterdir()) == before
+
+
+def test_one_run_at_a_time_in_a_folder(files):
+    """The second run would write over the plain copy that the first one reads."""
+    one, two = (files / name for name in ("a.txt.gz", "b.txt"))
+    one.write_bytes(gzip.compress((files / "a.txt").read_bytes()))
+
+    def encode_beside_another(texts, lang):
+        for other in (mine_files, align_files):
+            refuses("another run writes .*o.tsv.work", other, one, two, files / "o.tsv", encode, progress=False)
+        return encode(texts, lang)
+
+    mine_files(one, two, files / "o.tsv", encode_beside_another, progress=False)
+    mine_files(files / "a.txt", two, files / "p.tsv", encode, progress=False)
+    assert (files / "o.tsv").read_bytes() == (files / "p.tsv").read_bytes()
 
 
 def test_command_mines_with_the_toy_model(run, answer, refused, toy, toy_folders, tmp_path):
