@@ -5,8 +5,8 @@ without a dtype therefore gets the dtype that is fast here; an explicit dtype is
 instructions decide:
 
     instructions         bf16 for inference                  bf16 for training
-    AMX                  yes                                 yes
-    AVX-512 BF16, ARM    yes, products 4 times as fast       no, the backward pass of a small model is slower
+    AMX, AVX-512 BF16    yes, products 4 times as fast       yes, 2.7 times as fast (12 layers of 384), 1.2 (3 of 128)
+    BF16 of ARM          yes                                 no: not measured
     none of them         no, products 5 times as slow        no
 
 A wrong choice costs speed only: the packaged model's embeddings in both dtypes have a cosine of at least 0.999.
@@ -34,14 +34,14 @@ def has_fast_bf16(device: torch.device | str = "cpu") -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type != "cpu":
         return False
-    if platform.machine().lower() in ("arm64", "aarch64"):
+    if _is_arm():
         return bool(getattr(torch.cpu, "get_capabilities", dict)().get("bf16", False))
-    return has_amx() or (_x86_has("_is_avx512_bf16_supported") and _allowed("BF16", "FP16", "AMX", "AVX10"))
+    amx = _x86_has("_is_amx_tile_supported") and _allowed("AMX")
+    return amx or (_x86_has("_is_avx512_bf16_supported") and _allowed("BF16", "FP16", "AMX", "AVX10"))
 
 
-def has_amx() -> bool:
-    """Whether bf16 matrix products run on AMX tiles."""
-    return _x86_has("_is_amx_tile_supported") and _allowed("AMX")
+def _is_arm() -> bool:
+    return platform.machine().lower() in ("arm64", "aarch64")
 
 
 def _x86_has(probe: str) -> bool:
@@ -56,9 +56,8 @@ def _allowed(*instructions: str) -> bool:
 
 def bf16_is_faster(device: torch.device | str = "cpu", *, training: bool = False) -> bool:
     """Whether a small encoder runs, or trains, faster in bf16 than in float32 on the device."""
-    if training and torch.device(device).type == "cpu":
-        return has_amx()
-    return has_fast_bf16(device)
+    not_measured = training and torch.device(device).type == "cpu" and _is_arm()
+    return has_fast_bf16(device) and not not_measured
 
 
 def automatic_dtype(saved: torch.dtype | str | None) -> torch.dtype | None:

@@ -12,28 +12,31 @@ from hf_echo.modeling.precision_echo import automatic_dtype, bf16_is_faster
 
 
 @pytest.mark.parametrize(
-    ("amx", "avx512_bf16", "capability", "limit", "inference", "training"),
+    ("amx", "avx512_bf16", "capability", "limit", "fast"),
     [
-        (True, True, "AVX512", "", True, True),
-        (True, True, "AVX512", "AVX512_CORE_AMX", True, True),
-        (True, True, "AVX512", "AVX512_CORE_BF16", True, False),
-        (False, True, "AVX512", "", True, False),
-        (True, True, "AVX512", "AVX512_CORE", False, False),
-        (True, True, "AVX2", "", False, False),
-        (False, False, "AVX512", "", False, False),
+        (True, True, "AVX512", "", True),
+        (True, True, "AVX512", "AVX512_CORE_AMX", True),
+        (True, True, "AVX512", "AVX512_CORE_BF16", True),
+        (False, True, "AVX512", "", True),
+        (True, True, "AVX512", "AVX512_CORE", False),
+        (True, True, "AVX2", "", False),
+        (False, False, "AVX512", "", False),
     ],
 )
-def test_instructions_decide(monkeypatch, amx, avx512_bf16, capability, limit, inference, training):
+def test_instructions_decide(monkeypatch, amx, avx512_bf16, capability, limit, fast):
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
-    assert (bf16_is_faster(), bf16_is_faster(training=True)) == (inference, training)
-    assert pick_dtype("auto", "cpu") == (torch.bfloat16 if inference else torch.float32)
-    assert automatic_dtype("bfloat16") == (None if inference else torch.float32)
+    assert (bf16_is_faster(), bf16_is_faster(training=True)) == (fast, fast)
+    assert pick_dtype("auto", "cpu") == (torch.bfloat16 if fast else torch.float32)
+    assert automatic_dtype("bfloat16") == (None if fast else torch.float32)
     assert automatic_dtype("float32") is None and not bf16_is_faster("mps")
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"bf16": True}, raising=False)
+    assert bf16_is_faster() and not bf16_is_faster(training=True)
 
 
 def test_nothing_is_written_and_no_logger_is_changed(tmp_path, monkeypatch):
