@@ -211,4 +211,4 @@ class Align(OpensModel):
         report = align_files(
             self.source, self.target, self.out, anywhere(self.model), executor=where, fresh=not self.resume, **options
         )
-        return report.to_row()
+        return report.to_row() if str(self.out) != "-" else None

@@ -83,9 +83,8 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
     """The bytes of a file, or of standard input for "-"; what its name or its beginning calls packed is unpacked."""
     import pyarrow as pa
 
-    if str(path) != STANDARD:
-        _refuse_no_file(Path(path), str(path))
-    elif sys.stdin is None:
+    refuse_no_file(path)
+    if str(path) == STANDARD and sys.stdin is None:
         raise ValueError("standard input is closed: pipe text into it, or give a file in place of -")
     with io.BufferedReader(sys.stdin.buffer) if str(path) == STANDARD else Path(path).open("rb", 1 << 16) as raw:
         kind = _packing(path, raw.peek(6))
@@ -183,7 +182,11 @@ def read_lines(path: str | Path) -> list[str]:
     return texts
 
 
-def _refuse_no_file(path: Path, name: str) -> None:
+def refuse_no_file(path: str | Path, name: str | None = None) -> None:
+    """Raise ValueError for a folder, FileNotFoundError where there is nothing; `name` is that in the message."""
+    path, name = Path(path), name or str(path)
+    if str(path) == STANDARD:
+        return
     if path.is_dir():
         raise ValueError(f"{name} is a folder; give a text file with one sentence per line")
     if not path.exists():
@@ -213,7 +216,7 @@ class TextLines:
         numbers: Sequence[int] | None = None,
     ):
         self.path, self.name, self.every = path, name or str(path), every
-        _refuse_no_file(path, self.name)
+        refuse_no_file(path, self.name)
         starts, kept, seen, digest = array("q"), array("q"), set(), hashlib.blake2b(digest_size=16)
         with path.open("rb", 1 << 16) as file:
             place = _start(file, self.name)

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from hf_echo.cli import pairs
 from hf_echo.data import load_parallel
 from hf_echo.search import align, align_files
 from hf_echo.search.alignment import FULL
@@ -129,6 +130,14 @@ def test_pairs_come_back(folders, name):
     lines = sentences(8, 0)
     assert rows["source"][:3] == [f"{lines[0]} {lines[1]}", lines[2], lines[3]]
     assert len(rows) == 14 and rows["source"] == rows["target"]
+
+
+def test_standard_output_holds_the_pairs_alone(folders, run, monkeypatch):
+    monkeypatch.setattr(pairs, "anywhere", lambda model: encode)
+    monkeypatch.chdir(folders)
+    code, out, _ = run("align", "fr/a.txt", "en/a.txt", "-")
+    align_files(folders / "fr" / "a.txt", folders / "en" / "a.txt", folders / "o.tsv", encode, progress=False)
+    assert (code, out) == (0, (folders / "o.tsv").read_text())
 
 
 def test_raw_text_is_cut(folders):

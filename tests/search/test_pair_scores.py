@@ -4,9 +4,11 @@ import gzip
 import io
 import json
 import lzma
+import os
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,8 @@ from hypothesis import strategies as st
 
 from hf_echo.data.pair_writer import write_pairs
 from hf_echo.search import open_pairs, pair_scores, score_pairs
+
+from ..refusals import refusals
 
 WORDS = "red blue old small cat dog fish bird runs sleeps sings sees".split()
 CODES = ("fra_Latn", "eng_Latn")
@@ -179,6 +183,15 @@ def test_refusals_leave_nothing(tmp_path, monkeypatch, data, options, message):
     with pytest.raises(ValueError, match=message.replace("(", r"\(")) as error:
         score_pairs(open_pairs("-" if data is None else tmp_path / "p.tsv"), tmp_path / "o.txt", "m", **options)
     assert "\n" not in str(error.value) and not (tmp_path / "o.txt").exists()
+
+
+test_no_file = refusals(
+    *((name, None, f"no file {name}; give a text file") for name in ("no.parquet", "no.arrow", "no.fr-en", "no.tsv")),
+    (__file__, "no.txt", "no file no.txt; give a text file"),
+    ("-", os.path.dirname(__file__), "is a folder; give a text file", ValueError),
+    call=lambda source, target: open_pairs(source, target and Path(target)),
+    error=FileNotFoundError,
+)
 
 
 PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": lambda data: pa.compress(data, "zstd", True)}
