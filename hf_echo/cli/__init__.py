@@ -23,9 +23,9 @@ DEBUG = "HF_ECHO_DEBUG"
 GROUPS = {
     "convert": "Make a checkpoint from another model.",
     "evaluate": "Measure a model: xsim, xsim++, translation, speech, word alignment, probes, geometry, cost.",
-    "data": "Training data: filter, sample, count, publish, mine, segment, write.",
+    "data": "Training data: filter, sample, calibrate, count, segment, write hard negatives, publish.",
     "vocabulary": "Tokenizers: count words, extend, train, trim, swap, compare.",
-    "modular": "Modular sentence encoders: start one, add languages.",
+    "modular": "Modular sentence encoders: start one, add languages, write the card.",
 }
 
 app = typer.Typer(

@@ -179,7 +179,7 @@ class WriteNegatives(Step):
     retries: int = setting("retries after time-outs, dropped connections, 408, 409, 429 or 5xx", 5, least=0)
     concurrency: int = setting("number of requests at a time", 8, least=1)
     attempts: int = setting("attempts per row to get a valid reply", 3, least=1)
-    temperature: float = setting("of the first attempt; later ones use at least 0.7", 0.0, least=0)
+    temperature: float = setting("temperature of the first attempt; later ones use at least 0.7", 0.0, least=0)
     max_tokens: int = setting("longest reply in tokens", 512, least=1)
     seed: int = setting("random seed; each further attempt adds 1", 0)
     on_bad_row: OnBadRow = on_bad_row()

@@ -57,9 +57,9 @@ class Xsim(LinesOrTable):
     margin: Margin = margin()
     k: int = neighbours()
     hard_negatives: bool = setting("also report xsim++, with rule-based hard negatives (English targets)", False)
-    direction: Literal["to", "from", "all"] = setting("to or from the target language, or all", "to", needs="data")
+    direction: Literal["to", "from", "all"] = setting("pairs to or from the pivot language, or all", "to", needs="data")
     group: list[Literal["script", "family", "resource", "head"]] = setting(
-        "average by it; repeatable", list, needs="data"
+        "also print averages by this feature of the languages; repeatable", list, needs="data"
     )
 
     def run(self):
@@ -123,7 +123,7 @@ class Noise(OpensModel):
     lang: list[str] = setting("language to measure; repeatable; default: all", list)
     target_lang: str = setting("language that is searched", "eng_Latn")
     limit: int | None = setting("largest number of sentences of a language", None, least=1)
-    seed: int = setting("of the places of the noise", 0)
+    seed: int = setting("random seed of the places of the noise", 0)
 
     def run(self):
         from .. import evaluation
@@ -146,7 +146,7 @@ class Translation(LinesOrTable):
     The source may be embeddings (.npy), one row per reference translation."""
 
     model: str = model("Echo checkpoint or release with a decoder")
-    direction: Literal["to", "from", "both", "all"] = setting("to or from the target language", "to", needs="data")
+    direction: Literal["to", "from", "both", "all"] = setting("pairs to or from the pivot language", "to", needs="data")
     num_beams: int | None = setting("beams of the search; 1 is greedy; default: the model's own", None, least=1)
     blaser: str | None = setting(
         "also report BLASER 2.0: folder or Hub name of `hf-echo convert blaser`", None, reads=CHECKPOINT

@@ -15,7 +15,7 @@ def license() -> Any:
     return setting("license identifier of the Hub, written into the card; default: that of the existing card", None)
 
 
-@step("push", example="hf-echo push outputs/release me/omnisonar --version 1.2.0 --dry-run")
+@step("push", example="hf-echo push outputs/release your-name/your-model --version 1.2.0 --dry-run")
 class Push(Step):
     """Push a folder to the Hub as one version: one commit, one tag, checksums compared.
 
@@ -26,7 +26,9 @@ class Push(Step):
     folder: Path = setting("a release (hf-echo release), a dataset (hf-echo data filter) or a Space", argument=True)
     repo: str = setting("OWNER/NAME of a repository on the Hub; created if it does not exist", argument=True)
     version: str = setting("becomes the tag vVERSION, for example 1.2.0")
-    kind: Literal["model", "dataset", "space"] | None = setting("default: by the files", None, option="--type")
+    kind: Literal["model", "dataset", "space"] | None = setting(
+        "kind of repository; default: by the files", None, option="--type"
+    )
     private: bool = setting("create it as a private one", False)
     license: str | None = license()
     dry_run: bool = setting("list the files and problems; push nothing", False)

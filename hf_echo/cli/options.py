@@ -17,7 +17,7 @@ OnBadRow = Literal["error", "skip"]
 Margin = Literal["cosine", "ratio", "distance"]
 TEXTS = (
     "texts: lines (.gz, .zst, .xz too), a table (JSONL, Parquet, TMX; TSV with --column), or - for standard input; "
-    "with audio: audio, or a TSV of paths"
+    "with --audio: a recording, or a TSV of paths"
 )
 
 
@@ -40,9 +40,9 @@ def named_model(name: str, default: str = DEFAULT_MODEL) -> str:
     return packaged_model(name or default)
 
 
-def model(what: str) -> Any:
-    help = f"{what}: folder or Hub name; default: {DEFAULT_MODEL} of the package (of audio: {SPEECH})"
-    return setting(help, "", reads=CHECKPOINT, short="-m")
+def model(what: str, *, audio: bool = False) -> Any:
+    help = f"{what}: folder or Hub name; default: {DEFAULT_MODEL} of the package"
+    return setting(help + f" (with --audio: {SPEECH})" * audio, "", reads=CHECKPOINT, short="-m")
 
 
 def on_long() -> Any:

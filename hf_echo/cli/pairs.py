@@ -44,20 +44,20 @@ class Mine(OpensModel):
         writes="file",
         short="-o",
     )
-    model: str = model("Echo checkpoint or any SentenceTransformer")
+    model: str = model("Echo checkpoint or any SentenceTransformer", audio=True)
     source_lang: str | None = language("language of SOURCE", unless="audio")
     target_lang: str | None = language("language of TARGET", unless="audio_target")
     column: str | None = column()
     threshold: float | None = setting("lowest margin score of a pair to keep; default: keep all", None)
     retrieval: Literal["max", "forward", "backward", "intersection"] = setting(
-        "pairs to keep: of which directions", "max"
+        "each source's best (forward), each target's (backward), pairs that are both, or both lists together (max)",
+        "max",
     )
     margin: Margin = setting("score of a pair", "ratio")
     k: int = setting("number of neighbours per sentence: for the margin, and as candidates", 4, least=1)
     dedup: bool = setting("remove duplicate lines from each file", False)
     index: str | None = setting(
-        "faiss index factory string, such as IVF4096,PQ64;nprobe=32 or SQ8, built in shards on disk; default: exact "
-        "search",
+        "faiss index factory string, such as IVF4096,PQ64;nprobe=32 or SQ8, built in memory; default: exact search",
         None,
     )
     work: Path | None = setting("folder for embeddings and neighbours; default: OUT.work", None)

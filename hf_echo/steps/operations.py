@@ -190,10 +190,10 @@ class Prune(OnEcho):
 
     model: str = model()
     output_dir: str = output()
-    size: str | None = setting("large, medium, small, tiny or xtiny (OS Table 36), nano, or half", None)
+    size: str | None = setting("name of a size: large, medium, small, tiny or xtiny (OS Table 36), nano, or half", None)
     shape: dict[str, int] = setting("fields that differ from the size's, such as num_hidden_layers=8", dict)
     importance: Literal["weight", "plain"] = setting("what to keep: what counts most, or the first ones", "weight")
-    decoder: Literal["keep", "drop"] = setting("keep it as it is, or drop it", "keep")
+    decoder: Literal["keep", "drop"] = setting("whether the decoder stays (keep) or is left out (drop)", "keep")
     tokenizer: str | None = setting("tokenizer to move the smaller model onto", None, reads=CHECKPOINT)
 
     def planned(self, config):
@@ -276,13 +276,13 @@ class Release(OnTextOrSpeech):
 class Export(Operation):
     """Write a model for others to open: transformers without remote code, ONNX, OpenVINO, static embeddings."""
 
-    then = "{output_dir}: README.md opens it; docs/serving.md has a page of servers and libraries"
+    then = "{output_dir}: docs/serving.md shows the servers and libraries that open it"
 
     model: str = model()
     output_dir: str = output("folder of the export")
     to: Literal["stock", "onnx", "openvino", "static"] = setting(
-        "stock: classes of transformers and sentence-transformers; onnx, openvino: graphs for them and for programs "
-        "without Python; static: one vector for each token",
+        "format: stock (classes of transformers and sentence-transformers), onnx or openvino (graphs for them and for "
+        "programs without Python), or static (one vector for each token)",
         "stock",
     )
 

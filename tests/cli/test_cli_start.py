@@ -3,13 +3,14 @@
 import io
 import json
 import sys
+from typing import get_args
 
 import pytest
 import typer
 
 import hf_echo
 import hf_echo.cli as cli
-from hf_echo.utils.settings import fields_of, is_required
+from hf_echo.utils.settings import annotation, choices, fields_of, is_required
 
 from ..processes import python
 
@@ -51,6 +52,21 @@ def test_every_output_is_declared():
             if about["help"].startswith(("write ", "folder of the new ", "output ")) or name in ("out", "output_dir"):
                 # `align` writes a file or a folder, and checks it where it knows which
                 assert about["writes"] or words == ("align",), (words, name)
+
+
+def test_a_help_begins_with_a_word_that_may_have_a_capital():
+    """Help texts get one: a value or a file name in front (`E5-small-q4.bin`, `Stock: ...`) would be another one."""
+    for words, kind in COMMANDS.items():
+        for name, declared in fields_of(kind).items():
+            first, hint = declared.metadata["help"].split()[0].rstrip(":,;"), annotation(kind, name)
+            values = [value for member in (hint, *get_args(hint)) for value in choices(member)]
+            fine = first[0].isupper() or first.replace("-", "").isalpha() and first not in values
+            assert fine, (words, name, declared.metadata["help"])
+
+
+def test_help_says_what_there_is(hf_echo_cli):
+    assert "script|family|resource|head" in "".join(hf_echo_cli("evaluate", "xsim", "--help")[1].split())
+    assert "echo-nano-speech" not in hf_echo_cli("align", "--help")[1]  # it reads no audio
 
 
 @pytest.mark.parametrize(

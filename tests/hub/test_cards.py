@@ -17,6 +17,7 @@ from hf_echo.hub.dataset_card import write_card
 from hf_echo.hub.release import release_checkpoint, release_speech
 from hf_echo.hub.upload_checks import kind_of
 from hf_echo.stages.modular import add_language, modular_backbone
+from hf_echo.steps.recipe import find_recipes
 from hf_echo.utils.lineage import write_lineage
 
 from .. import sonar_toy, toy
@@ -185,6 +186,12 @@ def test_what_the_cards_give(pushed):
     assert shapes["wav2vec2"] == shapes["whisper"] == {"vectors": [1, 12]}
     assert shapes["speech"] == {"vectors": [1, 32]}
     assert shapes["blaser-ref"] == shapes["blaser-qe"] == {"scores": [5]}
+
+
+def test_recipes_that_cards_name(pushed):
+    commands = {name: re.findall(r"`hf-echo train ([\w/-]+)", card["text"]) for name, card in pushed.items()}
+    assert commands["wav2vec2"] == ["speech-large"] and commands["whisper"] == ["echo-nano-speech/02_pooling"]
+    assert all(find_recipes(recipe) for recipes in commands.values() for recipe in recipes)
 
 
 def test_licenses_of_the_sources(pushed):
