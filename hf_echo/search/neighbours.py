@@ -30,7 +30,7 @@ class Neighbours(NamedTuple):
         Blocks come in the order of their rows, so a stable sort orders equal scores by lowest row.
         """
         scores = np.concatenate([self.scores, new.scores], axis=1)
-        indices = np.concatenate([self.indices, np.where(new.indices < 0, -1, new.indices + offset)], axis=1)
+        indices = np.concatenate([self.indices, new.indices + offset], axis=1)
         order = np.argsort(-scores, axis=1, kind="stable")[:, : self.scores.shape[1]]
         return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(indices, order, axis=1))
 

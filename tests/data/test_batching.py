@@ -73,8 +73,8 @@ def test_little_padding_and_full_batches():
     real, paid = lengths.sum(), sum(padded(lengths, batch, 8) for batch in batches)
     rows = np.random.default_rng(0).permutation(len(lengths))
     random = sum(padded(lengths, batch, 8) for batch in np.array_split(rows, len(batches)))
-    assert paid < 1.25 * real < 0.5 * random
-    assert len(batches) < 1.35 * real / 2000
+    assert paid < 1.2 * real < 0.5 * random  # 1.16
+    assert len(batches) < 1.275 * real / 2000  # 1.267
     longest = [-(-lengths[b, 0].max() // 8) for b in TokenBudgetBatchSampler(lengths[:, 0], 2000, shuffle=False)]
     assert longest == sorted(longest)  # without shuffle from short to long
 
@@ -100,6 +100,8 @@ def test_rows_longer_than_the_budget_stand_alone_and_are_counted(caplog):
     batches = list(TokenBudgetBatchSampler(lengths, 40))
     assert [20] in batches and [21] in batches
     assert caplog.messages == ["2 rows are longer than max_tokens=40: each is a batch by itself"]
+    assert list(TokenBudgetBatchSampler([[20, 24], [8, 8]], 40, shuffle=False)) == [[1], [0]]
+    assert caplog.messages[1:] == ["1 rows are longer than max_tokens=40: each is a batch by itself"]
     # One long row does not make its neighbours pay.
     lengths = [8] * 1000 + [64]  # on 4 ranks the long row needs company: 3 short ones, not the whole bucket
     ranks = [list(TokenBudgetBatchSampler(lengths, 64, rank=rank, world_size=4)) for rank in range(4)]

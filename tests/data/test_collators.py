@@ -54,6 +54,10 @@ def test_labels_are_the_shifted_targets(rows, toy_tokenizer):
     texts = [toy_tokenizer.decode(row) for row in batch["decoder_input_ids"]]
     assert texts[0].startswith("<s> This is a possible mined translation in English:<SEP>")
     assert texts[2].startswith("<s> This is a possible natural language explanation in French:<SEP>")
+    program = TranslationCollator(toy_tokenizer)([rows[2] | {"provenance": "primary"}])  # known by its source
+    assert program["decoder_input_ids"].tolist() == batch["decoder_input_ids"][2:].tolist()
+    read = [len(TranslationCollator(toy_tokenizer, decoder_fraction=share)(rows)["labels"]) for share in (0.1, 0.6, 1)]
+    assert read == [1, 2, 3]
 
 
 def test_language_drop(rows, toy_tokenizer):
@@ -61,6 +65,8 @@ def test_language_drop(rows, toy_tokenizer):
     named = toy_tokenizer(["un chat."], lang="fra_Latn")["input_ids"][0]
     always = TranslationCollator(toy_tokenizer, language_drop=1.0)(rows)
     assert unpadded(always["input_ids"], always["attention_mask"])[0] == none
+    own = TranslationCollator(toy_tokenizer, language_drop=1.0, language_drops={"fra_Latn": 0.0})(rows)
+    assert unpadded(own["input_ids"], own["attention_mask"])[0] == named
     many = [row | {"index": i} for i, row in enumerate(rows * 100)]
     half = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)
     batch = half(many)
@@ -79,15 +85,18 @@ def test_language_drop(rows, toy_tokenizer):
 
 
 def test_overhead_is_what_the_layout_adds(rows, toy_tokenizer):
-    dataset = tokenize_parallel(Dataset.from_list(ROWS), toy_tokenizer, progress=False)
+    """The longest name is that of a target here."""
+    long = ROWS[2] | {"target_lang": "kas_Arab"}
+    dataset = tokenize_parallel(Dataset.from_list([*ROWS, long]), toy_tokenizer, progress=False)
     collator = TranslationCollator(toy_tokenizer, encode_targets=True)
     overhead = collator.overhead(dataset)
     lengths = dataset.lengths(encoder_sides=2, **overhead)
-    batch = collator(rows)
+    batch = collator([dataset[i] for i in range(4)])
     encoder, decoder = batch["attention_mask"].sum(1), (batch["labels"] != IGNORE).sum(1)
-    assert (encoder[:3].numpy() <= lengths[:, 0]).all() and (encoder[3:].numpy() <= lengths[:, 1]).all()
+    assert (encoder[:4].numpy() <= lengths[:, 0]).all() and (encoder[4:].numpy() <= lengths[:, 1]).all()
     assert batch["labels"].shape[1] <= lengths[:, 2].max() and (decoder.numpy() <= lengths[:, 2]).all()
-    assert overhead["prefix"] == len(toy_tokenizer("", lang=None)["input_ids"])  # the longest name here
+    none, kashmiri = (len(toy_tokenizer("", lang=lang)["input_ids"]) for lang in (None, "kas_Arab"))
+    assert overhead["prefix"] == kashmiri > none
 
 
 def test_a_decoder_with_the_first_part_of_the_vocabulary(toy, toy_tokenizer):
@@ -95,8 +104,10 @@ def test_a_decoder_with_the_first_part_of_the_vocabulary(toy, toy_tokenizer):
     rows = [row | {"hard_negatives": []} for row in toy.parallel_rows()[:6]]
     rows[2] |= {"target": "кот спит", "target_lang": "rus_Cyrl"}
     data = tokenize_parallel(Dataset.from_list(rows), toy_tokenizer, progress=False)
-    options = dict(encode_targets=True), dict(encode_targets=True, decoder_vocab_size=(size := 330))
-    whole, small = (TranslationCollator(toy_tokenizer, **own)([data[i] for i in range(6)]) for own in options)
+    batch = [data[i] for i in range(6)]
+    whole = TranslationCollator(toy_tokenizer, encode_targets=True)(batch)
+    size = min(i for i in whole["labels"].flatten().tolist() if i >= 330)  # the first unknown id occurs
+    small = TranslationCollator(toy_tokenizer, encode_targets=True, decoder_vocab_size=size)(batch)
     for name, unknown in (("labels", IGNORE), ("decoder_input_ids", toy_tokenizer.sep_token_id)):
         want = [[i if i < size else unknown for i in row] for row in whole[name].tolist()]
         assert small[name].tolist() == want != whole[name].tolist()

@@ -36,6 +36,10 @@ def test_targets_are_base_and_english_comes_only_to_itself():
     found = directions(extension_pairs(DATA, BASE, {"eng_Latn": 0.0, "deu_Latn": 2.0, "fra_Latn": 3.0}))
     assert ("deu_Latn", "fra_Latn") not in found  # 2 to 3
     assert ("tat_Cyrl", "fra_Latn") in found and ("fra_Latn", "eng_Latn") in found  # new is worst
+    found = directions(extension_pairs(DATA, BASE, {"eng_Latn": 0.0, "deu_Latn": 3.0, "fra_Latn": 3.0}))
+    assert found["deu_Latn", "fra_Latn"] == 3  # equal
+    by_source = rows(("fra_Latn", "eng_Latn", 2), ("deu_Latn", "eng_Latn", 2), ("eng_Latn", "fra_Latn", 9))
+    assert directions(extension_pairs(by_source, BASE))["eng_Latn", "eng_Latn"] == 2  # of 9, as the largest source has
     found = extension_pairs(DATA, BASE, english_rows=2, seed=1)
     assert directions(found)["eng_Latn", "eng_Latn"] == 2
     assert found["source"] == extension_pairs(DATA, BASE, english_rows=2, seed=1)["source"]

@@ -13,6 +13,9 @@ def test_unimax_top_n_by_hand():
     # level 100 (the second largest); c has a tenth and is lifted to it; d stops at 100 x 0.5 = 50
     shares = unimax({"a": 1000, "b": 100, "c": 10, "d": 0.5}, top_n=2, max_upsampling=100)
     assert shares == pytest.approx({"a": 100 / 350, "b": 100 / 350, "c": 100 / 350, "d": 50 / 350})
+    # the paper's: the level is the 126th (500), and one row stands for 100 at most
+    shares = unimax({i: 1000 for i in range(125)} | {"level": 500, "small": 1})
+    assert set(shares.values()) == {500 / 63_100, 100 / 63_100} and shares["small"] < shares["level"]
 
 
 @pytest.mark.parametrize("top_n", [1, 5, 30])

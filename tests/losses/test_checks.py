@@ -1,6 +1,7 @@
 """What all losses have in common: dtypes, gradients, and one line for what they refuse."""
 
 import math
+from inspect import signature
 
 import pytest
 import torch
@@ -9,8 +10,10 @@ from hf_echo.losses import (
     contrastive_loss,
     cosine_loss,
     distillation_loss,
+    distillation_parts,
     gmm_log_posterior,
     gmm_loss,
+    guide_filter,
     hard_negatives_loss,
     koleo_loss,
     mse_loss,
@@ -23,6 +26,7 @@ from hf_echo.losses import (
     teacher_target,
     translation_loss,
     unmasking_loss,
+    update_means,
     weighted_total,
 )
 
@@ -55,6 +59,23 @@ PAIRS = {
     "translation": lambda x, y: translation_loss(x, y, LABELS, chunk_size=3),
     "unmasking": lambda x, y: unmasking_loss(x, y, torch.zeros(N), LABELS),
 }
+
+
+def test_defaults_are_the_printed_values():
+    """OS 4.4 and Table 12 (contrastive), Algorithm 2 and Eq. 11 (distillation), Eq. 14, Eq. 15; EMMA-X's code."""
+    printed = {
+        contrastive_loss: dict(logit_scale=100, margin=0.3, margin_space="cosine", radius=0.5),
+        guide_filter: dict(radius=0.5),
+        split_softmax_loss: dict(gamma=0.8),
+        hard_negatives_loss: dict(logit_scale=100),
+        one_softmax_loss: dict(logit_scale=100, radius=0.5),
+        distillation_parts: dict(student_teacher_weight=1, teacher_student_weight=0.5, mse_weight=0.5, logit_scale=10),
+        self_objective_loss: dict(scale=500),
+        next_embedding_loss: dict(logit_scale=20),
+        gmm_loss: dict(smoothing=0.3),
+        update_means: dict(momentum=0.001),
+    }
+    assert printed == {f: {name: signature(f).parameters[name].default for name in printed[f]} for f in printed}
 
 
 @pytest.mark.parametrize("loss", PAIRS.values(), ids=PAIRS)

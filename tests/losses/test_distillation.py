@@ -58,6 +58,7 @@ def test_the_teacher_gets_no_gradient():
 def test_two_halves_with_all_rows_are_the_whole(batch):
     """The average of the losses that two processes compute from their own rows and all rows."""
     student, _, _, z, options = batch
+    options |= {"exclude": (torch.arange(7) % 3)[:, None] == torch.arange(7) % 3}
     whole = distillation_loss(student, z, **options)
     halves = 0.0
     for rows in (slice(0, 3), slice(3, 7)):

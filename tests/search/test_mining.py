@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from hf_echo.search import MinedPairs, Neighbours, best_threshold, bucc_f1, margin_scores, mine
+from hf_echo.search.margin import best_by_margin
 from hf_echo.search.mining import RETRIEVALS
 
 
@@ -52,6 +53,15 @@ def test_equals_the_definition(retrieval, margin, k):
     expected = brute_force(x, y, k, margin, retrieval)
     assert found.pairs() == [(i, j) for _, i, j in expected]
     np.testing.assert_allclose(found.scores, [value for value, _, _ in expected], atol=1e-5)
+
+
+def test_the_floor_is_that_of_the_smaller_side_and_what_was_not_found_is_never_chosen():
+    for small, large, floor in ((2, 150, 1 / 2), (99, 150, 0.3), (100, 150, 0.05)):
+        near = [Neighbours(np.full((n, 1), a), np.zeros((n, 1), int)) for n, a in ((small, 0.2), (large, -0.2))]
+        for pair in (near, [Neighbours(-side.scores, side.indices) for side in near[::-1]]):  # all means are 0
+            np.testing.assert_allclose(margin_scores(*pair, "ratio"), 1 + 0.2 / floor)
+    forward = Neighbours(np.array([[-0.2, 0.0]]), np.array([[3, -1]]))  # as an approximate index answers
+    assert best_by_margin(forward, Neighbours(np.zeros((4, 1)), np.zeros((4, 1), int)), "distance")[1].tolist() == [3]
 
 
 def test_the_ratio_rises_with_the_cosine_whatever_the_neighbours_are():

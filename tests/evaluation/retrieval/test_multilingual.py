@@ -61,6 +61,8 @@ def test_the_same_text_is_right_unless_refused():
     by_id = evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"], same_text_is_right=False)
     assert by_id.rows[0]["xsim"] == 20.0
     assert text_groups(list(ENGLISH.values())).tolist() == [0, 1, 2, 3, 0]
+    other = {"id": "5", "lang": "eng_Latn", "text": "a:the red house"}  # German says both alike: one is an error
+    assert evaluate_xsim(exact, [*ROWS[:4], other, *nway("deu_Latn")]).rows[0]["xsim"] == 20.0
 
 
 def test_tfidf_finds_shared_spelling_and_only_that():

@@ -49,7 +49,8 @@ def test_known_rates():
     assert xsim(eye, eye).error_rate == 0.0
     assert xsim(eye, np.roll(eye, 1, axis=0)).error_rate == 100.0
     swapped = eye[[1, 0, 2, 3, 4, 5, 6, 7]]
-    assert xsim(swapped, eye).error_rate == 25.0
+    assert xsim(swapped, eye).error_rate == xsim(swapped, eye, gold=np.arange(8)).error_rate == 25.0
+    assert xsim(eye, eye).k == 4  # LASER's
     assert xsim(eye[:1], eye[:1], margin="ratio", k=4).error_rate == 0.0  # fewer rows than k
 
 
