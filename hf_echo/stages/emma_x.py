@@ -56,7 +56,7 @@ class EmmaXConfig(MaskingConfig):
     momentum: float = setting("of the momentum encoder that embeds the keys", 0.999, least=0, most=1)
     queue_size: int = setting("keys of earlier batches", 256, least=0)
     rank_momentum: float = setting("of the running mean cosine of each rank", 0.001, least=0, most=1)
-    smoothing: float = setting("label smoothing of the mixture's loss", 0.3, least=0, most=1)
+    smoothing: float = setting("label smoothing of the mixture's loss", 0.3, least=0, most=0.99)
     interpolations: int = setting("interpolated keys per query in the mixture phase", 16, least=1)
     mixture_weight: float = setting("weight of the mixture's loss", 1.0)
     mlm_weight: float = setting("weight of the masked language model; 0: none", 1.0, least=0)

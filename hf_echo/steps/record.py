@@ -26,7 +26,7 @@ RUN = "recipe.json"  # in the output folder: what was trained with which setting
 # What does not change the result, by the start of a field's name: the place, the log, the machine.
 FREE = (
     *("output_dir", "cache_dir", "live_teacher", "use_cpu", "save_on_each_node", "local_rank", "ddp_", "dataloader_"),
-    *("log", "report_to", "run_name", "project", "trackio_", "disable_tqdm", "skip_memory_metrics", "debug", "do_"),
+    *("log_", "logging_", "report_to", "run_name", "project", "trackio_", "disable_tqdm", "skip_", "debug", "do_"),
     *("torch_", "gradient_checkpointing", "activation_checkpointing", "push_to_hub", "hub_", "enable_jit_checkpoint"),
 )
 # How long, and how often it is measured and saved: a run that was killed may resume with other values.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..utils.fingerprint import fingerprint, sha256
 from ..utils.hub import split_revision
 from ..utils.lineage import read_lineage
 from ..utils.settings import CHECKPOINT, DATA, check_outputs
+from .arguments import Training
 from .dry_run import dry_run
 from .operations import Operation
 from .recipe import check_overrides, earlier_steps, known_overrides, read_recipe
@@ -29,6 +30,7 @@ def run_journey(
     `overrides`: a single recipe takes all of them, each of several those that it has a field for.
     """
     steps = [(path, values, read_recipe(path, values)) for path, values in _with_overrides(paths, overrides)]
+    _check_together({path: step for path, _, step in steps})
     for path, values, step in steps:
         if isinstance(step, Operation):
             yield run_operation(path, values, fresh=fresh)
@@ -48,6 +50,16 @@ def describe_journey(paths: Sequence[Path], overrides: dict[str, Any] | None = N
             yield describe_operation(path, values, made=made)
         else:
             yield dry_run(path, overrides if journey else values, journey=journey)
+
+
+def _check_together(steps: Mapping[Path, Training | Operation]) -> None:
+    """Raises where a later step would: an operation lacks what nobody makes, or two steps write one folder."""
+    made: dict[Path, Path] = {}
+    for path, step in steps.items():
+        if isinstance(step, Operation) and (problem := next(_input_problems(step, made), None)):
+            raise FileNotFoundError(f"{path}: {problem}")
+        if (other := made.setdefault(Path(step.output_dir), path)) != path:
+            raise ValueError(f"{path}: output_dir {step.output_dir!r} is that of {other} too: each step has its own")
 
 
 def _with_overrides(paths: Sequence[Path], overrides: dict[str, Any] | None) -> list[tuple[Path, dict[str, Any]]]:
@@ -146,6 +158,8 @@ def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]
         if name != "builtin" and not Path(name).exists() and not _is_made(name, made):
             if Path(name).suffix or not _on_hub(name):
                 yield f"{role}: no file {name}"
+    if not Path(operation.output_dir).exists():
+        yield from operation.missing()
 
 
 def _is_made(name: str, made: set[Path]) -> bool:

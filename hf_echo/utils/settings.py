@@ -270,8 +270,11 @@ def _checked(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str
 def check_value(name: str, value: Any, kind: Any, declared: Field | None = None) -> Any:
     """The value as an instance of `kind`; raises ValueError where it is none, or outside the range of its field."""
     metadata = declared.metadata if declared is not None else {}
-    if value is None and declared is not None and declared.default is None:
-        return None
+    if value is None and declared is not None:
+        if declared.default is None:
+            return None
+        if (get_origin(kind) or kind) in (dict, list) and not is_required(declared):
+            return default_of(declared)  # a line `dev_data:` whose entries are commented out
     try:
         value = _converted(value, kind)
     except _Wrong as wrong:

@@ -5,13 +5,17 @@ import copy
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, processors
+from transformers import PreTrainedTokenizerFast
 
+from hf_echo.data.collators import TranslationCollator
 from hf_echo.data.directions import extension_pairs, monolingual
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.evaluation.tokens.alignment import argmax_links, token_similarity, word_links
 from hf_echo.evaluation.tokens.token_states import join_words, owners, token_states
 from hf_echo.inference import encode, translate
 from hf_echo.inference.embedding_store import LiveRows, frozen_embeddings
+from hf_echo.modeling import EchoTokenizer
 from hf_echo.stages import DevSet, evaluate_sets
 from hf_echo.stages.token import own_tokens
 
@@ -246,6 +250,21 @@ def test_the_tokens_are_the_texts_own(toy, toy_tokenizer):
     own = own_tokens(batch["input_ids"], batch["attention_mask"], toy_tokenizer)
     for ids, mask, text in zip(batch["input_ids"], own, texts):
         assert ids[mask].tolist() == toy_tokenizer.text_ids([text])[0]
+
+
+@pytest.mark.parametrize("layout", ["$A", "<s> $A", "<CLS> $A <SEP>", "$A </s>"], ids=["Qwen", "Llama", "BERT", "T5"])
+def test_the_tokens_are_the_texts_own_in_the_layout_of_a_backbone(toy_tokenizer, layout):
+    backend = Tokenizer.from_str(toy_tokenizer.backend_tokenizer.to_str())
+    ends = [(name, backend.token_to_id(name)) for name in layout.split() if name != "$A"]
+    backend.post_processor = processors.TemplateProcessing(single=layout, special_tokens=ends)
+    roles = {"sep_token": "<SEP>", "cls_token": "<CLS>"} if "SEP" in layout else {"bos_token": "<s>"}
+    tokenizer = EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", **roles))
+    collate = TranslationCollator(tokenizer)
+    wanted = tokenizer.text_ids(["un chat.", "deux chat chien"])
+    rows = [{"source": ids, "source_lang": "fra_Latn", "target_key": 0, "index": 0} for ids in wanted]
+    batch = collate.encoder_inputs([(row["source"], "fra_Latn") for row in rows], rows, np.random.default_rng(0))
+    own = own_tokens(batch["input_ids"], batch["attention_mask"], tokenizer)
+    assert [ids[mask].tolist() for ids, mask in zip(batch["input_ids"], own)] == wanted
 
 
 # Long context

