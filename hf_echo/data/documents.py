@@ -118,7 +118,8 @@ class TokenizedDocuments:
     """Windows of documents as token ids: a long document is several windows of at most `max_sentences`.
 
     A row is a dict: ``index``, ``first`` (number of its first sentence among all), ``sentences`` (ids of each),
-    ``keys`` (equal for equal texts), ``lang``, and of fine-tuning rows ``task, question, choices, answer`` as texts.
+    ``keys`` (equal for equal texts), ``ends`` (whether the document ends with the window), ``lang``, and of fine-tuning
+    rows ``task, question, choices, answer`` as texts.
     """
 
     def __init__(self, documents: Dataset, tokenizer: Any, *, max_sentences: int, max_length: int):
@@ -143,6 +144,7 @@ class TokenizedDocuments:
         document, first, count = self.windows[i].tolist()
         numbers = range(first, first + count)
         row = {"index": i, "first": first, "sentences": [self.ids[j] for j in numbers]}
+        row["ends"] = i + 1 == len(self) or int(self.windows[i + 1, 0]) != document
         return row | {"keys": self.keys[first : first + count]} | self.tasks[document]
 
     def tokens(self) -> np.ndarray:

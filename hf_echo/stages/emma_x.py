@@ -139,6 +139,7 @@ class EmmaXTrainer(MaskingTrainer):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        self.frozen = []  # the momentum encoder has the dropout of the encoder
         self.rank_counts = torch.zeros(self.args.ranks, dtype=torch.long)
         self._sizes: dict[str, int] = {}
 

@@ -82,7 +82,6 @@ class SpeechTrainer(CoreTrainer):
             raise ValueError(f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size")
         self.teacher = teacher
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
-        self.frozen = [part for part in model.audio.modules() if _stays(part)]
 
     def freeze(self, model: EchoSpeechEncoder, args: SpeechConfig) -> None:
         """DDP waits for gradients of all that learns: parts that no loss reads are frozen."""
@@ -107,9 +106,6 @@ class SpeechTrainer(CoreTrainer):
         )
 
     def loss_parts(self, model, inputs):
-        if model.training:
-            for part in self.frozen:
-                part.eval()  # Trainer's model.train() would let batch norm follow the data, and switch dropout on
         args, parts, weights = self.args, {}, {}
         audio = {key: inputs[key] for key in (*AUDIO_INPUTS, "attention_mask") if key in inputs}
         output, target = model(**audio), self.target(inputs["index"])
@@ -172,12 +168,6 @@ class SpeechTrainer(CoreTrainer):
             if values := [metrics[key] for key in named if key in metrics]:
                 metrics[f"{prefix}_{measure}"] = sum(values) / len(values)
         return metrics
-
-
-def _stays(part: torch.nn.Module) -> bool:
-    """Whether a part has parameters and none of them learns."""
-    learns = [parameter.requires_grad for parameter in part.parameters()]
-    return bool(learns) and not any(learns)
 
 
 def layer_of(name: str) -> int:

@@ -58,7 +58,8 @@ def test_windows_and_flat_sentences(tmp_path):
     assert flat["source"] == ["One.", "Two.", "One.", "Un.", "Start"]
     assert flat["source_lang"] == ["eng_Latn"] * 3 + ["fra_Latn", "eng_Latn"]
     rows = TokenizedDocuments(documents, Characters(), max_sentences=2, max_length=3)
-    assert [(row["first"], len(row["sentences"])) for row in rows] == [(0, 2), (2, 1), (3, 1)]
+    found = [(row["first"], len(row["sentences"]), row["ends"]) for row in rows]
+    assert found == [(0, 2, False), (2, 1, True), (3, 1, True)]
     assert rows[1]["sentences"][0].tolist() == [ord(c) for c in "One"]  # cut to three tokens
     assert rows[0]["keys"][0] == rows[1]["keys"][0] != rows[0]["keys"][1]  # equal texts
     assert rows[2]["question"] == "How many?" and rows[0]["question"] is None

@@ -10,6 +10,7 @@ import torch
 from hf_echo.inference import encode
 from hf_echo.inference.embedding_store import LiveRows
 from hf_echo.losses import sampled_translation_loss, translation_loss
+from hf_echo.stages.core.encoder import set_attention_dropout
 
 from ..losses.test_contrastive import eq2
 
@@ -228,11 +229,12 @@ def test_wrong_data(make_trainer, toy_data):
 
 
 def test_decoder_from_kept_embeddings(toy, toy_tokenizer, toy_data, make_trainer):
-    """The encoder is frozen: what it says once is what it says at each step."""
+    """The encoder is frozen: what it says once is what it says at each step, though it was trained with dropout."""
     live = LiveRows(toy.dataset(), "source", lambda texts, lang: encode(model, toy_tokenizer, texts, lang))
     weights = []
     for extra in (None, {"embeddings": (live,)}):
         model = toy.make_model(toy_tokenizer)
+        set_attention_dropout(model.encoder, 0.5)
         trainer = make_trainer("decoder", model=model, max_steps=5, extra=extra)
         trainer.train()
         weights.append(trainer.model.state_dict())

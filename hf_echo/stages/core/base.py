@@ -100,6 +100,12 @@ def check_model(model: nn.Module, args: CoreConfig) -> None:
             raise ValueError("neftune_noise_alpha: the model of this stage has no token embeddings; leave it out")
 
 
+def _stays(part: nn.Module) -> bool:
+    """Whether a part has parameters and none of them learns."""
+    learns = [parameter.requires_grad for parameter in part.parameters()]
+    return bool(learns) and not any(learns)
+
+
 class CoreTrainer(Trainer):
     """Base of the stages. A stage defines `make_collator`, `loss_parts` and how rows form batches.
 
@@ -151,6 +157,7 @@ class CoreTrainer(Trainer):
             **kwargs,
         )
         self.add_callback(StepsOfTheRecipe())
+        self.frozen = [part for part in model.modules() if _stays(part)]
 
     # What a stage defines
 
@@ -265,6 +272,9 @@ class CoreTrainer(Trainer):
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         self._tokens += self.count_tokens(inputs)
+        if model.training:
+            for part in self.frozen:
+                part.eval()  # Trainer's model.train() would let batch norm follow the data, and switch dropout on
         parts, weights = self.loss_parts(model, inputs)
         if self.args.world_size > 1:  # ranks hold different numbers of items; a mean is over all of them
             # One exchange per part: which sizes are equal may differ between ranks, and all must take part in each.

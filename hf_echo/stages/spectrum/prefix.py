@@ -43,14 +43,15 @@ class PrefixTrainer(SpectrumTrainer):
         if rng.random() < self.args.autoencode_fraction:
             return self.packed(vectors, sentences, REBUILD)
         split = int(rng.integers(1, len(sentences))) if len(sentences) > 1 else 0  # one sentence follows BOE alone
-        return self.packed(vectors[:split], sentences[split:], CONTINUE)
+        return self.packed(vectors[:split], sentences[split:], CONTINUE, ends=row["ends"])
 
-    def packed(self, vectors: Any, written: Sequence[Sequence[int]], prompt: str) -> PackedDocument:
-        """Embeddings that are read and sentences that are written -> a document for the model."""
+    def packed(self, vectors: Any, written: Sequence[Sequence[int]], prompt: str, ends: bool = True) -> PackedDocument:
+        """Embeddings that are read and sentences that are written -> a document for the model; a text that is cut has
+        no end token."""
         ids = [token for sentence in written for token in (*sentence, *self.space)]
-        ids = ids[: len(ids) - len(self.space)][: self.args.max_target]
-        start = self.prompts[prompt]
-        segment = Segment([*start, *ids, self.spectrum.decoder.eos_token_id], len(start), len(vectors) + 1)
+        ids, most, start = ids[: len(ids) - len(self.space)], self.args.max_target, self.prompts[prompt]
+        end = [self.spectrum.decoder.eos_token_id] if ends and len(ids) <= most else []
+        segment = Segment([*start, *ids[:most], *end], len(start), len(vectors) + 1)
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
 
     def batch_lengths(self):

@@ -36,8 +36,8 @@ class TasksTrainer(SpectrumTrainer):
     def document(self, row, vectors, rng) -> PackedDocument:
         prompt = draw_prompt(row, rng)
         start = [self.spectrum.start_token_id, *written_prompt(prompt, self.tokenizer)]
-        target = self.tokenizer.text_ids([prompt.target])[0][: self.args.max_target]
-        segment = Segment([*start, *target, self.spectrum.decoder.eos_token_id], len(start), len(vectors) + 1)
+        target = [*self.tokenizer.text_ids([prompt.target])[0], self.spectrum.decoder.eos_token_id]
+        segment = Segment([*start, *target[: self.args.max_target + 1]], len(start), len(vectors) + 1)
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
 
     def batch_lengths(self) -> np.ndarray:

@@ -117,6 +117,10 @@ def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, to
     texts = AutoTokenizer.from_pretrained(NANO)
     written = batch["labels"][0]
     assert texts.decode(written[written >= 0].tolist()).count("</s>") >= 2  # a sentence, and the document's end
+    row = trainer.train_dataset[2]
+    for ends in (True, False):  # behind a window of a longer document the document goes on
+        found = trainer.document(row | {"ends": ends}, vectors(trainer, row), None).segments
+        assert len(found) == len(row["sentences"]) + ends
 
 
 def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder(recipe, caught, tower):
@@ -147,6 +151,13 @@ def test_prefix_is_read_and_the_rest_written(recipe, caught, spectrum):
         assert texts.decode(segment.ids[segment.prompt : -1]) == " ".join(sentences[n:])
         assert CONTINUE in texts.decode(segment.ids[: segment.prompt])
     assert splits == {1, 2}
+    whole, end = [*segment.ids], trainer.spectrum.decoder.eos_token_id
+    for changes, max_target, expected in (({}, 512, whole), ({"ends": False}, 512, whole[:-1]), ({}, 2, None)):
+        trainer.args.max_target = max_target  # what is cut does not end there
+        (segment,) = trainer.document(row | changes, vectors(trainer, row), np.random.default_rng(19)).segments
+        assert [*segment.ids] == (expected or whole[: segment.prompt + 2])
+    assert whole[-1] == end
+    trainer.args.max_target = 512
     trainer.args.autoencode_fraction = 1.0
     (segment,) = trainer.document(row, vectors(trainer, row), np.random.default_rng(0)).segments
     assert texts.decode(segment.ids[segment.prompt : -1]) == " ".join(sentences)
