@@ -159,7 +159,7 @@ OF_REGION = dict(
     pair.split("=")
     for pair in """
     azj_IR=azb_Arab kaz_CN=kaz_Arab khk_CN=khk_Mong kmr_IQ=ckb_Arab kmr_IR=ckb_Arab pan_PK=pan_Arab pes_AF=prs_Arab
-    snd_IN=snd_Deva srp_ME=srp_Latn uzn_AF=uzn_Arab zho_HK=zho_Hant zho_MO=zho_Hant zho_TW=zho_Hant
+    srp_ME=srp_Latn uzn_AF=uzn_Arab zho_HK=zho_Hant zho_MO=zho_Hant zho_TW=zho_Hant
     """.split()
 )
 

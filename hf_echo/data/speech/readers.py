@@ -97,12 +97,14 @@ def load_speech(
         return _from_dataset(path_or_name, "the dataset", bad, limit, **arguments)
     path = Path(path_or_name)
     if path.exists() and (tables := speech_tables(path, split)):
-        return _from_tables(tables, bad, limit, **arguments)
+        return _from_tables(tables, split, bad, limit, **arguments)
     dataset = _open_dataset(path, str(path_or_name), split, name)
     return _from_dataset(dataset, str(path_or_name), bad, limit, **arguments)
 
 
-def _from_tables(files: list[Path], bad: BadRows, limit: int | None, columns, constants, need_text) -> Dataset:
+def _from_tables(
+    files: list[Path], split: str | None, bad: BadRows, limit: int | None, columns, constants, need_text
+) -> Dataset:
     plans, identities = [], []
     for file in files:
         part = open_table(file)
@@ -111,8 +113,9 @@ def _from_tables(files: list[Path], bad: BadRows, limit: int | None, columns, co
         folders = audio_folders(file)
         read = partial(_read_located, part, mapping["audio"], folders, extra)
         optional = [name for name in OPTIONAL if name not in constants]
-        plans.append(Plan.of(part._replace(read=read), mapping | {name: name for name in extra}, None, optional))
-        identities.append((part.identity, sorted(mapping.items()), [(str(f), f.stat().st_mtime_ns) for f in folders]))
+        plans.append(Plan.of(part._replace(read=read), mapping | {name: name for name in extra}, split, optional))
+        known = (part.identity, sorted(mapping.items()), plans[-1].split)
+        identities.append((*known, [(str(f), f.stat().st_mtime_ns) for f in folders]))
     optional = [c for c in OPTIONAL if c in constants or any(c in plan.mapping for plan in plans)]
     convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
     key = ("speech", identities, sorted(constants.items()), optional, need_text, bad.skip, limit)
@@ -197,7 +200,7 @@ def checked_rows(
 def _code(lang: Any) -> str:
     if not isinstance(lang, str) or not lang:
         raise ValueError("lang is missing")
-    return find_language(lang)
+    return find_language("yue" if lang == "zh-HK" else lang)  # Common Voice's name of Cantonese
 
 
 def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -> Dataset:
@@ -220,13 +223,16 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
         found = load_from_disk(str(path)) if on_disk else concatenate_datasets(parts)
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         raise ValueError(f"{label}: not a readable speech dataset ({' '.join(str(error).split())})") from None
-    if not isinstance(found, DatasetDict):
+    if not isinstance(found, DatasetDict) and (split is None or "split" not in found.column_names):
         return found
     if split is None:
         return concatenate_datasets(list(found.values()))
+    if not isinstance(found, DatasetDict):
+        values = found["split"][:]
+        found = {key: found.select([i for i, value in enumerate(values) if value == key]) for key in set(values)}
     chosen = next((found[key] for key in (split, SPLIT_WORDS.get(split, split)) if key in found), None)
     if chosen is None:
-        raise FileNotFoundError(f"{label}: no split {split!r}; there are {', '.join(found)}")
+        raise FileNotFoundError(f"{label}: no split {split!r}; there are {', '.join(map(str, found))}")
     return chosen
 
 

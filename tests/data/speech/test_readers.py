@@ -62,6 +62,23 @@ def test_json_lines_and_folder_with_splits(tmp_path):
     refuses("no file of split 'dev'", load_speech, tmp_path, split="dev", error=FileNotFoundError)
 
 
+def test_a_column_split_selects_rows(tmp_path):
+    path = write(tmp_path / "x.wav")
+    rows = {
+        "audio": [path] * 3,
+        "text": ["a", "b", "c"],
+        "lang": ["zh-HK", "fr", "fr"],
+        "split": ["train", "test", "test"],
+    }
+    table(tmp_path / "t.tsv", "\t".join(rows), zip(*rows.values()))
+    Dataset.from_dict(rows).to_parquet(tmp_path / "t.parquet")
+    for name in ("t.tsv", "t.parquet"):
+        found = {split: load_speech(tmp_path / name, split=split)["text"][:] for split in ("train", "test", None)}
+        assert found == {"train": ["a"], "test": ["b", "c"], None: ["a", "b", "c"]}
+        refuses("of split 'dev'|no split 'dev'", load_speech, tmp_path / name, split="dev", error=(ValueError, OSError))
+    assert load_speech(tmp_path / "t.tsv")["lang"][:] == ["yue_Hant"]  # Common Voice's code
+
+
 def test_common_voice(tmp_path):
     """Two languages under one folder; `other.tsv` and `clip_durations.tsv` are not training data."""
     header = "client_id\tpath\tsentence\tup_votes\tlocale\tsegment"
