@@ -85,15 +85,18 @@ def test_english_of_another_file_and_languages_left_out(corpora, tmp_path):
 
 
 def test_small_languages_come_more_often(corpora, tmp_path):
-    """1,000 and 6 rows (less 10 % that are held out) at power 0.5: the small one at most five times as often."""
+    """40 rows beside 1,034: at power 0.5 at most five times as often; at 0.75 and without a limit 2.25 times."""
     tables = {"pairs.parquet": {"without_english": 0.5}, "verses.parquet": {"id": "verse_id"}}
     rows = [(ENG, f"A {n}.", "lit_Latn", f"lit {n}.") for n in range(40)]
     write(corpora, "small", "src_lang src tgt_lang tgt", rows)
     tables["small.parquet"] = {}
-    run(corpora, tmp_path / "out", tables=tables, languages=["fra_Latn", "deu_Latn", "lit_Latn"], power=0.5, most=5)
-    langs = Counter(row["source_lang"] for row in load_parallel(tmp_path / "out" / "train.parquet"))
-    assert langs["lit_Latn"] == 40 * 5 or langs["lit_Latn"] == pytest.approx(40 * (1034 / 40) ** 0.5, abs=15)
-    assert langs["lit_Latn"] > 4 * 40
+    options = dict(tables=tables, languages=["fra_Latn", "deu_Latn", "lit_Latn"])
+    run(corpora, tmp_path / "out", power=0.5, most=5, **options)
+    run(corpora, tmp_path / "free", power=0.75, most=9, **options)
+    capped, free = (
+        Counter(load_parallel(tmp_path / name / "train.parquet")["source_lang"]) for name in ("out", "free")
+    )
+    assert capped["lit_Latn"] == 40 * 5 and free["lit_Latn"] == pytest.approx(40 * (1034 / 40) ** 0.25, abs=9)
     without = [row for row in load_parallel(tmp_path / "out" / "train.parquet") if row["target_lang"] != ENG]
     assert 10 < len(without) < 40  # half of 50
 

@@ -115,6 +115,12 @@ def test_quotas_are_exact(sizes, exponent, rows):
         assert abs(got[group] - rows * size**exponent / total) < 1 + 1e-6 * rows
 
 
+def test_largest_remainders_and_two_steps_by_hand():
+    assert compare.quotas(Sampling("natural", rows=10), {"a": 27, "b": 13}) == {"a": 7, "b": 3}
+    sizes = {"web\ta": 64, "web\tb": 36, "radio\ta": 4}  # sources 10 to 2; in the first 8 to 6
+    assert compare.quotas(Sampling("two_step", rows=84), sizes) == {"web\ta": 40, "web\tb": 30, "radio\ta": 14}
+
+
 def test_sample_takes_exact_numbers_and_repeats_evenly(tmp_path):
     langs = ["fra_Latn"] * 90 + ["spa_Latn"] * 10
     table = table_of(range(100), range(100), langs)

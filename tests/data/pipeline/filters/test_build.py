@@ -16,6 +16,12 @@ def test_a_filter_goes_to_pickle_and_comes_back(name):
     assert build("cap", {"limit": 3, "only": ["code", "math"]}).only == ("code", "math")  # lists of YAML
 
 
+def test_defaults_are_the_printed_values():
+    """OS 3.5 (floor, k for primary data, length ratio of A.8) and 4.4 (a million rows of code and mathematics)."""
+    printed = {"threshold": {"k": 3, "floor": 0.25}, "length_ratio": {"limit": 3}, "cap": {"limit": 1_000_000}}
+    assert printed == {name: {key: getattr(build(name), key) for key in printed[name]} for name in printed}
+
+
 test_a_wrong_entry_is_named_in_one_line = refusals(
     ("exact_duplicate", {}, "unknown filter 'exact_duplicate'; did you mean 'exact_duplicates'?"),
     ("sanity", {"max_char": 3}, "filter sanity: unknown field 'max_char'; did you mean 'max_chars'?"),

@@ -21,6 +21,10 @@ def test_sides(rows, first_of_keys):
     table = rows(("OK", "a"), ("OK", "b"), ("OK", "c"), source_lang=["fra_Latn", "deu_Latn", "fra_Latn"])
     assert first_of_keys(ExactDuplicates(side="source"), table) == [0]
     assert first_of_keys(ExactDuplicates(side="source", by_language=True), table) == [0, 1]
+    both = ExactDuplicates(side="both", by_language=True)
+    assert first_of_keys(both, rows(("ab", "c"), ("a", "bc"), ("a", "bc"))) == [0, 1]
+    turned = rows(("a", "a"), ("a", "a"), source_lang=["fra_Latn", "deu_Latn"], target_lang=["deu_Latn", "fra_Latn"])
+    assert first_of_keys(both, turned) == [0, 1]
 
 
 def test_normal_forms():

@@ -24,14 +24,15 @@ def test_thresholds_and_back_off():
 
 
 def test_keep_by_provenance_and_direction(rows):
-    langs = ["fra_Latn", "fra_Latn", "fra_Latn", "spa_Latn", "python", "spa_Latn"]
-    kinds, quality = ["primary", "mined", "mined", "primary", "code", "primary"], [0.65, 0.65, 0.75, 0.2, -1.0, None]
-    table = rows(*[("a", "b")] * 6, source_lang=langs, provenance=kinds, quality=quality)
+    langs = ["fra_Latn", "fra_Latn", "fra_Latn", "spa_Latn", "python", "spa_Latn", "spa_Latn"]
+    kinds = ["primary", "mined", "mined", "primary", "code", "primary", "primary"]
+    quality = [0.65, 0.65, 0.75, 0.2, -1.0, None, 0.25]
+    table = rows(*[("a", "b")] * 7, source_lang=langs, provenance=kinds, quality=quality)
     for unscored in ("keep", "drop"):
         filter_ = DirectionThreshold(k=2, k_synthetic=1, calibrated=CALIBRATED, unscored=unscored)
-        assert filter_.keep(table).tolist() == [True, False, True, False, True, unscored == "keep"]
+        assert filter_.keep(table).tolist() == [True, False, True, False, True, unscored == "keep", True]
         without = filter_.keep(table.drop_columns("quality"))  # every row is unscored, code stays
-        assert without.tolist() == [unscored == "keep" or i == 4 for i in range(6)]
+        assert without.tolist() == [unscored == "keep" or i == 4 for i in range(7)]
 
 
 def test_calibration_is_mean_and_deviation_over_all_tables(rows):
