@@ -150,7 +150,8 @@ OTHER_CODES = dict(
     kau=knc_Latn kur=kmr_Latn lav=lvs_Latn mac=mkd_Cyrl mao=mri_Latn may=zsm_Latn mlg=plt_Latn mon=khk_Cyrl
     msa=zsm_Latn nep=npi_Deva nor=nob_Latn ori=ory_Orya orm=gaz_Latn per=pes_Arab pus=pbt_Arab rum=ron_Latn
     sat_Beng=sat_Olck slo=slk_Latn sqi=als_Latn swa=swh_Latn tib=bod_Tibt uzb=uzn_Latn wel=cym_Latn yid=ydd_Hebr
-    in=ind_Latn iw=heb_Hebr ji=ydd_Hebr jw=jav_Latn
+    in=ind_Latn iw=heb_Hebr ji=ydd_Hebr jw=jav_Latn ko_Kore=kor_Hang kor_Kore=kor_Hang ku_Arab=ckb_Arab
+    kur_Arab=ckb_Arab
     """.split()
 )
 

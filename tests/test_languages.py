@@ -62,7 +62,7 @@ def test_rows_as_printed():
         *dict.fromkeys(("zh", "Chinese"), "zho_Hans").items(),
         *dict.fromkeys(("zh-Hant", "zh-TW", "zho_TW", "zh-HK", "zh-Hant-HK", "cmn_Hant"), "zho_Hant").items(),
         *(("zh-CN", "zho_Hans"), ("yue-HK", "yue_Hant"), ("fa-AF", "prs_Arab"), ("pa-PK", "pan_Arab")),
-        *(("ekk_Latn", "est_Latn"), ("jw", "jav_Latn")),  # FLORES+'s code; Whisper's
+        *(("ekk_Latn", "est_Latn"), ("jw", "jav_Latn"), ("ku-Arab", "ckb_Arab")),  # of FLORES+; of Whisper
         *dict.fromkeys(("Arabic", "ara"), "arb_Arab").items(),
         *dict.fromkeys(("kas", "Kashmiri"), "kas_Arab").items(),
         *(("Swahili", "swh_Latn"), ("sr", "srp_Cyrl"), ("sr-Latn", "srp_Latn"), ("sat_Beng", "sat_Olck")),

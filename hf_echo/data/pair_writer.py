@@ -17,6 +17,7 @@ from .formats import MOSES, suffix_of
 KNOWN = ".tsv, .jsonl, .tmx (each also with .gz, .zst or .xz), .parquet, or NAME.fr-en for a Moses pair"
 # a field of TSV is one line and holds no tab, whatever a reader takes for the end of a line
 BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+NOT_IN_XML = re.compile("[\v\f\x1c-\x1e]+")  # breaks that XML cannot hold
 Write = Callable[[Sequence[str], Sequence[str], Sequence[float] | None], None]
 
 
@@ -132,8 +133,8 @@ def _tmx(path: Path, langs) -> Iterator[Write]:
         def write(sources, targets, scores=None):
             for row in _rows(sources, targets, scores, langs):
                 unit = tmxunit(None)
-                unit.setsource(row["source"], source_lang)
-                unit.settarget(row["target"], target_lang, append=True)
+                unit.setsource(NOT_IN_XML.sub(" ", row["source"]), source_lang)
+                unit.settarget(NOT_IN_XML.sub(" ", row["target"]), target_lang, append=True)
                 if row.get("score") is not None:
                     prop = etree.Element("prop", type="score")
                     prop.text = f"{row['score']:.6f}"

@@ -51,6 +51,9 @@ def test_what_is_written_is_read_back(tmp_path, name):
         store = tmxfile.parsefile(str(path))
         assert [(unit.source, unit.target) for unit in store.units] == list(zip(SOURCES, TARGETS))
         assert [unit.xmlelement.findtext("prop") for unit in store.units] == [None, "-1.250000", "0.500000", "1.000000"]
+        with write_pairs(path, CODES) as write:
+            write(["un\vdeux"], ["one\x0btwo"], None)  # a break that XML cannot hold
+        assert load_parallel(path)[0]["source"] == "un deux" and load_parallel(path)[0]["target"] == "one two"
     if name == "p.parquet":
         assert pq.read_table(path)["score"].to_pylist() == [None, -1.25, 0.5, 1.0]
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]

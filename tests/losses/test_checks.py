@@ -13,7 +13,6 @@ from hf_echo.losses import (
     distillation_parts,
     gmm_log_posterior,
     gmm_loss,
-    guide_filter,
     hard_negatives_loss,
     koleo_loss,
     mse_loss,
@@ -65,10 +64,7 @@ def test_defaults_are_the_printed_values():
     """OS 4.4 and Table 12 (contrastive), Algorithm 2 and Eq. 11 (distillation), Eq. 14, Eq. 15; EMMA-X's code."""
     printed = {
         contrastive_loss: dict(logit_scale=100, margin=0.3, margin_space="cosine", radius=0.5),
-        guide_filter: dict(radius=0.5),
         split_softmax_loss: dict(gamma=0.8),
-        hard_negatives_loss: dict(logit_scale=100),
-        one_softmax_loss: dict(logit_scale=100, radius=0.5),
         distillation_parts: dict(student_teacher_weight=1, teacher_student_weight=0.5, mse_weight=0.5, logit_scale=10),
         self_objective_loss: dict(scale=500),
         next_embedding_loss: dict(logit_scale=20),

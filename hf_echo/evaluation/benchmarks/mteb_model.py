@@ -23,7 +23,7 @@ import numpy as np
 from ...cards.stamp import license_of
 from ...inference.any_encoder import any_encoder
 from ...inference.encode import opening
-from ...languages import is_language
+from ...languages import meanings
 from ...modeling.sentence_transformer_echo import sentence_transformer_prompts
 from ...utils.extras import extra
 from ...utils.files import write_text
@@ -62,11 +62,11 @@ class EchoForMTEB(AbsEncoder):
 
 
 def language_of(task_metadata, hf_subset: str) -> str | None:
-    """The language of a subset ("fra-Latn" in mteb) as "fra_Latn"; None for two languages or an unknown one."""
+    """The language of a subset ("fra-Latn", "ara-Arab") as "fra_Latn"; None for two languages or an unknown one."""
     names = task_metadata.hf_subsets_to_langscripts.get(hf_subset, [hf_subset])
-    codes = {name.replace("-", "_") for name in names}
-    code = codes.pop() if len(codes) == 1 else ""
-    return code if is_language(code) else None
+    codes = set(map(meanings, names))  # mteb has many macrolanguages
+    found = codes.pop() if len(codes) == 1 else ()
+    return found[0] if len(found) == 1 else None
 
 
 def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:

@@ -54,6 +54,8 @@ def test_the_language_goes_into_the_prompt(model, toy_folders):
     assert language_of(task.metadata, "fra_Latn") == "fra_Latn"  # a column of a parallel table
     assert language_of(task.metadata, "fra_Latn-eng_Latn") is None  # two languages
     assert language_of(task.metadata, "klingon") is None
+    for name, code in (("ara-Arab", "arb_Arab"), ("cmn-Hans", "zho_Hans"), ("kor-Kore", "kor_Hang"), ("zho", None)):
+        assert language_of(task.metadata, name) == code  # mteb has macrolanguages
     encoder, tokenizer = load_encoder(toy_folders["release"])
     got = model.encode([{"text": ["ba"]}], task_metadata=task.metadata, hf_split="test", hf_subset="fra_Latn")
     np.testing.assert_allclose(got, encode(encoder, tokenizer, ["ba"], "fra_Latn"), atol=1e-6)
