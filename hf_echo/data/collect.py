@@ -36,7 +36,7 @@ def collect(corpora: Path, out: Path, languages: Sequence[str], tables: Mapping[
     names = [name for file, table in tables.items() for name in (file, table.english) if name]
     if missing := [name for name in names if not (corpora / name).is_file()]:
         raise FileNotFoundError(f"{corpora} holds no {missing[0]}; give the folder of the parallel corpora")
-    codes = [find_language(name) for name in languages]
+    codes = [code for name in languages if (code := find_language(name, strict=True)) != ENGLISH]
     with duckdb.connect() as db:
         db.execute(f"CREATE TABLE pairs ({COLUMNS.replace(',', ' VARCHAR,')} VARCHAR, times DOUBLE)")
         db.execute("CREATE TABLE dev (name VARCHAR, id VARCHAR, lang VARCHAR, text VARCHAR)")

@@ -134,6 +134,7 @@ def test_the_same_again(corpora, tmp_path):
         tables = [load_parallel if name.startswith("train") else load_nway for _ in "ab"]
         a, b = (read(tmp_path / out / f"{name}.parquet", split=None).to_list() for read, out in zip(tables, "ab"))
         assert a == b
+    assert run(corpora, tmp_path / "c", rows=300, languages=["French", "English", "de"]) == first  # English anyway
     (tmp_path / "a" / "train.parquet").write_bytes(b"kept")
     assert run(corpora, tmp_path / "a", rows=300) == first  # finished: nothing is read again
     assert (tmp_path / "a" / "train.parquet").read_bytes() == b"kept"
@@ -149,6 +150,7 @@ def test_the_same_again(corpora, tmp_path):
         ({"tables": {"pairs.parquet": {"dev_percent": 3}}}, ValueError, "dev_percent needs dev"),
         ({"tables": {"pairs.parquet": {"weigth": 3}}}, ValueError, "tables: pairs.parquet: unknown field 'weigth'"),
         ({"languages": ["zul_Latn"]}, ValueError, "no row is left"),
+        ({"languages": ["zh"]}, ValueError, "language 'zh' is ambiguous: give zho_Hans or zho_Hant"),
     ],
 )
 def test_refusals(corpora, tmp_path, changes, error, message):

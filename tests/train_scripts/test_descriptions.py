@@ -113,7 +113,10 @@ test_refusals = refusals(
 )
 
 
-def test_bad_rows_and_missing_files(table, caplog):
+def test_bad_rows_and_missing_files(table, caplog, tmp_path):
     assert len(read_texts(table([GOOD, EMPTY]), describable, on_bad_row="skip")) == 1
+    (tmp_path / "a.tsv").write_text('text\tlang\n"Well," he said\teng_Latn\n"No\teng_Latn\nNA\teng_Latn\n')
+    texts = read_texts(tmp_path / "a.tsv", descriptions.translatable)
+    assert [text for text, _ in texts] == ['"Well," he said', '"No', "NA"]
     assert "skipped 1 bad row" in caplog.text
     refuses("no file nowhere.jsonl; give a table", read_texts, "nowhere.jsonl", describable, error=FileNotFoundError)

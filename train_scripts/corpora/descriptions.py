@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 
 ENGLISH = "eng_Latn"
 PAPER_LANGUAGES = "fra_Latn deu_Latn hin_Deva ita_Latn por_Latn spa_Latn tha_Thai".split()  # OS A.3
-READERS = {".jsonl": ("json", {}), ".parquet": ("parquet", {}), ".tsv": ("csv", {"delimiter": "\t"})}
+PLAIN = {"delimiter": "\t", "quoting": 3, "keep_default_na": False}  # quotes and "NA" are text
+READERS = {".jsonl": ("json", {}), ".parquet": ("parquet", {}), ".tsv": ("csv", PLAIN)}
 TEXT_COLUMNS = ("source", "code", "text", "target")
 QUOTES = {'"': '"', "'": "'", "“": "”", "«": "»", "`": "`"}
 
