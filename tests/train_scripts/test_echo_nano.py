@@ -2,6 +2,7 @@
 
 import hashlib
 
+import echo_nano_figures as figures
 import echo_nano_report as report
 import numpy as np
 import pandas as pd
@@ -74,3 +75,7 @@ def test_groups_count_languages_and_lengths_count_sentences():
     groups = report.GROUPS
     assert [len(groups[name]) for name in groups] == [12, 41, 12, 51, 104]
     assert len(set(groups["all (104)"])) == 104 and set(groups["12"]) <= set(groups["41"])
+
+
+def test_size_of_a_model_by_its_short_name():
+    assert figures.parameters("echo-nano") == 58_355_712 and figures.parameters("tfidf") is None

@@ -92,7 +92,7 @@ def parameters(model: str) -> int | None:
     """Of the encoder."""
     if model == "tfidf":
         return None
-    return AutoModel.from_pretrained(minilm_folder() if model == "minilm" else model).num_parameters()
+    return AutoModel.from_pretrained(minilm_folder() if model == "minilm" else snapshot(model)).num_parameters()
 
 
 def translation(checkpoint: Path, data: Path) -> dict:
@@ -256,7 +256,7 @@ def comparison_row(row: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, help="folder of a release")
+    parser.add_argument("model", type=Path, help="folder of a release, or echo-nano")
     parser.add_argument("corpora", type=Path, help="folder with flores_sib.parquet")
     parser.add_argument("--data", type=Path, default=Path("outputs/echo-nano/data"))
     parser.add_argument("--out", type=Path, required=True, help="JSON file of the figures")
