@@ -38,7 +38,7 @@ class EchoPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *args, dtype=None, torch_dtype=None, config=None, **kwargs):
-        """Load a model as transformers does, with two differences.
+        """Load a model as transformers does, with three differences.
 
         - Without a dtype (or with "auto"), half-precision weights load in float32 where bf16 is slow, and `train()`
           converts them to float32, because bf16 loses most of an optimizer's small updates.

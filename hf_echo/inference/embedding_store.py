@@ -108,8 +108,8 @@ class StoredRows:
         return len(self.index)
 
     def __getitem__(self, rows) -> np.ndarray:
-        found = self.take(self.index[rows])
-        return unit_length(found, out=found) if self.normalize else found
+        vectors = self.take(self.index[rows])
+        return unit_length(vectors, out=vectors) if self.normalize else vectors
 
 
 class LiveRows:
@@ -122,8 +122,8 @@ class LiveRows:
         return len(self.dataset)
 
     def __getitem__(self, rows) -> np.ndarray:
-        found = self.dataset[list(map(int, rows))]
-        texts = list(zip(found[f"{self.side}_lang"], found[self.side], strict=True))
+        part = self.dataset[list(map(int, rows))]
+        texts = list(zip(part[f"{self.side}_lang"], part[self.side], strict=True))
         known = (i for i, (lang, _) in enumerate(texts) if self.languages is None or lang in self.languages)
         order = sorted(known, key=texts.__getitem__)
         # Where the encoder knows no language of these rows, another text says the size of its embeddings.

@@ -120,8 +120,8 @@ def translate(
     in_threads = ours and model.device.type == "cpu" and not has_hooks(model)  # FSDP needs one order of calls
     results = one_per_core(written, batches) if in_threads else map(written, batches)
     texts = [""] * len(inputs)
-    for rows, found in zip(batches, tqdm(results, "Translating", len(batches), disable=not progress), strict=True):
-        for row, text in zip(rows, found, strict=True):
+    for rows, lines in zip(batches, tqdm(results, "Translating", len(batches), disable=not progress), strict=True):
+        for row, text in zip(rows, lines, strict=True):
             if isinstance(inputs, np.ndarray) or inputs[row].strip():
                 texts[row] = text
     return texts

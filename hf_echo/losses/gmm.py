@@ -42,8 +42,8 @@ def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tens
     """
     ranks, d = mean.shape if mean.ndim == 2 else (-1, -1)
     if log_sigma.shape != mean.shape or weight_logits.shape != (ranks,):
-        found = shapes(mean, log_sigma, weight_logits)
-        raise ValueError(f"mean and log_sigma must be (ranks, d) and weight_logits (ranks,), got {found}")
+        given = shapes(mean, log_sigma, weight_logits)
+        raise ValueError(f"mean and log_sigma must be (ranks, d) and weight_logits (ranks,), got {given}")
     if query.ndim != 2 or keys.ndim != 2 or query.shape[1] != d or keys.shape[1] != d:
         raise ValueError(f"query and keys must be (n, {d}) and (m, {d}), got {shapes(query, keys)}")
     with torch.autocast(query.device.type, enabled=False):

@@ -55,8 +55,8 @@ def next_embedding_loss(
     if negatives not in NEGATIVES:
         raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {negatives!r}")
     if predicted.shape != target.shape or document.shape != target.shape[:1]:
-        found = shapes(predicted, target, document)
-        raise ValueError(f"predicted and target must be (n, d) and document (n,), got {found}")
+        given = shapes(predicted, target, document)
+        raise ValueError(f"predicted and target must be (n, d) and document (n,), got {given}")
     all_target = target if all_target is None else all_target
     all_document = document if all_document is None else all_document
     all_key = key if all_key is None else all_key

@@ -113,12 +113,12 @@ def neighbours_in_blocks(
     for _ in executor.map(search, missing, f"Searching {y.name}"):
         pass
     (folder / f"{y.name}.faiss").unlink(missing_ok=True)
-    found = Neighbours.none_yet(len(x), k)
+    nearest = Neighbours.none_yet(len(x), k)
     for start, file in files.items():
         with np.load(file) as content:
-            found.scores[start : start + block] = content["scores"]
-            found.indices[start : start + block] = content["indices"]
-    return found
+            nearest.scores[start : start + block] = content["scores"]
+            nearest.indices[start : start + block] = content["indices"]
+    return nearest
 
 
 def check_index(index: str) -> None:
@@ -137,11 +137,11 @@ def _search_block(start: int, x: Rows, y: Rows, k: int, block: int, index: str |
     if built is not None:
         scores, indices = built.search(queries, k)
         return Neighbours(np.where(indices < 0, 0, scores).astype(np.float32), indices)
-    found = Neighbours.none_yet(len(queries), k)
+    nearest = Neighbours.none_yet(len(queries), k)
     for first in range(0, len(y), block):
         rows = y.read(first, first + block)
-        found = found.merged(unit_neighbours(queries, rows, min(k, len(rows))), first)
-    return found
+        nearest = nearest.merged(unit_neighbours(queries, rows, min(k, len(rows))), first)
+    return nearest
 
 
 def _write_block(start: int, files: dict[int, Path], stored: Path | None, index: str | None, **options: Any) -> None:
@@ -151,8 +151,8 @@ def _write_block(start: int, files: dict[int, Path], stored: Path | None, index:
 
         built = faiss.read_index(str(stored), faiss.IO_FLAG_MMAP)
         _set_parameters(built, index)
-    found = _search_block(start, index=index, built=built, **options)
-    make_once(files[start], lambda unfinished: np.savez(unfinished, **found._asdict()))
+    nearest = _search_block(start, index=index, built=built, **options)
+    make_once(files[start], lambda unfinished: np.savez(unfinished, **nearest._asdict()))
 
 
 def _write_index(y: Rows, index: str, block: int, unfinished: Path) -> None:

@@ -104,13 +104,13 @@ def mine_files(
             encode_lines(lines, reader, lang, work / side, model=model, shard=shard, executor=executor)
             for lines, reader, lang, side in zip(texts, readers, langs, SIDES, strict=True)
         ]
-        found = mine(*vectors, work=work / "search", executor=executor, progress=progress, **options)
+        mined = mine(*vectors, work=work / "search", executor=executor, progress=progress, **options)
         write = stack.enter_context(write_pairs(out, langs))
-        for start in range(0, max(1, len(found.scores)), CHUNK):
+        for start in range(0, max(1, len(mined.scores)), CHUNK):
             rows = slice(start, start + CHUNK)
-            pairs = (list(side.texts(part[rows])) for side, part in zip(texts, (found.sources, found.targets)))
-            write(*pairs, found.scores[rows].tolist())
-    return MiningReport(len(texts[0]), len(texts[1]), len(found.scores), str(out), str(work))
+            pairs = (list(side.texts(part[rows])) for side, part in zip(texts, (mined.sources, mined.targets)))
+            write(*pairs, mined.scores[rows].tolist())
+    return MiningReport(len(texts[0]), len(texts[1]), len(mined.scores), str(out), str(work))
 
 
 def encode_lines(

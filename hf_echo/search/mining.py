@@ -89,8 +89,8 @@ def mine(
     options = {"index": index, "block": block, "folder": search_folder(work, x, y, k=k, block=block, index=index)}
     forward = neighbours_in_blocks(x, y, k, executor=executor, **options)
     backward = neighbours_in_blocks(y, x, k, executor=executor, **options)
-    found = _retrieve(best_by_margin(forward, backward, margin), best_by_margin(backward, forward, margin), retrieval)
-    return found if threshold is None else found.above(threshold)
+    pairs = _retrieve(best_by_margin(forward, backward, margin), best_by_margin(backward, forward, margin), retrieval)
+    return pairs if threshold is None else pairs.above(threshold)
 
 
 def check_options(
@@ -175,9 +175,9 @@ def best_threshold(mined: MinedPairs, gold: Iterable[tuple[int, int]]) -> PairSc
     if not len(mined.scores):
         raise ValueError("no mined pairs to choose a threshold from")
     right = np.cumsum([pair in gold for pair in mined.pairs()])
-    found = np.arange(1, len(right) + 1)
+    kept = np.arange(1, len(right) + 1)
     last = np.append(mined.scores[1:] < mined.scores[:-1], True)  # a cut cannot part equal scores
-    f1 = np.where(last, 2 * right / (found + len(gold)), -1.0)
+    f1 = np.where(last, 2 * right / (kept + len(gold)), -1.0)
     at = int(f1.argmax())
     after = mined.scores[at + 1] if at + 1 < len(right) else mined.scores[at]
     threshold = float((mined.scores[at] + after) / 2)

@@ -70,7 +70,7 @@ def unit_neighbours(x: Any, y: Any, k: int) -> Neighbours:
         return _sparse_neighbours(x, y, k)
     import faiss
 
-    found = Neighbours.none_yet(len(x), k)
+    nearest = Neighbours.none_yet(len(x), k)
     rounding = x.shape[1] * 2.0**-24 + 2.0**-22  # most that the float32 product of unit rows can be wrong by
     open_rows, width = np.arange(len(x)), min(k + SPARE, len(y))
     while len(open_rows):
@@ -86,22 +86,22 @@ def unit_neighbours(x: Any, y: Any, k: int) -> Neighbours:
                 scores = np.einsum("rd,rcd->rc", x[rows], y[near], dtype=np.float64).astype(np.float32)
                 last = rough[:, -1] + 2 * rounding
             order = np.lexsort((near, -scores), axis=1)[:, :k]
-            found.scores[rows] = np.take_along_axis(scores, order, 1)
-            found.indices[rows] = np.take_along_axis(near, order, 1)
-            undecided.append(rows[found.scores[rows, -1] <= last])
+            nearest.scores[rows] = np.take_along_axis(scores, order, 1)
+            nearest.indices[rows] = np.take_along_axis(near, order, 1)
+            undecided.append(rows[nearest.scores[rows, -1] <= last])
         open_rows, width = np.concatenate(undecided), min(8 * width, len(y))
-    return found
+    return nearest
 
 
 def _sparse_neighbours(x: Any, y: Any, k: int) -> Neighbours:
-    found, height = Neighbours.none_yet(x.shape[0], k), max(1, PAIRS // y.shape[0])
+    nearest, height = Neighbours.none_yet(x.shape[0], k), max(1, PAIRS // y.shape[0])
     y = y.astype(np.float64).T.tocsr()
     for start in range(0, x.shape[0], height):
         scores = (x[start : start + height].astype(np.float64) @ y).toarray().astype(np.float32)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        found.scores[start : start + height] = np.take_along_axis(scores, order, 1)
-        found.indices[start : start + height] = order
-    return found
+        nearest.scores[start : start + height] = np.take_along_axis(scores, order, 1)
+        nearest.indices[start : start + height] = order
+    return nearest
 
 
 def _both(x: Any, y: Any) -> tuple[Any, Any]:
