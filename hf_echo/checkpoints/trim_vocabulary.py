@@ -1,7 +1,7 @@
 """A checkpoint with fewer tokens, for the languages that it is to serve; train it afterwards to be as its original was.
 
 A text whose tokens are all kept has the same embedding as before; other texts have more tokens, and worse embeddings
-until a distillation from the untrimmed checkpoint has taught the model to read them.
+until training has taught the model to read them.
 """
 
 from __future__ import annotations

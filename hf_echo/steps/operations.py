@@ -135,7 +135,7 @@ class SwapTokenizer(OnEcho):
     example="hf-echo vocabulary trim outputs/e5 outputs/e5-70k --texts texts.parquet --keep 70000",
 )
 class TrimVocabulary(OnEcho):
-    """Trim a model's vocabulary to the tokens that given languages need; distil it from the original afterwards."""
+    """Trim a model's vocabulary to the tokens that given languages need; train the model afterwards."""
 
     model: str = model()
     output_dir: str = output()
