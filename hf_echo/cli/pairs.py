@@ -50,7 +50,7 @@ class Mine(OpensModel):
     column: str | None = column()
     threshold: float | None = setting("lowest margin score of a pair to keep; default: keep all", None)
     retrieval: Literal["max", "forward", "backward", "intersection"] = setting(
-        "each source's best (forward), each target's (backward), pairs that are both, or both lists together (max)",
+        "each source's best (forward), each target's (backward), pairs that are both (intersection), or either (max)",
         "max",
     )
     margin: Margin = setting("score of a pair", "ratio")
