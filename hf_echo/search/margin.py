@@ -9,7 +9,7 @@ b = (m(x_i) + m(y_j)) / 2:
 As published, a / b is meant for collections in which every row has near neighbours. It falls with the cosine where b
 is negative, and where b is close to 0 a stranger scores hundreds. The floor makes the score rise with the cosine
 everywhere and leaves other scores as published. It is 0.05; if a side has fewer than 100 rows 0.3, and one over its
-rows if it has 3 or fewer, because a itself is so large a share of b. With 3 to 20 rows a side a / b put a stranger
+rows if it has 3 or fewer, because a itself is so large a share of b. With 4 to 20 rows a side a / b put a stranger
 before the one true pair in 15 to 75 percent of draws, the ratio with a floor in 0.5 to 4.5 (NTREX, echo-nano).
 """
 

@@ -1,4 +1,4 @@
-"""The ablations of ECHO (Tables 9 to 13), OS 7.2 and OS 7.4 at nano size on real text, our order beside the paper's.
+"""The ablations of ECHO (Tables 9 to 11 and 13) and OS (7.1 to 7.4) at nano size, our order beside the paper's.
 
     python train_scripts/studies/ablations.py --out outputs/ablations --seeds 2
     python train_scripts/studies/ablations.py --out outputs/ablations --tables margin pooling
