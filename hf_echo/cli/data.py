@@ -157,7 +157,7 @@ class Segment(Step):
                     sentences = trimmed(pieces)
                     file.writelines(f"{sentence}\n" for sentence in sentences)
                     count += len(sentences)
-        return {"texts": len(texts), "sentences": count, "out": str(self.out)} if str(self.out) != "-" else None
+        return {"texts": len(texts), "sentences": count, "out": str(self.out)}
 
 
 @step(

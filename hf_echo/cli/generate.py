@@ -25,6 +25,7 @@ from ..utils.settings import (
     positions,
     without_none,
 )
+from ..utils.text import STANDARD
 
 PLAIN: dict[str, Any] = {"rich_markup_mode": None}  # plain text: rich's boxes truncate long option names
 
@@ -66,14 +67,17 @@ def run_command(settings: Step, report_file: Path | None = None) -> None:
     register_with_transformers()
     report = settings.run()
     if report is not None:
-        print_report(report, report_file, screen=[name for name in report if name not in settings.file_only])
+        to_screen = str(getattr(settings, "out", "")) != STANDARD or getattr(settings, "dry_run", False)
+        names = [name for name in report if name not in settings.file_only]
+        print_report(report, report_file, screen=names if to_screen else [])
     if settings.then:
         typer.echo(settings.then.format(**vars(settings)), err=True)
 
 
 def print_report(report: dict[str, Any], file: Path | None = None, *, screen: list[str] | None = None) -> None:
     """Print a report as JSON, or those entries that fit a screen, and write it to a file too if one is given."""
-    typer.echo(_as_json(report if screen is None else {name: report[name] for name in screen}))
+    if screen != []:  # standard output is the result's
+        typer.echo(_as_json(report if screen is None else {name: report[name] for name in screen}))
     if file is not None:  # second: the result is on the screen where the file cannot be written
         try:
             write_text(file, _as_json(report) + "\n")

@@ -107,7 +107,7 @@ class Mine(OpensModel):
             fresh=not self.resume,
             **options,
         )
-        return mined.to_row() if str(self.out) != "-" else None
+        return mined.to_row()
 
 
 @step("score", example="hf-echo score pairs.tsv.gz --source-lang fr --target-lang en --threshold 0.7 > kept.tsv")
@@ -166,10 +166,9 @@ class Score(OpensModel):
         reference = None if self.reference is None else open_pairs(self.reference, langs=langs, columns=self.columns)
         names = ("score", "blaser", "k", "threshold", "sigma", "dtype")
         options = {name: getattr(self, name) for name in names} | {"langs": langs, "reference": reference}
-        to_screen = str(self.out) == "-"
-        progress = sys.stderr.isatty() and not to_screen
+        progress = sys.stderr.isatty() and str(self.out) != "-"
         report = score_pairs(pairs, self.out, self.model, fresh=not self.resume, progress=progress, **options)
-        return None if to_screen else report.to_row()
+        return report.to_row()
 
 
 @step("align", example="hf-echo align fr/ en/ pairs.tmx --source-lang fra_Latn --target-lang eng_Latn --raw")
@@ -211,4 +210,4 @@ class Align(OpensModel):
         report = align_files(
             self.source, self.target, self.out, anywhere(self.model), executor=where, fresh=not self.resume, **options
         )
-        return report.to_row() if str(self.out) != "-" else None
+        return report.to_row()

@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ..languages import bcp47
-from ..utils.files import write_whole
+from ..utils.files import check_output, write_whole
 from ..utils.text import PACKED, STANDARD, open_output
-from .formats import MOSES, suffix_of
+from .formats import MOSES, files_of, suffix_of
 
 KNOWN = ".tsv, .jsonl, .tmx (each also with .gz, .zst or .xz), .parquet, or NAME.fr-en for a Moses pair"
 # a field of TSV is one line and holds no tab, whatever a reader takes for the end of a line
@@ -23,11 +23,18 @@ Write = Callable[[Sequence[str], Sequence[str], Sequence[float] | None], None]
 
 def is_table(out: str | Path) -> bool:
     """Whether the name is that of a table of pairs."""
-    return (suffix_of(Path(out)) or "").startswith((".tsv", ".jsonl", ".tmx", ".parquet")) or bool(_codes(Path(out)))
+    return (suffix_of(Path(out)) or "").startswith((".tsv", ".jsonl", ".tmx", ".parquet")) or bool(_moses(Path(out)))
 
 
-def check_pair_output(out: str | Path, langs: Sequence[str | None]) -> None:
-    """Raise ValueError for an output of an unknown format, or a TMX file without languages, before the work."""
+def check_not_read(out: str | Path, inputs: Sequence[str | Path]) -> None:
+    """`check_output` of the files of an output, whose inputs may be Moses pairs too."""
+    for file in _moses(Path(out)) or [out]:
+        check_output(file, [read for given in inputs for read in files_of(Path(given))])
+
+
+def check_pair_output(out: str | Path, langs: Sequence[str | None], inputs: Sequence[str | Path] = ()) -> None:
+    """Raise ValueError before the work: an output of an unknown format, a TMX file without languages, an input."""
+    check_not_read(out, inputs)
     if str(out) != STANDARD and not is_table(out):
         raise ValueError(f"{out}: unknown format of pairs; name it {KNOWN}")
     if None in langs and (suffix_of(Path(out)) or "").startswith(".tmx"):
@@ -51,9 +58,8 @@ def write_pairs(out: str | Path, langs: tuple[str | None, str | None] = (None, N
             yield _parquet(stack, path, langs)
         elif kind.startswith(".tmx"):
             yield stack.enter_context(_tmx(path, langs))
-        elif str(out) != STANDARD and (codes := _codes(path)):
-            stem, packed = (path.with_suffix(""), path.suffix) if path.suffix in PACKED else (path, "")
-            files = [stack.enter_context(open_output(f"{stem}.{code}{packed}")) for code in codes]
+        elif moses := _moses(path):
+            files = [stack.enter_context(open_output(file)) for file in moses]
 
             def write(sources, targets, scores=None):
                 for file, texts in zip(files, (sources, targets)):
@@ -64,9 +70,11 @@ def write_pairs(out: str | Path, langs: tuple[str | None, str | None] = (None, N
             yield _tsv(stack.enter_context(open_output(out)))
 
 
-def _codes(path: Path) -> tuple[str, ...]:
-    name = path.stem if path.suffix in PACKED else path.name
-    return match.groups() if (match := MOSES.fullmatch(name)) else ()
+def _moses(path: Path) -> list[Path]:
+    """The two files of a Moses pair; none for other names."""
+    stem, packed = (path.stem, path.suffix) if path.suffix in PACKED else (path.name, "")
+    match = MOSES.fullmatch(stem)
+    return [path.with_name(f"{stem}.{code}{packed}") for code in match.groups()] if match else []
 
 
 def _tsv(file) -> Write:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import regex
 
+from .. import pretrained
 from ..evaluation.tokens.alignment import itermax_links, token_similarity, word_links
 from ..evaluation.tokens.token_states import owners, token_states
 from ..inference import encode, load_translator, translate
 from ..languages import LANGUAGES, find_language
 from ..search import margin_scores, nearest_neighbours
-from ..utils.hub import packaged_speech
+from ..utils.hub import packaged_model, packaged_speech
 from . import space_html as html
 
 MAX_CHARACTERS = 20_000  # of one field: a page for everybody must not be blocked by one visitor
@@ -41,7 +42,8 @@ class SpaceViews:
         self.translator, self.tokenizer = load_translator(model, device="cpu")
         self.encoder = self.translator.encoder
         self.speech_encoder: Any = None
-        if speech := speech or (packaged_speech() if model == "echo-nano" else None):
+        packaged = packaged_model(model) == str(pretrained("echo-nano"))  # commands give its folder, others its name
+        if speech := speech or (packaged_speech() if packaged else None):
             from ..inference.encode_speech import load_speech_encoder
 
             self.speech_encoder, self.extractor = load_speech_encoder(speech, device="cpu")

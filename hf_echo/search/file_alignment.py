@@ -88,7 +88,7 @@ def align_files(
     as_paths = out.suffix == PATH or (source.is_dir() and not out.suffix and str(out) != STANDARD)
     check_output(out, [source, target], folder=as_paths and source.is_dir())
     if not as_paths:
-        check_pair_output(out, (source_lang, target_lang))
+        check_pair_output(out, (source_lang, target_lang), [path for pair in pairs for path in pair])
     elif threshold is not None or raw:
         raise ValueError(f"{out}: vecalign's format holds line numbers of all pairs; leave out raw and threshold")
     name = "aligned" if str(out) == STANDARD else out.name

@@ -22,7 +22,7 @@ from ..data.texts import open_lines
 from ..inference.embedding_files import encode_shards, encoded
 from ..inference.encoders import Encode
 from ..utils.executors import LocalExecutor, RayExecutor
-from ..utils.files import check_output, only_run, read_json, write_json
+from ..utils.files import only_run, read_json, write_json
 from ..utils.results import Result
 from ..utils.text import STANDARD, TextLines
 from .blocks import BLOCK, search_cost
@@ -86,8 +86,7 @@ def mine_files(
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
     """
     check_options(**options)
-    check_output(out, [source, target])
-    check_pair_output(out, (source_lang, target_lang))
+    check_pair_output(out, (source_lang, target_lang), [source, target])
     if str(source) == str(target) == STANDARD:
         raise ValueError("source and target are both standard input: give a file for one of them")
     executor = executor or LocalExecutor(progress)

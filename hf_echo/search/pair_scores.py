@@ -25,7 +25,7 @@ from tqdm.auto import tqdm
 import hf_echo
 
 from ..data.formats import Languages, Part, open_file, open_two, suffix_of
-from ..data.pair_writer import BREAKS, is_table, write_pairs
+from ..data.pair_writer import BREAKS, check_not_read, is_table, write_pairs
 from ..data.pipeline.filters.threshold import DirectionThreshold
 from ..data.schema import LANGUAGE_ALIASES, TEXT_ALIASES, as_list, check_text, find_columns
 from ..inference.embedding_files import take_rows
@@ -33,7 +33,7 @@ from ..inference.embedding_store import key_of
 from ..inference.encoders import Encode
 from ..inference.scorer import EchoScorer, embed_columns, open_encoder
 from ..languages import as_code
-from ..utils.files import check_output, make_once, only_run, remove_work
+from ..utils.files import make_once, only_run, remove_work
 from ..utils.fingerprint import fingerprint
 from ..utils.results import Result
 from ..utils.text import STANDARD, open_output
@@ -54,11 +54,12 @@ class PairBlock(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Opened input: `blocks()` can be called again unless it is standard input (`identity` is None)."""
+    """Opened input, of `files`: `blocks()` can be called again unless it is standard input (`identity` is None)."""
 
     blocks: Callable[[], Iterator[PairBlock]]
     header: str | None  # the first line of a TSV file, if it names the columns
     identity: Any
+    files: list[Path]
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,8 @@ def open_pairs(
     mapping = find_columns(part.columns, columns, constants=constants, where=part.label)
     is_tsv = target is None and (str(source) == STANDARD or (suffix_of(source) or "").startswith(".tsv"))
     blocks = partial(_blocks, part, mapping, langs, is_tsv)
-    return Pairs(
-        blocks, header[0] if header else None, None if STANDARD in (str(source), str(target)) else part.identity
-    )
+    identity = None if STANDARD in (str(source), str(target)) else part.identity
+    return Pairs(blocks, header[0] if header else None, identity, [source, Path(target)] if target else [source])
 
 
 def _blocks(part: Part, mapping: Mapping[str, str], langs: Languages, is_tsv: bool) -> Iterator[PairBlock]:
@@ -176,7 +176,7 @@ def score_pairs(
         reference = pairs
     check_score(score, blaser, reference)
     above = None if threshold is None else _threshold(threshold, sigma)
-    check_output(out)
+    check_not_read(out, pairs.files + (reference.files if reference else []))
     identity = (pairs.identity, reference and reference.identity)
     key = repr((hf_echo.__version__, identity, fingerprint(model), blaser and fingerprint(blaser), score, k, dtype))
     with ExitStack() as stack:

@@ -14,6 +14,7 @@ from hf_echo.hub.space_views import SpaceViews, principal_plane, read_sentences,
 from hf_echo.hub.upload_checks import contents_of
 from hf_echo.inference import encode, translate
 from hf_echo.inference.encode_speech import encode_speech
+from hf_echo.utils.hub import packaged_model
 
 from ..speech_toy import save_random_encoder
 
@@ -203,6 +204,8 @@ def test_a_recording_finds_its_nearest_sentences(views, monkeypatch, tmp_path):
     assert [row[0] for row in rows] == [texts[i] for i in np.argsort(-text_side @ vector)]
     for audio, words in ((None, "There is no recording"), (str(tmp_path / "no.wav"), "no.wav")):
         assert words in Page(shown(views.find_speech)(audio, SENTENCES)).text
+    monkeypatch.setattr(limits, "packaged_speech", lambda: tmp_path / "model")
+    assert SpaceViews(packaged_model("echo-nano")).speech_encoder is not None  # as hf-echo space calls it
     with pytest.raises(ValueError, match="writes 24 dimensions, echo-nano 384: they need one space"):
         SpaceViews(speech=save_random_encoder(tmp_path / "model", 24))
 

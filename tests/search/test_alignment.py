@@ -1,6 +1,7 @@
 """Alignment: the beads are the cheapest of all, long documents lose nothing, files and folders come back whole."""
 
 import gzip
+import json
 import tracemalloc
 from functools import cache
 
@@ -135,9 +136,10 @@ def test_pairs_come_back(folders, name):
 def test_standard_output_holds_the_pairs_alone(folders, run, monkeypatch):
     monkeypatch.setattr(pairs, "anywhere", lambda model: encode)
     monkeypatch.chdir(folders)
-    code, out, _ = run("align", "fr/a.txt", "en/a.txt", "-")
+    code, out, _ = run("align", "fr/a.txt", "en/a.txt", "-", "--json", "report.json")
     align_files(folders / "fr" / "a.txt", folders / "en" / "a.txt", folders / "o.tsv", encode, progress=False)
     assert (code, out) == (0, (folders / "o.tsv").read_text())
+    assert json.loads((folders / "report.json").read_text())["pairs"] == 6
 
 
 def test_raw_text_is_cut(folders):
@@ -161,7 +163,7 @@ def fail(texts, lang):
         ("fr", "other", "o.tsv", {}, "no file names in common"),
         ("fr", "en", "o.csv", {}, "unknown format"),
         ("fr", "en", "out", {"threshold": 0.5}, "leave out raw and threshold"),
-        ("fr", "en", "fr/a.txt", {}, "unknown format"),
+        ("fr", "en", "fr/a.txt", {}, "is an input too"),
         ("fr", "en", "o.tsv", {"raw": True}, "give the languages"),
         ("fr/a.txt", "empty.txt", "o.tsv", {}, "empty.txt is empty"),
         ("cut.gz", "en/a.txt", "o.tsv", {}, "cut.gz: damaged"),

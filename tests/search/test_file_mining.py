@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hf_echo.search import align_files, mine, mine_files
+from hf_echo.search import align_files, mine, mine_files, open_pairs, score_pairs
 from hf_echo.search.blocks import Rows
 from hf_echo.search.file_mining import plan_mining
 from hf_echo.utils.text import TextLines
@@ -128,6 +128,19 @@ def test_nothing_done_leaves_nothing(files):
     one, two = files / "a.txt", files / "b.txt"
     refuses("needs the languages", mine_files, one, two, files / "o.tmx", lambda *_: pytest.fail("encoded"))
     assert sorted(files.iterdir()) == before
+
+
+def test_inputs_are_never_written(files):
+    """Neither where they and the output are a Moses pair."""
+    one, two, pair = (files / name for name in ("p.fr-en.fr", "p.fr-en.en", "p.fr-en"))
+    (files / "a.txt").rename(one)
+    (files / "b.txt").rename(two)
+    before = {file: file.read_bytes() for file in files.iterdir()}
+    for call in (mine_files, align_files):
+        refuses("p.fr-en.fr is an input too", call, one, two, pair, encode)
+    for source, target, out in ((pair, None, pair), (one, two, two), (one, two, pair)):
+        refuses("p.fr-en.(fr|en) is an input too", score_pairs, open_pairs(source, target), out, "m")
+    assert {file: file.read_bytes() for file in files.iterdir()} == before
 
 
 def test_one_run_at_a_time_in_a_folder(files):
