@@ -246,6 +246,7 @@ def _xlwic(row: Row, code: str) -> Row | None:
 
 DEV_AND_TEST = {"validation": "dev", "test": "test"}
 WIKIPEDIA = {"als": "gsw_Latn", "zh-yue": "yue_Hant"}  # Wikipedia's codes
+MASSIVE = {"en-US": "eng_Latn"}  # its only English
 SETS: dict[str, PublicSet] = {
     "flores_plus": PublicSet(
         "openlanguagedata/flores_plus", "nway", _flores, splits={"validation": "dev", "test": "devtest"}
@@ -262,7 +263,9 @@ SETS: dict[str, PublicSet] = {
         aliases={"c++": "cpp", "c#": "csharp"},
         source="the data of github.com/reddy-lab-code-research/XLCoST, folder code2code_search/snippet_level",
     ),
-    "massive_slots": PublicSet("AmazonScience/massive", "tagging", _slots, r"([a-z]{2}-[A-Z]{2})", revision=CONVERTED),
+    "massive_slots": PublicSet(
+        "AmazonScience/massive", "tagging", _slots, r"([a-z]{2}-[A-Z]{2})", revision=CONVERTED, aliases=MASSIVE
+    ),
     "panx": PublicSet("unimelb-nlp/wikiann", "tagging", _entities, r"([a-z]{2,3}(?:-[a-z-]+)?)", aliases=WIKIPEDIA),
     "wic": PublicSet("aps/super_glue", "wic", _wic, "wic()", default_split="validation", revision=CONVERTED),
     "xlwic": PublicSet("pasinit/xlwic", "wic", _xlwic, r"(?:xlwic_)?(?:en|de|fr|it)_([a-z]{2})", revision=CONVERTED),

@@ -83,6 +83,7 @@ COPIES = {
     "massive_slots": (
         {
             "de-DE/test.jsonl": [MASSIVE],
+            "en-US/test.jsonl": [MASSIVE | {"locale": "en-US", "annot_utt": "up"}],
             "ja-JP/test.jsonl": [MASSIVE | {"locale": "ja-JP", "annot_utt": "[time : 九時] に"}],
             "all_1.1/test.jsonl": [MASSIVE],
         },
@@ -92,6 +93,7 @@ COPIES = {
                 "tokens": "weck mich um neun uhr auf".split(),
                 "tags": "O O O B-time I-time O".split(),
             },
+            {"lang": "eng_Latn", "tokens": ["up"], "tags": ["O"]},
             {"lang": "jpn_Jpan", "tokens": ["九", "時", "に"], "tags": ["B-time", "I-time", "O"]},
         ],
     ),
