@@ -229,6 +229,19 @@ def test_other_commands_exist(name):
             check_other_command(line)
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_options_of_scripts_exist(document):
+    """Scripts with argparse: the options stand in the source; a command with arguments gives the required ones."""
+    for file, rest in re.findall(
+        r"(?<![\w/])((?:benchmarks|train_scripts)/[\w/]+\.py)((?: [^\s`#()|]+)*)", document.read_text("utf-8")
+    ):
+        source, given = (ROOT / file).read_text(encoding="utf-8"), re.findall(r"(?<=\s)--?[a-z][\w-]*", rest)
+        if "add_argument(" in source:
+            assert not [option for option in given if f'"{option}"' not in source], file + rest
+            needed = re.findall(r'add_argument\("(--[\w-]+)"[^\n]*required=True', source) if rest else []
+            assert set(needed) <= set(given), f"{file}{rest} lacks {needed}"
+
+
 def named_paths(text: str) -> set[str]:
     """Paths of this repository in links, in `backticks` and in code blocks."""
     links = {target.split("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target}
