@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, Pipeline
 
 from .generation_echo import check_prompt, check_target_lang, is_echo_decoder
 from .modeling_echo_base import DECODER_FOLDER, check_finite
-from .prompting_echo import check_texts, langs_of, rows_of
+from .prompting_echo import check_texts, is_blank, langs_of, rows_of
 from .reranking_echo import decode_embeddings
 from .tokenization_echo import EchoTokenizer
 
@@ -130,7 +130,7 @@ class SonarTranslationPipeline(Pipeline):
         text, lang = (inputs["text"], inputs.get("lang", src_lang)) if isinstance(inputs, dict) else (inputs, src_lang)
         if not isinstance(text, str):
             raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")
-        is_blank = torch.tensor([not text.strip()])
+        blank = torch.tensor([is_blank(text)])
         on_long = on_long or self.tokenizer.on_long
         if on_long == "split" and not self.model.bottleneck:
             raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: use on_long='warn' or 'error'")
@@ -138,14 +138,14 @@ class SonarTranslationPipeline(Pipeline):
         if on_long == "split":  # average the pieces here, so that a batch has one row per text
             with torch.inference_mode():
                 embedding = self.model.encoder(**encoded.to(self.device)).sentence_embedding
-            return {"sentence_embedding": embedding.cpu(), "is_blank": is_blank}
-        return {**encoded, "is_blank": is_blank}
+            return {"sentence_embedding": embedding.cpu(), "is_blank": blank}
+        return {**encoded, "is_blank": blank}
 
     def _forward(self, inputs, tgt_lang="eng_Latn", generate_kwargs=None):
-        is_blank = inputs.pop("is_blank", None)
+        blanks = inputs.pop("is_blank", None)
         ids = self._translate(inputs, tgt_lang, generate_kwargs)
-        if is_blank is not None:  # the decoder would invent a sentence
-            ids = [[] if blank else row for blank, row in zip(is_blank.tolist(), ids, strict=True)]
+        if blanks is not None:  # the decoder would invent a sentence
+            ids = [[] if blank else row for blank, row in zip(blanks.tolist(), ids, strict=True)]
         return {"ids": ids}
 
     def _translate(self, inputs, tgt_lang, generate_kwargs) -> list[list[int]]:

@@ -9,6 +9,7 @@ The functions return text; the tokenizer adds the special tokens.
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -129,6 +130,11 @@ def rows_of(values: Any, name: str) -> list[Any]:
         if hasattr(column, method):
             return getattr(column, method)()
     return list(column)
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing of a text is visible: spaces, control and format characters (zero width, direction marks)."""
+    return all(unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp", "Zs") for letter in text)
 
 
 def check_texts(texts: Sequence[Any], name: str = "text") -> None:

@@ -24,18 +24,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from ..languages import find_language, meanings
-from ..utils.text import (
-    BLOCK,
-    PACKED,
-    STANDARD,
-    BrokenFile,
-    Lines,
-    name_of,
-    named,
-    open_bytes,
-    refuse_no_file,
-    text_blocks,
-)
+from ..utils.text import BLOCK, PACKED, STANDARD, BrokenFile, Lines, check_file, name_of, named, open_bytes, text_blocks
 
 SUFFIXES = [kind + packed for kind in (".tsv", ".jsonl", ".tmx") for packed in ("", *PACKED)]
 SUFFIXES += [".json", ".parquet", ".arrow"]
@@ -95,7 +84,7 @@ def open_file(
     """
     if pair := moses_pair(path):
         return _open_moses(path, *pair, langs)
-    refuse_no_file(path)
+    check_file(path)
     suffix = ".tsv" if str(path) == STANDARD else suffix_of(path)
     if suffix is None:
         raise ValueError(f"{path}: unknown file type; use one of {KNOWN}")
@@ -198,7 +187,7 @@ def _open_moses(path: Path, files: list[Path], names: list[str], langs: Language
 def open_two(files: Sequence[Path], langs: Languages) -> Part:
     """Two files of texts, of which line i translates line i; one of them may be "-"."""
     for file in files:
-        refuse_no_file(file)
+        check_file(file)
     names = ["source", "target"]
     read = partial(_moses_rows, list(files), names)
     label = " and ".join(map(name_of, files))

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM
 from ..modeling.generation_echo import check_numbers, check_prompt, check_target_lang, is_echo_decoder
 from ..modeling.modeling_echo_base import DECODER_FOLDER, check_finite
 from ..modeling.packed_echo import has_hooks
-from ..modeling.prompting_echo import langs_of, texts_of
+from ..modeling.prompting_echo import is_blank, langs_of, texts_of
 from ..modeling.reranking_echo import decode_embeddings
 from ..modeling.translation_echo_speech import SPEECH
 from ..utils.cores import one_per_core
@@ -55,7 +55,7 @@ def translate(
 ) -> list[str]:
     """Translate texts, or embeddings (n, embedding_size) from any encoder of the space; keeps the order.
 
-    The translation of an empty text, or of white space, is "". Without reranking the tokens are those of `generate`.
+    The translation of a text without a visible character is "". Without reranking the tokens are those of `generate`.
 
     Args:
         inputs: texts in any container of `encode`, or embeddings.
@@ -122,7 +122,7 @@ def translate(
     texts = [""] * len(inputs)
     for rows, lines in zip(batches, tqdm(results, "Translating", len(batches), disable=not progress), strict=True):
         for row, text in zip(rows, lines, strict=True):
-            if isinstance(inputs, np.ndarray) or inputs[row].strip():
+            if isinstance(inputs, np.ndarray) or not is_blank(inputs[row]):
                 texts[row] = text
     return texts
 
@@ -162,6 +162,6 @@ def _translate_tokens(
         memory = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
         ids = _generate(model, prompt, num_beams, max_new_tokens, **memory)
         for row, text in zip(rows, tokenizer.target.batch_decode(ids, skip_special_tokens=True), strict=True):
-            if texts[row].strip():
+            if not is_blank(texts[row]):
                 out[row] = text.strip()
     return out

@@ -19,6 +19,7 @@ from ..data.pair_writer import check_pair_output, write_pairs
 from ..data.segmentation import rule_segmenter, trimmed
 from ..data.texts import read_texts
 from ..inference.encoders import Encode
+from ..modeling.prompting_echo import is_blank
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output
 from ..utils.results import Result
@@ -160,7 +161,7 @@ def _gathered(
         for path in paths:
             texts = read_texts(path, column=column, lang=lang)
             sentences = [" ".join(text.split()) for text in (cut(texts, lang) if cut else texts)]
-            kept = [number for number, sentence in enumerate(sentences) if sentence]
+            kept = [number for number, sentence in enumerate(sentences) if not is_blank(sentence)]
             file.writelines(f"{sentences[number]}\n" for number in kept)
             counts.append(len(kept))
             numbers += kept

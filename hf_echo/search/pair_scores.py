@@ -33,6 +33,7 @@ from ..inference.embedding_store import key_of
 from ..inference.encoders import Encode
 from ..inference.scorer import EchoScorer, embed_columns, open_encoder
 from ..languages import as_code
+from ..modeling.prompting_echo import is_blank
 from ..utils.files import make_once, only_run, remove_work
 from ..utils.fingerprint import fingerprint
 from ..utils.results import Result
@@ -110,7 +111,9 @@ def open_pairs(
     mapping = find_columns(part.columns, columns, constants=constants, where=part.label)
     is_tsv = target is None and (str(source) == STANDARD or (suffix_of(source) or "").startswith(".tsv"))
     blocks = partial(_blocks, part, mapping, langs, is_tsv)
-    identity = None if STANDARD in (str(source), str(target)) else part.identity
+    identity = None
+    if STANDARD not in (str(source), str(target)):  # all that a row's texts and languages depend on
+        identity = (part.identity, tuple(langs), tuple(sorted(columns.items())))
     return Pairs(blocks, header[0] if header else None, identity, [source, Path(target)] if target else [source])
 
 
@@ -250,7 +253,7 @@ def _save_scores(scorer: Callable[..., np.ndarray], block: PairBlock, unfinished
 
 def _whole(block: PairBlock) -> list[int]:
     """The rows without an empty side."""
-    return [row for row, pair in enumerate(zip(block.sources, block.targets)) if all(map(str.strip, pair))]
+    return [row for row, pair in enumerate(zip(block.sources, block.targets)) if not any(map(is_blank, pair))]
 
 
 class Margin:

@@ -83,7 +83,7 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
     """The bytes of a file, or of standard input for "-"; what its name or its beginning calls packed is unpacked."""
     import pyarrow as pa
 
-    refuse_no_file(path)
+    check_file(path)
     if str(path) == STANDARD and sys.stdin is None:
         raise ValueError("standard input is closed: pipe text into it, or give a file in place of -")
     with io.BufferedReader(sys.stdin.buffer) if str(path) == STANDARD else Path(path).open("rb", 1 << 16) as raw:
@@ -182,7 +182,7 @@ def read_lines(path: str | Path) -> list[str]:
     return texts
 
 
-def refuse_no_file(path: str | Path, name: str | None = None) -> None:
+def check_file(path: str | Path, name: str | None = None) -> None:
     """Raise ValueError for a folder, FileNotFoundError where there is nothing; `name` is that in the message."""
     path, name = Path(path), name or str(path)
     if str(path) == STANDARD:
@@ -216,7 +216,9 @@ class TextLines:
         numbers: Sequence[int] | None = None,
     ):
         self.path, self.name, self.every = path, name or str(path), every
-        refuse_no_file(path, self.name)
+        check_file(path, self.name)
+        from ..modeling.prompting_echo import is_blank  # not at the top: it imports transformers
+
         starts, kept, seen, digest = array("q"), array("q"), set(), hashlib.blake2b(digest_size=16)
         with path.open("rb", 1 << 16) as file:
             place = _start(file, self.name)
@@ -225,7 +227,7 @@ class TextLines:
                 start, place = place, place + len(line)
                 number = number + 1 if numbers is None else numbers[number]
                 text = self._decoded(line, number)
-                if not text and not every:
+                if not every and is_blank(text):
                     continue
                 if dedup:
                     key = hashlib.blake2b(text.encode(), digest_size=12).digest()

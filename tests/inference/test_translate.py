@@ -119,7 +119,7 @@ def test_stage_one(toy, toy_tokenizer, sentences):
 def test_empty_input(toy_trained, toy_tokenizer):
     assert translate(toy_trained, toy_tokenizer, []) == []
     assert translate(toy_trained, toy_tokenizer, np.zeros((0, 32), np.float32)) == []
-    assert translate(toy_trained, toy_tokenizer, ["", " "], "fra_Latn", max_new_tokens=3) == ["", ""]
+    assert translate(toy_trained, toy_tokenizer, ["", " \u200b"], "fra_Latn", max_new_tokens=3) == ["", ""]
 
 
 @pytest.mark.parametrize("kind", ["training", "release"])

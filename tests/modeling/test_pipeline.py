@@ -112,7 +112,7 @@ def test_lengths_of_generate(pipe, toy_tokenizer):
 
 
 def test_nothing_is_translated_as_nothing(pipe, toy_trained, toy_tokenizer):
-    texts = ["", TEXTS[0], "  \n"]
+    texts = ["", TEXTS[0], " \u200b\ufeff \n"]
     have = texts_of(pipe(texts, src_lang="fra_Latn"))
     assert have == ["", texts_of(pipe(TEXTS[0], src_lang="fra_Latn"))[0], ""]
     assert translate(toy_trained, toy_tokenizer, texts, "fra_Latn") == have

@@ -79,7 +79,7 @@ def test_a_killed_run_goes_on_with_the_first_missing_shard(files):
 
 def test_rows_find_back_to_their_lines(tmp_path):
     path = tmp_path / "x.txt"
-    path.write_bytes("\ufeffun\r\n\n deux \n un\n\u2028\ntrois".encode())
+    path.write_bytes("\ufeffun\r\n\u200b\ufeff \u00ad\n deux \n un\n\u2028\ntrois".encode())
     lines = TextLines(path)
     assert lines.read(0, 9) == ["un", "deux", "un", "trois"]
     assert [lines.line_of(i) for i in range(4)] == [1, 3, 4, 6]

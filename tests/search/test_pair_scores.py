@@ -137,6 +137,23 @@ def test_a_stopped_run_resumes(tsv, tmp_path, monkeypatch, kind, writes):
     assert not (tmp_path / "o.txt.work").exists()
 
 
+@pytest.mark.parametrize("other", [{"langs": CODES}, {"columns": {"source": 1, "target": 1}}])
+def test_other_languages_or_columns_start_again(tsv, tmp_path, monkeypatch, other):
+    calls = []
+
+    def dies(texts, lang):
+        calls.append(lang)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return encode(texts, lang)
+
+    score_pairs(open_pairs(tsv, **other), tmp_path / "want.txt", "m")
+    monkeypatch.setattr("hf_echo.inference.scorer.open_encoder", lambda name, dtype: dies)
+    pytest.raises(KeyboardInterrupt, score_pairs, open_pairs(tsv), tmp_path / "o.txt", "m")
+    score_pairs(open_pairs(tsv, **other), tmp_path / "o.txt", "m")
+    assert (tmp_path / "o.txt").read_bytes() == (tmp_path / "want.txt").read_bytes()
+
+
 def test_a_threshold_keeps_lines_as_they_are(rows, tmp_path, monkeypatch, capsys):
     """All columns, the header, and what other readers take for the end of a line."""
     lines = [f"{i}\t{source}\x0b\u2028\t{target}" for i, (source, target) in enumerate(zip(*rows))]
