@@ -152,7 +152,7 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
             SELECT *, (floor(copies) + ({chance("source", "target")} < copies % 1)::INT)::INT AS number FROM wanted)
         SELECT {COLUMNS}, unnest(range(number)) AS copy FROM whole"""
     )
-    order = f"hash(mix.source, mix.target, copy, {mix.seed}), mix.source, mix.target"
+    order = f"hash(mix.source, mix.target, copy, {mix.seed}), mix.source, mix.target, mix.source_lang, mix.target_lang"
     limit = f"LIMIT {mix.rows}" if mix.rows else ""
     db.create_function("noisy", noisy, ["VARCHAR", "VARCHAR", "BIGINT", "VARCHAR"], "VARCHAR", null_handling="special")
     columns = dict.fromkeys(COLUMNS.split(", "), "")

@@ -36,6 +36,11 @@ def test_examples_hold_the_translations_of_consecutive_sentences():
     assert " " not in rows[3]["text"]  # Japanese sentences follow one another without a space
 
 
+def test_a_line_separator_in_a_text_ends_no_row(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "un\u2028deux"}\n\n{"text": "x"}\n', encoding="utf-8")
+    assert [row["text"] for row in sat.read_examples(tmp_path / "a.jsonl")] == ["un\u2028deux", "x"]
+
+
 def test_a_translator_that_loses_lines_is_refused_and_empty_lines_left_out():
     def make(translate, text="A b. C d. E f."):
         options = dict(sentences=3, progress=False)

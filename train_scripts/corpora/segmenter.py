@@ -324,7 +324,7 @@ def nano_segmenter(rows: list[dict]):
 
 
 def read_examples(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
 
 
 def main() -> None:

@@ -229,7 +229,7 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
         return concatenate_datasets(list(found.values()))
     if not isinstance(found, DatasetDict):
         values = found["split"][:]
-        found = {key: found.select([i for i, value in enumerate(values) if value == key]) for key in set(values)}
+        found = {k: found.select([i for i, value in enumerate(values) if value == k]) for k in dict.fromkeys(values)}
     chosen = next((found[key] for key in (split, SPLIT_WORDS.get(split, split)) if key in found), None)
     if chosen is None:
         raise FileNotFoundError(f"{label}: no split {split!r}; there are {', '.join(map(str, found))}")
