@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ..modeling import EchoEncoder, EchoForTranslation, EchoSpeechEncoder
+from ..vocabulary.loading import load_tokenizer
 from .rewrite import is_release, leave_decoder_out, open_text_or_speech, save_changed
 
 
@@ -33,7 +34,7 @@ def average_checkpoints(
         part: "model" averages all weights; "encoder" or "decoder" only these, the rest is that of `model`.
 
     Raises:
-        ValueError: a wrong share, a checkpoint without that part, or weights of different shapes.
+        ValueError: a wrong share, a checkpoint without that part, weights of different shapes, or other tokenizers.
     """
     names, opened = (model, other), [open_text_or_speech(model), open_text_or_speech(other)]
     for own, partner in ((0, 1), (1, 0)) if part == "model" else ():
@@ -50,6 +51,8 @@ def average_checkpoints(
     if isinstance(opened[0], EchoSpeechEncoder):
         languages = {code for each in opened for code in each.config.languages or ()}
         opened[0].config.languages = sorted(languages)
+    elif load_tokenizer(model).get_vocab() != load_tokenizer(other).get_vocab():
+        raise ValueError(f"{model} and {other} have different tokenizers: a row is of another token in each")
     parents = {"model": model, "other": other}
     return save_changed(opened[0], out, "average", {"share": share, "part": part}, parents=parents)
 

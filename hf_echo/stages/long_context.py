@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from ..checkpoints.rewrite import encoder_of
 from ..losses import contrastive_loss, gather_with_grad
 from ..utils.settings import setting
-from .core.encoder import EncoderTrainer, learned_positions
+from .core.encoder import EncoderTrainer
 from .core.stage import Stage
-from .core.text import TextConfig
+from .core.text import TextConfig, learned_positions
 
 
 @dataclass

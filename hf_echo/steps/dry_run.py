@@ -13,7 +13,7 @@ from ..inference.encode import opening
 from ..stages.core.model_shape import VocabularyOnly, check_same_shape
 from ..stages.core.plan import ECHO, size_of_echo
 from ..stages.core.stage import Rows
-from ..utils.hub import packaged_model
+from ..utils.hub import may_be_on_hub, packaged_model
 from .arguments import Training
 from .data import rows_of
 from .operations import Operation
@@ -75,7 +75,7 @@ class _Start:
     def check_other_models(self, args) -> None:
         for field in ("teacher", "guide"):
             name = packaged_model(getattr(args, field) or "")
-            if name and not Path(name).is_dir() and self._made_by(name) is None and name.count("/") != 1:
+            if name and not Path(name).is_dir() and self._made_by(name) is None and not may_be_on_hub(name):
                 self.problems.append(f"{field}: no folder {name}")
 
     def vocabulary(self, model_args: Any) -> VocabularyOnly:

@@ -12,22 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ..utils.did_you_mean import did_you_mean
-from ..utils.recipe_yaml import parse_overrides, read_yaml, with_overrides
+from ..utils.recipe_yaml import parse_overrides as parse_overrides
+from ..utils.recipe_yaml import read_yaml, with_overrides
 from ..utils.settings import fields_of, make
 from .arguments import Training, read_training, training_fields
 from .operations import Operation
 from .table import OPERATIONS, STAGES
-
-__all__ = [
-    "RECIPES",
-    "check_overrides",
-    "earlier_steps",
-    "find_recipes",
-    "known_overrides",
-    "parse_overrides",
-    "read_recipe",
-    "read_values",
-]
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 

@@ -119,6 +119,9 @@ def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None,
         raise ValueError(f"{out} holds {what} of other settings; --fresh replaces them, or change output_dir{differs}")
     for folder in reversed(checkpoints):
         if whole_checkpoint(folder):
+            if 0 < (most := run["values"].get("max_steps") or 0) < int(folder.name.rpartition("-")[2]):
+                found = f"{out} was trained further ({folder.name}) than max_steps={most}"
+                raise ValueError(f"{found}: --fresh trains it again from the start, or give another output_dir")
             return str(folder)
         logger.warning("%s is incomplete (the run was stopped while it was being saved) and is not used", folder)
     if checkpoints:

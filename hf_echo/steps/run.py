@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..utils.fingerprint import fingerprint, sha256
-from ..utils.hub import split_revision
+from ..utils.hub import may_be_on_hub
 from ..utils.lineage import read_lineage
 from ..utils.settings import CHECKPOINT, DATA, check_outputs
 from .arguments import Training
@@ -152,11 +152,11 @@ def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]
     """Inputs that are neither here nor made by an earlier step. Names on the Hub are not looked up."""
     made = set(made)
     for role, name in operation.names(CHECKPOINT).items():
-        if not Path(name).exists() and not _is_made(name, made) and not _on_hub(name):
+        if not Path(name).exists() and not _is_made(name, made) and not may_be_on_hub(name):
             yield f"{role}: no folder {name}"
     for role, name in operation.names(DATA).items():
         if name != "builtin" and not Path(name).exists() and not _is_made(name, made):
-            if Path(name).suffix or not _on_hub(name):
+            if Path(name).suffix or not may_be_on_hub(name):
                 yield f"{role}: no file {name}"
     if not Path(operation.output_dir).exists():
         yield from operation.missing()
@@ -165,9 +165,3 @@ def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]
 def _is_made(name: str, made: set[Path]) -> bool:
     """Whether an earlier step makes this file or folder, or a folder around it."""
     return bool({Path(name), *Path(name).parents} & made)
-
-
-def _on_hub(name: str) -> bool:
-    """Whether a name that is not here may be on the Hub: org/name or org/name@v1.2.0, and no folder `org` is here."""
-    name, _ = split_revision(name)
-    return name.count("/") == 1 and name[0] not in "./~" and not Path(name).parent.is_dir()

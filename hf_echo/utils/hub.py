@@ -60,6 +60,12 @@ def split_revision(name: str | Path) -> tuple[str, str | None]:
     return (found[1], found[2]) if found and not Path(name).exists() else (str(name), None)
 
 
+def may_be_on_hub(name: str) -> bool:
+    """Whether a name that is not here may be on the Hub: org/name or org/name@v1.2.0, and no folder `org` is here."""
+    name, _ = split_revision(name)
+    return name.count("/") == 1 and name[0] not in "./~" and not Path(name).parent.is_dir()
+
+
 def snapshot(name: str | Path) -> str:
     """The folder of one version ("org/name@v1.2.0" is downloaded whole) or of a model of the package ("echo-nano").
 

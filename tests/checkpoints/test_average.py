@@ -16,6 +16,7 @@ from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.run import run_operation
 from hf_echo.utils.lineage import read_lineage
 from hf_echo.utils.speech_data import merge_speech_data, read_speech_data, write_speech_data
+from hf_echo.vocabulary import train_tokenizer
 
 from ..speech_toy import save_random_encoder, say
 
@@ -98,6 +99,8 @@ def test_what_it_refuses(two, toy, toy_tokenizer, tmp_path):
     refuses(r"differ in decoder.*part=encoder averages the encoders alone", wide)
     BertModel(BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(wide)
     refuses("wide is a model of type 'bert', not an Echo checkpoint", wide)
+    words = train_tokenizer(["other words in another order"] * 9, 270, progress=False)
+    refuses("have different tokenizers", toy.save(tmp_path / "moved", toy.make_model(toy_tokenizer, seed=4), words))
     assert not (tmp_path / "out").exists()
 
 

@@ -159,3 +159,9 @@ def test_learned_positions_end(make_trainer, toy_tokenizer):
     model = make_encoder("bert", toy_tokenizer)
     with pytest.raises(ValueError, match="max_length is 256, but a backbone of type 'bert' has 200 learned positions"):
         make_trainer("long_context", model=model, max_length=256)
+    for stage in ("seq2seq", "hard_negatives", "emma_x"):
+        model = make_model(stage, "bert", toy_tokenizer)
+        encoder_of(model).backbone.embeddings.position_embeddings = torch.nn.Embedding(8, 32)
+        trainer = make_trainer(stage, model=model, tokenizer=copy.deepcopy(toy_tokenizer))
+        with pytest.raises(ValueError, match=r"a text has \d tokens, the encoder room for \d; set max_length=\d"):
+            trainer.train()

@@ -177,9 +177,8 @@ def test_schedule(make):
 def test_wrong_encoders_are_one_line(toy, tmp_path):
     args = MexmaConfig(output_dir=str(tmp_path), use_cpu=True)
     echo = toy.make_tokenizer()
-    templates = ("<s> $A </s>", "<s> $A </s>", "$A </s>")
-    plain, short, no_cls = (EchoTokenizer.around(toy.plain_tokenizer(template=template)) for template in templates)
-    short.model_max_length = 6
+    templates = ("<s> $A </s>", "$A </s>")
+    plain, no_cls = (EchoTokenizer.around(toy.plain_tokenizer(template=template)) for template in templates)
 
     def own(**changes):
         backbone = toy.plain_encoder(plain, **changes).config
@@ -189,11 +188,15 @@ def test_wrong_encoders_are_one_line(toy, tmp_path):
         (toy.make_model(echo, embedding_size=16), echo, "embedding_size 16 differs from hidden_size 32"),
         (own(hidden_size=36), plain, "head_heads=8 does not divide the encoder's hidden size 36"),
         (own(), no_cls, "puts no CLS in front: use pooling 'mean' or 'last'"),
-        (own(), short, "a text has 5 tokens, the encoder room for 4; set max_length=4"),
+        (
+            own(max_position_embeddings=6 + plain.pad_token_id + 1),
+            plain,
+            "a text has 5 tokens, the encoder room for 4; set max_length=4",
+        ),
     ):
         data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
         with pytest.raises(ValueError, match=message):
-            MexmaTrainer(encoder, args, train_dataset=data, tokenizer=tokenizer)
+            MexmaTrainer(encoder, args, train_dataset=data, tokenizer=tokenizer).get_train_dataloader()
 
 
 # Whole runs, from a recipe

@@ -126,6 +126,9 @@ def test_a_run_at_its_end_takes_no_further_step(recipe, place, monkeypatch):
     (place / "a" / "model.safetensors").unlink()
     assert train_recipe(path)["best_checkpoint"] == "checkpoint-4"
     assert torch.equal(weights(place / "a")[name], best[name])
+    with pytest.raises(ValueError, match=r"a was trained further \(checkpoint-6\) than max_steps=3: --fresh"):
+        train_recipe(path, {"max_steps": 3})  # its weights are not those of three steps
+    assert json.loads((place / "a" / "recipe.json").read_text())["values"]["max_steps"] == 6
 
 
 def test_a_failed_measurement_loses_no_weights(recipe, place, monkeypatch):

@@ -206,12 +206,14 @@ def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
         ({"dev_data": {"toy": {"file": "x"}}}, "dev_data.toy is .*: give a path, or a mapping with path and split"),
         ({"model_name_or_path": "no/base/here"}, "model_name_or_path: no folder no/base/here"),
         ({"stage": "distillation", "teacher": "no/teacher/here"}, "teacher: no folder"),
+        ({"stage": "distillation", "teacher": "NEAR"}, "teacher: no folder"),
         ({"output_dir": "FILE"}, "output_dir: .*is a file"),
     ],
 )
-def test_a_dry_run_says_what_cannot_be_used(recipe, place, values, message):
+def test_a_dry_run_says_what_cannot_be_used(recipe, place, monkeypatch, values, message):
+    monkeypatch.chdir(place.parent)
     (place / "bad.tsv").write_text("a\tb\n")
-    places = {"BAD": str(place / "bad.tsv"), "FILE": str(place / "bad.tsv")}
+    places = {"BAD": str(place / "bad.tsv"), "FILE": str(place / "bad.tsv"), "NEAR": f"{place.name}/none"}
     path = recipe("x", **{key: places.get(str(v), v) for key, v in values.items()})
     problems = dry_run(path)["problems"]
     assert any(re.search(message, problem) for problem in problems), problems

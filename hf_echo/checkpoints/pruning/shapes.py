@@ -32,8 +32,6 @@ _TABLE_36 = {
 }
 SIZES = {name: dict(zip(FIELDS, values, strict=True)) for name, values in _TABLE_36.items()}
 """Size -> shape (OS Table 36)."""
-VOCABULARIES = {"large": 256_232, "medium": 128_232, "small": 64_232, "tiny": 32_232, "xtiny": 16_232}
-"""Size -> tokens of the tokenizer that the paper gives it (OS Table 36)."""
 
 
 def resolve_shape(

@@ -53,9 +53,3 @@ def set_attention_dropout(encoder: nn.Module, probability: float) -> None:
             module.attention_dropout = probability
         elif "Attention" in type(module).__name__ and isinstance(getattr(module, "dropout", None), nn.Dropout):
             module.dropout.p = probability
-
-
-def learned_positions(encoder: nn.Module) -> int:
-    """Number of learned position vectors, which no text can exceed; 0 for a backbone that has none."""
-    found = [module for name, module in encoder.named_modules() if name.endswith("position_embeddings")]
-    return min((len(module.weight) for module in found if isinstance(module, nn.Embedding)), default=0)

@@ -16,7 +16,7 @@ from ...data.collators import MaskedPairCollator
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from ...utils.settings import setting
 from .base import CoreTrainer
-from .encoder import learned_positions, set_attention_dropout
+from .encoder import set_attention_dropout
 from .plan import Start, activation_memory, memory, plan_echo, size_of_echo, with_total
 from .stage import Stage
 from .text import TextConfig, text_lengths
@@ -82,12 +82,6 @@ class MaskingTrainer(CoreTrainer):
         model.has_front = collator.has_front
         if model.encoder.config.pooling == "cls" and not model.has_front:
             raise ValueError("pooling is 'cls' and the tokenizer puts no CLS in front: use pooling 'mean' or 'last'")
-        if learned_positions(model.encoder):
-            data, prefix = self.train_dataset, collator.overhead(self.train_dataset)["prefix"]
-            room = tokenizer.model_max_length - prefix
-            longest = int(max(data.source.lengths.max(), data.target.lengths.max()))
-            if longest > room:
-                raise ValueError(f"a text has {longest} tokens, the encoder room for {room}; set max_length={room}")
         return collator
 
     def batch_lengths(self) -> np.ndarray:

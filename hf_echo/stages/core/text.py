@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from torch import nn
 
 from ...utils.settings import setting
 from .base import CoreConfig, CoreTrainer
@@ -28,6 +29,24 @@ class TextConfig(CoreConfig):
 
 
 def text_lengths(trainer: CoreTrainer, encoder_sides: int) -> np.ndarray:
-    """(rows, encoder_sides + 1) tokens that a pair costs: texts that are encoded, and last what the decoder reads."""
-    overhead = trainer.data_collator.overhead(trainer.train_dataset)
-    return trainer.train_dataset.lengths(encoder_sides=encoder_sides, **overhead)
+    """(rows, encoder_sides + 1) tokens that a pair costs: texts that are encoded, and last what the decoder reads.
+
+    Raises:
+        ValueError: a text that is encoded is beyond the learned positions.
+    """
+    data = trainer.train_dataset
+    overhead = trainer.data_collator.overhead(data)
+    if positions := learned_positions(trainer.model):
+        texts = (data.source, data.target, data.negatives)[: min(encoder_sides, 3)]
+        longest, room = max(int(side.lengths.max(initial=0)) for side in texts), positions - overhead["prefix"]
+        if longest > room:
+            raise ValueError(f"a text has {longest} tokens, the encoder room for {room}; set max_length={room}")
+    return data.lengths(encoder_sides=encoder_sides, **overhead)
+
+
+def learned_positions(model: nn.Module) -> int:
+    """Number of positions of a text that have a learned vector; 0 for a backbone that has none."""
+    found = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
+    tables = [module for module in found if isinstance(module, nn.Embedding)]
+    unused = (0 if table.padding_idx is None else table.padding_idx + 1 for table in tables)  # RoBERTa's first ones
+    return min((len(table.weight) - first for table, first in zip(tables, unused)), default=0)
