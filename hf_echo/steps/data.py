@@ -69,9 +69,12 @@ def _dev_rows(name: str, given: Any) -> Dataset:
     return rows
 
 
-def data_fingerprints(pairs: Dataset, dev_sets: dict[str, DevSet]) -> dict[str, str]:
+def data_fingerprints(pairs: Dataset, dev_sets: dict[str, DevSet], args: DataArguments) -> dict[str, str]:
+    """Of the rows, and of the models that say something about them."""
+    models = {role: fingerprint(name) for role in ("teacher", "guide") if (name := getattr(args, role))}
+    models = {role: found for role, found in models.items() if not found.endswith(":unknown")}  # nothing is cached yet
     dev = {f"dev_data.{name}": data_fingerprint(dev.rows) for name, dev in dev_sets.items()}
-    return {"train_data": data_fingerprint(pairs)} | dev
+    return {"train_data": data_fingerprint(pairs)} | dev | models
 
 
 def pair_tokenizer(args: ModelArguments, dataset: Dataset, config: Any, resume: str | None) -> Any:

@@ -71,7 +71,7 @@ def train_recipe(
     # The other processes, those of other machines too, find the caches: all machines see one cache_dir.
     with args.main_process_first(local=False, desc="data"):
         loaded, dev_sets = rows.load(data_args), rows.load_dev(data_args)
-        run["data"] = data_fingerprints(loaded, dev_sets)
+        run["data"] = data_fingerprints(loaded, dev_sets, data_args)
         if resume and not changed_data:
             check_data(out, run, before)
         dataset = training_rows(stage, data_args, args, loaded)
@@ -172,7 +172,7 @@ def _results(out: Path) -> dict[str, Any]:
 def _data_of_finished(rows: Rows, args: DataArguments) -> dict[str, str]:
     """Fingerprints of the current data; empty if the data are gone, since a finished run does not read them."""
     try:
-        return data_fingerprints(rows.load(args), rows.load_dev(args))
+        return data_fingerprints(rows.load(args), rows.load_dev(args), args)
     except FileNotFoundError as error:
         logger.warning("data are not compared with those of the finished run: %s", error)
         return {}
