@@ -8,6 +8,7 @@ import torch
 from transformers import AutoConfig
 
 from hf_echo.checkpoints.rewrite import encoder_of
+from hf_echo.data.collators import TranslationCollator
 from hf_echo.data.directions import extension_pairs, monolingual
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference import encode, load_encoder
@@ -155,13 +156,14 @@ def test_a_modular_language_learns_and_leaves_the_backbone(kind, toy, tmp_path):
     assert np.abs(model.encode(["red cat"], prompt_name="fra_Latn") - before).max() > 1e-4
 
 
-def test_learned_positions_end(make_trainer, toy_tokenizer):
+def test_learned_positions_end(make_trainer, toy_tokenizer, toy_data):
     model = make_encoder("bert", toy_tokenizer)
     with pytest.raises(ValueError, match="max_length is 256, but a backbone of type 'bert' has 200 learned positions"):
         make_trainer("long_context", model=model, max_length=256)
+    room = TranslationCollator(toy_tokenizer).overhead(toy_data)["prefix"] + 2
     for stage in ("seq2seq", "hard_negatives", "emma_x"):
         model = make_model(stage, "bert", toy_tokenizer)
-        encoder_of(model).backbone.embeddings.position_embeddings = torch.nn.Embedding(8, 32)
+        encoder_of(model).backbone.embeddings.position_embeddings = torch.nn.Embedding(room, 32)
         trainer = make_trainer(stage, model=model, tokenizer=copy.deepcopy(toy_tokenizer))
-        with pytest.raises(ValueError, match=r"a text has \d tokens, the encoder room for \d; set max_length=\d"):
+        with pytest.raises(ValueError, match=r"a text has \d tokens, the encoder room for 2; set max_length=2"):
             trainer.train()
