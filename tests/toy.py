@@ -109,8 +109,7 @@ def plain_encoder(tokenizer, *, seed: int = 3, **changes):
     """XLM-R of 32 dimensions and one layer."""
     torch.manual_seed(seed)
     shape = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
-    shape |= {"vocab_size": len(tokenizer), "max_position_embeddings": 34}
-    config = XLMRobertaConfig(**shape | changes)
+    config = XLMRobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=34, **shape | changes)
     return XLMRobertaModel(config, add_pooling_layer=False)
 
 

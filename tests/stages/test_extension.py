@@ -8,7 +8,6 @@ import torch
 from tokenizers import Tokenizer, processors
 from transformers import PreTrainedTokenizerFast
 
-from hf_echo.data.collators import TranslationCollator
 from hf_echo.data.directions import extension_pairs, monolingual
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.evaluation.tokens.alignment import argmax_links, token_similarity, word_links
@@ -244,27 +243,19 @@ def test_tokens_find_their_translations_and_the_sentences_come_back(toy, toy_tok
     assert end[0] <= 6 and end[2] > start[2] + 0.1, (start, end)
 
 
-def test_the_tokens_are_the_texts_own(toy, toy_tokenizer):
-    texts = ["un chat.", "", "deux chat chien"]
-    batch = toy_tokenizer(texts, lang=["fra_Latn", None, "fra_Latn"], padding=True, return_tensors="pt")
-    own = own_tokens(batch["input_ids"], batch["attention_mask"], toy_tokenizer)
-    for ids, mask, text in zip(batch["input_ids"], own, texts):
-        assert ids[mask].tolist() == toy_tokenizer.text_ids([text])[0]
-
-
-@pytest.mark.parametrize("layout", ["$A", "<s> $A", "<CLS> $A <SEP>", "$A </s>"], ids=["Qwen", "Llama", "BERT", "T5"])
-def test_the_tokens_are_the_texts_own_in_the_layout_of_a_backbone(toy_tokenizer, layout):
-    backend = Tokenizer.from_str(toy_tokenizer.backend_tokenizer.to_str())
-    ends = [(name, backend.token_to_id(name)) for name in layout.split() if name != "$A"]
-    backend.post_processor = processors.TemplateProcessing(single=layout, special_tokens=ends)
-    roles = {"sep_token": "<SEP>", "cls_token": "<CLS>"} if "SEP" in layout else {"bos_token": "<s>"}
-    tokenizer = EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", **roles))
-    collate = TranslationCollator(tokenizer)
-    wanted = tokenizer.text_ids(["un chat.", "deux chat chien"])
-    rows = [{"source": ids, "source_lang": "fra_Latn", "target_key": 0, "index": 0} for ids in wanted]
-    batch = collate.encoder_inputs([(row["source"], "fra_Latn") for row in rows], rows, np.random.default_rng(0))
+@pytest.mark.parametrize("layout", [None, "$A", "<s> $A", "<CLS> $A <SEP>"], ids=["Echo", "Qwen", "Llama", "BERT"])
+def test_the_tokens_are_the_texts_own(toy_tokenizer, layout):
+    texts, tokenizer = ["un chat.", "", "deux chat chien"], toy_tokenizer
+    if layout:  # the tokenizer of a backbone, without prompts
+        backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        ends = [(name, backend.token_to_id(name)) for name in layout.split() if name != "$A"]
+        backend.post_processor = processors.TemplateProcessing(single=layout, special_tokens=ends)
+        roles = dict(bos_token="<s>", eos_token="</s>", cls_token="<CLS>", sep_token="<SEP>")
+        tokenizer = EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend, **roles))
+    batch = tokenizer(texts, lang=["fra_Latn", None, "fra_Latn"], padding=True, return_tensors="pt")
     own = own_tokens(batch["input_ids"], batch["attention_mask"], tokenizer)
-    assert [ids[mask].tolist() for ids, mask in zip(batch["input_ids"], own)] == wanted
+    for ids, mask, text in zip(batch["input_ids"], own, texts):
+        assert ids[mask].tolist() == tokenizer.text_ids([text])[0]
 
 
 # Long context

@@ -23,7 +23,6 @@ def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
 
 
 def test_what_a_stage_declares_makes_another_run():
-    """Only general settings, such as logging_steps, may differ between a run and its continuation."""
     every = {name for stage in STAGES for name in fields_of(stage_named(stage).config)}
     own = every - set(fields_of(TrainingArguments))
     assert "logit_scale" in own and not [name for name in own if name.startswith(FREE + LENGTH)]

@@ -47,23 +47,16 @@ def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
 
 @pytest.mark.parametrize("stage", ["distillation", "decoder"])
 def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
-    teacher = str(toy_folders["training"])
-    values = {"distillation": {"teacher": teacher, "live_teacher": True}, "decoder": {"cache_embeddings": True}}
-    path = recipe("x", stage, **{"model_name_or_path": teacher} | values[stage])
+    teacher = shutil.copytree(toy_folders["training"], place / "teacher")
+    values = {"distillation": {"teacher": str(teacher), "live_teacher": True}, "decoder": {"cache_embeddings": True}}
+    path = recipe("x", stage, **{"model_name_or_path": str(toy_folders["training"])} | values[stage])
     results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
     assert results["stage"] == stage
     assert bool(list((place / "cache").glob("embeddings-*"))) == (stage == "decoder")
-
-
-def test_a_teacher_that_was_trained_again_is_noticed(place, recipe, toy_folders):
-    teacher = shutil.copytree(toy_folders["training"], place / "teacher")
-    values = dict(model_name_or_path=str(toy_folders["training"]), teacher=str(teacher), dev_data={}, max_steps=1)
-    results = train_recipe(path := recipe("x", "distillation", **values))
-    assert train_recipe(path) == results
     (teacher / "config.json").write_text((teacher / "config.json").read_text() + "\n")
-    with pytest.raises(ValueError, match=r"x was trained on other data: teacher \(.*teacher\) has changed since"):
-        train_recipe(path)
-    assert train_recipe(path, changed_data=True) == results
+    if stage == "distillation":
+        with pytest.raises(ValueError, match=r"x was trained on other data: teacher \(.*teacher\) has changed since"):
+            train_recipe(path, {"output_dir": str(place / "x")})
 
 
 def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch):
