@@ -42,7 +42,7 @@ class ConvertLlama(Conversion):
     embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
     pooling: Literal["cls", "mean"] = setting("what the sentence embedding is made of", "cls")
     cross_attention: Literal["copy", "random", "zero"] = setting(
-        "its start: copy (of self-attention), random, or zero (copy with output 0, for Spectrum)", "copy"
+        "initial weights: copy (of self-attention), random, or zero (copy with output 0, for Spectrum)", "copy"
     )
 
 
