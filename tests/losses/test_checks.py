@@ -25,7 +25,6 @@ from hf_echo.losses import (
     teacher_target,
     translation_loss,
     unmasking_loss,
-    update_means,
     weighted_total,
 )
 
@@ -69,7 +68,6 @@ def test_defaults_are_the_printed_values():
         self_objective_loss: dict(scale=500),
         next_embedding_loss: dict(logit_scale=20),
         gmm_loss: dict(smoothing=0.3),
-        update_means: dict(momentum=0.001),
     }
     assert printed == {f: {name: signature(f).parameters[name].default for name in printed[f]} for f in printed}
 

@@ -73,9 +73,7 @@ def test_figures_are_of_held_out_languages(found):
 def test_missing_values_and_a_choice_of_features():
     rows = languages(60)
     for i, row in enumerate(rows):
-        row["latitude"] = None if i % 3 else float(i)
-        row["family"] = None if i % 7 == 0 else row["family"]
-        row["name"] = f"n{i}"
+        row |= {"latitude": None if i % 3 else float(i), "family": row["family"] if i % 7 else None, "name": f"n{i}"}
     for i, row in enumerate(languages(240)):  # many categories
         rows.append(row | {"latitude": 1.0, "lang": f"m{i}", "name": f"m{i}"})
     found = explain_ease(rows, features=["examples", "latitude", "family", "name"], repeats=2, folds=3)

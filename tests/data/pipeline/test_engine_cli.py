@@ -59,7 +59,3 @@ def test_calibrate(run, files, monkeypatch):
 def test_errors_are_one_line(refused, files):
     refused("no data recipe 'x.yaml'", "filter", "x.yaml", "--out", "o")
     refused("--column 'x' is not FIELD=VALUE", "stats", "pairs.parquet", "--column", "x")
-    (files / "c.tsv").write_text("a\tb\nun\tone\n")
-    refused("name them in columns: {source: ..., target: ...}", "stats", "c.tsv")
-    names = ("--column", "source=a", "--column", "target=b")
-    refused("give source_lang, such as fra_Latn, or columns: {source_lang: ...}", "stats", "c.tsv", *names)

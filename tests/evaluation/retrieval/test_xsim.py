@@ -1,12 +1,9 @@
-import json
-
 import numpy as np
 import pytest
 from scipy import sparse
 from sentence_transformers.util import quantize_embeddings
 
 from hf_echo.evaluation import text_groups, xsim
-from hf_echo.utils.results import Table
 
 
 def laser_predictions(x: np.ndarray, y: np.ndarray, margin: str, k: int) -> np.ndarray:
@@ -84,10 +81,3 @@ def test_quantised_embeddings():
     x, y = (quantize_embeddings(a.astype(np.float32), "int8") for a in pairs(200, 0.4))
     unit = [a / np.linalg.norm(a.astype(float), axis=1, keepdims=True) for a in (x, y)]
     assert (xsim(x, y).predictions == (unit[0] @ unit[1].T).argmax(1)).mean() > 0.99  # one of equal scores
-
-
-def test_row_json_and_table():
-    result = xsim(np.eye(3), np.eye(3)[[1, 0, 2]], margin="ratio", k=2)
-    row = {"error_rate": 200 / 3, "errors": 2, "count": 3, "margin": "ratio", "k": 2}
-    assert result.to_row() == json.loads(result.to_json()) == pytest.approx(row)
-    assert "| 66.67 | 2 | 3 | ratio | 2 |" in Table.of([result]).to_markdown()

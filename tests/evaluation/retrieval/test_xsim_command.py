@@ -31,16 +31,6 @@ def test_a_table_gives_languages_and_groups(answer, table, toy, toy_folders, toy
     assert len(answer("--model", model, "--data", table, "--direction", "all", "--margin", "ratio")["rows"]) == 6
 
 
-def test_split_chooses_rows(answer, table, toy_folders):
-    header, *lines = table.read_text(encoding="utf-8").splitlines()
-    lines = [f"{line}\t{'test' if line < '1' else 'train'}" for line in lines]
-    table.write_text("\n".join([f"{header}\tsplit", *lines]) + "\n", encoding="utf-8")
-    arguments = ("--model", toy_folders["release"], "--data", table)
-    options = ([], ["--split", "test"], ["--split", "train"])
-    whole, *parts = (answer(*arguments, *split)["rows"][0]["count"] for split in options)
-    assert whole == sum(parts) and min(parts) > 0
-
-
 def test_what_is_refused(run, table, toy_folders):
     model, double = toy_folders["release"], table.with_name("double.tsv")
     double.write_text("id\tlang\ttext\n0\teng_Latn\tone\n0\teng_Latn\ttwo\n")

@@ -13,13 +13,9 @@ from ....refusals import refusals
 def test_a_filter_goes_to_pickle_and_comes_back(name):
     filter_ = build(name)
     assert type(filter_) is FILTERS[name] and pickle.loads(pickle.dumps(filter_)) == filter_
+    limits = build("threshold").k, build("threshold").floor, build("length_ratio").limit, build("cap").limit
+    assert limits == (3, 0.25, 3, 1_000_000)  # OS 3.5, A.8, 4.4
     assert build("cap", {"limit": 3, "only": ["code", "math"]}).only == ("code", "math")  # lists of YAML
-
-
-def test_defaults_are_the_printed_values():
-    """OS 3.5 (floor, k for primary data, length ratio of A.8) and 4.4 (a million rows of code and mathematics)."""
-    printed = {"threshold": {"k": 3, "floor": 0.25}, "length_ratio": {"limit": 3}, "cap": {"limit": 1_000_000}}
-    assert printed == {name: {key: getattr(build(name), key) for key in printed[name]} for name in printed}
 
 
 test_a_wrong_entry_is_named_in_one_line = refusals(
