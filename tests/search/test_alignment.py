@@ -151,10 +151,6 @@ def test_raw_text_is_cut(folders):
     assert (report.sources, report.targets, report.pairs) == (12, 12, 12)
 
 
-def fail(texts, lang):
-    pytest.fail("encoded")
-
-
 @pytest.mark.parametrize(
     "source, target, out, options, message",
     [
@@ -179,5 +175,5 @@ def test_refusals_leave_nothing_and_encode_nothing(folders, source, target, out,
     before = sorted(folders.rglob("*"))
     paths = [name if name == "-" else folders / name for name in (source, target)]
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        align_files(*map(type(folders), paths), folders / out, fail, progress=False, **options)
+        align_files(*map(type(folders), paths), folders / out, lambda *_: pytest.fail("encoded"), **options)
     assert sorted(folders.rglob("*")) == before

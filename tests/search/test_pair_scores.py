@@ -4,11 +4,9 @@ import gzip
 import io
 import json
 import lzma
-import os
 import subprocess
 import sys
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +18,7 @@ from hypothesis import strategies as st
 from hf_echo.data.pair_writer import write_pairs
 from hf_echo.search import open_pairs, pair_scores, score_pairs
 
-from ..refusals import refusals
+from ..refusals import refuses
 
 WORDS = "red blue old small cat dog fish bird runs sleeps sings sees".split()
 CODES = ("fra_Latn", "eng_Latn")
@@ -114,7 +112,9 @@ def test_margin_among_the_different_texts_of_the_input(rows, tsv, tmp_path):
 
 @pytest.mark.parametrize("kind", ["cosine", "margin"])
 @pytest.mark.parametrize("writes", [0, 1, 3])
-def test_a_stopped_run_resumes(tsv, tmp_path, monkeypatch, kind, writes):
+@pytest.mark.parametrize("other", [{}, {"langs": CODES}, {"columns": {"source": 1, "target": 1}}])
+def test_a_stopped_run_resumes(tsv, tmp_path, monkeypatch, kind, writes, other):
+    """Unless it has other languages or columns."""
     calls = []
 
     def counting(texts, lang):
@@ -123,7 +123,7 @@ def test_a_stopped_run_resumes(tsv, tmp_path, monkeypatch, kind, writes):
             raise KeyboardInterrupt
         return encode(texts, lang)
 
-    score_pairs(open_pairs(tsv), tmp_path / "want.txt", "m", score=kind)
+    score_pairs(open_pairs(tsv, **other), tmp_path / "want.txt", "m", score=kind)
     for module in ("hf_echo.inference.scorer", "hf_echo.search.pair_scores"):
         monkeypatch.setattr(f"{module}.open_encoder", lambda name, dtype: counting)
     try:
@@ -131,27 +131,10 @@ def test_a_stopped_run_resumes(tsv, tmp_path, monkeypatch, kind, writes):
     except KeyboardInterrupt:
         assert not (tmp_path / "o.txt").exists()
     done, calls[:], writes = writes, [], 99
-    score_pairs(open_pairs(tsv), tmp_path / "o.txt", "m", score=kind)
-    assert len(calls) == max(0, (4 if kind == "cosine" else 8) - done)
+    score_pairs(open_pairs(tsv, **other), tmp_path / "o.txt", "m", score=kind)
+    assert other or len(calls) == max(0, (4 if kind == "cosine" else 8) - done)
     assert (tmp_path / "o.txt").read_bytes() == (tmp_path / "want.txt").read_bytes()
     assert not (tmp_path / "o.txt.work").exists()
-
-
-@pytest.mark.parametrize("other", [{"langs": CODES}, {"columns": {"source": 1, "target": 1}}])
-def test_other_languages_or_columns_start_again(tsv, tmp_path, monkeypatch, other):
-    calls = []
-
-    def dies(texts, lang):
-        calls.append(lang)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return encode(texts, lang)
-
-    score_pairs(open_pairs(tsv, **other), tmp_path / "want.txt", "m")
-    monkeypatch.setattr("hf_echo.inference.scorer.open_encoder", lambda name, dtype: dies)
-    pytest.raises(KeyboardInterrupt, score_pairs, open_pairs(tsv), tmp_path / "o.txt", "m")
-    score_pairs(open_pairs(tsv, **other), tmp_path / "o.txt", "m")
-    assert (tmp_path / "o.txt").read_bytes() == (tmp_path / "want.txt").read_bytes()
 
 
 def test_a_threshold_keeps_lines_as_they_are(rows, tmp_path, monkeypatch, capsys):
@@ -202,13 +185,9 @@ def test_refusals_leave_nothing(tmp_path, monkeypatch, data, options, message):
     assert "\n" not in str(error.value) and not (tmp_path / "o.txt").exists()
 
 
-test_no_file = refusals(
-    *((name, None, f"no file {name}; give a text file") for name in ("no.parquet", "no.arrow", "no.fr-en", "no.tsv")),
-    (__file__, "no.txt", "no file no.txt; give a text file"),
-    ("-", os.path.dirname(__file__), "is a folder; give a text file", ValueError),
-    call=lambda source, target: open_pairs(source, target and Path(target)),
-    error=FileNotFoundError,
-)
+def test_no_file():
+    for pair in (["no.parquet"], ["no.fr-en"], [__file__, "no.txt"]):
+        refuses("no file no", open_pairs, *pair, error=FileNotFoundError)
 
 
 PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": lambda data: pa.compress(data, "zstd", True)}
