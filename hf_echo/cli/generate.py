@@ -25,7 +25,6 @@ from ..utils.settings import (
     positions,
     without_none,
 )
-from ..utils.text import STANDARD
 
 PLAIN: dict[str, Any] = {"rich_markup_mode": None}  # plain text: rich's boxes truncate long option names
 
@@ -64,6 +63,8 @@ def _function(kind: type[Step]) -> Callable[..., None]:
 
 def run_command(settings: Step, report_file: Path | None = None) -> None:
     """Carry out a step and print its report."""
+    from ..utils.text import STANDARD  # imports numpy, which no help needs
+
     register_with_transformers()
     report = settings.run()
     if report is not None:
