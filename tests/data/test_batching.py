@@ -74,7 +74,7 @@ def test_little_padding_and_full_batches():
     rows = np.random.default_rng(0).permutation(len(lengths))
     random = sum(padded(lengths, batch, 8) for batch in np.array_split(rows, len(batches)))
     assert paid < 1.2 * real < 0.5 * random  # 1.16
-    assert len(batches) < 1.275 * real / 2000  # 1.267
+    assert len(batches) < 1.33 * real / 2000  # 1.27 to 1.30 with six seeds
     longest = [-(-lengths[b, 0].max() // 8) for b in TokenBudgetBatchSampler(lengths[:, 0], 2000, shuffle=False)]
     assert longest == sorted(longest)  # without shuffle from short to long
 

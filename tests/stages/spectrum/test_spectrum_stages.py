@@ -118,7 +118,7 @@ def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, to
     written = batch["labels"][0]
     assert texts.decode(written[written >= 0].tolist()).count("</s>") >= 2  # a sentence, and the document's end
     row = trainer.train_dataset[2]
-    for ends in (True, False):  # behind a window of a longer document the document goes on
+    for ends in (True, False):  # False: the window is cut from a longer document
         found = trainer.document(row | {"ends": ends}, vectors(trainer, row), None).segments
         assert len(found) == len(row["sentences"]) + ends
 
