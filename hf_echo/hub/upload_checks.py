@@ -18,6 +18,7 @@ from typing import Any
 from ..languages import hub_code
 from ..utils.files import read_json, read_text
 from ..utils.fingerprint import changed_files
+from ..utils.folders import holds_model
 from ..utils.hub import auto_map_names
 
 KINDS = ("model", "dataset", "space")
@@ -96,7 +97,7 @@ class Contents:
 def kind_of(folder: str | Path) -> str:
     """ "model", "dataset" or "space", by the files of a folder."""
     folder = Path(folder)
-    if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
+    if holds_model(folder):
         return "model"
     if next(folder.glob("data/**/*.parquet"), None):
         return "dataset"

@@ -52,10 +52,11 @@ class Operation(Step):
         return whole_weights(Path(self.output_dir))
 
     def write_card(self) -> None:
-        """Write the card of a model where there is none."""
+        """Write the card of a model where there is none. Tables and tokenizers have no card."""
         from ..cards.model_card import write_checkpoint_card
+        from ..utils.folders import holds_model
 
-        if self.output_dir and self.is_whole():
+        if self.output_dir and holds_model(Path(self.output_dir)) and self.is_whole():
             write_checkpoint_card(self.output_dir, getattr(self, "license", None))
 
     @classmethod

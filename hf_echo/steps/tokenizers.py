@@ -55,9 +55,10 @@ class OnCounts(Operation):
 
     def balanced(self) -> tuple[str, dict[str, int]]:
         """(pattern, {word: frequency}) of the counts after the balancing."""
+        from ..utils.folders import holds_model
         from ..vocabulary.counts import WordCounts
 
-        if any((Path(self.output_dir) / name).is_file() for name in ("config.json", "modules.json")):
+        if holds_model(Path(self.output_dir)):
             raise ValueError(f"{self.output_dir} holds a model: name another folder, and swap the model's tokenizer")
         loaded = WordCounts.load(self.counts)
         pattern = self.pattern or loaded.pattern

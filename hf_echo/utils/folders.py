@@ -53,6 +53,11 @@ def _is_ours(file: Path) -> bool:
     return hidden or file.suffix in SUFFIXES or file.name in NAMES
 
 
+def holds_model(folder: Path) -> bool:
+    """Whether a folder holds a model, not only a tokenizer or tables."""
+    return any((folder / name).is_file() for name in ("config.json", "modules.json"))
+
+
 def whole_weights(folder: Path) -> bool:
     """Whether a folder holds the weights of a model, complete."""
     return any((folder / name).is_file() for name in WEIGHTS) and whole_tensors(folder)

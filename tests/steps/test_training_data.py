@@ -65,6 +65,7 @@ def test_dev_sets_are_held_out(corpora, tmp_path):
     assert rows == {f"dev_{name}": len(table) for name, table in dev.items()} | {
         name: len(load_parallel(tmp_path / "out" / f"{name}.parquet")) for name in ("train", "train_decoder")
     }
+    assert not (tmp_path / "out" / "README.md").exists()  # a card would describe a model
     train = list(load_parallel(tmp_path / "out" / "train.parquet"))
     texts = {row[side] for row in train for side in ("source", "target")}
     assert not texts & {row["text"] for table in dev.values() for row in table}
