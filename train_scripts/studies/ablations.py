@@ -4,8 +4,9 @@
     python train_scripts/studies/ablations.py --out outputs/ablations --tables margin pooling
 
 recipes/ablations.yaml has the rows, steps and the paper's figures. A row that is the same in two tables is trained
-once, and a finished row is not trained again. Writes results.json and table.md in the output folder. Every row
-starts from the packaged echo-nano without two thirds of its layers; the whole model leaves too few errors to compare.
+once; a finished row is trained again only after its settings changed. Writes results.json and table.md in the output
+folder. Every row starts from the packaged echo-nano without two thirds of its layers; the whole model leaves too few
+errors to compare.
 """
 
 import argparse
@@ -71,11 +72,11 @@ def run(grid: dict, tables: list[str], seeds: int, out: Path) -> dict:
     found: dict[str, list] = {table: [] for table in tables}
     jobs = [(seed, table, row) for seed in range(seeds) for table in tables for row in grid["tables"][table]]
     for seed, table, row in tqdm(jobs, desc="Ablations", unit="run"):
-        key = json.dumps({k: v for k, v in row.items() if k not in ("name", "paper")} | {"seed": seed}, sort_keys=True)
+        folder, kind, overrides = out / "run", grid[row.get("row", "row")], overrides_of(row, grid, seed, out)
+        key = json.dumps([kind["recipe"], overrides], sort_keys=True)
         if key not in done:
-            folder, kind = out / "run", grid[row.get("row", "row")]
             recipe = find_recipes(kind["recipe"])[0]
-            results = train_recipe(recipe, overrides_of(row, grid, seed, out) | {"output_dir": str(folder)}, fresh=True)
+            results = train_recipe(recipe, overrides | {"output_dir": str(folder)}, fresh=True)
             done[key] = {"seed": seed, **{name: results[f"eval_{kind['measures'][name]}"] for name in PAIR}}
             file.write_text(json.dumps(done, indent=1) + "\n")
             shutil.rmtree(folder)
