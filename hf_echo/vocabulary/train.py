@@ -68,6 +68,8 @@ def train_tokenizer(
 
     With too little text the vocabulary is smaller than requested, and a warning says so.
     """
+    if isinstance(texts, str):  # a file's name, perhaps
+        raise ValueError(f"texts is one string, {texts!r:.60}; give a list or a generator of texts")
     counts, clean = Counter(), clean_text()
     for text in tqdm(texts, desc="texts", disable=not progress, mininterval=0.5):
         counts.update(split_words(clean.normalize_str(text), pattern))

@@ -258,3 +258,4 @@ def test_corpus_wide_exclusion():
     forms = {normal_form(target) for target in targets}
     assert all(normal_form(new) not in forms for negatives in everything for new, _ in negatives)
     assert "He does not like tea." in [new for new, _ in rule_based_hard_negatives(targets[0], 9)]
+    refuses("targets is one string, 'He likes tea.'; give a list", hard_negatives_for, targets[0])

@@ -73,6 +73,8 @@ def test_little_text_gives_a_small_vocabulary_and_a_warning(caplog):
     tokenizer = train_tokenizer(["a b ab ab"], 400, progress=False)
     assert len(tokenizer) == 263  # "ab" and " ab"
     assert "the texts allow a vocabulary of 263, not 400" in caplog.text
+    with pytest.raises(ValueError, match="texts is one string, 'texts.txt'"):
+        train_tokenizer("texts.txt", 400)
 
 
 test_bad_input = refusals(

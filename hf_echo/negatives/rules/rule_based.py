@@ -93,5 +93,7 @@ def _next_new(
 
 def hard_negatives_for(targets: Sequence[str], max_negatives: int = 5, *, seed: int = 0) -> list[list[tuple[str, str]]]:
     """Make hard negatives of every target of a corpus, in order; none equals any target (:func:`normal_form`)."""
+    if isinstance(targets, str):
+        raise ValueError(f"targets is one string, {targets!r:.60}; give a list")
     exclude = {normal_form(target) for target in targets}
     return [rule_based_hard_negatives(target, max_negatives, exclude=exclude, seed=seed) for target in targets]
