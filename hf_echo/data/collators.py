@@ -4,7 +4,8 @@
     decoder_input_ids   (m, target): <s> prompt <SEP> sentence, of the first m <= n rows
     labels              (m, target): the same shifted; prompt tokens are ignored (-100)
     negative_index      (n, K): row of input_ids that holds a hard negative, -1 for none
-    target_key          (n,): equal for equal target texts, which must not be each other's negatives
+    source_key          (n,): equal for equal source texts; their translations must not be each other's negatives
+    target_key          (n,): the same for target texts
     index               (n,): row of the dataset (to look up guide embeddings)
 
 Deterministic: language drop depends only on the seed and the rows.
@@ -18,6 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import DataCollatorForLanguageModeling
+
+from .tokenized import KEYS
 
 IGNORE = -100
 
@@ -73,7 +76,7 @@ class TranslationCollator:
         return {
             "input_ids": pad(encoded, self.tokenizer.pad_token_id),
             "attention_mask": (torch.arange(int(lengths.max())) < lengths[:, None]).long(),
-            "target_key": torch.tensor([row["target_key"] for row in rows]),
+            **{name: torch.tensor([row[name] for row in rows]) for name in KEYS},
             "index": torch.tensor([row["index"] for row in rows]),
         }
 

@@ -18,7 +18,11 @@ import torch
 from datasets import Dataset
 from tqdm.auto import tqdm
 
+from .noise import without_noise
+
 logger = logging.getLogger(__name__)
+
+KEYS = ("source_key", "target_key")
 
 
 class Ragged(NamedTuple):
@@ -58,8 +62,8 @@ class Ragged(NamedTuple):
 class TokenizedParallel(torch.utils.data.Dataset):
     """Map-style dataset of tokenized pairs.
 
-    A row is a dict: ``index, source (ids), target (ids), source_lang, target_lang, provenance, target_key`` (equal for
-    equal target texts) and, if the dataset has hard negatives, ``negatives`` (a list of id arrays).
+    A row is a dict: ``index, source (ids), target (ids), source_lang, target_lang, provenance, source_key, target_key``
+    (equal for texts that differ by noise alone) and, if the dataset has hard negatives, ``negatives`` (id arrays).
     """
 
     def __init__(
@@ -81,7 +85,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
         row = {"index": i, "source": self.source[i], "target": self.target[i]}
         for name in ("source_lang", "target_lang", "provenance"):
             row[name] = self.names[name][self.labels[name][i]]
-        row["target_key"] = int(self.labels["target_key"][i])
+        row |= {name: int(self.labels[name][i]) for name in KEYS}
         if self.negatives is not None:
             row["negatives"] = [self.negatives[j] for j in range(self.negative_rows[i], self.negative_rows[i + 1])]
         return row
@@ -130,6 +134,10 @@ def text_ids(tokenizer, texts: list[str]) -> list[list[int]]:
     return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
 
 
+def _key(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
 def tokenize_parallel(
     dataset: Dataset, tokenizer, *, max_length: int = 128, cache_dir: str | Path | None = None, progress: bool = True
 ) -> TokenizedParallel:
@@ -141,13 +149,13 @@ def tokenize_parallel(
         raise ValueError("there are no rows to tokenize: the training data are empty")
     if cache_dir is not None:
         text_ids(tokenizer, [])  # reset the tokenizer, whose state is part of the cache key
-        key = f"{dataset._fingerprint}:{max_length}:{tokenizer.backend_tokenizer.to_str()}"
+        key = f"{dataset._fingerprint}:{max_length}:{KEYS}:{tokenizer.backend_tokenizer.to_str()}"
         folder = Path(cache_dir) / f"tokenized-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         if (folder / "names.json").exists():
             return TokenizedParallel.load(folder)
     names: dict[str, dict[str, int]] = {name: {} for name in ("source_lang", "target_lang", "provenance")}
     parts: dict[str, list] = {
-        name: [] for name in (*names, "source", "target", "target_row", "target_key", "negatives", "counts")
+        name: [] for name in (*names, *KEYS, "source", "target", "target_row", "negatives", "counts")
     }
     target_rows: dict[int, int] = {}  # tokenize a target once, even if many rows share it
     cut = 0
@@ -164,11 +172,9 @@ def tokenize_parallel(
         parts["source"].append(encode(batch["source"]))
         for name, seen in names.items():
             parts[name].append(np.array([seen.setdefault(v, len(seen)) for v in batch[name]], np.int16))
-        keys = [
-            int.from_bytes(hashlib.blake2b(t.encode(), digest_size=8).digest(), "little", signed=True)
-            for t in batch["target"]
-        ]
-        parts["target_key"].append(np.array(keys, np.int64))
+        for name, side in zip(KEYS, ("source", "target")):
+            parts[name].append(np.array([_key(without_noise(text)) for text in batch[side]], np.int64))
+        keys = list(map(_key, batch["target"]))
         new = {key: text for key, text in zip(keys, batch["target"], strict=True) if key not in target_rows}
         target_rows |= {key: len(target_rows) + i for i, key in enumerate(new)}
         parts["target"].append(encode(list(new.values())))
@@ -181,7 +187,7 @@ def tokenize_parallel(
     bar.close()
     if cut:
         logger.warning("%d texts are longer than %d tokens and were cut (max_length)", cut, max_length)
-    labels = {name: np.concatenate(parts[name]) for name in (*names, "target_key")}
+    labels = {name: np.concatenate(parts[name]) for name in (*names, *KEYS)}
     tokenized = TokenizedParallel(
         Ragged.concatenate(parts["source"]),
         Ragged.concatenate(parts["target"]).take(np.concatenate(parts["target_row"])),

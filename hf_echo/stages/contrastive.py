@@ -10,6 +10,7 @@ import torch
 from ..losses import contrastive_loss, gather_with_grad, mse_loss
 from ..utils.settings import setting
 from .core.stage import Embedded, Stage, guide
+from .core.text import same_text
 from .core.translation import TranslationConfig, TranslationTrainer
 
 
@@ -73,7 +74,6 @@ class ContrastiveTrainer(TranslationTrainer):
 
     def gathered(self, target: torch.Tensor, inputs) -> tuple[torch.Tensor, dict]:
         """All ranks' targets and the options of the contrastive losses."""
-        keys, _ = gather_with_grad(inputs["target_key"])
         gathered, offset = gather_with_grad(target)
         guide_source = guide_target = None
         if self.guide is not None:
@@ -89,7 +89,7 @@ class ContrastiveTrainer(TranslationTrainer):
             margin_space=args.margin_space,
             radius=args.radius,
             offset=offset,
-            exclude=inputs["target_key"][:, None] == keys[None],
+            exclude=same_text(inputs),
             guide_source=guide_source,
             guide_target=guide_target,
         )

@@ -14,6 +14,7 @@ from ..utils.files import read_json
 from ..utils.settings import setting
 from .core.encoder import set_attention_dropout
 from .core.stage import Embedded, Stage, teacher
+from .core.text import same_text
 from .distillation import DistillationConfig, DistillationTrainer, resampled
 
 ENGLISH = "eng_Latn"
@@ -76,7 +77,6 @@ class ExtensionTrainer(DistillationTrainer):
         share = torch.where(new, 0.0, torch.where(english, 1.0, 0.5))
         teacher = teacher_target(self.teacher_rows(0, inputs), self.teacher_rows(1, inputs), source_weight=share)
         all_student, offset = gather_with_grad(student)
-        keys, _ = gather_with_grad(inputs["target_key"])
         figures = {
             name: self.by_kind(name, new)
             for name in ("mse_weight", "student_teacher_weight", "teacher_student_weight", "logit_scale")
@@ -87,7 +87,7 @@ class ExtensionTrainer(DistillationTrainer):
             all_student=all_student,
             all_teacher=gather_with_grad(teacher)[0],
             offset=offset,
-            exclude=inputs["target_key"][:, None] == keys[None],
+            exclude=same_text(inputs),
             **figures,
         )
         return parts, dict.fromkeys(parts, 1.0)

@@ -9,7 +9,7 @@ from ..losses import contrastive_loss, gather_with_grad
 from ..utils.settings import setting
 from .core.encoder import EncoderTrainer
 from .core.stage import Stage
-from .core.text import TextConfig, learned_positions
+from .core.text import TextConfig, learned_positions, same_text
 
 
 @dataclass
@@ -52,11 +52,8 @@ class LongContextTrainer(EncoderTrainer):
         n = len(inputs["index"])
         embedding = self.encode(model, inputs).sentence_embedding
         target, offset = gather_with_grad(embedding[n:])
-        keys, _ = gather_with_grad(inputs["target_key"])
-        same = inputs["target_key"][:, None] == keys[None]
-        loss = contrastive_loss(
-            embedding[:n], target, logit_scale=self.args.logit_scale, margin=0.0, exclude=same, offset=offset
-        )
+        options = dict(logit_scale=self.args.logit_scale, margin=0.0, exclude=same_text(inputs), offset=offset)
+        loss = contrastive_loss(embedding[:n], target, **options)
         return {"contrastive": loss}, {"contrastive": 1.0}
 
 

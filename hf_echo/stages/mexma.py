@@ -18,6 +18,7 @@ from ..modeling import EchoConfig, EchoEncoder
 from ..utils.settings import setting
 from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
 from .core.plan import count
+from .core.text import same_text
 from .core.unmasking_head import UnmaskingHead
 
 
@@ -169,8 +170,7 @@ class MexmaTrainer(MaskingTrainer):
         source, target = out["source"], out["target"]
         if self.args.alignment == "contrastive":
             (all_source, offset), (all_target, _) = gather_with_grad(source), gather_with_grad(target)
-            key, (keys, _) = inputs["target_key"], gather_with_grad(inputs["target_key"])
-            options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=key[:, None] == keys)
+            options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=same_text(inputs))
             back = contrastive_loss(target, all_source, **options)
             return (contrastive_loss(source, all_target, **options) + back) / 2
         size = source.shape[1]  # a mean over dimensions, where `mse_loss` has the sum

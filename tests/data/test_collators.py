@@ -36,7 +36,7 @@ def test_encoder_ids_are_the_tokenizers(rows, toy_tokenizer):
     assert batch["negative_index"].tolist() == [[6, 7], [-1, -1], [8, -1]]
     assert batch["index"].tolist() == [0, 1, 2]
     keys = batch["target_key"].tolist()
-    assert keys[0] == keys[1] != keys[2]
+    assert keys[0] == keys[1] != keys[2] and len(set(batch["source_key"].tolist())) == 3
 
 
 def test_labels_are_the_shifted_targets(rows, toy_tokenizer):

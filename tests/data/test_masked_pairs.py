@@ -56,7 +56,7 @@ def test_shares_of_masked_tokens(world):
 def test_each_text_has_a_masked_token(toy):
     tokenizer = EchoTokenizer.around(toy.plain_tokenizer())
     row = {"source": np.array([7], np.int32), "source_lang": None, "target": np.array([8], np.int32)}
-    rows = [row | {"target_lang": None, "target_key": i, "index": i} for i in range(200)]
+    rows = [row | {"target_lang": None, "source_key": i, "target_key": i, "index": i} for i in range(200)]
     batch = MaskedPairCollator(tokenizer, mask_probability=0.4)(rows)
     assert (batch["labels"] != -100).sum(1).tolist() == [1] * 400
     empty = MaskedPairCollator(tokenizer)([rows[0] | {"source": np.array([], np.int32)}])

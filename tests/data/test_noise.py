@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from hf_echo.data.noise import CASES, KINDS, noisy
+from hf_echo.data.noise import CASES, KINDS, noisy, without_noise
 from hf_echo.evaluation import evaluate_noise
 from hf_echo.vocabulary.normalization import clean_text
 
@@ -32,6 +32,14 @@ def test_every_kind_changes_the_text_and_the_normalizer_takes_back_all_but_case(
     assert noisy("Iğdır İyi", "lower case", lang="tur_Latn") == "ığdır iyi"
     assert noisy("", "zero-width space") == "\u200b" and noisy("猫", "soft hyphens") == "猫"
     refuses("kind is 'caps'; it must be one of capitals, first word in capitals, ", noisy, TEXT, "caps")
+
+
+def test_noisy_forms_have_one_form_without_noise():
+    texts = {"deu_Latn": "Die große Straße.", "tur_Latn": "Iğdır'da İyi ılık", "ell_Grek": "δρόμος", "hye_Armn": "և Եվ"}
+    for lang, text in texts.items():
+        assert {without_noise(noisy(text, kind, lang=lang)) for kind in KINDS} == {without_noise(text)}
+    others = ("Let's talk.", "Let's talk!", "Lets talk.", "Let's walk.", "a<b", "a>b", "猫")
+    assert len({without_noise(text) for text in others}) == len(others)
 
 
 def test_a_drawn_kind_depends_on_text_and_seed_alone():

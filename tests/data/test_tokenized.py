@@ -36,8 +36,8 @@ def check(tokenized, tokenizer, cut=10**6):
         for side in ("source", "target"):
             assert have[side].tolist() == body(tokenizer, row[side])[:cut]
             assert have[f"{side}_lang"] == row[f"{side}_lang"]
+            keys.setdefault(row[side], set()).add(have[f"{side}_key"])
         assert have["provenance"] == row["provenance"]
-        keys.setdefault(row["target"], set()).add(have["target_key"])
         negatives = [body(tokenizer, negative)[:cut] for negative in row["hard_negatives"] or []]
         assert [negative.tolist() for negative in have["negatives"]] == negatives
     assert all(len(found) == 1 for found in keys.values())
@@ -51,6 +51,16 @@ def test_ids_are_the_tokenizers(dataset, toy_tokenizer):
     source, target = (np.array([len(body(toy_tokenizer, row[s])) for row in ROWS]) for s in ("source", "target"))
     np.testing.assert_array_equal(lengths, np.stack([source + 5, target + 5, target + 5, target + 9], 1))
     assert tokenized.lengths().shape == (4, 2)
+
+
+def test_texts_that_differ_by_noise_alone_have_one_key(toy_tokenizer):
+    rows = [("Un chat.", "One cat."), ("un\u00a0chat.", "ONE  CAT."), ("un chat", "One cat!")]
+    dataset = Dataset.from_list([ROWS[0] | {"source": source, "target": target} for source, target in rows])
+    tokenized = tokenize_parallel(dataset, toy_tokenizer, progress=False)
+    for name in ("source_key", "target_key"):
+        keys = [row[name] for row in tokenized]
+        assert keys[0] == keys[1] != keys[2]
+    assert [row["target"].tolist() for row in tokenized] == [body(toy_tokenizer, target) for _, target in rows]
 
 
 def test_what_the_tokenizer_did_before_does_not_matter(dataset, toy, tmp_path):

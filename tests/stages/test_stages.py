@@ -166,6 +166,20 @@ def test_contrastive_total_by_hand(make_trainer, toy_data, guided):
     assert trainer_loss(trainer, batch) == pytest.approx(want, rel=1e-5)
 
 
+def test_the_same_text_is_no_negative(make_trainer, toy_data):
+    """Neither the target of an equal source nor an equal target; both keys count over the pair."""
+    trainer = make_trainer("contrastive", translation_weight=0.0)
+    batch = batch_with_equal_targets(trainer, toy_data)
+    alone = trainer_loss(trainer, batch)
+    batch["source_key"][4] = batch["source_key"][2]
+    source, target = (batch[name].numpy() for name in ("source_key", "target_key"))
+    x, y = np.split(trainer.forward(trainer.model, batch).sentence_embedding.detach().double().numpy(), 2)
+    same = (source[:, None] == source) | (target[:, None] == target)
+    assert same.sum() > (target[:, None] == target).sum()
+    want = trainer.args.contrastive_weight * contrastive(x, y, target, exclude=same)
+    assert trainer_loss(trainer, batch) == pytest.approx(want, rel=1e-5) != pytest.approx(alone, rel=1e-5)
+
+
 def test_mse_beside_or_instead_of_contrastive(make_trainer, toy_data):
     """ECHO Table 9b: the mean over pairs of the squared distance."""
     trainer = make_trainer("contrastive", contrastive_weight=0.0, mse_weight=2.0, translation_weight=0.5)

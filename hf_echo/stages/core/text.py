@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
+from ...data.tokenized import KEYS
+from ...losses import gather_with_grad
 from ...utils.settings import setting
 from .base import CoreConfig, CoreTrainer
 
@@ -42,6 +47,16 @@ def text_lengths(trainer: CoreTrainer, encoder_sides: int) -> np.ndarray:
         if longest > room:
             raise ValueError(f"a text has {longest} tokens, the encoder room for {room}; set max_length={room}")
     return data.lengths(encoder_sides=encoder_sides, **overhead)
+
+
+def same_text(inputs: Mapping[str, Any]) -> torch.Tensor:
+    """(n, N) bool: targets of all processes that are no negatives of a row, as source or target is the same text.
+
+    Batches of similar texts have many of them. (The papers remove duplicates of both sides from their data.)
+    """
+    pairs = ((inputs[name], gather_with_grad(inputs[name])[0]) for name in KEYS)
+    source, target = (own[:, None] == every[None] for own, every in pairs)
+    return source | target
 
 
 def learned_positions(model: nn.Module) -> int:
