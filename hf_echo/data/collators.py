@@ -4,8 +4,7 @@
     decoder_input_ids   (m, target): <s> prompt <SEP> sentence, of the first m <= n rows
     labels              (m, target): the same shifted; prompt tokens are ignored (-100)
     negative_index      (n, K): row of input_ids that holds a hard negative, -1 for none
-    source_key          (n,): equal for equal source texts; their translations must not be each other's negatives
-    target_key          (n,): the same for target texts
+    source_key          (n,): equal for equal source texts, and target_key for targets: these pairs are no negatives
     index               (n,): row of the dataset (to look up guide embeddings)
 
 Deterministic: language drop depends only on the seed and the rows.

@@ -257,9 +257,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 def _is_textual(kind: pa.DataType) -> bool:
     t = pa.types
-    return (
-        t.is_null(kind) or t.is_binary(kind) or t.is_large_binary(kind) or t.is_string(kind) or t.is_large_string(kind)
-    )
+    return any(is_(kind) for is_ in (t.is_null, t.is_binary, t.is_large_binary, t.is_string, t.is_large_string))
 
 
 def _is_suspect(name: str, column: pa.ChunkedArray, known: Callable[[str], bool]) -> bool:

@@ -248,11 +248,8 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
         )
     if long and on_long == "warn":
         logger.warning(
-            "%d of %d texts are longer than %d tokens and were truncated; on_long='split' averages their pieces, "
-            "on_long='error' raises an error",
-            len(long),
-            len(texts),
-            limit,
+            f"{len(long)} of {len(texts)} texts are longer than {limit} tokens and were truncated; on_long='split' "
+            "averages their pieces, on_long='error' raises an error"
         )
 
 

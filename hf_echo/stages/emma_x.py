@@ -241,10 +241,8 @@ class EmmaXTrainer(MaskingTrainer):
             extra = {f"eval_rank_{rank}_share": round(share, 6) for rank, share in enumerate(shares, 1)}
             if empty := [str(rank) for rank, share in enumerate(shares, 1) if share < EMPTY]:
                 logger.warning(
-                    "step %d: empty ranks: %s (fewer than 1 in 10,000 pairs), which teach the encoder nothing; train "
-                    "with parallel=true, or more mixture_steps",
-                    self.state.global_step,
-                    ", ".join(empty),
+                    f"step {self.state.global_step}: empty ranks: {', '.join(empty)} (fewer than 1 in 10,000 pairs), "
+                    "which teach the encoder nothing; train with parallel=true, or more mixture_steps"
                 )
         if (queued := int(emma.queued)) > 1:
             keys = emma.queue[:queued]

@@ -87,10 +87,8 @@ def warn_of_changes(folder: str | Path) -> None:
     if str(folder) not in _warned and (changed := list(changed_files(folder, whole=WHOLE))):
         _warned.add(str(folder))
         logger.warning(
-            "%s was changed after it was written: %s; write the release again, or delete %s there",
-            folder,
-            ", ".join(changed),
-            CHECKSUMS,
+            f"{folder} was changed after it was written: {', '.join(changed)}; write the release again, or delete "
+            f"{CHECKSUMS} there"
         )
 
 

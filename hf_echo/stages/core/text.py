@@ -50,10 +50,7 @@ def text_lengths(trainer: CoreTrainer, encoder_sides: int) -> np.ndarray:
 
 
 def same_text(inputs: Mapping[str, Any]) -> torch.Tensor:
-    """(n, N) bool: targets of all processes that are no negatives of a row, as source or target is the same text.
-
-    Batches of similar texts have many of them. (The papers remove duplicates of both sides from their data.)
-    """
+    """(n, N) bool: targets of all processes that are no negatives of a row, as source or target is the same text."""
     pairs = ((inputs[name], gather_with_grad(inputs[name])[0]) for name in KEYS)
     source, target = (own[:, None] == every[None] for own, every in pairs)
     return source | target
