@@ -55,13 +55,6 @@ OTHERS: dict[str, Callable[[str, Random], str]] = {
     "zero-width space": _zero_width_space,
 }
 KINDS = (*CASES, *OTHERS)
-INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\ufeff"))
-
-
-def without_noise(text: str) -> str:
-    """What all noisy forms of a text have in common: lower case (i for ı and İ), single spaces, nothing invisible."""
-    lowered = text.translate(INVISIBLE).casefold().replace("i\u0307", "i").replace("ı", "i")
-    return " ".join(lowered.split())
 
 
 def noisy(text: str, kind: str | None = None, seed: int = 0, lang: str | None = None) -> str:

@@ -18,7 +18,7 @@ import torch
 from datasets import Dataset
 from tqdm.auto import tqdm
 
-from .noise import without_noise
+from .normal_form import normal_forms
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
     """Map-style dataset of tokenized pairs.
 
     A row is a dict: ``index, source (ids), target (ids), source_lang, target_lang, provenance, source_key, target_key``
-    (equal for texts that differ by noise alone) and, if the dataset has hard negatives, ``negatives`` (id arrays).
+    (equal for texts of one normal form) and, if the dataset has hard negatives, ``negatives`` (id arrays).
     """
 
     def __init__(
@@ -173,7 +173,7 @@ def tokenize_parallel(
         for name, seen in names.items():
             parts[name].append(np.array([seen.setdefault(v, len(seen)) for v in batch[name]], np.int16))
         for name, side in zip(KEYS, ("source", "target")):
-            parts[name].append(np.array([_key(without_noise(text)) for text in batch[side]], np.int64))
+            parts[name].append(np.array(list(map(_key, normal_forms(batch[side]))), np.int64))
         keys = list(map(_key, batch["target"]))
         new = {key: text for key, text in zip(keys, batch["target"], strict=True) if key not in target_rows}
         target_rows |= {key: len(target_rows) + i for i, key in enumerate(new)}

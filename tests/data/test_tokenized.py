@@ -53,7 +53,7 @@ def test_ids_are_the_tokenizers(dataset, toy_tokenizer):
     assert tokenized.lengths().shape == (4, 2)
 
 
-def test_texts_that_differ_by_noise_alone_have_one_key(toy_tokenizer):
+def test_texts_of_one_normal_form_have_one_key(toy_tokenizer):
     rows = [("Un chat.", "One cat."), ("un\u00a0chat.", "ONE  CAT."), ("un chat", "One cat!")]
     dataset = Dataset.from_list([ROWS[0] | {"source": source, "target": target} for source, target in rows])
     tokenized = tokenize_parallel(dataset, toy_tokenizer, progress=False)

@@ -25,7 +25,7 @@ from run_script import run, show
 from tqdm.auto import tqdm
 
 from hf_echo.data import load_parallel, schema
-from hf_echo.data.pipeline.filters.normal_form import normal_forms
+from hf_echo.data.normal_form import normal_forms
 from hf_echo.inference import any_encoder
 from hf_echo.inference.embedding_store import stored_encoder
 from hf_echo.languages import language

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from ....utils.settings import Checked, setting
+from ...normal_form import Ignorable, normal_forms
 from .columns import SIDES, codes_of
-from .normal_form import Ignorable, normal_forms
 
 
 @dataclass(frozen=True)

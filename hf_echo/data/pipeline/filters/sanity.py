@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from ....languages import language
 from ....utils.settings import Checked, setting
+from ...normal_form import normal_forms
 from .columns import SIDES, code_points, codes_of, count_by_row, is_kind
-from .normal_form import normal_forms
 
 # RE2: links, addresses, markup, and placeholders of programs (%s, %(name)s, {0}, ${x}, &nbsp;)
 NOT_TEXT = (

@@ -5,8 +5,8 @@ import unicodedata
 
 import pytest
 
+from hf_echo.data.normal_form import normal_forms
 from hf_echo.data.pipeline.filters import ExactDuplicates
-from hf_echo.data.pipeline.filters.normal_form import normal_forms
 
 PAIRS = [("un", "one"), ("deux", "two"), ("UN ", "uno"), ("trois", "Two"), ("un", "one"), ("four", "quatre")]
 PAIRS.append(("cinq", "FOUR"))
