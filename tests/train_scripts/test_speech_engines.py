@@ -1,5 +1,9 @@
 """Engines: voices by language, speed and pitch measured in the sound, and errors of one line."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
 import kokoro
 import numpy as np
 import pytest
@@ -14,17 +18,15 @@ TEXT = "the weather is nice"
 
 def pitch_of(samples: np.ndarray, rate: int) -> float:
     """The loudest frequency, to half a hertz."""
-    spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples)), 2 * rate))
-    return spectrum.argmax() / 2
+    return np.abs(np.fft.rfft(samples * np.hanning(len(samples)), 2 * rate)).argmax() / 2
 
 
 def test_voices(fake_engines):
     espeak, flite = fake_engines["espeak-ng"], fake_engines["flite"]
-    voices = espeak.voices()
+    voices, kept = espeak.voices(), espeak.voices(measure=True)
     american = ["en-us", "en-us+f2", "en-us+m3"]
     assert voices["deu_Latn"] == ["de", "de+f2", "de+m3"]
     assert voices["eng_Latn"] == [*american, "en-gb", "en-gb+f2", "en-gb+m3"] and voices["eng_Latn_US"] == american
-    kept = espeak.voices(measure=True)
     assert kept["deu_Latn"] == ["de+f5"] and kept["eng_Latn"] == ["en-us+f5", "en-gb+f5"]
     assert flite.voices() == {"eng_Latn": ["kal16", "rms"]} and flite.voices(measure=True) == {"eng_Latn": ["slt"]}
 
@@ -38,18 +40,21 @@ def test_kokoro(fake_engines, tmp_path, monkeypatch):
     kokoro._style.cache_clear()
     spoken = {"eng_Latn": ["af_a", "am_b", "bf_c", "af_a+am_b", "af_a+bf_c", "am_b+bf_c"], "ita_Latn": ["if_d"]}
     assert fake_engines["kokoro"].voices() == spoken
-    phonemes = [kokoro.phonemes("rein, two. o^ʊ", language) for language in "ai"]
-    assert phonemes == ["ɹAn, ʧ. O", "rAn, ʧ. O"]
-    seen = {}
+    assert [kokoro.phonemes("rein, two. o^ʊ", language) for language in "ai"] == ["ɹAn, ʧ. O", "rAn, ʧ. O"]
+    seen, loaded = {}, []
 
     class Session:
+        def __init__(self):
+            loaded.append(time.sleep(0.05))
+
         def run(self, _, inputs):
             seen.update(inputs)
             return [np.sin(np.arange(24_000, dtype=np.float32))[None]]
 
-    monkeypatch.setattr(kokoro, "_model", lambda: (Session(), {"ɹ": 7, "A": 8, "n": 9}))
-    samples, rate = fake_engines["kokoro"].say("rein", "af_a+am_b", speed=1.5)
-    assert rate == 24_000 and len(samples) == 24_000
+    monkeypatch.setattr(kokoro, "_model", cache(lambda: (Session(), {"ɹ": 7, "A": 8, "n": 9})))
+    with ThreadPoolExecutor(2) as pool:  # two at once load the model once
+        (samples, rate), _ = pool.map(lambda speed: fake_engines["kokoro"].say("rein", "af_a+am_b", speed), (1.5, 1.5))
+    assert rate == 24_000 and len(samples) == 24_000 and len(loaded) == 1
     assert seen["tokens"].tolist() == [[0, 7, 8, 9, 0]] and seen["style"].shape == (1, 256)
     assert seen["speed"] == [1.5] and (seen["style"] == 0.5).all()
     refuses("kokoro -voice af_a: 'xyz': no readable sound", fake_engines["kokoro"].say, "xyz", "af_a")
@@ -62,8 +67,7 @@ def test_speed_and_pitch(fake_engines):
     assert rate == 8000 and pitch_of(plain, rate) == pytest.approx(400, abs=3)
     fast, _ = espeak.say(TEXT, "de+f2", speed=1.5)
     assert len(plain) / len(fast) == pytest.approx(1.5, rel=0.02)
-    plain, rate = flite.say(TEXT, "rms")
-    high, _ = flite.say(TEXT, "rms", speed=1.25, pitch=1.2)
+    (plain, rate), (high, _) = flite.say(TEXT, "rms"), flite.say(TEXT, "rms", speed=1.25, pitch=1.2)
     assert pitch_of(plain, rate) == pytest.approx(600, abs=3) and pitch_of(high, rate) == pytest.approx(720, abs=3)
     assert len(plain) / len(high) == pytest.approx(1.25, rel=0.02)
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import combinations
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -49,6 +50,7 @@ BY_REGION = {
     "en-gb": {"iə": "ɪə", "ə^ʊ": "Q"} | LAST,
 }
 STOPS = re.compile(r"([,.!?;:…\"—]+)")
+LOADING = Lock()  # on first use the package joins its weights into one file, which two threads must not do at once
 
 
 def installed() -> bool:
@@ -72,7 +74,8 @@ def say(text: str, voice: str, speed: float, pitch: float) -> bytes:
     """A wav file of a text; pitch is not of this engine."""
     import soundfile
 
-    session, vocabulary = _model()
+    with LOADING:
+        session, vocabulary = _model()
     numbers = [vocabulary[sign] for sign in phonemes(text, voice[0]) if sign in vocabulary][:LONGEST]
     if not numbers:
         return b""
@@ -91,7 +94,9 @@ def phonemes(text: str, kind: str) -> str:
     """Phonemes of a text in Kokoro's signs; `kind` is the first letter of the voice's name."""
     lang, espeak = LANGUAGES[kind]
     if espeak is None:
-        return _reader(lang)(text)
+        with LOADING:
+            read = _reader(lang)
+        return read(text)
     table = ENGLISH | BY_REGION[espeak] if espeak in BY_REGION else OTHERS
     pieces = [piece for piece in STOPS.split(text) if piece.strip()]
     words = [piece.strip() for piece in pieces if not STOPS.fullmatch(piece)]
