@@ -8,6 +8,8 @@ from typing import Any
 from huggingface_hub.dataclasses import strict
 from transformers import CONFIG_MAPPING, AutoConfig, LlamaConfig, PreTrainedConfig
 
+from .pooling_echo import check_pooling
+
 REMOTE_CODE = {
     "AutoConfig": "configuration_echo.EchoConfig",
     "AutoModel": "modeling_echo.EchoEncoder",
@@ -26,7 +28,6 @@ REMOTE_PIPELINES = {
     }
 }
 DECODER_FOLDER = "decoder"  # of a release
-POOLINGS = ("cls", "mean", "last")
 PROJECTIONS = ("linear", "tanh", "none")
 PROMPTS = ("name", "tokens", "none")
 # `pipeline()` demands trust_remote_code for every config that names a custom pipeline, even when the installed package
@@ -86,8 +87,8 @@ class EchoConfig(PreTrainedConfig):
         backbone: configuration of a text model, or its dict with `model_type`; default: a Llama. It attends in both
             directions unless its `is_causal` is True. Of an encoder-decoder with `is_encoder_decoder=False` it is the
             encoder.
-        pooling: "cls" (the first token's state, as in the papers), "last" (the last token's) or "mean" over all tokens
-            of the attention mask.
+        pooling: a name in `POOLINGS`, such as "cls" (the first token's state, as in the papers), "last" (the last
+            token's) or "mean" over all tokens of the attention mask.
         embedding_size: size of the sentence embedding; None: that of the backbone's states, without a projection.
         projection: "linear" (without bias), "tanh" (with bias and tanh, as LaBSE's) or "none".
         prompts: how texts name their language: "name" (`French:`), "tokens" (a special token for each language, as
@@ -157,9 +158,11 @@ class EchoConfig(PreTrainedConfig):
     def validate_embedding(self) -> None:
         if self.embedding_size is not None:
             _sizes_are_positive(self, "embedding_size")
-        for name, allowed in (("pooling", POOLINGS), ("projection", PROJECTIONS), ("prompts", PROMPTS)):
-            if (value := getattr(self, name)) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+        check_pooling(self.pooling)
+        if self.projection not in PROJECTIONS:
+            raise ValueError(f"projection must be one of {', '.join(map(repr, PROJECTIONS))}, not {self.projection!r}")
+        if self.prompts not in PROMPTS:
+            raise ValueError(f"prompts must be one of {', '.join(map(repr, PROMPTS))}, not {self.prompts!r}")
 
     @property
     def projection_dim(self) -> int:

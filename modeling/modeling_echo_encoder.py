@@ -23,6 +23,7 @@ from transformers.utils import ModelOutput, can_return_tuple
 from .configuration_echo import EchoConfig
 from .modeling_echo_base import EchoPreTrainedModel, EchoProjection
 from .packed_echo import packed_states
+from .pooling_echo import POOLINGS
 
 
 @dataclass
@@ -211,17 +212,11 @@ class EchoEncoder(EchoPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         overflow_to_sample_mapping: torch.LongTensor | None = None,
     ) -> torch.Tensor:
-        """(batch, seq, hidden) -> (batch or texts, embedding_size): the first or last token's state, or the mean."""
+        """(batch, seq, hidden) -> (batch or texts, embedding_size), by the pooling of the configuration."""
         if attention_mask is None:
             attention_mask = hidden.new_ones(hidden.shape[:2], dtype=torch.long)
         wide = torch.promote_types(hidden.dtype, torch.float32)  # bf16 models return float32 embeddings, too
-        if self.config.pooling in ("cls", "last"):  # of the tokens that are not padding, with padding on either side
-            mask = attention_mask.long()
-            place = mask.argmax(-1) if self.config.pooling == "cls" else mask.shape[1] - 1 - mask.flip(-1).argmax(-1)
-            pooled = hidden[torch.arange(hidden.shape[0], device=hidden.device), place]
-        else:
-            weight = attention_mask.to(hidden.dtype)[..., None]
-            pooled = (hidden * weight).sum(1, dtype=wide) / weight.sum(1, dtype=wide).clamp(min=1)
+        pooled = POOLINGS[self.config.pooling].pool(hidden, attention_mask)
         embedding = self.projection(pooled.to(wide))
         if overflow_to_sample_mapping is not None:
             index = overflow_to_sample_mapping.to(embedding.device)

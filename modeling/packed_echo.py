@@ -24,6 +24,7 @@ from transformers.models.bert.modeling_bert import BertLayer, BertModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaModel, LlamaRMSNorm
 from transformers.models.xlm_roberta.modeling_xlm_roberta import XLMRobertaLayer, XLMRobertaModel
 
+from .pooling_echo import POOLINGS
 from .precision_echo import onednn_is_faster
 
 STEP = 2  # rows are padded to a multiple of this many tokens
@@ -78,7 +79,6 @@ def can_pack(encoder) -> bool:
         and config._attn_implementation == "sdpa"
         and not (getattr(config, "is_causal", False) or getattr(config, "is_decoder", False))
         and not (encoder.config.output_hidden_states or encoder.config.output_attentions)
-        and encoder.config.pooling != "last"
         and all(_is_plain(layer) for layer in layers)
         and not has_hooks(encoder)
     )
@@ -186,12 +186,15 @@ class PackedEncoder:
         for layer, its in body:
             x = self._attend(layer, its, x)
             x = self._down(layer, x, self._gated(layer, x))
-        if encoder.config.pooling == "cls":  # only the first token's last state is read
+        pooling = POOLINGS[encoder.config.pooling]
+        if pooling.reads_only_first:
             first = self._attend(last, joined, x, only_first=True)
             pooled = self._final(self._down(last, first, self._gated(last, first)))
         else:
             x = self._attend(last, joined, x)
-            pooled = self._mean(self._final(self._down(last, x, self._gated(last, x))))
+            states = self._final(self._down(last, x, self._gated(last, x)))
+            of_groups = [pooling.pool(group.unpack(states), group.mask[:, 0]) for group in self.groups]
+            pooled = torch.cat(of_groups)
         embeddings = encoder.projection(pooled.float())
         return embeddings if order == list(range(len(rows))) else embeddings[torch.tensor(order).argsort()]
 
@@ -328,11 +331,6 @@ class PackedEncoder:
             return x.add_(self._product("", y, weight, linear.bias))
         x.addmm_(y, weight.t())
         return x if linear.bias is None else x.add_(linear.bias)
-
-    def _mean(self, x: torch.Tensor) -> torch.Tensor:
-        """Mean over each row's tokens: (tokens, width) -> (rows, width), in float32."""
-        sums = [torch.bmm(group.mask.float(), group.unpack(x).float())[:, 0] for group in self.groups]
-        return torch.cat(sums) / self.lengths
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
         """An uninitialised tensor of this shape, which the next call with the same name overwrites: few names, so that

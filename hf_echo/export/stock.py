@@ -32,16 +32,16 @@ from transformers import (
 from ..checkpoints.rewrite import encoder_of, open_checkpoint
 from ..inference.encode import opening
 from ..modeling import EchoEncoder
+from ..modeling.pooling_echo import POOLINGS
 from ..modeling.sentence_transformer_echo import DEFAULT_PROMPT, sentence_transformer_prompts
 from ..utils.files import read_json, write_json, write_text
 
-# Pooling of an EchoConfig -> its name since sentence-transformers 5.4, and the field that older ones and servers read.
-POOLINGS = {
-    "cls": ("cls", "pooling_mode_cls_token"),
-    "mean": ("mean", "pooling_mode_mean_tokens"),
-    "last": ("lasttoken", "pooling_mode_lasttoken"),
-}
-OTHER_POOLINGS = ("max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens")
+# Flags of sentence-transformers' poolings that an EchoEncoder does not have; servers expect each of them in the file.
+OTHER_POOLING_FLAGS = (
+    "pooling_mode_max_tokens",
+    "pooling_mode_mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens",
+)
 # The names of before sentence-transformers 6, which opens them too: vLLM and llama.cpp compare with these.
 MODULE = "sentence_transformers.models."
 
@@ -167,10 +167,12 @@ def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
     write_json(file, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})  # a name that transformers 4 knows
     size = stock.backbone.config.hidden_size
     modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    name, flag = POOLINGS[stock.encoder.config.pooling]
-    flags = dict.fromkeys([flag for _, flag in POOLINGS.values()] + [f"pooling_mode_{one}" for one in OTHER_POOLINGS])
-    pooling = {"word_embedding_dimension": size, "pooling_mode": name, "include_prompt": True}
-    write_json(folder / "1_Pooling" / "config.json", pooling | {key: key == flag for key in flags})
+    pooling = POOLINGS[stock.encoder.config.pooling]
+    flags = {flag: False for flag in OTHER_POOLING_FLAGS}
+    for one in POOLINGS.values():
+        flags[one.module_flag] = one is pooling
+    module = {"word_embedding_dimension": size, "pooling_mode": pooling.module_name, "include_prompt": True}
+    write_json(folder / "1_Pooling" / "config.json", module | flags)
     if not isinstance(projection := stock.encoder.projection, nn.Identity):
         modules.append(("Dense", "2_Dense"))
         activation = nn.Tanh if projection.tanh else nn.Identity

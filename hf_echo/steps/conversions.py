@@ -16,6 +16,14 @@ SONAR_LICENSE = "cc-by-nc-4.0"
 class Conversion(Operation):
     """A conversion starts from a model of another kind, so nothing can be planned from its configuration."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        pooling = getattr(self, "pooling", None)
+        if pooling is not None:
+            from ..modeling.pooling_echo import check_pooling  # imports torch, which no help needs
+
+            check_pooling(pooling)
+
     @property
     def stage(self):
         return str(self.command).split()[-1]
@@ -40,7 +48,7 @@ class ConvertLlama(Conversion):
     source: str = model("LlamaForCausalLM: folder, Hub name or GGUF file")
     output_dir: str = output()
     embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
-    pooling: Literal["cls", "mean"] = setting("what the sentence embedding is made of", "cls")
+    pooling: str = setting("what the sentence embedding is made of: a pooling of EchoConfig, such as mean", "cls")
     cross_attention: Literal["copy", "random", "zero"] = setting(
         "initial weights: copy (of self-attention), random, or zero (copy with output 0, for Spectrum)", "copy"
     )
@@ -59,8 +67,10 @@ class ConvertEncoder(Conversion):
 
     source: str = model("text model of transformers or SentenceTransformer: folder or Hub name")
     output_dir: str = output("folder of the encoder")
-    pooling: Literal["cls", "mean", "last"] | None = setting(
-        "what the sentence embedding is made of; default: that of the SentenceTransformer, or mean", None
+    pooling: str | None = setting(
+        "what the sentence embedding is made of: a pooling of EchoConfig; default: that of the SentenceTransformer, "
+        "or mean",
+        None,
     )
     embedding_size: int | None = setting("size of a new projection; without it there is none", None, least=1)
     part: Literal["encoder"] | None = setting("take the encoder of an encoder-decoder", None)

@@ -7,6 +7,7 @@ from transformers import BertConfig, XLMRobertaConfig
 
 from hf_echo.modeling import EchoConfig, EchoEncoder, packed_echo
 from hf_echo.modeling.packed_echo import PackedEncoder, can_pack, packed_encoder, packed_states
+from hf_echo.modeling.pooling_echo import POOLINGS
 
 from .conftest import LANGUAGES, TEXTS
 
@@ -28,7 +29,7 @@ def pack_few_tokens_too(monkeypatch):
     monkeypatch.setattr(packed_echo, "MIN_TOKENS", 1)
 
 
-@pytest.fixture(params=["cls", "mean"])
+@pytest.fixture(params=POOLINGS)
 def encoder(request, make_model):
     return make_model(pooling=request.param).encoder
 
@@ -45,7 +46,7 @@ def rows_of(batch) -> list[list[int]]:
     return [ids[mask].tolist() for ids, mask in zip(batch["input_ids"], masks, strict=True)]
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_equals_the_modules(make_model, batch, shape, pooling):
     encoder = make_model(pooling=pooling, **shape).encoder
@@ -90,7 +91,7 @@ def post_norm(request):
     return make
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("pooling", POOLINGS)
 def test_layers_with_the_norm_behind(post_norm, pooling):
     """States and embeddings are those of the modules, for texts of all lengths, with padding on either side."""
     encoder, rng = post_norm(pooling), torch.Generator().manual_seed(1)

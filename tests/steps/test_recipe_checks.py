@@ -30,7 +30,7 @@ from ..toy import SHAPE
         ({"shape": {"hidden_size": 33, "num_attention_heads": 1}}, "a head has 33 dimensions .* even"),
         ({"shape": SHAPE | {"num_key_value_heads": 3}}, "num_attention_heads 2 is not a multiple of num_key"),
         ({"shape": SHAPE | {"hidden_act": "silo"}}, "shape.hidden_act is 'silo'.*did you mean 'silu'"),
-        ({"shape": SHAPE | {"pooling": "max"}}, "shape.pooling is 'max'; it must be one of cls, mean, last"),
+        ({"shape": SHAPE | {"pooling": "max"}}, "shape.pooling must be one of 'cls', 'mean', 'last', not 'max'"),
         ({"report_to": "tensorbord"}, "report_to is 'tensorbord'; it must be none or one of .*tensorboard"),
         ({"optim": "adamm"}, "adamm"),
         ({"temperature": 0.6}, "'seq2seq' does not read temperature; stages that read it: distillation, extension"),

@@ -18,6 +18,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTraine
 from transformers.utils import cached_file
 
 from ...modeling import EchoEncoder, EchoTokenizer
+from ...modeling.pooling_echo import pooling_of_module
 from ...utils.files import read_json, write_json
 from ...utils.hub import locate, read_pretrained
 from ...vocabulary.loading import load_tokenizer, with_backend
@@ -25,7 +26,6 @@ from .weights import open_config
 from .writing import converted, license_of_source
 
 XLM_R = "FacebookAI/xlm-roberta-large"
-POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last"}  # sentence-transformers' name -> ours
 PROJECTIONS = {nn.Identity: "linear", nn.Tanh: "tanh"}
 
 
@@ -119,7 +119,7 @@ def read_modules(place: str) -> Modules:
             wrong = "do_lower_case" if settings.get("do_lower_case") else None
         elif kind == "Pooling":
             pooling = Pooling.load(place, **options)
-            found.pooling = POOLINGS.get(pooling.pooling_mode)
+            found.pooling = pooling_of_module(pooling.pooling_mode)
             wrong = f"pooling {pooling.pooling_mode!r}" if found.pooling is None else None
             wrong = wrong if pooling.include_prompt else "pooling without the prompt"
         elif kind == "Dense" and found.dense is None:

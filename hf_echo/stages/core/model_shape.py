@@ -9,7 +9,7 @@ from transformers import LlamaConfig
 from transformers.activations import ACT2FN
 
 from ...modeling import EchoConfig, EchoDecoderConfig
-from ...modeling.configuration_echo import POOLINGS
+from ...modeling.pooling_echo import check_pooling
 from ...utils.did_you_mean import did_you_mean
 
 OF_DECODER = {"decoder_layers": "num_hidden_layers", "decoder_vocab_size": "vocab_size"}
@@ -130,5 +130,5 @@ def _check_values(shape: dict[str, Any]) -> None:
     if heads % key_heads:
         raise ValueError(f"shape.num_attention_heads {heads} is not a multiple of num_key_value_heads {key_heads}")
     check_activations(shape)
-    if shape.get("pooling", "cls") not in POOLINGS:
-        raise ValueError(f"shape.pooling is {shape['pooling']!r}; it must be one of {', '.join(POOLINGS)}")
+    if "pooling" in shape:
+        check_pooling(shape["pooling"], "shape.pooling")
