@@ -12,11 +12,17 @@ import math
 import torch
 from torch import Tensor
 
-from .translation import translation_loss
+from .translation import Reduction, divisor_of, translation_loss
 
 
 def sampled_translation_loss(
-    hidden: Tensor, weight: Tensor, labels: Tensor, *, samples: int = 4096, ignore_index: int = -100
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    *,
+    samples: int = 4096,
+    reduction: Reduction = "mean",
+    ignore_index: int = -100,
 ) -> Tensor:
     """`translation_loss` with a softmax over the targets of the batch and `samples` random other tokens.
 
@@ -24,6 +30,8 @@ def sampled_translation_loss(
         hidden, weight, labels: as in `translation_loss`.
         samples: tokens drawn without replacement from those that are not targets in this batch (torch's default
             generator). With at least as many as there are, the loss equals `translation_loss`.
+        reduction: as in `translation_loss`: OS 4.3 prints the "sum" over a sentence, the recipes' weights belong to
+            the "mean" over tokens.
 
     Returns:
         Scalar, as in `translation_loss`.
@@ -41,7 +49,7 @@ def sampled_translation_loss(
         raise ValueError(f"samples must be at least 1, got {samples}")
     targets = labels[labels != ignore_index].unique()
     if len(targets) and (targets[0] < 0 or targets[-1] >= len(weight)) or len(targets) + samples >= len(weight):
-        return translation_loss(hidden, weight, labels, ignore_index=ignore_index)
+        return translation_loss(hidden, weight, labels, reduction=reduction, ignore_index=ignore_index)
     others = torch.ones(len(weight), dtype=torch.bool, device=weight.device)
     others[targets] = False
     others = others.nonzero()[:, 0]
@@ -55,4 +63,6 @@ def sampled_translation_loss(
     bias[len(targets) :] = math.log(len(others) / samples)
     rows = hidden[kept]
     rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-    return translation_loss(rows, torch.cat([weight[tokens], bias], dim=1), places[labels[kept]])
+    # Here the tokens of all sentences stand in one row: the sentences are counted in the labels.
+    token_mean = translation_loss(rows, torch.cat([weight[tokens], bias], dim=1), places[labels[kept]])
+    return token_mean * (divisor_of(kept, "mean") / divisor_of(kept, reduction))

@@ -8,36 +8,59 @@ size tokens x vocabulary is kept for the backward pass. The cost: time for the g
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from .checks import shapes
 
+Reduction = Literal["mean", "sum"]
+
 
 def translation_loss(
-    hidden: Tensor, weight: Tensor, labels: Tensor, *, chunk_size: int = 1024, ignore_index: int = -100
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    *,
+    reduction: Reduction = "mean",
+    chunk_size: int = 1024,
+    ignore_index: int = -100,
 ) -> Tensor:
-    """Mean negative log likelihood of the target tokens (Omnilingual SONAR 4.3-4.4.1; beta's term in Eq. 4 and 6).
+    """Negative log likelihood of the target tokens (Omnilingual SONAR 4.3-4.4.1; beta's term in Eq. 4 and 6).
 
-    Value and gradients equal `F.cross_entropy(hidden @ weight.T, labels)`; memory is chunk_size x vocabulary instead
-    of tokens x vocabulary. Ignored tokens are dropped first. Under autocast, matrix products run in its dtype; the
-    softmax and the sum of the weight's gradient over chunks are in float32 or wider.
+    Value and gradients of "mean" equal `F.cross_entropy(hidden @ weight.T, labels)`; memory is chunk_size x vocabulary
+    instead of tokens x vocabulary. Ignored tokens are dropped first. Under autocast, matrix products run in its dtype;
+    the softmax and the sum of the weight's gradient over chunks are in float32 or wider.
+
+    OS 4.3 prints `- sum_t log P(y_t | y_<t, x)`, a sum over the tokens of one sentence: that is "sum". It is as many
+    times "mean" as a sentence has tokens (on average), and so makes alpha of Eq. 4 and 6 that much smaller beside
+    beta. No paper says which of the two its weights, alpha 0.05 and beta 1, were chosen for. "mean" is the default and
+    what the weights of all recipes belong to, because of three reasons, none of which is a proof:
+
+    - fairseq and its successors sum the tokens' losses and then divide by the number of tokens. Criteria that add a
+      contrastive loss to such a sum scale it by tokens / sentences (mRASP2), so that their weight, too, belongs to
+      two means.
+    - With margin 0.3 and scale 100, the contrastive loss of unaligned texts is about 30 + log N, near 40. Then 0.05
+      of it is about 2, as much as a token's loss, but a few percent of the 40 to 200 of a sentence of 40 tokens.
+    - A sum weighs a batch of long sentences more than one of short ones. Batches are of like length (5, "length
+      bucketing"), so that alpha would mean something else in each.
 
     Args:
         hidden: (tokens, h) or (batch, seq, h), last hidden states, after the final norm.
         weight: (vocabulary, h), the output matrix; may be the tied input embedding.
         labels: (tokens,) or (batch, seq), int64, ALREADY shifted: `hidden[t]` must predict `labels[t]`.
+        reduction: "mean": over the tokens that are not ignored. "sum": over those of a sentence, then the mean over
+            the sentences (rows) that have any; (tokens, h) is one sentence.
         chunk_size: tokens whose logits are in memory at one time.
         ignore_index: label of prompt and padding tokens.
 
     Returns:
-        Scalar, the mean over tokens that are not ignored; 0 with zero gradients if all are ignored. It can be
-        differentiated once: `create_graph=True` raises RuntimeError.
+        Scalar; 0 with zero gradients if all tokens are ignored. It can be differentiated once: `create_graph=True`
+        raises RuntimeError.
 
     Raises:
-        ValueError: shapes that do not fit, chunk_size < 1, or a label outside the vocabulary.
+        ValueError: shapes that do not fit, another reduction, chunk_size < 1, or a label outside the vocabulary.
 
     Example:
         >>> import torch
@@ -45,6 +68,8 @@ def translation_loss(
         >>> labels = torch.tensor([[1, 2, -100], [3, -100, -100]])
         >>> translation_loss(hidden, weight, labels).item()  # log 10
         2.30258...
+        >>> translation_loss(hidden, weight, labels, reduction="sum").item()  # 3 tokens in 2 sentences
+        3.45387...
     """
     if hidden.ndim not in (2, 3) or hidden.shape[:-1] != labels.shape:
         wanted = "(tokens, h) or (batch, seq, h) with labels of its leading shape"
@@ -54,6 +79,7 @@ def translation_loss(
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
     kept = labels != ignore_index
+    divisor = divisor_of(kept, reduction)
     hidden, labels = hidden[kept], labels[kept].long()
     outside = labels[(labels < 0) | (labels >= len(weight))]
     if len(outside):
@@ -63,7 +89,21 @@ def translation_loss(
     if torch.is_autocast_enabled(device) and dtype != torch.float64:  # as autocast itself treats float64
         dtype = torch.get_autocast_dtype(device)
     # Inside a Function, gradients look disabled and inputs have requires_grad even under no_grad: check here.
-    return _ChunkedCrossEntropy.apply(hidden, weight, labels, chunk_size, dtype, torch.is_grad_enabled())
+    return _ChunkedCrossEntropy.apply(hidden, weight, labels, divisor, chunk_size, dtype, torch.is_grad_enabled())
+
+
+def divisor_of(kept: Tensor, reduction: Reduction) -> int:
+    """What the sum over all tokens is divided by: tokens for "mean", sentences with a token for "sum"; at least 1.
+
+    Args:
+        kept: (tokens,) or (batch, seq) bool, the tokens that are not ignored.
+    """
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"reduction must be 'mean' or 'sum', got {reduction!r}")
+    if reduction == "mean":
+        return max(int(kept.sum()), 1)
+    sentences = kept.any(dim=-1)
+    return max(int(sentences.sum()), 1)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
@@ -73,6 +113,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         labels: Tensor,
+        divisor: int,
         chunk_size: int,
         dtype: torch.dtype,
         grad_enabled: bool,
@@ -104,8 +145,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                     grad_weight += buffer.T @ rows
                 del buffer  # free it before the next chunk allocates its own
         ctx.save_for_backward(grad_hidden, grad_weight)
-        ctx.tokens, ctx.weight_dtype = max(len(hidden), 1), weight.dtype
-        return loss / ctx.tokens
+        ctx.divisor = divisor
+        ctx.weight_dtype = weight.dtype
+        return loss / divisor
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
@@ -113,9 +155,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         if torch.is_grad_enabled():
             raise RuntimeError("translation_loss has no second derivative: call backward without create_graph")
         grad_hidden, grad_weight = ctx.saved_tensors
-        scale = grad_output / ctx.tokens
+        scale = grad_output / ctx.divisor
         if grad_hidden is not None:
             grad_hidden = (grad_hidden * scale).to(grad_hidden.dtype)
         if grad_weight is not None:
             grad_weight = (grad_weight * scale).to(ctx.weight_dtype)
-        return grad_hidden, grad_weight, None, None, None, None
+        return grad_hidden, grad_weight, None, None, None, None, None

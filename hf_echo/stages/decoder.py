@@ -50,7 +50,7 @@ class DecoderTrainer(TranslationTrainer):
             return super().forward(model, inputs)
         rows = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()]).to(inputs["labels"].device)
         texts = {key: inputs[key] for key in ("decoder_input_ids", "labels")}
-        return model(sentence_embedding=rows, **texts, loss_function=self.token_loss)
+        return model(sentence_embedding=rows, **texts, loss_function=self.loss_function())
 
     def loss_parts(self, model, inputs):
         return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}

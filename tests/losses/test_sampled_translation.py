@@ -46,6 +46,25 @@ def test_equals_the_formula(batch):
     assert loss == pytest.approx(total / kept.sum(), abs=1e-10)
 
 
+def test_sum_equals_the_formula(batch):
+    """The sum over each sentence's tokens, then the mean over the three sentences: 13 tokens in all."""
+    torch.manual_seed(3)
+    token_mean = sampled_translation_loss(*batch, samples=7).item()
+    torch.manual_seed(3)
+
+    summed = sampled_translation_loss(*batch, samples=7, reduction="sum").item()
+
+    assert summed == pytest.approx(token_mean * 13 / 3, rel=1e-12)
+
+
+def test_sum_with_everything_drawn_is_that_of_the_whole_softmax(batch):
+    whole = translation_loss(*batch, reduction="sum").item()
+
+    sampled = sampled_translation_loss(*batch, samples=40, reduction="sum").item()
+
+    assert sampled == pytest.approx(whole, rel=1e-12)
+
+
 def test_the_partition_sum_is_unbiased(batch):
     """exp(loss + own logit) is the estimated sum: its mean over draws is the true sum."""
     hidden, weight, _ = (x.detach() for x in batch)

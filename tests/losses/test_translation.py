@@ -36,6 +36,51 @@ def test_equals_numpy():
     assert translation_loss(hidden, weight, labels).item() == pytest.approx(np.mean(losses), rel=1e-12)
 
 
+def test_sum_equals_the_printed_formula():
+    """OS 4.3: minus the sum of the log probabilities of a sentence's tokens; Eq. 4 takes the mean over sentences."""
+    hidden, weight, labels = batch(shape=(4, 7), dtype=torch.float64)
+    labels[2] = -100  # a sentence that the decoder does not read
+    logits = hidden.detach().numpy() @ weight.detach().numpy().T
+    sentence_losses = []
+    for sentence, sentence_labels in zip(logits, labels.tolist(), strict=True):
+        log_likelihood = [
+            row[label] - math.log(np.exp(row).sum())
+            for row, label in zip(sentence, sentence_labels, strict=True)
+            if label != -100
+        ]
+        if log_likelihood:
+            sentence_losses.append(-sum(log_likelihood))
+
+    loss = translation_loss(hidden, weight, labels, reduction="sum").item()
+
+    assert len(sentence_losses) == 3
+    assert loss == pytest.approx(np.mean(sentence_losses), rel=1e-12)
+
+
+def test_sum_of_one_sentence_is_its_length_times_the_mean():
+    hidden, weight, labels = batch(shape=(7,), ignored=0.0)
+
+    summed = translation_loss(hidden, weight, labels, reduction="sum")
+
+    assert summed.item() == pytest.approx(7 * translation_loss(hidden, weight, labels).item(), rel=1e-6)
+
+
+def test_gradients_of_the_sum_equal_those_of_the_plain_loss():
+    hidden, weight, labels = batch()
+    plain = plain_translation_loss(hidden, weight, labels, reduction="sum") / len(labels)
+    expected = torch.autograd.grad(plain, (hidden, weight))
+
+    summed = translation_loss(hidden, weight, labels, reduction="sum", chunk_size=4)
+
+    gradients = torch.autograd.grad(summed, (hidden, weight))
+    torch.testing.assert_close(gradients, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_another_reduction_is_refused():
+    with pytest.raises(ValueError, match="reduction must be 'mean' or 'sum', got 'none'"):
+        translation_loss(*batch(), reduction="none")
+
+
 @pytest.mark.parametrize("chunk_size", [1, 4, 5, 1024])
 @pytest.mark.parametrize("shape", [(13,), (3, 7)])
 def test_value_and_gradients_equal_the_plain_loss(chunk_size, shape):

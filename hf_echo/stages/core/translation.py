@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...data.collators import IGNORE, TranslationCollator
 from ...losses import translation_loss
+from ...losses.translation import Reduction
 from ...modeling import EchoForTranslation
 from ...utils.settings import setting
 from .base import CoreTrainer
@@ -23,6 +26,10 @@ class TranslationConfig(TextConfig):
         "share of a batch's pairs that the decoder reads, to save time on a small machine", 1.0, above=0, most=1
     )
     translation_weight: float = setting("beta of OS Eq. 4 and 6; 0: the decoder reads nothing and stays as it is", 1.0)
+    translation_reduction: Reduction = setting(
+        "mean: over tokens, what the weights of all recipes belong to; sum: over a sentence, as OS 4.3 prints it",
+        "mean",
+    )
 
 
 class TranslationTrainer(CoreTrainer):
@@ -67,17 +74,30 @@ class TranslationTrainer(CoreTrainer):
         return {}
 
     def part_sizes(self, inputs) -> dict[str, int]:
-        return {"translation": int((inputs["labels"] != IGNORE).sum())} if "labels" in inputs else {}
+        """The translation loss is a mean over tokens, or, if each sentence is summed, over sentences."""
+        if "labels" not in inputs:
+            return {}
+        is_token = inputs["labels"] != IGNORE
+        if self.args.translation_reduction == "sum":
+            is_token = is_token.any(dim=-1)
+        return {"translation": int(is_token.sum())}
 
     def count_tokens(self, inputs) -> int:
-        return super().count_tokens(inputs) + self.part_sizes(inputs).get("translation", 0)
+        encoder_tokens = super().count_tokens(inputs)
+        if "labels" not in inputs:
+            return encoder_tokens
+        return encoder_tokens + int((inputs["labels"] != IGNORE).sum())
 
     def batch_lengths(self) -> np.ndarray:
         lengths = text_lengths(self, self.encoder_sides)
         return lengths if self.args.translation_weight else lengths[:, : self.encoder_sides]
 
+    def loss_function(self) -> Callable[..., Any]:
+        """(hidden, output matrix, labels) -> loss, with the recipe's reduction."""
+        return partial(self.token_loss, reduction=self.args.translation_reduction)
+
     def forward(self, model, inputs):
         """The model's output; its loss is the translation loss, by chunks and without logits."""
         keys = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
         given = {key: inputs[key] for key in keys if key in inputs}
-        return model(**given, loss_function=self.token_loss) if "labels" in given else model(**given)
+        return model(**given, loss_function=self.loss_function()) if "labels" in given else model(**given)
