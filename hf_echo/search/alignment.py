@@ -17,22 +17,30 @@ fine, as there, but in a band as wide as the path jumps. Time and memory grow wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ..utils.vectors import unit_length
 
-LARGEST = 5
+LARGEST = 5  # most sentences of a bead, both sides together
 PENALTY = 0.7
 STRANGER = 4.0  # price of each unit of the cost above t
-LENGTH_WEIGHT, MOST_RATIO = 0.3, 1.5  # of |log length ratio|, and where it is cut
+LENGTH_WEIGHT = 0.3  # of |log length ratio|
+MOST_RATIO = 1.5  # where |log length ratio| is cut
 SMOOTHING = 5  # characters that are added to both lengths
 FULL = 1_000_000  # cells that are searched as a whole
 BAND = 10  # sentences on each side of the coarse path
 SAMPLE = 100  # sentences of the other side that stand for strangers
+ROWS = 4096  # runs that are compared with strangers together
 BLOCK = 1 << 20  # costs that are computed together
-ONLY_SOURCE, ONLY_TARGET = 254, 255  # moves, beside the numbers of shapes
+# moves, beside the numbers of shapes
+ONLY_SOURCE = 254
+ONLY_TARGET = 255
+
+Shape = tuple[int, int]  # sentences of a bead: of the source, of the target
+Span = tuple[int, int]  # the first run, and the one after the last
 
 
 class Bead(NamedTuple):
@@ -41,6 +49,11 @@ class Bead(NamedTuple):
     sources: range
     targets: range
     cost: float
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether both sides have sentences."""
+        return bool(self.sources and self.targets)
 
 
 def align(
@@ -67,25 +80,26 @@ def align(
     """
     if largest < 2 or not penalty > 0:
         raise ValueError(f"largest is {largest} and penalty {penalty}: give at least 2, and a positive number")
-    source, target = _Side(x, x_lengths), _Side(y, y_lengths)
-    n, m = len(source), len(target)
-    if not n or not m:
-        return [Bead(range(i, i + 1), range(0), 0.0) for i in range(n)] + [
-            Bead(range(0), range(j, j + 1), 0.0) for j in range(m)
-        ]
-    levels = [(source, target)]
-    while len(levels[-1][0]) * len(levels[-1][1]) > FULL:
-        levels.append((levels[-1][0].halved(), levels[-1][1].halved()))
-    beads: list[Bead] = []
-    for one, other in reversed(levels):
-        everything = np.tile([0, len(other)], (len(one) + 1, 1))
-        windows = _windows(_path(beads, len(one), len(other)), len(other), BAND + largest) if beads else everything
-        beads = _search(one, other, windows, [(1, 1)], penalty)
-    # the beads of one sentence a side say what pairs of these documents are like
-    target.scale = _length_ratio(beads, source, target)
-    costs = [bead.cost for bead in beads if bead.sources and bead.targets]
-    threshold = (1 + np.median(costs)) / 2 if costs else np.inf
-    shapes = [(a, total - a) for total in range(2, largest + 1) for a in range(1, total)]
+    source = _Side(x, x_lengths)
+    target = _Side(y, y_lengths)
+    if not len(source) or not len(target):
+        lonely_sources = [Bead(range(i, i + 1), range(0), 0.0) for i in range(len(source))]
+        lonely_targets = [Bead(range(0), range(j, j + 1), 0.0) for j in range(len(target))]
+        return lonely_sources + lonely_targets
+
+    # The beads of one sentence a side say what pairs of these documents are like.
+    windows = _windows(source, target, penalty, BAND + largest)
+    single_beads = _search(source, target, windows, [(1, 1)], penalty)
+    target.scale = _length_ratio(single_beads, source, target)
+    costs = [bead.cost for bead in single_beads if bead.is_pair]
+    threshold = np.inf
+    if costs:
+        threshold = (1 + np.median(costs)) / 2
+
+    shapes = []
+    for total in range(2, largest + 1):
+        for source_count in range(1, total):
+            shapes.append((source_count, total - source_count))
     return _search(source, target, windows, shapes, penalty, threshold)
 
 
@@ -94,144 +108,225 @@ class _Side:
 
     def __init__(self, parts: np.ndarray | Sequence[np.ndarray], lengths: Sequence[int] | None = None):
         self.parts = [parts] if isinstance(parts, np.ndarray) else parts
-        if lengths is not None and len(lengths) != len(self):
-            raise ValueError(f"{len(lengths)} lengths and {len(self)} embeddings: give one length for each sentence")
-        self.sums = None if lengths is None else np.concatenate([[0], np.cumsum(lengths)])
-        self.scale: float | None = None
+        self.sums = None  # (n + 1,) characters in front of each sentence
+        self.scale: float | None = None  # characters of the other side for one of this side, once they are known
+        if lengths is not None:
+            if len(lengths) != len(self):
+                raise ValueError(f"{len(lengths)} lengths and {len(self)} embeddings: give one length a sentence")
+            self.sums = np.concatenate([[0], np.cumsum(lengths)])
 
     def __len__(self) -> int:
         return len(self.parts[0])
 
     def rows(self, size: int, start: int, stop: int) -> np.ndarray:
-        """Unit embeddings of the runs of `size` sentences that begin with the sentences start to stop - 1."""
+        """(stop - start, d) unit embeddings of the runs of `size` sentences that begin with these sentences."""
         if size <= len(self.parts):
             return unit_length(np.asarray(self.parts[size - 1][start:stop], np.float32))
-        single = self.rows(1, start, stop + size - 1)
-        return unit_length(sum(single[k : len(single) - size + 1 + k] for k in range(size)))
+        sentences = self.rows(1, start, stop + size - 1)
+        total = sentences[: stop - start].copy()
+        for offset in range(1, size):
+            total += sentences[offset : offset + stop - start]
+        return unit_length(total)
 
     def log_lengths(self, size: int, start: int, stop: int) -> np.ndarray:
+        """(stop - start,) logarithms of the characters of the same runs."""
         sums = self.sums[start : stop + size]
-        return np.log((sums[size:] - sums[:-size]) * (self.scale or 1.0) + SMOOTHING)
+        characters = sums[size:] - sums[:-size]
+        return np.log(characters * (self.scale or 1.0) + SMOOTHING)
 
     def halved(self) -> _Side:
         """Sums of neighbours, less their mean, as in the authors' code. A last sentence alone stays alone."""
-        sums = np.add.reduceat(self.rows(1, 0, len(self)), np.arange(0, len(self), 2))
+        first_of_two = np.arange(0, len(self), 2)
+        sums = np.add.reduceat(self.rows(1, 0, len(self)), first_of_two)
         return _Side(sums - sums.mean(axis=0))
 
-    def strangeness(self, other: _Side, largest: int) -> list[np.ndarray]:
-        """For the runs of each size 1 minus the mean cosine with sentences of the other side, the nearest left out."""
-        picked = np.unique(np.linspace(0, len(other) - 1, SAMPLE).astype(int))
-        sample = unit_length(np.asarray(other.parts[0][picked], np.float32))
-        measured = []
-        for size in range(1, largest + 1):
-            means = [np.zeros(0, np.float32)]
-            for start in range(0, len(self) - size + 1, 4096):
-                cosines = self.rows(size, start, min(start + 4096, len(self) - size + 1)) @ sample.T
-                means.append((cosines.sum(axis=1) - cosines.max(axis=1)) / max(1, len(sample) - 1))
-            measured.append(1 - np.concatenate(means))
-        return measured
+    def strangeness(self, other: _Side, size: int) -> np.ndarray:
+        """(runs of `size`,) 1 minus the mean cosine with sentences of the other side, the nearest left out."""
+        sampled = np.unique(np.linspace(0, len(other) - 1, SAMPLE).astype(int))
+        strangers = unit_length(np.asarray(other.parts[0][sampled], np.float32))
+        runs = max(0, len(self) - size + 1)
+        means = np.zeros(runs, np.float32)
+        for start in range(0, runs, ROWS):
+            stop = min(start + ROWS, runs)
+            cosines = self.rows(size, start, stop) @ strangers.T  # (rows, strangers)
+            without_nearest = cosines.sum(axis=1) - cosines.max(axis=1)
+            means[start:stop] = without_nearest / max(1, len(strangers) - 1)
+        return 1 - means
 
 
 def _length_ratio(beads: Sequence[Bead], source: _Side, target: _Side) -> float | None:
     """Characters of the source for one of the target: the median of pairs of sentences; None without lengths."""
     if source.sums is None or target.sums is None:
         return None
-    pairs = [(bead.sources.start, bead.targets.start) for bead in beads if bead.sources and bead.targets]
-    ratios = [source.log_lengths(1, i, i + 1) - target.log_lengths(1, j, j + 1) for i, j in pairs]
-    return float(np.exp(np.median(ratios))) if ratios else 1.0
+    log_ratios = []
+    for bead in beads:
+        if bead.is_pair:
+            i = bead.sources.start
+            j = bead.targets.start
+            log_ratios.append(source.log_lengths(1, i, i + 1) - target.log_lengths(1, j, j + 1))
+    return float(np.exp(np.median(log_ratios))) if log_ratios else 1.0
 
 
-def _path(beads: Sequence[Bead], n: int, m: int) -> np.ndarray:
+def _windows(source: _Side, target: _Side, penalty: float, band: int) -> np.ndarray:
+    """(n + 1, 2) first and last target position that is searched for each source position.
+
+    A small table is searched as a whole. Else all within `band` of the path of the halved documents, by row or column.
+    """
+    n = len(source)
+    m = len(target)
+    if n * m <= FULL:
+        return np.tile([0, m], (n + 1, 1))
+    half_source = source.halved()
+    half_target = target.halved()
+    half_windows = _windows(half_source, half_target, penalty, band)
+    half_beads = _search(half_source, half_target, half_windows, [(1, 1)], penalty)
+    padded = np.pad(_path(half_beads, n, m), ((band, band), (0, 0)), mode="edge")
+    near_rows = np.lib.stride_tricks.sliding_window_view(padded, 2 * band + 1, axis=0)  # (n + 1, 2, rows)
+    first = near_rows[:, 0].min(axis=1) - band
+    last = near_rows[:, 1].max(axis=1) + band
+    return np.clip(np.stack([first, last], axis=1), 0, m)
+
+
+def _path(half_beads: Sequence[Bead], n: int, m: int) -> np.ndarray:
     """(n + 1, 2) least and largest target position for each source position, from the beads of half the length."""
+    points = []
+    for bead in half_beads:
+        # Twice the half of an odd number of sentences is one more than there are.
+        points.append((min(2 * bead.sources.start, n), 2 * bead.targets.start))
+    points.append((n, m))
     path = np.full((n + 1, 2), [m, 0])
-    points = [(2 * bead.sources.start, 2 * bead.targets.start) for bead in beads] + [(n, m)]
-    for (i, j), (k, end) in zip(points[:-1], points[1:]):
-        for row in range(i, k + 1):
-            at = [j, end] if i == k else [j + (end - j) * (row - i) // (k - i)] * 2
-            path[row] = min(path[row, 0], at[0]), max(path[row, 1], at[1])
+    for (row, column), (next_row, next_column) in pairwise(points):
+        rows = np.arange(row, next_row + 1)
+        if row == next_row:
+            first = column
+            last = next_column
+        else:
+            first = last = column + (next_column - column) * (rows - row) // (next_row - row)
+        path[rows, 0] = np.minimum(path[rows, 0], first)
+        path[rows, 1] = np.maximum(path[rows, 1], last)
     return path
 
 
-def _windows(path: np.ndarray, m: int, band: int) -> np.ndarray:
-    """(n + 1, 2) first and last target position that is searched: all within `band` of the path, by row or column."""
-    padded = np.pad(path, ((band, band), (0, 0)), mode="edge")
-    views = np.lib.stride_tricks.sliding_window_view(padded, 2 * band + 1, axis=0)
-    return np.clip(np.stack([views[:, 0].min(axis=1) - band, views[:, 1].max(axis=1) + band], axis=1), 0, m)
-
-
 def _search(
-    source: _Side, target: _Side, windows: np.ndarray, shapes: Sequence, penalty: float, threshold: float = np.inf
+    source: _Side,
+    target: _Side,
+    windows: np.ndarray,
+    shapes: Sequence[Shape],
+    penalty: float,
+    threshold: float = np.inf,
 ) -> list[Bead]:
     """Dynamic programming over the cells (i, j) of the windows: i source and j target sentences are in beads."""
-    most = max(a for a, _ in shapes)
-    strange = source.strangeness(target, most), target.strangeness(source, most)
-    last_rows: dict[int, np.ndarray] = {}  # least cost of each cell
-    moves: list[np.ndarray] = []  # the bead that ends in each cell
-    for i, costs in enumerate(_costs_by_row(source, target, windows, shapes, strange, threshold)):
+    largest_run = max(source_count for source_count, _ in shapes)
+    distances = _Distances(source, target, largest_run)
+    least_costs: dict[int, np.ndarray] = {}  # of each cell of the last rows
+    moves = []  # for each row the shape of the bead that ends in each of its cells
+    for i, bead_costs in enumerate(_bead_costs(distances, windows, shapes, threshold)):
         low, high = windows[i]
-        best = np.full((len(shapes) + 1, high - low + 1), np.inf)
-        best[0, 0] = np.inf if i else 0
+        options = np.full((len(shapes) + 1, high - low + 1), np.inf)  # (ways into a cell, cells)
+        if i == 0:
+            options[0, 0] = 0
         for number, (a, b) in enumerate([*shapes, (1, 0)]):
             if a > i:
                 continue
+            # the cells of this row whose bead begins inside the window of row i - a
             first, last = windows[i - a]
-            start, stop = max(low, first + b), min(high, last + b) + 1
+            start = max(low, first + b)
+            stop = min(high, last + b) + 1
             if start < stop:
-                price = costs[number, start - low : stop - low] if b else penalty
-                best[number, start - low : stop - low] = last_rows[i - a][start - b - first : stop - b - first] + price
-        move = best.argmin(axis=0).astype(np.uint8)
-        row = best[move, np.arange(len(move))]
+                price = penalty if b == 0 else bead_costs[number, start - low : stop - low]
+                before = least_costs[i - a][start - b - first : stop - b - first]
+                options[number, start - low : stop - low] = before + price
+        move = options.argmin(axis=0).astype(np.uint8)
+        cost = options[move, np.arange(len(move))]
         move[move == len(shapes)] = ONLY_SOURCE
+
         # from the cells to the left, at the price of target sentences alone
-        price = penalty * np.arange(len(row))
-        level = np.minimum.accumulate(row - price)
-        move[level < row - price] = ONLY_TARGET
-        last_rows[i] = level + price
-        last_rows.pop(i - most, None)
+        price = penalty * np.arange(len(cost))
+        least_to_the_left = np.minimum.accumulate(cost - price)
+        move[least_to_the_left < cost - price] = ONLY_TARGET
+        least_costs[i] = least_to_the_left + price
+        least_costs.pop(i - largest_run, None)
         moves.append(move)
-    return _traced(source, target, windows, moves, shapes, strange)
+    return _traced(distances, windows, moves, shapes)
 
 
-def _costs_by_row(
-    source: _Side, target: _Side, windows: np.ndarray, shapes: Sequence, strange: tuple, threshold: float
+class _Distances:
+    """The first part of c for the runs of two sides."""
+
+    def __init__(self, source: _Side, target: _Side, largest_run: int):
+        self.source = source
+        self.target = target
+        self.source_strangeness = [source.strangeness(target, size) for size in range(1, largest_run + 1)]
+        self.target_strangeness = [target.strangeness(source, size) for size in range(1, largest_run + 1)]
+
+    def table(self, shape: Shape, rows: Span, columns: Span) -> np.ndarray:
+        """(rows, columns) for the beads of a shape that begin with these source and target sentences."""
+        a, b = shape
+        cosines = self.source.rows(a, *rows) @ self.target.rows(b, *columns).T
+        row_strangeness = self.source_strangeness[a - 1][slice(*rows)]
+        column_strangeness = self.target_strangeness[b - 1][slice(*columns)]
+        mean_strangeness = (row_strangeness[:, None] + column_strangeness) / 2
+        # not 0, so that equal texts are pairs of single sentences rather than longer ones
+        return np.maximum(1 - cosines, 1e-6) / np.maximum(mean_strangeness, 5e-7)
+
+    def with_lengths(self, shape: Shape, rows: Span, columns: Span) -> np.ndarray:
+        """(rows, columns) c with both parts, if lengths are known."""
+        cost = self.table(shape, rows, columns)
+        if self.target.scale is None:
+            return cost
+        source_lengths = self.source.log_lengths(shape[0], *rows)
+        target_lengths = self.target.log_lengths(shape[1], *columns)
+        log_ratios = np.abs(source_lengths[:, None] - target_lengths)
+        return cost + LENGTH_WEIGHT * np.minimum(log_ratios, MOST_RATIO)
+
+
+def _bead_costs(
+    distances: _Distances, windows: np.ndarray, shapes: Sequence[Shape], threshold: float
 ) -> Iterator[np.ndarray]:
     """(shapes, cells) for each row: the cost of the bead that ends in the cell; inf where there is none."""
-    n, start = len(source), 0
-    while start <= n:
+    rows = len(windows)
+    start = 0
+    while start < rows:
+        # Neighbouring rows have nearly the same window: their costs are one product of matrices.
         width = int(np.ptp(windows[start])) + 1
-        stop = min(n + 1, start + max(1, min(width + 16, BLOCK // (2 * width * len(shapes)))))
-        low, high = int(windows[start:stop, 0].min()), int(windows[start:stop, 1].max())
-        block = np.full((len(shapes), stop - start, high - low + 1), np.inf, np.float32)
+        rows_that_fit = BLOCK // (2 * width * len(shapes))
+        stop = min(rows, start + max(1, min(width + 16, rows_that_fit)))
+        low = int(windows[start:stop, 0].min())
+        end = int(windows[start:stop, 1].max()) + 1
+        block = np.full((len(shapes), stop - start, end - low), np.inf, np.float32)
         for number, (a, b) in enumerate(shapes):
-            i, j = max(start - a, 0), max(low - b, 0)
-            if stop - a > i and high + 1 - b > j:
-                rows, columns = (i, stop - a), (j, high + 1 - b)
-                cost = _cost(source, target, (a, b), rows, columns, strange)
-                if target.scale is not None:
-                    lengths = source.log_lengths(a, *rows)[:, None] - target.log_lengths(b, *columns)
-                    cost += LENGTH_WEIGHT * np.minimum(np.abs(lengths), MOST_RATIO)
-                block[number, i + a - start :, j + b - low :] = (
-                    a * b * (cost + STRANGER * np.maximum(cost - threshold, 0))
-                )
+            # a bead that ends in the cell (i, j) begins with the sentences i - a and j - b
+            first_source = max(start - a, 0)
+            first_target = max(low - b, 0)
+            if first_source < stop - a and first_target < end - b:
+                c = distances.with_lengths((a, b), (first_source, stop - a), (first_target, end - b))
+                strange = STRANGER * np.maximum(c - threshold, 0)
+                block[number, first_source + a - start :, first_target + b - low :] = a * b * (c + strange)
         for i in range(start, stop):
-            yield block[:, i - start, windows[i, 0] - low : windows[i, 1] - low + 1]
+            first, last = windows[i]
+            yield block[:, i - start, first - low : last - low + 1]
         start = stop
 
 
-def _cost(source: _Side, target: _Side, shape: tuple, rows: tuple, columns: tuple, strange: tuple) -> np.ndarray:
-    a, b = shape
-    cosines = source.rows(a, *rows) @ target.rows(b, *columns).T
-    scale = strange[0][a - 1][slice(*rows), None] + strange[1][b - 1][slice(*columns)]
-    # not 0, so that equal texts are pairs of single sentences rather than longer ones
-    return 2 * np.maximum(1 - cosines, 1e-6) / np.maximum(scale, 1e-6)
-
-
-def _traced(source: _Side, target: _Side, windows: np.ndarray, moves: Sequence, shapes: Sequence, strange: tuple):
-    i, j, beads = len(source), len(target), []
+def _traced(
+    distances: _Distances, windows: np.ndarray, moves: Sequence[np.ndarray], shapes: Sequence[Shape]
+) -> list[Bead]:
+    """The beads on the cheapest way, from the last cell back to the first."""
+    i = len(distances.source)
+    j = len(distances.target)
+    beads = []
     while i or j:
         move = moves[i][j - windows[i, 0]]
-        a, b = (1, 0) if move == ONLY_SOURCE else (0, 1) if move == ONLY_TARGET else shapes[move]
-        i, j = i - a, j - b
-        cost = float(_cost(source, target, (a, b), (i, i + 1), (j, j + 1), strange)[0, 0]) if a and b else 0.0
+        cost = 0.0
+        if move == ONLY_SOURCE:
+            a, b = 1, 0
+        elif move == ONLY_TARGET:
+            a, b = 0, 1
+        else:
+            a, b = shapes[move]
+            cost = float(distances.table((a, b), (i - a, i - a + 1), (j - b, j - b + 1))[0, 0])
+        i -= a
+        j -= b
         beads.append(Bead(range(i, i + a), range(j, j + b), cost))
-    return beads[::-1]
+    beads.reverse()
+    return beads

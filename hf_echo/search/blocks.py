@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from mmap import mmap
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import make_once
-from .checks import as_rows, unit_rows
+from .checks import Embeddings, as_rows, unit_rows
 from .neighbours import Neighbours, unit_neighbours
 
 BLOCK = 65_536  # rows of one side that are in memory at a time
@@ -30,16 +31,22 @@ class Rows:
     A pickle of it holds the names of memory-mapped .npy files, not their rows; every machine must see these files.
     """
 
-    def __init__(self, parts: Any, name: str):
-        shards = isinstance(parts, (list, tuple)) and len(parts) and np.ndim(parts[0]) == 2
-        self.parts, self.name = [as_rows(part, name) for part in (parts if shards else [parts])], name
-        self.width, *others = sorted({part.shape[1] for part in self.parts})
-        if others:
-            raise ValueError(f"the parts of {name} differ in dimensions: {[self.width, *others]}")
-        self.starts = np.cumsum([0, *(len(part) for part in self.parts)])
+    def __init__(self, parts: Embeddings | Sequence[Embeddings], name: str):
+        is_list_of_shards = isinstance(parts, (list, tuple)) and len(parts) and np.ndim(parts[0]) == 2
+        if not is_list_of_shards:
+            parts = [parts]
+        self.name = name
+        self.parts = [as_rows(part, name) for part in parts]
+        self.width = self.parts[0].shape[1]
+        self.starts = [0]  # the first row of each part, and the number of all rows
+        for part in self.parts:
+            self.starts.append(self.starts[-1] + len(part))
+        widths = sorted({part.shape[1] for part in self.parts})
+        if len(widths) > 1:
+            raise ValueError(f"the parts of {name} differ in dimensions: {widths}")
 
     def __len__(self) -> int:
-        return int(self.starts[-1])
+        return self.starts[-1]
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Unit rows, float32; raises ValueError for a NaN, infinite or zero row."""
@@ -53,22 +60,23 @@ class Rows:
         return digest.hexdigest()
 
     def _raw(self, start: int, stop: int) -> np.ndarray:
-        pieces = [
-            part[max(start - first, 0) : stop - first]
-            for first, part in zip(self.starts, self.parts, strict=False)
-            if first < stop and first + len(part) > start
-        ]
-        return np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
+        pieces = []
+        for first, part in zip(self.starts, self.parts, strict=False):
+            if first < stop and first + len(part) > start:
+                pieces.append(part[max(start - first, 0) : stop - first])
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A slice of a mapped array has another base than the file: it is sent with its rows."""
-        mapped = [isinstance(part, np.memmap) and isinstance(part.base, mmap) for part in self.parts]
-        parts = [str(part.filename) if whole else part for whole, part in zip(mapped, self.parts, strict=True)]
+        parts = []
+        for part in self.parts:
+            # A slice of a mapped array has another base than the file: it is sent with its rows.
+            is_whole_file = isinstance(part, np.memmap) and isinstance(part.base, mmap)
+            parts.append(str(part.filename) if is_whole_file else part)
         return {**vars(self), "parts": parts}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        parts = [np.load(part, mmap_mode="r") if isinstance(part, str) else part for part in state["parts"]]
-        vars(self).update(state, parts=parts)
+        vars(self).update(state)
+        self.parts = [np.load(part, mmap_mode="r") if isinstance(part, str) else part for part in state["parts"]]
 
 
 def search_folder(work: str | Path | None, x: Rows, y: Rows, **options: Any) -> Path | None:
@@ -98,21 +106,24 @@ def neighbours_in_blocks(
         executor: where blocks are searched (default: in this process); a cluster needs a folder.
     """
     executor = executor or LocalExecutor(False)
+    label = f"Searching {y.name}"
     starts = range(0, len(x), block)
     if folder is None:
-        built = None if index is None else _built(y, index, block)
-        search = partial(_search_block, x=x, y=y, k=k, block=block, index=index, built=built)
-        parts = [part for _, part in executor.map(search, starts, f"Searching {y.name}")]
+        faiss_index = None if index is None else _filled_index(y, index, block)
+        search = partial(_search_block, x=x, y=y, k=k, block=block, faiss_index=faiss_index)
+        parts = [part for _, part in executor.map(search, starts, label)]
         return Neighbours(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+
     files = {start: folder / f"{x.name}-{start:012d}.npz" for start in starts}
     missing = [start for start in starts if not files[start].exists()]
-    stored = None
+    index_file = None
     if index is not None and missing:
-        stored = make_once(folder / f"{y.name}.faiss", partial(_write_index, y, index, block))
-    search = partial(_write_block, files=files, x=x, y=y, k=k, block=block, index=index, stored=stored)
-    for _ in executor.map(search, missing, f"Searching {y.name}"):
-        pass
+        index_file = make_once(folder / f"{y.name}.faiss", partial(_write_index, y, index, block))
+    search = partial(_write_block, files=files, x=x, y=y, k=k, block=block, index=index, index_file=index_file)
+    for _ in executor.map(search, missing, label):
+        pass  # the neighbours are in the files
     (folder / f"{y.name}.faiss").unlink(missing_ok=True)
+
     nearest = Neighbours.none_yet(len(x), k)
     for start, file in files.items():
         with np.load(file) as content:
@@ -123,8 +134,9 @@ def neighbours_in_blocks(
 
 def check_index(index: str) -> None:
     """Raise ValueError for an index that faiss cannot read. What depends on the width of embeddings comes later."""
-    if bad := AT_LEAST_ONE.search(index):
-        raise ValueError(f"index {index!r}: {bad[1]} must be at least 1")
+    zero_parameter = AT_LEAST_ONE.search(index)
+    if zero_parameter:
+        raise ValueError(f"index {index!r}: {zero_parameter[1]} must be at least 1")
     try:
         _empty_index(WIDTH_TO_TRY, index)
     except ValueError as error:
@@ -132,10 +144,11 @@ def check_index(index: str) -> None:
             raise
 
 
-def _search_block(start: int, x: Rows, y: Rows, k: int, block: int, index: str | None, built: Any = None) -> Neighbours:
+def _search_block(start: int, x: Rows, y: Rows, k: int, block: int, faiss_index: Any = None) -> Neighbours:
+    """The neighbours of the rows `start` to `start + block` of x."""
     queries = x.read(start, start + block)
-    if built is not None:
-        scores, indices = built.search(queries, k)
+    if faiss_index is not None:
+        scores, indices = faiss_index.search(queries, k)
         return Neighbours(np.where(indices < 0, 0, scores).astype(np.float32), indices)
     nearest = Neighbours.none_yet(len(queries), k)
     for first in range(0, len(y), block):
@@ -144,65 +157,80 @@ def _search_block(start: int, x: Rows, y: Rows, k: int, block: int, index: str |
     return nearest
 
 
-def _write_block(start: int, files: dict[int, Path], stored: Path | None, index: str | None, **options: Any) -> None:
-    built = None
-    if stored is not None:
-        import faiss
+def _write_block(
+    start: int, files: dict[int, Path], index_file: Path | None, index: str | None, **options: Any
+) -> None:
+    import faiss
 
-        built = faiss.read_index(str(stored), faiss.IO_FLAG_MMAP)
-        _set_parameters(built, index)
-    nearest = _search_block(start, index=index, built=built, **options)
+    faiss_index = None
+    if index_file is not None:
+        faiss_index = faiss.read_index(str(index_file), faiss.IO_FLAG_MMAP)
+        _set_parameters(faiss_index, index)
+    nearest = _search_block(start, faiss_index=faiss_index, **options)
     make_once(files[start], lambda unfinished: np.savez(unfinished, **nearest._asdict()))
 
 
 def _write_index(y: Rows, index: str, block: int, unfinished: Path) -> None:
     import faiss
 
-    faiss.write_index(_built(y, index, block), str(unfinished))
+    faiss.write_index(_filled_index(y, index, block), str(unfinished))
 
 
-def _built(y: Rows, index: str, block: int) -> Any:
-    built = _empty_index(y.width, index)
-    if not built.is_trained:  # on runs of rows from all over the collection
+def _filled_index(y: Rows, index: str, block: int) -> Any:
+    faiss_index = _empty_index(y.width, index)
+    if not faiss_index.is_trained:
+        # Runs of rows from all over the collection stand for it.
         runs = max(1, min(256, len(y) // 1024))
         size = min(TRAINING_ROWS, len(y)) // runs
         starts = np.linspace(0, len(y) - size, runs).astype(int)
-        _faiss(index, built.train, np.concatenate([y.read(start, start + size) for start in starts]))
+        training_rows = np.concatenate([y.read(start, start + size) for start in starts])
+        _call_faiss(index, faiss_index.train, training_rows)
     for start in range(0, len(y), block):
-        _faiss(index, built.add, y.read(start, start + block))
-    return built
+        _call_faiss(index, faiss_index.add, y.read(start, start + block))
+    return faiss_index
 
 
 def search_cost(rows: int, width: int, k: int, index: str | None) -> tuple[float, float]:
     """(seconds for each query and row, bytes of the index for each row), measured on at most BLOCK random rows."""
     import faiss
 
-    y = Rows(np.random.default_rng(0).normal(size=(min(rows, BLOCK), width)).astype(np.float32), "rows")
-    queries, built = Rows(y.parts[0][:512], "rows"), None if index is None else _built(y, index, BLOCK)
+    numbers = np.random.default_rng(0).normal(size=(min(rows, BLOCK), width)).astype(np.float32)
+    y = Rows(numbers, "rows")
+    queries = Rows(numbers[:512], "rows")
+    faiss_index = None
+    index_bytes = 0
+    if index is not None:
+        faiss_index = _filled_index(y, index, BLOCK)
+        index_bytes = faiss.serialize_index(faiss_index).nbytes
     start = time.perf_counter()
-    _search_block(0, queries, y, k, BLOCK, index, built)
-    seconds = (time.perf_counter() - start) / (len(queries) * len(y))
-    return seconds, 0.0 if built is None else faiss.serialize_index(built).nbytes / len(y)
+    _search_block(0, queries, y, k, BLOCK, faiss_index)
+    seconds = time.perf_counter() - start
+    return seconds / (len(queries) * len(y)), index_bytes / len(y)
 
 
 def _empty_index(width: int, index: str) -> Any:
     import faiss
 
-    built = _faiss(index, faiss.index_factory, width, index.partition(";")[0], faiss.METRIC_INNER_PRODUCT)
-    _set_parameters(built, index)  # a wrong parameter is refused before the index is filled
-    return built
+    factory_string, _, _ = index.partition(";")
+    faiss_index = _call_faiss(index, faiss.index_factory, width, factory_string, faiss.METRIC_INNER_PRODUCT)
+    _set_parameters(faiss_index, index)  # a wrong parameter is refused before the index is filled
+    return faiss_index
 
 
-def _set_parameters(built: Any, index: str) -> None:
+def _set_parameters(faiss_index: Any, index: str) -> None:
     import faiss
 
-    if parameters := index.partition(";")[2]:
-        _faiss(index, faiss.ParameterSpace().set_index_parameters, built, parameters)
+    _, _, parameters = index.partition(";")
+    if parameters:
+        _call_faiss(index, faiss.ParameterSpace().set_index_parameters, faiss_index, parameters)
 
 
-def _faiss(index: str, call: Any, *arguments: Any) -> Any:
+def _call_faiss(index: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """A call to faiss whose error is one line, without the place in its source."""
     try:
-        return call(*arguments)
-    except RuntimeError as error:  # "Error in virtual void faiss::... at /.../AutoTune.cpp:624: REASON"
-        reason = str(error).strip().splitlines()[-1].rpartition(".cpp:")[2].partition(": ")[2]
+        return function(*arguments)
+    except RuntimeError as error:
+        # "Error in virtual void faiss::... at /.../AutoTune.cpp:624: REASON"
+        _, _, place = str(error).strip().splitlines()[-1].rpartition(".cpp:")
+        _, _, reason = place.partition(": ")
         raise ValueError(f"index {index!r} is refused by faiss: {reason or error}") from None

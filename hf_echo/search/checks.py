@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+Embeddings = ArrayLike | torch.Tensor | sparse.spmatrix  # (rows, dimensions), real numbers
+Matrix = np.ndarray | sparse.csr_matrix  # the same, checked
+BLOCK = 1024  # rows that are in float64 at a time
 
 
-def refuse_broken(vectors: Any, where: Callable[[int], str]) -> None:
+def refuse_broken(vectors: Embeddings, where: Callable[[int], str]) -> None:
     """Raise ValueError for the first row that is NaN, infinite or all zero; `where(row)` says whose it is.
 
     In sparse matrices a row without entries passes: it is a text without known features.
     """
-    if hasattr(vectors, "tocsr"):
-        rows = vectors.tocsr()
-        bad = np.zeros(rows.shape[0], bool)
-        bad[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[~np.isfinite(rows.data)]] = True
+    if sparse.issparse(vectors):
+        entries = vectors.tocoo()
+        broken_rows = np.sort(entries.row[~np.isfinite(entries.data)])
     else:
-        vectors = as_array(vectors, where(0))
-        bad = ~np.isfinite(vectors).all(axis=1) | ~vectors.any(axis=1)
-    if bad.any():
-        raise ValueError(f"{where(int(bad.argmax()))}: a NaN, infinite or zero embedding has no direction")
+        rows = as_array(vectors, where(0))
+        is_broken = ~np.isfinite(rows).all(axis=1) | ~rows.any(axis=1)
+        broken_rows = np.flatnonzero(is_broken)
+    if len(broken_rows):
+        raise ValueError(f"{where(int(broken_rows[0]))}: a NaN, infinite or zero embedding has no direction")
 
 
 def check_counts(**counts: int) -> None:
@@ -32,38 +37,42 @@ def check_counts(**counts: int) -> None:
             raise ValueError(f"{name} is {count!r}; it must be a whole number of at least 1")
 
 
-def as_array(x: Any, name: str = "x") -> np.ndarray:
+def as_array(x: Embeddings, name: str = "x") -> np.ndarray:
     """The array of a tensor, list or array (memory-mapped ones stay so)."""
     if isinstance(x, torch.Tensor):
         x = x.detach().cpu()
-        x = (x.float() if x.is_floating_point() and x.dtype != torch.float64 else x).numpy()
-    x = np.asanyarray(x)
-    if x.dtype.kind not in "if":
-        fix = "unpack bits by np.unpackbits(x, axis=1) * 2.0 - 1" if x.dtype == np.uint8 else "convert them"
-        raise ValueError(f"{name}: embeddings are floats or signed integers, not {str(x.dtype)!r}; {fix}")
-    return x
+        if x.dtype in (torch.float16, torch.bfloat16):  # numpy has no bfloat16
+            x = x.float()
+    array = np.asanyarray(x)
+    if array.dtype == np.uint8:
+        raise ValueError(f"{name}: embeddings are not 'uint8'; unpack bits by np.unpackbits(x, axis=1) * 2.0 - 1")
+    if array.dtype.kind not in "if":
+        raise ValueError(f"{name}: embeddings are floats or signed integers, not {str(array.dtype)!r}; convert them")
+    return array
 
 
-def as_rows(x: Any, name: str = "x") -> Any:
+def as_rows(x: Embeddings, name: str = "x") -> Matrix:
     """`x` as a (rows, dimensions) array or CSR matrix with at least one of each."""
-    x = x.tocsr() if hasattr(x, "tocsr") else as_array(x, name)
-    if len(x.shape) != 2 or 0 in x.shape:
-        raise ValueError(f"{name} must be a (rows, dimensions) matrix with at least one of each, got shape {x.shape}")
-    return x
+    rows = x.tocsr() if sparse.issparse(x) else as_array(x, name)
+    if len(rows.shape) != 2 or 0 in rows.shape:
+        raise ValueError(
+            f"{name} must be a (rows, dimensions) matrix with at least one of each, got shape {rows.shape}"
+        )
+    return rows
 
 
-def unit_rows(x: Any, name: str = "x", first: int = 0) -> Any:
+def unit_rows(x: Embeddings, name: str = "x", first: int = 0) -> Matrix:
     """A new float32 array (or CSR matrix) with rows of length 1; `first` is the number of the first, for messages."""
-    x = as_rows(x, name)
-    refuse_broken(x, lambda row: f"{name}, row {first + row}")
-    if not isinstance(x, np.ndarray):
-        unit = x.astype(np.float64)
-        norms = np.sqrt(np.asarray(unit.multiply(unit).sum(axis=1)).ravel())
-        unit.data /= np.repeat(np.where(norms > 0, norms, 1.0), np.diff(unit.indptr))
-        return unit.astype(np.float32)
-    unit = np.empty(x.shape, np.float32)
-    for start in range(0, len(x), 1024):  # float64 for a small block, and never in the caller's memory
-        block = x[start : start + 1024].astype(np.float64)
+    rows = as_rows(x, name)
+    refuse_broken(rows, lambda row: f"{name}, row {first + row}")
+    if sparse.issparse(rows):
+        from sklearn.preprocessing import normalize
+
+        return normalize(rows.astype(np.float64)).astype(np.float32)
+    unit = np.empty(rows.shape, np.float32)
+    for start in range(0, len(rows), BLOCK):  # float64 for a small block, and never in the caller's memory
+        block = rows[start : start + BLOCK].astype(np.float64)
         block /= np.abs(block).max(axis=1, keepdims=True)  # squares neither overflow nor vanish
-        unit[start : start + 1024] = block / np.linalg.norm(block, axis=1, keepdims=True)
+        block /= np.linalg.norm(block, axis=1, keepdims=True)
+        unit[start : start + BLOCK] = block
     return unit

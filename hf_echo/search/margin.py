@@ -15,15 +15,15 @@ before the one true pair in 15 to 75 percent of draws, the ratio with a floor in
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from .checks import check_counts
+from .checks import Embeddings, check_counts
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 
 MARGINS = ("cosine", "ratio", "distance")
-FLOOR, SMALL_FLOOR, SMALL = 0.05, 0.3, 100
+FLOOR = 0.05
+SMALL_FLOOR = 0.3
+SMALL = 100  # rows of a side below which the small floor holds
 
 
 def checked_margin(margin: str | None) -> str:
@@ -33,35 +33,40 @@ def checked_margin(margin: str | None) -> str:
     return margin or "cosine"
 
 
-def best_matches(x: Any, y: Any, margin: str | None = "cosine", k: int = 4) -> np.ndarray:
+def best_matches(x: Embeddings, y: Embeddings, margin: str | None = "cosine", k: int = 4) -> np.ndarray:
     """(n,) the best row of y (m, d) for each row of x (n, d); m and n may differ. Arguments as in `xsim`."""
     margin = checked_margin(margin)
     check_counts(k=k)
     if margin == "cosine":
         return nearest_neighbours(x, y, 1).indices[:, 0]
-    k = min(k, np.shape(x)[0], np.shape(y)[0])
-    forward, backward = mutual_neighbours(x, y, k)
-    return best_by_margin(forward, backward, margin)[1]
+    forward, backward = mutual_neighbours(x, y, min(k, np.shape(x)[0], np.shape(y)[0]))
+    _, best_rows = best_by_margin(forward, backward, margin)
+    return best_rows
 
 
 def best_by_margin(forward: Neighbours, backward: Neighbours, margin: str) -> tuple[np.ndarray, np.ndarray]:
     """(score, row of the other side) of each row's best neighbour by margin score."""
     scores = margin_scores(forward, backward, margin)
     scores = np.where(forward.indices < 0, -np.inf, scores)  # an approximate index may find fewer than k
-    rows, at = np.arange(len(scores)), scores.argmax(axis=1)
-    return scores[rows, at], forward.indices[rows, at]
+    rows = np.arange(len(scores))
+    best = scores.argmax(axis=1)
+    return scores[rows, best], forward.indices[rows, best]
 
 
 def margin_scores(forward: Neighbours, backward: Neighbours, margin: str) -> np.ndarray:
     """(n, k) float64 margin score of each forward neighbour (the formulas above)."""
-    a = forward.scores.astype(np.float64)
+    cosines = forward.scores.astype(np.float64)
     if checked_margin(margin) == "cosine":
-        return a
-    mean_x, mean_y = (side.scores.mean(axis=1, dtype=np.float64) for side in (forward, backward))
-    return margin_of(a, mean_x[:, None], mean_y[forward.indices], margin, smaller=min(len(mean_x), len(mean_y)))
+        return cosines
+    mean_x = forward.scores.mean(axis=1, dtype=np.float64)
+    mean_y = backward.scores.mean(axis=1, dtype=np.float64)
+    rows = min(len(mean_x), len(mean_y))
+    return margin_of(cosines, mean_x[:, None], mean_y[forward.indices], margin, smaller=rows)
 
 
-def margin_of(a: Any, mean_x: Any, mean_y: Any, margin: str = "ratio", *, smaller: int) -> Any:
+def margin_of(
+    a: np.ndarray, mean_x: np.ndarray, mean_y: np.ndarray, margin: str = "ratio", *, smaller: int
+) -> np.ndarray:
     """Margin score of cosines `a` and the mean cosines of their rows with their neighbours (the formulas above).
 
     Args:
@@ -70,5 +75,7 @@ def margin_of(a: Any, mean_x: Any, mean_y: Any, margin: str = "ratio", *, smalle
     b = (mean_x + mean_y) / 2
     if margin == "distance":
         return a - b
-    floor = max(SMALL_FLOOR, 1 / smaller) if smaller < SMALL else FLOOR
+    floor = FLOOR
+    if smaller < SMALL:
+        floor = max(SMALL_FLOOR, 1 / smaller)
     return 1 + (a - b) / np.maximum(b, floor)

@@ -12,8 +12,9 @@ pairs with a gold list, as the BUCC shared task does.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ import numpy as np
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.results import Result
 from .blocks import BLOCK, Rows, check_index, neighbours_in_blocks, search_folder
-from .checks import check_counts
+from .checks import Embeddings, check_counts
 from .margin import best_by_margin, checked_margin
 
 RETRIEVALS = ("max", "forward", "backward", "intersection")
@@ -45,8 +46,8 @@ class MinedPairs(NamedTuple):
 
 
 def mine(
-    x: Any,
-    y: Any,
+    x: Embeddings | Sequence[Embeddings],
+    y: Embeddings | Sequence[Embeddings],
     *,
     k: int = 4,
     margin: str | None = "ratio",
@@ -78,18 +79,28 @@ def mine(
     """
     check_options(k=k, margin=margin, retrieval=retrieval, block=block, threshold=threshold, index=index)
     margin = checked_margin(margin)
-    x, y = Rows(x, "x"), Rows(y, "y")
-    if x.width != y.width:
-        raise ValueError(f"x has {x.width} dimensions and y {y.width}: they must come from one model")
-    k = min(k, len(x), len(y))
     executor = executor or LocalExecutor(progress)
     if work is None and not executor.local:
         raise ValueError("work is None: a search on a cluster needs a folder that every node sees")
-    work = work if work is None else Path(work).absolute()  # workers run in other folders
-    options = {"index": index, "block": block, "folder": search_folder(work, x, y, k=k, block=block, index=index)}
-    forward = neighbours_in_blocks(x, y, k, executor=executor, **options)
-    backward = neighbours_in_blocks(y, x, k, executor=executor, **options)
-    pairs = _retrieve(best_by_margin(forward, backward, margin), best_by_margin(backward, forward, margin), retrieval)
+    x_rows = Rows(x, "x")
+    y_rows = Rows(y, "y")
+    if x_rows.width != y_rows.width:
+        raise ValueError(f"x has {x_rows.width} dimensions and y {y_rows.width}: they must come from one model")
+    k = min(k, len(x_rows), len(y_rows))
+    folder = None
+    if work is not None:
+        # absolute, because workers run in other folders
+        folder = search_folder(Path(work).absolute(), x_rows, y_rows, k=k, block=block, index=index)
+
+    search = partial(neighbours_in_blocks, k=k, index=index, block=block, folder=folder, executor=executor)
+    forward = search(x_rows, y_rows)
+    backward = search(y_rows, x_rows)
+    best_targets = best_by_margin(forward, backward, margin)
+    best_sources = best_by_margin(backward, forward, margin)
+    pairs = _candidates(best_targets, best_sources, retrieval)
+    pairs = _best_first(pairs)
+    if retrieval == "max":
+        pairs = _each_row_once(pairs)
     return pairs if threshold is None else pairs.above(threshold)
 
 
@@ -114,33 +125,42 @@ def check_options(
         check_index(index)
 
 
-def _retrieve(there: tuple, back: tuple, retrieval: str) -> MinedPairs:
-    (score, target), (score_back, source) = there, back
-    own, own_back = np.arange(len(score)), np.arange(len(score_back))
+def _candidates(
+    best_targets: tuple[np.ndarray, np.ndarray], best_sources: tuple[np.ndarray, np.ndarray], retrieval: str
+) -> MinedPairs:
+    """Candidate pairs of (score, row of the other side) of each source, and of each target."""
+    forward_scores, targets = best_targets
+    backward_scores, sources = best_sources
+    forward = MinedPairs(forward_scores, np.arange(len(targets)), targets)
+    backward = MinedPairs(backward_scores, sources, np.arange(len(sources)))
     if retrieval == "forward":
-        scores, sources, targets = score, own, target
-    elif retrieval == "backward":
-        scores, sources, targets = score_back, source, own_back
-    elif retrieval == "intersection":
-        both = (target >= 0) & (source[target] == own)
-        scores, sources, targets = score[both], own[both], target[both]
-    else:
-        scores = np.concatenate([score, score_back])
-        sources, targets = np.concatenate([own, source]), np.concatenate([target, own_back])
-    order = np.lexsort([targets, sources, -scores])
-    order = order[np.isfinite(scores[order])]
+        return forward
+    if retrieval == "backward":
+        return backward
     if retrieval == "max":
-        order = _each_once(order, sources, targets, len(own), len(own_back))
-    return MinedPairs(scores[order], sources[order], targets[order])
+        return MinedPairs(*(np.concatenate(columns) for columns in zip(forward, backward, strict=True)))
+    is_mutual = (targets >= 0) & (sources[targets] == forward.sources)
+    return MinedPairs(*(column[is_mutual] for column in forward))
 
 
-def _each_once(order: np.ndarray, sources: np.ndarray, targets: np.ndarray, n: int, m: int) -> np.ndarray:
-    taken, taken_back, kept = bytearray(n), bytearray(m), []
-    for at, i, j in zip(order.tolist(), sources[order].tolist(), targets[order].tolist(), strict=True):
-        if not taken[i] and not taken_back[j]:
-            taken[i] = taken_back[j] = 1
-            kept.append(at)
-    return np.array(kept, dtype=np.int64)
+def _best_first(pairs: MinedPairs) -> MinedPairs:
+    """By score, then by rows; without those that an approximate index did not find."""
+    order = np.lexsort([pairs.targets, pairs.sources, -pairs.scores])
+    order = order[np.isfinite(pairs.scores[order])]
+    return MinedPairs(*(column[order] for column in pairs))
+
+
+def _each_row_once(pairs: MinedPairs) -> MinedPairs:
+    """The pairs of which neither row is in a pair before."""
+    source_is_used = bytearray(int(pairs.sources.max(initial=-1)) + 1)
+    target_is_used = bytearray(int(pairs.targets.max(initial=-1)) + 1)
+    kept = []
+    for number, (source, target) in enumerate(pairs.pairs()):
+        if not source_is_used[source] and not target_is_used[target]:
+            source_is_used[source] = True
+            target_is_used[target] = True
+            kept.append(number)
+    return MinedPairs(*(column[kept] for column in pairs))
 
 
 Pair = tuple[Hashable, Hashable]  # names of a source and of a target
@@ -161,8 +181,9 @@ class PairScore(Result):
 
 def bucc_f1(found: Iterable[Pair], gold: Iterable[Pair]) -> PairScore:
     """F1 of a set of pairs as in BUCC: a pair is right if it is in gold. Raises ValueError if gold is empty."""
-    found, gold = set(found), _gold(gold)
-    return _score(len(found), len(found & gold), len(gold))
+    mined_pairs = set(found)
+    gold_pairs = _gold_set(gold)
+    return _pair_score(len(mined_pairs), len(mined_pairs & gold_pairs), len(gold_pairs))
 
 
 def best_threshold(mined: MinedPairs, gold: Iterable[tuple[int, int]]) -> PairScore:
@@ -171,26 +192,36 @@ def best_threshold(mined: MinedPairs, gold: Iterable[tuple[int, int]]) -> PairSc
     Of equal F1 the higher threshold is taken. `mined` must be without a threshold of its own; `MinedPairs.above`
     applies the one found. Raises ValueError if no pair was mined.
     """
-    gold = _gold(gold)
-    if not len(mined.scores):
+    gold_pairs = _gold_set(gold)
+    scores = mined.scores
+    if not len(scores):
         raise ValueError("no mined pairs to choose a threshold from")
-    right = np.cumsum([pair in gold for pair in mined.pairs()])
-    kept = np.arange(1, len(right) + 1)
-    last = np.append(mined.scores[1:] < mined.scores[:-1], True)  # a cut cannot part equal scores
-    f1 = np.where(last, 2 * right / (kept + len(gold)), -1.0)
-    at = int(f1.argmax())
-    after = mined.scores[at + 1] if at + 1 < len(right) else mined.scores[at]
-    threshold = float((mined.scores[at] + after) / 2)
-    return _score(at + 1, int(right[at]), len(gold), threshold)
+    # F1 of the first 1, 2, 3 ... pairs; a cut cannot part equal scores
+    right = np.cumsum([pair in gold_pairs for pair in mined.pairs()])
+    kept = np.arange(1, len(scores) + 1)
+    is_cut = np.append(scores[1:] < scores[:-1], True)
+    f1 = np.where(is_cut, 2 * right / (kept + len(gold_pairs)), -1.0)
+    last = int(f1.argmax())
+    threshold = scores[last]
+    if last + 1 < len(scores):
+        threshold = (scores[last] + scores[last + 1]) / 2
+    return _pair_score(last + 1, int(right[last]), len(gold_pairs), float(threshold))
 
 
-def _gold(gold: Iterable[Pair]) -> set[Pair]:
-    gold = {tuple(pair) for pair in gold}
-    if not gold:
+def _gold_set(gold: Iterable[Pair]) -> set[Pair]:
+    pairs = {tuple(pair) for pair in gold}
+    if not pairs:
         raise ValueError("gold is empty: without right pairs there is no F1")
-    return gold
+    return pairs
 
 
-def _score(found: int, right: int, gold: int, threshold: float | None = None) -> PairScore:
-    precision = 100 * right / found if found else 0.0
-    return PairScore(200 * right / (found + gold), precision, 100 * right / gold, found, right, gold, threshold)
+def _pair_score(mined: int, right: int, gold: int, threshold: float | None = None) -> PairScore:
+    return PairScore(
+        f1=200 * right / (mined + gold),
+        precision=100 * right / mined if mined else 0.0,
+        recall=100 * right / gold,
+        found=mined,
+        right=right,
+        gold=gold,
+        threshold=threshold,
+    )

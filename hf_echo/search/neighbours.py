@@ -8,11 +8,12 @@ its whole answer, because too many scores are within the rounding of float32, is
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from typing import NamedTuple
 
 import numpy as np
 
-from .checks import check_counts, unit_rows
+from .checks import Embeddings, Matrix, check_counts, unit_rows
 
 SPARE = 4  # candidates beyond k
 PAIRS = 2**23  # numbers of candidates that are scored at a time: 64 MB
@@ -40,7 +41,7 @@ class Neighbours(NamedTuple):
         return cls(np.full((rows, k), -np.inf, np.float32), np.full((rows, k), -1, np.int64))
 
 
-def nearest_neighbours(x: Any, y: Any, k: int) -> Neighbours:
+def nearest_neighbours(x: Embeddings, y: Embeddings, k: int) -> Neighbours:
     """The k rows of `y` with the highest cosine for each row of `x`.
 
     Args:
@@ -51,66 +52,84 @@ def nearest_neighbours(x: Any, y: Any, k: int) -> Neighbours:
     Raises:
         ValueError: empty, not two-dimensional, complex, NaN, infinite or zero input, different d, impossible k.
     """
-    x, y = _both(x, y)
-    _check_k(k, y.shape[0])
-    return unit_neighbours(x, y, k)
+    unit_x = unit_rows(x, "x")
+    unit_y = unit_rows(y, "y")
+    _check_pair(unit_x, unit_y)
+    _check_k(k, unit_y.shape[0])
+    return unit_neighbours(unit_x, unit_y, k)
 
 
-def mutual_neighbours(x: Any, y: Any, k: int) -> tuple[Neighbours, Neighbours]:
+def mutual_neighbours(x: Embeddings, y: Embeddings, k: int) -> tuple[Neighbours, Neighbours]:
     """(neighbours of x in y, neighbours of y in x): what margin scores need. k may not exceed the rows of either."""
-    x, y = _both(x, y)
-    _check_k(k, y.shape[0])
-    _check_k(k, x.shape[0])
-    return unit_neighbours(x, y, k), unit_neighbours(y, x, k)
+    unit_x = unit_rows(x, "x")
+    unit_y = unit_rows(y, "y")
+    _check_pair(unit_x, unit_y)
+    _check_k(k, min(unit_x.shape[0], unit_y.shape[0]))
+    return unit_neighbours(unit_x, unit_y, k), unit_neighbours(unit_y, unit_x, k)
 
 
-def unit_neighbours(x: Any, y: Any, k: int) -> Neighbours:
+def unit_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
     """`nearest_neighbours` of rows that have length 1 already, float32."""
     if not isinstance(x, np.ndarray):
         return _sparse_neighbours(x, y, k)
+    dimensions = x.shape[1]
+    rounding = dimensions * 2.0**-24 + 2.0**-22  # most that the float32 product of unit rows can be wrong by
+    nearest = Neighbours.none_yet(len(x), k)
+    open_rows = np.arange(len(x))
+    candidates = min(k + SPARE, len(y))
+    while len(open_rows):
+        # All candidates are scored as one product, a part of them pair by pair, with a copy of each candidate.
+        scored_as_product = candidates == len(y)
+        numbers = len(open_rows) * candidates
+        if scored_as_product:
+            columns = y.T.astype(np.float64)
+        else:
+            numbers *= dimensions
+        undecided = []
+        for rows in np.array_split(open_rows, math.ceil(numbers / PAIRS)):
+            if scored_as_product:
+                scores = (x[rows].astype(np.float64) @ columns).astype(np.float32)
+                indices = np.broadcast_to(np.arange(len(y)), scores.shape)
+                best_of_others = -np.inf
+            else:
+                scores, indices, rough_last = _candidate_scores(x[rows], y, candidates)
+                best_of_others = rough_last + 2 * rounding
+            order = np.lexsort((indices, -scores), axis=1)[:, :k]
+            nearest.scores[rows] = np.take_along_axis(scores, order, 1)
+            nearest.indices[rows] = np.take_along_axis(indices, order, 1)
+            undecided.append(rows[nearest.scores[rows, -1] <= best_of_others])
+        open_rows = np.concatenate(undecided)
+        candidates = min(8 * candidates, len(y))
+    return nearest
+
+
+def _candidate_scores(x: np.ndarray, y: np.ndarray, candidates: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(n, candidates) float32 cosines, summed in float64, with their rows of y; (n,) the lowest as faiss rounds it."""
     import faiss
 
-    nearest = Neighbours.none_yet(len(x), k)
-    rounding = x.shape[1] * 2.0**-24 + 2.0**-22  # most that the float32 product of unit rows can be wrong by
-    open_rows, width = np.arange(len(x)), min(k + SPARE, len(y))
-    while len(open_rows):
-        every = width == len(y)
-        wide = y.T.astype(np.float64) if every else None
-        numbers, undecided = len(open_rows) * width * (1 if every else x.shape[1]), []
-        for rows in np.array_split(open_rows, -(-numbers // PAIRS)):
-            if every:
-                scores = (x[rows].astype(np.float64) @ wide).astype(np.float32)
-                near, last = np.broadcast_to(np.arange(width), scores.shape), -np.inf
-            else:
-                rough, near = faiss.knn(x[rows], y, width, metric=faiss.METRIC_INNER_PRODUCT)
-                scores = np.einsum("rd,rcd->rc", x[rows], y[near], dtype=np.float64).astype(np.float32)
-                last = rough[:, -1] + 2 * rounding
-            order = np.lexsort((near, -scores), axis=1)[:, :k]
-            nearest.scores[rows] = np.take_along_axis(scores, order, 1)
-            nearest.indices[rows] = np.take_along_axis(near, order, 1)
-            undecided.append(rows[nearest.scores[rows, -1] <= last])
-        open_rows, width = np.concatenate(undecided), min(8 * width, len(y))
-    return nearest
+    rough_scores, indices = faiss.knn(x, y, candidates, metric=faiss.METRIC_INNER_PRODUCT)
+    scores = np.einsum("rd,rcd->rc", x, y[indices], dtype=np.float64)
+    return scores.astype(np.float32), indices, rough_scores[:, -1]
 
 
-def _sparse_neighbours(x: Any, y: Any, k: int) -> Neighbours:
-    nearest, height = Neighbours.none_yet(x.shape[0], k), max(1, PAIRS // y.shape[0])
-    y = y.astype(np.float64).T.tocsr()
-    for start in range(0, x.shape[0], height):
-        scores = (x[start : start + height].astype(np.float64) @ y).toarray().astype(np.float32)
+def _sparse_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
+    nearest = Neighbours.none_yet(x.shape[0], k)
+    rows_at_a_time = max(1, PAIRS // y.shape[0])
+    columns = y.astype(np.float64).T.tocsr()
+    for start in range(0, x.shape[0], rows_at_a_time):
+        rows = slice(start, start + rows_at_a_time)
+        scores = (x[rows].astype(np.float64) @ columns).toarray().astype(np.float32)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        nearest.scores[start : start + height] = np.take_along_axis(scores, order, 1)
-        nearest.indices[start : start + height] = order
+        nearest.scores[rows] = np.take_along_axis(scores, order, 1)
+        nearest.indices[rows] = order
     return nearest
 
 
-def _both(x: Any, y: Any) -> tuple[Any, Any]:
-    x, y = unit_rows(x, "x"), unit_rows(y, "y")
+def _check_pair(x: Matrix, y: Matrix) -> None:
     if isinstance(x, np.ndarray) != isinstance(y, np.ndarray):
         raise ValueError("one of x and y is sparse and the other dense: convert one of them")
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"x has {x.shape[1]} dimensions and y has {y.shape[1]}: they must come from one space")
-    return x, y
 
 
 def _check_k(k: int, largest: int) -> None:
