@@ -6,10 +6,10 @@ in `file_mining`; a stopped run resumes at the first missing shard. Only one doc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -46,12 +46,18 @@ class AlignmentReport(Result):
 
 
 @dataclass(frozen=True)
-class _Documents:
-    """One side: its sentences, where each document begins and ends among them, and their lines, from 0."""
+class _Side:
+    """The sentences of all documents of a side; where each document begins and ends among them; their lines, from 0."""
 
-    lines: TextLines
+    sentences: TextLines
     bounds: list[tuple[int, int]]
-    numbers: list[int]
+    line_numbers: list[int]
+
+    def document(self, number: int) -> list[str]:
+        return self.sentences.read(*self.bounds[number])
+
+    def document_lines(self, number: int) -> list[int]:
+        return self.line_numbers[slice(*self.bounds[number])]
 
 
 def align_files(
@@ -85,47 +91,76 @@ def align_files(
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with the options.
     """
-    pairs = paired_documents(source, target)
+    documents = paired_documents(source, target)
+    langs = (source_lang, target_lang)
     as_paths = out.suffix == PATH or (source.is_dir() and not out.suffix and str(out) != STANDARD)
     check_output(out, [source, target], folder=as_paths and source.is_dir())
     if not as_paths:
-        check_pair_output(out, (source_lang, target_lang), [path for pair in pairs for path in pair])
+        check_pair_output(out, langs, [path for document in documents for path in document])
     elif threshold is not None or raw:
         raise ValueError(f"{out}: vecalign's format holds line numbers of all pairs; leave out raw and threshold")
     name = "aligned" if str(out) == STANDARD else out.name
     work = (Path(work) if work else out.with_name(name + ".work")).absolute()
     executor = executor or LocalExecutor(progress)
-    langs, copies = (source_lang, target_lang), [work / f"{side}.txt" for side in SIDES]
-    cut = _cut if raw else None
+
     with ExitStack() as stack:
+        # the sentences of both sides, then their embeddings
         stack.enter_context(work_folder(work, fresh))
-        for copy in copies:
+        sides = []
+        for paths, side_name, lang in zip(zip(*documents, strict=True), SIDES, langs, strict=True):
+            copy = work / f"{side_name}.txt"
             stack.callback(copy.unlink, missing_ok=True)
-        sides = [
-            _gathered([pair[number] for pair in pairs], langs[number], copies[number], column, cut) for number in (0, 1)
-        ]
-        vectors = [
-            Rows(encode_lines(side.lines, encode, lang, work / name, model=model, executor=executor), name)
-            for side, lang, name in zip(sides, langs, SIDES, strict=True)
-        ]
-        counts = [0, 0, 0]
-        write = stack.enter_context(_scored(out, langs, threshold)) if not as_paths else None
-        bounds = zip(*(side.bounds for side in sides), strict=True)
-        for (path, _), places in tqdm(
-            zip(pairs, bounds), "Aligning", len(pairs), unit="document", disable=not progress
-        ):
-            texts = [side.lines.read(*place) for side, place in zip(sides, places)]
-            parts = [rows.read(i, k) if i < k else np.empty((0, rows.width)) for rows, (i, k) in zip(vectors, places)]
-            beads = align(*parts, *([len(text) for text in side] for side in texts), largest=largest)
-            if write:
-                counts[0] += write(beads, texts)
+            sides.append(_gathered(paths, lang, copy, column, raw))
+        vectors = []
+        for side, side_name, lang in zip(sides, SIDES, langs, strict=True):
+            shards = encode_lines(side.sentences, encode, lang, work / side_name, model=model, executor=executor)
+            vectors.append(Rows(shards, side_name))
+
+        # one document after the other
+        counts = Counter()
+        write = None
+        if not as_paths:
+            write = stack.enter_context(write_pairs(out, langs))
+            write([], [], [])  # the names of the columns
+        for number in tqdm(range(len(documents)), "Aligning", unit="document", disable=not progress):
+            source_sentences = sides[0].document(number)
+            target_sentences = sides[1].document(number)
+            beads = align(
+                _vectors(vectors[0], sides[0].bounds[number]),
+                _vectors(vectors[1], sides[1].bounds[number]),
+                [len(sentence) for sentence in source_sentences],
+                [len(sentence) for sentence in target_sentences],
+                largest=largest,
+            )
+            pairs = [bead for bead in beads if bead.is_pair]
+            if write is None:
+                path = out / f"{documents[number][0].name}{PATH}" if source.is_dir() else out
+                _write_path(path, beads, sides[0].document_lines(number), sides[1].document_lines(number))
             else:
-                file = out / f"{path.name}{PATH}" if source.is_dir() else out
-                counts[0] += _write_path(file, beads, [s.numbers[i:k] for s, (i, k) in zip(sides, places)])
-            counts[1] += sum(not bead.targets for bead in beads)
-            counts[2] += sum(not bead.sources for bead in beads)
-    sizes = [len(side.lines) for side in sides]
-    return AlignmentReport(len(pairs), *sizes, *counts, out=str(out), work=str(work))
+                if threshold is not None:
+                    pairs = [bead for bead in pairs if 1 - bead.cost >= threshold]
+                _write_beads(write, pairs, source_sentences, target_sentences)
+            counts["pairs"] += len(pairs)
+            counts["sources_alone"] += sum(not bead.targets for bead in beads)
+            counts["targets_alone"] += sum(not bead.sources for bead in beads)
+    return AlignmentReport(
+        documents=len(documents),
+        sources=len(sides[0].sentences),
+        targets=len(sides[1].sentences),
+        pairs=counts["pairs"],
+        sources_alone=counts["sources_alone"],
+        targets_alone=counts["targets_alone"],
+        out=str(out),
+        work=str(work),
+    )
+
+
+def _vectors(rows: Rows, bounds: tuple[int, int]) -> np.ndarray:
+    """(sentences, d) embeddings of a document; it may have no sentence."""
+    start, stop = bounds
+    if start == stop:
+        return np.empty((0, rows.width))
+    return rows.read(start, stop)
 
 
 def paired_documents(source: Path, target: Path) -> list[tuple[Path, Path]]:
@@ -139,56 +174,61 @@ def paired_documents(source: Path, target: Path) -> list[tuple[Path, Path]]:
         raise ValueError("source and target are both standard input: give a file for one of them")
     if not source.is_dir():
         return [(source, target)]
-    names = [{path.name for path in folder.iterdir() if path.is_file()} for folder in (source, target)]
-    if not (common := sorted(names[0] & names[1])):
-        examples = " and ".join(repr(min(some, default="none")) for some in names)
+    source_names = _file_names(source)
+    target_names = _file_names(target)
+    common = sorted(source_names & target_names)
+    if not common:
+        examples = f"{min(source_names, default='none')!r} and {min(target_names, default='none')!r}"
         raise ValueError(f"{source} and {target} have no file names in common (such as {examples}): rename the files")
     return [(source / name, target / name) for name in common]
+
+
+def _file_names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.is_file()}
 
 
 def _cut(texts: Sequence[str], lang: str | None) -> list[str]:
     if lang is None:
         raise ValueError("raw text is cut by the rules of its language: give the languages of both sides")
-    return [sentence for pieces in rule_segmenter(texts, lang) for sentence in trimmed(pieces)]
+    sentences = []
+    for pieces in rule_segmenter(texts, lang):
+        sentences += trimmed(pieces)
+    return sentences
 
 
-def _gathered(
-    paths: Sequence[Path], lang: str | None, copy: Path, column: str | None, cut: Callable | None
-) -> _Documents:
+def _gathered(paths: Sequence[Path], lang: str | None, copy: Path, column: str | None, raw: bool) -> _Side:
     """The sentences of the documents in the plain file `copy`."""
-    counts, numbers = [], []
+    bounds = []
+    line_numbers: list[int] = []
     with open_output(copy) as file:
         for path in paths:
-            texts = read_texts(path, column=column, lang=lang)
-            sentences = [" ".join(text.split()) for text in (cut(texts, lang) if cut else texts)]
-            kept = [number for number, sentence in enumerate(sentences) if not is_blank(sentence)]
-            file.writelines(f"{sentences[number]}\n" for number in kept)
-            counts.append(len(kept))
-            numbers += kept
+            lines = read_texts(path, column=column, lang=lang)
+            if raw:
+                lines = _cut(lines, lang)
+            start = len(line_numbers)
+            for number, line in enumerate(lines):
+                sentence = " ".join(line.split())
+                if not is_blank(sentence):
+                    file.write(f"{sentence}\n")
+                    line_numbers.append(number)
+            bounds.append((start, len(line_numbers)))
     name = str(paths[0] if len(paths) == 1 else paths[0].parent)
-    lines = TextLines(copy, name=name, numbers=[number + 1 for number in numbers])
-    return _Documents(lines, list(pairwise(accumulate(counts, initial=0))), numbers)
+    sentences = TextLines(copy, name=name, numbers=[number + 1 for number in line_numbers])
+    return _Side(sentences, bounds, line_numbers)
 
 
-@contextmanager
-def _scored(out: Path, langs: tuple, threshold: float | None) -> Iterator[Callable]:
-    """A function (beads, sentences of both sides) that writes the pairs, and gives their number."""
-    with write_pairs(out, langs) as write:
-        write([], [], [])  # the names of the columns
-
-        def write_beads(beads: Sequence[Bead], texts: Sequence[Sequence[str]]) -> int:
-            kept = [bead for bead in beads if bead.sources and bead.targets]
-            kept = [bead for bead in kept if threshold is None or 1 - bead.cost >= threshold]
-            joined = ([" ".join(side[i] for i in bead[number]) for bead in kept] for number, side in enumerate(texts))
-            write(*joined, [1 - bead.cost for bead in kept])
-            return len(kept)
-
-        yield write_beads
+def _write_beads(
+    write: Callable[..., None], beads: Sequence[Bead], sources: Sequence[str], targets: Sequence[str]
+) -> None:
+    joined_sources = [" ".join(sources[i] for i in bead.sources) for bead in beads]
+    joined_targets = [" ".join(targets[j] for j in bead.targets) for bead in beads]
+    write(joined_sources, joined_targets, [1 - bead.cost for bead in beads])
 
 
-def _write_path(path: Path, beads: Sequence[Bead], numbers: Sequence[Sequence[int]]) -> int:
+def _write_path(path: Path, beads: Sequence[Bead], source_lines: Sequence[int], target_lines: Sequence[int]) -> None:
+    """Vecalign's format: `[0, 1]:[0]:0.153000`."""
     with open_output(path) as file:
         for bead in beads:
-            lines = ([side[i] for i in run] for side, run in zip(numbers, bead))
-            file.write(":".join(map(str, lines)) + f":{bead.cost:.6f}\n")
-    return sum(bool(bead.sources and bead.targets) for bead in beads)
+            sources = [source_lines[i] for i in bead.sources]
+            targets = [target_lines[j] for j in bead.targets]
+            file.write(f"{sources}:{targets}:{bead.cost:.6f}\n")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def mine_files(
     fresh: bool = False,
     column: str | None = None,
     progress: bool = True,
-    **options,
+    **options: Any,
 ) -> MiningReport:
     """Mine the texts of two files into a file of score, source, target, best first (formats: `pair_writer`).
 
@@ -86,30 +87,31 @@ def mine_files(
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
     """
     check_options(**options)
-    check_pair_output(out, (source_lang, target_lang), [source, target])
+    langs = (source_lang, target_lang)
+    check_pair_output(out, langs, [source, target])
     if str(source) == str(target) == STANDARD:
         raise ValueError("source and target are both standard input: give a file for one of them")
     executor = executor or LocalExecutor(progress)
     # absolute, because workers run in other folders
     work = (Path(work) if work else out.with_name(out.name + ".work")).absolute()
-    readers, langs = (encode, encode_target or encode), (source_lang, target_lang)
     with ExitStack() as stack:
         stack.enter_context(work_folder(work, fresh))
-        texts = [
-            stack.enter_context(open_lines(path, work / f"{side}.txt", column=column, lang=lang, dedup=dedup))
-            for path, side, lang in zip((source, target), SIDES, langs)
-        ]
-        vectors = [
-            encode_lines(lines, reader, lang, work / side, model=model, shard=shard, executor=executor)
-            for lines, reader, lang, side in zip(texts, readers, langs, SIDES, strict=True)
-        ]
-        mined = mine(*vectors, work=work / "search", executor=executor, progress=progress, **options)
+        open_side = partial(open_lines, column=column, dedup=dedup)
+        source_lines = stack.enter_context(open_side(source, work / "source.txt", lang=source_lang))
+        target_lines = stack.enter_context(open_side(target, work / "target.txt", lang=target_lang))
+
+        encode_side = partial(encode_lines, model=model, shard=shard, executor=executor)
+        x = encode_side(source_lines, encode, source_lang, work / "source")
+        y = encode_side(target_lines, encode_target or encode, target_lang, work / "target")
+        mined = mine(x, y, work=work / "search", executor=executor, progress=progress, **options)
+
         write = stack.enter_context(write_pairs(out, langs))
         for start in range(0, max(1, len(mined.scores)), CHUNK):
-            rows = slice(start, start + CHUNK)
-            pairs = (list(side.texts(part[rows])) for side, part in zip(texts, (mined.sources, mined.targets)))
-            write(*pairs, mined.scores[rows].tolist())
-    return MiningReport(len(texts[0]), len(texts[1]), len(mined.scores), str(out), str(work))
+            part = slice(start, start + CHUNK)
+            sources = list(source_lines.texts(mined.sources[part]))
+            targets = list(target_lines.texts(mined.targets[part]))
+            write(sources, targets, mined.scores[part].tolist())
+    return MiningReport(len(source_lines), len(target_lines), len(mined.scores), str(out), str(work))
 
 
 def encode_lines(
@@ -130,35 +132,46 @@ def encode_lines(
 
 def _encoded_rows(lines: TextLines, encode: Encode, lang: str | None, start: int, stop: int) -> np.ndarray:
     parts = []
-    for i in range(start, stop, CHUNK):
-        vectors = encoded(encode, lines.read(i, min(i + CHUNK, stop)), lang, f"lines of {lines.name}")
-        refuse_broken(vectors, lambda row, i=i: f"{lines.name}:{lines.line_of(i + row)}")
+    for first in range(start, stop, CHUNK):
+        texts = lines.read(first, min(first + CHUNK, stop))
+        vectors = encoded(encode, texts, lang, f"lines of {lines.name}")
+        refuse_broken(vectors, lambda row, first=first: f"{lines.name}:{lines.line_of(first + row)}")
         parts.append(vectors)
     return np.concatenate(parts)
+
+
+# What embeddings depend on, by the name in `about.json`, in the words of a user.
+DEPENDENCIES = {"file": "contents of the file", "rows": "rows (--dedup?)", "lang": "language", "shard": "shard size"}
 
 
 def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, model: str, shard: int) -> None:
     """Record which file, language and model the embeddings belong to, or check it."""
     note = folder / ABOUT
-    there = read_json(note) if note.exists() else None
-    if there is None and folder.is_dir() and any(folder.iterdir()):
-        raise ValueError(f"{folder} holds other files than embeddings of hf-echo mine: name another folder with --work")
-    # In the language of the first run: another language alone does not make another model.
-    probe = encoded(encode, [PROBE], lang if there is None else there["lang"])[0].astype(np.float64)
-    mine = {"file": lines.digest, "rows": len(lines), "lang": lang, "shard": shard}
-    if there is None:
-        write_json(note, mine | {"name": lines.name, "model": model, "probe": probe.tolist()})
+    values = {"file": lines.digest, "rows": len(lines), "lang": lang, "shard": shard}
+    if not note.exists():
+        if folder.is_dir() and any(folder.iterdir()):
+            raise ValueError(
+                f"{folder} holds other files than embeddings of hf-echo mine: name another folder with --work"
+            )
+        probe = encoded(encode, [PROBE], lang)[0].astype(np.float64)
+        write_json(note, {**values, "name": lines.name, "model": model, "probe": probe.tolist()})
         return
-    names = {"file": "contents of the file", "rows": "rows (--dedup?)", "lang": "language", "shard": "shard size"}
-    changed = [name for key, name in names.items() if there[key] != mine[key]]
-    known = np.array(there["probe"])
-    if known.shape != probe.shape or known @ probe < 0.9999 * np.linalg.norm(known) * np.linalg.norm(probe):
+
+    recorded = read_json(note)
+    changed = [words for name, words in DEPENDENCIES.items() if recorded[name] != values[name]]
+    # In the language of the first run: another language alone does not make another model.
+    probe = encoded(encode, [PROBE], recorded["lang"])[0].astype(np.float64)
+    if not _is_same_direction(probe, np.array(recorded["probe"])):
         changed.append("model")
     if changed:
         raise ValueError(
-            f"{folder} holds embeddings of {there['name']} made otherwise (changed: {', '.join(changed)}); "
+            f"{folder} holds embeddings of {recorded['name']} made otherwise (changed: {', '.join(changed)}); "
             "delete that folder or name another with --work"
         )
+
+
+def _is_same_direction(x: np.ndarray, y: np.ndarray) -> bool:
+    return x.shape == y.shape and x @ y >= 0.9999 * np.linalg.norm(x) * np.linalg.norm(y)
 
 
 @contextmanager
@@ -176,13 +189,21 @@ def work_folder(work: Path, fresh: bool) -> Iterator[None]:
 
 def _discard(work: Path) -> None:
     """Delete the embeddings and neighbours of earlier runs in `work`, and nothing that mining did not write."""
-    full = [place for place in (work / name for name in (*SIDES, "search")) if place.is_dir() and any(place.iterdir())]
-    ours = [place for place in full if (place / ABOUT).is_file()]
-    for place in full:
-        if place not in ours and not (ours and place.name == "search"):  # neighbours come after the embeddings
-            raise ValueError(f"{place} holds no embeddings of hf-echo mine: name another folder with --work")
-    for place in full:
-        shutil.rmtree(place)
+    embeddings = []
+    for side in SIDES:
+        folder = work / side
+        if folder.is_dir() and any(folder.iterdir()):
+            if not (folder / ABOUT).is_file():
+                raise ValueError(f"{folder} holds no embeddings of hf-echo mine: name another folder with --work")
+            embeddings.append(folder)
+    search = work / "search"
+    has_neighbours = search.is_dir() and any(search.iterdir())
+    if has_neighbours and not embeddings:  # neighbours come after the embeddings
+        raise ValueError(f"{search} holds no embeddings of hf-echo mine: name another folder with --work")
+    for folder in embeddings:
+        shutil.rmtree(folder)
+    if has_neighbours:
+        shutil.rmtree(search)
 
 
 def plan_mining(
@@ -202,21 +223,35 @@ def plan_mining(
     Parts of the work are measured, and nothing is written. The memory of the model is not counted.
     """
     check_options(k=k, index=index, block=block)
-    rows, seconds, width = [], 0.0, 0
+    counts = []
+    encode_seconds = 0.0
+    width = 0
     with TemporaryDirectory() as folder:
-        for path, side, lang in zip((source, target), SIDES, langs):
+        for path, side, lang in zip((source, target), SIDES, langs, strict=True):
             with open_lines(path, Path(folder) / side, column=column, lang=lang, dedup=dedup) as lines:
-                texts = list(lines.texts(np.unique(np.linspace(0, len(lines) - 1, SAMPLE).astype(int))))
+                sampled = np.unique(np.linspace(0, len(lines) - 1, SAMPLE).astype(int))
+                texts = list(lines.texts(sampled))
             encoded(encode, texts[:1], lang)  # opens the model
             start = time.perf_counter()
             width = encoded(encode, texts, lang).shape[1]
-            seconds += (time.perf_counter() - start) * len(lines) / len(texts)
-            rows.append(len(lines))
-    larger, (per_pair, row_bytes) = max(rows), search_cost(max(rows), width, k, index)
+            seconds = time.perf_counter() - start
+            encode_seconds += seconds * len(lines) / len(texts)
+            counts.append(len(lines))
+
+    sources, targets = counts
+    larger = max(counts)
+    seconds_per_pair, index_bytes_per_row = search_cost(larger, width, k, index)
+    vector_bytes = 4 * width
+    neighbour_bytes = 12 * k  # a score and a row for each neighbour
+    index_bytes = larger * index_bytes_per_row
+    blocks_in_memory = 1 if index else 2
+    disk = (sources + targets) * (vector_bytes + neighbour_bytes) + index_bytes
+    memory = blocks_in_memory * min(block, larger) * vector_bytes + index_bytes
     return {
-        **dict(zip(("sources", "targets"), rows)),
-        "encode_hours": seconds / 3600,
-        "search_hours": 2 * rows[0] * rows[1] * per_pair / 3600,
-        "disk_gigabytes": (sum(rows) * (4 * width + 12 * k) + larger * row_bytes) / 1e9,
-        "memory_gigabytes": (min(block, larger) * 4 * width * (1 if index else 2) + larger * row_bytes) / 1e9,
+        "sources": sources,
+        "targets": targets,
+        "encode_hours": encode_seconds / 3600,
+        "search_hours": 2 * sources * targets * seconds_per_pair / 3600,
+        "disk_gigabytes": disk / 1e9,
+        "memory_gigabytes": memory / 1e9,
     }

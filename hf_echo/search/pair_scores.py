@@ -91,55 +91,83 @@ def open_pairs(
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file.
     """
-    source, columns, header = Path(source), {name: str(column) for name, column in (columns or {}).items()}, []
+    source = Path(source)
+    columns = {name: str(column) for name, column in (columns or {}).items()}
+    columns_are_numbers = bool(columns) and all(column.isdigit() for column in columns.values())
+    header_lines = []
 
     def is_header(fields: list[str]) -> bool:
-        if numbered or (len(fields) == 2 and not columns and tuple(fields) not in TEXT_ALIASES):
+        if columns_are_numbers:
             return False
-        header.append("\t".join(fields))
+        if len(fields) == 2 and not columns and tuple(fields) not in TEXT_ALIASES:
+            return False
+        header_lines.append("\t".join(fields))
         return True
 
-    numbered = bool(columns) and all(column.isdigit() for column in columns.values())
     if target is not None:
-        part = open_two([source, target], langs)
+        files = [source, Path(target)]
+        part = open_two(files, langs)
+        is_tsv = False
     else:
-        names = None if numbered else ("source", "target")
+        files = [source]
+        names = None if columns_are_numbers else ("source", "target")
         part = open_file(source, is_header=is_header, without_header=names, langs=langs)
-    names_of = dict(zip(("source_lang", "target_lang"), zip(*LANGUAGE_ALIASES)))
-    own = [side in columns or bool(set(names) & set(part.columns)) for side, names in names_of.items()]
-    constants = [side for side, given, there in zip(names_of, langs, own) if given or not there]
+        is_tsv = str(source) == STANDARD or (suffix_of(source) or "").startswith(".tsv")
+
+    # A language is a constant of the whole file unless the file has a column for it.
+    constants = []
+    for side, lang, aliases in zip(("source_lang", "target_lang"), langs, zip(*LANGUAGE_ALIASES)):
+        file_has_column = side in columns or not set(aliases).isdisjoint(part.columns)
+        if lang or not file_has_column:
+            constants.append(side)
     mapping = find_columns(part.columns, columns, constants=constants, where=part.label)
-    is_tsv = target is None and (str(source) == STANDARD or (suffix_of(source) or "").startswith(".tsv"))
-    blocks = partial(_blocks, part, mapping, langs, is_tsv)
+
     identity = None
-    if STANDARD not in (str(source), str(target)):  # all that a row's texts and languages depend on
+    if STANDARD not in map(str, files):  # all that a row's texts and languages depend on
         identity = (part.identity, tuple(langs), tuple(sorted(columns.items())))
-    return Pairs(blocks, header[0] if header else None, identity, [source, Path(target)] if target else [source])
+    return Pairs(
+        blocks=partial(_blocks, part, mapping, langs, is_tsv),
+        header=header_lines[0] if header_lines else None,
+        identity=identity,
+        files=files,
+    )
 
 
 def _blocks(part: Part, mapping: Mapping[str, str], langs: Languages, is_tsv: bool) -> Iterator[PairBlock]:
-    wanted = list(part.columns) if is_tsv else [mapping[name] for name in mapping]
-    for block in part.read(list(dict.fromkeys(wanted))):
-        bad, fields = list(block.bad), []
-        for side, lang in zip(("source", "target"), langs):
-            texts = as_list(block.columns[mapping[side]])
-            reasons = ((line, check_text(side, text)) for line, text in zip(block.lines, texts))
-            bad += [(line, why) for line, why in reasons if why and not why.endswith("is empty")]
-            own = mapping.get(f"{side}_lang")
-            codes = [lang] * len(texts) if own is None else as_list(block.columns[own])
-            fields.append((texts, codes))
-        if bad:
-            line, reason = min(bad)
+    names = list(part.columns) if is_tsv else list(mapping.values())
+    for block in part.read(list(dict.fromkeys(names))):
+        bad_rows = list(block.bad)
+        texts = {}
+        codes = {}
+        for side, lang in zip(("source", "target"), langs, strict=True):
+            texts[side] = as_list(block.columns[mapping[side]])
+            for line, text in zip(block.lines, texts[side]):
+                reason = check_text(side, text)
+                if reason and not reason.endswith("is empty"):
+                    bad_rows.append((line, reason))
+            language_column = mapping.get(f"{side}_lang")
+            if language_column is None:
+                codes[side] = [lang] * len(texts[side])
+            else:
+                codes[side] = as_list(block.columns[language_column])
+        if bad_rows:
+            line, reason = min(bad_rows)
             raise ValueError(f"{part.label}:{line}: {reason}")
         try:
-            codes = [[code and _code(code) for code in side] for _, side in fields]
+            source_langs = [_code(code) for code in codes["source"]]
+            target_langs = [_code(code) for code in codes["target"]]
         except ValueError as error:
             raise ValueError(f"{part.label}: {error}") from None
-        lines = list(map("\t".join, zip(*(block.columns[name] for name in wanted)))) if is_tsv else None
-        yield PairBlock(fields[0][0], fields[1][0], *codes, lines)
+        lines = None
+        if is_tsv:
+            rows = zip(*(block.columns[name] for name in names))
+            lines = ["\t".join(fields) for fields in rows]
+        yield PairBlock(texts["source"], texts["target"], source_langs, target_langs, lines)
 
 
-_code = cache(as_code)
+@cache
+def _code(lang: str | None) -> str | None:
+    return as_code(lang) if lang else lang
 
 
 def score_pairs(
@@ -178,36 +206,56 @@ def score_pairs(
     if score == "margin" and reference is None and pairs.identity is not None:
         reference = pairs
     check_score(score, blaser, reference)
-    above = None if threshold is None else _threshold(threshold, sigma)
-    check_not_read(out, pairs.files + (reference.files if reference else []))
-    identity = (pairs.identity, reference and reference.identity)
-    key = repr((hf_echo.__version__, identity, fingerprint(model), blaser and fingerprint(blaser), score, k, dtype))
+    lowest_scores = None if threshold is None else _threshold(threshold, sigma)
+    files = list(pairs.files)
+    identity = (pairs.identity, None)
+    if reference is not None:
+        files += reference.files
+        identity = (pairs.identity, reference.identity)
+    check_not_read(out, files)
+    model_prints = (fingerprint(model), blaser and fingerprint(blaser))
+    key = repr((hf_echo.__version__, identity, *model_prints, score, k, dtype))
+    can_resume = pairs.identity is not None and str(out) != STANDARD and (out.is_file() or not out.exists())
+
     with ExitStack() as stack:
-        keeps = pairs.identity is not None and str(out) != STANDARD and not (out.exists() and not out.is_file())
-        if not keeps:  # a stream cannot be resumed
-            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-echo-score-")))
-        else:
+        if can_resume:
             stack.enter_context(only_run(out))
             work = out.with_name(out.name + ".work")
             if fresh:
                 remove_work(work, "score-*")
+        else:  # a stream cannot be resumed
+            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-echo-score-")))
         folder = work / f"score-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         scorer = scorer_of(score, model, blaser=blaser, reference=reference, k=k, dtype=dtype, folder=folder)
-        counts, moments = np.zeros(3, int), np.zeros(2)
         write = stack.enter_context(_writer(pairs, out, threshold is not None, langs))
+        rows = 0
+        rows_kept = 0
+        scored = 0
+        total = 0.0
+        total_of_squares = 0.0
         for number, block in enumerate(tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=not progress)):
-            scores = _stored_scores(scorer, folder if keeps else None, number, block)
-            kept = np.ones(len(scores), bool) if above is None else scores >= above(block)
-            write(block, scores, kept)
-            good = scores[~np.isnan(scores)]
-            counts += len(scores), len(good), kept.sum()
-            moments += good.sum(), (good**2).sum()
-    if keeps:
+            if can_resume:
+                scores = np.load(make_once(folder / f"{number:06d}.npy", partial(_save_scores, scorer, block)))
+            else:
+                scores = score_block(scorer, block)
+            is_kept = np.ones(len(scores), bool)
+            if lowest_scores is not None:
+                is_kept = scores >= lowest_scores(block)
+            write(block, scores, is_kept)
+            numbers = scores[~np.isnan(scores)]
+            rows += len(scores)
+            rows_kept += int(is_kept.sum())
+            scored += len(numbers)
+            total += float(numbers.sum())
+            total_of_squares += float((numbers**2).sum())
+    if can_resume:
         remove_work(work, "score-*")
-    rows, scored, kept = counts.tolist()
-    mean = moments[0] / scored if scored else None
-    spread = math.sqrt(max(0.0, moments[1] / scored - mean**2)) if scored else None
-    return ScoreReport(rows, scored, kept, mean, spread, str(out))
+    mean = None
+    deviation = None
+    if scored:
+        mean = total / scored
+        deviation = math.sqrt(max(0.0, total_of_squares / scored - mean**2))
+    return ScoreReport(rows, scored, rows_kept, mean, deviation, str(out))
 
 
 def check_score(score: str, blaser: str | None, reference: Pairs | None) -> None:
@@ -216,9 +264,11 @@ def check_score(score: str, blaser: str | None, reference: Pairs | None) -> None
         raise ValueError(f"score is {score!r}; it must be one of {', '.join(SCORES)}")
     if (score == "blaser-qe") != (blaser is not None):
         raise ValueError("score 'blaser-qe' and a BLASER model go together: give both, or none")
-    if (score == "margin") != (reference is not None):
-        reason = "a margin of single pairs needs one" if reference is None else f"score {score!r} has no neighbours"
-        raise ValueError(f"reference: {reason}; give pairs in which the neighbours of a margin are searched, or none")
+    advice = "give pairs in which the neighbours of a margin are searched, or none"
+    if score == "margin" and reference is None:
+        raise ValueError(f"reference: a margin of single pairs needs one; {advice}")
+    if score != "margin" and reference is not None:
+        raise ValueError(f"reference: score {score!r} has no neighbours; {advice}")
 
 
 def scorer_of(
@@ -233,18 +283,16 @@ def scorer_of(
 
 def score_block(scorer: Callable[..., np.ndarray], block: PairBlock) -> np.ndarray:
     """(rows,) float64, NaN where a side is empty."""
-    scores, rows = np.full(len(block.sources), np.nan), _whole(block)
+    scores = np.full(len(block.sources), np.nan)
+    rows = _whole(block)
     if rows:
-        scores[rows] = scorer(*([column[row] for row in rows] for column in block[:4]))
+        scores[rows] = scorer(
+            [block.sources[row] for row in rows],
+            [block.targets[row] for row in rows],
+            [block.source_langs[row] for row in rows],
+            [block.target_langs[row] for row in rows],
+        )
     return scores
-
-
-def _stored_scores(scorer: Callable[..., np.ndarray], folder: Path | None, number: int, block: PairBlock) -> np.ndarray:
-    """The scores of a block, from the folder if they are there."""
-    if folder is None:
-        return score_block(scorer, block)
-    make = partial(_save_scores, scorer, block)
-    return np.load(make_once(folder / f"{number:06d}.npy", make))
 
 
 def _save_scores(scorer: Callable[..., np.ndarray], block: PairBlock, unfinished: Path) -> None:
@@ -253,7 +301,11 @@ def _save_scores(scorer: Callable[..., np.ndarray], block: PairBlock, unfinished
 
 def _whole(block: PairBlock) -> list[int]:
     """The rows without an empty side."""
-    return [row for row, pair in enumerate(zip(block.sources, block.targets)) if not any(map(is_blank, pair))]
+    rows = []
+    for row, (source, target) in enumerate(zip(block.sources, block.targets)):
+        if not is_blank(source) and not is_blank(target):
+            rows.append(row)
+    return rows
 
 
 class Margin:
@@ -263,36 +315,68 @@ class Margin:
     """
 
     def __init__(self, encode: Encode, blocks: Iterator[PairBlock], folder: Path, k: int):
-        self.encode, self.places, parts = encode, ({}, {}), ([], [])
+        self.encode = encode
+        self.sources = _Pool("source")
+        self.targets = _Pool("target")
         for number, block in enumerate(blocks):
-            for side, places in enumerate(self.places):
-                new: dict[int, tuple[str, str | None]] = {}
-                for row in _whole(block):
-                    text, lang = block[side][row], block[2 + side][row]
-                    if (key := key_of(lang or "", text)) not in places:
-                        places[key] = len(places)
-                        new[key] = (text, lang)
-                if new:
-                    make = partial(_save_embeddings, encode, list(new.values()))
-                    file = make_once(folder / f"{('source', 'target')[side]}-{number:06d}.npy", make)
-                    parts[side].append(np.load(file, mmap_mode="r"))
-        if not parts[0]:
+            rows = _whole(block)
+            source_texts = [(block.sources[row], block.source_langs[row]) for row in rows]
+            target_texts = [(block.targets[row], block.target_langs[row]) for row in rows]
+            self.sources.add(source_texts, encode, folder, number)
+            self.targets.add(target_texts, encode, folder, number)
+        if not self.sources.parts:
             raise ValueError("no pair has text on both sides: there is nothing to compare")
-        self.pools = [Rows(part, name) for part, name in zip(parts, ("source", "target"))]
-        self.k = min(k, *map(len, self.pools))
+        self.source_rows = Rows(self.sources.parts, "source")
+        self.target_rows = Rows(self.targets.parts, "target")
+        self.smaller = min(len(self.source_rows), len(self.target_rows))
+        self.k = min(k, self.smaller)
 
-    def __call__(self, sources, targets, source_langs, target_langs) -> np.ndarray:
-        x, y = self._vectors(0, sources, source_langs), self._vectors(1, targets, target_langs)
-        near = [neighbours_in_blocks(Rows(own, "texts"), pool, self.k) for own, pool in zip((x, y), self.pools[::-1])]
-        means = [side.scores.mean(axis=1, dtype=np.float64) for side in near]
-        return margin_of(np.einsum("nd,nd->n", x, y, dtype=np.float64), *means, smaller=min(map(len, self.pools)))
+    def __call__(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        source_langs: Sequence[str | None],
+        target_langs: Sequence[str | None],
+    ) -> np.ndarray:
+        x = self.sources.vectors(sources, source_langs, self.encode)
+        y = self.targets.vectors(targets, target_langs, self.encode)
+        cosines = np.einsum("nd,nd->n", x, y, dtype=np.float64)
+        x_neighbours = neighbours_in_blocks(Rows(x, "texts"), self.target_rows, self.k)
+        y_neighbours = neighbours_in_blocks(Rows(y, "texts"), self.source_rows, self.k)
+        mean_x = x_neighbours.scores.mean(axis=1, dtype=np.float64)
+        mean_y = y_neighbours.scores.mean(axis=1, dtype=np.float64)
+        return margin_of(cosines, mean_x, mean_y, smaller=self.smaller)
 
-    def _vectors(self, side: int, texts: Sequence[str], langs: Sequence[str | None]) -> np.ndarray:
+
+class _Pool:
+    """The different texts of a side, by language, with their embeddings in files."""
+
+    def __init__(self, side: str):
+        self.side = side
+        self.rows: dict[int, int] = {}  # key of a text -> its row
+        self.parts: list[np.ndarray] = []
+
+    def add(self, texts: list[tuple[str, str | None]], encode: Encode, folder: Path, number: int) -> None:
+        """Encode the (text, language) that are new."""
+        new_texts = []
+        for text, lang in texts:
+            key = key_of(lang or "", text)
+            if key not in self.rows:
+                self.rows[key] = len(self.rows)
+                new_texts.append((text, lang))
+        if new_texts:
+            make = partial(_save_embeddings, encode, new_texts)
+            file = make_once(folder / f"{self.side}-{number:06d}.npy", make)
+            self.parts.append(np.load(file, mmap_mode="r"))
+
+    def vectors(self, texts: Sequence[str], langs: Sequence[str | None], encode: Encode) -> np.ndarray:
         """(len(texts), d) of length 1: from the pool; if one text is not there, all are encoded."""
-        keys = (key_of(lang or "", text) for text, lang in zip(texts, langs))
-        rows = np.array([self.places[side].get(key, -1) for key in keys])
-        known = (rows >= 0).all()
-        return take_rows(self.pools[side].parts, rows) if known else embed_columns(self.encode, [(texts, langs)])[0]
+        rows = []
+        for text, lang in zip(texts, langs, strict=True):
+            rows.append(self.rows.get(key_of(lang or "", text), -1))
+        if -1 in rows:
+            return embed_columns(encode, [(texts, langs)])[0]
+        return take_rows(self.parts, np.array(rows))
 
 
 def _save_embeddings(encode: Encode, texts: Sequence[tuple[str, str | None]], unfinished: Path) -> None:
@@ -304,44 +388,52 @@ def _threshold(threshold: float | str | Path, sigma: float) -> Callable[[PairBlo
     try:
         number = float(str(threshold))
     except ValueError:
-        of_direction = cache(DirectionThreshold(k=sigma, calibrated=str(threshold)).threshold)
+        threshold_of = cache(DirectionThreshold(k=sigma, calibrated=str(threshold)).threshold)
 
-        def least(block: PairBlock) -> np.ndarray:
+        def lowest_scores(block: PairBlock) -> np.ndarray:
             if None in block.source_langs or None in block.target_langs:
                 raise ValueError(f"the thresholds of {threshold} depend on the languages: give those of both sides")
-            return np.array([of_direction(*langs) for langs in zip(block.source_langs, block.target_langs)])
+            return np.array([threshold_of(*langs) for langs in zip(block.source_langs, block.target_langs)])
 
-        return least
+        return lowest_scores
     if math.isnan(number):
         raise ValueError("threshold is nan; give a number, or the JSON file of hf-echo data calibrate")
     return lambda block: number
 
 
 @contextmanager
-def _writer(pairs: Pairs, out: Path, filters: bool, langs: Languages) -> Iterator[Callable[..., None]]:
-    """A function (block, scores, kept) that writes rows."""
+def _writer(pairs: Pairs, out: Path, keeps_some: bool, langs: Languages) -> Iterator[Callable[..., None]]:
+    """A function (block, scores, is_kept) that writes rows: scores, or with a threshold the pairs that are kept."""
     if is_table(out):
         with write_pairs(out, langs) as write:
             write([], [], [])  # the names of the columns
-
-            def write_rows(block: PairBlock, scores: np.ndarray, kept: np.ndarray) -> None:
-                rows = np.flatnonzero(kept)
-                write(*([column[row] for row in rows] for column in block[:2]), scores[rows].tolist())
-
-            yield write_rows
+            yield partial(_write_table_rows, write)
         return
     with open_output(out) as file:
-        if filters and pairs.header is not None:
+        if keeps_some and pairs.header is not None:
             file.write(pairs.header + "\n")
 
-        def write_lines(block: PairBlock, scores: np.ndarray, kept: np.ndarray) -> None:
-            if not filters:
-                file.writelines(f"{score:.6f}\n" for score in scores.tolist())
+        def write_lines(block: PairBlock, scores: np.ndarray, is_kept: np.ndarray) -> None:
+            if keeps_some:
+                for row in np.flatnonzero(is_kept):
+                    file.write(f"{_line(block, row)}\n")
             else:
-                fields = zip(*([BREAKS.sub(" ", text) for text in column] for column in block[:2]))
-                rows = list(map("\t".join, fields)) if block.lines is None else block.lines
-                file.writelines(f"{rows[row]}\n" for row in np.flatnonzero(kept))
+                file.writelines(f"{score:.6f}\n" for score in scores.tolist())
             if str(out) == STANDARD:
                 file.flush()
 
         yield write_lines
+
+
+def _write_table_rows(write: Callable[..., None], block: PairBlock, scores: np.ndarray, is_kept: np.ndarray) -> None:
+    rows = np.flatnonzero(is_kept)
+    sources = [block.sources[row] for row in rows]
+    targets = [block.targets[row] for row in rows]
+    write(sources, targets, scores[rows].tolist())
+
+
+def _line(block: PairBlock, row: int) -> str:
+    """The row as it stands in a TSV file, or in a new one."""
+    if block.lines is not None:
+        return block.lines[row]
+    return BREAKS.sub(" ", block.sources[row]) + "\t" + BREAKS.sub(" ", block.targets[row])
