@@ -76,9 +76,12 @@ def test_shipped_recipes_are_read_by_name(path, tmp_path, monkeypatch):
         file.write_text(json.dumps({"fra_Latn>eng_Latn": [0.8, 0.1]}))
     recipe = read_recipe(path.stem, STEPS)
     assert recipe.steps and recipe.text == path.read_text()
-    if path.stem == "omnilingual":  # OS 3.5, 4.5
+    if path.stem == "omnilingual":  # OS 3.5, 4.5, A.2
         assert (recipe.sampling.method, recipe.sampling.exponent) == ("temperature", 0.6)
-        assert len(recipe.steps[0].work.columns["target_lang"]) == sum(lang.base for lang in LANGUAGES.values())
+        capped = [(s.only, s.work.limit) for s in recipe.steps if s.name == "largest_directions"]
+        assert capped == [({"origin": ["tatoeba"]}, 15), ({"origin": ["panlex"]}, 2)]
+        targets = next(s.work.columns["target_lang"] for s in recipe.steps if s.name == "keep target_lang")
+        assert len(targets) == sum(lang.base for lang in LANGUAGES.values())
         assert next(s.work.floor for s in recipe.steps if s.name == "threshold") == 0.25
     if path.stem == "languages_200":  # OS 4.3
         assert next((s.work.k, s.work.k_synthetic) for s in recipe.steps if s.name == "threshold") == (3, 1)

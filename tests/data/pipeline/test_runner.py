@@ -271,6 +271,29 @@ def test_no_row_left_and_wrong_results_of_a_step(source, tmp_path):
     refuses("step wrong: keep returned float64", go, recipe_of(source, Step("wrong", Wrong())), tmp_path / "out3")
 
 
+def test_the_directions_of_tatoeba_are_capped_apart_from_those_of_panlex(tmp_path):
+    """OS A.2 with one direction for Tatoeba and two for PanLex: each source counts its own rows."""
+    directions = {"tatoeba": ["eng_Latn"] * 3 + ["deu_Latn"] * 2, "panlex": ["deu_Latn", "spa_Latn"] * 2 + ["eng_Latn"]}
+    sources = []
+    for label, targets in directions.items():
+        rows = []
+        for number, target in enumerate(targets):
+            row = {"source": f"mot {number}", "source_lang": "fra_Latn", "target": f"word {number}"}
+            rows.append(row | {"target_lang": target})
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"{label}.parquet")
+        sources.append({"path": str(tmp_path / f"{label}.parquet"), "label": label})
+    steps = []
+    for label, limit in (("tatoeba", 1), ("panlex", 2)):
+        filter_ = build("largest_directions", {"limit": limit})
+        steps.append(Step("largest_directions", filter_, only={"origin": [label]}))
+
+    go(Recipe(sources, steps, out=Output(origin=True)), tmp_path / "out")
+
+    kept = [(row["origin"], row["target_lang"]) for row in result(tmp_path / "out")]
+    expected = [("tatoeba", "eng_Latn")] * 3 + [("panlex", "deu_Latn"), ("panlex", "spa_Latn")] * 2
+    assert kept == expected
+
+
 def test_nway_and_builtin_sources(tmp_path):
     rows = [{"id": i, "lang": lang, "text": f"{lang} {i}"} for i in range(4) for lang in ("fra_Latn", "eng_Latn")]
     (tmp_path / "n").mkdir()

@@ -23,7 +23,7 @@ from ....utils.settings import make
 from .duplicates import ExactDuplicates
 from .language_id import LanguageId
 from .length_ratio import LengthRatio
-from .policy import GroupCap, Provenance
+from .policy import GroupCap, LargestDirections, Provenance
 from .sanity import TextSanity
 from .threshold import DirectionThreshold
 
@@ -34,6 +34,7 @@ FILTERS: dict[str, type] = {
     "exact_duplicates": ExactDuplicates,
     "provenance": Provenance,
     "cap": GroupCap,
+    "largest_directions": LargestDirections,
     "sanity": TextSanity,
 }
 

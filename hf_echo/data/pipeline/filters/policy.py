@@ -1,8 +1,10 @@
-"""Filters by provenance and by number of rows per direction, independent of the texts (OS 4.4, ECHO 3)."""
+"""Filters by provenance and by number of rows per direction, independent of the texts (OS 4.4, A.2, ECHO 3)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -63,3 +65,36 @@ class GroupCap(Checked):
         if self.primary_first:
             rank = rank + 10.0 * ~is_in(table["provenance"], SYNTHETIC)
         return rank
+
+
+@dataclass(frozen=True)
+class LargestDirections(Checked):
+    """Row filter: of each source language, keep the ``limit`` directions with the most rows.
+
+    OS A.2 keeps the 15 "most resourceful" directions per source language of Tatoeba and 2 of PanLex; the rows
+    that the step concerns (``only: {origin: panlex}``) are counted. Equal directions are taken in the order of
+    the target's code.
+    """
+
+    limit: int = setting("directions of each source language (OS A.2: Tatoeba 15, PanLex 2)", 15, least=1)
+    targets: dict[str, tuple[str, ...]] = setting("source language -> target languages that stay; from fit", dict)
+
+    def fit(self, tables: Iterable[pa.Table]) -> LargestDirections:
+        """Count the rows of each direction. A fitted filter is returned unchanged."""
+        if self.targets:
+            return self
+        rows_of: dict[str, Counter[str]] = defaultdict(Counter)
+        for table in tables:
+            for (source, target), rows in by_direction(table):
+                rows_of[source][target] += len(rows)
+        largest = {}
+        for source, counts in rows_of.items():
+            ordered = sorted(counts, key=lambda target: (-counts[target], target))
+            largest[source] = tuple(ordered[: self.limit])
+        return replace(self, targets=largest)
+
+    def keep(self, table: pa.Table) -> np.ndarray:
+        stays = np.zeros(len(table), bool)
+        for (source, target), rows in by_direction(table):
+            stays[rows] = target in self.targets.get(source, ())
+        return stays

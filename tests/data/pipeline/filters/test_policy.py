@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from hf_echo.data.pipeline.filters import GroupCap, Provenance, TextSanity
+from hf_echo.data.pipeline.filters import GroupCap, LargestDirections, Provenance, TextSanity
 
 
 def capped(filter_, table) -> list[int]:
@@ -49,6 +49,30 @@ def test_random_rows_are_the_same_in_any_order(rows):
     assert chosen != {table["source"][i].as_py() for i in capped(GroupCap(limit=200, seed=1), table)}
     numbers = [int(text.split()[1]) for text in chosen]
     assert abs(np.mean(numbers) - 499.5) < 4 * 288.7 / np.sqrt(200)  # drawn evenly
+
+
+def test_the_largest_directions_of_each_source_language_stay(rows):
+    """OS A.2 by hand: of French two of three targets; of German both, whose sizes alone would not do."""
+    sizes = {("fra_Latn", "eng_Latn"): 5, ("fra_Latn", "spa_Latn"): 3, ("fra_Latn", "deu_Latn"): 4}
+    sizes |= {("deu_Latn", "eng_Latn"): 1, ("deu_Latn", "fra_Latn"): 1}
+    directions = [pair for pair, count in sizes.items() for _ in range(count)]
+    order = np.random.default_rng(0).permutation(len(directions))
+    directions = [directions[i] for i in order]
+    sources = [source for source, _ in directions]
+    targets = [target for _, target in directions]
+    table = rows(*[("a", "b")] * len(directions), source_lang=sources, target_lang=targets)
+
+    halves = [table.slice(0, 7), table.slice(7)]
+    filter_ = LargestDirections(limit=2).fit(halves)
+
+    expected = [pair != ("fra_Latn", "spa_Latn") for pair in directions]
+    assert filter_.keep(table).tolist() == expected
+
+
+def test_equal_directions_are_taken_in_the_order_of_their_targets(rows):
+    table = rows(*[("a", "b")] * 3, target_lang=["spa_Latn", "deu_Latn", "eng_Latn"])
+    filter_ = LargestDirections(limit=2).fit([table])
+    assert filter_.keep(table).tolist() == [False, True, True]
 
 
 GOOD = [("Bonjour le monde", "Hello world"), ("Привет", "hi"), ("हिन्दी में", "in Hindi"), ("ก็", "also")]
