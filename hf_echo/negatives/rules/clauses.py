@@ -14,8 +14,9 @@ from .word_lists import AMBIGUOUS, BIBLE_NAMES, CITIES, COUNTRIES, FEMALE_NAMES,
 
 BE = dict.fromkeys(("is", "are", "am", "'m", "'re"), "present") | {"was": "past", "were": "past"}
 MODALS = frozenset("can could will would shall should may might must ca wo cannot 'll".split())
-HAVE = frozenset("have has had 've".split())
-DO = frozenset("do does did".split())
+HAVE = {"have": "present", "'ve": "present", "has": "s", "had": "past"}
+DO = {"do": "present", "does": "s", "did": "past"}
+AUXILIARIES = frozenset([*BE, *MODALS, *HAVE, *DO, "'d"])
 
 DETERMINERS = frozenset(
     "the a an this these those his her its their our my your some any every each no another all both".split()
@@ -40,11 +41,13 @@ _CAUSATIVES = frozenset(
     "let lets make makes made making help helps helped helping see saw seen sees hear heard watch watched have had "
     "get gets want wants than with of for about between like letting seeing hearing watching to".split()
 )
-_CLOSED = DETERMINERS | OBJECTS | SUBJECTS | PREPOSITIONS | MODALS | HAVE | DO | set(BE)
+_CLOSED = DETERMINERS | OBJECTS | SUBJECTS | PREPOSITIONS | MODALS | set(HAVE) | set(DO) | set(BE)
 _CLOSED |= set("and or but to not n't if that be been being get got gets getting having because while when".split())
 _CLOSED |= set("than so what how why where of".split())
 # these may have a verb form without tense some words later: "to let users create"
 _BARE = _CAUSATIVES | MODALS | {"to", "do", "does", "did", "and", "or", "enable"} - {"with", "of", "for", "than"}
+SUBJECT_BEGINNINGS = SUBJECTS | DETERMINERS | {"there", "that", "anyone", "anybody"}
+NOT_BEHIND_MODALS = PREPOSITIONS | DETERMINERS | {"", ".", ",", "?", "!", "and", "or"}
 _NEGATIVE = frozenset("never no nor neither none nothing nobody hardly nowhere without n't not unless".split())
 
 
@@ -73,7 +76,7 @@ def _find(s: Sentence) -> Iterator[Verb]:
         if word == "'s":
             verb = _contracted_is(s, k)
             last_auxiliary = k
-        elif word in BE or word in MODALS or word in HAVE or word in DO or word == "'d":
+        elif word in AUXILIARIES:
             verb = _auxiliary(s, k, word)
             last_auxiliary = k
         elif word in FORMS and not s.is_name(k):
@@ -84,7 +87,7 @@ def _find(s: Sentence) -> Iterator[Verb]:
 
 def after_adverbs(s: Sentence, k: int) -> int:
     """The first position from k on without an adverb."""
-    while s.low[k] in ADVERBS or s.low[k].endswith("ly") and len(s.low[k]) > 4 and s.low[k] not in FORMS:
+    while s.low[k] in ADVERBS or (_ends_in_ly(s.low[k]) and s.low[k] not in FORMS):
         k += 1
     return k
 
@@ -92,13 +95,19 @@ def after_adverbs(s: Sentence, k: int) -> int:
 def subject_position(s: Sentence, k: int) -> int:
     """The last position before k without an adverb; -1 at the start."""
     k -= 1
-    while s.low[k] in ADVERBS or s.low[k].endswith("ly") and len(s.low[k]) > 4:  # before the start are empty strings
+    while s.low[k] in ADVERBS or _ends_in_ly(s.low[k]):  # before the start are empty strings
         k -= 1
     return k
 
 
+def _ends_in_ly(word: str) -> bool:
+    return word.endswith("ly") and len(word) > 4
+
+
 def is_participle(word: str) -> bool:
-    return word == "been" or "participle" in FORMS.get(word, ()) or word.endswith("ed") and len(word) > 4
+    if word == "been" or "participle" in FORMS.get(word, ()):
+        return True
+    return word.endswith("ed") and len(word) > 4
 
 
 def is_base(word: str) -> bool:
@@ -110,52 +119,49 @@ def has_negation(s: Sentence, start: int, length: int = 6) -> bool:
 
 
 def _starts_question(s: Sentence, k: int) -> bool:
-    return k in s.starts or s.before(k) in QUESTION_WORDS and (k - 1) in s.starts
+    if k in s.starts:
+        return True
+    return s.before(k) in QUESTION_WORDS and k - 1 in s.starts
 
 
 def _subject_like(s: Sentence, k: int) -> bool:
-    word = s.low[k]
-    return (
-        word in SUBJECTS
-        or word in DETERMINERS
-        or word in ("there", "that", "anyone", "anybody")
-        or (k < len(s) and s.tokens[k][:1].isupper())
-    )
+    if s.low[k] in SUBJECT_BEGINNINGS:
+        return True
+    return k < len(s) and s.tokens[k][0].isupper()
 
 
 def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
-    nxt = s.low[k + 1]
-    negated = nxt in ("not", "n't")
+    following = s.low[k + 1]
+    negated = following in ("not", "n't")
     inverted = _starts_question(s, k) and _subject_like(s, k + 1 + negated)
     if inverted and "?" not in s.low:
         inverted = False
         if word not in DO:
             return None
-    if s.low[k + 3] == "?" and negated:
+    if negated and s.low[k + 3] == "?":
         return None  # a question tag
-    if s.before(k) in ("neither", "nor", "so", "only") and nxt in SUBJECTS | {"there"}:
+    if s.before(k) in ("neither", "nor", "so", "only") and (following in SUBJECTS or following == "there"):
         return None
     if word in BE:
         if s.before(k) in DETERMINERS and s.before(k) != "this":
             return None
         return Verb(k, "be", BE[word], "be", inverted, negated)
-    follow = s.low[after_adverbs(s, k + 1 + negated + inverted)]
+
+    main_word = s.low[after_adverbs(s, k + 1 + negated + inverted)]
     if word == "'d":
-        return Verb(k, "modal", "past", "would", False, negated) if is_base(follow) else None
+        return Verb(k, "modal", "past", "would", False, negated) if is_base(main_word) else None
     if word in MODALS:
-        return _modal(s, k, word, follow, inverted, negated)
-    if word in HAVE:
-        if is_participle(follow):
-            tense = {"had": "past", "has": "s"}.get(word, "present")
-            before = s.low[subject_position(s, k)] if k else ""
-            is_infinitive = before in MODALS or before in ("to", "not", "n't", "'d", "having")  # "may have gone"
-            return None if is_infinitive else Verb(k, "have", tense, "have", inverted, negated)
-        return _lexical(s, k, word, -9)
-    if negated or inverted or (is_base(follow) and s.before(k) in SUBJECTS):
+        return _modal(s, k, word, main_word, inverted, negated)
+    if word in HAVE and is_participle(main_word):
+        subject = s.low[subject_position(s, k)] if k else ""
+        if subject in MODALS or subject in ("to", "not", "n't", "'d", "having"):
+            return None  # an infinitive: "may have gone"
+        return Verb(k, "have", HAVE[word], "have", inverted, negated)
+    if word in DO and (negated or inverted or (is_base(main_word) and s.before(k) in SUBJECTS)):
         j = subject_position(s, k)
         if word == "do" and negated and (j < 0 or s.low[j] in (",", "please", "and", "so")):
             return Verb(k, "do", "imperative", "do", False, True)
-        return Verb(k, "do", {"does": "s", "did": "past"}.get(word, "present"), "do", inverted, negated)
+        return Verb(k, "do", DO[word], "do", inverted, negated)
     return _lexical(s, k, word, -9)
 
 
@@ -164,97 +170,127 @@ def _contracted_is(s: Sentence, k: int) -> Verb | None:
     if s.before(k) not in ("he", "she", "it", "that", "there", "everything", "everyone", "here"):
         return None
     negated = s.low[k + 1] == "not"
-    follow = s.low[after_adverbs(s, k + 1 + negated)]
-    return Verb(k, "be", "present", "" if is_participle(follow) else "be", False, negated)
+    main_word = s.low[after_adverbs(s, k + 1 + negated)]
+    base = "" if is_participle(main_word) else "be"
+    return Verb(k, "be", "present", base, False, negated)
 
 
-def _modal(s: Sentence, k: int, word: str, follow: str, inverted: bool, negated: bool) -> Verb | None:
+def _modal(s: Sentence, k: int, word: str, main_word: str, inverted: bool, negated: bool) -> Verb | None:
     if word == "may" and s.is_name(k):
         return None  # the month
-    if follow in PREPOSITIONS | DETERMINERS or follow in ("", ".", ",", "?", "!", "and", "or"):
+    if main_word in NOT_BEHIND_MODALS:
         return None  # "the will of", "a can"
     base = {"ca": "can", "wo": "will", "cannot": "can", "'ll": "will"}.get(word, word)
     return Verb(k, "modal", "present", base, inverted, negated or word == "cannot")
 
 
-# When a word is a finite verb: rows (form, tense, names of `_conditions` that all hold, with "!" those that must not).
-# The first row that fits decides. "Returns the number" is the language of manuals.
-_LEXICAL = [
-    (form, tense, {name.lstrip("!"): name[0] != "!" for name in names.split()})
-    for form, tense, names in (
-        ("s", "s", "start determiner"),
-        ("s", "s", "start sure thing"),
-        ("s", "s", "!close pronoun !plural_subject"),
-        ("s", "s", "!close name sure thing"),
-        ("s", "s", "!close name sure preposition"),
-        ("s", "s", "!close noun sure thing singular after_determiner"),
-        ("past", "past", "!perfect pronoun !base"),
-        ("past", "past", "!perfect pronoun !plural_subject"),
-        ("past", "past", "!perfect !close named sure plain_past"),
-        ("past", "past", "!perfect !close named said"),
-        ("past", "past", "!perfect !close named sure !base thing"),
-        ("past", "past", "!perfect !close name sure !base preposition !by"),
-        ("base", "present", "!close pronoun plural_subject"),
-        ("base", "present", "!close people sure thing"),
-        ("base", "present", "!close plural_noun sure object !bare"),
-        ("base", "imperative", "command sure thing !question"),
-        ("base", "imperative", "command sure preposition !question !noun_too"),
-    )
-]
-_NOT_COMMANDS = frozenset("thank let have".split())
-_NOUNS_TOO = frozenset("last head back love hope care risk".split())
-
-
 def _lexical(s: Sentence, k: int, word: str, last_auxiliary: int) -> Verb | None:
+    """The verb at k if the word is one here, in the first of its forms that fits."""
     forms = FORMS.get(word)
     j = subject_position(s, k)
     before = s.low[j] if j >= 0 else ""
-    after_modal = before in MODALS or s.low[j - 1] in MODALS | DO
+    after_modal = before in MODALS or s.low[j - 1] in MODALS or s.low[j - 1] in DO
     if not forms or s.in_compound(k) or before in ("to", "not", "n't") or after_modal:
         return None
-    facts = _conditions(s, k, word, j, before, close=k - last_auxiliary <= 4)
-    for form, tense, needed in _LEXICAL:
-        if form in forms and all(facts[name] == wanted for name, wanted in needed.items()):
-            return Verb(k, "lexical", tense, forms[form])
+    place = _Place(s, k, j, before, after_auxiliary=k - last_auxiliary <= 4)
+    if "s" in forms and _is_third_person(place):
+        return Verb(k, "lexical", "s", forms["s"])
+    if "past" in forms and _is_past(place):
+        return Verb(k, "lexical", "past", forms["past"])
+    if "base" in forms and _is_plural_present(place):
+        return Verb(k, "lexical", "present", forms["base"])
+    if "base" in forms and _is_command(place):
+        return Verb(k, "lexical", "imperative", forms["base"])
     return None
 
 
-def _conditions(s: Sentence, k: int, word: str, j: int, before: str, close: bool) -> dict[str, bool]:
-    """What `_LEXICAL` asks about the word at k, the word `before` it (at j, adverbs left out) and the one behind it.
+class _Place:
+    """The word at k, the word `before` it (at j, adverbs left out) and the one behind it.
 
-    `close`: a participle or infinitive may belong to an auxiliary before it.
+    `after_auxiliary`: a participle or infinitive may belong to an auxiliary before it.
     """
-    forms, behind = FORMS[word], s.low[k + 1]
-    causative = before in ("you", "it", "who", "which") and s.low[j - 1] in _CAUSATIVES
-    this = before in ("this", "that") and j in s.starts
-    name = j >= 0 and (s.is_name(j) or s.tokens[j] in _NAMES)
-    noun = before.isalpha() and before not in _CLOSED
-    plural = before.endswith("s") and not before.endswith("ss")
-    first = k in s.starts or before == "please" and j in s.starts
-    return {
-        "after_determiner": j == 0 or s.before(j) in DETERMINERS,
-        "bare": not _BARE.isdisjoint(s.low[max(0, k - 6) : k]),
-        "base": "base" in forms,
-        "by": behind in ("by", "as"),
-        "close": close,
-        "command": first and word not in _NOT_COMMANDS,
-        "determiner": behind in DETERMINERS,
-        "name": name,
-        "named": name or noun,
-        "noun": noun,
-        "noun_too": word in _NOUNS_TOO,
-        "object": behind in DETERMINERS | OBJECTS,
-        "people": before in ("people", "men", "women", "children"),
-        "perfect": before == "have" or before in BE,
-        "plain_past": "participle" not in forms and "base" not in forms,  # went, took
-        "plural_noun": noun and plural,
-        "plural_subject": before in SUBJECTS_PLURAL,
-        "preposition": behind in PREPOSITIONS,
-        "pronoun": before in SUBJECTS and not causative or this,
-        "question": "?" in s.low,
-        "said": word == "said",
-        "singular": not before.endswith("s"),
-        "start": k in s.starts,
-        "sure": word not in AMBIGUOUS,
-        "thing": behind in DETERMINERS or behind in OBJECTS or behind == "that",
-    }
+
+    def __init__(self, s: Sentence, k: int, j: int, before: str, after_auxiliary: bool):
+        self.s = s
+        self.k = k
+        self.before = before
+        self.behind = s.low[k + 1]
+        self.after_auxiliary = after_auxiliary
+        self.forms = FORMS[s.low[k]]
+        self.is_clear_verb = s.low[k] not in AMBIGUOUS
+
+        causative = before in ("you", "it", "who", "which") and s.low[j - 1] in _CAUSATIVES
+        starts_with_this = before in ("this", "that") and j in s.starts
+        self.after_pronoun = starts_with_this or (before in SUBJECTS and not causative)
+        self.after_name = j >= 0 and (s.is_name(j) or s.tokens[j] in _NAMES)
+        self.after_noun = before.isalpha() and before not in _CLOSED
+        self.after_the_noun = j == 0 or s.before(j) in DETERMINERS
+        self.is_first = k in s.starts
+        self.is_first_or_please = k in s.starts or (before == "please" and j in s.starts)
+
+        self.before_preposition = self.behind in PREPOSITIONS
+        self.before_object = self.behind in DETERMINERS or self.behind in OBJECTS
+        self.before_thing = self.before_object or self.behind == "that"
+
+
+def _is_third_person(place: _Place) -> bool:
+    """Whether a form in -s is a verb: "it prints", "Tom prints the", "the program prints the"."""
+    if place.is_first:
+        # the language of manuals: "Returns the number"
+        if place.behind in DETERMINERS or (place.is_clear_verb and place.before_thing):
+            return True
+    if place.after_auxiliary:
+        return False
+    if place.after_pronoun and place.before not in SUBJECTS_PLURAL:
+        return True
+    if not place.is_clear_verb:
+        return False
+    if place.after_name and (place.before_thing or place.before_preposition):
+        return True
+    singular_noun = place.after_noun and not place.before.endswith("s")
+    return singular_noun and place.after_the_noun and place.before_thing
+
+
+def _is_past(place: _Place) -> bool:
+    """Whether a past is finite, and no participle: "he saw", "Tom saw the", "the doctor went"."""
+    if place.before == "have" or place.before in BE:
+        return False
+    is_base = "base" in place.forms
+    if place.after_pronoun and not (is_base and place.before in SUBJECTS_PLURAL):
+        return True
+    if place.after_auxiliary or not (place.after_name or place.after_noun):
+        return False
+    if place.s.low[place.k] == "said":
+        return True
+    if not place.is_clear_verb or is_base:
+        return False
+    if "participle" not in place.forms or place.before_thing:  # went, took
+        return True
+    return place.after_name and place.before_preposition and place.behind not in ("by", "as")
+
+
+def _is_plural_present(place: _Place) -> bool:
+    """Whether a base form is a verb with a plural subject: "they see", "people see the", "doctors see them"."""
+    if place.after_auxiliary:
+        return False
+    if place.after_pronoun and place.before in SUBJECTS_PLURAL:
+        return True
+    if not place.is_clear_verb:
+        return False
+    if place.before in ("people", "men", "women", "children") and place.before_thing:
+        return True
+    plural_noun = place.after_noun and place.before.endswith("s") and not place.before.endswith("ss")
+    words_before = place.s.low[max(0, place.k - 6) : place.k]
+    return plural_noun and place.before_object and _BARE.isdisjoint(words_before)
+
+
+def _is_command(place: _Place) -> bool:
+    """Whether a base form is an imperative: "Press the button", "Please go to"."""
+    word = place.s.low[place.k]
+    if not place.is_first_or_please or word in ("thank", "let", "have"):
+        return False
+    if not place.is_clear_verb or "?" in place.s.low:
+        return False
+    if place.before_thing:
+        return True
+    return place.before_preposition and word not in ("last", "head", "back", "love", "hope", "care", "risk")

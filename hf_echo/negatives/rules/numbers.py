@@ -46,68 +46,83 @@ _ORDINAL = re.compile(r"(\d+)(st|nd|rd|th)$")
 def percentage(s: Sentence, rng: Random) -> Iterator[Edits]:
     """Yield edits of percentages: 15% -> 22%, "ten percent" -> "seven percent"."""
     for k, low in enumerate(s.low[: len(s)]):
-        if _is_percent(s, k + 1) and not (s.before(k) == "-" or s.low[k] == "%"):
-            if _NUMBER.match(low):
-                yield from ({k: new} for new in _other_numbers(low, rng, top=100))
-            elif low in _CARDINALS or low in _TENS or low in _TEENS:
-                yield {k: cased(_other(low, _CARDINALS + _TENS, rng), s.tokens[k])}
+        if low == "%" or s.before(k) == "-" or not _is_percent(s, k + 1):
+            continue
+        if _NUMBER.match(low):
+            for new in _other_numbers(low, rng, top=100):
+                yield {k: new}
+        elif low in _CARDINALS or low in _TENS or low in _TEENS:
+            yield {k: cased(_other(low, _CARDINALS + _TENS, rng), s.tokens[k])}
 
 
 def _is_percent(s: Sentence, k: int) -> bool:
-    return s.low[k] in ("%", "percent", "percentage") or s.low[k] == "per" and s.low[k + 1] == "cent"
+    if s.low[k] == "per":
+        return s.low[k + 1] == "cent"
+    return s.low[k] in ("%", "percent", "percentage")
 
 
 def number(s: Sentence, rng: Random) -> Iterator[Edits]:
     """Yield edits of quantities: digits keep their format (1,250 -> 1,730), words stay words (three -> seven)."""
     for k, low in enumerate(s.low[: len(s)]):
         if _NUMBER.match(low):
-            if not (_is_percent(s, k + 1) or _is_year(s, k) or _is_day_of_month(s, k) or _is_time(s, k)):
-                if low not in ("1", "0") and s.before(k) not in _GLUE and not _glued(s, k):
-                    yield from ({k: new} for new in _other_numbers(low, rng))
-        elif low in _WORDS and (new := _other_number_word(s, k, low, rng)):
-            yield {k: cased(new, s.tokens[k])}
+            if _is_quantity(s, k):
+                for new in _other_numbers(low, rng):
+                    yield {k: new}
+        elif low in _WORDS:
+            new = _other_number_word(s, k, low, rng)
+            if new:
+                yield {k: cased(new, s.tokens[k])}
 
 
-def _glued(s: Sentence, k: int) -> bool:
-    """Whether the number continues after a sign: "2-3", "1/2"."""
+def _is_quantity(s: Sentence, k: int) -> bool:
+    """Whether digits are neither a percentage or date nor a part of a range, a score or a path."""
+    if _is_percent(s, k + 1) or _is_year(s, k) or _is_day_of_month(s, k) or _is_time(s, k):
+        return False
+    if s.low[k] in ("1", "0") or s.before(k) in _GLUE:
+        return False
     behind = s.low[k + 1]
-    return behind in _GLUE_BEHIND or behind == "-" and s.low[k + 2][:1].isdigit()
+    continues = behind in _GLUE_BEHIND or (behind == "-" and s.low[k + 2][:1].isdigit())  # "2-3", "1/2"
+    return not continues
 
 
 def _other_number_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
-    before, behind = s.before(k), s.low[k + 1]
-    if before == "-" and low not in _SCALES or _is_percent(s, k + 1) or _is_fraction(s, k):
+    before = s.before(k)
+    behind = s.low[k + 1]
+    if (before == "-" and low not in _SCALES) or _is_percent(s, k + 1) or _is_fraction(s, k):
         return None
+    group = _number_words_like(low, before, behind)
+    if group:
+        return _other(low, group, rng)
+    if low in _TIMES and k not in s.starts:
+        if behind not in _AFTER_CONJUNCTION and before not in ("at", "all", ",", ""):
+            return rng.choice(_TIMES[low])
+    elif low in _FRACTIONS and behind in ("of", "the", "a", "an"):
+        if before not in ("a", "the", "one", "first", "second"):
+            return rng.choice(_FRACTIONS[low])
+    elif low == "all" and behind in ("the", "these", "those", "of", "my", "his", "her", "their", "our", "your"):
+        if before not in ("at", "after", "above", "of", "not", "in") and s.low[k + 2] != "time":
+            return "some" if behind == "of" else "some of"
+    return None
+
+
+def _number_words_like(low: str, before: str, behind: str) -> list[str] | None:
+    """The words that can stand in the place of this one."""
     if low in _CARDINALS or low in _TEENS:
         if behind in _SCALES:
-            return _other(low, _CARDINALS[:8], rng)
-        return _other(low, _CARDINALS[:9] if low in _CARDINALS else _TEENS, rng)
+            return _CARDINALS[:8]
+        return _CARDINALS[:9] if low in _CARDINALS else _TEENS
     if low in _TENS:
-        return _other(low, _TENS, rng)
+        return _TENS
     if low in _SCALES:
-        return _other(low, _SCALES[:4], rng)
+        return _SCALES[:4]
     if low in _MULTIPLES and behind == "of":
-        return _other(low, _MULTIPLES, rng)
-    if low in _ORDINALS and before in DETERMINERS and before not in ("a", "an") and behind not in ("of", ".", ","):
-        return _other(low, _ORDINALS[:6], rng)
-    if low == "first" and before in ("the", "his", "her", "their", "its", "our") and behind not in ("lady", "time"):
-        return _other(low, ["second", "third", "fourth"], rng)
-    if (
-        low in _TIMES
-        and behind not in _AFTER_CONJUNCTION
-        and before not in ("at", "all", ",", "")
-        and k not in s.starts
-    ):
-        return rng.choice(_TIMES[low])
-    if (
-        low in _FRACTIONS
-        and behind in ("of", "the", "a", "an")
-        and before not in ("a", "the", "one", "first", "second")
-    ):
-        return rng.choice(_FRACTIONS[low])
-    if low == "all" and behind in ("the", "these", "those", "of", "my", "his", "her", "their", "our", "your"):
-        if before not in ("at", "after", "above", "of", "not", "in") and not s.low[k + 2] == "time":
-            return "some" if behind == "of" else "some of"
+        return _MULTIPLES
+    if low in _ORDINALS and before in DETERMINERS:
+        if before not in ("a", "an") and behind not in ("of", ".", ","):
+            return _ORDINALS[:6]
+    if low == "first" and before in ("the", "his", "her", "their", "its", "our"):
+        if behind not in ("lady", "time"):
+            return ["second", "third", "fourth"]
     return None
 
 
@@ -123,7 +138,8 @@ def date(s: Sentence, rng: Random) -> Iterator[Edits]:
         if low[:1].isdigit():
             new = _other_date_number(s, k, low, rng)
         elif token in MONTHS and _is_month(s, k):
-            new = _other(token, MONTHS[:12] if len(token) > 3 or token == "May" else MONTHS[12:], rng)
+            is_full_name = len(token) > 3 or token == "May"
+            new = _other(token, MONTHS[:12] if is_full_name else MONTHS[12:], rng)
         elif token in WEEKDAYS:
             new = _other(token, WEEKDAYS, rng)
         elif token.endswith("days") and token[:-1] in WEEKDAYS:
@@ -137,39 +153,53 @@ def date(s: Sentence, rng: Random) -> Iterator[Edits]:
 def _other_date_number(s: Sentence, k: int, low: str, rng: Random) -> str | None:
     if _is_year(s, k):
         year = int(low)
-        return str(_shifted(year, 1, min(2029, year + 30) if year > 1900 else year + 60, rng, low=year - 30))
-    if re.fullmatch(r"\d{3}0s", low):
-        return f"{_other(low[:-2], [low[:2] + digit for digit in '123456789'], rng)}0s"
+        latest = year + 60
+        if year > 1900:
+            latest = min(2029, year + 30)
+        return str(_shifted(year, year - 30, latest, rng))
+    if re.fullmatch(r"\d{3}0s", low):  # 1990s
+        decades = [low[:2] + digit for digit in "123456789"]
+        return _other(low[:-2], decades, rng) + "0s"
     if _is_day_of_month(s, k):
         return str(_shifted(int(low), 1, 28, rng))
-    if _is_time(s, k) and ":" in low:
-        hour, *rest = low.split(":")
-        return ":".join([str(_shifted(int(hour), 1, 12 if int(hour) <= 12 else 23, rng)), *rest])
     if _is_time(s, k):
-        return str(_shifted(int(low), 1, 12, rng)) if low.isdecimal() else None
+        return _other_time(low, rng)
     ordinal = _ORDINAL.match(low)
     if ordinal and (s.low[k + 1] in ("century", "of", "-") or s.before(k).title() in MONTHS):
-        value = _shifted(int(ordinal[1]), 2, 20, rng, low=2)
-        return f"{value}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(value % 10 if value // 10 != 1 else 0, 'th') }"
+        return _as_ordinal(_shifted(int(ordinal[1]), 2, 20, rng))
     return None
 
 
+def _other_time(low: str, rng: Random) -> str | None:
+    if ":" in low:
+        hour, _, minutes = low.partition(":")
+        last_hour = 12 if int(hour) <= 12 else 23
+        return f"{_shifted(int(hour), 1, last_hour, rng)}:{minutes}"
+    return str(_shifted(int(low), 1, 12, rng)) if low.isdecimal() else None
+
+
+def _as_ordinal(value: int) -> str:
+    ending = "th"
+    if value // 10 != 1:
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
+    return f"{value}{ending}"
+
+
 def _other_time_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
-    before, behind = s.before(k), s.low[k + 1]
+    before = s.before(k)
+    behind = s.low[k + 1]
     if s.in_compound(k):
         return None
     if low in _DAYS and behind != "'s":
         return rng.choice(_DAYS[low])
-    counted = before[:1].isdigit() or before in _CARDINALS or before in _TENS or before in ("few", "several")
-    if low in _UNIT_PLURALS and counted:
+    is_counted = before[:1].isdigit() or before in _CARDINALS or before in _TENS or before in ("few", "several")
+    if low in _UNIT_PLURALS and is_counted:
         return None if behind == "old" else _other(low, _near(_UNIT_PLURALS, low), rng)
     if low in _UNITS and before in ("last", "next", "a", "this", "per", "every", "each"):
-        if low == "second" or before == "a" and behind not in ("ago", "later", "."):
+        if low == "second" or (before == "a" and behind not in ("ago", "later", ".")):
             return None
         return _other(low, [unit for unit in _near(_UNITS, low) if unit != "second"], rng)
-    if low in _PERIODS:
-        return _PERIODS[low]
-    return None
+    return _PERIODS.get(low)
 
 
 def _near(units: list[str], unit: str) -> list[str]:
@@ -189,41 +219,45 @@ def _is_year(s: Sentence, k: int) -> bool:
     low = s.low[k]
     if not (low.isdecimal() and len(low) == 4 and 1000 <= int(low) <= 2060):
         return False
-    return (s.before(k) in _YEAR_BEFORE or s.before(k) == "") and not s.low[k + 1].endswith("s")
+    starts_or_dated = s.before(k) == "" or s.before(k) in _YEAR_BEFORE
+    return starts_or_dated and not s.low[k + 1].endswith("s")
 
 
 def _is_day_of_month(s: Sentence, k: int) -> bool:
     low = s.low[k]
     if not (low.isdecimal() and 1 <= int(low) <= 31):
         return False
-    near = [s.tokens[k + 1] if k + 1 < len(s) else "", s.tokens[k - 1] if k else ""]
-    return any(token in MONTHS for token in near)
+    if k and s.tokens[k - 1] in MONTHS:
+        return True
+    return k + 1 < len(s) and s.tokens[k + 1] in MONTHS
 
 
 def _is_time(s: Sentence, k: int) -> bool:
     low = s.low[k]
     if re.fullmatch(r"[012]?\d:[0-5]\d(:[0-5]\d)?", low):
         return True
-    ends = s.low[k + 1] in ("am", "pm", "o'clock") or s.low[k + 1] in ("a", "p") and s.low[k + 2] == "."
-    return low.isdecimal() and int(low) <= 24 and ends
+    if not low.isdecimal() or int(low) > 24:
+        return False
+    behind = s.low[k + 1]
+    return behind in ("am", "pm", "o'clock") or (behind in ("a", "p") and s.low[k + 2] == ".")
 
 
 def _other(word: str, group: list[str], rng: Random) -> str:
     return rng.choice([new for new in group if new != word])
 
 
-def _shifted(value: int, least: int, most: int, rng: Random, low: int | None = None) -> int:
-    """A random other integer between least (or ``low``) and most."""
-    start = low if low is not None else least
+def _shifted(value: int, least: int, most: int, rng: Random) -> int:
+    """A random other integer between least and most."""
     while True:
-        new = rng.randint(start, max(most, start + 1))
+        new = rng.randint(least, max(most, least + 1))
         if new != value:
             return new
 
 
 def _other_numbers(text: str, rng: Random, top: int | None = None) -> list[str]:
     """Two different results of `_other_number`."""
-    return list(dict.fromkeys(_other_number(text, rng, top) for _ in range(4)))[:2]
+    drawn = [_other_number(text, rng, top) for _ in range(4)]
+    return list(dict.fromkeys(drawn))[:2]
 
 
 def _other_number(text: str, rng: Random, top: int | None = None) -> str:
@@ -231,16 +265,17 @@ def _other_number(text: str, rng: Random, top: int | None = None) -> str:
     if text.count(".") + text.count(":") > 1:  # a version number: change its last part
         head, mark, last = text.rpartition(".")
         return f"{head}{mark}{_shifted(int(last), 0, 9, rng)}" if last.isdecimal() else text
-    whole = re.split(r"[.,:]", text)[0]
-    value = int(whole)
+    digits = re.split(r"[.,:]", text)[0]
+    value = int(digits)
     if top is not None and value >= top:
         return str(rng.randint(top // 20, top - 5))
-    if text == whole and len(text) <= 2:
-        return str(_shifted(value, *((2, 12) if value <= 12 else (13, 99)), rng))
-    if text == whole and text.endswith("0") and len(text) <= 4:  # round numbers stay round
+    if text == digits and len(text) <= 2:
+        least, most = (2, 12) if value <= 12 else (13, 99)
+        return str(_shifted(value, least, most, rng))
+    if text == digits and text.endswith("0") and len(text) <= 4:  # round numbers stay round
         step = 100 if text.endswith("00") else 10
         least = 10 ** (len(text) - 1) // step
         return str(_shifted(value // step, least, 10 * least - 1, rng) * step)
     first = rng.choice([digit for digit in "123456789" if digit != text[0]])
-    last = rng.choice("123456789") if text == whole else text[-1]
+    last = rng.choice("123456789") if text == digits else text[-1]
     return first + text[1:-1] + last
