@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from cls_attention import both_poolings, cls_attention_entropy, compare_poolings, relative_delta
+from cls_attention import (
+    PlotRow,
+    attention_on_words,
+    attention_page,
+    both_poolings,
+    cls_attention_entropy,
+    compare_poolings,
+    relative_delta,
+    words_of,
+)
 from transformers import BertConfig, BertModel
 
 from hf_echo.evaluation import xsim
@@ -68,6 +77,97 @@ def test_batches_and_padding_do_not_change_it_and_the_model_is_as_before(model):
     c = cls_attention_entropy(model, [batch(*lengths, side="left")])
     np.testing.assert_allclose(a["heads"], b["heads"], rtol=1e-5)
     np.testing.assert_allclose(c["heads"], b["heads"], rtol=1e-5)
+
+
+def words(data: dict[str, torch.Tensor]) -> torch.Tensor:
+    return data["input_ids"] > EOS
+
+
+def word_weights(model, data, lengths) -> list[np.ndarray]:
+    """(heads, words) of each text by hand: weights of CLS in the last layer without BOS and EOS, summing to 1."""
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        last = model(**data, output_attentions=True).attentions[-1]
+    model.set_attn_implementation("sdpa")
+    weights = []
+    for i, length in enumerate(lengths):
+        of_words = last[i, :, 0, 1 : length - 1].double().numpy()
+        weights.append(of_words / of_words.sum(1, keepdims=True))
+    return weights
+
+
+def test_entropy_without_bos_and_eos_is_that_of_the_words_alone(model):
+    """MEXMA G."""
+    lengths = (5, 9, 7)
+    data = batch(*lengths)
+    entropies = []
+    for weights in word_weights(model, data, lengths):
+        entropies.append(-(weights * np.log(weights)).sum(1).mean())
+
+    found = cls_attention_entropy(model, [data], words)
+
+    assert found["entropy_of_words"] == pytest.approx(np.mean(entropies), rel=1e-5)
+    assert found["uniform_of_words"] == pytest.approx(np.log([3, 7, 5]).mean())
+    assert "entropy_of_words" not in cls_attention_entropy(model, [data])
+
+
+def test_a_text_without_words_has_no_entropy_of_words(model):
+    """CLS and EOS only; the mean is over the other text."""
+    alone = cls_attention_entropy(model, [batch(5)], words)
+    both = cls_attention_entropy(model, [batch(5), batch(2)], words)
+    assert both["entropy_of_words"] == pytest.approx(alone["entropy_of_words"])
+    assert both["entropy"] != pytest.approx(alone["entropy"])
+
+
+def test_an_eos_that_takes_nearly_all_attention_hides_uniform_words():
+    """The dump of MEXMA G: the entropy is near 0 with EOS, and ln(words) without."""
+
+    class Dump(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.config = BertConfig()
+            self.device = torch.device("cpu")
+
+        def set_attn_implementation(self, name):
+            self.config._attn_implementation = name
+
+        def forward(self, input_ids, attention_mask, **options):
+            weights = torch.full((1, 1, 6, 6), 0.001)
+            weights[..., -1] = 1 - 5 * 0.001
+            return type("Output", (), {"attentions": (weights,)})
+
+    found = cls_attention_entropy(Dump(), [batch(6)], words)
+    assert found["entropy"] < 0.05
+    assert found["entropy_of_words"] == pytest.approx(np.log(4), rel=1e-6)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_weights_of_the_plot_are_the_mean_over_heads_of_the_words(model, side):
+    lengths = (5, 9)
+    data = batch(*lengths, side="right")
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        last = model(**data, output_attentions=True).attentions[-1]
+    model.set_attn_implementation("sdpa")
+    found = attention_on_words(model, [batch(*lengths, side=side)], words)
+    for i, length in enumerate(lengths):
+        mean = last[i, :, 0, 1 : length - 1].mean(0).numpy()
+        np.testing.assert_allclose(found[i], mean / mean.sum(), rtol=1e-4)
+
+
+def test_plot_colours_each_token_by_its_weight():
+    row = PlotRow("MEXMA eng_Latn", ["nine", "<teen>"], np.array([0.2, 0.8]))
+    page = attention_page([[row]])
+    assert "<span title='0.200' style='background:rgba(40,90,200,0.25)'>nine</span>" in page
+    assert "<span title='0.800' style='background:rgba(40,90,200,1.00)'>&lt;teen&gt;</span>" in page
+    assert "MEXMA eng_Latn" in page
+
+
+def test_words_of_a_text_are_no_prompt_and_no_special_token(toy_tokenizer):
+    batch_of_texts = toy_tokenizer(["le chat", "la"], lang="fra_Latn", padding=True, return_tensors="pt")
+    mask = words_of(toy_tokenizer, batch_of_texts)
+    for ids, of_text, text in zip(batch_of_texts["input_ids"], mask, ["le chat", "la"], strict=True):
+        assert toy_tokenizer.decode(ids[of_text]).strip() == text
 
 
 def test_any_encoder_of_transformers_will_do():

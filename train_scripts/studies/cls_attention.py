@@ -1,16 +1,20 @@
-"""Entropy of the CLS token's attention, and the value of trained pooling (MEXMA 5.6, Table 10).
+"""Attention of the CLS token: its entropy, a plot of it, and the value of trained pooling (MEXMA 5.6, Table 10, G).
 
     python train_scripts/studies/cls_attention.py MODEL a.txt fra_Latn b.txt eng_Latn
+    python train_scripts/studies/cls_attention.py MODEL a.txt fra_Latn b.txt eng_Latn --plot out.html --beside OTHER
 
 Functions take a model with attentions (an EchoEncoder, any transformers encoder) and tokenized batches: dicts with
-input_ids and attention_mask (batch, seq), padded on either side.
+input_ids and attention_mask (batch, seq), padded on either side. --plot draws the first --lines lines of both files,
+a row for each model and language, as MEXMA's Figures 7 to 10 do.
 """
 
+import argparse
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,40 +22,115 @@ import torch
 from hf_echo.evaluation import xsim
 from hf_echo.evaluation.tokens.token_states import evaluating
 from hf_echo.inference import load_encoder
+from hf_echo.stages.token import own_tokens
+from hf_echo.utils.files import write_whole
 from hf_echo.utils.text import read_lines
 
 Batch = Mapping[str, torch.Tensor]
+WordMask = Callable[[Batch], torch.Tensor]
 
 
 @torch.inference_mode()
-def cls_attention_entropy(model: Any, batches: Iterable[Batch]) -> dict[str, Any]:
-    """Entropy (nats, mean over texts) of the attention of the first token (CLS), by layer and head (MEXMA 5.6).
+def cls_attention_entropy(model: Any, batches: Iterable[Batch], word_mask: WordMask | None = None) -> dict[str, Any]:
+    """Entropy (nats, mean over texts) of the attention of the first token (CLS), by layer and head (MEXMA 5.6, G).
 
     A head's entropy is computed per text, then averaged; the paper does not say so, but the entropy of averaged heads
-    would be larger. Only the eager implementation returns attention weights, so the model uses it during the call.
+    would be larger.
+
+    Args:
+        word_mask: batch -> (batch, seq) bool, true for the text's own tokens. Without BOS, EOS and a prompt the
+            remaining weights are divided by their sum: only so can the entropy grow, as MEXMA's does (2.5 to 3.0).
 
     Returns:
         `entropy` of the last layer over its heads (the paper: LaBSE 3.4, MEXMA 2.5); `uniform`: ln(tokens), the largest
-        possible; `heads`: (layers, heads) array.
+        possible; `heads`: (layers, heads) array. With `word_mask` also `entropy_of_words` (LaBSE 3.5, MEXMA 3.0) and
+        `uniform_of_words`, over the texts that have words.
 
     Raises:
         ValueError: no batches, or a text without tokens.
     """
-    entropies, lengths = [], []
+    entropies = []
+    lengths = []
+    word_entropies = []
+    word_counts = []
+    for batch, weights in _cls_weights(model, batches):
+        entropies.append(_entropy(weights))
+        lengths += batch["attention_mask"].sum(1).tolist()
+        if word_mask is None:
+            continue
+        words = word_mask(batch).bool()
+        has_words = words.any(1)
+        of_words = weights[-1][has_words] * words[has_words, None, :]
+        word_entropies.append(_entropy(of_words).mean(1))
+        word_counts += words.sum(1)[has_words].tolist()
+    heads = np.concatenate(entropies, axis=1).mean(axis=1)
+    report = {"entropy": float(heads[-1].mean()), "uniform": float(np.log(lengths).mean()), "heads": heads}
+    if word_mask is not None:
+        report["entropy_of_words"] = float(np.concatenate(word_entropies).mean())
+        report["uniform_of_words"] = float(np.log(word_counts).mean())
+    return report
+
+
+@torch.inference_mode()
+def attention_on_words(model: Any, batches: Iterable[Batch], word_mask: WordMask) -> list[np.ndarray]:
+    """Weights of CLS in the last layer on each text's own tokens, mean over heads; they sum to 1 (MEXMA G)."""
+    weights_of_texts = []
+    for batch, weights in _cls_weights(model, batches):
+        of_heads = weights[-1].mean(1)  # (batch, seq)
+        for row, words in zip(of_heads, word_mask(batch).bool(), strict=True):
+            of_words = row[words]
+            weights_of_texts.append((of_words / of_words.sum()).cpu().numpy())
+    return weights_of_texts
+
+
+class PlotRow(NamedTuple):
+    """Tokens of a text and their weights (tokens,); `label` names the model and the language."""
+
+    label: str
+    tokens: Sequence[str]
+    weights: np.ndarray
+
+
+def attention_page(groups: Sequence[Sequence[PlotRow]]) -> str:
+    """An HTML page of groups of rows; a token's background is as strong as its weight, the largest of its row full."""
+    lines = [
+        "<!doctype html><meta charset='utf-8'><title>Attention of CLS</title>",
+        "<style>body{font:14px sans-serif} b{display:inline-block;width:16em} span{padding:2px}</style>",
+    ]
+    for group in groups:
+        lines.append("<section>")
+        for row in group:
+            largest = row.weights.max(initial=0.0)
+            cells = []
+            for token, weight in zip(row.tokens, row.weights, strict=True):
+                color = f"rgba(40,90,200,{weight / largest:.2f})"
+                cells.append(f"<span title='{weight:.3f}' style='background:{color}'>{escape(token)}</span>")
+            lines.append(f"<p><b>{escape(row.label)}</b>{' '.join(cells)}</p>")
+        lines.append("</section><hr>")
+    return "\n".join(lines) + "\n"
+
+
+def _cls_weights(model: Any, batches: Iterable[Batch]) -> Iterator[tuple[dict, torch.Tensor]]:
+    """Yield (batch, weights of its first token (layers, batch, heads, seq)).
+
+    Only the eager implementation returns attention weights, so the model uses it meanwhile.
+    """
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     try:
         for batch, mask, first in _batches(model, batches):
             attentions = model(**batch, output_attentions=True, return_dict=True).attentions
             rows = torch.arange(len(mask), device=mask.device)
-            weights = torch.stack([layer[rows, :, first].double() for layer in attentions])  # layers, batch, heads, seq
-            weights /= weights.sum(-1, keepdim=True)  # bf16 weights do not sum to 1
-            entropies.append(torch.special.entr(weights).sum(-1).cpu().numpy())  # entr(0) is 0: padding does not count
-            lengths += mask.sum(1).tolist()
+            weights = torch.stack([layer[rows, :, first].double() for layer in attentions])
+            yield batch, weights / weights.sum(-1, keepdim=True)  # bf16 weights do not sum to 1
     finally:
         model.set_attn_implementation(before)
-    heads = np.concatenate(entropies, axis=1).mean(axis=1)
-    return {"entropy": float(heads[-1].mean()), "uniform": float(np.log(lengths).mean()), "heads": heads}
+
+
+def _entropy(weights: torch.Tensor) -> np.ndarray:
+    """Entropy over the last dimension of weights that need not sum to 1; a weight of 0 (padding) counts nothing."""
+    weights = weights / weights.sum(-1, keepdim=True)
+    return torch.special.entr(weights).sum(-1).cpu().numpy()
 
 
 @torch.inference_mode()
@@ -115,15 +194,57 @@ def _batches(model: Any, batches: Iterable[Batch]) -> Iterator[tuple[dict, torch
         raise ValueError("no batches: give at least one")
 
 
-def tokenized(tokenizer: Any, file: str, lang: str, size: int = 32) -> list[dict[str, torch.Tensor]]:
-    lines = read_lines(Path(file))
-    starts = range(0, len(lines), size)
-    return [dict(tokenizer(lines[i : i + size], lang=lang, padding=True, return_tensors="pt")) for i in starts]
+def tokenized(tokenizer: Any, lines: Sequence[str], lang: str, size: int = 32) -> list[dict[str, torch.Tensor]]:
+    batches = []
+    for start in range(0, len(lines), size):
+        texts = list(lines[start : start + size])
+        batches.append(dict(tokenizer(texts, lang=lang, padding=True, return_tensors="pt")))
+    return batches
+
+
+def words_of(tokenizer: Any, batch: Batch) -> torch.Tensor:
+    """(batch, seq) bool: tokens of the texts, without BOS, EOS and the prompt."""
+    return own_tokens(batch["input_ids"], batch["attention_mask"], tokenizer)
+
+
+def plot_rows(name: str, lines: Sequence[str], lang: str) -> list[PlotRow]:
+    """A row of the plot for each line."""
+    model, tokenizer = load_encoder(name)
+    batches = tokenized(tokenizer, lines, lang)
+    weights = attention_on_words(model, batches, partial(words_of, tokenizer))
+    tokens = []
+    for batch in batches:
+        for ids, words in zip(batch["input_ids"], words_of(tokenizer, batch), strict=True):
+            tokens.append([tokenizer.decode([number]) for number in ids[words].tolist()])
+    label = f"{Path(name).name} {lang}"
+    return [PlotRow(label, *of_text) for of_text in zip(tokens, weights, strict=True)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("source", type=Path)
+    parser.add_argument("source_lang")
+    parser.add_argument("target", type=Path)
+    parser.add_argument("target_lang")
+    parser.add_argument("--plot", type=Path, help="write this HTML page")
+    parser.add_argument("--lines", type=int, default=4, help="first lines of the files in the plot")
+    parser.add_argument("--beside", nargs="+", default=[], metavar="MODEL", help="further models in the plot")
+    args = parser.parse_args()
+    sides = [(read_lines(args.source), args.source_lang), (read_lines(args.target), args.target_lang)]
+    model, tokenizer = load_encoder(args.model)
+    source, target = (tokenized(tokenizer, *side) for side in sides)
+    report = cls_attention_entropy(model, source, partial(words_of, tokenizer))
+    report |= compare_poolings(both_poolings(model, source), both_poolings(model, target))
+    print(json.dumps(report | {"heads": report["heads"].tolist()}, indent=2))
+    if args.plot:
+        columns = []
+        for lines, lang in sides:
+            for name in (args.model, *args.beside):
+                columns.append(plot_rows(name, lines[: args.lines], lang))
+        with write_whole(args.plot) as unfinished:
+            unfinished.write_text(attention_page(list(zip(*columns, strict=True))), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    name, *files = sys.argv[1:]
-    model, tokenizer = load_encoder(name)
-    sides = [tokenized(tokenizer, *files[i : i + 2]) for i in (0, 2)]
-    report = cls_attention_entropy(model, sides[0]) | compare_poolings(*(both_poolings(model, side) for side in sides))
-    print(json.dumps(report | {"heads": report["heads"].tolist()}, indent=2))
+    main()
