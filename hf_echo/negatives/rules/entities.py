@@ -12,21 +12,43 @@ from .word_lists import FORMS
 
 Edits = dict[int, str]
 
+# of the names that are in two groups the first counts
+_GROUPS = [
+    words.MALE_NAMES,
+    words.FEMALE_NAMES,
+    words.COUNTRIES,
+    words.CITIES,
+    words.US_STATES,
+    words.THE_COUNTRIES,
+    words.CONTINENTS,
+    words.NATIONALITIES,
+    words.BIBLE_NAMES,
+    *words.ORGANISATIONS,
+    words.SHORT_COUNTRIES,
+    words.SURNAMES,
+]
 
-_GROUPS = [words.MALE_NAMES, words.FEMALE_NAMES, words.COUNTRIES, words.CITIES, words.US_STATES, words.THE_COUNTRIES]
-_GROUPS += [words.CONTINENTS, words.NATIONALITIES, words.BIBLE_NAMES, *words.ORGANISATIONS, words.SHORT_COUNTRIES]
-_GROUPS += [words.SURNAMES]
-# name -> the names of its kind; of two kinds the first counts
-_NAMES = {name: group for group in (tuple(dict.fromkeys(names)) for names in reversed(_GROUPS)) for name in group}
+
+def _groups_of_names() -> dict[str, tuple[str, ...]]:
+    groups = {}
+    for names in _GROUPS:
+        group = tuple(dict.fromkeys(names))
+        for name in group:
+            groups.setdefault(name, group)
+    return groups
+
+
+_NAMES = _groups_of_names()  # name -> the names of its kind
+_FIRST_NAMES = {name for name, group in _NAMES.items() if group[0] in ("Tom", "Mary")}
 _LONG_NAMES = {name.split()[0] for name in _NAMES if " " in name}
 _SURNAMES = tuple(words.SURNAMES)
 _SIBLINGS = {word: tuple(group) for group in words.SIBLINGS for word in group}
 # names that are also ordinary words: not replaced at the start of a sentence or alone
 _ALSO_WORDS = frozenset("Will May Rose Jean Mark Bill Young Long White Green Brown Word Apple Turkey Jordan".split())
 _SPOKEN = tuple(words.SPOKEN)
-_FIRST_NAMES = ("Tom", "Mary")  # the first of their lists
 _SPEAKING = frozenset("learn learns learned learning speak speaks spoke speaking understand study into".split())
 _SAYING = frozenset("said says told added tweeted wrote explained argued".split())
+_BEFORE_NO_SPEAKER = PREPOSITIONS | {"the", "a", "an"}
 _ALTERNATIVES = 3
 
 
@@ -37,15 +59,18 @@ def entity(s: Sentence, rng: Random) -> Iterator[Edits]:
     for start, end, group in spans:
         name = " ".join(s.tokens[start:end])
         for new in _others(name, group, s, rng):
-            edits = {start: new} | dict.fromkeys(range(start + 1, end), "")
+            edits = {start: new}
             if end - start == 1:
-                edits |= {j: new for j, token in enumerate(s.tokens) if token == name}
+                edits |= {k: new for k, token in enumerate(s.tokens) if token == name}
+            else:
+                edits |= dict.fromkeys(range(start + 1, end), "")
             yield edits
     for k, low in enumerate(s.low[: len(s)]):
         group = _SIBLINGS.get(low)
-        if group and not s.in_code(k) and not s.in_compound(k) and not s.is_name(k) and _is_noun_here(s, k):
-            for new in _others(low, group, s, rng)[:2]:
-                yield {k: cased(new, s.tokens[k])}
+        if group is None or s.in_code(k) or s.in_compound(k) or s.is_name(k) or not _is_noun_here(s, k):
+            continue
+        for new in _others(low, group, s, rng)[:2]:
+            yield {k: cased(new, s.tokens[k])}
 
 
 def _is_noun_here(s: Sentence, k: int) -> bool:
@@ -63,17 +88,24 @@ _ADJECTIVES = frozenset(("red", "blue", "green", "white", "black", "old", "new",
 def _others(name: str, group: tuple[str, ...], s: Sentence, rng: Random) -> list[str]:
     """A few other members of the group that do not occur in the sentence, nor are a longer or shorter form of the name
     (USA, Jeffrey)."""
-    chosen = rng.sample(group, min(len(group), _ALTERNATIVES + 4))
-    held, plain = set(s.low), name.replace(".", "")
-    forms = ((new, new.replace(".", "")) for new in chosen if new.split()[0].lower() not in held)
-    return [new for new, form in forms if not form.startswith(plain) and not plain.startswith(form)][:_ALTERNATIVES]
+    drawn = rng.sample(group, min(len(group), _ALTERNATIVES + 4))
+    plain_name = name.replace(".", "")
+    others = []
+    for new in drawn:
+        plain = new.replace(".", "")
+        if new.split()[0].lower() in s.low:
+            continue
+        if not plain.startswith(plain_name) and not plain_name.startswith(plain):
+            others.append(new)
+    return others[:_ALTERNATIVES]
 
 
 def _name_spans(s: Sentence) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    k, seen = 0, set()
+    """(first token, token behind the last, names of the kind) of each different name."""
+    seen = set()
+    k = 0
     while k < len(s):
-        token = s.tokens[k]
-        span = _span_at(s, k, token) if token[0].isupper() else None
+        span = _span_at(s, k) if s.tokens[k][0].isupper() else None
         if span is None:
             k += 1
             continue
@@ -85,36 +117,44 @@ def _name_spans(s: Sentence) -> Iterator[tuple[int, int, tuple[str, ...]]]:
         k = end
 
 
-def _span_at(s: Sentence, k: int, token: str) -> tuple[int, tuple[str, ...]] | None:
+def _span_at(s: Sentence, k: int) -> tuple[int, tuple[str, ...]] | None:
+    """(token behind the name that begins at k, names of its kind); None if no name begins here."""
+    token = s.tokens[k]
     if token in _LONG_NAMES:
         for length in (2, 3):
             group = _NAMES.get(" ".join(s.tokens[k : k + length]))
             if group and k + length <= len(s):
                 return k + length, group
+    before = s.before(k)
+    before_name = s.is_name(k + 1)
+    after_name = s.is_name(k - 1) or (k - 1 in s.starts and s.tokens[k - 1] in _NAMES)
+    after_title = before in words.TITLES or (before == "." and s.before(k, 2) in words.TITLES)
     group = _NAMES.get(token)
-    before, following_name = s.before(k), s.is_name(k + 1)
-    after_name = s.is_name(k - 1) or k - 1 in s.starts and s.tokens[k - 1] in _NAMES
-    title = before in words.TITLES or before == "." and s.before(k, 2) in words.TITLES
+
+    # an unknown word is a surname behind a title or a first name, or before "said"
     if group is None:
-        if title or after_name and s.tokens[k - 1] in words.MALE_NAMES + words.FEMALE_NAMES:
-            return (k + 1, _SURNAMES) if token.isalpha() and not following_name and len(token) > 2 else None
-        speaker = s.low[k + 1] in _SAYING and token.isalpha() and len(token) > 2
-        inside = k not in s.starts and not after_name and before not in PREPOSITIONS | {"the", "a", "an"}
-        return (k + 1, _SURNAMES) if speaker and inside else None
-    if s.tokens[k].isupper() and len(token) > 3 and token not in _NAMES:
-        return None
-    if token in _ALSO_WORDS and (k in s.starts or not following_name and not after_name and before not in PREPOSITIONS):
-        return None
-    if group is _NAMES["French"] and before in _SPEAKING and not following_name:
+        if not token.isalpha() or len(token) <= 2:
+            return None
+        if after_title or (after_name and s.tokens[k - 1] in _FIRST_NAMES):
+            return None if before_name else (k + 1, _SURNAMES)
+        is_inside = k not in s.starts and not after_name and before not in _BEFORE_NO_SPEAKER
+        return (k + 1, _SURNAMES) if is_inside and s.low[k + 1] in _SAYING else None
+
+    # a known name, unless it is a word or a part of a longer name
+    if token in _ALSO_WORDS:
+        if k in s.starts or (not before_name and not after_name and before not in PREPOSITIONS):
+            return None
+    is_nationality = group is _NAMES["French"]
+    if is_nationality and before in _SPEAKING and not before_name:
         return k + 1, _SPOKEN
-    first_name = group[0] in _FIRST_NAMES
-    if title and first_name and not following_name:
+    is_first_name = token in _FIRST_NAMES
+    if after_title and is_first_name and not before_name:
         return k + 1, _SURNAMES
-    if after_name and _NAMES.get(s.tokens[k - 1], ("",))[0] not in _FIRST_NAMES:
+    if after_name and s.tokens[k - 1] not in _FIRST_NAMES:
         return None  # the end of a longer name ("West Virginia"); "of" separates "Bank of England"
-    if after_name and first_name:
+    if after_name and is_first_name:
         return k + 1, _SURNAMES
-    if following_name and not first_name and group is not _NAMES["French"]:
+    if before_name and not is_first_name and not is_nationality:
         return None  # the beginning of a longer name: "London Bridge"
     return k + 1, group
 
@@ -137,30 +177,40 @@ _FEMALE_OBJECT_ENDS = frozenset(
 def pronoun(s: Sentence, rng: Random) -> Iterator[Edits]:
     """Yield edits that replace a person's pronouns in the whole sentence, and adapt the verb forms."""
     present = set(_words(s).values())
+    has_he = not present.isdisjoint(("he", "him", "his"))
+    has_she = not present.isdisjoint(("she", "her"))
+    has_we = not present.isdisjoint(("we", "us", "our"))
+    has_they = not present.isdisjoint(("they", "them"))
     # "A girl lays her head": the antonym rule changes the girl and her pronoun together
-    bound = not present & {"he", "she"} and not present.isdisjoint(words.GENDER)
-    if not bound and present & {"he", "him", "his", "himself"} and not present & {"she", "her"}:
-        yield _male_to_female(s)
-    if not bound and present & {"she", "her", "hers", "herself"} and not present & {"he", "him", "his"}:
-        yield _female_to_male(s)
-    if "i" in present or "my" in present or "me" in present:
-        if not present & {"we", "us", "our"}:
-            edits = _first_to_plural(s)
-            if edits:
-                yield edits
-    if present & {"we", "us", "our"} and not present & {"they", "them"} and "let" not in present:
-        yield _mapped(s, _WE_THEY)
-    if present & {"they", "them", "their", "themselves"} and not present & {"we", "us"}:
-        yield _mapped(s, _THEY_WE)
-    if present & {"you", "your", "yourself"} and not present & {"they", "them", "their"} and "thank" not in present:
-        edits = _you_to_they(s)
+    is_bound = "he" not in present and "she" not in present and not present.isdisjoint(words.GENDER)
+    if not is_bound:
+        if (has_he or "himself" in present) and not has_she:
+            yield _male_to_female(s)
+        if (has_she or "hers" in present or "herself" in present) and not has_he:
+            yield _female_to_male(s)
+    if not has_we and not present.isdisjoint(("i", "my", "me")):
+        edits = _first_to_plural(s)
         if edits:
             yield edits
+    if has_we and not has_they and "let" not in present:
+        yield _mapped(s, _WE_THEY)
+    if (has_they or "their" in present or "themselves" in present) and present.isdisjoint(("we", "us")):
+        yield _mapped(s, _THEY_WE)
+    if not present.isdisjoint(("you", "your", "yourself")):
+        if not has_they and "their" not in present and "thank" not in present:
+            edits = _you_to_they(s)
+            if edits:
+                yield edits
 
 
 def _words(s: Sentence) -> dict[int, str]:
     """The tokens in lower case, without the country "US"."""
-    return {k: low for k, low in enumerate(s.low) if low != "us" or s.tokens[k] != "US" or s.text.isupper()}
+    lows = dict(enumerate(s.low))
+    if not s.text.isupper():
+        for k, token in enumerate(s.tokens):
+            if token == "US":
+                del lows[k]
+    return lows
 
 
 def _mapped(s: Sentence, mapping: dict[str, str]) -> Edits:
@@ -195,39 +245,48 @@ def _female_to_male(s: Sentence) -> Edits:
 def _first_to_plural(s: Sentence) -> Edits | None:
     edits = {}
     for k, low in enumerate(s.low):
-        if low == "i" and (k and s.is_name(k - 1) or s.low[k + 1] == "." and k + 2 < len(s)):
-            return None  # World War I, initials
-        if low in _I_WE and (low not in ("am", "'m") or "i" in (s.before(k), s.low[k + 1])):
-            edits[k] = _cased_pronoun(s, k, _I_WE[low])
-        elif low == "was" and ("i" in (s.before(k), s.low[k + 1])):
+        behind = s.low[k + 1] if k < len(s) else ""
+        if low == "i":
+            is_initial = behind == "." and k + 2 < len(s)
+            if is_initial or (k and s.is_name(k - 1)):
+                return None  # J. I. Smith, World War I
+        if low in ("am", "'m", "was") and "i" not in (s.before(k), behind):
+            continue
+        if low == "was":
             edits[k] = cased("were", s.tokens[k])
+        elif low in _I_WE:
+            edits[k] = _cased_pronoun(s, k, _I_WE[low])
     return edits or None
 
 
 def _you_to_they(s: Sentence) -> Edits | None:
     edits = _mapped(s, _YOU_THEY)
-    verbs = {verb.k for verb in finite_verbs(s)}
-    auxiliaries = {verb.k for verb in finite_verbs(s) if verb.kind != "lexical"}
+    verbs = {verb.k: verb.kind for verb in finite_verbs(s)}
     for k, low in enumerate(s.low):
-        if low == "you":
-            subject = k + 1 in verbs or k + 2 in verbs and s.low[k + 1][:1].isalpha() or k - 1 in auxiliaries
-            edits[k] = cased("they" if subject else "them", s.tokens[k])
-            if not subject and (k in s.starts or s.low[k + 1] in FORMS):
-                return None
+        if low != "you":
+            continue
+        behind = s.low[k + 1]
+        after_auxiliary = verbs.get(k - 1, "lexical") != "lexical"
+        before_verb = k + 1 in verbs or (k + 2 in verbs and behind[:1].isalpha())
+        if after_auxiliary or before_verb:
+            edits[k] = cased("they", s.tokens[k])
+        elif k in s.starts or behind in FORMS:
+            return None
+        else:
+            edits[k] = cased("them", s.tokens[k])
     return edits or None
 
 
 def swap_gender(s: Sentence, k: int) -> Edits:
     """Replace a man by a woman or a woman by a man, with the pronouns that agree."""
-    female = words.GENDER[s.low[k]]
-    edits = {k: cased(female, s.tokens[k])}
-    present = set(s.low)
-    male_pronouns = present & {"he", "him", "his", "himself"}
-    female_pronouns = present & {"she", "her", "herself"}
+    edits = {k: cased(words.GENDER[s.low[k]], s.tokens[k])}
     if s.before(k) in ("his", "her", "my", "your", "our", "their"):
         return edits  # "her brother": the pronouns belong to her
-    if male_pronouns and not female_pronouns:
+    present = set(s.low)
+    has_male_pronoun = not present.isdisjoint(("he", "him", "his", "himself"))
+    has_female_pronoun = not present.isdisjoint(("she", "her", "herself"))
+    if has_male_pronoun and not has_female_pronoun:
         edits |= _male_to_female(s)
-    elif female_pronouns and not male_pronouns:
+    elif has_female_pronoun and not has_male_pronoun:
         edits |= _female_to_male(s)
     return edits
