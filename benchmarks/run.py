@@ -208,7 +208,7 @@ def main() -> None:
         if old and old["sentences"] != args.n:
             parser.error(f"{file} has {old['sentences']} sentences: give -n {old['sentences']}, or delete the file")
         options, cores = ["-n", str(args.n), "--rounds", str(args.rounds)], sorted({1, torch.get_num_threads()})
-        nano = ["--model", str(hf_echo.pretrained("echo-nano"))]
+        nano = ["--model", hf_echo.pretrained("echo-nano")]
         ratios = {str(threads): measure(threads, [*nano, *options]) for threads in cores}
         engines = {str(threads): measure_engines(threads, args.backbone, options) for threads in cores}
         packages = ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")

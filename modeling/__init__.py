@@ -1,20 +1,6 @@
 """Code that a checkpoint needs to run; it is pushed to the Hub. Text needs only torch and transformers,
 audio also soundfile and soxr, SentenceTransformer its own package.
-
-Importing this folder registers its classes with transformers.
 """
-
-from pathlib import Path
-
-from transformers import (
-    AutoConfig,
-    AutoFeatureExtractor,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-)
-from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_blaser import BlaserConfig
 from .configuration_echo import EchoConfig, EchoDecoderConfig
@@ -53,24 +39,3 @@ __all__ = [
     "SpectrumForCausalLM",
     "SpectrumModel",
 ]
-
-for config in (BlaserConfig, EchoConfig, EchoDecoderConfig, EchoSpeechConfig, SpectrumConfig):
-    AutoConfig.register(config.model_type, config, exist_ok=True)
-AutoModel.register(BlaserConfig, BlaserModel, exist_ok=True)
-AutoModel.register(EchoConfig, EchoEncoder, exist_ok=True)
-AutoModel.register(EchoSpeechConfig, EchoSpeechEncoder, exist_ok=True)
-AutoFeatureExtractor.register(EchoSpeechConfig, EchoAudioFeatureExtractor, exist_ok=True)
-AutoModelForSeq2SeqLM.register(EchoConfig, EchoForTranslation, exist_ok=True)
-AutoModelForSeq2SeqLM.register(EchoDecoderConfig, EchoDecoder, exist_ok=True)
-AutoModelForSeq2SeqLM.register(EchoSpeechConfig, EchoSpeechForTranslation, exist_ok=True)
-AutoModel.register(SpectrumConfig, SpectrumModel, exist_ok=True)
-AutoModelForCausalLM.register(SpectrumConfig, SpectrumForCausalLM, exist_ok=True)
-AutoTokenizer.register(EchoConfig, SonarTokenizer, exist_ok=True)  # by its name in tokenizer_config.json
-AutoTokenizer.register(EchoConfig, EchoTokenizer, exist_ok=True)
-PIPELINE_REGISTRY.register_pipeline(
-    "sonar-translation",
-    pipeline_class=SonarTranslationPipeline,
-    pt_model=AutoModelForSeq2SeqLM,
-    default={"model": (str(Path(__file__).parents[1] / "pretrained" / "echo-nano"), None)},
-    type="text",
-)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from .. import register_with_transformers
+from ..register import register_with_transformers
 from ..utils.files import write_text
 from ..utils.recipe_yaml import parse_overrides
 from ..utils.settings import (

@@ -42,7 +42,7 @@ class SpaceViews:
         self.translator, self.tokenizer = load_translator(model, device="cpu")
         self.encoder = self.translator.encoder
         self.speech_encoder: Any = None
-        packaged = packaged_model(model) == str(pretrained("echo-nano"))  # commands give its folder, others its name
+        packaged = packaged_model(model) == pretrained("echo-nano")  # commands give its folder, others its name
         if speech := speech or (packaged_speech() if packaged else None):
             from ..inference.encode_speech import load_speech_encoder
 

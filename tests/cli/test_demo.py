@@ -1,6 +1,7 @@
 """The packaged model and the tour do what the first look shows; in the demo every stage does what it is there for."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ COMMAND = "encode"
 
 
 def test_echo_nano_is_small_and_opens_in_three_ways():
-    folder = hf_echo.pretrained("echo-nano")
+    folder = Path(hf_echo.pretrained("echo-nano"))
     assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 65e6
     assert "echo-nano" in (folder / "README.md").read_text(encoding="utf-8")
     # inside the package the package is the code; one small file leads trust_remote_code to it

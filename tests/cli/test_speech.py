@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_the_speech_encoder_of_the_package(tmp_path, run, monkeypatch):
     monkeypatch.setattr(hf_echo, "__file__", str(tmp_path / "__init__.py"))
     monkeypatch.setattr("hf_echo.modeling.translation_echo_speech.PACKAGED", package)
     soundfile.write(tmp_path / "a.wav", say("a b c d e"), RATE)
-    folder = hf_echo.pretrained("echo-nano-speech")
+    folder = Path(hf_echo.pretrained("echo-nano-speech"))
     want = encode_speech(*load_speech_encoder(folder), [tmp_path / "a.wav"])
     assert run("encode", "--audio", tmp_path / "a.wav", tmp_path / "a.npy")[0] == 0
     np.testing.assert_allclose(np.load(tmp_path / "a.npy"), want, atol=1e-5)
@@ -207,6 +208,6 @@ def test_refusals(space, refused, run, tmp_path, monkeypatch):
     refused("needs --margin ratio or distance", "evaluate", "speech", *speech, "--k", 2, "--data", files)
     refused("--audio-target needs --audio", "mine", "--audio-target", files, files, "-o", out, *speech)
     refused("of a speech encoder", "release", space / "text", tmp_path / "r", "--decoder", "x")
-    nano = str(hf_echo.pretrained("echo-nano"))
+    nano = hf_echo.pretrained("echo-nano")
     code, _, err = run("release", space / "speech", tmp_path / "r", "--decoder", nano)
     assert code == 2 and "dimensions and the decoder of" in err.splitlines()[-1] and not (tmp_path / "r").exists()

@@ -67,7 +67,7 @@ def test_columns_of_speech_exist():
 
 
 def test_three_questions_of_one_document(tmp_path, monkeypatch, capsys):
-    nano = str(hf_echo.pretrained("echo-nano"))
+    nano = hf_echo.pretrained("echo-nano")
     torch.manual_seed(0)
     shape = dict(hidden_size=384, embedding_size=384, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4)
     tower = SpectrumModel(SpectrumConfig(**shape))

@@ -1,6 +1,7 @@
 """Echo checkpoints of three kinds: a BERT with tokens of XLM-R and a prompt, an XLM-R with a Dense, a Llama."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +23,8 @@ def sentencepiece_tokenizer(toy):
     special = [("<unk>", 0.0), ("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0)]
     vocabulary = [*special, *((piece, -1.0 - len(piece) / 9) for piece in PIECES), ("<mask>", 0.0)]
     backend = Tokenizer(models.Unigram(vocabulary, unk_id=0))
-    steps = json.loads((pretrained("echo-nano") / "tokenizer.json").read_text(encoding="utf-8"))["normalizer"]
+    tokenizer_file = Path(pretrained("echo-nano")) / "tokenizer.json"
+    steps = json.loads(tokenizer_file.read_text(encoding="utf-8"))["normalizer"]
     charsmap = next(step for step in steps["normalizers"] if step["type"] == "Precompiled")
     whole = json.loads(backend.to_str()) | {"normalizer": charsmap}
     backend = Tokenizer.from_str(json.dumps(whole))

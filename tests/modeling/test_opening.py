@@ -19,7 +19,7 @@ from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation, EchoT
 
 from .conftest import LANGUAGES, TEXTS
 
-NANO = str(hf_echo.pretrained("echo-nano"))
+NANO = hf_echo.pretrained("echo-nano")
 
 
 @pytest.fixture(scope="module")

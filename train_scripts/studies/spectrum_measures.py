@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("spoken", help="the sentences as speech; those without are left out of text too")
     parser.add_argument("--speech", default=hf_echo.pretrained("echo-nano-speech"))
     args = parser.parse_args()
-    encode, clips = any_encoder(str(hf_echo.pretrained("echo-nano"))), load_speech(args.spoken)
+    encode, clips = any_encoder(hf_echo.pretrained("echo-nano")), load_speech(args.spoken)
     vectors = encode_speech(*load_speech_encoder(args.speech), clips["audio"], on_long="split", progress=True)
     spoken = dict(zip(zip(clips["text"], clips["lang"], strict=True), vectors, strict=True))
     ways: dict[str, Embed] = {"text": encode}

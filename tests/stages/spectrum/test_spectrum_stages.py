@@ -17,7 +17,7 @@ from hf_echo.steps.training import train_recipe
 
 pytestmark = pytest.mark.trains
 
-NANO = str(hf_echo.pretrained("echo-nano"))
+NANO = hf_echo.pretrained("echo-nano")
 SHAPE = dict(hidden_size=384, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=1)
 SUBJECTS, VERBS = ("The dog", "A woman", "My friend", "The river"), ("sleeps", "sings", "waits")
 
