@@ -1,55 +1,201 @@
-"""Classification on embeddings that are known, and bad input by name."""
+"""Classification against mteb's own code on the same embeddings, of classes that overlap; bad input by name."""
+
+from collections import Counter
 
 import numpy as np
 import pytest
+from datasets import Dataset, DatasetDict
 
-from hf_echo.evaluation.probes.downstream import evaluate_classification
+from hf_echo.evaluation.probes.downstream import (
+    draw_accuracies,
+    draw_training_rows,
+    evaluate_classification,
+    fit_classifiers,
+    fit_linear_probe,
+    vectors_of,
+)
 
 pytestmark = pytest.mark.trains
 
-TOPICS = ["sport", "travel", "science"]
+TOPICS = 7
+DIMENSIONS = 16
 
 
-def vectors(texts, lang):
-    """A text is "topic seed": the topic's axis and noise; French is a rotated copy of nothing (the same space)."""
-    out = []
-    for text in texts:
-        topic, seed = text.split()
-        noise = np.random.default_rng([int(seed), len(lang)]).normal(0, 0.1, 4)
-        out.append(np.eye(4)[TOPICS.index(topic)] + noise)
-    return np.array(out) if lang != "xho_Latn" else np.roll(np.array(out), 1, axis=1)
+def embedding(text: str) -> np.ndarray:
+    """Of "lang topic number": the topic's direction, more noise than signal, features and texts of unequal length.
+
+    So a unit length, a scaler or more training rows each change the accuracy. "xho" lives in a turned space.
+    """
+    lang, topic, number = text.split()
+    centre = np.random.default_rng([7, int(topic)]).normal(size=DIMENSIONS)
+    noise = np.random.default_rng([len(lang), ord(lang[0]), int(topic), int(number)]).normal(size=DIMENSIONS)
+    length = 0.5 + 2 * np.random.default_rng([5, int(number)]).random()
+    vector = length * (centre + 1.6 * noise) * np.geomspace(0.2, 3, DIMENSIONS)
+    return np.roll(vector, 5) if lang == "xho" else vector
 
 
-def rows(lang, n, start=0):
-    return [{"lang": lang, "text": f"{TOPICS[i % 3]} {start + i}", "label": TOPICS[i % 3]} for i in range(n)]
+def encode(texts, lang):
+    return np.array([embedding(text) for text in texts])
 
 
-def test_transfer_from_french_is_full_in_the_same_space_and_fails_in_another():
-    train = rows("fra_Latn", 60) + rows("deu_Latn", 60)
-    test = [row for lang in ("fra_Latn", "deu_Latn", "xho_Latn") for row in rows(lang, 30, 100)]
-    table = evaluate_classification(vectors, train, test, train_lang="fra_Latn")
-    by_lang = {row["lang"]: row for row in table.rows}
-    assert by_lang["fra_Latn"]["accuracy"] == by_lang["fra_Latn"]["clt"] == 100
-    assert by_lang["deu_Latn"]["clt"] == 100
-    assert by_lang["xho_Latn"]["accuracy"] < 50
-    expected = (100 + by_lang["xho_Latn"]["clt"]) / 2  # French itself is not in the average
-    assert table.average["clt"] == pytest.approx(expected)
+def rows(lang: str, start: int, count: int) -> list[dict]:
+    """Unequal numbers of rows per topic, in no order."""
+    labels = np.random.default_rng(start).choice(TOPICS, size=count, p=np.arange(1, 8) / 28)
+    code = {"fra": "fra_Latn", "deu": "deu_Latn", "xho": "xho_Latn"}[lang]
+    return [
+        {"lang": code, "text": f"{lang} {label} {start + place}", "label": int(label)}
+        for place, label in enumerate(labels)
+    ]
 
 
-def test_a_probe_a_language_learns_the_rolled_space_too():
-    train, test = rows("xho_Latn", 60), rows("xho_Latn", 30, 100)
-    table = evaluate_classification(vectors, train, test)
-    assert table.rows[0]["accuracy"] == 100 and "clt" not in table.rows[0]
+TRAIN = rows("fra", 0, 210)
+FRENCH = rows("fra", 1000, 120)
+GERMAN = rows("deu", 2000, 120)
+TURNED = rows("xho", 3000, 120)
+
+
+def accuracies_of_mteb(train: list[dict], test: list[dict]) -> list[float]:
+    """The accuracy of each experiment of mteb's SIB200Classification on these rows and `embedding`."""
+    mteb = pytest.importorskip("mteb")
+    from mteb.models.abs_encoder import AbsEncoder
+
+    class Encoder(AbsEncoder):
+        def __init__(self):
+            self.mteb_model_meta = mteb.models.ModelMeta.create_empty({"name": "local/rows", "revision": "1"})
+
+        def encode(self, inputs, **kwargs):
+            return encode([text for batch in inputs for text in batch["text"]], None)
+
+    task = mteb.get_task("SIB200Classification", eval_splits=["test"])
+    columns = {
+        split: Dataset.from_dict({"text": [row["text"] for row in part], "label": [row["label"] for row in part]})
+        for split, part in (("train", train), ("test", test))
+    }
+    task.hf_subsets = ["fra_Latn"]
+    task.dataset = {"fra_Latn": DatasetDict(columns)}
+    task.data_loaded = True
+    result = mteb.evaluate(Encoder(), task, cache=None, show_progress_bar=False)
+    (scores,) = result.task_results[0].scores["test"]
+    return [experiment["accuracy"] for experiment in scores["scores_per_experiment"]]
+
+
+@pytest.fixture(scope="module")
+def french_of_mteb():
+    return accuracies_of_mteb(TRAIN, FRENCH)
+
+
+def test_each_draw_has_the_accuracy_of_mteb(french_of_mteb):
+    x = encode([row["text"] for row in TRAIN], "fra_Latn")
+    classifiers = fit_classifiers(x, [row["label"] for row in TRAIN])
+    test_x = encode([row["text"] for row in FRENCH], "fra_Latn")
+    accuracies = draw_accuracies(classifiers, test_x, [row["label"] for row in FRENCH])
+
+    assert accuracies == pytest.approx(french_of_mteb)
+    assert len(set(accuracies)) > 3  # the draws differ, so an equal mean is no chance
+
+
+def test_a_language_has_the_mean_accuracy_of_mteb(french_of_mteb):
+    table = evaluate_classification(encode, TRAIN, FRENCH)
+
+    assert table.rows[0]["accuracy"] == pytest.approx(100 * np.mean(french_of_mteb))
+    assert "clt" not in table.rows[0]
+
+
+def test_transfer_is_the_ratio_of_the_accuracies_of_mteb(french_of_mteb):
+    german = np.mean(accuracies_of_mteb(TRAIN, GERMAN))
+
+    table = evaluate_classification(encode, TRAIN, FRENCH + GERMAN, train_lang="fra_Latn")
+
+    by_language = {row["lang"]: row["clt"] for row in table.rows}
+    assert by_language == {"fra_Latn": 100, "deu_Latn": pytest.approx(100 * german / np.mean(french_of_mteb))}
+
+
+def test_the_average_leaves_the_training_language_out():
+    table = evaluate_classification(encode, TRAIN, FRENCH + GERMAN + TURNED, train_lang="fra_Latn")
+
+    others = [row["clt"] for row in table.rows if row["lang"] != "fra_Latn"]
+    assert table.average["clt"] == pytest.approx(np.mean(others))
+
+
+def test_another_protocol_would_have_another_figure():
+    """Unit length, a scaler and all rows (the probe of token tasks): the data tell it from mteb's protocol."""
+    accuracy = evaluate_classification(encode, TRAIN, FRENCH).average["accuracy"]
+
+    probe = fit_linear_probe(vectors_of(encode, [row["text"] for row in TRAIN], None), [r["label"] for r in TRAIN])
+    guesses = probe.predict(vectors_of(encode, [row["text"] for row in FRENCH], None))
+    of_all_rows = 100 * np.mean(guesses == [row["label"] for row in FRENCH])
+
+    assert 40 < accuracy < 85
+    assert abs(of_all_rows - accuracy) > 3
+
+
+def test_a_draw_has_eight_rows_of_each_label_or_all_of_them():
+    labels = ["many"] * 30 + ["some"] * 9 + ["few"] * 3
+
+    draws = draw_training_rows(labels)
+
+    assert len(draws) == 10
+    for chosen in draws:
+        assert Counter(labels[row] for row in chosen) == {"many": 8, "some": 8, "few": 3}
+        assert len(set(chosen)) == 19
+    assert len({frozenset(chosen) for chosen in draws}) > 5
+
+
+def test_a_turned_space_does_not_receive_what_french_taught():
+    table = evaluate_classification(encode, TRAIN, FRENCH + TURNED, train_lang="fra_Latn")
+
+    turned = table.rows[1]
+    assert turned["accuracy"] < 35  # guessing the largest topic is right in 25 %
+    assert table.rows[0]["accuracy"] > turned["accuracy"] + 20
+
+
+def test_classifiers_of_its_own_learn_the_turned_space():
+    table = evaluate_classification(encode, rows("xho", 4000, 210), TURNED)
+
+    assert table.rows[0]["accuracy"] > 50
+
+
+def test_sparse_embeddings_have_the_same_figures():
+    sparse = pytest.importorskip("scipy.sparse")
+
+    dense = evaluate_classification(encode, TRAIN, FRENCH)
+    table = evaluate_classification(lambda texts, lang: sparse.csr_matrix(encode(texts, lang)), TRAIN, FRENCH)
+
+    assert table.rows == dense.rows
+
+
+ONE_TOPIC = [{"lang": "fra_Latn", "text": "fra 1 1", "label": 1}]
+TWO_TOPICS = [*ONE_TOPIC, {"lang": "fra_Latn", "text": "fra 2 2", "label": 2}]
+THIRD_TOPIC = {"lang": "fra_Latn", "text": "fra 3 3", "label": 3}
 
 
 @pytest.mark.parametrize(
-    ("train", "test", "message"),
+    ("train", "test", "options", "message"),
     [
-        (rows("fra_Latn", 2), rows("fra_Latn", 3), "test row 3 of 'fra_Latn' has label 'science'"),
-        (rows("fra_Latn", 2), [{"lang": "fra_Latn", "text": "x 1"}], r"row 1 \(fra_Latn\): no label; the columns are"),
-        (rows("fra_Latn", 2), rows("deu_Latn", 2), "no training rows in 'deu_Latn'"),
+        (TWO_TOPICS, [*TWO_TOPICS, THIRD_TOPIC], {}, "test row 3 of 'fra_Latn' has label 3; the training rows have 1"),
+        (TWO_TOPICS, [{"lang": "fra_Latn", "text": "x"}], {}, r"row 1 \(fra_Latn\): no label; the columns are"),
+        (TWO_TOPICS, GERMAN[:2], {}, "no training rows in 'deu_Latn', only in fra_Latn"),
+        (TWO_TOPICS, GERMAN[:2], {"train_lang": "fra_Latn"}, "no test rows in 'fra_Latn'; found deu_Latn"),
+        (ONE_TOPIC, ONE_TOPIC, {}, "'fra_Latn' have one label, 1; a classifier needs two"),
     ],
 )
-def test_bad_input_is_named(train, test, message):
+def test_bad_input_is_named(train, test, options, message):
     with pytest.raises(ValueError, match=message):
-        evaluate_classification(vectors, train, test)
+        evaluate_classification(encode, train, test, **options)
+
+
+def test_a_broken_embedding_is_named():
+    def broken(texts, lang):
+        vectors = encode(texts, lang)
+        vectors[1] = np.nan
+        return vectors
+
+    with pytest.raises(ValueError, match="texts in 'fra_Latn', row 1: a NaN, infinite or zero embedding"):
+        evaluate_classification(broken, TRAIN, FRENCH)
+
+
+def test_no_right_answer_in_the_training_language_has_no_ratio():
+    swapped = [row | {"label": 3 - row["label"]} for row in TWO_TOPICS]
+
+    with pytest.raises(ValueError, match="accuracy on 'fra_Latn' is 0: clt is not defined"):
+        evaluate_classification(encode, TWO_TOPICS, swapped, train_lang="fra_Latn")
