@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -18,6 +18,8 @@ from .core.text import same_text
 from .distillation import DistillationConfig, DistillationTrainer, resampled
 
 ENGLISH = "eng_Latn"
+# Share of the source's embedding in the teacher's target of a base language, beside the target's (OS Table 14c).
+SOURCE_SHARES = {"interpolated": 0.5, "source": 1.0, "target": 0.0}
 
 
 @dataclass
@@ -33,6 +35,10 @@ class ExtensionConfig(DistillationConfig):
     new_teacher_student_weight: float = setting("the same for new languages", 0.0)
     logit_scale: float = setting("tau of Eq. 9 for base languages", 10.0, above=0)
     new_logit_scale: float = setting("the same for new languages", 60.0, above=0)
+    base_teacher_target: Literal["interpolated", "source", "target"] = setting(
+        "teacher's embedding that a base language is pulled to: the mean of both texts', or one (OS Table 14c)",
+        "interpolated",
+    )
     new_language_drop: float = setting("OS p_unk of new languages", 0.5, least=0, most=1)
     dropout: float = setting("of the student's attention", 0.05, least=0, most=1)
 
@@ -74,7 +80,9 @@ class ExtensionTrainer(DistillationTrainer):
         langs = self.source_langs(inputs)
         new = torch.tensor([lang not in self.base for lang in langs], device=device)
         english = torch.tensor([lang == ENGLISH for lang in langs], device=device)
-        share = torch.where(new, 0.0, torch.where(english, 1.0, 0.5))
+        # Eq. 8: a new language takes the target's embedding, English its own, a base language by default both.
+        base_share = SOURCE_SHARES[self.args.base_teacher_target]
+        share = torch.where(new, 0.0, torch.where(english, 1.0, base_share))
         teacher = teacher_target(self.teacher_rows(0, inputs), self.teacher_rows(1, inputs), source_weight=share)
         all_student, offset = gather_with_grad(student)
         figures = {

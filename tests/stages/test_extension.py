@@ -132,6 +132,35 @@ def test_total_is_algorithm_2(toy_tokenizer, extend, pairs):
     assert have == pytest.approx(want, rel=1e-4)
 
 
+@pytest.mark.parametrize("base_target", ["source", "target"])
+def test_base_languages_take_the_embedding_of_table_14c(extend, pairs, base_target):
+    """As Algorithm 2, where the mean of a base row's two embeddings is the mean of one with itself."""
+    options = dict(dropout=0.0, language_drop=0.0, new_language_drop=0.0)
+    trainer = extend(base_teacher_target=base_target, **options)
+    data, (source, target) = pairs
+    rows = [0, *range(3, len(data), 41)]
+    kinds = [kind(data[row]["source_lang"]) for row in rows]
+    assert {"new", "english", "base"} == set(kinds)
+    assert len({data[row]["target_key"] for row in rows}) == len(rows)
+    of_source = source[rows].astype(float)
+    of_target = target[rows].astype(float)
+    is_base = np.array(kinds) == "base"
+    if base_target == "source":
+        of_target[is_base] = of_source[is_base]
+    else:
+        of_source[is_base] = of_target[is_base]
+    batch = trainer.data_collator([data[row] for row in rows])
+
+    with torch.no_grad():
+        loss = trainer.compute_loss(trainer.model, batch).item()
+        inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
+        student = trainer.model.encoder(**inputs).sentence_embedding.double().numpy()
+
+    assert loss == pytest.approx(algorithm_2(student, of_source, of_target, kinds, FIGURES), rel=3e-5)
+    interpolated = algorithm_2(student, source[rows].astype(float), target[rows].astype(float), kinds, FIGURES)
+    assert loss != pytest.approx(interpolated, rel=1e-4)
+
+
 def test_languages_are_dropped_by_kind(extend, pairs, toy_tokenizer):
     trainer = extend(language_drop=0.0, new_language_drop=1.0)
     data = pairs[0]
