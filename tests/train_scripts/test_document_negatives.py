@@ -2,7 +2,14 @@
 
 import numpy as np
 import pytest
-from long_context_report import KINDS, document_negatives, evaluate_documents
+from long_context_report import (
+    KINDS,
+    document_negatives,
+    evaluate_documents,
+    negatives_of_paragraphs,
+    paragraph_negatives,
+    percent_by_kind,
+)
 
 from ..refusals import refusals, refuses
 
@@ -32,6 +39,30 @@ def test_short_documents_and_no_strangers():
     refuses("unknown kind 'first'", document_negatives, DOCUMENT, OTHERS, kinds=["first"])
 
 
+def test_a_paragraphs_negative_has_one_sentence_swapped():
+    """OS 10.2: by hand, in the order of the sentences; a sentence without negatives stays."""
+    negatives = {"a.": [("A.", "entity"), ("not a.", "negation")], "c.": [("C.", "number")], "x.": [("X.", "date")]}
+    assert paragraph_negatives(["a.", "b.", "c."], negatives) == [
+        (["A.", "b.", "c."], "entity"),
+        (["not a.", "b.", "c."], "negation"),
+        (["a.", "b.", "C."], "number"),
+    ]
+
+
+def test_negatives_of_paragraphs_are_the_rules_of_each_sentence():
+    english = {"1": ["She has 12 red boats.", "It was open in 1999."], "2": ["The house is old."]}
+    made = negatives_of_paragraphs(english)
+    assert made.keys() == english.keys()
+    for key, sentences in english.items():
+        for changed, _ in made[key]:
+            differing = [i for i in range(len(sentences)) if changed[i] != sentences[i]]
+            assert len(changed) == len(sentences) and len(differing) == 1
+        for place in range(len(sentences)):
+            assert any(changed[place] != sentences[place] for changed, _ in made[key])
+    numbers = [changed[0].split()[2] for changed, kind in made["1"] if kind == "number"]
+    assert numbers and "12" not in numbers
+
+
 def bag(texts, lang):
     """Counts of words: order is not seen, everything else is."""
     words = [f"{chr(c)}." for c in range(ord("a"), ord("z") + 1)]
@@ -41,6 +72,29 @@ def bag(texts, lang):
 def first(texts, lang):
     """Reads no more than the first sentence."""
     return bag([text.split()[0] for text in texts], lang)
+
+
+def last(texts, lang):
+    """Reads the last sentence; a first sentence other than "z." disturbs it in English."""
+    vectors = bag([text.split()[-1] for text in texts], lang)
+    if lang == "eng_Latn":
+        disturbing = [text.split()[0] for text in texts]
+        vectors += 0.3 * bag(["" if text == "z." else text for text in disturbing], lang)
+    return vectors
+
+
+def test_who_reads_the_last_sentence_only_takes_the_swapped_paragraph():
+    english = {"1": ["a.", "b."], "2": ["c.", "d."]}
+    french = {key: [text.upper() for text in sentences] for key, sentences in english.items()}
+    documents = {"eng_Latn": english, "fra_Latn": french}
+    negatives = {key: paragraph_negatives(text, {text[0]: [("z.", "entity")]}) for key, text in english.items()}
+
+    whole_reader = evaluate_documents(bag, documents, negatives)
+    last_reader = evaluate_documents(last, documents, negatives)
+
+    assert (whole_reader.average["xsim"], whole_reader.average["xsimpp"]) == (0.0, 0.0)
+    assert (last_reader.average["xsim"], last_reader.average["xsimpp"]) == (0.0, 100.0)
+    assert percent_by_kind(last_reader)["entity"] == 100.0
 
 
 def test_only_a_whole_reading_finds_the_document():

@@ -57,6 +57,27 @@ def test_documents_are_in_order_and_whole():
     assert set(kept.text) == {"nine", "ten", "neuf", "dix"}
 
 
+def test_paragraphs_of_flores_are_runs_of_one_topic_that_all_languages_have():
+    """By hand: 1-2 and 4-5 are paragraphs; 3 has another topic, 6 no French, 8 no neighbour."""
+    topics = {1: "sports", 2: "sports", 3: "travel", 4: "health", 5: "health", 6: "health", 8: "health"}
+    rows = []
+    for number, topic in topics.items():
+        rows.append((number, "eng_Latn", topic, f"e{number}"))
+        if number != 6:
+            rows.append((number, "fra_Latn", topic, f"f{number}"))
+    table = pd.DataFrame(rows[::-1], columns=["index_id", "lang", "category", "text"])
+
+    paragraphs = long_context_data.flores_paragraphs(table)
+
+    found = {(row.lang, tuple(row.sentences)) for row in paragraphs.itertuples()}
+    assert found == {("eng_Latn", ("e1", "e2")), ("fra_Latn", ("f1", "f2"))} | {
+        ("eng_Latn", ("e4", "e5")),
+        ("fra_Latn", ("f4", "f5")),
+    }
+    of_sports = paragraphs[[sentences[0] in ("e1", "f1") for sentences in paragraphs.sentences]]
+    assert of_sports.id.nunique() == 1 and paragraphs.id.nunique() == 2
+
+
 def test_order_of_the_extension():
     figures = dict(zip(("base xsim", "base chrF++", "new xsim"), (0.0, 98.0, 94.0)))
     rows = [{"run": "teacher", **figures}, {"run": "extension", **figures | {"new xsim": 5.0, "base chrF++": 96.0}}]

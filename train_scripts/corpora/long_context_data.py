@@ -4,9 +4,12 @@
 
 Documents are NTREX's and chapters of the Bible and of the Quran, sentence by sentence with their English. Stretches of
 2 to 12 sentences are cut from them again for each of `--cuts`; contexts of XQuAD are paragraphs as they are. Writes
-train.parquet (parallel schema, X->eng), and dev_ntrex and dev_bible (id, lang, sentences) for long_context_report.py:
-the last 15 documents of NTREX and John 1-10, cut once into 2 to 8 sentences that all languages have. Languages are
-those of nano-real.
+train.parquet (parallel schema, X->eng), and for long_context_report.py (id, lang, sentences)
+    dev_ntrex, dev_bible    the last 15 documents of NTREX and John 1-10, cut once into 2 to 8 sentences that all
+                            languages have; languages of nano-real
+    dev_flores              contiguous sentences of FLORES of one topic, in all languages of FLORES, as the contexts of
+                            Belebele are (OS 10.2). echo-nano and nano-real have trained on most of the sentences, one
+                            by one
 """
 
 import argparse
@@ -49,6 +52,25 @@ def in_all_languages(table: pd.DataFrame) -> pd.DataFrame:
     """Sentences that every language of the table has: a cut at the same place leaves the same document."""
     langs = table.groupby(["document", "number"]).lang.transform("nunique")
     return table[langs == table.lang.nunique()]
+
+
+def flores_paragraphs(table: pd.DataFrame) -> pd.DataFrame:
+    """Paragraphs of FLORES (id, lang, sentences) from index_id, lang, category, text.
+
+    A paragraph is a run of at least two sentences whose numbers follow each other and whose topic is the same. The
+    files do not say where an article ends: two neighbouring ones of one topic become one paragraph. Sentences
+    that a language lacks are left out in all.
+    """
+    table = table.assign(number=table.index_id.astype(int), document="flores")
+    table = in_all_languages(table).sort_values("number")
+    english = table[table.lang == ENG]
+    is_new = (english.number.diff() != 1) | (english.category != english.category.shift())
+    paragraph_of = dict(zip(english.number, is_new.cumsum(), strict=True))
+    rows = []
+    for (paragraph, lang), sentences in table.groupby([table.number.map(paragraph_of), "lang"], sort=False):
+        if len(sentences) > 1:
+            rows.append({"id": f"flores:{paragraph}", "lang": lang, "sentences": list(sentences.text)})
+    return pd.DataFrame(rows)
 
 
 def joined(stretches: Iterable[Document], lang: str) -> pd.DataFrame:
@@ -113,6 +135,9 @@ def main() -> None:
         out = pd.DataFrame({"id": k, "lang": lang, "sentences": text} for (k, lang), text in rows.items())
         out.to_parquet(args.out / f"dev_{name}.parquet")
         print(f"dev_{name}: {out.id.nunique()} documents, {len(out)} rows")
+    flores = flores_paragraphs(pd.read_parquet(args.corpora / "flores_sib.parquet"))
+    flores.to_parquet(args.out / "dev_flores.parquet")
+    print(f"dev_flores: {flores.id.nunique()} paragraphs, {len(flores)} rows")
 
 
 if __name__ == "__main__":

@@ -1,34 +1,60 @@
-"""Find a whole document among its near misses: xsim and xsim++ by kind of negative (OS 10.2), a row a model.
+"""Find a paragraph or a document among its near misses: xsim and xsim++ by kind of negative (OS 10.2), a row a model.
 
     python train_scripts/studies/long_context_report.py MODEL [MODEL ...] --data outputs/nano-real-variants/paragraphs
 
---data holds dev_NAME.parquet of id, lang, sentences (long_context_data.py). Every model reads up to
---max-length tokens, whatever it was trained on (rotary positions need no weights). A kind's figure is the percent of
-documents whose nearest neighbour was a negative of that kind; figures are means over languages. --out: tables as JSON.
+--data holds dev_NAME.parquet of id, lang, sentences (long_context_data.py). --negatives sentences: one sentence of the
+English is swapped for one of its hard negatives, as in the paper's Belebele (Table 28). --negatives documents: a
+sentence is dropped or replaced by another document's, or the order is shuffled, as in its IWSLT2017 (Table 29). Every
+model reads up to --max-length tokens, whatever it was trained on (rotary positions need no weights). A kind's figure is
+the percent of texts whose nearest neighbour was a negative of that kind; figures are means over languages. --out:
+tables as JSON.
 """
 
 import argparse
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from hf_echo.evaluation import evaluate_xsim
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encoders import Encode
+from hf_echo.negatives.rules import hard_negatives_for
 from hf_echo.utils.results import Table, cell_text, markdown_table
 
 ENG = "eng_Latn"
 KINDS = ("drop_last", "replace_last", "drop_random", "replace_random", "shuffle")  # of changed documents (OS 10.2)
 
+Negative = tuple[list[str], str]  # sentences, kind
+Documents = dict[str, dict[str, list[str]]]  # language -> id -> sentences
+
+
+def paragraph_negatives(sentences: Sequence[str], negatives: Mapping[str, Sequence[tuple[str, str]]]) -> list[Negative]:
+    """Make hard negatives (sentences, kind) of a paragraph: one sentence is swapped for a hard negative of it.
+
+    OS 10.2 makes its Belebele set so, from the hard negatives of FLORES' sentences. The paper does not say how many it
+    takes; here every hard negative of every sentence gives one paragraph.
+
+    Args:
+        negatives: sentence -> its hard negatives (text, kind); a sentence without any stays.
+    """
+    changed_paragraphs = []
+    for place, sentence in enumerate(sentences):
+        for text, kind in negatives.get(sentence, ()):
+            changed = list(sentences)
+            changed[place] = text
+            changed_paragraphs.append((changed, kind))
+    return changed_paragraphs
+
 
 def document_negatives(
     sentences: Sequence[str], others: Sequence[str], *, seed: int = 0, kinds: Sequence[str] = KINDS
-) -> list[tuple[list[str], str]]:
-    """Make hard negatives (sentences, kind) of a document, one of each kind that it allows (OS 10.2).
+) -> list[Negative]:
+    """Make hard negatives (sentences, kind) of a document, one of each kind that it allows (OS 10.2, IWSLT2017).
 
     Args:
         sentences: of one document; `drop_...` and `shuffle` need at least two.
@@ -38,13 +64,16 @@ def document_negatives(
     Raises:
         ValueError: an unknown kind.
     """
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
         raise ValueError(f"unknown kind {unknown[0]!r}; choose from {', '.join(KINDS)}")
-    rng, whole, negatives = random.Random(f"{seed} {' '.join(sentences)}"), list(sentences), []
+    rng = random.Random(f"{seed} {' '.join(sentences)}")
+    whole = list(sentences)
+    negatives: list[Negative] = []
     for kind in kinds:
-        negative = _spoil(kind, whole, others, rng)
-        if negative and negative != whole and negative not in [n for n, _ in negatives]:
-            negatives.append((negative, kind))
+        changed = _spoil(kind, whole, others, rng)
+        if changed and changed != whole and changed not in [earlier for earlier, _ in negatives]:
+            negatives.append((changed, kind))
     return negatives
 
 
@@ -58,73 +87,112 @@ def evaluate_documents(
     Among unrelated documents the first sentence is enough to find a document; only negatives with the same first
     sentence test whether the encoder reads all.
     """
-    rows = [
-        {"id": key, "lang": lang, "text": " ".join(sentences)}
-        for lang, of_lang in documents.items()
-        for key, sentences in of_lang.items()
-    ]
-    near = {key: [(" ".join(text), kind) for text, kind in items] for key, items in negatives.items()}
-    return evaluate_xsim(encode, rows, negatives=near, same_text_is_right=False)
+    rows = []
+    for lang, of_language in documents.items():
+        for key, sentences in of_language.items():
+            rows.append({"id": key, "lang": lang, "text": " ".join(sentences)})
+    joined: dict[Hashable, list[tuple[str, str]]] = {}
+    for key, of_document in negatives.items():
+        joined[key] = [(" ".join(sentences), kind) for sentences, kind in of_document]
+    return evaluate_xsim(encode, rows, negatives=joined, same_text_is_right=False)
 
 
 def _spoil(kind: str, whole: list[str], others: Sequence[str], rng: random.Random) -> list[str]:
     """Apply one kind of change; an empty list if the document has too few sentences for it."""
     n = len(whole)
-    what, _, where = kind.partition("_")
-    if what == "shuffle":
+    change, _, position = kind.partition("_")
+    if change == "shuffle":
         order = list(range(n))
         for _ in range(8):  # a shuffle may give the old order
             rng.shuffle(order)
-            if (shuffled := [whole[i] for i in order]) != whole:
+            shuffled = [whole[i] for i in order]
+            if shuffled != whole:
                 return shuffled
         return []
-    place = n - 1 if where == "last" else rng.randrange(n) if n else 0
-    if what == "drop":
+    if position == "last":
+        place = n - 1
+    else:
+        place = rng.randrange(n) if n else 0
+    if change == "drop":
         return whole[:place] + whole[place + 1 :] if n > 1 else []
     strangers = [text for text in others if text not in whole]
     return whole[:place] + [rng.choice(strangers)] + whole[place + 1 :] if strangers and n else []
 
 
-def documents_and_negatives(path: Path) -> tuple[dict, dict]:
-    """Language -> id -> sentences, and id -> [(sentences, kind)] of the English."""
-    documents: dict[str, dict[str, list[str]]] = {}
+def read_documents(path: Path, languages: Sequence[str] = ()) -> Documents:
+    """Documents of a dev_NAME.parquet in these languages and English; without languages, in all."""
+    documents: Documents = {}
     for row in pd.read_parquet(path).itertuples():
-        documents.setdefault(row.lang, {})[row.id] = list(row.sentences)
-    english = documents[ENG]
-    negatives = {
-        key: document_negatives(text, [s for other, t in english.items() if other != key for s in t])
-        for key, text in english.items()
-    }
-    return documents, negatives
+        if not languages or row.lang in (*languages, ENG):
+            documents.setdefault(row.lang, {})[row.id] = list(row.sentences)
+    return documents
+
+
+def negatives_of_documents(english: Mapping[str, Sequence[str]]) -> dict[str, list[Negative]]:
+    """Id -> changed documents; a replacement is a sentence of any other document."""
+    negatives = {}
+    for key, sentences in english.items():
+        others = [text for other, of_other in english.items() if other != key for text in of_other]
+        negatives[key] = document_negatives(sentences, others)
+    return negatives
+
+
+def negatives_of_paragraphs(english: Mapping[str, Sequence[str]]) -> dict[str, list[Negative]]:
+    """Id -> paragraphs with a sentence swapped, for up to five hard negatives by rule of each sentence."""
+    sentences = list(dict.fromkeys(text for of_paragraph in english.values() for text in of_paragraph))
+    by_sentence = dict(zip(sentences, hard_negatives_for(sentences), strict=True))
+    return {key: paragraph_negatives(of_paragraph, by_sentence) for key, of_paragraph in english.items()}
+
+
+NEGATIVES = {"documents": negatives_of_documents, "sentences": negatives_of_paragraphs}
+
+
+def percent_by_kind(table: Table) -> dict[str, float]:
+    """Kind of negative -> percent of the texts that were taken for one, mean over the rows of a table."""
+    totals: dict[str, float] = {}
+    for row in table.rows:
+        for name, errors in row.items():
+            if name.startswith("xsimpp_errors/"):
+                kind = name.partition("/")[2]
+                totals[kind] = totals.get(kind, 0.0) + 100 * errors / row["count"] / len(table.rows)
+    return totals
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--sets", nargs="+", metavar="NAME", help="of dev_NAME.parquet; default: all")
+    parser.add_argument("--languages", nargs="+", default=[], help="beside English; default: all")
+    parser.add_argument("--negatives", nargs="+", choices=NEGATIVES, default=list(NEGATIVES))
     parser.add_argument("--max-length", type=int, default=576)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     files = sorted(args.data.glob("dev_*.parquet"))
+    if args.sets:
+        files = [file for file in files if file.stem.removeprefix("dev_") in args.sets]
     if not files:
         parser.error(f"{args.data} holds no dev_NAME.parquet; train_scripts/corpora/long_context_data.py makes them")
-    rows, tables = [], []
+    rows: list[dict[str, Any]] = []
+    tables = []
     for name in args.models:
         model, tokenizer = load_encoder(name, dtype="fp32")
+        embed = partial(encode, model, tokenizer, max_length=args.max_length)
         for file in files:
-            table = evaluate_documents(
-                partial(encode, model, tokenizer, max_length=args.max_length), *documents_and_negatives(file)
-            )
-            tables.append({"model": name, "set": file.stem, **json.loads(table.to_json())})
-            shares = [
-                sum(100 * row.get(f"xsimpp_errors/{kind}", 0) / row["count"] for row in table.rows) / len(table.rows)
-                for kind in KINDS
-            ]
-            rows.append([name, file.stem, table.average["xsim"], table.average["xsimpp"], *shares])
+            documents = read_documents(file, args.languages)
+            for of_which in args.negatives:
+                table = evaluate_documents(embed, documents, NEGATIVES[of_which](documents[ENG]))
+                about = {"model": name, "set": file.stem, "negatives": of_which}
+                tables.append(about | json.loads(table.to_json()))
+                figures = {"xsim": table.average["xsim"], "xsim++": table.average["xsimpp"]}
+                rows.append(about | figures | percent_by_kind(table))
     if args.out:
         args.out.write_text(json.dumps(tables, indent=2) + "\n", encoding="utf-8")
-    header = ["model", "set", "xsim", "xsim++", *(kind.replace("_", " ") for kind in KINDS)]
-    print(markdown_table(header, [[cell_text(value) for value in row] for row in rows]))
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    cells = []
+    for row in rows:
+        cells.append([cell_text(row[name]) if name in row else "" for name in columns])
+    print(markdown_table([name.replace("_", " ") for name in columns], cells))
 
 
 if __name__ == "__main__":
