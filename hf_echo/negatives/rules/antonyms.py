@@ -38,116 +38,126 @@ _ASK_FOR_WITH = frozenset(
     "began up out wrong".split()
 )
 # "add x to y" and "remove x from y": the preposition changes with the verb
-_VERB_PREPOSITIONS = dict.fromkeys("add send lend sell".split(), ("to", "from"))
-_VERB_PREPOSITIONS |= dict.fromkeys("remove receive borrow buy".split(), ("from", "to"))
-_CANDIDATES = (
-    frozenset(ANTONYMS)
-    | frozenset(GENDER)
-    | frozenset(word for word, forms in FORMS.items() if any(base in VERB_ANTONYMS for base in forms.values()))
-)
+_VERB_PREPOSITIONS = {
+    **dict.fromkeys("add send lend sell".split(), ("to", "from")),
+    **dict.fromkeys("remove receive borrow buy".split(), ("from", "to")),
+}
+_VERB_FORMS = {word for word, bases in FORMS.items() if not VERB_ANTONYMS.keys().isdisjoint(bases.values())}
+_CANDIDATES = frozenset([*ANTONYMS, *GENDER, *_VERB_FORMS])
 
 
 def antonym(s: Sentence, rng: Random) -> Iterator[Edits]:
     """Yield edits that replace one word by its antonym; prepositions and man/woman come last."""
     later: list[Edits] = []
     for k, low in enumerate(s.low[: len(s)]):
-        if low not in _CANDIDATES:
+        if low not in _CANDIDATES or s.is_name(k) or s.in_compound(k) or s.in_code(k):
             continue
-        behind = s.low[k + 1]
-        if (low, behind) in FIXED_PHRASES or (s.before(k), low) in FIXED_PHRASES or s.is_name(k):
-            continue
-        if s.in_compound(k) or s.in_code(k):
+        if (low, s.low[k + 1]) in FIXED_PHRASES or (s.before(k), low) in FIXED_PHRASES:
             continue
         if low in GENDER:
             later.append(swap_gender(s, k))
         elif low in _PREPOSITIONAL:
             if _preposition_fits(s, k):
                 later.append({k: cased(ANTONYMS[low], s.tokens[k])})
-        elif new := _word_antonym(s, k, low):
-            yield {k: cased(new, s.tokens[k])}
-        elif edits := _verb_antonym(s, k, low):
-            yield edits
+        else:
+            new = _word_antonym(s, k, low)
+            edits = {k: cased(new, s.tokens[k])} if new else _verb_antonym(s, k, low)
+            if edits:
+                yield edits
     yield from later
 
 
 def _preposition_fits(s: Sentence, k: int) -> bool:
-    before, behind = s.before(k), s.low[k + 1]
-    thing = behind in DETERMINERS and behind != "any" or behind in ("him", "them", "us", "me", "it", "you")
-    return thing and before not in _ASK_FOR_WITH and before not in PREPOSITIONS
+    before = s.before(k)
+    behind = s.low[k + 1]
+    if before in _ASK_FOR_WITH or before in PREPOSITIONS or behind == "any":
+        return False
+    return behind in DETERMINERS or behind in ("him", "them", "us", "me", "it", "you")
 
 
-# word -> (where, words): it has an antonym only with one of these words `behind` or `before` it
-_COMPARED = ("behind", frozenset("than important likely difficult expensive useful often".split()))
-_CLIMBED = ("before", frozenset("walk walked walking climb climbing went going running ran".split()))
-_JUDGED = ("before", _AFTER_BE | DETERMINERS)
-_ONLY = {"more": _COMPARED, "less": _COMPARED, "yes": ("behind", {","}), "no": ("behind", {","})}
-_ONLY |= {"first": ("before", _OWNERS), "last": ("before", _OWNERS), "up": _CLIMBED, "down": _CLIMBED}
-_ONLY |= {"harder": _JUDGED, "easier": _JUDGED, "hard": _JUDGED, "before": ("behind", ()), "after": ("behind", ())}
+# beside these words
+_COMPARED = frozenset("than important likely difficult expensive useful often".split())
+_CLIMBED = frozenset("walk walked walking climb climbing went going running ran".split())
+_JUDGED = _AFTER_BE | DETERMINERS
 _COUNTED = frozenset("people of men women children".split())
+_BEHIND_RIGHT_SIDE = frozenset("side hand of arm leg foot eye wing . corner button click".split())
 
 
 def _word_antonym(s: Sentence, k: int, low: str) -> str | None:
     new = ANTONYMS.get(low)
-    if new is None:
+    if new is None or not _fits_neighbours(s, k, low):
         return None
-    before, behind = s.before(k), s.low[k + 1]
-    if low in _ONLY:
-        where, words = _ONLY[low]
-        fits = (behind if where == "behind" else before) in words
-        if low in ("yes", "no"):
-            fits = fits and k in s.starts
-        elif low in ("up", "down"):
-            fits = fits and behind in ("the", "a")
-        return new if fits else None
+    before = s.before(k)
+    behind = s.low[k + 1]
     if low == "old":
-        return "young" if behind in _PERSONS or behind in (".", "") or before in SUBJECTS | {"as"} else "new"
-    if low in ("many", "few"):
-        return new if behind.endswith("s") or behind in _COUNTED else None
+        is_person = behind in _PERSONS or behind in (".", "") or before in SUBJECTS or before == "as"
+        return "young" if is_person else "new"
     if low in _SIDES:
         return _other_side(s, k, low)
-    if low in _ALSO_VERBS:
-        return new if before in _JUDGED[1] else None
-    if low in FORMS and (before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts):
-        return None  # a verb here: "to question", "I doubt"
     return new
 
 
+def _fits_neighbours(s: Sentence, k: int, low: str) -> bool:
+    """Whether the words beside this one show the meaning that has the antonym."""
+    before = s.before(k)
+    behind = s.low[k + 1]
+    if low in ("before", "after"):
+        return False
+    if low in ("more", "less"):
+        return behind in _COMPARED
+    if low in ("yes", "no"):
+        return behind == "," and k in s.starts
+    if low in ("first", "last"):
+        return before in _OWNERS
+    if low in ("up", "down"):
+        return before in _CLIMBED and behind in ("the", "a")
+    if low in ("harder", "easier", "hard"):
+        return before in _JUDGED
+    if low == "old":
+        return True
+    if low in ("many", "few"):
+        return behind.endswith("s") or behind in _COUNTED
+    if low in _SIDES:
+        return True
+    if low in _ALSO_VERBS:
+        return before in _JUDGED
+    is_verb_here = before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts  # "to question", "I doubt"
+    return low not in FORMS or not is_verb_here
+
+
 def _other_side(s: Sentence, k: int, low: str) -> str | None:
-    before, behind = s.before(k), s.low[k + 1]
+    before = s.before(k)
+    behind = s.low[k + 1]
     if low == "right" and before in _AFTER_BE and behind in (".", "!", "?", "", ","):
         return "wrong"
     if before not in _OWNERS:
         return None
     if low == "right":
-        body = ("side", "hand", "of", "arm", "leg", "foot", "eye", "wing", ".", "corner", "button", "click")
-        return "left" if behind in body else "wrong"
+        return "left" if behind in _BEHIND_RIGHT_SIDE else "wrong"
     if behind in ("to", "of") and low not in ("top", "bottom"):
         return None
     return ANTONYMS[low]
 
 
 def _verb_antonym(s: Sentence, k: int, low: str) -> Edits | None:
-    forms = FORMS.get(low, {})
     before = s.before(k)
-    if before in DETERMINERS or before == "'s" and not low.endswith("ing"):
+    behind = s.low[k + 1]
+    if before in DETERMINERS or (before == "'s" and not low.endswith("ing")):
         return None
-    if s.low[k + 1] in ("up", "out", "off", "away", "down"):
+    if behind in ("up", "out", "off", "away", "down"):
         return None  # "caught up" is another verb
+    forms = FORMS.get(low, {})
     form = _form_here(s, k, forms)
     base = forms.get(form)
     opposite = VERB_ANTONYMS.get(base)
-    if base == "lose" and s.low[k + 1] in _OWNERS - {"the"}:
+    if base == "lose" and behind in _OWNERS and behind != "the":
         opposite = "find"  # keys, not matches
     if opposite not in VERBS:
         return None
     if base == "like" and before not in SUBJECTS and before not in ("n't", "not", "to"):
         return None
-    if form in ("base", "s"):
-        subject = before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts
-        if before == "and":  # "bread and drink": "and" counts only after another verb
-            subject = s.before(k, 2) in FORMS
-        if not (subject or form == "s" and s.is_name(k - 1)):
-            return None
+    if form in ("base", "s") and not _has_subject(s, k, form):
+        return None
     edits = {k: cased(VERBS[opposite][form], s.tokens[k])}
     if base in _VERB_PREPOSITIONS:
         old, new = _VERB_PREPOSITIONS[base]
@@ -160,10 +170,23 @@ def _verb_antonym(s: Sentence, k: int, low: str) -> Edits | None:
     return edits
 
 
+def _has_subject(s: Sentence, k: int, form: str) -> bool:
+    """Whether a word stands in front of the verb that goes with a verb in this form."""
+    before = s.before(k)
+    if form == "s" and s.is_name(k - 1):
+        return True
+    if before == "and":  # "bread and drink": "and" counts only after another verb
+        return s.before(k, 2) in FORMS
+    return before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts
+
+
 def _form_here(s: Sentence, k: int, forms: dict[str, str]) -> str:
     """The form of a verb in this place: "finished" is a participle after "have" or "be", else a past."""
-    if "past" in forms and "participle" in forms:
-        near = s.low[max(0, k - 3) : k]
-        perfect = any(word in HAVE or word in BE or word in ("be", "been", "being", "'s") for word in near)
-        return "participle" if perfect or s.before(k) in PREPOSITIONS else "past"
-    return next(iter(forms), "")
+    if "past" not in forms or "participle" not in forms:
+        return next(iter(forms), "")
+    if s.before(k) in PREPOSITIONS:
+        return "participle"
+    for word in s.low[max(0, k - 3) : k]:
+        if word in HAVE or word in BE or word in ("be", "been", "being", "'s"):
+            return "participle"
+    return "past"

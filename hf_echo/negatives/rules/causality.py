@@ -12,6 +12,7 @@ from .word_lists import FORMS, VERBS
 Edits = dict[int, str]
 
 _CONTRACTED = {"can": "can't", "will": "won't", "shall": "shan't"}
+_DO_NOT = {"s": "does not", "past": "did not", "present": "do not", "imperative": "do not"}
 _POLARITY = {"any": "some", "anything": "something", "anyone": "someone", "anybody": "somebody"}
 # before these words, "not" cannot be removed
 _NEEDS_NEGATION = frozenset("yet either anymore ever longer much until but nor neither at".split())
@@ -29,43 +30,46 @@ def negation(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 
 def _negate(s: Sentence, v: Verb) -> Edits | None:
-    k, word, low = v.k, s.tokens[v.k], s.low[v.k]
-    if has_negation(s, max(k - 1, 0), 6) or s.low[k + 1] in ("better", "rather"):
+    k = v.k
+    low = s.low[k]
+    behind = s.low[k + 1]
+    if has_negation(s, max(k - 1, 0), 6) or behind in ("better", "rather"):
         return None
     if s.before(k, 2) in ("as", "than"):
         return None  # "as young as she looks"
     if v.inverted:
         if low in ("am", "may", "shall", "might") or _asks_for_a_thing(s, v):
             return None
-        return {k: cased(_CONTRACTED.get(low, low + "n't"), word)}
+        return {k: cased(_CONTRACTED.get(low, low + "n't"), s.tokens[k])}
     if v.kind == "lexical":
         if _coordinated(s, k):
             return None
-        support = {"s": "does not", "past": "did not", "present": "do not", "imperative": "do not"}[v.tense]
-        return _with_support(s, k, support, v.base)
-    if low in ("'ll", "'d"):
-        return {k: " will not" if low == "'ll" else " would not"}
-    if s.before(k) == "there" and s.low[k + 1] in ("a", "an", "some") and v.kind == "be":
+        return _with_support(s, k, _DO_NOT[v.tense], v.base)
+    if low == "'ll":
+        return {k: " will not"}
+    if low == "'d":
+        return {k: " would not"}
+    if v.kind == "be" and s.before(k) == "there" and behind in ("a", "an", "some"):
         return {k + 1: "no"}
-    j = _behind_middle(s, k)
-    if j == k + 1:
-        return {k: cased("cannot" if low == "can" else f"{word} not", word)}
-    return {j - 1: f"{s.tokens[j - 1]} not"}
+    last = _last_adverb(s, k)
+    if last > k:
+        return {last: f"{s.tokens[last]} not"}
+    word = s.tokens[k]
+    return {k: cased("cannot" if low == "can" else f"{word} not", word)}
 
 
-def _with_support(s: Sentence, k: int, support: str, verb: str, behind: str = "") -> Edits:
+def _with_support(s: Sentence, k: int, support: str, verb: str) -> Edits:
     """Insert an auxiliary before a verb and its adverb: "quickly ran" -> "did not quickly run"."""
-    verb = f"{behind} {verb}" if behind else verb
     adverb = s.before(k)
-    if k - 1 in s.starts or not adverb.endswith("ly") or len(adverb) < 5 or adverb in _MIDDLE | {"only", "finally"}:
+    stands_before_auxiliary = adverb in _MIDDLE or adverb in ("only", "finally")
+    if k - 1 in s.starts or not adverb.endswith("ly") or len(adverb) < 5 or stands_before_auxiliary:
         return {k: cased(f"{support} {verb}", s.tokens[k])}
     return {k - 1: f"{support} {s.tokens[k - 1]}", k: verb}
 
 
-def _behind_middle(s: Sentence, k: int) -> int:
-    """The first position after k without an adverb such as "also"."""
-    k += 1
-    while s.low[k] in _MIDDLE:
+def _last_adverb(s: Sentence, k: int) -> int:
+    """The last of the adverbs such as "also" behind k; k itself if there are none."""
+    while s.low[k + 1] in _MIDDLE:
         k += 1
     return k
 
@@ -82,27 +86,35 @@ def _coordinated(s: Sentence, k: int) -> bool:
 
 
 def _affirm(s: Sentence, v: Verb) -> Edits | None:
-    k, word = v.k, s.tokens[v.k]
-    cannot = s.low[k] == "cannot"
-    end = k + 1 if cannot else k + 2
-    if s.low[end] in _AFTER_NOT or s.low[end] == "be" and v.kind != "modal":
+    k = v.k
+    word = s.tokens[k]
+    is_one_word = s.low[k] == "cannot"
+    end = k + 1 if is_one_word else k + 2  # behind the negation
+    following = s.low[end]
+    if following in _AFTER_NOT or (following == "be" and v.kind != "modal"):
         return None
     if not _NEEDS_NEGATION.isdisjoint(s.low[end:]):
         return None
-    edits: Edits = {} if cannot else {k + 1: ""}
+    edits: Edits = {}
+    if not is_one_word:
+        edits[k + 1] = ""
     for j in range(end, len(s)):
         if s.low[j] in _POLARITY:
             edits[j] = cased(_POLARITY[s.low[j]], s.tokens[j])
+    if v.kind == "modal" and s.low[k] not in ("'ll", "'d"):
+        edits[k] = cased(v.base, word)
     if v.kind != "do" or v.inverted:
-        if v.kind == "modal":
-            edits[k] = word if s.low[k] in ("'ll", "'d") else cased(v.base, word)
         return edits
-    base = s.low[end]
-    if not base or base not in VERBS and v.tense != "imperative":
+
+    # "does not like" becomes "likes"
+    if following in VERBS:
+        form = {"s": "s", "past": "past"}.get(v.tense, "base")
+        edits[end] = VERBS[following][form]
+    elif following and v.tense == "imperative":
+        edits[end] = following
+    else:
         return None
     edits[k] = ""
-    form = {"s": "s", "past": "past"}.get(v.tense, "base")
-    edits[end] = VERBS[base][form] if base in VERBS else base
     return edits
 
 
@@ -124,53 +136,74 @@ _MODAL_CHANGES = {
 def modal(s: Sentence, rng: Random) -> Iterator[Edits]:
     """Yield edits that change the modal verb, or add one for possibility or obligation ("is" -> "may be")."""
     verbs = finite_verbs(s)
-    for v in verbs:
-        if v.kind == "modal" and (edits := _change_modal(s, v, rng)):
-            yield edits
-    for v in verbs:
-        if v.kind != "modal" and not v.inverted and (edits := _add_modal(s, v, rng)):
-            yield edits
+    for verb in verbs:
+        if verb.kind == "modal":
+            edits = _change_modal(s, verb, rng)
+            if edits:
+                yield edits
+    for verb in verbs:
+        if verb.kind != "modal" and not verb.inverted:
+            edits = _add_modal(s, verb, rng)
+            if edits:
+                yield edits
 
 
 def _change_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
-    k, low = v.k, s.low[v.k]
-    if s.low[after_adverbs(s, k + 1)] in ("like", "rather", "love") and v.base == "would":
+    k = v.k
+    low = s.low[k]
+    if v.base == "would" and s.low[after_adverbs(s, k + 1)] in ("like", "rather", "love"):
         return None
     new = rng.choice(_MODAL_CHANGES[v.base])
     contracted = s.low[k + 1] == "n't"
-    if v.inverted and new in ("might", "must") or contracted and new in ("might", "may"):
-        new = "should" if v.base != "should" else "could"
+    if (v.inverted and new in ("might", "must")) or (contracted and new in ("might", "may")):
+        new = "could" if v.base == "should" else "should"
     if low in ("'ll", "'d"):
         return {k: f" {new}"}
-    return {k: cased(f"{new} not" if low == "cannot" else new, s.tokens[k])}
+    if low == "cannot":
+        new += " not"
+    return {k: cased(new, s.tokens[k])}
 
 
 def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
     if not v.base:
         return None  # "he's gone" may be "is" or "has"
-    k, word = v.k, s.tokens[v.k]
     past = v.tense == "past"
     new = "might" if past else rng.choice(("may", "should", "might"))
     if v.kind == "lexical":
-        if v.tense == "imperative":
-            return {k: cased(f"you {rng.choice(('may', 'should'))} {v.base}", word)} if k in s.starts else None
-        if _coordinated(s, k) or s.low[k : k + 2] == ["used", "to"] or v.tense == "s" and k in s.starts:
-            return None
-        if past:
-            return _with_support(s, k, new, VERBS[v.base]["participle"], behind="have")
-        return _with_support(s, k, new, v.base)
+        return _add_modal_to_verb(s, v, new, rng)
+    k = v.k
+    word = s.tokens[k]
     if v.kind == "do":
         if not v.negated or v.tense == "imperative" or not is_base(s.low[k + 2]):
             return None
         return {k: cased("could" if past else rng.choice(("should", "would")), word)}
-    space = " " if word[0] in "'’" else ""  # she're -> she may be
-    tail = {("be", False): "be", ("be", True): "have been"}.get((v.kind, past), "have")
+
+    infinitive = "have"
+    if v.kind == "be":
+        infinitive = "have been" if past else "be"
+    before = " " if word[0] in "'’" else ""  # they're -> they may be
     if v.negated:
-        return {k: space + cased(new, word), k + 1: f" not {tail}" if s.low[k + 1] == "n't" else f"not {tail}"}
-    j = _behind_middle(s, k)
-    if j == k + 1:
-        return {k: space + cased(f"{new} {tail}", word)}
-    return {k: space + cased(new, word), j - 1: f"{s.tokens[j - 1]} {tail}"}
+        space = " " if s.low[k + 1] == "n't" else ""
+        return {k: before + cased(new, word), k + 1: f"{space}not {infinitive}"}
+    last = _last_adverb(s, k)
+    if last > k:
+        return {k: before + cased(new, word), last: f"{s.tokens[last]} {infinitive}"}
+    return {k: before + cased(f"{new} {infinitive}", word)}
+
+
+def _add_modal_to_verb(s: Sentence, v: Verb, new: str, rng: Random) -> Edits | None:
+    k = v.k
+    if v.tense == "imperative":
+        if k not in s.starts:
+            return None
+        return {k: cased(f"you {rng.choice(('may', 'should'))} {v.base}", s.tokens[k])}
+    used_to = s.low[k : k + 2] == ["used", "to"]
+    without_subject = v.tense == "s" and k in s.starts
+    if _coordinated(s, k) or used_to or without_subject:
+        return None
+    if v.tense == "past":
+        return _with_support(s, k, new, f"have {VERBS[v.base]['participle']}")
+    return _with_support(s, k, new, v.base)
 
 
 # --- tense --------------------------------------------------------------------------------------------------
@@ -188,36 +221,50 @@ def tense(s: Sentence, rng: Random) -> Iterator[Edits]:
 
     Sentences with a time expression, a year or a second finite verb are skipped, because one edit is not enough.
     """
-    if not _TIME_WORDS.isdisjoint(s.low) or any(token.isdigit() and len(token) == 4 for token in s.low):
+    has_year = any(token.isdigit() and len(token) == 4 for token in s.low)
+    if has_year or not _TIME_WORDS.isdisjoint(s.low):
         return
     verbs = finite_verbs(s)
-    if len(verbs) == 1 and (edits := _change_tense(s, verbs[0])):
-        yield edits
+    if len(verbs) == 1:
+        edits = _change_tense(s, verbs[0])
+        if edits:
+            yield edits
 
 
 def _change_tense(s: Sentence, v: Verb) -> Edits | None:
-    if not v.base:
+    if not v.base or v.tense == "imperative":
         return None
-    k, low, word = v.k, s.low[v.k], s.tokens[v.k]
+    k = v.k
+    low = s.low[k]
+    word = s.tokens[k]
     contracted = s.low[k + 1] == "n't"
     if v.kind == "be":
-        if low in _BE_TENSE:
-            going = s.low[k + 1] == "going" and s.low[k + 2] == "to"
-            return None if going else {k: cased(_BE_TENSE[low], word)}
-        if "i" in (s.before(k), s.low[k + 1 + contracted]):
-            return None if contracted or low == "were" else {k: cased("am", word)}
-        return {k: cased("is" if low == "was" else "are", word)}
-    if v.kind == "lexical" and v.tense != "imperative":
-        if v.tense == "past":
-            return None if _coordinated(s, k) else {k: cased(f"will {v.base}", word)}
-        return {k: cased(VERBS[v.base]["past"], word)}
+        return _change_tense_of_be(s, k, contracted)
+    if v.kind == "lexical":
+        if v.tense != "past":
+            return {k: cased(VERBS[v.base]["past"], word)}
+        return None if _coordinated(s, k) else {k: cased(f"will {v.base}", word)}
     if v.kind == "have" and low != "had":
         return {k: " had" if low == "'ve" else cased("had", word)}
-    if v.kind == "do" and v.tense != "imperative":
+    if v.kind == "do":
         if low != "did":
             return {k: cased("did", word)}
         return {k: cased("wo" if contracted else "will", word)}
-    if v.kind == "modal" and v.base == "will" and not v.inverted and not v.negated and s.low[k + 1] in VERBS:
+    if v.base == "will" and not v.inverted and not v.negated and s.low[k + 1] in VERBS:
         past = VERBS[s.low[k + 1]]["past"]
         return {k: f" {past}" if low == "'ll" else past, k + 1: ""}
     return None
+
+
+def _change_tense_of_be(s: Sentence, k: int, contracted: bool) -> Edits | None:
+    low = s.low[k]
+    word = s.tokens[k]
+    if low in _BE_TENSE:
+        if s.low[k + 1 : k + 3] == ["going", "to"]:
+            return None
+        return {k: cased(_BE_TENSE[low], word)}
+    if "i" in (s.before(k), s.low[k + 1 + contracted]):
+        if contracted or low == "were":
+            return None
+        return {k: cased("am", word)}
+    return {k: cased("is" if low == "was" else "are", word)}

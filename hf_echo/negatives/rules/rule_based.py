@@ -3,6 +3,8 @@
 After xSIM++ (Chen et al. 2023) and the prompt of OS Figure 15: causality (negation, antonym, modal, and also tense),
 entities (names, pronouns), numbers (quantities, dates, percentages). The rules use word lists and neighbouring words,
 without tagger or parser; a rule that is not sure makes no negative. English only. A negative may happen to be true.
+
+Who needs them: hard negatives where no language model writes them, for training, for xsim++ and in data recipes.
 """
 
 from __future__ import annotations
@@ -63,14 +65,14 @@ def rule_based_hard_negatives(
     rng = Random(crc32(text.encode()) ^ seed * 0x9E3779B1)
     kinds = list(RULES)
     rng.shuffle(kinds)
-    streams = {kind: RULES[kind](s, rng) for kind in kinds}
+    edits_of_rules = {kind: RULES[kind](s, rng) for kind in kinds}
     seen = {normal_form(text)}
     negatives: list[tuple[str, str]] = []
-    while streams and len(negatives) < max_negatives:
-        for kind in list(streams):
-            new = _next_new(s, streams[kind], seen, exclude)
+    while edits_of_rules and len(negatives) < max_negatives:
+        for kind in list(edits_of_rules):
+            new = _next_new(s, edits_of_rules[kind], seen, exclude or ())
             if new is None:
-                del streams[kind]
+                del edits_of_rules[kind]
                 continue
             negatives.append((new, kind))
             if len(negatives) == max_negatives:
@@ -79,15 +81,15 @@ def rule_based_hard_negatives(
 
 
 def _next_new(
-    s: Sentence, edits: Iterator[dict[int, str]], seen: set[str], exclude: Container[str] | None
+    s: Sentence, edits_of_rule: Iterator[dict[int, str]], seen: set[str], exclude: Container[str]
 ) -> str | None:
-    for edit in edits:
-        new = s.render(edit)
+    """The next text of a rule that is neither seen nor excluded; None when the rule has no more."""
+    for edits in edits_of_rule:
+        new = s.render(edits)
         form = normal_form(new)
-        if form in seen or exclude is not None and (new in exclude or form in exclude):
-            continue
-        seen.add(form)
-        return new
+        if form not in seen and new not in exclude and form not in exclude:
+            seen.add(form)
+            return new
     return None
 
 

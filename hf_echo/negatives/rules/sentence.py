@@ -32,8 +32,10 @@ _CONSONANT_SOUND = re.compile(r"(?:eu|one\b|once\b|ubiq|ur[ai])", re.IGNORECASE)
 def article_for(word: str) -> str:
     """The article "a" or "an", by the first sound of the word."""
     if len(word) > 1 and word.isupper() and word[0] in "FHLMNRSXU":  # spelled out: an MRI, a UN
-        return "an" if word[0] != "U" and word[1] not in "AEIOUY" else "a"
-    return "an" if _VOWEL_SOUND.match(word) and not _CONSONANT_SOUND.match(word) else "a"
+        sounds_as_vowel = word[0] != "U" and word[1] not in "AEIOUY"
+    else:
+        sounds_as_vowel = _VOWEL_SOUND.match(word) and not _CONSONANT_SOUND.match(word)
+    return "an" if sounds_as_vowel else "a"
 
 
 def cased(word: str, like: str) -> str:
@@ -54,11 +56,16 @@ class Sentence:
 
     def __init__(self, text: str):
         self.text = text
-        pairs = _TOKEN.findall(text)
-        self.spaces = [space for space, _ in pairs]
-        self.tokens = [token for _, token in pairs]
-        self.tail = text[sum(map(len, self.spaces)) + sum(map(len, self.tokens)) :]
-        self.low = [token.lower().replace("’", "'") for token in self.tokens] + [""] * 4
+        self.spaces: list[str] = []
+        self.tokens: list[str] = []
+        end = 0
+        for match in _TOKEN.finditer(text):
+            self.spaces.append(match[1])
+            self.tokens.append(match[2])
+            end = match.end()
+        self.tail = text[end:]
+        self.low = [token.lower().replace("’", "'") for token in self.tokens]
+        self.low += [""] * 4
         self.starts = self._sentence_starts()
         self.verbs: list | None = None  # filled by clauses.finite_verbs
 
@@ -71,7 +78,9 @@ class Sentence:
 
     def is_name(self, k: int) -> bool:
         """Whether token k is capitalised and not at the start of a sentence."""
-        return 0 <= k < len(self) and self.tokens[k][0].isupper() and k not in self.starts and self.low[k] != "i"
+        if not 0 <= k < len(self) or k in self.starts:
+            return False
+        return self.tokens[k][0].isupper() and self.low[k] != "i"
 
     def in_compound(self, k: int) -> bool:
         """Whether a hyphen stands before or behind token k."""
@@ -79,12 +88,15 @@ class Sentence:
 
     def in_code(self, k: int) -> bool:
         """Whether token k is part of a path, a call or a dotted name: "local.d/00", "open(", "snake_case"."""
-        if self.before(k) in ("/", "_", "=", "\\") or self.before(k) == "." and not self.spaces[k]:
+        before = self.before(k)
+        behind = self.low[k + 1]
+        if before in ("/", "_", "=", "\\") or (before == "." and not self.spaces[k]):
             return True
         if k + 1 >= len(self) or self.spaces[k + 1]:
             return False
-        dotted = self.low[k + 1] == "." and k + 2 < len(self) and not self.spaces[k + 2]
-        return self.low[k + 1] in ("/", "_", "=", "(", "\\") or dotted and self.tokens[k + 2][0].isalnum()
+        if behind in ("/", "_", "=", "(", "\\"):
+            return True
+        return behind == "." and k + 2 < len(self) and not self.spaces[k + 2] and self.tokens[k + 2][0].isalnum()
 
     def render(self, edits: Mapping[int, str]) -> str:
         """The text with tokens replaced: {position: new text}; "" removes a token. Adapts the article before it."""
@@ -93,33 +105,36 @@ class Sentence:
         for k, new in edits.items():
             tokens[k] = new
         for k, new in edits.items():
-            article = k - 2 if self.before(k) in ("“", '"', "‘", "'") else k - 1
-            if article >= 0 and self.low[article] in ("a", "an") and new and article not in edits:
+            article = k - 1
+            if self.before(k) in ("“", '"', "‘", "'"):
+                article = k - 2
+            if new and article >= 0 and self.low[article] in ("a", "an") and article not in edits:
                 tokens[article] = cased(article_for(new), self.tokens[article])
             if new == "":
                 self._drop(k, tokens, spaces, edits)
-        parts = [""] * (2 * len(tokens))
-        parts[::2], parts[1::2] = spaces, tokens
-        return "".join(parts) + self.tail
+        pieces = [space + token for space, token in zip(spaces, tokens, strict=True)]
+        return "".join(pieces) + self.tail
 
     def _drop(self, k: int, tokens: list[str], spaces: list[str], edits: Mapping[int, str]) -> None:
         """Remove a token's space, and capitalise the next token if it began a sentence."""
-        if k in self.starts and k + 1 < len(tokens):
-            following = next((j for j in range(k + 1, len(tokens)) if edits.get(j) != ""), None)
-            if following is not None:
-                tokens[following] = tokens[following][:1].upper() + tokens[following][1:]
-                spaces[following] = spaces[k]
+        if k in self.starts:
+            for j in range(k + 1, len(tokens)):
+                if edits.get(j) != "":
+                    tokens[j] = tokens[j][:1].upper() + tokens[j][1:]
+                    spaces[j] = spaces[k]
+                    break
         spaces[k] = ""
 
     def _sentence_starts(self) -> frozenset[int]:
         starts = set()
-        fresh = True
+        is_new_sentence = True
         for k, token in enumerate(self.tokens):
             if token[0].isalnum():
-                if fresh:
+                if is_new_sentence:
                     starts.add(k)
-                fresh = False
-            elif token in ".!?:" or token in '“"‘' and (k == 0 or self.spaces[k]):
-                # a quotation mark after a space opens direct speech
-                fresh = True
+                is_new_sentence = False
+            elif token in ".!?:":
+                is_new_sentence = True
+            elif token in '“"‘' and (k == 0 or self.spaces[k]):
+                is_new_sentence = True  # a quotation mark after a space opens direct speech
         return frozenset(starts)
