@@ -59,8 +59,6 @@ def test_negatives_of_paragraphs_are_the_rules_of_each_sentence():
             assert len(changed) == len(sentences) and len(differing) == 1
         for place in range(len(sentences)):
             assert any(changed[place] != sentences[place] for changed, _ in made[key])
-    numbers = [changed[0].split()[2] for changed, kind in made["1"] if kind == "number"]
-    assert numbers and "12" not in numbers
 
 
 def bag(texts, lang):
