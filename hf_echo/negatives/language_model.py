@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from ..utils.files import write_whole
 
 RETRY_TEMPERATURE = 0.7
+COUNTS = "rows answered failed not_asked requests from_cache invalid_replies prompt_tokens completion_tokens".split()
 SILENCE = 20  # consecutive rows without a reply, after which the endpoint counts as down
 
 Messages = list[dict[str, str]]
@@ -47,7 +48,7 @@ class Reply(NamedTuple):
 class Job:
     """One request and the row that its reply becomes."""
 
-    about: Mapping[str, Any]  # description in the file of failures
+    failure_fields: Mapping[str, Any]  # what the file of failures says of it
     messages: Messages | None  # the chat; None if no request is needed
     parse: Callable[[str], Any]  # reply -> value; raises InvalidReply
     row: Callable[[Any], dict[str, Any] | None]  # value, or None without a valid reply -> row to write, or None
@@ -74,7 +75,9 @@ class Endpoint:
             raise ImportError("an endpoint needs the openai client: pip install 'hf-echo[llm]'") from None
         if not base_url.startswith(("http://", "https://")):
             raise ValueError(f"endpoint is {base_url!r}; give an address such as http://localhost:8000/v1")
-        self.model, self.base_url, self._openai = model, base_url, openai
+        self.model = model
+        self.base_url = base_url
+        self._openai = openai
         self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", timeout=timeout, max_retries=retries)
 
     def __call__(self, messages: Messages, parameters: dict[str, Any]) -> Reply:
@@ -86,7 +89,8 @@ class Endpoint:
         openai = self._openai
         try:
             answer = self._client.chat.completions.create(model=self.model, messages=messages, **parameters)
-            text, finish = answer.choices[0].message.content or "", answer.choices[0].finish_reason
+            text = answer.choices[0].message.content or ""
+            is_cut = answer.choices[0].finish_reason == "length"
         except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
             raise ValueError(f"{self.base_url} refuses model {self.model!r}: {_one_line(error)}") from None
         except (openai.OpenAIError, ValueError) as error:
@@ -95,8 +99,9 @@ class Endpoint:
             raise RequestFailed("the answer is not a chat completion") from None
         if not isinstance(text, str):
             raise RequestFailed("the answer is not a chat completion: its content is not text")
-        counts = (getattr(answer.usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
-        return Reply(text, finish == "length", *counts)
+        prompt_tokens = getattr(answer.usage, "prompt_tokens", None)
+        completion_tokens = getattr(answer.usage, "completion_tokens", None)
+        return Reply(text, is_cut, prompt_tokens, completion_tokens)
 
 
 def _one_line(error: Exception) -> str:
@@ -108,7 +113,8 @@ class ReplyCache:
 
     def __init__(self, path: str | Path) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        self._guard, self._db = threading.Lock(), sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._guard = threading.Lock()
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         try:
             self._db.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT)")
         except sqlite3.DatabaseError:
@@ -164,11 +170,17 @@ def write_rows(
             f"attempts={attempts}, max_tokens={max_tokens} and concurrency={concurrency} must be 1 or more, "
             f"temperature={temperature} 0 or more"
         )
-    heats = [temperature] + [max(temperature, RETRY_TEMPERATURE)] * (attempts - 1)
-    sampling = [{"temperature": heat, "max_tokens": max_tokens, "seed": seed + i} for i, heat in enumerate(heats)]
-    counts, reasons, silent = Counter(), Counter(), 0
-    failures, kept = out.with_suffix(".failed.jsonl"), out.with_suffix(".replies.sqlite")
-    replies = ReplyCache(kept)
+    # what is sent at each attempt
+    sampling = []
+    for attempt in range(attempts):
+        heat = temperature if attempt == 0 else max(temperature, RETRY_TEMPERATURE)
+        sampling.append({"temperature": heat, "max_tokens": max_tokens, "seed": seed + attempt})
+    counts: Counter[str] = Counter()
+    failure_reasons: Counter[str] = Counter()
+    silent_rows = 0
+    failures = out.with_suffix(".failed.jsonl")
+    replies_file = out.with_suffix(".replies.sqlite")
+    replies = ReplyCache(replies_file)
     with (
         write_whole(out) as unfinished,
         open(unfinished, "w", encoding="utf-8") as rows,
@@ -177,26 +189,31 @@ def write_rows(
     ):
         try:
             for job, outcome in _in_order(jobs, partial(_answer, model, replies, sampling), concurrency):
-                silent = silent + 1 if outcome.silent else 0
-                status = "not_asked" if job.messages is None else "failed" if outcome.reason else "answered"
-                counts.update(outcome.counts | Counter(["rows", status]))
-                if outcome.reason:
-                    reasons[outcome.reason] += 1
-                    _write(failed, {**job.about, "reason": outcome.reason, "reply": outcome.reply})
-                if silent >= SILENCE:
+                counts += outcome.counts
+                counts["rows"] += 1
+                if job.messages is None:
+                    counts["not_asked"] += 1
+                elif outcome.reason:
+                    counts["failed"] += 1
+                    failure_reasons[outcome.reason] += 1
+                    _write(failed, {**job.failure_fields, "reason": outcome.reason, "reply": outcome.reply})
+                else:
+                    counts["answered"] += 1
+                silent_rows = silent_rows + 1 if outcome.silent else 0
+                if silent_rows >= SILENCE:
                     raise ValueError(
-                        f"{silent} consecutive rows got {outcome.reason}; the replies so far are in {kept}: "
-                        "run the same command to resume"
+                        f"{silent_rows} consecutive rows got {outcome.reason}; the replies so far are in "
+                        f"{replies_file}: run the same command to resume"
                     )
-                if (row := job.row(outcome.value)) is not None:
+                row = job.row(outcome.value)
+                if row is not None:
                     _write(rows, row)
                 bar.update()
         finally:
             replies.close()
     if not counts["failed"]:
         failures.unlink()
-    names = "rows answered failed not_asked requests from_cache invalid_replies prompt_tokens completion_tokens".split()
-    return {name: counts[name] for name in names} | {"reasons": dict(reasons.most_common(10))}
+    return {**{name: counts[name] for name in COUNTS}, "reasons": dict(failure_reasons.most_common(10))}
 
 
 class _Outcome(NamedTuple):
@@ -209,19 +226,26 @@ class _Outcome(NamedTuple):
 
 def _answer(model: Endpoint, replies: ReplyCache, attempts: list[dict[str, Any]], job: Job) -> _Outcome:
     """The outcome of a job, from the replies that are there or by the model; several threads call it."""
-    counts, reason, text = Counter(), None, None
-    for parameters in attempts if job.messages is not None else ():
+    counts: Counter[str] = Counter()
+    if job.messages is None:
+        return _Outcome(counts)
+    reason = None
+    text = None
+    for parameters in attempts:
         content = json.dumps([model.model, job.messages, parameters], sort_keys=True)
         key = hashlib.sha256(content.encode()).hexdigest()[:32]
-        known = replies.get(key)
-        counts["from_cache" if known else "requests"] += 1
-        try:
-            reply = known or model(job.messages, parameters)
-        except RequestFailed as error:
-            return _Outcome(counts, None, f"no reply: {error}", text, silent=True)
-        if known is None:
+        reply = replies.get(key)
+        if reply is not None:
+            counts["from_cache"] += 1
+        else:
+            counts["requests"] += 1
+            try:
+                reply = model(job.messages, parameters)
+            except RequestFailed as error:
+                return _Outcome(counts, None, f"no reply: {error}", text, silent=True)
             replies.put(key, reply)
-            counts.update(prompt_tokens=reply.prompt_tokens or 0, completion_tokens=reply.completion_tokens or 0)
+            counts["prompt_tokens"] += reply.prompt_tokens or 0
+            counts["completion_tokens"] += reply.completion_tokens or 0
         text = reply.text
         try:
             if reply.cut:
@@ -237,9 +261,13 @@ def _in_order(
     jobs: Iterable[Job], answer: Callable[[Job], _Outcome], concurrency: int
 ) -> Iterator[tuple[Job, _Outcome]]:
     """Yield (job, outcome) in the order of the jobs; some are asked ahead."""
-    jobs, pool = iter(jobs), ThreadPoolExecutor(concurrency)
+    pool = ThreadPoolExecutor(concurrency)
+    remaining = iter(jobs)
     try:
-        while block := list(islice(jobs, 16 * concurrency)):
+        while True:
+            block = list(islice(remaining, 16 * concurrency))
+            if not block:
+                break
             yield from zip(block, pool.map(answer, block), strict=True)
     finally:
         pool.shutdown(cancel_futures=True)

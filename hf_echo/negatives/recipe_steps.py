@@ -32,10 +32,13 @@ class Score:
 
     def __post_init__(self) -> None:
         check(self)
-        folders = [Path(name) for name in (self.score, self.blaser) if name]
-        files = sorted(path for folder in folders for path in folder.glob("*") if path.is_file())
-        known = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files]
-        object.__setattr__(self, "identity", sha256(repr(known).encode()).hexdigest()[:16] if known else "")
+        paths = list(Path(self.score).glob("*"))
+        if self.blaser:
+            paths += Path(self.blaser).glob("*")
+        files = [path for path in sorted(paths) if path.is_file()]
+        if files:
+            stamps = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files]
+            object.__setattr__(self, "identity", sha256(repr(stamps).encode()).hexdigest()[:16])
 
     def add(self, table: pa.Table) -> pa.Table:
         from ..data.pipeline.filters.threshold import score
@@ -54,15 +57,16 @@ class RuleNegatives(Checked):
     seed: int = setting("random seed", 0)
 
     def add(self, table: pa.Table) -> pa.Table:
-        lists = []
-        columns = (table[name].to_pylist() for name in ("target", "target_lang", "hard_negatives"))
-        for text, lang, there in zip(*columns):
-            if lang.startswith("eng_Latn") and not there:
-                by_rule = rule_based_hard_negatives(text, self.max_negatives, seed=self.seed)
-                there = [negative for negative, _ in by_rule]
-            lists.append(there or [])
-        place = table.column_names.index("hard_negatives")
-        return table.set_column(place, "hard_negatives", pa.array(lists, pa.list_(pa.string())))
+        negatives_of_rows = []
+        for row in table.select(["target", "target_lang", "hard_negatives"]).to_pylist():
+            negatives = row["hard_negatives"] or []
+            if row["target_lang"].startswith("eng_Latn") and not negatives:
+                by_rule = rule_based_hard_negatives(row["target"], self.max_negatives, seed=self.seed)
+                negatives = [negative for negative, _ in by_rule]
+            negatives_of_rows.append(negatives)
+        position = table.column_names.index("hard_negatives")
+        column = pa.array(negatives_of_rows, pa.list_(pa.string()))
+        return table.set_column(position, "hard_negatives", column)
 
 
 #: steps for `read_recipe(path, STEPS)`

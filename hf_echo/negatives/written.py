@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..data.schema import is_unicode
@@ -99,15 +100,17 @@ def negatives(
 
     Every row is written. Targets in other languages get no request; failed rows get no new negatives.
     """
-    shown = "\n\n".join(f"Input: {text}\nOutput: {_as_list(wrong)}" for text, wrong in examples)
-    for given in rows:
-        row = dict(given)
-        prompt = PROMPT.replace("{examples}", shown).replace("{example}", row["target"])
+    examples_text = "\n\n".join(f"Input: {text}\nOutput: {_as_list(wrong)}" for text, wrong in examples)
+    for row in rows:
+        prompt = PROMPT.replace("{examples}", examples_text).replace("{example}", row["target"])
+        messages = None
+        if row["target_lang"] == ENGLISH:
+            messages = [{"role": "user", "content": prompt}]
         yield Job(
-            about={"target": row["target"]},
-            messages=[{"role": "user", "content": prompt}] if row["target_lang"] == ENGLISH else None,
-            parse=lambda reply, row=row: parse_negatives(reply, row["target"]),
-            row=lambda value, row=row: _with_negatives(row, value or []),
+            failure_fields={"target": row["target"]},
+            messages=messages,
+            parse=partial(parse_negatives, text=row["target"]),
+            row=partial(_with_negatives, dict(row)),
         )
 
 
@@ -116,10 +119,11 @@ def _as_list(sentences: Sequence[str]) -> str:
     return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=False) for item in sentences) + "\n]"
 
 
-def _with_negatives(row: dict[str, Any], new: Sequence[str]) -> dict[str, Any]:
-    there = list(row.get("hard_negatives") or [])
-    seen = {normal_form(sentence) for sentence in there}
-    return {**row, "hard_negatives": there + [sentence for sentence in new if normal_form(sentence) not in seen]}
+def _with_negatives(row: dict[str, Any], new: Sequence[str] | None) -> dict[str, Any]:
+    negatives_of_row = list(row.get("hard_negatives") or [])
+    seen = {normal_form(sentence) for sentence in negatives_of_row}
+    negatives_of_row += [sentence for sentence in new or () if normal_form(sentence) not in seen]
+    return {**row, "hard_negatives": negatives_of_row}
 
 
 def parse_negatives(reply: str, text: str) -> list[str]:
@@ -164,18 +168,22 @@ def clean_reply(reply: str) -> str:
 
 def _find_list(text: str) -> list:
     """The first list of strings in the text; "[1]" in a sentence does not count."""
-    for start in [match.start() for match in re.finditer(r"\[", text)][:STARTS]:
+    starts = [match.start() for match in re.finditer(r"\[", text)]
+    for start in starts[:STARTS]:
         end = _list_end(text, start)
-        value = _literal(text[start:end]) if end else None
-        if isinstance(value, list) and (not value or isinstance(value[0], (str, list))):
-            return value
+        if end is None:
+            continue
+        items = _literal(text[start:end])
+        if isinstance(items, list) and (not items or isinstance(items[0], (str, list))):
+            return items
     raise InvalidReply("no Python list of strings")
 
 
 def _list_end(text: str, start: int) -> int | None:
     """Position after the list that begins at ``start``; None if it has no end or lacks a comma (Python joins adjacent
     strings, so that two sentences would become one)."""
-    depth, last_string = 0, -1
+    depth = 0
+    last_string = -1  # where the last string ended
     for token in _TOKENS.finditer(text, start):
         if token[0] == "[":
             depth += 1

@@ -133,7 +133,7 @@ def descriptions(texts: Iterable[Text]) -> Iterator[Job]:
         is_math = text.lang == "latex"
         prompt = DESCRIBE_MATH if is_math else DESCRIBE_CODE.format(language=language(text.lang).name)
         yield Job(
-            about={"source": text.text, "source_lang": text.lang},
+            failure_fields={"source": text.text, "source_lang": text.lang},
             messages=[{"role": "user", "content": prompt + text.text}],
             parse=lambda reply, text=text: parse_description(reply, text.text),
             row=lambda value, text=text, kind="math" if is_math else "code": _row(*text, value, ENGLISH, kind, value),
@@ -154,7 +154,7 @@ def back_translations(texts: Sequence[Text], languages: Sequence[str] = tuple(PA
         for code in codes:
             prompt = user.format(language=language(code).name) + text.text
             yield Job(
-                about={"target": text.text, "target_lang": text.lang, "source_lang": code},
+                failure_fields={"target": text.text, "target_lang": text.lang, "source_lang": code},
                 messages=[{"role": "system", "content": system}, {"role": "user", "content": prompt}],
                 parse=lambda reply, text=text: parse_translation(reply, text.text),
                 row=lambda value, text=text, code=code: _row(
