@@ -24,7 +24,6 @@ from hf_echo.data.collators import TranslationCollator
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.modeling.precision_echo import bf16_is_faster
-from hf_echo.stages.core.cpu_attention import packed_attention
 from hf_echo.stages.core.model_shape import new_config
 from hf_echo.stages.seq2seq import Seq2SeqConfig, Seq2SeqTrainer
 from hf_echo.vocabulary import train_tokenizer
@@ -77,7 +76,7 @@ def main() -> None:
 
     def our_loss():
         batch = next(loader)
-        with packed_attention(), torch.autocast("cpu", torch.bfloat16, enabled=bf16_is_faster(training=True)):
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16_is_faster(training=True)):
             return trainer.compute_loss(trainer.model, batch), batch
 
     plain_model.bottleneck = False

@@ -61,7 +61,7 @@ def reading_mask(
 def attention_mask(allowed: torch.Tensor, like: torch.Tensor, implementation: str | None) -> torch.Tensor:
     """(rows, queries, keys) bool -> the (rows, 1, queries, keys) mask of an attention implementation."""
     allowed = allowed[:, None]
-    if implementation == "sdpa":
+    if implementation is not None and "sdpa" in implementation:  # "packed_sdpa" of training, too
         return allowed
     if implementation not in (None, "eager"):
         raise ValueError(f"attn_implementation={implementation!r} takes no mask of documents; use 'sdpa' or 'eager'")

@@ -22,7 +22,7 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_echo import EchoConfig
 from .modeling_echo_base import EchoPreTrainedModel, EchoProjection
-from .packed_echo import packed_states
+from .packed_echo import can_train_packed, packed_states, states_of_packed_row
 from .pooling_echo import POOLINGS
 
 
@@ -174,7 +174,7 @@ class EchoEncoder(EchoPreTrainedModel):
             hidden = packed_states(self, input_ids, attention_mask)
         if hidden is None:
             given = dict(input_ids=input_ids, inputs_embeds=inputs_embeds, position_ids=position_ids, **kwargs)
-            output = self._states({k: v for k, v in given.items() if v is not None}, attention_mask)
+            output = self.states({k: v for k, v in given.items() if v is not None}, attention_mask)
             hidden = output["last_hidden_state"]
             more = {name: output.get(name) for name in ("hidden_states", "attentions")}
         embedding = self.pool(hidden, attention_mask, overflow_to_sample_mapping)
@@ -182,9 +182,14 @@ class EchoEncoder(EchoPreTrainedModel):
             last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding, **more
         )
 
-    def _states(self, inputs: dict[str, Any], mask: torch.Tensor | None) -> dict[str, Any]:
-        """The backbone's output. Padding on the left is moved to the right and back, because some backbones count
-        positions from the first column."""
+    def states(self, inputs: dict[str, Any], mask: torch.Tensor | None) -> dict[str, Any]:
+        """The backbone's output, of a packed row after `train_packed`.
+
+        Padding on the left is moved to the right and back, because some backbones count positions from the first
+        column.
+        """
+        if can_train_packed(self, inputs, mask):
+            return {"last_hidden_state": states_of_packed_row(self, inputs["input_ids"], mask)}
         if mask is None or mask.dim() != 2 or "position_ids" in inputs:
             return self.backbone(attention_mask=mask, **inputs, return_dict=True)
         first = mask.long().argmax(-1, keepdim=True)

@@ -1,6 +1,6 @@
-"""Fast CPU inference for an EchoEncoder: little padding, few passes over memory, the results of the layers' own code.
+"""An EchoEncoder on a CPU with little or no padding: inference in few passes over memory, training by the layers' code.
 
-`PackedEncoder` has the steps, for Llama's layers; `PackedPostNorm` the same steps for those of BERT and XLM-R.
+Inference: `PackedEncoder` has the steps, for Llama's layers, `PackedPostNorm` those for the layers of BERT and XLM-R.
 
 On a CPU, matrix products take less than half of a small encoder's time. The rest goes to reading and writing
 intermediate results, and to page faults of freshly allocated memory. Therefore
@@ -9,6 +9,12 @@ intermediate results, and to page faults of freshly allocated memory. Therefore
   - attention is two batched products and exponentials, without extra passes for maximum, mask or quotient;
   - results go to reused buffers;
   - for embeddings alone, the last layer skips the states that pooling does not read.
+
+Training: after `train_packed(model)` the tokens of a batch go through the layers as one row, sorted by the length of
+their texts, and attention works on groups of texts of equal length. Short texts of mixed lengths train up to twice as
+fast as with padding. Attention computes in float32 under bf16 autocast, since the backward pass of torch's attention
+kernel is about five times as slow in bf16 as in float32 (torch 2.13, AMX: 82 against 18 ms for 128 sentences of 32
+tokens), which costs more than bf16 gains in the matrix products of a layer.
 """
 
 from __future__ import annotations
@@ -20,6 +26,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.nn.functional import layer_norm, silu
+from transformers import PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.modeling_utils import AttentionInterface
 from transformers.models.bert.modeling_bert import BertLayer, BertModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaModel, LlamaRMSNorm
 from transformers.models.xlm_roberta.modeling_xlm_roberta import XLMRobertaLayer, XLMRobertaModel
@@ -33,6 +43,8 @@ MIN_TOKENS = 256  # with fewer, joining the projections takes longer than it sav
 MAX_SCORES = 2**21  # attention scores computed at once
 MAX_TOKENS = {torch.float32: 1_536, torch.bfloat16: 2_048}  # per batch; the fastest sizes measured
 SAFE = 1e-30  # sums of exponentials between SAFE and 1 / SAFE keep full precision
+PACKED_ATTENTION = "packed_sdpa"  # the name of `packed_attention` in transformers
+TRAINABLE = ("bert", "xlm-roberta", "llama")  # backbones that take positions and hand `groups` on to attention
 
 
 def length_batches(lengths: Sequence[int], max_tokens: float = math.inf, share: float = 0.5) -> Iterator[list[int]]:
@@ -76,7 +88,7 @@ def can_pack(encoder) -> bool:
         and embeddings.weight.device.type == "cpu"
         and embeddings.weight.dtype in (torch.float32, torch.bfloat16)
         and not torch.is_autocast_enabled("cpu")
-        and config._attn_implementation == "sdpa"
+        and config._attn_implementation in ("sdpa", PACKED_ATTENTION)
         and not (getattr(config, "is_causal", False) or getattr(config, "is_decoder", False))
         and not (encoder.config.output_hidden_states or encoder.config.output_attentions)
         and all(_is_plain(layer) for layer in layers)
@@ -393,3 +405,131 @@ class PackedPostNorm(PackedEncoder):
 
     def _normed(self, norm: nn.LayerNorm, x: torch.Tensor) -> torch.Tensor:
         return layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+# Training
+
+
+class TextGroup(NamedTuple):
+    """Texts of (nearly) one length, which follow each other in the packed row."""
+
+    texts: int
+    length: int
+    mask: torch.Tensor | None  # (texts, 1, 1, length), False at padding; None without padding
+
+
+def packed_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    groups: Sequence[TextGroup] | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """ "sdpa" of transformers, in float32 under autocast on a CPU, and with `groups` for each group of a packed row.
+
+    Args:
+        query, key, value: (rows, heads, tokens, head_dim); a packed row is the only one.
+        groups: the texts of the packed row, in order; None for rows as usual.
+
+    Returns:
+        (rows, tokens, heads, head_dim), and no attention weights.
+    """
+    if groups is None:
+        return _attention_in_float32(module, query, key, value, attention_mask, **options), None
+    sizes = [group.texts * group.length for group in groups]
+    mixed = []
+    parts = zip(groups, query[0].split(sizes, 1), key[0].split(sizes, 1), value[0].split(sizes, 1), strict=True)
+    for group, *heads in parts:  # (heads, tokens of the group, head_dim) each
+        of_texts = [part.unflatten(1, (group.texts, group.length)).transpose(0, 1) for part in heads]
+        states = _attention_in_float32(module, *of_texts, group.mask, **options)
+        mixed.append(states.flatten(0, 1))
+    return torch.cat(mixed)[None], None
+
+
+def _attention_in_float32(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **options: Any,
+) -> torch.Tensor:
+    if query.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)[0]
+    if attention_mask is not None and attention_mask.is_floating_point():
+        attention_mask = attention_mask.float()
+    with torch.autocast("cpu", enabled=False):
+        states, _ = sdpa_attention_forward(module, query.float(), key.float(), value.float(), attention_mask, **options)
+    return states.to(value.dtype)
+
+
+AttentionInterface.register(PACKED_ATTENTION, packed_attention)
+AttentionMaskInterface.register(PACKED_ATTENTION, sdpa_mask)
+
+
+def train_packed(model: nn.Module) -> None:
+    """Let the text models inside `model` that use "sdpa" train on a CPU as the top of this file says."""
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
+            part.set_attn_implementation(PACKED_ATTENTION)
+
+
+def can_train_packed(encoder, inputs: dict[str, Any], mask: torch.Tensor | None) -> bool:
+    """Whether the layers may get all tokens of a batch as one row."""
+    config = encoder.config
+    return (
+        mask is not None
+        and mask.dim() == 2
+        and mask.device.type == "cpu"
+        and set(inputs) == {"input_ids"}
+        and config.backbone._attn_implementation == PACKED_ATTENTION
+        and config.backbone.model_type in TRAINABLE
+        and not (config.output_hidden_states or config.output_attentions)
+        and bool(mask.any(1).all())
+    )
+
+
+def states_of_packed_row(encoder, input_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """(texts, seq) ids and mask -> (texts, seq, hidden) states with gradients, zero at padding."""
+    groups, is_token, positions, order = packed_row(mask)
+    some_token = int(input_ids[mask.bool()][0])  # stands where a group has padding; no text attends to it
+    row = input_ids.new_full(is_token.shape, some_token)
+    row[is_token] = input_ids[order][mask[order].bool()]
+    embeddings = getattr(encoder.backbone, "embeddings", None)
+    first_position = getattr(embeddings, "padding_idx", -1) + 1  # XLM-R counts from behind its padding id
+    output = encoder.backbone(input_ids=row[None], position_ids=positions[None] + first_position, groups=groups)
+    packed = output.last_hidden_state[0]  # (tokens of the row, hidden)
+    states = packed.new_zeros(*mask.shape, packed.shape[-1])
+    states[mask[order].bool()] = packed[is_token]
+    return states[order.argsort()]
+
+
+def packed_row(mask: torch.Tensor) -> tuple[list[TextGroup], torch.Tensor, torch.Tensor, torch.Tensor]:
+    """How the texts of a batch follow each other in one row, short ones first.
+
+    Args:
+        mask: (texts, seq), 1 for tokens.
+
+    Returns:
+        The groups of texts; (tokens of the row,) whether each is a token of a text, not padding; (tokens of the row,)
+        its position in the text; (texts,) the number of each text in the batch.
+    """
+    lengths = mask.sum(1)
+    order = lengths.argsort(stable=True)
+    lengths = lengths[order]
+    padded_lengths, counts = ((lengths + STEP - 1) // STEP * STEP).unique_consecutive(return_counts=True)
+    groups: list[TextGroup] = []
+    tokens_of_groups = []
+    positions_of_groups = []
+    first_text = 0
+    for length, texts in zip(padded_lengths.tolist(), counts.tolist(), strict=True):
+        text_lengths = lengths[first_text : first_text + texts]
+        is_token = torch.arange(length) < text_lengths[:, None]  # (texts, length)
+        group_mask = None if is_token.all() else is_token[:, None, None]
+        groups.append(TextGroup(texts, length, group_mask))
+        tokens_of_groups.append(is_token.flatten())
+        positions_of_groups.append(torch.arange(length).repeat(texts))
+        first_text += texts
+    return groups, torch.cat(tokens_of_groups), torch.cat(positions_of_groups), order

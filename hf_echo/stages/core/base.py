@@ -21,8 +21,8 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from ...data.batching import TokenBudgetBatchSampler
 from ...losses import rank_weight, weighted_total
+from ...modeling.packed_echo import train_packed
 from ...utils.settings import check, default_of, fields_of, setting
-from .cpu_attention import packed_attention
 from .cpu_memory import EVERY, give_back_memory
 from .dev_sets import DevSet, evaluate_sets
 
@@ -157,6 +157,8 @@ class CoreTrainer(Trainer):
             **kwargs,
         )
         self.add_callback(StepsOfTheRecipe())
+        if self.args.device.type == "cpu":
+            train_packed(model)
         self.frozen = [part for part in model.modules() if _stays(part)]
 
     # What a stage defines
@@ -258,8 +260,7 @@ class CoreTrainer(Trainer):
 
     def training_step(self, *args, **kwargs):
         start = time.perf_counter()
-        with packed_attention():
-            loss = super().training_step(*args, **kwargs)
+        loss = super().training_step(*args, **kwargs)
         if self.args.device.type == "cpu" and self.state.global_step % EVERY == EVERY - 1:
             give_back_memory()
         self._seconds += time.perf_counter() - start

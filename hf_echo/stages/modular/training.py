@@ -11,8 +11,8 @@ from torch import nn
 from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
 
 from ...losses import cosine_loss
+from ...modeling.packed_echo import train_packed
 from ...modeling.precision_echo import bf16_is_faster
-from ..core.cpu_attention import packed_attention
 
 MASKED = 0.15  # share of the tokens, 80/10/10: the defaults of transformers
 SCALE = 20.0  # of the cosine in MultipleNegativesRankingLoss
@@ -96,8 +96,8 @@ def train_masked(
         train_dataset=rows,
         data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=arguments.seed),
     )
-    with packed_attention():
-        return trainer.train().training_loss
+    _pack_on_cpu(trainer)
+    return trainer.train().training_loss
 
 
 def train_pairs(
@@ -144,8 +144,13 @@ def train_pairs(
         train_dataset={name: Dataset.from_dict(columns) for name, columns in pairs.items()},
         loss={name: losses[name] for name in pairs},
     )
-    with packed_attention():
-        return trainer.train().training_loss
+    _pack_on_cpu(trainer)
+    return trainer.train().training_loss
+
+
+def _pack_on_cpu(trainer: Trainer) -> None:
+    if trainer.args.device.type == "cpu":
+        train_packed(trainer.model)
 
 
 def _common(output_dir: str, *, batch_size: int, seed: int) -> dict[str, Any]:
