@@ -108,6 +108,34 @@ COMMON_80 = frozenset(
     """.split()
 )
 
+# Modular Sentence Encoders, Table 5: the 23 languages (it writes "Italish", and Ge'ez as the script of Telugu)
+MODULAR_23 = frozenset(
+    """
+    amh_Ethi arb_Arab azj_Latn ces_Latn deu_Latn eng_Latn fra_Latn hau_Latn ita_Latn kaz_Cyrl kin_Latn kir_Cyrl
+    kor_Hang mar_Deva nld_Latn pol_Latn rus_Cyrl spa_Latn tel_Telu tur_Latn uig_Arab uzn_Latn zho_Hans
+    """.split()
+)
+
+# EMMA-X, A.1 and Table 1: its 94 languages -> millions of sentence pairs with English, 0 for "less than 0.1"
+EMMA_X_PAIRS: dict[str, float] = {}
+for _pair in """
+    afr_Latn=0 amh_Ethi=0 arb_Arab=72.3 asm_Beng=0 azj_Latn=0.82 bel_Cyrl=0.51 bul_Cyrl=47.2
+    ben_Beng=7.52 bre_Latn=0 bos_Latn=0 cat_Latn=14.9 ces_Latn=108.4 cym_Latn=0 dan_Latn=8.0
+    deu_Latn=283.4 ell_Grek=95.1 eng_Latn=0 epo_Latn=0.18 spa_Latn=279.6 est_Latn=22.3 eus_Latn=0.81
+    pes_Arab=7.5 fin_Latn=92.8 fra_Latn=331.5 fry_Latn=0.13 gle_Latn=0 gla_Latn=0.05 glg_Latn=0.77
+    guj_Gujr=0 hau_Latn=0 heb_Hebr=47.1 hin_Deva=3.2 hrv_Latn=0 hun_Latn=55.2 hye_Armn=1.7
+    ind_Latn=184.6 isl_Latn=0 ita_Latn=179.3 jpn_Jpan=89.2 jav_Latn=0 kat_Geor=2.0 kaz_Cyrl=2.8
+    khm_Khmr=0.84 kan_Knda=0 kor_Hang=79.3 kmr_Latn=0 kir_Cyrl=0 lat_Latn=0 lao_Laoo=0 lit_Latn=11.0
+    lvs_Latn=0.37 plt_Latn=0 mkd_Cyrl=0 mal_Mlym=1.07 khk_Cyrl=0.19 mar_Deva=0 zsm_Latn=2.1 mlt_Latn=0
+    mya_Mymr=0 npi_Deva=0 nld_Latn=66.0 nob_Latn=0 gaz_Latn=0 ory_Orya=0 pan_Guru=0 pol_Latn=79.7
+    pbt_Arab=0 por_Latn=247.6 ron_Latn=60.4 rus_Cyrl=134.9 san_Deva=0 snd_Arab=0 sin_Sinh=0.60
+    slk_Latn=0 slv_Latn=9.8 som_Latn=0 als_Latn=0 srp_Cyrl=0 sun_Latn=0 swe_Latn=74.2 swh_Latn=1.7
+    tam_Taml=2.79 tel_Telu=0 tha_Thai=13.1 tgl_Latn=0 tur_Latn=93.8 uig_Arab=0 ukr_Cyrl=0.78
+    urd_Arab=1.15 uzn_Latn=0 vie_Latn=15.3 xho_Latn=0 ydd_Hebr=0 zho_Hans=379.4
+    """.split():
+    _code, _millions = _pair.split("=")
+    EMMA_X_PAIRS[_code] = float(_millions)
+
 # ISO 639-1 -> the most widely written variety
 ISO_639_1 = dict(
     pair.split("=")

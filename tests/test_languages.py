@@ -26,10 +26,41 @@ def test_published_counts():
 def test_tables_hold_only_known_codes_and_each_once():
     in_families = [code for codes in table.FAMILIES.values() for code in codes.split()]
     assert len(in_families) == len(set(in_families))
-    for codes in (in_families, table.COMMON_80, table.HIGH_RESOURCE, ISO_639_1.values(), table.OTHER_CODES.values()):
+    groups = [in_families, table.COMMON_80, table.HIGH_RESOURCE, table.MODULAR_23, table.EMMA_X_PAIRS]
+    groups += [ISO_639_1.values(), table.OTHER_CODES.values()]
+    for codes in groups:
         assert set(codes) <= set(LANGUAGES)
     assert set(table.OTHER_NAMES.values()) <= set(LANGUAGES)
     assert table.COMMON_80 | table.HIGH_RESOURCE <= set(in_families)
+
+
+MODULAR_TABLE_5 = """
+    am Amharic Ge'ez; ar Arabic Arabic; az Azerbaijani Latin; cs Czech Latin; de German Latin; en English Latin;
+    es Spanish Latin; fr French Latin; ha Hausa Latin; it Italian Latin; kk Kazakh Cyrillic; ko Korean Hangul;
+    ky Kyrgyz Cyrillic; mr Marathi Devanagari; nl Dutch Latin; pl Polish Latin; ru Russian Cyrillic;
+    rw Kinyarwanda Latin; te Telugu Telugu; tr Turkish Latin; ug Uyghur Arabic; uz Uzbek Latin;
+    zh Chinese Han_(Simplified)
+"""
+
+
+def test_the_languages_of_modular_table_5_are_those_printed():
+    """Codes, names and scripts; "Italish" and the Ge'ez of Telugu are corrected."""
+    codes = set()
+    for row in MODULAR_TABLE_5.split(";"):
+        short, name, script = row.split()
+        code = ISO_639_1[short]
+        assert find_language(name) == code
+        assert LANGUAGES[code].script == script.replace("_", " ")
+        codes.add(code)
+    assert len(codes) == 23
+    assert table.MODULAR_23 == codes
+
+
+def test_the_pairs_of_emma_x_sum_to_the_printed_billions():
+    """A.1: "94 languages" and "3.2 billion sentence pairs"; two rows of Table 1."""
+    assert len(table.EMMA_X_PAIRS) == 94
+    assert sum(table.EMMA_X_PAIRS.values()) == pytest.approx(3200, abs=50)
+    assert (table.EMMA_X_PAIRS["zho_Hans"], table.EMMA_X_PAIRS["gla_Latn"]) == (379.4, 0.05)
 
 
 def test_names_are_unique_and_plain():

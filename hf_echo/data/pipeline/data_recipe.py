@@ -5,7 +5,7 @@ steps:
   - filter: exact_duplicates        # a filter of hf_echo.data.pipeline.filters and its fields
     side: corpus
     except: {provenance: [dictionary]}
-  - keep: {target_lang: [eng_Latn]} # or drop; base, natural and code stand for their languages
+  - keep: {target_lang: [eng_Latn]} # or drop; base, natural, code and emma_x stand for their languages
   - score: outputs/nano/release      # a step that fills a column; the caller of `read_recipe` supplies its kind
 sampling: {method: temperature, exponent: 0.6, rows: 1000000}
 out: {shards: 4}
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hf_echo.languages import LANGUAGES, language
+from hf_echo.languages import EMMA_X_PAIRS, LANGUAGES, language
 
 from ...utils.did_you_mean import did_you_mean
 from ...utils.files import read_text
@@ -38,6 +38,7 @@ SUBSETS: dict[str, Callable[[Any], bool]] = {
     "base": lambda known: known.base,  # OS Table 33
     "natural": lambda known: known.script is not None,
     "code": lambda known: known.script is None,  # with mathematics
+    "emma_x": lambda known: known.code in EMMA_X_PAIRS,  # EMMA-X, Table 1
 }
 Maker = Callable[[dict[str, Any]], Any]
 

@@ -83,6 +83,9 @@ def test_shipped_recipes_are_read_by_name(path, tmp_path, monkeypatch):
         targets = next(s.work.columns["target_lang"] for s in recipe.steps if s.name == "keep target_lang")
         assert len(targets) == sum(lang.base for lang in LANGUAGES.values())
         assert next(s.work.floor for s in recipe.steps if s.name == "threshold") == 0.25
+    if path.stem == "emma_x":  # EMMA-X A.1
+        languages = recipe.steps[0].work.columns
+        assert (len(languages["source_lang"]), languages["target_lang"]) == (94, ["eng_Latn"])
     if path.stem == "languages_200":  # OS 4.3
         assert next((s.work.k, s.work.k_synthetic) for s in recipe.steps if s.name == "threshold") == (3, 1)
 
