@@ -6,7 +6,6 @@ import os
 import pickle
 import runpy
 import sys
-import traceback
 from pathlib import Path
 
 import hypothesis
@@ -23,20 +22,6 @@ if os.environ.get("HF_ECHO_SEED_SHIFT"):
 
 
 ROOT = Path(__file__).parents[1]
-CODE = tuple(str(ROOT / name) for name in ("hf_echo", "modeling", "train_scripts"))
-leave = pytest.RaisesExc.__exit__
-
-
-def leave_with_one_line(self, kind, error, trace):
-    """An expected error that the package raises itself is one line, in every test."""
-    expected = leave(self, kind, error, trace)
-    if expected:
-        last = next(reversed(list(traceback.walk_tb(trace))))[0].f_code.co_filename
-        assert not last.startswith(CODE) or "\n" not in str(error), str(error)
-    return expected
-
-
-pytest.RaisesExc.__exit__ = leave_with_one_line
 
 
 def pytest_collection_modifyitems(items):

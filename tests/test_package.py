@@ -140,6 +140,20 @@ def test_the_package_imports_no_script():
         assert not found & scripts, f"{path} imports {found & scripts}"
 
 
+def test_messages_of_errors_are_one_line():
+    """No message is written with a line break; the fixture `refused` sees what commands put into theirs."""
+    wrong = []
+    for folder in ("hf_echo", "modeling", "train_scripts"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.Raise) or node.exc is None:
+                    continue
+                texts = [part.value for part in ast.walk(node.exc) if isinstance(part, ast.Constant)]
+                if any(isinstance(text, str) and "\n" in text for text in texts):
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong
+
+
 def test_contributing_shows_the_layers():
     """The list of folders is LAYERS in the same order, and every symlink is named."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
