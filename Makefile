@@ -3,7 +3,7 @@
 PYTHON ?= python3
 TORCH_INSTALL_ARGS ?= torch==2.13.0
 PYTEST_ARGS ?=
-EXTRAS := gguf,baselines,plots,mteb,filters,llm,tmx,corpora,segment,speech,modular,space,serve,dev
+EXTRAS := gguf,baselines,plots,mteb,metrics,filters,llm,tmx,corpora,segment,speech,modular,space,serve,dev
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -67,6 +67,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python benchmarks/density.py
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis outputs/demo .venv/setup*.stamp

@@ -103,6 +103,18 @@ class Space(OpensModel):
         app.build(SpaceViews(self.model, self.speech)).launch(server_port=self.port, **app.LAUNCH)
 
 
+@step("metrics", example="hf-echo metrics outputs/metrics", calls="hub.metric_folders.write_metrics")
+class Metrics(Step):
+    """Write xsim, xsim++, ratio margin and cross-lingual transfer as metrics of the evaluate library.
+
+    Each folder opens with evaluate.load("OUT/xsim"), and `hf-echo push OUT/xsim` sends it to the Hub as a Space.
+    """
+
+    then = "{out}: xsim, xsimpp, ratio_margin, clt"
+
+    out: Path = setting("new or empty folder; gets a folder for each metric", argument=True, writes="folder")
+
+
 @step("modular card", example="hf-echo modular card -m outputs/modular --license mit")
 class ModularCard(Step):
     """Write README.md of a modular encoder: its languages, parts and data. It replaces the existing one."""

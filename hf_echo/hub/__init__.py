@@ -1,12 +1,13 @@
-"""For the Hub: push, releases, the demo Space."""
+"""For the Hub: push, releases, the demo Space, metrics of the `evaluate` library."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from .. import _submodule
+from .metric_folders import write_metrics
 
-__all__ = ["space_folder"]
+__all__ = ["space_folder", "write_metrics"]
 
 
 def space_folder() -> Path:
