@@ -1,0 +1,150 @@
+"""The ablations' grid, its tables, and the steps of OS 4.5 from end to end on the toy world."""
+
+import ablations
+import pandas as pd
+import pytest
+import yaml
+
+from hf_echo.steps.recipe import find_recipes, read_recipe
+from hf_echo.vocabulary import train_from_counts
+
+STEPS = ("data", "teacher", "adaptation", "extension")
+
+
+@pytest.fixture(scope="module")
+def grid():
+    return yaml.safe_load(ablations.GRID.read_text())
+
+
+def test_every_row_is_a_recipe(grid, tmp_path):
+    for table, rows in grid["tables"].items():
+        for row in rows:
+            kind = grid[row.get("row", "row")]
+            step = kind if "recipe" in kind else kind["extension"]
+            fields = step["overrides"] | ablations.fields_of(row) | {"output_dir": str(tmp_path)}
+            read_recipe(find_recipes(step["recipe"])[0], fields)
+            if row.get("paper"):
+                columns = kind.get("columns") or list(kind["measures"])
+                assert len(row["paper"]) == len(columns), (table, row["name"])
+
+
+def test_table_14a_ablates_the_vocabulary_adaptation(grid):
+    """OS Table 14a as printed: BIBLE xsim, chrF++, FLORES xsim++, chrF++."""
+    with_it, without_it, _ = grid["tables"]["vocabulary adaptation (OS Table 14a)"]
+
+    assert with_it["paper"] == [4.8, 37.7, 5.6, 56.0]
+    assert without_it["paper"] == [4.8, 37.1, 5.9, 55.4]
+    assert ablations.fields_of(without_it) == ablations.fields_of(with_it) == {}
+    assert without_it["adaptation_steps"] == 0
+
+
+def test_table_14c_ablates_the_teachers_embedding(grid):
+    rows = grid["tables"]["teacher's embedding of base languages (OS Table 14c)"]
+
+    targets = [ablations.fields_of(row).get("base_teacher_target", "interpolated") for row in rows]
+
+    assert targets == ["source", "target", "interpolated"]
+    assert [row["paper"] for row in rows] == [[4.7, 36.5, 5.7, 55.8], [5.0, 37.6, 5.9, 55.3], [4.8, 37.7, 5.6, 56.0]]
+
+
+def test_order_of_errors():
+    assert ablations.order([3.0, 1.0, None, 3.0]) == [2, 1, None, 2]
+
+
+def test_order_of_what_is_better_higher():
+    assert ablations.order([3.0, 1.0, None, 4.0], higher_is_better=True) == [2, 3, None, 1]
+
+
+def test_markdown_has_the_mean_of_the_seeds_and_both_orders():
+    columns = ["xsim", "BIBLE chrF++"]
+    rows = [
+        {"name": "with", "paper": [4.0, 30.0], "columns": columns, "runs": [{"xsim": 1.0, "BIBLE chrF++": 20.0}]},
+        {"name": "without", "paper": [5.0, 20.0], "columns": columns, "runs": [{"xsim": 3.0, "BIBLE chrF++": 25.0}]},
+    ]
+    rows[0]["runs"].append({"xsim": 2.0, "BIBLE chrF++": 22.0})
+    rows[1]["runs"].append({"xsim": 5.0, "BIBLE chrF++": 27.0})
+
+    lines = ablations.as_markdown({"a table": rows}).splitlines()
+
+    assert lines[0] == "### a table"
+    assert lines[4] == "| with | 1.5 (1.0 2.0) | 21.0 (20.0 22.0) | 1 / 2 | 4.0 / 30.0 | 1 / 1 |"
+    assert lines[5] == "| without | 4.0 (3.0 5.0) | 26.0 (25.0 27.0) | 2 / 1 | 5.0 / 20.0 | 2 / 2 |"
+
+
+def test_a_shortened_tokenizer_is_the_one_trained_to_that_size(toy, tmp_path):
+    counts = {
+        f" {word}": 3 + place for place, word in enumerate("the these them then cat cats concat red read".split())
+    }
+    train_from_counts(counts, 280, progress=False).save_pretrained(tmp_path / "large")
+    train_from_counts(counts, 270, progress=False).save_pretrained(tmp_path / "small")
+    large = tmp_path / "large" / "tokenizer.json"
+
+    ablations.shorten(large, 270)
+
+    small = yaml.safe_load((tmp_path / "small" / "tokenizer.json").read_text())
+    assert yaml.safe_load(large.read_text())["model"] == small["model"]
+
+
+@pytest.fixture
+def corpora(toy, tmp_path):
+    """The toy world as the two n-way corpora that the grid's kind reads."""
+    folder = tmp_path / "corpora"
+    folder.mkdir()
+    rows = []
+    for split in ("train", "dev"):
+        for number, meaning in enumerate(toy.split(split)):
+            for lang in toy.LANGUAGES:
+                rows.append((f"{split}.{number}", lang, toy.say(meaning, lang), split))
+    table = pd.DataFrame(rows, columns=["verse_id", "lang", "text", "split"])
+    table.to_parquet(folder / "bible.parquet")
+    table.rename(columns={"verse_id": "index_id"}).to_parquet(folder / "flores_sib.parquet")
+    return folder
+
+
+@pytest.fixture
+def omnilingual(toy_folders, corpora, tmp_path):
+    kind = {
+        "base_languages": ["eng_Latn", "fra_Latn"],
+        "new_languages": ["rus_Cyrl"],
+        "largest_vocabulary": 380,
+        "bible_verses": 20,
+        "translated": 4,
+        "steps": {"dev_data": {}, "max_length": 32, "max_tokens": 2000, "warmup_steps": 1, "save_strategy": "no"},
+    }
+    kind["data"] = {
+        "recipe": "echo-nano/00_data",
+        "overrides": {
+            "tables": {
+                "bible.parquet": {"id": "verse_id", "split": "train", "dev": "bible", "dev_split": "dev"},
+                "flores_sib.parquet": {"id": "index_id", "split": "train", "dev": "flores", "dev_split": "dev"},
+            },
+            "noise": 0.0,
+            "most": 1,
+        },
+    }
+    release = str(toy_folders["release"])
+    fields = {"max_steps": 2, "learning_rate": 1e-3}
+    kind["teacher"] = {"recipe": "nano-omni/2_small", "overrides": fields | {"teacher": release}}
+    kind["adaptation"] = {"recipe": "nano-omni/2_small", "overrides": fields}
+    kind["extension"] = {"recipe": "nano-omni/1_extension", "overrides": fields}
+    return ablations.Omnilingual(kind, tmp_path / "out", corpora, toy_folders["training"], release)
+
+
+def test_rows_of_table_14a_and_16_from_end_to_end(omnilingual):
+    adapted = {"vocabulary": 380}
+
+    figures = omnilingual.figures(adapted, seed=0)
+    omnilingual.figures({"vocabulary": 340, "adaptation_steps": 0, "base_teacher_target": "source"}, seed=1)
+    own = omnilingual.figures({"vocabulary": None}, seed=0)
+
+    names = ("xsim", "chrF++", "tokens", "sentences/s")
+    expected = {f"BIBLE {name}" for name in names} | {f"FLORES {name}" for name in ("xsim++", *names[1:])}
+    assert set(figures) == expected | {"million parameters"}
+    assert figures["million parameters"] != own["million parameters"]
+    assert (omnilingual.out / "adapted-380-0").is_dir()
+    assert not (omnilingual.out / "adapted-340-1").exists()
+    # The two tokenizers of the toy's texts: fewer tokens in the vocabulary are more in a sentence.
+    assert (omnilingual.out / "tokenizer-340").is_dir()
+    assert omnilingual.figures(adapted, seed=0) == pytest.approx(
+        figures | {name: pytest.approx(value, rel=100) for name, value in figures.items() if name.endswith("/s")}
+    )
