@@ -6,6 +6,7 @@ Two decoders of one run: the first knows news, the last everyday sentences; thei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -36,30 +37,42 @@ def average_checkpoints(
     Raises:
         ValueError: a wrong share, a checkpoint without that part, weights of different shapes, or other tokenizers.
     """
-    names, opened = (model, other), [open_text_or_speech(model), open_text_or_speech(other)]
-    for own, partner in ((0, 1), (1, 0)) if part == "model" else ():
-        if isinstance(opened[own], EchoForTranslation) and isinstance(opened[partner], EchoEncoder):
-            if is_release(names[own]):
-                reason = f"{names[partner]} has none to mix it with"
-                opened[own] = leave_decoder_out(names[own], opened[own], reason)
-    sides = [_part(whole, part, name) for whole, name in zip(opened, names, strict=True)]
-    if type(sides[0]) is not type(sides[1]):
-        speech = EchoSpeechEncoder in map(type, sides)
-        what = "a speech encoder, the other is not" if speech else "an encoder without a decoder: give part=encoder"
-        raise ValueError(f"one of {model} and {other} is {what}")
-    average_weights(*sides, share)
-    if isinstance(opened[0], EchoSpeechEncoder):
-        languages = {code for each in opened for code in each.config.languages or ()}
-        opened[0].config.languages = sorted(languages)
+    first = open_text_or_speech(model)
+    second = open_text_or_speech(other)
+    if part == "model":
+        first = _without_lone_decoder(first, second, model, other)
+        second = _without_lone_decoder(second, first, other, model)
+    first_part = _part(first, part, model)
+    second_part = _part(second, part, other)
+    if type(first_part) is not type(second_part):
+        reason = "an encoder without a decoder: give part=encoder"
+        if isinstance(first_part, EchoSpeechEncoder) or isinstance(second_part, EchoSpeechEncoder):
+            reason = "a speech encoder, the other is not"
+        raise ValueError(f"one of {model} and {other} is {reason}")
+    average_weights(first_part, second_part, share)
+    if isinstance(first, EchoSpeechEncoder):
+        first.config.languages = sorted({*(first.config.languages or ()), *(second.config.languages or ())})
     elif load_tokenizer(model).get_vocab() != load_tokenizer(other).get_vocab():
         raise ValueError(f"{model} and {other} have different tokenizers: a row is of another token in each")
-    parents = {"model": model, "other": other}
-    return save_changed(opened[0], out, "average", {"share": share, "part": part}, parents=parents)
+    values = {"share": share, "part": part}
+    return save_changed(first, out, "average", values, parents={"model": model, "other": other})
+
+
+def _without_lone_decoder(
+    opened: nn.Module, partner: nn.Module, name: str | Path, partner_name: str | Path
+) -> nn.Module:
+    """Of a release whose partner has no decoder the encoder alone; anything else as it is."""
+    is_alone = isinstance(opened, EchoForTranslation) and isinstance(partner, EchoEncoder)
+    if is_alone and is_release(name):
+        return leave_decoder_out(name, opened, f"{partner_name} has none to mix it with")
+    return opened
 
 
 def _part(opened: nn.Module, part: str, name: str | Path) -> nn.Module:
-    if part == "model" or isinstance(opened, EchoForTranslation):
-        return opened if part == "model" else getattr(opened, part)
+    if part == "model":
+        return opened
+    if isinstance(opened, EchoForTranslation):
+        return getattr(opened, part)
     if part == "decoder":
         raise ValueError(f"{name} is an encoder: it has no decoder to average")
     return opened
@@ -74,15 +87,22 @@ def average_weights(model: nn.Module, other: nn.Module, share: float) -> nn.Modu
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share must be between 0 and 1, not {share!r}")
-    weights, others = dict(model.named_parameters()), dict(other.named_parameters())
+    weights = dict(model.named_parameters())
+    others = dict(other.named_parameters())
     for name in sorted({*weights, *others}):
-        shapes = [tuple(side[name].shape) if name in side else None for side in (weights, others)]
-        if shapes[0] != shapes[1]:
-            alone = "; part=encoder averages the encoders alone" if "decoder." in name else ""
-            raise ValueError(f"the models differ in {name}: {shapes[0] or 'none'} and {shapes[1] or 'none'}{alone}")
-    floats = {name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()}
-    others |= dict(other.named_buffers())
-    for name, weight in (weights | floats).items():  # buffers: means and variances of batch norm
-        if name in others:
-            weight.lerp_(others[name].to(weight.dtype), share)
+        shape = _shape(weights, name)
+        other_shape = _shape(others, name)
+        if shape != other_shape:
+            advice = "; part=encoder averages the encoders alone" if "decoder." in name else ""
+            raise ValueError(f"the models differ in {name}: {shape} and {other_shape}{advice}")
+        weights[name].lerp_(others[name].to(weights[name].dtype), share)
+    # Buffers too: means and variances of batch norm.
+    other_buffers = dict(other.named_buffers())
+    for name, buffer in model.named_buffers():
+        if buffer.is_floating_point() and name in other_buffers:
+            buffer.lerp_(other_buffers[name].to(buffer.dtype), share)
     return model
+
+
+def _shape(weights: Mapping[str, nn.Parameter], name: str) -> tuple[int, ...] | str:
+    return tuple(weights[name].shape) if name in weights else "none"

@@ -23,41 +23,62 @@ def store_few_bits(folder: str | Path, matrices: str | None, tokens: str | None)
     for file in sorted(Path(folder).rglob("model.safetensors")):
         stored = {}
         for name, tensor in load_file(file).items():
-            kind = tokens if name.endswith(TOKEN_VECTORS) else matrices
-            convolution = tensor.ndim == 3 and name.endswith(".weight")
-            if kind is None or not (tensor.ndim == 2 or convolution):
-                stored[name] = tensor
-                continue
-            kind = "int8" if convolution or tensor.shape[1] % 2 else kind  # two columns share a byte
-            values, stored[f"{name}.scale"] = pack(tensor.flatten(1), BITS[kind])
-            stored[f"{name}.{kind}"] = values.view(tensor.shape) if convolution else values
+            dtype = tokens if name.endswith(TOKEN_VECTORS) else matrices
+            stored |= _stored(name, tensor, dtype)
         save_file(stored, file, metadata={"format": "pt"})
+
+
+def _stored(name: str, tensor: torch.Tensor, dtype: str | None) -> dict[str, torch.Tensor]:
+    """What stands in the file for a tensor: itself, or its integers and scales."""
+    is_convolution = tensor.ndim == 3 and name.endswith(".weight")
+    if dtype is None or not (tensor.ndim == 2 or is_convolution):
+        return {name: tensor}
+    if is_convolution or tensor.shape[1] % 2:  # two columns share a byte in 4 bits
+        dtype = "int8"
+    integers, scales = pack(tensor.flatten(1), BITS[dtype])
+    if is_convolution:
+        integers = integers.view(tensor.shape)
+    return {f"{name}.{dtype}": integers, f"{name}.scale": scales}
 
 
 def pack(matrix: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(rows, columns) -> integers as they are stored, and scales (rows, blocks) in float16 (4 bits) or float32."""
-    size = BLOCK if bits == 4 and matrix.shape[1] % BLOCK == 0 else matrix.shape[1]
-    parts = [_rounded(part.float().unflatten(1, (-1, size)), bits) for part in matrix.split(ROWS)]
-    values, scale = (torch.cat(list(part)) for part in zip(*parts, strict=True))
+    block = matrix.shape[1]
+    if bits == 4 and block % BLOCK == 0:
+        block = BLOCK
+    integer_parts = []
+    scale_parts = []
+    for part in matrix.split(ROWS):
+        integers, scales = _rounded(part.float().unflatten(1, (-1, block)), bits)
+        integer_parts.append(integers)
+        scale_parts.append(scales)
+    integers = torch.cat(integer_parts)
+    scales = torch.cat(scale_parts)
     if bits == 8:
-        return values, scale
-    low, high = (values.view(torch.uint8) + 8).unflatten(1, (-1, 2)).unbind(-1)
-    return low | high << 4, scale
+        return integers, scales
+    # Two columns share a byte; -8..7 is stored as 0..15.
+    low, high = (integers.view(torch.uint8) + 8).unflatten(1, (-1, 2)).unbind(-1)
+    return low | high << 4, scales
 
 
 def _rounded(blocks: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(rows, blocks, size) -> int8 (rows, blocks * size) and scales (rows, blocks)."""
     end = 2 ** (bits - 1)
-    largest = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))
-    best, error = torch.zeros_like(largest), torch.full_like(largest, torch.inf)
+    dtype = torch.float16 if bits == 4 else torch.float32  # of the stored scales
+    largest = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))  # (rows, blocks, 1), with its sign
+    best_scale = torch.zeros_like(largest)
+    best_error = torch.full_like(largest, torch.inf)
     for stretch in STRETCH:
         scale = largest / -end * stretch  # the range ends at -8, or 7: the largest value goes to -8
-        scale = scale.half().float() if bits == 4 else scale  # as it is stored
-        now = (_steps(blocks, scale, end) * scale - blocks).square().sum(2, keepdim=True)
-        best, error = torch.where(now < error, scale, best), torch.minimum(now, error)
-    values = _steps(blocks, best, end).to(torch.int8).flatten(1)
-    return values, best[..., 0].half() if bits == 4 else best[..., 0]
+        scale = scale.to(dtype).float()
+        rounded = _steps(blocks, scale, end) * scale
+        error = (rounded - blocks).square().sum(2, keepdim=True)
+        best_scale = torch.where(error < best_error, scale, best_scale)
+        best_error = torch.minimum(error, best_error)
+    integers = _steps(blocks, best_scale, end).to(torch.int8)
+    return integers.flatten(1), best_scale[..., 0].to(dtype)
 
 
 def _steps(blocks: torch.Tensor, scale: torch.Tensor, end: int) -> torch.Tensor:
-    return (blocks / torch.where(scale == 0, 1.0, scale)).round().clamp(-end, end - 1)
+    divisor = torch.where(scale == 0, 1.0, scale)
+    return (blocks / divisor).round().clamp(-end, end - 1)
