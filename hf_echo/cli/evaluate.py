@@ -1,4 +1,4 @@
-"""hf-echo evaluate xsim, noise, translation, speech: retrieval and translation scores of a model."""
+"""hf-echo evaluate xsim, xsimpp, noise, translation, speech, average: scores of a model."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ import typer
 from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
 from .options import DEFAULT_MODEL, Margin, OnBadRow, OpensModel, language, model, named_model, on_bad_row
+
+# Hard negatives (index of the target sentence, text, kind), and what the report says of them.
+Described = tuple[list[tuple[int, str, str]], dict[str, Any]]
 
 
 @dataclass(kw_only=True)
@@ -47,27 +50,31 @@ def check_neighbours(k: int, margin: str) -> None:
         raise ValueError("--k needs --margin ratio or distance")
 
 
-@step("evaluate xsim", example="hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt")
-class Xsim(LinesOrTable):
-    """Measure xsim: the percentage of sentences whose nearest candidate is not their translation.
-
-    A candidate with the same text as the translation is right, as in `hf-echo report`."""
+@dataclass(kw_only=True)
+class Search(LinesOrTable):
+    """A command that searches translations, with or without hard negatives of the target's sentences."""
 
     model: str = model("Echo checkpoint or any SentenceTransformer")
     margin: Margin = margin()
     k: int = neighbours()
-    hard_negatives: bool = setting("also report xsim++, with rule-based hard negatives (English targets)", False)
-    direction: Literal["to", "from", "all"] = setting("pairs to or from the pivot language, or all", "to", needs="data")
-    group: list[Literal["script", "family", "resource", "head"]] = setting(
-        "also print averages by this feature of the languages; repeatable", list, needs="data"
+    group: list[str] = setting(
+        "also print averages by script, family, resource or head (EMMA-X) of the languages, or over a paper's "
+        "languages, such as mexma-72, and the others; repeatable",
+        list,
+        needs="data",
     )
 
+    def negatives_of(self, sentences: list[str], file: Path) -> Described | None:
+        """Hard negatives of the target sentences, which are from `file`; None: xsim alone."""
+        raise NotImplementedError
+
     def run(self):
+        from ..evaluation.groups import check_grouping
         from ..inference.any_encoder import any_encoder
 
         check_neighbours(self.k, self.margin)
-        if self.hard_negatives and self.target_lang != "eng_Latn":
-            raise ValueError(f"--hard-negatives are English by rule, not {self.target_lang}: leave them out")
+        for name in self.group:
+            check_grouping(name)
         report = self._of_lines(any_encoder) if self.data is None else self._of_table(any_encoder)
         return {"model": self.model, **report}
 
@@ -76,6 +83,7 @@ class Xsim(LinesOrTable):
         from ..search.checks import refuse_broken
 
         sources, targets = read_pairs(self.source, self.target)
+        negatives = self.negatives_of(targets, self.target)
         encoder = open_model(self.model)
         x, y = encoder(sources, self.source_lang), encoder(targets, self.target_lang)
         for vectors, file, lang in ((x, self.source, self.source_lang), (y, self.target, self.target_lang)):
@@ -83,31 +91,68 @@ class Xsim(LinesOrTable):
         options = {"margin": self.margin, "k": self.k, "gold": text_groups(targets)}
         result = xsim(x, y, **options)
         report = {"source_lang": self.source_lang, "target_lang": self.target_lang, **result.to_row()}
-        if self.hard_negatives:
-            owners, texts, kinds = zip(*hard_negatives(targets, self.target), strict=True)
+        if negatives is not None:
+            items, description = negatives
+            owners, texts, kinds = zip(*items, strict=True)
             wrong = encoder(list(texts), self.target_lang)
             report["xsimpp"] = xsimpp(x, y, wrong, list(owners), negative_kind=list(kinds), **options).to_row()
+            report["negatives"] = description
         return report
 
     def _of_table(self, open_model) -> dict[str, Any]:
         from .. import evaluation
         from ..data import load_nway
+        from ..evaluation.retrieval.hard_negatives import by_id
 
-        rows = load_nway(self.data, split=self.split)
-        encoder, lang = open_model(self.model), self.target_lang
+        rows, lang = load_nway(self.data, split=self.split), self.target_lang
         if lang not in (langs := set(rows["lang"])):
             raise ValueError(f"{self.data} has no rows in --target-lang {lang!r}; it has {', '.join(sorted(langs))}")
-        negatives: dict[str, list] | None = None
-        if self.hard_negatives:
-            ids, texts = zip(*((r["id"], r["text"]) for r in rows if r["lang"] == lang), strict=True)
-            negatives = {}
-            for owner, text, kind in hard_negatives(texts, self.data):
-                negatives.setdefault(ids[owner], []).append((text, kind))
-        options = {"direction": self.direction, "margin": self.margin, "k": self.k, "progress": True}
+        ids, texts = zip(*((row["id"], row["text"]) for row in rows if row["lang"] == lang), strict=True)
+        negatives = self.negatives_of(list(texts), self.data)
+        encoder = open_model(self.model)
+        options: dict[str, Any] = {"margin": self.margin, "k": self.k, "progress": True}
+        options["direction"] = getattr(self, "direction", "to")
+        options["negatives"] = None if negatives is None else by_id(negatives[0], ids)
         with naming(self.data):
-            table = evaluation.evaluate_xsim(encoder, rows, target_lang=lang, negatives=negatives, **options)
+            table = evaluation.evaluate_xsim(encoder, rows, target_lang=lang, **options)
         report = {"data": str(self.data), **table.notes, "rows": table.rows, "average": table.average}
+        if negatives is not None:
+            report["negatives"] = negatives[1]
         return report | {f"by_{name}": evaluation.grouped(table, name).rows for name in self.group}
+
+
+@step("evaluate xsim", example="hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt")
+class Xsim(Search):
+    """Measure xsim: the percentage of sentences whose nearest candidate is not their translation.
+
+    A candidate with the same text as the translation is right, as in `hf-echo report`."""
+
+    hard_negatives: bool = setting("also report xsim++, with rule negatives (English targets)", False)
+    direction: Literal["to", "from", "all"] = setting("pairs to or from the pivot language, or all", "to", needs="data")
+
+    def negatives_of(self, sentences, file):
+        return by_rule(sentences, self.target_lang, file) if self.hard_negatives else None
+
+
+@step("evaluate xsimpp", example="hf-echo evaluate xsimpp --model M --data flores.parquet --negatives errtype.json")
+class Xsimpp(Search):
+    """Measure xsim++: xsim with hard negatives of every target sentence among the candidates.
+
+    The negatives are those of the published FLORES set (--negatives), or made by rule; the report says which."""
+
+    negatives: Path | None = setting(
+        "LANG_errtype.SPLIT.json of the published xsim++ set; default: rule negatives (English targets)",
+        None,
+        reads=DATA,
+    )
+
+    def negatives_of(self, sentences, file):
+        from ..evaluation.retrieval.hard_negatives import PUBLISHED, described, published_negatives
+
+        if self.negatives is None:
+            return by_rule(sentences, self.target_lang, file)
+        negatives = published_negatives(self.negatives, sentences)
+        return negatives, described(negatives, PUBLISHED, self.negatives)
 
 
 @step("evaluate noise", example="hf-echo evaluate noise --model M --data nway.parquet --limit 100")
@@ -208,7 +253,10 @@ class Speech(Step):
     lang: str | None = language("language of all rows, if the data have no column for it")
     split: str = setting("split of the data, if they have splits", "test")
     limit: int | None = setting("largest number of rows", None, least=1)
-    hard_negatives: bool = setting("also report xsim++, with rule-based hard negatives of the English texts", False)
+    hard_negatives: bool = setting("also report xsim++, with rule negatives of the English texts", False)
+    negatives: Path | None = setting(
+        "also report xsim++, with the published set: LANG_errtype.SPLIT.json", None, reads=DATA, unless="hard_negatives"
+    )
     decoder: str | None = setting("Echo checkpoint with a decoder: also report BLEU and chrF++", None, reads=CHECKPOINT)
     unheard: list[str] = setting(
         "language without speech in training; repeatable; default: those the model does not name", list, language=True
@@ -240,6 +288,9 @@ class Speech(Step):
                 f"{self.model} gives embeddings of size {encoder.config.embedding_size} and {text_model} of size "
                 f"{size}: give the text encoder that it was trained with (--text-model)"
             )
+        negatives, description = None, None
+        if self.hard_negatives or self.negatives:
+            negatives, description = english_negatives(rows, self.negatives)
         unheard = self.unheard
         if not unheard and encoder.config.languages:
             unheard = [code for code in set(rows["lang"]) if code not in encoder.config.languages]
@@ -247,7 +298,7 @@ class Speech(Step):
             rows,
             encode_speech(encoder, extractor, rows["audio"], progress=True),
             encode,
-            negatives=english_negatives(rows) if self.hard_negatives else None,
+            negatives=negatives,
             translate=translator(packaged_model(self.decoder)) if self.decoder else None,
             unheard=unheard if unheard or encoder.config.languages else None,
             margin=self.margin,
@@ -256,7 +307,35 @@ class Speech(Step):
         about = {"model": self.model, "text_model": text_model, "data": self.data, "hours": seconds.sum() / 3600}
         about |= {"decoder": self.decoder} if self.decoder else {}
         about |= {"skipped": skipped} if skipped else {}
+        about |= {"negatives": description} if description else {}
         return about | {"rows": table.rows, "average": table.average} | table.notes
+
+
+@step("evaluate average", example="hf-echo evaluate average flores.json ntrex.json --languages mexma-72")
+class Average(Step):
+    """Average results over languages, then over benchmarks, to one score (ECHO 5.2, OS 6.2).
+
+    The files are results by language of `hf-echo evaluate ... --json`, or result files of mteb."""
+
+    reports = True
+
+    files: list[Path] = setting("result files, one per benchmark", reads=DATA, argument=True)
+    languages: str | None = setting(
+        "average over the languages of one paper, such as common-80 or mexma-72; default: all of each file", None
+    )
+
+    def run(self):
+        from ..evaluation.groups import average_over_benchmarks
+        from ..evaluation.result_files import read_result
+
+        tables: dict[str, Any] = {}
+        for file in self.files:
+            name, table = read_result(file)
+            if name in tables:
+                raise ValueError(f"{file}: a second result of {name!r}; give one file per benchmark")
+            tables[name] = table
+        averages = average_over_benchmarks(tables, languages=self.languages)
+        return {**averages.notes, "rows": averages.rows, "average": averages.average}
 
 
 @contextmanager
@@ -292,14 +371,15 @@ def read_embeddings(path: Path) -> Any:
     return vectors.astype(np.float32)
 
 
-def hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
-    """[(index of the target, hard negative, kind)] of all targets."""
-    from ..negatives.rules import hard_negatives_for
+def by_rule(sentences: list[str], lang: str, file: Path) -> Described:
+    """Hard negatives by rule of the target sentences, which are from `file`."""
+    from ..evaluation.retrieval.hard_negatives import RULES, described, rule_negatives
 
-    flat = [(i, text, kind) for i, row in enumerate(hard_negatives_for(list(targets))) for text, kind in row]
-    if not flat:
-        raise ValueError(f"{file}: the rules made no hard negatives; give English targets")
-    return flat
+    if lang != "eng_Latn":
+        raise ValueError(f"rule negatives are English, not {lang}: leave hard negatives out")
+    with naming(file):
+        negatives = rule_negatives(sentences)
+    return negatives, described(negatives, RULES)
 
 
 def translator(decoder: str):

@@ -220,6 +220,12 @@ class Report(Step):
     data: Path = setting("folder of *.parquet files: n-way tables (id, lang, text)", reads=DATA)
     out: Path = setting("output folder of index.html and report.json", writes="folder")
     target_lang: str = language("language of the candidates", "eng_Latn")
+    negatives: Path | None = setting(
+        "LANG_errtype.SPLIT.json of the published xsim++ set, for the tables that hold its sentences; default: rule "
+        "negatives",
+        None,
+        reads=DATA,
+    )
     main: str | None = setting("set for the map, geometry and examples: a file name without .parquet", None)
     examples: int = setting("number of retrieval errors to show per model", 2, least=0)
     cache: Path | None = setting("folder for cached embeddings; default: ~/.cache/hf-echo/reports", None)
@@ -232,7 +238,7 @@ class Report(Step):
 
         with extra("plots"):  # before long measurements
             import matplotlib  # noqa: F401
-        content = report.read_folder(self.data, target_lang=self.target_lang)
+        content = report.read_folder(self.data, target_lang=self.target_lang, published=self.negatives)
         names = [name if name in BASELINES else named_model(name) for name in self.models or [""]]
         opened = open_models(names, content.texts)
         cache = self.cache or Path.home() / ".cache" / "hf-echo" / "reports"

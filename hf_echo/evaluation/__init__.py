@@ -13,6 +13,7 @@ from .geometry import encode_parallel as encode_parallel
 from .geometry import evaluate_geometry as evaluate_geometry
 from .geometry import invariance as invariance
 from .geometry import rsim as rsim
+from .groups import average_over_benchmarks as average_over_benchmarks
 from .groups import grouped as grouped
 from .retrieval.multilingual import evaluate_xsim as evaluate_xsim
 from .retrieval.multilingual import pairs_as_nway as pairs_as_nway

@@ -1,56 +1,120 @@
-"""Average a table of languages by script, family or resource level."""
+"""Averages of tables by language: by script, family or resource level, over a paper's languages, over benchmarks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..languages import LANGUAGES
 from ..utils.results import Table
+from .language_sets import FLORES_HEAD, LANGUAGE_SETS
 
-GROUPS = ("script", "family", "resource", "head", "lang", "target_lang")
-# EMMA-X, appendix B.1: 68 of FLORES' languages; the others are the long tail.
-HEAD = frozenset(
-    """
-    bel_Cyrl bos_Latn hun_Latn epo_Latn khm_Khmr urd_Arab srp_Cyrl jav_Latn hye_Armn gla_Latn por_Latn lit_Latn bul_Cyrl
-    slk_Latn mal_Mlym ita_Latn nno_Latn mar_Deva hrv_Latn hin_Deva kat_Geor ben_Beng fin_Latn cym_Latn oci_Latn cat_Latn
-    fao_Latn xho_Latn spa_Latn ron_Latn amh_Ethi ces_Latn swe_Latn nld_Latn tat_Cyrl kor_Hang glg_Latn fra_Latn eus_Latn
-    ind_Latn dan_Latn tha_Thai deu_Latn tel_Telu afr_Latn pol_Latn est_Latn uig_Arab ukr_Cyrl uzn_Latn heb_Hebr kaz_Cyrl
-    nob_Latn rus_Cyrl vie_Latn arb_Arab zho_Hans tuk_Latn khk_Cyrl jpn_Jpan ell_Grek isl_Latn tam_Taml slv_Latn tur_Latn
-    mkd_Cyrl tgl_Latn gle_Latn
-    """.split()
-)
+FEATURES = ("script", "family", "resource", "head")
+GROUPS = (*FEATURES, "lang", "target_lang", *LANGUAGE_SETS)
 
 
 def grouped(table: Table, by: str) -> Table:
     """Average each averaged column over the languages of a group; `languages` is the number of rows in the group.
 
     Args:
-        by: "script", "family" or "resource" of the column lang; "head", EMMA-X's head languages against its long tail;
-            or a column: "lang" or "target_lang" (of a table of all pairs). Languages without the property (code, or
-            not in OS Table 32) form the group "none".
+        by: "script", "family" or "resource" of the column lang; "head", EMMA-X's head languages of FLORES against its
+            long tail; a set of `LANGUAGE_SETS`, such as "mexma-72", against "others"; or a column: "lang" or
+            "target_lang" (of a table of all pairs). Languages without the property (code, or not in OS Table 32) form
+            the group "none".
 
-    Groups are in order of first appearance; the average is the table's own.
+    Groups are in order of first appearance; the average is the table's own. The language that a transfer table was
+    trained on (note `train_lang`) is in no group, as it is not in the average.
 
     Raises:
         ValueError: an unknown `by`, or a table without averages or without the column.
     """
-    if by not in GROUPS:
-        raise ValueError(f"by is {by!r}; it must be one of {', '.join(GROUPS)}")
+    check_grouping(by)
     column = by if by.endswith("lang") else "lang"
     if not table.average or any(column not in row for row in table.rows):
         raise ValueError(f"grouping by {by} needs a table with an average and a column {column!r}")
     measures = [name for name in table.average if name in table.columns[1:]]
+    averaged_rows = rows_of_average(table)
     groups: dict[Any, list[dict]] = {}
-    for row in table.rows:
-        code = row[column]
-        if by == "head":
-            known = "head" if code in HEAD else "long tail"
-        else:
-            known = code if by == column else getattr(LANGUAGES.get(code), by, None)
-        groups.setdefault(known or "none", []).append(row)
+    for row in averaged_rows:
+        groups.setdefault(_group_of(row[column], by), []).append(row)
     rows = []
     for name, members in groups.items():
         means = Table(members).with_average(measures).average or {}
         rows.append({by: name, "languages": len(members)} | {m: means[m] for m in measures})
-    average = {by: "average", "languages": len(table.rows)} | {m: table.average[m] for m in measures}
+    average = {by: "average", "languages": len(averaged_rows)} | {m: table.average[m] for m in measures}
     return Table(rows, average, table.notes)
+
+
+def average_over_benchmarks(
+    tables: Mapping[str, Table], measures: Sequence[str] | None = None, languages: str | None = None
+) -> Table:
+    """One score of several benchmarks: first the mean over languages in each, then over benchmarks (ECHO 5.2, OS 6.2).
+
+    So a benchmark of 200 languages counts as much as one of five.
+
+    Args:
+        tables: {benchmark: table by language}.
+        measures: columns to average; None is those that the average of every table has.
+        languages: a set of `LANGUAGE_SETS`; None is every language of each benchmark.
+
+    Returns:
+        Table with columns benchmark, languages (number of rows), and the measures.
+
+    Raises:
+        ValueError: no tables, an unknown set, no measure in common, a benchmark without a row to average.
+    """
+    if not tables:
+        raise ValueError("no benchmarks: give at least one table")
+    if languages is not None and languages not in LANGUAGE_SETS:
+        raise ValueError(f"languages is {languages!r}; it must be one of {', '.join(LANGUAGE_SETS)}")
+    if measures is None:
+        measures = common_measures(tables)
+    rows = []
+    for benchmark, table in tables.items():
+        members = rows_of_average(table)
+        if languages is not None:
+            members = [row for row in members if row["lang"] in LANGUAGE_SETS[languages]]
+        means = Table(members).with_average(measures).average or {}
+        unmeasured = [name for name in measures if means.get(name) is None]
+        if unmeasured:
+            among = f" in the languages of {languages}" if languages else ""
+            raise ValueError(f"{benchmark} has no {', '.join(unmeasured)}{among}: leave it out")
+        rows.append({"benchmark": benchmark, "languages": len(members)} | {name: means[name] for name in measures})
+    return Table(rows, notes={"languages": languages}).with_average(list(measures))
+
+
+def common_measures(tables: Mapping[str, Table]) -> list[str]:
+    """The columns of which every table has an average; raises ValueError if there is none."""
+    measured_columns = []
+    for table in tables.values():
+        average = table.average or {}
+        measured_columns.append([name for name, value in average.items() if isinstance(value, (int, float))])
+    measures = [name for name in measured_columns[0] if all(name in columns for columns in measured_columns)]
+    if not measures:
+        columns_of = zip(tables, measured_columns, strict=True)
+        names = [f"{name}: {', '.join(columns) or 'none'}" for name, columns in columns_of]
+        raise ValueError(f"the benchmarks have no measure in common ({'; '.join(names)})")
+    return measures
+
+
+def rows_of_average(table: Table) -> list[dict]:
+    """The rows that the average is over: all, or in a table of cross-lingual transfer those of the other languages."""
+    taught = table.notes.get("train_lang")
+    others = [row for row in table.rows if taught is None or row.get("lang") != taught]
+    return others or table.rows
+
+
+def check_grouping(by: str) -> None:
+    """Raise ValueError if `grouped` does not know it."""
+    if by not in GROUPS:
+        raise ValueError(f"by is {by!r}; it must be one of {', '.join(GROUPS)}")
+
+
+def _group_of(code: str, by: str) -> str:
+    if by in LANGUAGE_SETS:
+        return by if code in LANGUAGE_SETS[by] else "others"
+    if by == "head":
+        return "head" if code in FLORES_HEAD else "long tail"
+    if by.endswith("lang"):
+        return code or "none"
+    return getattr(LANGUAGES.get(code), by, None) or "none"

@@ -13,6 +13,7 @@ from ...data.schema import check_text
 from ...negatives.rules import hard_negatives_for
 from ..labelled_rows import read_rows
 from ..nway_texts import pairs_of_table
+from ..retrieval.hard_negatives import PUBLISHED, RULES, NoPublishedSentence, by_id, published_negatives
 
 TRAINING_LANGS = ("fra_Latn", "eng_Latn")
 
@@ -20,7 +21,7 @@ TRAINING_LANGS = ("fra_Latn", "eng_Latn")
 @dataclass
 class NwayTable:
     """`texts` are by language and id; `common` are the ids that all languages have; `negatives` the hard negatives of
-    the target's sentences, by id."""
+    the target's sentences, by id, and `negatives_from` their source."""
 
     name: str
     file: str
@@ -29,6 +30,7 @@ class NwayTable:
     texts: dict[str, dict[Hashable, str]]
     common: list[Hashable]
     negatives: dict[Hashable, list[tuple[str, str]]]
+    negatives_from: str = RULES
 
     @property
     def taught(self) -> list[str]:
@@ -50,15 +52,21 @@ class ReportData:
         return [row["text"] for table in self.tables.values() for row in table.rows]
 
 
-def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn") -> ReportData:
+def read_folder(
+    folder: str | Path, *, target_lang: str = "eng_Latn", published: str | Path | None = None
+) -> ReportData:
     """Read every *.parquet file of a folder; English target sentences get up to five hard negatives by rule.
+
+    `published` is a file of the published xsim++ set (`retrieval.hard_negatives`): the tables that hold sentences of it
+    get its negatives instead.
 
     A language without a sentence in common with the target is left out with a warning, and listed in `skipped`.
 
     Raises:
         FileNotFoundError: no folder, no Parquet file in it.
-        ValueError: a damaged file or one of another shape; an empty cell, or two texts for one id and language; a table
-            without the target language or without another language. The message names the file.
+        ValueError: a damaged file or one of another shape; an empty cell, or two texts for one id and language; a
+            table without the target language or without another language; no table holds a sentence of the published
+            set. The message names the file.
     """
     folder = Path(folder)
     files = sorted(file for file in folder.glob("*") if file.suffix.lower() == ".parquet")
@@ -72,7 +80,25 @@ def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn") -> ReportD
         except ValueError as error:
             named = str(error).startswith(str(file))
             raise ValueError(str(error) if named else f"{file}: {error}") from None
+    if published is not None:
+        use_published(data, published)
     return data
+
+
+def use_published(data: ReportData, file: str | Path) -> None:
+    """Give the tables that hold sentences of the published xsim++ set its negatives."""
+    no_match = None
+    for table in data.tables.values():
+        sentences = table.texts[data.target_lang]
+        try:
+            negatives = published_negatives(file, list(sentences.values()))
+        except NoPublishedSentence as error:
+            no_match = error
+            continue
+        table.negatives = by_id(negatives, list(sentences))
+        table.negatives_from = PUBLISHED
+    if not any(table.negatives_from == PUBLISHED for table in data.tables.values()):
+        raise ValueError(str(no_match))
 
 
 def _read(file: Path, data: ReportData) -> NwayTable:

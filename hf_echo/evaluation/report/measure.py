@@ -2,13 +2,14 @@
 
 target_lang, main the language of the candidates; the set of map, geometry and examples
 models            [{label, about}]
-sets              {set: {file, languages, sentences, in_all_languages, negatives}}
+sets              {set: {file, languages, sentences, in_all_languages, negatives, negatives_from}}
 skipped           what could not be measured, with the reason
 xsim              {set: {model: {rows, average, notes}}}, as `evaluate_xsim` gives them
 groups            {set: {"family" | "script" | "resource": {model: {rows, average, notes}}}}
 topics            {set: {training language: {model: {rows, average, notes}}}}
 geometry          {model: row} of the main set; singular_values {model: shares of the largest}
 map, examples     {model: ...} of the main set
+averages          {model: {rows, average, notes}}, of several sets: means over languages, then over sets
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from typing import Any
 
 from ...inference.embedding_store import stored_encoder
 from ...inference.encoders import Encode
+from ...utils.results import Table
 from ..geometry import evaluate_geometry
-from ..groups import grouped
+from ..groups import average_over_benchmarks, grouped
 from ..probes.downstream import evaluate_classification
 from ..retrieval.multilingual import evaluate_xsim
 from .data import NwayTable, ReportData
@@ -65,13 +67,16 @@ def measure(
         "topics": {
             name: {lang: {} for lang in langs} for name, table in data.tables.items() if (langs := table.taught)
         },
-        **{name: {} for name in ("geometry", "singular_values", "map", "examples")},
+        **{name: {} for name in ("geometry", "singular_values", "map", "examples", "averages")},
     }
     for model in models:
         encode = stored_encoder(model.encode, model.model_id, cache, progress=progress)
         for table in data.tables.values():
             with _naming(table.file, model.label):
                 _measure_table(result, model.label, encode, table, data.target_lang)
+        if len(data.tables) > 1:
+            searched = {name: Table(**of_models[model.label]) for name, of_models in result["xsim"].items()}
+            result["averages"][model.label] = asdict(average_over_benchmarks(searched))
         table = data.tables[main]
         with _naming(table.file, model.label):
             result["examples"][model.label] = error_examples(encode, table, data.target_lang, examples)
@@ -127,4 +132,5 @@ def _described(table: NwayTable, target_lang: str) -> dict[str, Any]:
         "sentences": len(table.texts[target_lang]),
         "in_all_languages": len(table.common),
         "negatives": sum(map(len, table.negatives.values())),
+        "negatives_from": table.negatives_from if table.negatives else None,
     }

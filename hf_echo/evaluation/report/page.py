@@ -42,7 +42,8 @@ def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
     colours = dict(zip((model["label"] for model in measured["models"]), COLOURS * len(measured["models"])))
     text = (
         f"xsim: how often the nearest {target} sentence by cosine is not the translation, in percent; xsim++: the same "
-        "with rule-based hard negatives among the candidates. "
+        f"with hard negatives among the candidates ({_sources(measured)}). Average: the mean over languages, then over "
+        "sets. "
     )
     text += " ".join(f"{model['label']}: {model['about']}." for model in measured["models"] if model["about"])
     sets = [{"set": name} | about | {"languages": len(about["languages"])} for name, about in measured["sets"].items()]
@@ -63,8 +64,11 @@ def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
         text = "Sentences for which a model chose a hard negative instead of the translation."
         parts.append(_section(f"Errors of xsim++ ({main})", text, {"": examples}))
     for name, by_lang in measured["topics"].items():
-        text = "A linear probe on frozen embeddings, in percent; CLT: accuracy as a share of the training language's."
-        probes = {f"Probe trained on {_language(lang)}": _side_by_side(tables) for lang, tables in by_lang.items()}
+        text = (
+            "Accuracy in percent of logistic regression on frozen embeddings, by mteb's protocol: ten draws of eight "
+            "training sentences per topic. CLT: accuracy as a share of the training language's."
+        )
+        probes = {f"Trained on {_language(lang)}": _side_by_side(tables) for lang, tables in by_lang.items()}
         parts.append(_section(f"{name}: topics", text, probes))
     if measured["geometry"]:
         rows = [{"model": label} | {n: row[n] for n in GEOMETRY} for label, row in measured["geometry"].items()]
@@ -85,6 +89,14 @@ def _section(title: str, text: str, tables: Mapping[str, Rows], figures: Sequenc
     return {"title": title, "text": text.strip(), "grids": grids, "figures": figures}
 
 
+def _sources(measured: dict[str, Any]) -> str:
+    """Which negatives the sets have: "FLORES: published set; NTREX: rule negatives"."""
+    sources = {name: about["negatives_from"] or "none" for name, about in measured["sets"].items()}
+    if len(set(sources.values())) == 1:
+        return next(iter(sources.values()))
+    return "; ".join(f"{name}: {source}" for name, source in sources.items())
+
+
 def _summary(measured: dict[str, Any]) -> Rows:
     rows = []
     for model in measured["models"]:
@@ -95,6 +107,8 @@ def _summary(measured: dict[str, Any]) -> Rows:
         for name, by_lang in measured["topics"].items():
             for lang, tables in by_lang.items():
                 row |= {f"{name} topics from {lang}": tables[label]["average"]["accuracy"]}
+        averages = (measured["averages"].get(label) or {}).get("average", {})
+        row |= {f"average {TITLES[column]}": averages[column] for column in ("xsim", "xsimpp") if column in averages}
         rows.append(row)
     return rows
 

@@ -7,17 +7,18 @@ language's own rows, so recordings of one sentence are never each other's error.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...inference.encoders import Encode
-from ...negatives.rules import hard_negatives_for
 from ...search.checks import refuse_broken
 from ...search.margin import best_matches, checked_margin
 from ...utils.results import Table
 from ..labelled_rows import rows_by_language
 from ..translation import translation_scores
+from .hard_negatives import PUBLISHED, RULES, by_text, described, published_negatives, rule_negatives
 from .xsimpp import stack
 
 ENGLISH = "eng_Latn"
@@ -111,15 +112,18 @@ def evaluate_speech(
     return languages
 
 
-def english_negatives(rows: Any) -> dict[str, list[tuple[str, str]]]:
-    """{English text of the rows: its hard negatives by rule}, for `negatives` of `evaluate_speech`."""
+def english_negatives(
+    rows: Any, file: str | Path | None = None
+) -> tuple[dict[str, list[tuple[str, str]]], dict[str, Any]]:
+    """({English text of the rows: its hard negatives}, what a report says of them), for `evaluate_speech`.
+
+    They are made by rule, or with `file` read from the published set.
+    """
     english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
     texts = [text if is_english(lang) else other for text, lang, other in zip(rows["text"], rows["lang"], english)]
     texts = list(dict.fromkeys(text for text in texts if text))
-    negatives = dict(zip(texts, hard_negatives_for(texts), strict=True))
-    if not any(negatives.values()):
-        raise ValueError("the rules made no hard negatives of the English texts: leave xsim++ out")
-    return negatives
+    negatives = rule_negatives(texts) if file is None else published_negatives(file, texts)
+    return by_text(negatives, texts), described(negatives, RULES if file is None else PUBLISHED, file)
 
 
 def is_english(lang: str) -> bool:

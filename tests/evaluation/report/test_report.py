@@ -163,6 +163,63 @@ def test_examples_are_errors(few):
         assert (example["retrieved"], example["kind"]) in table.negatives[example["id"]]
 
 
+def published_file(folder, toy):
+    """The published layout, with one changed sentence of the toy world."""
+    sentence = toy.say(toy.split("dev")[0], "eng_Latn")
+    content = {f"{sentence} not": {"src": sentence, "errtype": "negation"}}
+    (folder / "errtype.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder / "errtype.json", sentence
+
+
+def test_a_table_of_the_published_set_gets_its_negatives(tmp_path, toy):
+    file, sentence = published_file(tmp_path, toy)
+    folder = write(tmp_path / "data", "few", toy.nway_rows())
+    other = [{"id": 1, "lang": lang, "text": "Three cats sleep in Rome."} for lang in ("eng_Latn", "fra_Latn")]
+    write(folder, "other", other)
+
+    data = reports.read_folder(folder, published=file)
+
+    assert list(data.tables["few"].negatives.values()) == [[(f"{sentence} not", "negation")]]
+    assert data.tables["few"].negatives_from == "published set"
+    assert data.tables["other"].negatives_from == "rule negatives"
+
+
+def test_a_published_set_of_other_sentences_is_refused(tmp_path, toy):
+    file, _ = published_file(tmp_path, toy)
+    rows = [{"id": 1, "lang": lang, "text": "Three cats sleep in Rome."} for lang in ("eng_Latn", "fra_Latn")]
+    folder = write(tmp_path / "data", "other", rows)
+
+    with pytest.raises(ValueError, match="errtype.json: none of its 1 sentences is among the 1 target sentences"):
+        reports.read_folder(folder, published=file)
+
+
+def test_the_page_says_which_negatives_each_set_has(tmp_path, toy):
+    file, _ = published_file(tmp_path, toy)
+    folder = write(tmp_path / "data", "few", toy.nway_rows())
+    write(folder, "more", [row | {"text": f"{row['text']} 7"} for row in toy.nway_rows()])
+    data = reports.read_folder(folder, published=file)
+    model = reports.ReportModel("plain", lambda texts, lang: np.eye(len(texts), 400) + 1, "plain-1")
+
+    measured = reports.measure([model], data, tmp_path / "cache", progress=False)
+    reports.write_report(measured, tmp_path / "out")
+
+    html = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "few: published set; more: rule negatives" in html
+
+
+def test_several_sets_have_one_average(tmp_path, toy):
+    folder = write(tmp_path / "data", "few", toy.nway_rows())
+    write(folder, "less", [row for row in toy.nway_rows() if row["lang"] != "rus_Cyrl"])
+    data = reports.read_folder(folder)
+    noise = np.random.default_rng(0)
+    model = reports.ReportModel("random", lambda texts, lang: noise.normal(size=(len(texts), 8)), "random-1")
+
+    measured = reports.measure([model], data, tmp_path / "cache", progress=False)
+
+    means = [np.mean([row["xsim"] for row in measured["xsim"][name]["random"]["rows"]]) for name in ("few", "less")]
+    assert measured["averages"]["random"]["average"]["xsim"] == pytest.approx(np.mean(means))
+
+
 def test_the_map_keeps_what_is_near():
     rng, labels = np.random.default_rng(0), np.repeat(np.arange(3), 15)
     rows = np.repeat(np.eye(3, 32), 15, axis=0) + 0.05 * rng.normal(size=(45, 32))
