@@ -18,22 +18,28 @@ Carried = dict[nn.Module, Tensor]
 def carried_by_weights(layout: Layout) -> Carried:
     """Estimate the values from weights: inputs have length 1, the residual stream is that of `stream_by_weights`."""
     stream = stream_by_weights(layout)
-    carried: Carried = {norm: stream for norm, _ in layout.sites(range(len(layout.layers)))}
+    carried: Carried = {}
+    for norm, _ in layout.sites(range(len(layout.layers))):
+        carried[norm] = stream
     for layer in layout.layers:
         attention = layer.attention
-        values = _written(attention.value, layer.norms[0][0]).view(-1, 1, attention.head_dim)
+        attention_norm, _ = layer.norms[0]
+        feed_forward_norm, _ = layer.norms[1]
+        # A query head mixes the values of its key and value head: (groups, of_group, head_dim).
+        values = _written(attention.value, attention_norm).view(-1, 1, attention.head_dim)
         carried[attention.output] = values.expand(-1, attention.of_group, -1).flatten()
-        units = [_written(linear, layer.norms[1][0]) for linear in layer.enter]
-        carried[layer.leave] = torch.stack(units).prod(0)
+        units = torch.stack([_written(linear, feed_forward_norm) for linear in layer.enter])
+        carried[layer.leave] = units.prod(0)  # of a gated block, the product of gate and value
     return carried
 
 
 def hidden_scores(layout: Layout, layers: Sequence[int], carried: Carried) -> Tensor:
     """(hidden_size,): importance of the dimensions of the residual stream; all norms of kept layers count equally."""
-    total = 0.0
+    total = torch.zeros(())
     for norm, readers in layout.sites(layers):
-        score = carried[norm] * _norm_weight(norm).square() * sum(_read(linear) for linear in readers)
-        total = total + score / score.sum().clamp(min=1e-300)
+        read = sum(_read(linear) for linear in readers)
+        score = carried[norm] * _norm_weight(norm).square() * read
+        total = total + _shares(score)
     return total
 
 
@@ -50,10 +56,15 @@ def unit_scores(layer: Layer, carried: Carried) -> Tensor:
 
 def stream_by_weights(layout: Layout) -> Tensor:
     """(hidden_size,), 1 on average: how strongly the weights write each dimension of the residual stream."""
-    writers = [linear for layer in layout.layers for linear in (layer.attention.output, layer.leave)]
-    written = [_read(layout.embeddings[0]), *map(_written, writers)]
-    stream = sum(share / share.sum().clamp(min=1e-300) for share in written)
+    stream = _shares(_read(layout.embeddings[0]))
+    for layer in layout.layers:
+        stream = stream + _shares(_written(layer.attention.output))
+        stream = stream + _shares(_written(layer.leave))
     return stream / stream.mean().clamp(min=1e-300)
+
+
+def _shares(score: Tensor) -> Tensor:
+    return score / score.sum().clamp(min=1e-300)
 
 
 def _norm_weight(norm: nn.Module) -> Tensor:
@@ -70,4 +81,6 @@ def _read(module: nn.Module) -> Tensor:
 def _written(linear: nn.Module, norm: nn.Module | None = None) -> Tensor:
     """(out,) squared norms of the rows, the inputs scaled by the norm before them."""
     weight = linear.weight.detach().double().cpu()
-    return (weight if norm is None else weight * _norm_weight(norm)).square().sum(1)
+    if norm is not None:
+        weight = weight * _norm_weight(norm)
+    return weight.square().sum(1)

@@ -48,52 +48,76 @@ class Layout:
 
     def sites(self, layers: Iterable[int]) -> list[tuple[nn.Module, list[nn.Module]]]:
         """Every norm of these layers, and the last one, with the projections that read it."""
-        return [*(site for i in layers for site in self.layers[i].norms), (self.last[0], [self.last[1]])]
+        sites = []
+        for number in layers:
+            sites += self.layers[number].norms
+        norm, reader = self.last
+        return [*sites, (norm, [reader])]
 
 
 def layer_list(encoder: EchoEncoder) -> nn.ModuleList | None:
     """The layers of an encoder; None where they do not stand in one list."""
     count = encoder.config.num_hidden_layers
-    found = [module for module in encoder.modules() if isinstance(module, nn.ModuleList) and len(module) == count]
-    return found[0] if len(found) == 1 else None
+    lists = [module for module in encoder.modules() if isinstance(module, nn.ModuleList) and len(module) == count]
+    return lists[0] if len(lists) == 1 else None
 
 
 def layout_of(encoder: EchoEncoder) -> Layout | None:
     """The layout of an encoder; None where it has neither of the known shapes."""
-    layers, body = layer_list(encoder), encoder.backbone
+    layers = layer_list(encoder)
     if not layers:
         return None
-    names = {name for name, _ in layers[0].named_children()}
-    if names == {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}:
+    backbone = encoder.backbone
+    parts = {name for name, _ in layers[0].named_children()}
+    if parts == {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}:
         if not hasattr(layers[0].mlp, "gate_proj"):
             return None
-        return Layout([body.embed_tokens], [_llama_layer(layer) for layer in layers], (body.norm, encoder.projection))
-    if names == {"attention", "intermediate", "output"} and hasattr(body, "embeddings"):
-        return _bert(body.embeddings, layers, encoder.projection)
+        llama_layers = [_llama_layer(layer) for layer in layers]
+        return Layout([backbone.embed_tokens], llama_layers, (backbone.norm, encoder.projection))
+    if parts == {"attention", "intermediate", "output"} and hasattr(backbone, "embeddings"):
+        return _bert(backbone.embeddings, layers, encoder.projection)
     return None
 
 
 def _llama_layer(layer: nn.Module) -> Layer:
-    own, mlp = layer.self_attn, layer.mlp
-    linears = (own.q_proj, own.k_proj, own.v_proj, own.o_proj)
-    groups = own.k_proj.out_features // own.head_dim
-    attention = Attention(*linears, groups, own.num_key_value_groups, own.head_dim, rotary=True)
-    enter = [mlp.gate_proj, mlp.up_proj]
-    norms = [(layer.input_layernorm, list(linears[:3])), (layer.post_attention_layernorm, list(enter))]
-    return Layer(attention, enter, mlp.down_proj, norms)
+    block = layer.self_attn
+    attention = Attention(
+        query=block.q_proj,
+        key=block.k_proj,
+        value=block.v_proj,
+        output=block.o_proj,
+        groups=block.k_proj.out_features // block.head_dim,
+        of_group=block.num_key_value_groups,
+        head_dim=block.head_dim,
+        rotary=True,
+    )
+    enter = [layer.mlp.gate_proj, layer.mlp.up_proj]
+    attention_site = (layer.input_layernorm, [block.q_proj, block.k_proj, block.v_proj])
+    feed_forward_site = (layer.post_attention_layernorm, enter)
+    return Layer(attention, enter, layer.mlp.down_proj, [attention_site, feed_forward_site])
 
 
 def _bert(embeddings: nn.Module, layers: nn.ModuleList, reader: nn.Module) -> Layout | None:
-    norm, made = getattr(embeddings, "LayerNorm", None), []
+    norm = getattr(embeddings, "LayerNorm", None)  # in front of attention: that of the layer below
+    bert_layers = []
     for layer in layers:
-        own = layer.attention.self
-        if norm is None or not hasattr(own, "attention_head_size"):
+        block = layer.attention.self
+        if norm is None or not hasattr(block, "attention_head_size"):
             return None
-        linears = (own.query, own.key, own.value, layer.attention.output.dense)
-        attention = Attention(*linears, own.num_attention_heads, 1, own.attention_head_size, rotary=False)
+        attention = Attention(
+            query=block.query,
+            key=block.key,
+            value=block.value,
+            output=layer.attention.output.dense,
+            groups=block.num_attention_heads,
+            of_group=1,
+            head_dim=block.attention_head_size,
+            rotary=False,
+        )
         enter = [layer.intermediate.dense]
-        norms = [(norm, list(linears[:3])), (layer.attention.output.LayerNorm, list(enter))]
-        made.append(Layer(attention, enter, layer.output.dense, norms))
+        attention_site = (norm, [block.query, block.key, block.value])
+        feed_forward_site = (layer.attention.output.LayerNorm, enter)
+        bert_layers.append(Layer(attention, enter, layer.output.dense, [attention_site, feed_forward_site]))
         norm = layer.output.LayerNorm
     vectors = [module for module in embeddings.children() if isinstance(module, nn.Embedding)]
-    return Layout(vectors, made, (norm, reader))
+    return Layout(vectors, bert_layers, (norm, reader))

@@ -17,7 +17,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -48,51 +48,59 @@ def rotary_pairs(source: int, count: int) -> Tensor:
     return (2 * old + count - 1) // (2 * count)
 
 
+class Selection(NamedTuple):
+    """What stays of a module: rows and columns of its weight (None: all), and the factor of the rest."""
+
+    rows: Tensor | None = None
+    columns: Tensor | None = None
+    factor: float = 1.0
+
+
 @dataclass
 class _Cut:
-    """An encoder, and what to keep, in ascending order; `kept`: module -> (rows, columns, factor) that stay of it."""
+    """An encoder, and what to keep of it, in ascending order."""
 
     encoder: EchoEncoder
     shape: dict[str, int]
     layers: list[int]
     hidden: Tensor
-    kept: dict[nn.Module, tuple[Tensor | None, Tensor | None, float]] = field(default_factory=dict)
+    selections: dict[nn.Module, Selection] = field(default_factory=dict)
 
     @classmethod
     def of(cls, encoder: EchoEncoder, shape: Mapping[str, int], importance: str) -> _Cut:
-        config = encoder.config
-        layers = layers_to_keep(config.num_hidden_layers, shape["num_hidden_layers"])
+        layers = layers_to_keep(encoder.config.num_hidden_layers, shape["num_hidden_layers"])
         cut = cls(encoder, dict(shape), layers, torch.arange(shape["hidden_size"]))
-        if layout := layout_of(encoder):
-            carried = measure.carried_by_weights(layout) if importance == "weight" else None
-            if carried:
-                cut.hidden = _best(measure.hidden_scores(layout, layers, carried), shape["hidden_size"])
-            cut._plan(layout, carried)
-        else:
-            narrower = any(shape[name] != getattr(config, name) for name in fields_of(config) if "layers" not in name)
-            if narrower or layer_list(encoder) is None:
-                what = "it stays whole" if layer_list(encoder) is None else "its layers can be dropped, its width not"
-                raise ValueError(f"a backbone of type {config.backbone.model_type!r} cannot be cut so: {what}")
+        layout = layout_of(encoder)
+        if layout is None:
+            _check_layers_alone(encoder, shape)
+            return cut
+        carried = None
+        if importance == "weight":
+            carried = measure.carried_by_weights(layout)
+            scores = measure.hidden_scores(layout, layers, carried)
+            cut.hidden = _best(scores, shape["hidden_size"])
+        cut._plan(layout, carried)
         return cut
 
     def _plan(self, layout: Layout, carried: measure.Carried | None) -> None:
+        reads_stream = Selection(columns=self.hidden)
+        for module in (*layout.embeddings, layout.last[1]):
+            self.selections[module] = reads_stream
+        # The mean square of the kept values is scale^2 times that of all, so a norm's outputs would grow by 1 / scale.
         scale = float(measure.stream_by_weights(layout)[self.hidden].mean().sqrt())
-        for module in layout.embeddings:
-            self.kept[module] = (None, self.hidden, 1.0)
         for norm, _ in layout.sites(range(len(layout.layers))):
-            # The mean square of the kept values is scale^2 times that of all, so the norm's outputs would grow by
-            # 1 / scale.
-            size = len(getattr(norm, "weight", self.hidden))
-            self.kept[norm] = (self.hidden, None, 1.0 if size == len(self.hidden) else scale)
-        self.kept[layout.last[1]] = (None, self.hidden, 1.0)
-        for layer in (layout.layers[i] for i in self.layers):
+            width = len(getattr(norm, "weight", self.hidden))
+            factor = 1.0 if width == len(self.hidden) else scale
+            self.selections[norm] = Selection(rows=self.hidden, factor=factor)
+        for number in self.layers:
+            layer = layout.layers[number]
             self._plan_attention(layer.attention, carried)
             units = torch.arange(self.shape["intermediate_size"])
             if carried:
                 units = _best(measure.unit_scores(layer, carried), len(units))
             for linear in layer.enter:
-                self.kept[linear] = (units, self.hidden, 1.0)
-            self.kept[layer.leave] = (self.hidden, units, 1.0)
+                self.selections[linear] = Selection(units, self.hidden)
+            self.selections[layer.leave] = Selection(self.hidden, units)
 
     def _plan_attention(self, block: Attention, carried: measure.Carried | None) -> None:
         """Rows of values belong to a key and value head, columns of the output to a query head.
@@ -105,33 +113,41 @@ class _Cut:
         if block.rotary:
             pairs = rotary_pairs(block.head_dim, self.shape["head_dim"])
             turned = torch.cat([pairs, pairs + block.head_dim // 2])
-        queries = (heads[..., None] * block.head_dim + turned).flatten()
-        keys = (kv[:, None] * block.head_dim + turned).flatten()
-        written = (kv[:, None] * block.head_dim + values).flatten()
-        read = (heads[..., None] * block.head_dim + values[:, None]).flatten()
-        self.kept[block.query] = (queries, self.hidden, (block.head_dim / len(turned)) ** 0.5)
-        self.kept[block.key] = (keys, self.hidden, 1.0)
-        self.kept[block.value] = (written, self.hidden, 1.0)
-        self.kept[block.output] = (self.hidden, read, 1.0)
+        # First rows of the heads: (kv, 1) and (kv, group, 1).
+        kv_start = kv[:, None] * block.head_dim
+        head_start = heads[..., None] * block.head_dim
+        query_factor = (block.head_dim / len(turned)) ** 0.5
+        self.selections[block.query] = Selection((head_start + turned).flatten(), self.hidden, query_factor)
+        self.selections[block.key] = Selection((kv_start + turned).flatten(), self.hidden)
+        self.selections[block.value] = Selection((kv_start + values).flatten(), self.hidden)
+        self.selections[block.output] = Selection(self.hidden, (head_start + values[:, None]).flatten())
 
     def _heads(self, block: Attention, carried: measure.Carried | None) -> tuple[Tensor, Tensor, Tensor]:
         """(kv,) key and value heads, (kv, group) query heads of each, (kv, head_dim) value dimensions of each."""
         heads = self.shape["num_attention_heads"]
-        kv, width = self.shape.get("num_key_value_heads", heads), self.shape.get("head_dim", block.head_dim)
+        kv = self.shape.get("num_key_value_heads", heads)
+        head_dim = self.shape.get("head_dim", block.head_dim)
         scores = torch.zeros(block.groups, block.of_group, block.head_dim)
         if carried:
             scores = measure.head_scores(block, carried)
-        of_heads = scores.sum(-1)
-        members = torch.stack([_best(row, heads // kv) for row in of_heads])
-        groups = _best(of_heads.gather(1, members).sum(1), kv)
+        head_scores = scores.sum(-1)  # (groups, of_group)
+        # The best query heads of each group, then the best groups by these.
+        members = torch.stack([_best(row, heads // kv) for row in head_scores])
+        groups = _best(head_scores.gather(1, members).sum(1), kv)
         members = members[groups]
-        dims = torch.stack([_best(scores[g, m].sum(0), width) for g, m in zip(groups, members, strict=True)])
-        return groups, groups[:, None] * block.of_group + members, dims
+        value_dims = []
+        for group, query_heads in zip(groups, members, strict=True):
+            value_scores = scores[group, query_heads].sum(0)
+            value_dims.append(_best(value_scores, head_dim))
+        return groups, groups[:, None] * block.of_group + members, torch.stack(value_dims)
 
     def make(self) -> EchoEncoder:
-        old, changes, state = self.encoder, {**self.shape, "decoder": None}, self._state()
-        if types := getattr(old.config, "layer_types", None):
-            changes["layer_types"] = [types[i] for i in self.layers]
+        old = self.encoder
+        state = self._state()
+        changes = {**self.shape, "decoder": None}
+        layer_types = getattr(old.config, "layer_types", None)
+        if layer_types:
+            changes["layer_types"] = [layer_types[number] for number in self.layers]
         if isinstance(old.projection, nn.Identity) and len(self.hidden) < old.config.hidden_size:
             # Embeddings keep their size: what is left of the states writes the same dimensions.
             state["projection.weight"] = torch.eye(old.config.hidden_size, dtype=old.dtype)[:, self.hidden]
@@ -144,25 +160,50 @@ class _Cut:
         return new.to(old.device).train(old.training)
 
     def _state(self) -> dict[str, Tensor]:
-        names = {name: module for name, module in self.encoder.named_modules()}
-        layers = next(name for name, module in names.items() if module is layer_list(self.encoder))
-        number = {f"{layers}.{old}.": f"{layers}.{new}." for new, old in enumerate(self.layers)}
+        """The kept weights by their new names."""
+        modules = dict(self.encoder.named_modules())
+        names = self._new_names(modules)
         state = {}
-        for name, parameter in self.encoder.state_dict().items():
-            module = names[name.rpartition(".")[0]]
-            if name.startswith(f"{layers}."):
-                start = ".".join(name.split(".")[: layers.count(".") + 2]) + "."
-                if start not in number:
-                    continue
-                name = number[start] + name.removeprefix(start)
-            rows, columns, factor = self.kept.get(module, (None, None, 1.0))
+        for name, weight in self.encoder.state_dict().items():
+            if name not in names:
+                continue
+            module = modules[name.rpartition(".")[0]]
+            rows, columns, factor = self.selections.get(module, Selection())
             if rows is not None:
-                parameter = parameter.index_select(0, rows.to(parameter.device))
-            if columns is not None and parameter.dim() == 2:
-                parameter = parameter.index_select(1, columns.to(parameter.device))
-            is_bias_of_norm = name.endswith("bias") and parameter.dim() == 1 and not isinstance(module, nn.Linear)
-            state[name] = parameter if factor == 1.0 or is_bias_of_norm else parameter * factor
+                weight = weight.index_select(0, rows.to(weight.device))
+            if columns is not None and weight.dim() == 2:
+                weight = weight.index_select(1, columns.to(weight.device))
+            is_bias_of_norm = name.endswith("bias") and weight.dim() == 1 and not isinstance(module, nn.Linear)
+            if factor != 1.0 and not is_bias_of_norm:
+                weight = weight * factor
+            state[names[name]] = weight
         return state
+
+    def _new_names(self, modules: Mapping[str, nn.Module]) -> dict[str, str]:
+        """{old name: new name} of the weights that stay: layers are numbered anew."""
+        layers = layer_list(self.encoder)
+        prefix = next(name for name, module in modules.items() if module is layers)
+        new_numbers = {str(old): new for new, old in enumerate(self.layers)}
+        names = {}
+        for name in self.encoder.state_dict():
+            if not name.startswith(f"{prefix}."):
+                names[name] = name
+                continue
+            number, _, inner = name.removeprefix(f"{prefix}.").partition(".")
+            if number in new_numbers:
+                names[name] = f"{prefix}.{new_numbers[number]}.{inner}"
+        return names
+
+
+def _check_layers_alone(encoder: EchoEncoder, shape: Mapping[str, int]) -> None:
+    """A backbone of unknown layout loses layers only, and these must stand in one list."""
+    config = encoder.config
+    kind = config.backbone.model_type
+    if layer_list(encoder) is None:
+        raise ValueError(f"a backbone of type {kind!r} cannot be cut so: it stays whole")
+    for name in fields_of(config):
+        if name != "num_hidden_layers" and shape[name] != getattr(config, name):
+            raise ValueError(f"a backbone of type {kind!r} cannot be cut so: its layers can be dropped, its width not")
 
 
 def _best(scores: Tensor, count: int) -> Tensor:
@@ -194,27 +235,38 @@ def prune_checkpoint(
         ValueError: an impossible shape, or `out` is the checkpoint itself.
     """
     check_other_folder(out, model)
-    config, asked = stored_config(model), dict(shape or {})
-    shape, old = resolve_shape(config, size, shape), load_tokenizer(model)
-    new = old if tokenizer is None else tokenizer_like(old, tokenizer)
+    config = stored_config(model)
+    new_shape = resolve_shape(config, size, shape)
+    layers = layers_to_keep(config.num_hidden_layers, new_shape["num_hidden_layers"])
+    old_tokenizer = load_tokenizer(model)
+    new_tokenizer = old_tokenizer
+    parents = {"model": model}
+    if tokenizer is not None:
+        new_tokenizer = tokenizer_like(old_tokenizer, tokenizer)
+        parents["tokenizer"] = tokenizer
+
     source = open_checkpoint(model)
-    pruned = prune(encoder_of(source) if decoder == "drop" else source, shape, importance=importance)
+    encoder = encoder_of(source)
+    pruned = prune(encoder if decoder == "drop" else source, new_shape, importance=importance)
     smaller = encoder_of(pruned)
-    before = {name: getattr(config, name) for name in fields_of(config)}
-    layers = layers_to_keep(config.num_hidden_layers, shape["num_hidden_layers"])
-    note = {"model": str(model), "shape": before, "layers": layers, "importance": importance}
-    pruned.config.pruned_from = smaller.config.pruned_from = note
-    counts = {} if tokenizer is None else swap_to(new, pruned, old)
+    old_shape = {name: getattr(config, name) for name in fields_of(config)}
+    note = {"model": str(model), "shape": old_shape, "layers": layers, "importance": importance}
+    pruned.config.pruned_from = note
+    smaller.config.pruned_from = note
+    counts = {}
+    if tokenizer is not None:
+        counts = swap_to(new_tokenizer, pruned, old_tokenizer)
     pruned.to(config.dtype or torch.float32)  # cut in fp32, saved in the dtype of the source on any machine
+
     report = {
-        "parameters_before": encoder_of(source).num_parameters(),
+        "parameters_before": encoder.num_parameters(),
         "parameters": smaller.num_parameters(),
-        "shape": shape,
+        "shape": new_shape,
         "layers": layers,
         "importance": importance,
         "decoder": None if isinstance(source, EchoEncoder) else decoder,
-    } | counts
-    settings = {"size": size, "shape": asked, "importance": importance, "decoder": decoder}
-    parents = {"model": model} | ({"tokenizer": tokenizer} if tokenizer is not None else {})
-    save_changed(pruned, out, "prune", settings, parents=parents, results=report, tokenizer=new)
+    }
+    report |= counts
+    values = {"size": size, "shape": dict(shape or {}), "importance": importance, "decoder": decoder}
+    save_changed(pruned, out, "prune", values, parents=parents, results=report, tokenizer=new_tokenizer)
     return report

@@ -38,20 +38,26 @@ def resolve_shape(
     config: EchoConfig, size: str | None = None, shape: Mapping[str, int] | None = None
 ) -> dict[str, int]:
     """The complete shape of a pruned model; fields of `shape` override those of `size`."""
-    own = {name: getattr(config, name) for name in fields_of(config)}
     if size is None and not shape:
         raise ValueError(f"no shape: give a size ({', '.join(SIZES)}, half) or fields such as hidden_size=512")
     if size is not None and size != "half" and size not in SIZES:
         raise ValueError(f"unknown size {size!r}; use one of {', '.join(SIZES)}, half")
-    if unknown := [name for name in shape or {} if name not in FIELDS]:
-        advice = did_you_mean(unknown[0], FIELDS, f"a shape has {', '.join(FIELDS)}")
-        raise ValueError(f"unknown shape field {unknown[0]!r}{advice}")
-    if unknown := [name for name in shape or {} if name not in own]:
-        raise ValueError(f"a backbone of type {_kind(config)!r} has no {unknown[0]}: leave it out of the shape")
-    asked = half_shape(config) if size == "half" else SIZES.get(size, {})
-    full = own | {name: value for name, value in asked.items() if name in own} | dict(shape or {})
-    check_shape(full, own)
-    if full.get("head_dim") != own.get("head_dim"):
+    source_shape = {name: getattr(config, name) for name in fields_of(config)}
+    shape = dict(shape or {})
+    for name in shape:
+        if name not in FIELDS:
+            advice = did_you_mean(name, FIELDS, f"a shape has {', '.join(FIELDS)}")
+            raise ValueError(f"unknown shape field {name!r}{advice}")
+        if name not in source_shape:
+            raise ValueError(f"a backbone of type {_kind(config)!r} has no {name}: leave it out of the shape")
+    size_shape = half_shape(config) if size == "half" else SIZES.get(size, {})
+    full = dict(source_shape)
+    for name in source_shape:
+        if name in size_shape:
+            full[name] = size_shape[name]
+    full |= shape
+    check_shape(full, source_shape)
+    if full.get("head_dim") != source_shape.get("head_dim"):
         check_rotation(config)
     return full
 
@@ -67,12 +73,14 @@ def _kind(config: EchoConfig | EchoDecoderConfig) -> str:
 
 def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
     """Check that a model of `source` can be pruned to `shape`."""
-    for name in source:
-        if not isinstance(shape[name], int) or isinstance(shape[name], bool) or shape[name] < 1:
-            raise ValueError(f"{name} must be a positive whole number, not {shape[name]!r}")
-        if shape[name] > source[name]:
-            raise ValueError(f"{name} {shape[name]} is larger than the source's {source[name]}: pruning only cuts")
-    heads, width = shape["num_attention_heads"], shape["hidden_size"]
+    for name, most in source.items():
+        value = shape[name]
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be a positive whole number, not {value!r}")
+        if value > most:
+            raise ValueError(f"{name} {value} is larger than the source's {most}: pruning only cuts")
+    heads = shape["num_attention_heads"]
+    width = shape["hidden_size"]
     if "head_dim" not in source:
         head_dim = source["hidden_size"] // source["num_attention_heads"]
         if width != heads * head_dim:
@@ -115,36 +123,48 @@ def half_shape(config: EchoConfig) -> dict[str, int]:
     """The largest shape of at most half the parameters, all fields cut alike; head_dim and at least two layers stay."""
     limit = encoder_parameters(config) / 2
     steps = range(1, 128)
-    fitting = bisect_right(steps, limit, key=lambda step: encoder_parameters(config, _part(config, step / 128)))
-    if not fitting:
+
+    def parameters(step: int) -> int:
+        return encoder_parameters(config, _part(config, step / 128))
+
+    fitting = bisect_right(steps, limit, key=parameters)  # parameters grow with the step
+    if fitting == 0:
         raise ValueError(f"an encoder of {2 * limit:,.0f} parameters is too small to be halved; give a shape")
     return _part(config, steps[fitting - 1] / 128)
 
 
-def _part(config: EchoConfig, share: float) -> dict[str, int | None]:
-    own = fields_of(config)
-    groups = max(1, round(share * (config.num_key_value_heads if "head_dim" in own else config.num_attention_heads)))
-    heads = groups * (config.num_attention_heads // config.num_key_value_heads if "head_dim" in own else 1)
-    width = max(1, round(share * config.hidden_size / heads)) * heads
-    if "head_dim" not in own:
-        width = heads * (config.hidden_size // config.num_attention_heads)
+def _part(config: EchoConfig, share: float) -> dict[str, int]:
+    """The shape with this share of every field but head_dim."""
+    fields = fields_of(config)
+    source_groups = config.num_attention_heads
+    if "num_key_value_heads" in fields:
+        source_groups = config.num_key_value_heads
+    groups = max(1, round(share * source_groups))
+    heads = groups * (config.num_attention_heads // source_groups)
+    if "head_dim" in fields:
+        width_of_head = max(1, round(share * config.hidden_size / heads))
+    else:
+        width_of_head = config.hidden_size // config.num_attention_heads
+    layers = round(share * config.num_hidden_layers)
     part = {
-        "hidden_size": width,
+        "hidden_size": heads * width_of_head,
         "intermediate_size": max(1, round(share * config.intermediate_size)),
-        "num_hidden_layers": max(min(2, config.num_hidden_layers), round(share * config.num_hidden_layers)),
+        "num_hidden_layers": max(min(2, config.num_hidden_layers), layers),
         "num_attention_heads": heads,
         "num_key_value_heads": groups,
         "head_dim": getattr(config, "head_dim", None),
     }
-    return {name: part[name] for name in own}
+    return {name: part[name] for name in fields}
 
 
 def encoder_parameters(config: EchoConfig, shape: Mapping[str, int] | None = None) -> int:
     """Number of parameters of the encoder, or of one of this shape; no weight is allocated."""
     changed = copy.deepcopy(config)
-    for name, value in {**(shape or {}), "decoder": None}.items():
+    changed.decoder = None
+    for name, value in (shape or {}).items():
         setattr(changed, name, value)
-    if types := getattr(changed, "layer_types", None):
-        changed.layer_types = types[: changed.num_hidden_layers]
+    layer_types = getattr(changed, "layer_types", None)
+    if layer_types:
+        changed.layer_types = layer_types[: changed.num_hidden_layers]
     with torch.device("meta"):
         return EchoEncoder(changed).num_parameters()
