@@ -7,7 +7,6 @@ less than its number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..languages import COMMON_80, LANGUAGES
@@ -109,9 +108,3 @@ LANGUAGE_SETS: dict[str, LanguageSet] = {
         FLORES_HEAD, "EMMA-X B.1: 68 of FLORES-200's languages, printed; the others are its tail"
     ),
 }
-
-
-def missing_languages(name: str, codes: Iterable[str]) -> list[str]:
-    """The languages of a set that are not among `codes`, in alphabetical order; none for a set of all others."""
-    chosen = LANGUAGE_SETS[name]
-    return [] if chosen.all_others else sorted(chosen.codes - set(codes))

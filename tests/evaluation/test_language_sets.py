@@ -2,7 +2,7 @@
 
 import pytest
 
-from hf_echo.evaluation.language_sets import LANGUAGE_SETS, missing_languages
+from hf_echo.evaluation.language_sets import LANGUAGE_SETS
 from hf_echo.languages import LANGUAGES
 
 
@@ -74,10 +74,3 @@ def test_a_language_that_flores_200_lacks_is_new_in_flores_plus(code):
 @pytest.mark.parametrize("code", ["fra_Latn", "zho_Hans", "ktu_Latn", "zgh_Tfng"])
 def test_a_language_of_flores_200_is_not_new_under_another_code(code):
     assert code not in LANGUAGE_SETS["flores-plus-new"]
-
-
-def test_the_languages_that_a_table_lacks():
-    measured = LANGUAGE_SETS["mexma-34"].codes - {"fra_Latn", "deu_Latn"}
-
-    assert missing_languages("mexma-34", measured) == ["deu_Latn", "fra_Latn"]
-    assert missing_languages("flores-plus-new", measured) == []
