@@ -43,7 +43,7 @@ class DataArguments:
     dev_data: dict = setting("name: n-way file, {path, split}, or 'builtin'", dict)
     rule_negatives: int = setting("hard negatives by rule for each English target", 0, least=0)
     rule_negatives_limit: int | None = setting("on this many pairs, chosen by the seed", None, least=1)
-    dev_negatives: int = setting("hard negatives per dev sentence for xsim++, 0 for none", 5, least=0)
+    dev_negatives: int = setting("rule negatives per dev sentence for xsim++, 0 for none", 5, least=0)
     guide: str | None = setting("SentenceTransformer or Echo checkpoint for OS Eq. 3", None)
     batch_by: Literal["languages", "similarity"] | None = setting(
         "languages: a batch has one pair of languages, so that no target can be told by its language or its domain; "
