@@ -7,7 +7,9 @@ matrices, the head, and every token id in the configurations. Layers stay as the
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -33,10 +35,10 @@ def swap_vocabulary(
     new_tokenizer: EchoTokenizer,
     *,
     method: str = "mean",
-    auxiliary=None,
+    auxiliary: Any = None,
     seed: int = 0,
     match: tuple[TokenMatch, dict[int, int]] | None = None,
-):
+) -> EchoEncoder | EchoDecoder | EchoForTranslation:
     """Give a model the new tokenizer's vocabulary. In place; the same model is returned.
 
     The matrices are new parameters, so an optimizer that was made before does not know them. The new ones have as many
@@ -54,8 +56,46 @@ def swap_vocabulary(
             the new tokenizer does not have.
     """
     check_method(method, auxiliary is not None)
-    match, mapping = match or match_vocabularies(old_tokenizer, new_tokenizer)
+    match, new_ids = match or match_vocabularies(old_tokenizer, new_tokenizer)
     tables = _tables(model)
+    _check_rows(model, tables, match)
+    roles = {}
+    for role in ROLES:
+        token_id = getattr(new_tokenizer, f"{role}_token_id", None)
+        if token_id is not None:
+            roles[f"{role}_token_id"] = token_id
+    # Every configuration is read before anything is changed: one that does not fit leaves the model as it was.
+    changes = []
+    for config in _configs(model):
+        for name, value in _changed_fields(config, new_ids, roles):
+            changes.append((config, name, value))
+
+    if method == "focus":
+        auxiliary = auxiliary_vectors(auxiliary, new_tokenizer, seed=seed)
+    logger.info("new vocabulary, %s: %s", method, match.counts())
+    weights = list({id(module.weight): module.weight for module in tables.values()}.values())  # a tied head comes once
+    new_weights = _replaced(weights, match, method, auxiliary, seed)
+    replacements = {id(old): new for old, new in zip(weights, new_weights, strict=True)}
+    for module in tables.values():
+        module.weight = replacements[id(module.weight)]
+        if not isinstance(module, nn.Embedding):
+            module.out_features = len(module.weight)
+            continue
+        module.num_embeddings = len(module.weight)
+        if module.padding_idx is not None:
+            module.padding_idx = roles["pad_token_id"]
+    _move_positions(model, roles["pad_token_id"])
+
+    for config, name, value in changes:
+        setattr(config, name, value)
+    for config in _configs(model):
+        if "vocab_size" in config.to_dict():
+            config.vocab_size = len(new_weights[0])
+    return model
+
+
+def _check_rows(model: nn.Module, tables: Mapping[str, nn.Module], match: TokenMatch) -> None:
+    """Each table has a row for every old token, and at most a few unused ones."""
     for name, module in tables.items():  # the encoder's first
         rows = module.weight.shape[0]
         if name.startswith("decoder.") and rows < match.old_size:
@@ -65,113 +105,116 @@ def swap_vocabulary(
                 "there: swap the encoder alone and train a decoder on it (the encoder: hf-echo prune MODEL OUT "
                 f"--shape num_hidden_layers={layers} --decoder drop)"
             )
-        if not 0 <= rows - match.old_size < _MULTIPLE + rows // 100:
+        unused = rows - match.old_size
+        if not 0 <= unused < _MULTIPLE + rows // 100:
             raise ValueError(f"{name} has {rows} rows, but the old tokenizer {match.old_size} tokens: give its own")
-    roles = {f"{role}_token_id": getattr(new_tokenizer, f"{role}_token_id", None) for role in ROLES}
-    roles = {name: number for name, number in roles.items() if number is not None}
-    changes = [change for config in _configs(model) for change in _changes(config, mapping, roles)]
-    if method == "focus":
-        auxiliary = auxiliary_vectors(auxiliary, new_tokenizer, seed=seed)
-    logger.info("new vocabulary, %s: %s", method, match.counts())
-    weights = {id(module.weight): module.weight for module in tables.values()}  # a tied head comes once
-    replaced = dict(zip(weights, _replaced([*weights.values()], match, method, auxiliary, seed), strict=True))
-    for module in tables.values():
-        module.weight = replaced[id(module.weight)]
-        if isinstance(module, nn.Embedding):
-            module.num_embeddings = len(module.weight)
-            module.padding_idx = None if module.padding_idx is None else roles["pad_token_id"]
-        else:
-            module.out_features = len(module.weight)
-    _move_positions(model, roles["pad_token_id"])
-    for config, name, value in changes:
-        setattr(config, name, len(module.weight) if name == "vocab_size" else value)
-    return model
 
 
-def _tables(model) -> dict[str, nn.Module]:
+def _tables(model: nn.Module) -> dict[str, nn.Module]:
     """Every matrix with one row per token, by name."""
     if isinstance(model, EchoEncoder):
         return {"embed_tokens": model.get_input_embeddings()}
     if isinstance(model, EchoDecoder):
         return {"model.embed_tokens": model.model.embed_tokens, "lm_head": model.lm_head}
+    tables = {}
     if isinstance(model, EchoForTranslation):
-        parts = {"encoder": model.encoder, "decoder": model.decoder}
-        return {f"{part}.{name}": m for part, inner in parts.items() for name, m in _tables(inner).items()}
+        for name, table in _tables(model.encoder).items():
+            tables[f"encoder.{name}"] = table
+        for name, table in _tables(model.decoder).items():
+            tables[f"decoder.{name}"] = table
+        return tables
     if isinstance(model, SonarForTranslation):
-        names = ("shared", "embed_tokens", "lm_head")  # the decoder has some twice
-        own = {name: m for name, m in model.decoder.named_modules() if name.rpartition(".")[2] in names}
-        return {"encoder.embed_tokens": model.encoder.get_input_embeddings()} | {
-            f"decoder.{n}": m for n, m in own.items()
-        }
+        tables["encoder.embed_tokens"] = model.encoder.get_input_embeddings()
+        for name, module in model.decoder.named_modules():  # it has some of them twice
+            if name.rpartition(".")[2] in ("shared", "embed_tokens", "lm_head"):
+                tables[f"decoder.{name}"] = module
+        return tables
     raise ValueError(f"cannot swap the vocabulary of a {type(model).__name__}; give an Echo model")
 
 
-def _replaced(weights, match: TokenMatch, method: str, auxiliary, seed: int) -> list[nn.Parameter]:
+@torch.no_grad()
+def _replaced(
+    weights: list[nn.Parameter], match: TokenMatch, method: str, auxiliary: Any, seed: int
+) -> list[nn.Parameter]:
     """The matrices side by side, so that weights that cost something (FOCUS) are computed once."""
-    widths = [weight.shape[1] for weight in weights]
-    with torch.no_grad():
-        old = torch.cat([weight.detach().float() for weight in weights], 1)
-        rows = initialise(old, match, method, auxiliary=auxiliary, seed=seed)
-        if weights[0].shape[0] % _MULTIPLE == 0 and (short := -len(rows) % _MULTIPLE):
-            rows = torch.cat([rows, old[: match.old_size].mean(0).expand(short, -1)])
-        new = rows.split(widths, 1)
-    return [
-        nn.Parameter(part.contiguous().to(weight.dtype), requires_grad=weight.requires_grad)
-        for part, weight in zip(new, weights, strict=True)
-    ]
+    old = torch.cat([weight.detach().float() for weight in weights], 1)  # (old rows, all widths)
+    rows = initialise(old, match, method, auxiliary=auxiliary, seed=seed)
+    missing_rows = -len(rows) % _MULTIPLE
+    if missing_rows and weights[0].shape[0] % _MULTIPLE == 0:
+        mean = old[: match.old_size].mean(0)
+        rows = torch.cat([rows, mean.expand(missing_rows, -1)])
+    new_weights = []
+    for weight, part in zip(weights, rows.split([weight.shape[1] for weight in weights], 1), strict=True):
+        part = part.contiguous().to(weight.dtype)
+        new_weights.append(nn.Parameter(part, requires_grad=weight.requires_grad))
+    return new_weights
 
 
 def _move_positions(model: nn.Module, pad: int) -> None:
     """RoBERTa and XLM-R count positions from the id of the padding token: their position vectors move with it."""
     rows = None
     for module in model.modules():
-        positions, before = getattr(module, "position_embeddings", None), getattr(module, "padding_idx", None)
-        if isinstance(positions, nn.Embedding) and positions.padding_idx is not None and before not in (None, pad):
-            used = positions.weight.detach()[before + 1 :]
-            weight = torch.cat([used.new_zeros(pad + 1, used.shape[1]), used])
-            module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=pad)
-            module.padding_idx, module.position_ids = pad, torch.arange(len(weight), device=weight.device)[None]
-            module.token_type_ids = torch.zeros_like(module.position_ids)
-            rows = len(weight)
-    for config in _configs(model) if rows else ():
+        positions = getattr(module, "position_embeddings", None)
+        old_pad = getattr(module, "padding_idx", None)
+        if not isinstance(positions, nn.Embedding) or positions.padding_idx is None or old_pad in (None, pad):
+            continue
+        used = positions.weight.detach()[old_pad + 1 :]
+        unused = used.new_zeros(pad + 1, used.shape[1])
+        weight = torch.cat([unused, used])
+        rows = len(weight)
+        module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=pad)
+        module.padding_idx = pad
+        module.position_ids = torch.arange(rows, device=weight.device)[None]
+        module.token_type_ids = torch.zeros_like(module.position_ids)
+    if rows is None:
+        return
+    for config in _configs(model):
         if isinstance(config, EchoConfig):
             config.max_position_embeddings = rows
 
 
-def _configs(model) -> list:
+def _configs(model: nn.Module) -> list[Any]:
     """All configurations that a part of the model holds; parts share some of them."""
-    found = [getattr(module, name, None) for module in model.modules() for name in ("config", "generation_config")]
-    found += [getattr(config, "decoder", None) for config in found]
-    return list({id(config): config for config in found if config is not None}.values())
+    configs = []
+    for module in model.modules():
+        for config in (getattr(module, "config", None), getattr(module, "generation_config", None)):
+            configs += [config, getattr(config, "decoder", None)]
+    return list({id(config): config for config in configs if config is not None}.values())
 
 
-def _changes(config, mapping: dict[int, int], roles: dict[str, int]):
-    """Yields (configuration, field, value) of every field that names a token; nothing is set yet."""
+def _changed_fields(config: Any, new_ids: Mapping[int, int], roles: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
+    """Yields (field, value) of every field that names tokens; nothing is set yet."""
     for name in _SEQUENCES:
         if getattr(config, name, None):
             raise ValueError(f"{type(config).__name__}.{name} spells old words; set it to None before the swap")
     for name, value in list(config.to_dict().items()):
-        if name == "vocab_size":
-            yield config, name, None
-        elif value is None:
+        if value is None:
             continue
-        elif name in _LISTS or (name.endswith("_token_id") and isinstance(value, list)):
-            ids = [mapping[number] for number in value if number in mapping]
-            first = [roles[name]] if name in roles else []
-            yield config, name, [*first, *(number for number in ids if number not in first)]
+        is_id = name.endswith("_token_id")
+        if name in _LISTS or (is_id and isinstance(value, list)):
+            ids = [new_ids[token_id] for token_id in value if token_id in new_ids]
+            if name in roles:
+                ids.insert(0, roles[name])
+            yield name, list(dict.fromkeys(ids))
         elif name in roles:
-            yield config, name, roles[name]
-        elif name.endswith("_token_id"):
-            if value not in mapping:
+            yield name, roles[name]
+        elif is_id:
+            if value not in new_ids:
                 raise ValueError(
                     f"{type(config).__name__}.{name} is token {value}, which the new tokenizer does not have; "
                     "set it to None before the swap"
                 )
-            yield config, name, mapping[value]
+            yield name, new_ids[value]
 
 
 def swap_checkpoint(
-    model: str | Path, tokenizer: str | Path, out: str | Path, *, method: str = "mean", auxiliary=None, seed: int = 0
+    model: str | Path,
+    tokenizer: str | Path,
+    out: str | Path,
+    *,
+    method: str = "mean",
+    auxiliary: Any = None,
+    seed: int = 0,
 ) -> dict[str, int | str]:
     """Write a checkpoint with another tokenizer: a training checkpoint, a release or an encoder, as it came.
 
@@ -187,33 +230,44 @@ def swap_checkpoint(
     """
     check_other_folder(out, model)
     check_method(method, auxiliary is not None)
-    dtype, old = stored_config(model).dtype or torch.float32, load_tokenizer(model)
-    new = tokenizer_like(old, tokenizer)
+    dtype = stored_config(model).dtype or torch.float32
+    old_tokenizer = load_tokenizer(model)
+    new_tokenizer = tokenizer_like(old_tokenizer, tokenizer)
     opened = open_checkpoint(model).to(dtype)
-    counts = swap_to(new, opened, old, method=method, auxiliary=auxiliary, seed=seed)
+    counts = swap_to(new_tokenizer, opened, old_tokenizer, method=method, auxiliary=auxiliary, seed=seed)
+    auxiliary_file = auxiliary if isinstance(auxiliary, (str, Path)) else None
     save_changed(
         opened,
         out,
         "swap_tokenizer",
         {"method": method, "seed": seed},
         parents={"model": model, "tokenizer": tokenizer},
-        data={"auxiliary": auxiliary if isinstance(auxiliary, (str, Path)) else None},
-        tokenizer=new,
+        data={"auxiliary": auxiliary_file},
+        tokenizer=new_tokenizer,
     )
     return counts
 
 
-def swap_to(new: EchoTokenizer, model, old: PreTrainedTokenizerFast, *, method: str = "mean", **options) -> dict:
+def swap_to(
+    new: EchoTokenizer,
+    model: EchoEncoder | EchoForTranslation,
+    old: PreTrainedTokenizerFast,
+    *,
+    method: str = "mean",
+    **options: Any,
+) -> dict[str, int | str]:
     """`swap_vocabulary`, with the prompts of the new tokenizer; the counts that `swap_checkpoint` returns."""
-    found = match_vocabularies(old, new)
-    swap_vocabulary(model, old, new, method=method, match=found, **options)
-    model.config.prompts = encoder_of(model).config.prompts = new.prompts
-    return {"method": method, "old_tokens": found[0].old_size, "tokens": found[0].size} | found[0].counts()
+    match, new_ids = match_vocabularies(old, new)
+    swap_vocabulary(model, old, new, method=method, match=(match, new_ids), **options)
+    model.config.prompts = new.prompts
+    encoder_of(model).config.prompts = new.prompts
+    return {"method": method, "old_tokens": match.old_size, "tokens": match.size, **match.counts()}
 
 
 def tokenizer_like(old: PreTrainedTokenizerFast, source: str | Path) -> EchoTokenizer:
     """The tokenizer at `source` as an EchoTokenizer with the limit of `old`, without prompts where `old` has none."""
-    if not Path(source := snapshot(source)).exists():
+    source = snapshot(source)
+    if not Path(source).exists():
         raise FileNotFoundError(f"no tokenizer at {source}; give its folder, or a tokenizer.json")
     tokenizer = load_tokenizer(source)
     if isinstance(tokenizer, EchoTokenizer):
@@ -222,7 +276,9 @@ def tokenizer_like(old: PreTrainedTokenizerFast, source: str | Path) -> EchoToke
     if getattr(old, "prompts", "none") == "none":
         tokenizer.model_max_length = old.model_max_length
         return EchoTokenizer.around(tokenizer)
-    backend = tokenizer.backend_tokenizer
-    names = {role: getattr(old, f"{role}_token") for role in ("bos", "eos")}
-    names = {role: name for role, name in names.items() if backend.token_to_id(name) is not None}
-    return EchoTokenizer.from_backend(backend, max_length=old.model_max_length, **names)
+    names = {}
+    for role in ("bos", "eos"):
+        name = getattr(old, f"{role}_token")
+        if tokenizer.backend_tokenizer.token_to_id(name) is not None:
+            names[role] = name
+    return EchoTokenizer.from_backend(tokenizer.backend_tokenizer, max_length=old.model_max_length, **names)

@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any
 
-from transformers import AutoTokenizer, PreTrainedConfig
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerFast
 
 from ..inference.encode import opening
-from ..modeling import EchoConfig
+from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from ..modeling.modeling_echo_base import DECODER_FOLDER
 from ..modeling.prompting_echo import decoder_prompt, encoder_prompt
 from ..vocabulary.initialise import TokenMatch
@@ -51,41 +53,78 @@ def trim_checkpoint(
         ValueError: `keep` is too small, the tokenizer is of another kind, or the checkpoint is damaged.
     """
     with opening(model) as place:
-        tokenizer, config = AutoTokenizer.from_pretrained(place), EchoConfig.from_pretrained(place)
+        tokenizer = AutoTokenizer.from_pretrained(place)
+        config = EchoConfig.from_pretrained(place)
         if is_release(place):
             config.decoder, _ = PreTrainedConfig.get_config_dict(place, subfolder=DECODER_FOLDER)
-    old = tokenizer.backend_tokenizer
+    backend = tokenizer.backend_tokenizer
     samples = sample_texts(texts, split, sample, seed, {lang: MORE * sample for lang in first})
-    scores = token_scores(old, samples.items())
-    kept = kept_tokens(old, scores, keep, _prompts(config))
+    for lang in sorted(set(first)):
+        if lang not in samples:
+            raise ValueError(f"first names {lang!r}, of which there are no texts, only of {', '.join(samples)}")
+
+    # Choose the tokens: old ids, in the order of the new ones.
+    scores = token_scores(backend, samples.items())
+    kept_ids = kept_tokens(backend, scores, keep, _prompts(config))
     if first:
-        if unknown := sorted(set(first) - samples.keys()):
-            raise ValueError(f"first names {unknown[0]!r}, of which there are no texts, only of {', '.join(samples)}")
-        kept = in_order(old, kept, token_scores(old, ((lang, samples[lang]) for lang in first)))
-    small, opened = with_backend(tokenizer, trimmed(old, kept)), open_checkpoint(model)
-    mapping = {before: after for after, before in enumerate(kept)}
-    match = TokenMatch(len(scores), len(kept), dict(enumerate(kept)), {})
-    decoder = getattr(opened, "decoder", None)
-    written = len(scores) if decoder is None else decoder.get_output_embeddings().weight.shape[0]
-    if written < len(scores):  # a decoder of the first tokens alone, which stay the first
-        decoder.resize_token_embeddings(len(scores), mean_resizing=False)
-    swap_vocabulary(opened, tokenizer, small, match=(match, mapping))
-    if written < len(scores):
-        decoder.resize_token_embeddings(sum(number < written for number in kept), mean_resizing=False)
-    lengths = {
-        lang: {
-            when: round(tokens_per_text(tokens.backend_tokenizer, rows), 2)
-            for when, tokens in (("before", tokenizer), ("after", small))
-        }
-        for lang, rows in sorted(samples.items())
+        scores_of_first = token_scores(backend, ((lang, samples[lang]) for lang in first))
+        kept_ids = in_order(backend, kept_ids, scores_of_first)
+    small_tokenizer = with_backend(tokenizer, trimmed(backend, kept_ids))
+
+    opened = open_checkpoint(model)
+    _move(opened, tokenizer, small_tokenizer, kept_ids, old_size=len(scores))
+
+    results = {
+        "old_tokens": len(scores),
+        "tokens": len(kept_ids),
+        "tokens_per_sentence": _lengths(samples, backend, small_tokenizer.backend_tokenizer),
     }
-    means = {when: sum(row[when] for row in lengths.values()) / len(lengths) for when in ("before", "after")}
-    lengths["average"] = {when: round(mean, 2) for when, mean in means.items()}
-    results = {"old_tokens": len(scores), "tokens": len(kept), "tokens_per_sentence": lengths}
-    values = {"keep": keep, "first": list(first), "split": split, "sample": sample, "seed": seed}
-    options = dict(parents={"model": model}, data={"texts": texts}, results=results, tokenizer=small)
-    save_changed(opened.to(config.dtype or opened.dtype), out, "trim_vocabulary", values, **options)
+    save_changed(
+        opened.to(config.dtype or opened.dtype),
+        out,
+        "trim_vocabulary",
+        {"keep": keep, "first": list(first), "split": split, "sample": sample, "seed": seed},
+        parents={"model": model},
+        data={"texts": texts},
+        results=results,
+        tokenizer=small_tokenizer,
+    )
     return results
+
+
+def _move(
+    model: EchoEncoder | EchoForTranslation,
+    tokenizer: PreTrainedTokenizerFast,
+    small_tokenizer: PreTrainedTokenizerFast,
+    kept_ids: list[int],
+    old_size: int,
+) -> None:
+    """Give a model the kept rows. A decoder of the first tokens alone has those of them that are kept."""
+    match = TokenMatch(old_size, len(kept_ids), dict(enumerate(kept_ids)), {})
+    new_ids = {old: new for new, old in enumerate(kept_ids)}
+    decoder = getattr(model, "decoder", None)
+    written = old_size
+    if decoder is not None:
+        written = decoder.get_output_embeddings().weight.shape[0]
+    if written < old_size:  # `swap_vocabulary` wants all rows
+        decoder.resize_token_embeddings(old_size, mean_resizing=False)
+    swap_vocabulary(model, tokenizer, small_tokenizer, match=(match, new_ids))
+    if written < old_size:
+        written_and_kept = [old for old in kept_ids if old < written]
+        decoder.resize_token_embeddings(len(written_and_kept), mean_resizing=False)
+
+
+def _lengths(samples: Mapping[str, list[str]], old: Tokenizer, small: Tokenizer) -> dict[str, dict[str, float]]:
+    """Tokens a text of each language, and the average of these, before and after."""
+    lengths = {}
+    for lang, texts in sorted(samples.items()):
+        before = tokens_per_text(old, texts)
+        after = tokens_per_text(small, texts)
+        lengths[lang] = {"before": round(before, 2), "after": round(after, 2)}
+    average = {}
+    for column in ("before", "after"):
+        average[column] = round(fmean(row[column] for row in lengths.values()), 2)
+    return lengths | {"average": average}
 
 
 def sample_texts(
@@ -97,13 +136,16 @@ def sample_texts(
     seen: Counter[str] = Counter()
     random = Random(seed)
     for lang, block in texts_by_language(texts, split):
-        own = chosen.setdefault(lang, [])
+        sample = chosen.setdefault(lang, [])
+        size = others.get(lang, most)
         for text in block:
             seen[lang] += 1
-            if len(own) < others.get(lang, most):
-                own.append(text)
-            elif (place := random.randrange(seen[lang])) < len(own):
-                own[place] = text
+            if len(sample) < size:
+                sample.append(text)
+                continue
+            place = random.randrange(seen[lang])
+            if place < size:
+                sample[place] = text
     return chosen
 
 
@@ -111,6 +153,9 @@ def _prompts(config: EchoConfig) -> list[str]:
     """What the encoder and the decoder read in front of a text in the checkpoint's languages."""
     if config.prompts != "name":
         return []
-    decoder = config.decoder if isinstance(config.decoder, dict) else getattr(config.decoder, "__dict__", {})
-    read = [encoder_prompt(code) for code in (None, *(config.languages or []))]
-    return read + [decoder_prompt(code) for code in decoder.get("languages") or []]
+    decoder = config.decoder
+    if not isinstance(decoder, dict):
+        decoder = getattr(decoder, "__dict__", {})
+    prompts = [encoder_prompt(code) for code in (None, *(config.languages or []))]
+    prompts += [decoder_prompt(code) for code in decoder.get("languages") or []]
+    return prompts

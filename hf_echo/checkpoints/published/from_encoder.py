@@ -67,27 +67,50 @@ def convert_encoder(
         raise ValueError(f"{source} has a Dense, which becomes the projection: leave embedding_size out")
     if modules.subfolder:
         source = place = str(Path(place, modules.subfolder))
-    if (kind := PreTrainedConfig.get_config_dict(place, **options)[0].get("model_type")) not in CONFIG_MAPPING:
-        raise ValueError(f"{source} is a model of type {kind!r}, whose own code an Echo checkpoint cannot carry")
-    words, config = load_tokenizer(tokenizer or source), read_pretrained(AutoConfig, source, place, **options)
-    if len(words) > (known := getattr(config, "vocab_size", len(words))):
-        raise ValueError(f"{source} knows {known} tokens and the tokenizer makes {len(words)}: they do not fit")
-    opened = EchoEncoder.from_backbone(
+    raw_config, _ = PreTrainedConfig.get_config_dict(place, **options)
+    model_type = raw_config.get("model_type")
+    if model_type not in CONFIG_MAPPING:
+        raise ValueError(f"{source} is a model of type {model_type!r}, whose own code an Echo checkpoint cannot carry")
+    words = load_tokenizer(tokenizer or source)
+    vocab_size = getattr(read_pretrained(AutoConfig, source, place, **options), "vocab_size", len(words))
+    if len(words) > vocab_size:
+        raise ValueError(f"{source} knows {vocab_size} tokens and the tokenizer makes {len(words)}: they do not fit")
+
+    size = embedding_size
+    projection = "linear"
+    if modules.dense is not None:
+        size = modules.dense.out_features
+        projection = PROJECTIONS[type(modules.dense.activation_function)]
+    encoder = EchoEncoder.from_backbone(
         place,
         pooling=pooling or modules.pooling or "mean",
-        embedding_size=embedding_size if modules.dense is None else modules.dense.out_features,
-        projection="linear" if modules.dense is None else PROJECTIONS[type(modules.dense.activation_function)],
+        embedding_size=size,
+        projection=projection,
         part=part,
         **options,
     )
-    opened.config.cls_token_id, opened.config.sep_token_id = words.cls_token_id, words.sep_token_id
     if modules.dense is not None:
-        opened.projection.load_state_dict(modules.dense.linear.state_dict())
-    words.model_max_length = longest(opened, words, modules.max_length)
-    values = {"pooling": pooling, "embedding_size": embedding_size, "part": part}
-    values |= {"license": license or license_of_source(source)}
-    names = dict(source=source, tokenizer=tokenizer)
-    return write_encoder(opened, words, out, operation, values, modules.prompts, modules.default_prompt, **names)
+        encoder.projection.load_state_dict(modules.dense.linear.state_dict())
+    encoder.config.cls_token_id = words.cls_token_id
+    encoder.config.sep_token_id = words.sep_token_id
+    words.model_max_length = longest(encoder, words, modules.max_length)
+    values = {
+        "pooling": pooling,
+        "embedding_size": embedding_size,
+        "part": part,
+        "license": license or license_of_source(source),
+    }
+    return write_encoder(
+        encoder,
+        words,
+        out,
+        operation,
+        values,
+        modules.prompts,
+        modules.default_prompt,
+        source=source,
+        tokenizer=tokenizer,
+    )
 
 
 def convert_mexma(
@@ -109,41 +132,49 @@ def read_modules(place: str) -> Modules:
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    found = Modules()
+    modules = Modules()
     for module in _json(place, "modules.json") or []:
-        kind, options = module["type"].rpartition(".")[2], {"subfolder": module["path"]}
+        path = module["path"]
+        kind = module["type"].rpartition(".")[2]
+        misfit = None
         if kind == "Transformer":
-            found.subfolder = module["path"]
-            settings = _json(place, Path(module["path"], "sentence_bert_config.json").as_posix()) or {}
-            found.max_length = settings.get("max_seq_length")
-            wrong = "do_lower_case" if settings.get("do_lower_case") else None
+            settings = _json(place, Path(path, "sentence_bert_config.json").as_posix()) or {}
+            modules.subfolder = path
+            modules.max_length = settings.get("max_seq_length")
+            if settings.get("do_lower_case"):
+                misfit = "do_lower_case"
         elif kind == "Pooling":
-            pooling = Pooling.load(place, **options)
-            found.pooling = pooling_of_module(pooling.pooling_mode)
-            wrong = f"pooling {pooling.pooling_mode!r}" if found.pooling is None else None
-            wrong = wrong if pooling.include_prompt else "pooling without the prompt"
-        elif kind == "Dense" and found.dense is None:
-            found.dense = Dense.load(place, **options)
-            activation = type(found.dense.activation_function)
-            bias = found.dense.linear.bias
-            fits = activation is nn.Tanh if bias is not None else activation is nn.Identity
-            wrong = None if fits and not found.dense.use_residual else f"a Dense with {activation.__name__}"
-        else:
-            wrong = None if kind == "Normalize" else f"the module {kind}"
-        if wrong:
-            raise ValueError(f"{place}: {wrong} has no place in an Echo checkpoint; give a model without it")
+            pooling = Pooling.load(place, subfolder=path)
+            modules.pooling = pooling_of_module(pooling.pooling_mode)
+            if not pooling.include_prompt:
+                misfit = "pooling without the prompt"
+            elif modules.pooling is None:
+                misfit = f"pooling {pooling.pooling_mode!r}"
+        elif kind == "Dense" and modules.dense is None:
+            dense = Dense.load(place, subfolder=path)
+            modules.dense = dense
+            # Our projections: a matrix alone, or a matrix, a bias and tanh.
+            activation = type(dense.activation_function)
+            needed_activation = nn.Identity if dense.linear.bias is None else nn.Tanh
+            if activation is not needed_activation or dense.use_residual:
+                misfit = f"a Dense with {activation.__name__}"
+        elif kind != "Normalize":
+            misfit = f"the module {kind}"
+        if misfit:
+            raise ValueError(f"{place}: {misfit} has no place in an Echo checkpoint; give a model without it")
     settings = _json(place, "config_sentence_transformers.json") or {}
-    found.prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text}
-    found.default_prompt = settings.get("default_prompt_name")
-    return found
+    modules.prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text}
+    modules.default_prompt = settings.get("default_prompt_name")
+    return modules
 
 
 def longest(encoder: EchoEncoder, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> int:
     """Most tokens of a text: of the modules, the tokenizer and the positions the smallest."""
     positions = getattr(encoder.config, "max_position_embeddings", None)
     table = getattr(getattr(encoder.backbone, "embeddings", None), "position_embeddings", None)
-    if positions and (unused := getattr(table, "padding_idx", None)) is not None:  # RoBERTa counts from behind it
-        positions -= unused + 1
+    padding = getattr(table, "padding_idx", None)
+    if positions and padding is not None:  # RoBERTa counts from behind it
+        positions -= padding + 1
     return min(number for number in (limit, tokenizer.model_max_length, positions) if number)
 
 
@@ -160,7 +191,8 @@ def write_encoder(
 ) -> Path:
     """Write an encoder with its tokenizer, prompts (as in `Modules`), lineage (`parents` as in `converted`) and
     card."""
-    tokenizer, prompts = EchoTokenizer.around(tokenizer), dict(prompts or {})
+    tokenizer = EchoTokenizer.around(tokenizer)
+    prompts = dict(prompts or {})
     if default_prompt in prompts:
         tokenizer = with_backend(tokenizer, prompted(tokenizer.backend_tokenizer, prompts, prompts[default_prompt]))
     with converted(out, operation, values, **parents) as folder:
@@ -175,10 +207,15 @@ def write_encoder(
 def prompted(tokenizer: Tokenizer, prompts: Mapping[str, str], default: str) -> Tokenizer:
     """The tokenizer, whose normalizer puts the default prompt in front of each text without one of `prompts`."""
     copy = Tokenizer.from_str(tokenizer.to_str())
-    given = "|".join(re.escape(prompt) for prompt in sorted(set(prompts.values())))
-    once = normalizers.Replace(Regex(f"^(?:{re.escape(default)})+(?={given})"), "")
-    others = [] if copy.normalizer is None else [copy.normalizer]
-    copy.normalizer = normalizers.Sequence([normalizers.Prepend(default), once, *others])
+    any_prompt = "|".join(re.escape(prompt) for prompt in sorted(set(prompts.values())))
+    # The default goes in front of every text, and away again before another prompt.
+    layers = [
+        normalizers.Prepend(default),
+        normalizers.Replace(Regex(f"^(?:{re.escape(default)})+(?={any_prompt})"), ""),
+    ]
+    if copy.normalizer is not None:
+        layers.append(copy.normalizer)
+    copy.normalizer = normalizers.Sequence(layers)
     return copy
 
 

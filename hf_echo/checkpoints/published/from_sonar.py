@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +41,12 @@ RENAMES = [
     (r"^(?:final_proj|output_projection)\.", "lm_head."),
 ]
 
-Part = tuple[M2M100Config, Callable[[list[str]], PreTrainedModel]]  # a configuration; (languages) -> the model
+
+class Part(NamedTuple):
+    """A configuration, and (languages) -> the model."""
+
+    config: M2M100Config
+    make: Callable[[list[str]], PreTrainedModel]
 
 
 def convert_sonar(
@@ -60,23 +66,28 @@ def convert_sonar(
     for file in (encoder, decoder):
         if file is not None and Path(file).suffix == ".pt" and not Path(file).is_file():
             raise FileNotFoundError(f"no file {file}; give SONAR's file, as fairseq2 downloads it")
-    given, tokenizer = tokenizer, tokenizer or _own_tokenizer(encoder)
-    words, languages = read_tokenizer(tokenizer, POSITIONS)
+    tokenizer_source = tokenizer or _own_tokenizer(encoder)
+    words, languages = read_tokenizer(tokenizer_source, POSITIONS)
     # Both are checked before one is made, and one is in memory at a time.
-    parts = {"": (encoder, *(_encoder_of_file(encoder) if Path(encoder).is_file() else _encoder_of_port(encoder)))}
+    read_encoder = _encoder_of_file if Path(encoder).is_file() else _encoder_of_port
+    parts = {encoder: read_encoder(encoder)}
     if decoder is not None:
-        parts[DECODER_FOLDER] = (decoder, *_decoder_of_file(decoder))
-    size = parts[""][1].d_model
-    for name, config, _ in parts.values():
-        if config.vocab_size != len(words):
-            known = f"{name} knows {config.vocab_size} tokens"
-            raise ValueError(f"{known} and the tokenizer {tokenizer} makes {len(words)}: they do not fit")
-        if config.d_model != size:
-            raise ValueError(f"{decoder} reads {config.d_model} dimensions and {encoder} writes {size}")
+        parts[decoder] = _decoder_of_file(decoder)
+    size = parts[encoder].config.d_model
+    for name, part in parts.items():
+        if part.config.vocab_size != len(words):
+            raise ValueError(
+                f"{name} knows {part.config.vocab_size} tokens and the tokenizer {tokenizer_source} makes "
+                f"{len(words)}: they do not fit"
+            )
+        if part.config.d_model != size:
+            raise ValueError(f"{decoder} reads {part.config.d_model} dimensions and {encoder} writes {size}")
+
     values = {"license": license or license_of_source(encoder) or SONAR_LICENSE}
-    with converted(out, "sonar", values, source=encoder, tokenizer=given, decoder=decoder) as folder:
-        for place, (_, _, make) in parts.items():
-            make(languages).save_pretrained(folder / place)
+    with converted(out, "sonar", values, source=encoder, tokenizer=tokenizer, decoder=decoder) as folder:
+        parts[encoder].make(languages).save_pretrained(folder)
+        if decoder is not None:
+            parts[decoder].make(languages).save_pretrained(folder / DECODER_FOLDER)
         words.save_pretrained(folder)
     return Path(out)
 
@@ -94,18 +105,19 @@ def _encoder_of_file(file: str | Path) -> Part:
     config = _config(tensors, file, encoder_layers=layers_of(tensors), decoder_layers=0)
     with torch.device("meta"):
         check_names(tensors, M2M100Encoder(config), file)
-    return config, lambda languages: _encoder(config, tensors, languages)
+    return Part(config, lambda languages: _encoder(config, tensors, languages))
 
 
 def _encoder_of_port(name: str | Path) -> Part:
     config = open_config(name, ["m2m_100"], "SONAR's text encoder")
-    if (kinds := config.architectures or [ENCODER]) != [ENCODER]:
-        raise ValueError(f"{name} holds {', '.join(kinds)}; a port of SONAR's text encoder holds {ENCODER} alone")
+    classes = config.architectures or [ENCODER]
+    if classes != [ENCODER]:
+        raise ValueError(f"{name} holds {', '.join(classes)}; a port of SONAR's text encoder holds {ENCODER} alone")
 
     def make(languages: list[str]) -> EchoEncoder:
         return _encoder(config, open_whole(M2M100Encoder, name, config=config).state_dict(), languages)
 
-    return config, make
+    return Part(config, make)
 
 
 def _encoder(backbone: M2M100Config, tensors: Mapping[str, Tensor], languages: list[str]) -> EchoEncoder:
@@ -127,11 +139,13 @@ def _decoder_of_file(file: str | Path) -> Part:
     config.tie_word_embeddings = torch.equal(head, tensors[EMBEDDINGS])
     with torch.device("meta"):
         check_names(tensors, M2M100ForConditionalGeneration(config), file, "model.decoder.")
-    state = {f"model.decoder.{name}": tensor for name, tensor in tensors.items()} | {HEAD: head}
-    state["model.shared.weight"] = state["model.encoder.embed_tokens.weight"] = tensors[EMBEDDINGS]
+    state = {f"model.decoder.{name}": tensor for name, tensor in tensors.items()}
+    state[HEAD] = head
+    state["model.shared.weight"] = tensors[EMBEDDINGS]
+    state["model.encoder.embed_tokens.weight"] = tensors[EMBEDDINGS]
     state["model.encoder.layer_norm.weight"] = torch.ones_like(tensors["layer_norm.weight"])  # never used
     state["model.encoder.layer_norm.bias"] = torch.zeros_like(tensors["layer_norm.bias"])
-    return config, lambda languages: _decoder(config, state, languages)
+    return Part(config, lambda languages: _decoder(config, state, languages))
 
 
 def _decoder(config: M2M100Config, state: dict[str, Tensor], languages: list[str]) -> M2M100ForConditionalGeneration:
@@ -155,7 +169,8 @@ def _config(tensors: dict[str, Tensor], file: str | Path, *, encoder_layers: int
     words, size = tensors[EMBEDDINGS].shape
     if size % HEAD_SIZE or "layers.0.fc1.weight" not in tensors:
         raise ValueError(f"{file} is not a SONAR text model: its layers have other names or sizes")
-    width, heads = tensors["layers.0.fc1.weight"].shape[0], size // HEAD_SIZE
+    width = tensors["layers.0.fc1.weight"].shape[0]
+    heads = size // HEAD_SIZE
     return M2M100Config(
         vocab_size=words,
         d_model=size,
@@ -180,20 +195,29 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     fairseq2 orders the special tokens pad, unk, bos, eos; fairseq and NLLB's tokenizer order them bos, pad, eos, unk.
     """
     checkpoint = load_torch(file, [nn.Embedding])
-    if isinstance(checkpoint.get("state_dict"), Mapping):
-        tensors, is_fairseq2 = dict(checkpoint["state_dict"]), False
+    is_fairseq = isinstance(checkpoint.get("state_dict"), Mapping)
+    if is_fairseq:
+        content = dict(checkpoint["state_dict"])
         if isinstance(checkpoint.get("embed_tokens"), nn.Embedding):
-            tensors[EMBEDDINGS] = checkpoint["embed_tokens"].weight.detach()
+            content[EMBEDDINGS] = checkpoint["embed_tokens"].weight.detach()
     else:
-        tensors, is_fairseq2 = dict(checkpoint.get("model", checkpoint)), True
-    old = {name: tensor for name, tensor in tensors.items() if not BOOKKEEPING.search(str(name))}
-    tensors = {renamed(str(name), RENAMES): tensor for name, tensor in old.items()}
-    wrong = next((name for name, tensor in tensors.items() if not isinstance(tensor, Tensor)), None)
-    if wrong is not None or EMBEDDINGS not in tensors or len(tensors) < len(old):
-        twice = "two tensors mean the same" if EMBEDDINGS in tensors else "no token embeddings in it"
-        found = f"{wrong!r} is not a tensor" if wrong is not None else twice
-        raise ValueError(f"{file} is not a SONAR text encoder or decoder of fairseq or fairseq2: {found}")
-    if is_fairseq2:
+        content = dict(checkpoint.get("model", checkpoint))
+    tensors = {}
+    reason = None
+    for name, tensor in content.items():
+        if BOOKKEEPING.search(str(name)):
+            continue
+        new_name = renamed(str(name), RENAMES)
+        if not isinstance(tensor, Tensor):
+            reason = f"{new_name!r} is not a tensor"
+        elif new_name in tensors:
+            reason = reason or "two tensors mean the same"
+        tensors[new_name] = tensor
+    if reason is None and EMBEDDINGS not in tensors:
+        reason = "no token embeddings in it"
+    if reason is not None:
+        raise ValueError(f"{file} is not a SONAR text encoder or decoder of fairseq or fairseq2: {reason}")
+    if not is_fairseq:
         for name in {EMBEDDINGS, HEAD} & tensors.keys():
             rows = tensors[name].clone()
             rows[:4] = tensors[name][TO_NLLB_ORDER]

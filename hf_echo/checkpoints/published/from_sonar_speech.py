@@ -72,10 +72,14 @@ def convert_sonar_speech(
     tensors = read_speech_weights(file)
     config = config_of(tensors, heads, file)
     model = EchoSpeechEncoder(config)
-    statistics = [name for name, _ in model.named_buffers() if name.endswith(("running_mean", "running_var"))]
-    if missing := [name for name in statistics if name not in tensors]:
-        raise ValueError(f"{file}: the weights lack the tensor {missing[0]}; they are incomplete or of another model")
-    check_names({name: tensor for name, tensor in tensors.items() if name not in statistics}, model, file)
+    parameters = dict(tensors)
+    for name, _ in model.named_buffers():
+        if not name.endswith(("running_mean", "running_var")):
+            continue
+        if name not in tensors:
+            raise ValueError(f"{file}: the weights lack the tensor {name}; they are incomplete or of another model")
+        del parameters[name]
+    check_names(parameters, model, file)
     model.load_state_dict(tensors, strict=False)  # num_batches_tracked stays 0
     stride = config.audio_config.feature_projection_input_dim // MEL_BINS
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=MEL_BINS, stride=stride)
@@ -88,23 +92,28 @@ def convert_sonar_speech(
 def read_speech_weights(file: str | Path) -> dict[str, Tensor]:
     """The float32 tensors of a SONAR speech encoder under the names of EchoSpeechEncoder."""
     content = load_torch(file)
-    given = content.get("model", content)
-    table = next((given[name] for name in EMBEDDINGS if name in given), None) if isinstance(given, Mapping) else None
-    if not isinstance(table, Tensor):
+    if isinstance(content.get("model"), Mapping):
+        content = content["model"]
+    embeddings = None
+    tensors = {}
+    for name, tensor in content.items():
+        if not isinstance(tensor, Tensor) or UNUSED.search(str(name)):
+            continue
+        if name in EMBEDDINGS:
+            embeddings = tensor.float()
+        else:
+            tensors[_renamed(str(name))] = tensor.float()
+    if embeddings is None:
         raise ValueError(
             f"{file} is not a speech encoder of SONAR: it lacks {EMBEDDINGS[0]} (fairseq: {EMBEDDINGS[1]})"
         )
-    tensors = {
-        _renamed(str(name)): tensor.float()
-        for name, tensor in given.items()
-        if isinstance(tensor, Tensor) and name not in EMBEDDINGS and not UNUSED.search(str(name))
-    }
-    for prefix in {name.rpartition(".q_proj.")[0] for name in tensors if ".q_proj." in name}:
-        for part, ours in (("weight", "in_proj_weight"), ("bias", "in_proj_bias")):
-            with complete(file):
-                parts = [tensors.pop(f"{prefix}.{letter}_proj.{part}") for letter in "qkv"]
-            tensors[f"{prefix}.{ours}"] = torch.cat(parts)
-    tensors["pooler.query"] = start_of_pooling(table.float())[None, None]
+    # torch's attention has query, key and value in one matrix.
+    for name in [name for name in tensors if ".q_proj." in name]:
+        prefix, _, part = name.partition(".q_proj.")
+        with complete(file):
+            query_key_value = [tensors.pop(f"{prefix}.{letter}_proj.{part}") for letter in "qkv"]
+        tensors[f"{prefix}.in_proj_{part}"] = torch.cat(query_key_value)
+    tensors["pooler.query"] = start_of_pooling(embeddings)[None, None]
     return tensors
 
 
@@ -152,6 +161,8 @@ def config_of(tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Pat
 
 def _renamed(name: str) -> str:
     for pattern, start, table in LAYERS:
-        if found := pattern.match(name):
-            return f"{start}{found[1]}.{renamed(found[2], table)}"
+        match = pattern.match(name)
+        if match:
+            number, inner = match.groups()
+            return f"{start}{number}.{renamed(inner, table)}"
     return renamed(name, OUTSIDE)

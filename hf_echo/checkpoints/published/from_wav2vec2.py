@@ -90,12 +90,15 @@ def _from_file(file: Path, heads: int) -> Wav2Vec2Model:
         raise ValueError(f"{file} has no wav2vec 2.0 encoder in the layout of fairseq2 (encoder_frontend.*)")
     if "encoder_frontend.layer_norm.weight" in tensors:
         raise ValueError(f"{file} has layer norm after each block; the omnilingual encoders have it before")
-    own = {renamed(name, RENAMES): tensor for name, tensor in tensors.items() if str(name).startswith(OF_ENCODER)}
-    config = config_of(own, heads, file)
+    state = {}
+    for name, tensor in tensors.items():
+        if str(name).startswith(OF_ENCODER):
+            state[renamed(name, RENAMES)] = tensor
+    config = config_of(state, heads, file)
     model = Wav2Vec2Model(config)
-    own.setdefault(MASK, torch.zeros(config.hidden_size))
-    check_names(own, model, file)
-    model.load_state_dict({name: tensor.float() for name, tensor in own.items()})
+    state.setdefault(MASK, torch.zeros(config.hidden_size))
+    check_names(state, model, file)
+    model.load_state_dict(state)
     return model
 
 

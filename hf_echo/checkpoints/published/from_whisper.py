@@ -102,14 +102,17 @@ def _split(name: str, tensor: Tensor) -> dict[str, Tensor]:
     if JOINT not in name:
         return {name: tensor}
     layer, kind = name.split(JOINT)
-    parts = {f"{layer}.self_attn.{part}_proj.{kind}": piece for part, piece in zip("qkv", tensor.chunk(3))}
-    parts.pop(f"{layer}.self_attn.k_proj.bias", None)  # zeros: Whisper's keys have no bias
+    query, key, value = tensor.chunk(3)
+    parts = {f"{layer}.self_attn.q_proj.{kind}": query, f"{layer}.self_attn.v_proj.{kind}": value}
+    if kind != "bias":  # zeros: Whisper's keys have no bias
+        parts[f"{layer}.self_attn.k_proj.{kind}"] = key
     return parts
 
 
 def read_ctranslate2(file: Path) -> tuple[str, dict[str, np.ndarray]]:
     """(name of the specification, variables by name) of a model.bin of CTranslate2, binary version 6."""
-    content, place = file.read_bytes(), 0
+    content = file.read_bytes()
+    place = 0
 
     def number(kind: str) -> int:
         nonlocal place
@@ -131,7 +134,8 @@ def read_ctranslate2(file: Path) -> tuple[str, dict[str, np.ndarray]]:
         for _ in range(number("I")):
             name = text()
             shape = [number("I") for _ in range(number("B"))]
-            dtype, size = np.dtype(DTYPES[number("B")]), number("I")
+            dtype = np.dtype(DTYPES[number("B")])
+            size = number("I")  # in bytes
             variables[name] = np.frombuffer(content, dtype, size // dtype.itemsize, place).reshape(shape)
             place += size
     except (struct.error, ValueError, KeyError, UnicodeDecodeError):

@@ -50,14 +50,16 @@ def read_sentencepiece(file: str | Path) -> Pieces:
 
 def merges_of(words: list[str]) -> list[tuple[str, str]]:
     """SentencePiece merges the pair whose union has the lowest id: every pair, ordered by that id."""
-    known = {word: number for number, word in enumerate(words)}
+    numbers = {word: number for number, word in enumerate(words)}
     merges = []
     for word in words:
-        pairs = [(word[:cut], word[cut:]) for cut in range(1, len(word))]
-        merges += sorted(
-            (pair for pair in pairs if pair[0] in known and pair[1] in known),
-            key=lambda pair: (known[pair[0]], known[pair[1]]),
-        )
+        pairs = []
+        for cut in range(1, len(word)):
+            left = word[:cut]
+            right = word[cut:]
+            if left in numbers and right in numbers:
+                pairs.append((numbers[left], numbers[right]))
+        merges += [(words[left], words[right]) for left, right in sorted(pairs)]
     return merges
 
 
@@ -85,9 +87,10 @@ def tokenizer_file(name: str | Path) -> Path | None:
         return Path(name)
     if not Path(name).is_dir() and (Path(name).suffix in (".model", ".json") or Path(name).is_absolute()):
         return None
-    for wanted in FILES:
-        if found := cached_file(str(name), wanted, _raise_exceptions_for_missing_entries=False):
-            return Path(found)
+    for file_name in FILES:
+        file = cached_file(str(name), file_name, _raise_exceptions_for_missing_entries=False)
+        if file:
+            return Path(file)
     return None
 
 
@@ -125,10 +128,13 @@ def build_tokenizer(pieces: Pieces, languages: list[str], max_length: int) -> So
 def _read_json(file: Path) -> tuple[Pieces, list[str]]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        model, added = content["model"], content["added_tokens"]
+        model = content["model"]
         words = {number: word for word, number in model["vocab"].items()}
-        merges = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in model["merges"]]
-        added = {token["id"]: token["content"] for token in added}
+        added = {token["id"]: token["content"] for token in content["added_tokens"]}
+        merges = []
+        for merge in model["merges"]:
+            pair = merge.split(" ") if isinstance(merge, str) else merge
+            merges.append(tuple(pair))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is not a tokenizer.json of NLLB or SONAR: a BPE model is needed") from error
     numbers = sorted(number for number, word in added.items() if LANGUAGE.fullmatch(word))

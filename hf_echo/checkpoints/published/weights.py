@@ -36,20 +36,23 @@ def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]
     return content
 
 
-def open_config(source: str | Path, types: Sequence[str], what: str) -> PreTrainedConfig:
-    """The configuration of a transformers folder or Hub name."""
-    config = read_pretrained(AutoConfig, source, locate(source)[0])
+def open_config(source: str | Path, types: Sequence[str], title: str) -> PreTrainedConfig:
+    """The configuration of a transformers folder or Hub name; `title` names the model in messages."""
+    place, _ = locate(source)
+    config = read_pretrained(AutoConfig, source, place)
     if config.model_type not in types:
-        known = "one of " * (len(types) > 1) + ", ".join(map(repr, types))
-        raise ValueError(f"{source} is a model of type {config.model_type!r}; {what} is of type {known}")
+        choice = repr(types[0]) if len(types) == 1 else f"one of {', '.join(map(repr, types))}"
+        raise ValueError(f"{source} is a model of type {config.model_type!r}; {title} is of type {choice}")
     return config
 
 
 def open_whole(kind: type, source: str | Path, *, unused: str = r"$^", **options: Any) -> PreTrainedModel:
     """`kind.from_pretrained(source)`, whose weights must be complete but for names of the pattern `unused`."""
-    model, report = read_pretrained(kind, source, locate(source)[0], output_loading_info=True, **options)
-    if missing := sorted(name for name in report["missing_keys"] if not re.search(unused, name)):
-        raise ValueError(f"{source}: the weights lack the tensor {missing[0]}; they are incomplete")
+    place, _ = locate(source)
+    model, report = read_pretrained(kind, source, place, output_loading_info=True, **options)
+    for name in sorted(report["missing_keys"]):
+        if not re.search(unused, name):
+            raise ValueError(f"{source}: the weights lack the tensor {name}; they are incomplete")
     return model
 
 
@@ -62,8 +65,12 @@ def renamed(name: str, table: Iterable[tuple[str, str]]) -> str:
 
 def layers_of(tensors: Iterable[str], prefix: str = "layers") -> int:
     """1 + the largest N of the names `PREFIX.N.`; 0 without any."""
-    numbers = (re.match(rf"{re.escape(prefix)}\.(\d+)\.", name) for name in tensors)
-    return 1 + max((int(found[1]) for found in numbers if found), default=-1)
+    count = 0
+    for name in tensors:
+        match = re.match(rf"{re.escape(prefix)}\.(\d+)\.", name)
+        if match:
+            count = max(count, 1 + int(match[1]))
+    return count
 
 
 @contextmanager
@@ -77,15 +84,15 @@ def complete(file: str | Path) -> Iterator[None]:
 
 def check_names(tensors: Mapping[str, Tensor], model: nn.Module, file: str | Path, prefix: str = "") -> None:
     """Every parameter of `model` under `prefix` is there, in its shape, and nothing else."""
-    wanted = {
-        name.removeprefix(prefix): parameter.shape
-        for name, parameter in model.named_parameters(remove_duplicate=False)  # tied ones too
-        if name.startswith(prefix)
-    }
-    for name in sorted(wanted.keys() - tensors.keys()):
+    shapes = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):  # tied ones too
+        if name.startswith(prefix):
+            shapes[name.removeprefix(prefix)] = tuple(parameter.shape)
+    for name in sorted(shapes.keys() - tensors.keys()):
         raise ValueError(f"{file}: the weights lack the tensor {name}; they are incomplete or of another model")
-    for name in sorted(tensors.keys() - wanted.keys()):
-        raise ValueError(f"{file}: unknown tensor {name}; it is not a model of this kind")
-    for name, shape in wanted.items():
-        if tensors[name].shape != shape:
-            raise ValueError(f"{file}: {name} has shape {tuple(tensors[name].shape)}, expected {tuple(shape)}")
+    for name in sorted(tensors):
+        shape = tuple(tensors[name].shape)
+        if name not in shapes:
+            raise ValueError(f"{file}: unknown tensor {name}; it is not a model of this kind")
+        if shape != shapes[name]:
+            raise ValueError(f"{file}: {name} has shape {shape}, expected {shapes[name]}")

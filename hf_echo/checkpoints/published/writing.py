@@ -27,8 +27,8 @@ def converted(
     """Gives an empty folder, which becomes `out`, with lineage and card, when the block ends; `parents` by role."""
     with write_folder(out) as folder:
         yield folder
-        known = {role: name for role, name in parents.items() if name is not None}
-        write_lineage(folder, operation, values, parents=known, output_dir=out)
+        named_parents = {role: name for role, name in parents.items() if name is not None}
+        write_lineage(folder, operation, values, parents=named_parents, output_dir=out)
         write_checkpoint_card(folder)
 
 
