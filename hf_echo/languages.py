@@ -7,7 +7,8 @@ The languages that a checkpoint was trained on are in its configuration.
 The tables: FAMILIES and HIGH_RESOURCE are Table 32 (204 languages; those not in HIGH_RESOURCE are "low"). COMMON_80 is
 Table 33 without English. The text extraction of that table shows only one mark on its 202 cells; the 81 cells without
 the mark are as many as the caption counts as bold ("supported across all compared models"), so they are taken as these.
-The other tables map common codes and names to NLLB codes.
+The other tables map common codes and names to NLLB codes. The package langcodes has no such table: 65 of the 255 codes
+differ (its "sq" is a group, the table has ``als_Latn``), it reads "tl" as Filipino, and has names only with more data.
 """
 
 from __future__ import annotations
@@ -31,8 +32,14 @@ __all__ = [
 ]
 
 
-def _table(text: str) -> dict[str, str]:
-    return dict(" ".join(entry.split()).split("=") for entry in text.split(";"))
+def _table(text: str, separator: str = "=") -> dict[str, str]:
+    """ "key=value; key=value" -> {key: value}; without semicolons white space separates the pairs."""
+    entries = text.split(";") if ";" in text else text.split()
+    table = {}
+    for entry in entries:
+        key, value = entry.split(separator)
+        table[key.strip()] = " ".join(value.split())
+    return table
 
 
 FAMILIES: dict[str, str] = {
@@ -137,9 +144,8 @@ for _pair in """
     EMMA_X_PAIRS[_code] = float(_millions)
 
 # ISO 639-1 -> the most widely written variety
-ISO_639_1 = dict(
-    pair.split("=")
-    for pair in """
+ISO_639_1 = _table(
+    """
     ab=abk_Cyrl af=afr_Latn ak=aka_Latn am=amh_Ethi an=arg_Latn ar=arb_Arab as=asm_Beng ay=ayr_Latn
     az=azj_Latn ba=bak_Cyrl be=bel_Cyrl bg=bul_Cyrl bm=bam_Latn bn=ben_Beng bo=bod_Tibt br=bre_Latn
     bs=bos_Latn ca=cat_Latn ce=che_Cyrl ch=cha_Latn co=cos_Latn cr=csw_Cans cs=ces_Latn cu=chu_Cyrl
@@ -162,16 +168,15 @@ ISO_639_1 = dict(
     tn=tsn_Latn to=ton_Latn tr=tur_Latn ts=tso_Latn tt=tat_Cyrl tw=twi_Latn ty=tah_Latn ug=uig_Arab
     uk=ukr_Cyrl ur=urd_Arab uz=uzn_Latn ve=ven_Latn vi=vie_Latn vo=vol_Latn wa=wln_Latn wo=wol_Latn
     xh=xho_Latn yi=ydd_Hebr yo=yor_Latn za=zha_Latn zh=zho_Hans zu=zul_Latn
-    """.split()
+    """
 )
 
 # ISO 639-3 -> ISO 639-1; "no" and "sh" are not of one language
 _TWO_LETTERS = {code.split("_")[0]: short for short, code in ISO_639_1.items() if short not in ("no", "sh")}
 
 # ISO 639-3 macrolanguages, the bibliographic codes of ISO 639-2, and withdrawn codes that corpora still use
-OTHER_CODES = dict(
-    pair.split("=")
-    for pair in """
+OTHER_CODES = _table(
+    """
     alb=als_Latn ara=arb_Arab arm=hye_Armn aym=ayr_Latn aze=azj_Latn baq=eus_Latn bur=mya_Mymr chi=zho_Hans
     cmn=zho_Hans cre=csw_Cans cze=ces_Latn din=dik_Latn dut=nld_Latn ekk=est_Latn fas=pes_Arab fil=tgl_Latn
     fre=fra_Latn ful=fuv_Latn geo=kat_Geor ger=deu_Latn gre=ell_Grek gug=grn_Latn hbs=srp_Latn ice=isl_Latn
@@ -180,25 +185,24 @@ OTHER_CODES = dict(
     sat_Beng=sat_Olck slo=slk_Latn sqi=als_Latn swa=swh_Latn tib=bod_Tibt uzb=uzn_Latn wel=cym_Latn yid=ydd_Hebr
     in=ind_Latn iw=heb_Hebr ji=ydd_Hebr jw=jav_Latn ko_Kore=kor_Hang kor_Kore=kor_Hang ku_Arab=ckb_Arab
     kur_Arab=ckb_Arab
-    """.split()
+    """
 )
 
 # regions that write a language in another script, or speak another variety (likely subtags of Unicode CLDR)
-OF_REGION = dict(
-    pair.split("=")
-    for pair in """
+OF_REGION = _table(
+    """
     azj_IR=azb_Arab kaz_CN=kaz_Arab khk_CN=khk_Mong kmr_IQ=ckb_Arab kmr_IR=ckb_Arab pan_PK=pan_Arab pes_AF=prs_Arab
     srp_ME=srp_Latn uzn_AF=uzn_Arab zho_HK=zho_Hant zho_MO=zho_Hant zho_TW=zho_Hant
-    """.split()
+    """
 )
 
 # codes with several scripts, all of which have a script in brackets in their names
-MAIN_SCRIPT = dict(
-    code.split("_")
-    for code in """
+MAIN_SCRIPT = _table(
+    """
     ace_Latn bal_Arab bjn_Latn kas_Arab knc_Latn kok_Deva kxv_Orya min_Latn shi_Tfng taq_Latn vai_Vaii
     wal_Ethi zho_Hans
-    """.split()
+    """,
+    separator="_",
 )
 
 # of a language that the table lacks: corpora have thousands
@@ -319,8 +323,11 @@ def meanings(text: object) -> tuple[str, ...]:
     code = _find(text)
     if code is None:
         return ()
-    word = str(text).strip().lower()  # without a script or a region
-    return (code, *SEVERAL.get(code, ())) if word.isalpha() and word != "kmr" else (code,)
+    word = str(text).strip().lower()
+    names_a_script_or_region = not word.isalpha()
+    if names_a_script_or_region or word == "kmr":
+        return (code,)
+    return (code, *SEVERAL.get(code, ()))
 
 
 def as_code(text: str) -> str:
@@ -330,76 +337,91 @@ def as_code(text: str) -> str:
     Raises:
         ValueError: it is unknown or ambiguous.
     """
-    known = meanings(text)
-    is_own = CODE_SHAPE.fullmatch(text) and (not known or text.startswith(known[0]))
-    return text if is_own else find_language(text, strict=True)
+    codes = meanings(text)
+    is_code = CODE_SHAPE.fullmatch(text) is not None
+    if is_code and (not codes or text.startswith(codes[0])):
+        return text
+    return find_language(text, strict=True)
 
 
 def bcp47(code: str) -> str:
     """The shortest BCP 47 tag that `find_language` reads as this code and nothing else: "fr", "zh-Hant", "ceb-Latn"."""
     short = _TWO_LETTERS.get(code[:3], code[:3])
+    script = code[4:8]
     region = code[8:].replace("_", "-")
-    tags = (short + region, f"{short}-{code[4:8]}{region}", code.replace("_", "-"))
-    return next((tag for tag in tags if meanings(tag) == (code,)), tags[-1])
+    for tag in (short + region, f"{short}-{script}{region}"):
+        if meanings(tag) == (code,):
+            return tag
+    return code.replace("_", "-")
 
 
 def _find(text: object) -> str | None:
     """The code that a name or code means, or None. An ISO 639-1 code comes before a name, if the name is not exact."""
-    exact = text.strip() if isinstance(text, str) else ""
-    wanted = exact.lower()
-    code = _BY_NAME.get(wanted)
-    if code and LANGUAGES[code].name != exact:
-        code = ISO_639_1.get(wanted, code)
-    return code or _find_code(wanted)
+    if not isinstance(text, str):
+        return None
+    name = text.strip()
+    code = _BY_NAME.get(name.lower())
+    if code and LANGUAGES[code].name == name:
+        return code
+    return ISO_639_1.get(name.lower()) or code or _find_code(name.lower())
 
 
-def _find_code(wanted: str) -> str | None:
-    first, *rest = re.split(r"[-_]", wanted)
-    script = next((part.title() for part in rest if len(part) == 4), None)
-    region = next((part.upper() for part in rest if len(part) == 2), None)
-    if (special := f"{first}_{script}") in OTHER_CODES:
-        return OTHER_CODES[special]
-    if first in LANGUAGES and not rest:  # python, latex
+def _find_code(tag: str) -> str | None:
+    """The code that a code in lower case means: "fra", "pt-br", "zh_hant_hk"."""
+    first, *subtags = re.split(r"[-_]", tag)
+    script = next((subtag.title() for subtag in subtags if len(subtag) == 4), None)
+    region = next((subtag.upper() for subtag in subtags if len(subtag) == 2), None)
+    if f"{first}_{script}" in OTHER_CODES:
+        return OTHER_CODES[f"{first}_{script}"]
+    if first in LANGUAGES and not subtags:  # python, latex
         return first
-    main = ISO_639_1.get(first) or OTHER_CODES.get(first) or _main_code(first)
-    if main is None or script is None:
-        code = OF_REGION.get(f"{main and main[:3]}_{region}", main)
-    else:
-        code = f"{main[:3]}_{script}"
-    variety = f"{code}_{region}"
-    return variety if variety in LANGUAGES else code if code in LANGUAGES else None
+    code = ISO_639_1.get(first) or OTHER_CODES.get(first) or _main_code(first)
+    if code is None:
+        return None
+    iso = code[:3]
+    if script is not None:
+        code = f"{iso}_{script}"
+    elif region is not None:
+        code = OF_REGION.get(f"{iso}_{region}", code)
+    if f"{code}_{region}" in LANGUAGES:  # por_Latn_BR
+        return f"{code}_{region}"
+    return code if code in LANGUAGES else None
 
 
 def _main_code(iso: str) -> str | None:
     """The NLLB code of an ISO 639-3 code: in its main script, or the one whose name has no script in brackets."""
     if iso in MAIN_SCRIPT:
         return f"{iso}_{MAIN_SCRIPT[iso]}"
-    codes = (
-        code
-        for code, language in LANGUAGES.items()
-        if code.startswith(f"{iso}_") and code.count("_") == 1 and not language.name.endswith(")")
-    )
-    return next(codes, None)
+    for code, language in LANGUAGES.items():
+        is_variety = code.count("_") > 1
+        if code.startswith(f"{iso}_") and not is_variety and not language.name.endswith(")"):
+            return code
+    return None
 
 
 def _suggestion(text: object) -> str:
     """ ": did you mean fra_Latn (French)?", or where the known codes are listed, if none is close."""
-    known = {code.lower(): code for code in LANGUAGES} | _BY_NAME
-    code, wanted = _find(text), str(text).strip().lower()  # "fra", "fr", "French"
-    if code is None and len(wanted) > 2:  # two letters are a code, and similar codes mean other languages
-        code = known.get(nearest(wanted, known))
+    code = _find(text)  # "fra", "fr", "French"
+    word = str(text).strip().lower()
+    if code is None and len(word) > 2:  # two letters are a code, and similar codes mean other languages
+        spellings = {code.lower(): code for code in LANGUAGES} | _BY_NAME
+        code = spellings.get(nearest(word, spellings))
     if code is None:
         return ": see hf_echo.languages.LANGUAGES for the known ones"
     return f": did you mean {code} ({LANGUAGES[code].name})?"
 
 
-# code of the main script -> those of the others, for languages whose bare code says nothing about the script
-SEVERAL = {
-    f"{iso}_{script}": tuple(code for code in LANGUAGES if code.startswith(f"{iso}_") and code != f"{iso}_{script}")
-    for iso, script in MAIN_SCRIPT.items()
-} | {"kmr_Latn": ("ckb_Arab",)}
+def _other_scripts() -> dict[str, tuple[str, ...]]:
+    """Code of the main script -> those of the others, for languages whose bare code says nothing about the script."""
+    others = {"kmr_Latn": ("ckb_Arab",)}  # "ku"
+    for iso, script in MAIN_SCRIPT.items():
+        main = f"{iso}_{script}"
+        others[main] = tuple(code for code in LANGUAGES if code.startswith(f"{iso}_") and code != main)
+    return others
+
+
+SEVERAL = _other_scripts()
 
 # a name without script in brackets means the main script: "Chinese", "Kashmiri"
-for _iso, _script in MAIN_SCRIPT.items():
-    _code = f"{_iso}_{_script}"
-    _BY_NAME.setdefault(LANGUAGES[_code].name.split(" (")[0].lower(), _code)
+for _main in SEVERAL:
+    _BY_NAME.setdefault(LANGUAGES[_main].name.split(" (")[0].lower(), _main)
