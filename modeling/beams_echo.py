@@ -9,23 +9,29 @@ mask and moves no keys or values. The best tokens of a row are found by blocks.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
+from torch import nn
 
 from .generation_echo import ban_repeated_ngrams, decode_step, drop_rows, empty_cache, prepare, read_prompt
 
 COMPACT = 8  # after this many steps the cache loses the tokens that no beam descends from
 ROWS = 64  # log-probabilities are computed for this many beams at a time
+ENDED = 1e9  # taken off the score of a beam that has ended, so that it runs no further
 
 
-def beam_decode(decoder, sentence_embedding: torch.Tensor, prompt_ids: list[int], **options) -> list[list[int]]:
+def beam_decode(
+    decoder: nn.Module, sentence_embedding: torch.Tensor, prompt_ids: list[int], **options: Any
+) -> list[list[int]]:
     """The best beam of each sentence, as `generate` finds it: the first of `beam_candidates`, with its arguments."""
-    return [beams[0] for beams in beam_candidates(decoder, sentence_embedding, prompt_ids, **options)[0]]
+    candidates, _ = beam_candidates(decoder, sentence_embedding, prompt_ids, **options)
+    return [beams[0] for beams in candidates]
 
 
 @torch.inference_mode()
 def beam_candidates(
-    decoder,
+    decoder: nn.Module,
     sentence_embedding: torch.Tensor,
     prompt_ids: list[int],
     *,
@@ -52,74 +58,101 @@ def beam_candidates(
     """
     if num_beams < 2:
         raise ValueError(f"num_beams is {num_beams}; beam search needs at least 2, greedy_decode has one")
-    batch, device = len(sentence_embedding), sentence_embedding.device
+    batch = len(sentence_embedding)
+    device = sentence_embedding.device
     if not batch:
         return [], torch.zeros(0, num_beams)
     start = prepare(decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size)
-    penalty, early = decoder.generation_config.length_penalty, decoder.generation_config.early_stopping
-    penalty = 1.0 if penalty is None else penalty
+    early_stopping = decoder.generation_config.early_stopping
+    length_penalty = decoder.generation_config.length_penalty
+    if length_penalty is None:
+        length_penalty = 1.0
     # As many candidates as leave `num_beams` unfinished ones even if every end of sentence is among them.
-    offered = min(max(2, 1 + len(start.ends)) * num_beams, decoder.config.vocab_size)
+    candidates_of_a_row = min(max(2, 1 + len(start.ends)) * num_beams, decoder.config.vocab_size)
 
+    # The prompt is read once for each sentence; its beams share these keys and values.
     prompt = torch.tensor(prompt_ids, device=device)
-    constants, position = start.constants, len(prompt_ids)  # `position`: filled part of the cache
-    cache = empty_cache(decoder, start, batch, position + max_new_tokens * num_beams)
-    hidden = read_prompt(decoder.model, prompt[None], 0, constants, cache, start.rotary_at(0, position))
-    seen = torch.ones(batch, num_beams, position, dtype=torch.bool, device=device)  # the cached tokens before a beam
-    own = torch.eye(num_beams, dtype=torch.bool, device=device)
-    rows = torch.arange(batch, device=device)  # sentence number of each row
-    best = torch.full((batch, num_beams, max_new_tokens), -1, device=device)  # tokens of the finished beams
-    best_scores = torch.full((batch, num_beams), -torch.inf, device=device)
-    written = best[:, :1].clone()  # tokens of the running beams, one in the first step
+    constants = start.constants
+    cached = len(prompt_ids)  # the filled part of the cache
+    cache = empty_cache(decoder, start, batch, cached + max_new_tokens * num_beams)
+    hidden = read_prompt(decoder.model, prompt[None], 0, constants, cache, start.rotary_at(0, cached))
+
+    # What is known of the sentences that still run; `rows` are their numbers in the batch.
+    rows = torch.arange(batch, device=device)
+    seen = torch.ones(batch, num_beams, cached, dtype=torch.bool, device=device)  # cached tokens before a beam
+    itself = torch.eye(num_beams, dtype=torch.bool, device=device)
+    written = torch.full((batch, 1, max_new_tokens), -1, device=device)  # of the running beams; one in the first step
     scores = torch.zeros(batch, 1, device=device)
-    done = written.repeat(1, num_beams, 1)
+    done = written.repeat(1, num_beams, 1)  # tokens of the finished beams
     done_scores = torch.full((batch, num_beams), -torch.inf, device=device)
+    # The results, filled when a sentence is finished.
+    best = done.clone()
+    best_scores = done_scores.clone()
+
     for step in range(max_new_tokens):
+        is_last_step = step == max_new_tokens - 1
+
+        # The best continuations of a sentence, over all its beams.
         logits = decoder.lm_head(hidden.flatten(0, -2))
         so_far = torch.cat([prompt.expand(len(logits), -1), written[..., :step].flatten(0, 1)], 1)
-        values, tokens = _best_tokens(logits, so_far, start.no_repeat_ngram_size, offered)
-        values = values.unflatten(0, (len(rows), -1)) + scores[..., None]
-        top, place = values.flatten(1).topk(min(offered, values[0].numel()))
-        parents, token = place // offered, tokens.view(len(rows), -1).gather(1, place)
+        values, tokens = _best_tokens(logits, so_far, start.no_repeat_ngram_size, candidates_of_a_row)
+        values = values.unflatten(0, (len(rows), -1)) + scores[..., None]  # (rows, beams, candidates)
+        top, place = values.flatten(1).topk(min(candidates_of_a_row, values[0].numel()))
+        parents = place // candidates_of_a_row
+        token = tokens.view(len(rows), -1).gather(1, place)
         candidates = _of_parents(written, parents)
         candidates[:, :, step] = token
-        ended = torch.isin(token, start.ends)
-        if step == max_new_tokens - 1:
-            ended[:] = True
+        ended = torch.isin(token, start.ends) | is_last_step
 
         # Only the first candidates can finish; the others are a reserve of running beams.
-        finished = top / (step + 1) ** penalty
-        finished[:, num_beams:] = -torch.inf
-        finished[~ended] = -torch.inf
-        done_scores, chosen = torch.cat([done_scores, finished], 1).topk(num_beams)
+        finished_scores = top / (step + 1) ** length_penalty
+        finished_scores[:, num_beams:] = -torch.inf
+        finished_scores[~ended] = -torch.inf
+        done_scores, chosen = torch.cat([done_scores, finished_scores], 1).topk(num_beams)
         done = _of_parents(torch.cat([done, candidates], 1), chosen)
-        scores, chosen = torch.where(ended, top - 1e9, top).topk(num_beams)
-        parents, written = parents.gather(1, chosen), _of_parents(candidates, chosen)
+        scores, chosen = torch.where(ended, top - ENDED, top).topk(num_beams)
+        parents = parents.gather(1, chosen)
+        written = _of_parents(candidates, chosen)
 
         # A sentence is finished if its best running beam would lose against all its finished ones.
-        length = max_new_tokens if early == "never" and penalty > 0 else step + 1
-        stays = scores[:, 0] / length**penalty > done_scores.amin(1)
-        if early is True:
-            stays &= done_scores.amin(1).isinf()
-        if step == max_new_tokens - 1:
-            stays[:] = False
-        best[rows[~stays]], best_scores[rows[~stays]] = done[~stays], done_scores[~stays]
-        if not stays.any():
+        worst_finished = done_scores.amin(1)
+        longest = max_new_tokens if early_stopping == "never" and length_penalty > 0 else step + 1
+        runs_on = scores[:, 0] / longest**length_penalty > worst_finished
+        if early_stopping is True:
+            runs_on &= worst_finished.isinf()
+        if is_last_step:
+            runs_on[:] = False
+        best[rows[~runs_on]] = done[~runs_on]
+        best_scores[rows[~runs_on]] = done_scores[~runs_on]
+        if not runs_on.any():
             break
-        seen = seen if step == 0 else _of_parents(seen, parents)
+
+        # Finished sentences leave the batch; the others read their new tokens.
+        if step > 0:
+            seen = _of_parents(seen, parents)
         state = (rows, seen, written, scores, done, done_scores, *constants)
-        state, cache = drop_rows(stays, state, cache, position)
+        state, cache = drop_rows(runs_on, state, cache, cached)
         rows, seen, written, scores, done, done_scores, *constants = state
         if (step + 1) % COMPACT == 0:
-            seen, position = _compact(seen, cache)
-        seen = torch.cat([seen, own.expand(len(rows), -1, -1)], 2)
+            seen, cached = _compact(seen, cache)
+        seen = torch.cat([seen, itself.expand(len(rows), -1, -1)], 2)
         rotary = start.rotary_at(len(prompt_ids) + step, 1)
-        hidden = decode_step(decoder.model, written[..., step], position, constants, cache, rotary, seen[:, None])
-        position += num_beams
-    ends = set(start.ends.tolist())
-    return [
-        [[token for token in beam if token >= 0 and token not in ends] for beam in row] for row in best.tolist()
-    ], best_scores
+        hidden = decode_step(decoder.model, written[..., step], cached, constants, cache, rotary, seen[:, None])
+        cached += num_beams
+
+    return _without_ends(best, start.ends), best_scores
+
+
+def _without_ends(beams: torch.Tensor, ends: torch.Tensor) -> list[list[list[int]]]:
+    """(batch, beams, tokens) ids, -1 where nothing is written -> the ids of each beam without ends of sentence."""
+    end_ids = set(ends.tolist())
+    sentences = []
+    for row in beams.tolist():
+        ids_of_beams = []
+        for beam in row:
+            ids_of_beams.append([token for token in beam if token >= 0 and token not in end_ids])
+        sentences.append(ids_of_beams)
+    return sentences
 
 
 def _of_parents(tensor: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:

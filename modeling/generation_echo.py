@@ -17,20 +17,29 @@ import torch
 import torch.nn.functional as F
 from transformers.models.llama.modeling_llama import rotate_half
 
-# Least value of each number that a caller chooses, and whether it is whole.
-LEAST: dict[str, tuple[float, bool]] = {
-    **dict.fromkeys(("num_beams", "max_new_tokens", "batch_size", "max_tokens", "max_length"), (1, True)),
-    **{"rerank_weight": (0, False), "max_seconds": (0.001, False), "longest": (0.1, False)},
-}
+# The least value of each number that a caller chooses.
+LEAST_WHOLE_NUMBERS = {"num_beams": 1, "max_new_tokens": 1, "batch_size": 1, "max_tokens": 1, "max_length": 1}
+LEAST_NUMBERS = {"rerank_weight": 0, "max_seconds": 0.001, "longest": 0.1}
 
 
 def check_numbers(**numbers: float | None) -> None:
-    """Check numbers that a caller gave, by `LEAST`; None is the default of the option."""
+    """Check numbers that a caller gave; None is the default of the option.
+
+    Raises:
+        ValueError: a number of the wrong kind, below its least value, or not finite.
+    """
     for name, number in numbers.items():
-        least, whole = LEAST[name]
-        kinds = (int, np.integer) if whole else (int, float, np.number)
-        if number is not None and not (isinstance(number, kinds) and least <= number < math.inf):
-            kind = "a whole number" if whole else "a number"
+        if number is None:
+            continue
+        if name in LEAST_WHOLE_NUMBERS:
+            least: float = LEAST_WHOLE_NUMBERS[name]
+            kind = "a whole number"
+            is_kind = isinstance(number, (int, np.integer))
+        else:
+            least = LEAST_NUMBERS[name]
+            kind = "a number"
+            is_kind = isinstance(number, (int, float, np.number))
+        if not is_kind or not least <= number < math.inf:
             raise ValueError(f"{name} is {number!r}; it must be {kind} of at least {least}")
 
 
@@ -57,19 +66,21 @@ def greedy_decode(
     Returns:
         The new ids of each row, without prompt and end of sentence.
     """
-    if not (batch := len(sentence_embedding)):
+    batch = len(sentence_embedding)
+    if not batch:
         return []
     start = prepare(decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size)
-    model, constants = decoder.model, start.constants
+    constants = start.constants
     cache = empty_cache(decoder, start, batch, len(prompt_ids) + max_new_tokens)
     device = sentence_embedding.device
     written = torch.full((batch, max_new_tokens), -1, device=device)
     rows = torch.arange(batch, device=device)  # sentence number of each row of the batch
     prompt = torch.tensor([prompt_ids], device=device)
-    ids, position = prompt, 0  # one row: all rows are equal up to the first constant
+    ids = prompt  # one row: all rows are equal up to the first constant
+    position = 0
     for step in range(max_new_tokens):
-        run = decode_step if step else read_prompt
-        hidden = run(model, ids, position, constants, cache, start.rotary_at(position, ids.shape[1]))
+        read_ids = decode_step if step else read_prompt
+        hidden = read_ids(decoder.model, ids, position, constants, cache, start.rotary_at(position, ids.shape[1]))
         position += ids.shape[1]
         logits = decoder.lm_head(hidden)
         if start.no_repeat_ngram_size:
@@ -113,20 +124,22 @@ def prepare(
     no_repeat_ngram_size: int | None,
 ) -> Start:
     """Read the embeddings, with the decoder's own settings where none are given."""
-    config, model = decoder.config, decoder.model
     check_prompt(decoder, prompt_ids)
-    if not config.bottleneck:
+    if not decoder.config.bottleneck:
         raise ValueError("this decoder reads tokens (stage 1), not sentence embeddings; use generate()")
-    device, defaults = sentence_embedding.device, decoder.generation_config
-    eos = defaults.eos_token_id if eos_token_id is None else eos_token_id
-    size = defaults.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
-    length = len(prompt_ids) + max_new_tokens
-    memory = model._read(sentence_embedding[:, None])
+    if eos_token_id is None:
+        eos_token_id = decoder.generation_config.eos_token_id
+    if no_repeat_ngram_size is None:
+        no_repeat_ngram_size = decoder.generation_config.no_repeat_ngram_size
+    device = sentence_embedding.device
+    end_ids = [] if eos_token_id is None else eos_token_id
+    positions = torch.arange(len(prompt_ids) + max_new_tokens, device=device)
+    memory = decoder.model.read_memory(sentence_embedding[:, None])  # (batch, 1, hidden)
     return Start(
-        ends=torch.tensor([] if eos is None else eos, device=device).flatten(),  # Llama 3 has several end tokens
-        no_repeat_ngram_size=size or 0,
-        constants=[layer.cross_attn.constant(memory) for layer in model.layers],
-        rotary=model.rotary_emb(memory, torch.arange(length, device=device)[None]),
+        ends=torch.tensor(end_ids, device=device).flatten(),  # Llama 3 has several end tokens
+        no_repeat_ngram_size=no_repeat_ngram_size or 0,
+        constants=[layer.cross_attn.constant(memory) for layer in decoder.model.layers],
+        rotary=decoder.model.rotary_emb(memory, positions[None]),
     )
 
 
@@ -144,16 +157,16 @@ def drop_rows(
 
     Of the cache only the part before `position` is filled and copied.
     """
-    left = int(stays.sum())
-    if left == len(stays):
+    remaining = int(stays.sum())
+    if remaining == len(stays):
         return list(tensors), list(cache)
-    free = (~stays[:left]).nonzero()[:, 0]
-    last = left + stays[left:].nonzero()[:, 0]
+    free_places = (~stays[:remaining]).nonzero()[:, 0]
+    moved_rows = remaining + stays[remaining:].nonzero()[:, 0]
     for tensor in tensors:
-        tensor[free] = tensor[last]
+        tensor[free_places] = tensor[moved_rows]
     for buffer in cache:
-        buffer[free, ..., :position, :] = buffer[last, ..., :position, :]
-    return [tensor[:left] for tensor in tensors], [buffer[:left] for buffer in cache]
+        buffer[free_places, ..., :position, :] = buffer[moved_rows, ..., :position, :]
+    return [tensor[:remaining] for tensor in tensors], [buffer[:remaining] for buffer in cache]
 
 
 def ban_repeated_ngrams(logits: torch.Tensor, written: torch.Tensor, size: int) -> None:
@@ -170,8 +183,9 @@ def ban_repeated_ngrams(logits: torch.Tensor, written: torch.Tensor, size: int) 
     if written.shape[1] < size:
         return
     ngrams = written.unfold(1, size, 1)  # (rows, length - size + 1, size)
-    last = written[:, written.shape[1] - size + 1 :]
-    row, place = (ngrams[..., :-1] == last[:, None]).all(-1).nonzero(as_tuple=True)
+    last_tokens = written[:, written.shape[1] - size + 1 :]  # (rows, size - 1)
+    begins_alike = (ngrams[..., :-1] == last_tokens[:, None]).all(-1)
+    row, place = begins_alike.nonzero(as_tuple=True)
     logits[row, ngrams[row, place, -1]] = -torch.inf
 
 
@@ -182,18 +196,21 @@ def is_echo_decoder(decoder) -> bool:
 
 def check_prompt(decoder, prompt_ids: list[int]) -> None:
     """Check that the decoder's vocabulary contains the prompt; a decoder of one language may have a shortened one."""
-    if max(prompt_ids) >= (size := decoder.config.vocab_size):
+    vocab_size = decoder.config.vocab_size
+    if max(prompt_ids) >= vocab_size:
         raise ValueError(
-            f"this decoder knows the first {size} tokens only and not the name of the target language; "
+            f"this decoder knows the first {vocab_size} tokens only and not the name of the target language; "
             "its model card lists the languages that it writes"
         )
 
 
 def check_target_lang(decoder, target_lang: str) -> None:
     """Check that the decoder was trained to write a language."""
-    known = decoder.config.languages
-    if known and target_lang not in known:
-        shown = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
+    languages = decoder.config.languages
+    if languages and target_lang not in languages:
+        shown = ", ".join(languages[:5])
+        if len(languages) > 5:
+            shown += f" and {len(languages) - 5} more"
         raise ValueError(f"this decoder was not trained to write {target_lang!r}; it writes {shown}")
 
 
@@ -211,9 +228,12 @@ def _argmax(logits: torch.Tensor) -> torch.Tensor:
 def read_prompt(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
     """`decode_step` for the prompt, in parts of the batch whose states fit into the CPU's cache."""
     rows = max(1, 2048 // ids.shape[1])
-    parts = zip(*(tensor.split(rows) for tensor in (*constants, *cache)), strict=True)
-    layers = len(constants)
-    return torch.cat([decode_step(model, ids, position, p[:layers], p[layers:], rotary) for p in parts])
+    last_states = []
+    for first in range(0, len(constants[0]), rows):
+        constants_of_part = [constant[first : first + rows] for constant in constants]
+        cache_of_part = [buffer[first : first + rows] for buffer in cache]  # views: the step fills the cache itself
+        last_states.append(decode_step(model, ids, position, constants_of_part, cache_of_part, rotary))
+    return torch.cat(last_states)
 
 
 def decode_step(model, ids, position: int, constants, cache, rotary, mask=None) -> torch.Tensor:
@@ -233,18 +253,26 @@ def decode_step(model, ids, position: int, constants, cache, rotary, mask=None) 
     new = ids.shape[1]
     end = position + new
     for layer, constant, keys, values in zip(model.layers, constants, cache[::2], cache[1::2], strict=True):
-        attention, normed = layer.self_attn, layer.input_layernorm(hidden)
+        attention = layer.self_attn
+        normed = layer.input_layernorm(hidden)
         keys[:, :, position:end] = _rotate(_heads(attention.k_proj(normed), attention), *rotary)
         values[:, :, position:end] = _heads(attention.v_proj(normed), attention)
         if mask is None and layer is model.layers[-1]:  # earlier tokens need only keys and values here
             hidden, normed, *rotary = (part[:, -1:] for part in (hidden, normed, *rotary))
         query = _rotate(_heads(attention.q_proj(normed), attention), *rotary)
-        stored = [tensor[: len(query), :, :end] for tensor in (keys, values)]
+        filled_keys = keys[: len(query), :, :end]
+        filled_values = values[: len(query), :, :end]
         if mask is None and query.shape[2] == 1:
-            attended = _attend_all(query * attention.scaling, *stored)
+            attended = _attend_all(query * attention.scaling, filled_keys, filled_values)
         else:
             attended = F.scaled_dot_product_attention(
-                query, *stored, attn_mask=mask, is_causal=mask is None, scale=attention.scaling, enable_gqa=True
+                query,
+                filled_keys,
+                filled_values,
+                attn_mask=mask,
+                is_causal=mask is None,
+                scale=attention.scaling,
+                enable_gqa=True,
             )
         hidden = hidden + attention.o_proj(attended.transpose(1, 2).flatten(2)) + constant
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))

@@ -49,19 +49,24 @@ class EchoPreTrainedModel(PreTrainedModel):
             OSError: a weight file cannot be read.
             ValueError: no config.json, shapes differ from it, tensors are missing, or values are NaN or infinite.
         """
-        name, asked = pretrained_model_name_or_path, dtype if dtype is not None else torch_dtype
+        name = pretrained_model_name_or_path
         if name is not None:
             check_files(cls, _place(name, kwargs))
-        if name is not None:
             refuse_outside_shards(Path(_place(name, kwargs)))
-        is_automatic = asked is None or (isinstance(asked, str) and asked == "auto")
+
+        # The dtype: what the caller chose, or what is fast on this machine.
+        if dtype is None:
+            dtype = torch_dtype
+        is_automatic = dtype is None or (isinstance(dtype, str) and dtype == "auto")
         if is_automatic and name is not None:
             if config is None:
-                hub = {k: kwargs[k] for k in (*HUB_OPTIONS, "subfolder") if k in kwargs}
+                hub = {option: kwargs[option] for option in (*HUB_OPTIONS, "subfolder") if option in kwargs}
                 config = cls.config_class.from_pretrained(name, **hub)
-            asked = automatic_dtype(getattr(config, "dtype", None)) or "auto"
-        with_info = kwargs.pop("output_loading_info", False)
-        kwargs |= {"config": config, "dtype": asked, "output_loading_info": True}
+            dtype = automatic_dtype(getattr(config, "dtype", None)) or "auto"
+
+        # The weights, by transformers; its errors become one line.
+        returns_info = kwargs.pop("output_loading_info", False)
+        kwargs |= {"config": config, "dtype": dtype, "output_loading_info": True}
         try:
             model, info = super().from_pretrained(name, *args, **kwargs)
         except SafetensorError as error:
@@ -69,20 +74,23 @@ class EchoPreTrainedModel(PreTrainedModel):
         except RuntimeError as error:
             if "size mismatch" not in str(error) and "mismatched" not in str(error):
                 raise
-            reason = "the weights' shapes differ from config.json; use the config.json that was saved with them"
-            raise ValueError(f"{_place(name, kwargs)}: {reason}") from error
+            raise ValueError(
+                f"{_place(name, kwargs)}: the weights' shapes differ from config.json; use the config.json that was "
+                "saved with them"
+            ) from error
         if name is not None and kwargs.get("state_dict") is None:
             _refuse_incomplete(model, info, _place(name, kwargs))
         if is_automatic:
             for part in model.modules():
                 if hasattr(part, "_dtype_was_chosen"):
                     part._dtype_was_chosen = True
-        return (model, info) if with_info else model
+        return (model, info) if returns_info else model
 
     @staticmethod
     def _load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs):
         """Unpack the weights of a release in few bits first."""
-        state_dict = read_few_bits(checkpoint_files, load_config.dtype) if state_dict is None else state_dict
+        if state_dict is None:
+            state_dict = read_few_bits(checkpoint_files, load_config.dtype)
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs)
 
     def train(self, mode: bool = True):
@@ -97,9 +105,8 @@ class EchoPreTrainedModel(PreTrainedModel):
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
         """A Trainer that resumes loads weights, then the optimizer's states in their dtype, then calls `train()`."""
-        if self._dtype_was_chosen and any(
-            weight.dtype == torch.float32 for name, weight in state_dict.items() if name.startswith(prefix)
-        ):
+        own_weights = [weight for name, weight in state_dict.items() if name.startswith(prefix)]
+        if self._dtype_was_chosen and any(weight.dtype == torch.float32 for weight in own_weights):
             self.float()
             self.config.dtype = torch.float32
         super()._load_from_state_dict(state_dict, prefix, *args)
@@ -114,10 +121,14 @@ class EchoPreTrainedModel(PreTrainedModel):
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):
             prompts = getattr(self.config, "prompts", "name")
-            kind = self.config.model_type
-            kinds = dict(speech=kind == "echo_speech", sonar=prompts == "tokens", spectrum=kind == "spectrum")
-            write_remote_code(save_directory, **kinds)
-            if kind == "echo":
+            model_type = self.config.model_type
+            write_remote_code(
+                save_directory,
+                speech=model_type == "echo_speech",
+                sonar=prompts == "tokens",
+                spectrum=model_type == "spectrum",
+            )
+            if model_type == "echo":
                 write_sentence_transformer_files(save_directory, self.config.languages, prompts=prompts)
 
 
@@ -214,12 +225,6 @@ def why_unreadable(files: list[Path], error: Exception | None = None) -> str | N
     """One line about the first file that is not a complete safetensors file; None if all are complete."""
     for file in files:
         try:
-            with open(file, "rb") as stream:
-                start = stream.read(64).lstrip()
-            if start.startswith(b"version https://git-lfs"):
-                return f"{file} is a Git LFS pointer, not the weights: run `git lfs pull`"
-            if start.startswith(b"<"):
-                return f"{file} is an HTML page, not the weights: download it again"
             with safe_open(file, "pt") as opened:
                 for key in opened.keys():
                     opened.get_slice(key).get_shape()

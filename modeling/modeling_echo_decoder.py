@@ -183,7 +183,7 @@ class EchoDecoderModel(EchoPreTrainedModel):
             past_key_values=past_key_values.self_attention_cache if past_key_values is not None else None,
             position_ids=position_ids,
         )
-        memory = self._read(memory)
+        memory = self.read_memory(memory)
         if self.config.bottleneck:
             memory_mask = None
         else:
@@ -209,7 +209,7 @@ class EchoDecoderModel(EchoPreTrainedModel):
             last_hidden_state=self.norm(hidden), past_key_values=past_key_values
         )
 
-    def _read(self, memory: torch.Tensor | None) -> torch.Tensor:
+    def read_memory(self, memory: torch.Tensor | None) -> torch.Tensor:
         if memory is None:
             raise ValueError("the decoder needs encoder_outputs, sentence_embedding or input ids to read")
         size = self.config.embedding_size if self.config.bottleneck else self.config.hidden_size

@@ -91,9 +91,15 @@ class EchoEncoder(EchoPreTrainedModel):
             ValueError: the model reads no text, its weights are not complete, it cannot attend in both directions, or
                 its tokenizer does not fit.
         """
-        hub = dict(revision=revision, trust_remote_code=trust_remote_code)
-        hub |= {"gguf_file": options.pop("gguf_file")} if "gguf_file" in options else {}
-        loading = {k: options.pop(k) for k in ("dtype", "attn_implementation", "device_map") if k in options}
+        hub: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
+        if "gguf_file" in options:
+            hub["gguf_file"] = options.pop("gguf_file")
+        loading = {}
+        for name in ("dtype", "attn_implementation", "device_map"):
+            if name in options:
+                loading[name] = options.pop(name)
+
+        # The configuration of the backbone, and of the encoder around it.
         backbone = _config_of(name_or_path, hub)
         if backbone.model_type == EchoConfig.model_type:
             raise ValueError(f"{name_or_path} is an Echo checkpoint: EchoEncoder.from_pretrained opens it")
@@ -103,22 +109,30 @@ class EchoEncoder(EchoPreTrainedModel):
             raise ValueError(f"{name_or_path} is no encoder-decoder: leave part={part!r} out")
         if part:
             backbone.is_encoder_decoder = False
-        tokenizer_ids = _ids_of_tokenizer(name_or_path, backbone, pooling, hub)
-        options = tokenizer_ids | dict(pooling=pooling, embedding_size=embedding_size, prompts="none") | options
-        config = EchoConfig(backbone=backbone, **options)
-        model, report = AutoModel.from_pretrained(
+        fields = {"pooling": pooling, "embedding_size": embedding_size, "prompts": "none"}
+        fields |= _ids_of_tokenizer(name_or_path, backbone, pooling, hub)
+        config = EchoConfig(backbone=backbone, **fields | options)
+
+        # The weights: whole, or refused.
+        model, loading_info = AutoModel.from_pretrained(
             name_or_path, config=backbone, output_loading_info=True, **_without_pooler(backbone), **hub, **loading
         )
-        model = model.get_encoder() if part else model
-        wanted = set(model.state_dict())
-        if missing := sorted(name for name in report["missing_keys"] if name.removeprefix("encoder.") in wanted):
-            raise ValueError(f"{name_or_path}: the weights lack the tensor {missing[0]}: it is not a whole model")
-        config.dtype, config.backbone = model.dtype, model.config
+        if part:
+            model = model.get_encoder()
+        tensor_names = set(model.state_dict())
+        for name in sorted(loading_info["missing_keys"]):
+            if name.removeprefix("encoder.") in tensor_names:
+                raise ValueError(f"{name_or_path}: the weights lack the tensor {name}: it is not a whole model")
+
+        # The encoder is built without weights of its own, and gets those of the backbone.
+        config.dtype = model.dtype
+        config.backbone = model.config
         with torch.device("meta"):
             encoder = cls(config)
         encoder.backbone = model
         if isinstance(encoder.projection, EchoProjection):
-            encoder.projection = encoder.projection.to_empty(device=model.device).to(model.dtype).start()
+            projection = encoder.projection.to_empty(device=model.device).to(model.dtype)
+            encoder.projection = projection.start()
         check_attention(model)
         return encoder.eval()
 
@@ -168,18 +182,22 @@ class EchoEncoder(EchoPreTrainedModel):
         for name in ("output_hidden_states", "output_attentions"):
             if getattr(self.config, name):
                 kwargs.setdefault(name, True)
-        hidden, more = None, {}
-        asks_more = any(value is not None and value is not False for value in kwargs.values())
-        if inputs_embeds is None and position_ids is None and not asks_more:
-            hidden = packed_states(self, input_ids, attention_mask)
-        if hidden is None:
-            given = dict(input_ids=input_ids, inputs_embeds=inputs_embeds, position_ids=position_ids, **kwargs)
-            output = self.states({k: v for k, v in given.items() if v is not None}, attention_mask)
-            hidden = output["last_hidden_state"]
-            more = {name: output.get(name) for name in ("hidden_states", "attentions")}
-        embedding = self.pool(hidden, attention_mask, overflow_to_sample_mapping)
+        inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds, "position_ids": position_ids, **kwargs}
+        inputs = {name: value for name, value in inputs.items() if value is not None}
+        # The packed path of a CPU reads ids alone, and gives last states alone.
+        options = [value for name, value in inputs.items() if name != "input_ids"]
+        output: dict[str, Any] = {"last_hidden_state": None}
+        if input_ids is not None and all(value is False for value in options):
+            output["last_hidden_state"] = packed_states(self, input_ids, attention_mask)
+        if output["last_hidden_state"] is None:
+            output = self.states(inputs, attention_mask)
+        embedding = self.pool(output["last_hidden_state"], attention_mask, overflow_to_sample_mapping)
         return EchoEncoderOutput(
-            last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding, **more
+            last_hidden_state=output["last_hidden_state"],
+            pooler_output=embedding,
+            sentence_embedding=embedding,
+            hidden_states=output.get("hidden_states"),
+            attentions=output.get("attentions"),
         )
 
     def states(self, inputs: dict[str, Any], mask: torch.Tensor | None) -> dict[str, Any]:
@@ -192,23 +210,31 @@ class EchoEncoder(EchoPreTrainedModel):
             return {"last_hidden_state": states_of_packed_row(self, inputs["input_ids"], mask)}
         if mask is None or mask.dim() != 2 or "position_ids" in inputs:
             return self.backbone(attention_mask=mask, **inputs, return_dict=True)
-        first = mask.long().argmax(-1, keepdim=True)
-        if not (torch.compiler.is_compiling() or torch.jit.is_tracing() or first.any()):
+        padding_on_left = mask.long().argmax(-1, keepdim=True)  # (batch, 1), tokens of padding before each text
+        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # then it cannot branch on values
+        if not is_traced and not padding_on_left.any():
             return self.backbone(attention_mask=mask, **inputs, return_dict=True)
+
+        # Each row is turned so that its first token comes first, and its states are turned back.
         columns = torch.arange(mask.shape[1], device=mask.device)
-        there, back = (columns + first) % mask.shape[1], (columns - first) % mask.shape[1]
+        turned = (columns + padding_on_left) % mask.shape[1]  # (batch, seq)
+        turned_back = (columns - padding_on_left) % mask.shape[1]
         rows = torch.arange(len(mask), device=mask.device)[:, None]
-        moved = {name: v[rows, there] if _is_of_tokens(v, mask) else v for name, v in inputs.items()}
-        output = self.backbone(attention_mask=mask[rows, there], **moved, return_dict=True)
-        states = {"last_hidden_state": output["last_hidden_state"][rows, back]}
+        turned_inputs = {}
+        for name, value in inputs.items():
+            is_of_tokens = isinstance(value, torch.Tensor) and value.shape[:2] == mask.shape
+            turned_inputs[name] = value[rows, turned] if is_of_tokens else value
+        output = self.backbone(attention_mask=mask[rows, turned], **turned_inputs, return_dict=True)
+        states = {"last_hidden_state": output["last_hidden_state"][rows, turned_back]}
         if output.get("hidden_states") is not None:
-            states["hidden_states"] = tuple(layer[rows, back] for layer in output["hidden_states"])
+            states["hidden_states"] = tuple(layer[rows, turned_back] for layer in output["hidden_states"])
         if output.get("attentions") is not None:
-            of_rows, queries, keys = rows[..., None], back[..., None], back[:, None]
-            states["attentions"] = tuple(
-                layer.transpose(1, 2).transpose(2, 3)[of_rows, queries, keys].permute(0, 3, 1, 2)
-                for layer in output["attentions"]
-            )
+            attentions = []
+            for weights in output["attentions"]:  # (batch, heads, queries, keys)
+                heads_last = weights.permute(0, 2, 3, 1)
+                back = heads_last[rows[..., None], turned_back[..., None], turned_back[:, None]]
+                attentions.append(back.permute(0, 3, 1, 2))
+            states["attentions"] = tuple(attentions)
         return states
 
     def pool(
@@ -223,50 +249,57 @@ class EchoEncoder(EchoPreTrainedModel):
         wide = torch.promote_types(hidden.dtype, torch.float32)  # bf16 models return float32 embeddings, too
         pooled = POOLINGS[self.config.pooling].pool(hidden, attention_mask)
         embedding = self.projection(pooled.to(wide))
-        if overflow_to_sample_mapping is not None:
-            index = overflow_to_sample_mapping.to(embedding.device)
-            texts = int(index.max()) + 1
-            tokens = attention_mask.sum(-1, keepdim=True).to(embedding.dtype)
-            total = embedding.new_zeros(texts, embedding.shape[1]).index_add(0, index, embedding * tokens)
-            embedding = total / tokens.new_zeros(texts, 1).index_add(0, index, tokens).clamp(min=1)
-        return embedding
+        if overflow_to_sample_mapping is None:
+            return embedding
+        # Pieces of a long text: their mean, weighted by their tokens.
+        text_of_piece = overflow_to_sample_mapping.to(embedding.device)
+        texts = int(text_of_piece.max()) + 1
+        tokens = attention_mask.sum(-1, keepdim=True).to(embedding.dtype)  # (pieces, 1)
+        total = embedding.new_zeros(texts, embedding.shape[1]).index_add(0, text_of_piece, embedding * tokens)
+        tokens_of_text = tokens.new_zeros(texts, 1).index_add(0, text_of_piece, tokens)
+        return total / tokens_of_text.clamp(min=1)
 
 
 def backbone_model(config: PreTrainedConfig) -> PreTrainedModel:
     """A new model of this configuration, without pooler; of an encoder-decoder the encoder."""
-    kind = MODEL_MAPPING.get(type(config), None)
-    kind = kind[0] if isinstance(kind, (tuple, list)) else kind
-    if kind is None or kind.main_input_name != "input_ids":
-        reads = f"reads {kind.main_input_name}" if kind else "is not known to AutoModel"
+    model_class = MODEL_MAPPING.get(type(config), None)
+    if isinstance(model_class, (tuple, list)):
+        model_class = model_class[0]
+    if model_class is None or model_class.main_input_name != "input_ids":
+        reads = f"reads {model_class.main_input_name}" if model_class else "is not known to AutoModel"
         raise ValueError(f"a backbone of type {config.model_type!r} {reads}: give the configuration of a text model")
-    model = kind(config, **_without_pooler(config))
+    model = model_class(config, **_without_pooler(config))
     return model.get_encoder() if type(config).is_encoder_decoder else model
 
 
 def _without_pooler(config: PreTrainedConfig) -> dict[str, bool]:
-    kind = MODEL_MAPPING.get(type(config), None)
-    has_pooler = kind is not None and "add_pooling_layer" in inspect.signature(kind).parameters
-    return {"add_pooling_layer": False} if has_pooler else {}
+    """The option that leaves out the pooler of transformers, for a model that has one."""
+    model_class = MODEL_MAPPING.get(type(config), None)
+    if model_class is None or "add_pooling_layer" not in inspect.signature(model_class).parameters:
+        return {}
+    return {"add_pooling_layer": False}
 
 
 def check_attention(backbone: PreTrainedModel) -> None:
     """Check by one forward pass that the first token's state depends on the last token."""
-    weight = backbone.get_input_embeddings().weight
-    if (
-        getattr(backbone.config, "is_causal", False)
-        or weight.is_meta
-        or not weight.numel()
-        or type(backbone) in _attends_both_ways
-    ):
+    is_causal = getattr(backbone.config, "is_causal", False)
+    if is_causal or type(backbone) in _attends_both_ways:
         return
-    pad = getattr(backbone.config, "pad_token_id", None)
-    ids = [i for i in range(min(len(weight), 8)) if i != pad]
+    weight = backbone.get_input_embeddings().weight
+    if weight.is_meta or not weight.numel():
+        return
+    pad_id = getattr(backbone.config, "pad_token_id", None)
+    ids = [number for number in range(min(len(weight), 8)) if number != pad_id]
+    if len(ids) < 2 or not getattr(backbone.config, "num_hidden_layers", 1):
+        return
+    # Two texts that differ in their last token alone.
     rows = torch.tensor([[ids[0]] * 4, [ids[0]] * 3 + [ids[-1]]], device=weight.device)
     was_training = backbone.training
     with torch.no_grad():
-        states = backbone.eval()(input_ids=rows, attention_mask=torch.ones_like(rows)).last_hidden_state[:, 0]
+        output = backbone.eval()(input_ids=rows, attention_mask=torch.ones_like(rows))
     backbone.train(was_training)
-    if len(ids) > 1 and getattr(backbone.config, "num_hidden_layers", 1) and torch.equal(states[0], states[1]):
+    first_states = output.last_hidden_state[:, 0]
+    if torch.equal(first_states[0], first_states[1]):
         raise ValueError(
             f"a backbone of type {backbone.config.model_type!r} ignores is_causal=False: its first token does not see "
             "the last one; use another model"
@@ -277,19 +310,17 @@ def check_attention(backbone: PreTrainedModel) -> None:
 _attends_both_ways: set[type] = set()  # classes that passed `check_attention`
 
 
-def _is_of_tokens(value: Any, mask: torch.Tensor) -> bool:
-    return isinstance(value, torch.Tensor) and value.shape[:2] == mask.shape
-
-
 def _config_of(name: str, hub: dict[str, Any]) -> PreTrainedConfig:
     """The configuration of a backbone; one that needs code of its own is registered with transformers, if trusted."""
-    options = {k: hub[k] for k in ("revision", "gguf_file") if k in hub}
-    kind = PreTrainedConfig.get_config_dict(name, **options)[0].get("model_type")
-    if kind in CONFIG_MAPPING or kind is None:
+    options = {option: hub[option] for option in ("revision", "gguf_file") if option in hub}
+    values, _ = PreTrainedConfig.get_config_dict(name, **options)
+    model_type = values.get("model_type")
+    if model_type in CONFIG_MAPPING or model_type is None:
         return AutoConfig.from_pretrained(name, **hub)
     if not hub["trust_remote_code"]:
         raise ValueError(
-            f"{name} is a model of type {kind!r}, which needs code of its own: pass trust_remote_code=True to run it"
+            f"{name} is a model of type {model_type!r}, which needs code of its own: pass trust_remote_code=True "
+            "to run it"
         )
     config = AutoConfig.from_pretrained(name, **hub)
     AutoConfig.register(config.model_type, type(config), exist_ok=True)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -110,22 +111,31 @@ def has_hooks(model) -> bool:
     return acts or any("forward" in vars(m) for m in model.modules())
 
 
-def _is_plain(layer) -> bool:
+def _is_plain(layer: nn.Module) -> bool:
+    """Whether a layer's norms and matrices are those of transformers, with nothing around them."""
     if type(layer) is LlamaDecoderLayer:
-        attention, mlp, has_bias, kind = layer.self_attn, layer.mlp, False, LlamaRMSNorm
-        norms = (layer.input_layernorm, layer.post_attention_layernorm)
-        linears = (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
-        linears += (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+        norm_class: type[nn.Module] = LlamaRMSNorm
+        norms = [layer.input_layernorm, layer.post_attention_layernorm]
+        has_bias = False
+        attention = layer.self_attn
+        linears = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
+        linears += [layer.mlp.gate_proj, layer.mlp.up_proj, layer.mlp.down_proj]
     elif type(layer) in (BertLayer, XLMRobertaLayer):
-        attention, out, has_bias, kind = layer.attention.self, layer.attention.output, True, nn.LayerNorm
-        norms = (out.LayerNorm, layer.output.LayerNorm)
-        linears = (attention.query, attention.key, attention.value, out.dense)
-        linears += (layer.intermediate.dense, layer.output.dense)
+        norm_class = nn.LayerNorm
+        norms = [layer.attention.output.LayerNorm, layer.output.LayerNorm]
+        has_bias = True
+        attention = layer.attention.self
+        linears = [attention.query, attention.key, attention.value, layer.attention.output.dense]
+        linears += [layer.intermediate.dense, layer.output.dense]
     else:
         return False
-    return all(type(norm) is kind for norm in norms) and all(
-        type(m) is nn.Linear and (m.bias is not None) == has_bias and type(m.weight) is nn.Parameter for m in linears
-    )
+    if any(type(norm) is not norm_class for norm in norms):
+        return False
+    for linear in linears:
+        is_usual = type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
+        if not is_usual or (linear.bias is not None) != has_bias:
+            return False
+    return True
 
 
 def packed_encoder(encoder, like: PackedEncoder | None = None) -> PackedEncoder:
@@ -142,9 +152,12 @@ def packed_states(encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor
         return None
     order = mask.sum(1).argsort(descending=True, stable=True)
     mask = mask[order]
+    rows = []
+    for ids, row_mask in zip(input_ids[order], mask, strict=True):
+        rows.append(ids[row_mask].tolist())
     packed = packed_encoder(encoder)
     states = torch.zeros(*mask.shape, encoder.config.hidden_size, dtype=packed.dtype)
-    states[mask] = packed.states([ids[row].tolist() for ids, row in zip(input_ids[order], mask, strict=True)])
+    states[mask] = packed.states(rows)
     return states[order.argsort()]
 
 
@@ -173,8 +186,10 @@ class PackedEncoder:
     """
 
     def __init__(self, encoder, like: PackedEncoder | None = None):
-        config, self.backbone = encoder.config.backbone, encoder.backbone
-        self.encoder, self.layers = encoder, layers_of(encoder.backbone)
+        config = encoder.config.backbone
+        self.encoder = encoder
+        self.backbone = encoder.backbone
+        self.layers = layers_of(encoder.backbone)
         self.heads = config.num_attention_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.dtype = self.backbone.get_input_embeddings().weight.dtype
@@ -193,22 +208,25 @@ class PackedEncoder:
     def embed(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """Rows of ids in any order -> embeddings (rows, embedding_size), float32."""
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
-        encoder, x = self.encoder, self._start([rows[i] for i in order])
-        *body, (last, joined) = zip(self.layers, self.joined, strict=True)
-        for layer, its in body:
-            x = self._attend(layer, its, x)
+        x = self._start([rows[i] for i in order])
+        for layer, joined in zip(self.layers[:-1], self.joined[:-1], strict=True):
+            x = self._attend(layer, joined, x)
             x = self._down(layer, x, self._gated(layer, x))
-        pooling = POOLINGS[encoder.config.pooling]
+
+        # Of the last layer only those states are computed that pooling reads.
+        last_layer = self.layers[-1]
+        pooling = POOLINGS[self.encoder.config.pooling]
+        x = self._attend(last_layer, self.joined[-1], x, only_first=pooling.reads_only_first)
+        states = self._final(self._down(last_layer, x, self._gated(last_layer, x)))
         if pooling.reads_only_first:
-            first = self._attend(last, joined, x, only_first=True)
-            pooled = self._final(self._down(last, first, self._gated(last, first)))
+            pooled = states
         else:
-            x = self._attend(last, joined, x)
-            states = self._final(self._down(last, x, self._gated(last, x)))
-            of_groups = [pooling.pool(group.unpack(states), group.mask[:, 0]) for group in self.groups]
-            pooled = torch.cat(of_groups)
-        embeddings = encoder.projection(pooled.float())
-        return embeddings if order == list(range(len(rows))) else embeddings[torch.tensor(order).argsort()]
+            pooled_groups = [pooling.pool(group.unpack(states), group.mask[:, 0]) for group in self.groups]
+            pooled = torch.cat(pooled_groups)
+        embeddings = self.encoder.projection(pooled.float())
+        if order == sorted(order):
+            return embeddings
+        return embeddings[torch.tensor(order).argsort()]
 
     def _final(self, x: torch.Tensor) -> torch.Tensor:
         return self.backbone.norm(x)
@@ -219,27 +237,38 @@ class PackedEncoder:
         The input norm's weights are included. Llama rotates value i of a head with value i + head_dim / 2; here such
         pairs are adjacent, as in complex numbers. Queries and keys have the same order, so their products stay equal.
         """
-        attention, norm = layer.self_attn, layer.input_layernorm.weight.float()
-        q, k, v = (m.weight * norm for m in (attention.q_proj, attention.k_proj, attention.v_proj))
-        q, k = (w.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2) for w in (q, k))
-        return torch.cat([q * attention.scaling, k, v]).to(self.dtype)
+        attention = layer.self_attn
+        norm_weight = layer.input_layernorm.weight.float()
+
+        def with_adjacent_pairs(weight: torch.Tensor) -> torch.Tensor:
+            halves = weight.unflatten(0, (-1, 2, self.head_dim // 2))  # (heads, 2, head_dim / 2, hidden)
+            return halves.transpose(1, 2).flatten(0, 2)
+
+        query = with_adjacent_pairs(attention.q_proj.weight * norm_weight) * attention.scaling
+        key = with_adjacent_pairs(attention.k_proj.weight * norm_weight)
+        value = attention.v_proj.weight * norm_weight
+        return torch.cat([query, key, value]).to(self.dtype)
 
     def _start(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """Rows, longest first -> token vectors (tokens with padding, hidden); sets groups, lengths and is_token."""
-        self.lengths = torch.tensor([len(row) for row in rows])[:, None]
-        self.groups, ids, start = [], [], 0
-        rotations = self._rotations(_filled_up(len(rows[0])))
-        for batch in length_batches([len(row) for row in rows], share=SIMILAR):
-            part = slice(batch[0], batch[-1] + 1)
-            length = _filled_up(len(rows[part.start]))
-            mask = torch.arange(length) < self.lengths[part]
-            of_group = torch.zeros(mask.shape, dtype=torch.long)
-            of_group[mask] = torch.tensor([i for row in rows[part] for i in row])
-            ids.append(of_group.view(-1))
-            tokens = slice(start, start := start + mask.numel())
-            self.groups.append(Group(part, tokens, mask.to(self.dtype)[:, None], rotations))
+        row_lengths = [len(row) for row in rows]
+        self.lengths = torch.tensor(row_lengths)[:, None]
+        self.groups = []
+        rotations = self._rotations(_filled_up(row_lengths[0]))
+        ids_of_groups = []
+        first_token = 0
+        for batch in length_batches(row_lengths, share=SIMILAR):
+            rows_of_group = slice(batch[0], batch[-1] + 1)
+            length = _filled_up(row_lengths[batch[0]])
+            mask = torch.arange(length) < self.lengths[rows_of_group]  # (rows, length)
+            ids = torch.zeros(mask.shape, dtype=torch.long)
+            ids[mask] = torch.tensor(list(chain.from_iterable(rows[rows_of_group])))
+            ids_of_groups.append(ids.view(-1))
+            tokens_of_group = slice(first_token, first_token + mask.numel())
+            self.groups.append(Group(rows_of_group, tokens_of_group, mask.to(self.dtype)[:, None], rotations))
+            first_token += mask.numel()
         self.is_token = torch.cat([group.mask.view(-1, 1) for group in self.groups])
-        return self._vectors(torch.cat(ids))
+        return self._vectors(torch.cat(ids_of_groups))
 
     def _vectors(self, ids: torch.Tensor) -> torch.Tensor:
         """Ids of all groups -> token vectors."""
@@ -253,17 +282,21 @@ class PackedEncoder:
 
     def _attend(self, layer, joined: Any, x: torch.Tensor, only_first: bool = False) -> torch.Tensor:
         """Self-attention over x (tokens, hidden), added to x, or to the rows' first tokens."""
-        size, y = self.head_dim, self._projected(layer, joined, x)
-        heads, key_heads = self.heads, (y.shape[1] // size - self.heads) // 2
+        size = self.head_dim
+        projected = self._projected(layer, joined, x)
+        key_heads = (projected.shape[1] // size - self.heads) // 2
         if only_first:
             x = torch.cat([group.unpack(x)[:, 0] for group in self.groups])
-        out = self._buffer("norm", (len(x), heads * size))
+        out = self._buffer("norm", (len(x), self.heads * size))
         for group in self.groups:
-            of_group = group.unpack(y).unflatten(-1, (-1, size)).transpose(1, 2)
-            q, k, v = of_group.split([heads, key_heads, key_heads], dim=1)
-            mixed = self._mixed(q[:, :, :1] if only_first else q, k, v, group).transpose(1, 2)
-            result = out[group.rows if only_first else group.tokens].view(*mixed.shape[:3], size)
-            torch.div(mixed[..., :size], mixed[..., size:], out=result)
+            heads = group.unpack(projected).unflatten(-1, (-1, size)).transpose(1, 2)  # (rows, heads, length, size)
+            query, key, value = heads.split([self.heads, key_heads, key_heads], dim=1)
+            if only_first:
+                query = query[:, :, :1]
+            mixed = self._mixed(query, key, value, group).transpose(1, 2)
+            places = group.rows if only_first else group.tokens
+            result = out[places].view(*mixed.shape[:3], size)
+            torch.div(mixed[..., :size], mixed[..., size:], out=result)  # by the sum of the exponentials
         return self._attended(layer, x, out)
 
     def _projected(self, layer, joined: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -279,15 +312,15 @@ class PackedEncoder:
 
         The last value is the sum of the exponentials; the caller divides by it.
         """
-        (rows, key_heads, length, size), heads = k.shape, q.shape[1]
+        rows, key_heads, length, size = k.shape
+        query_heads = q.shape[1]
         with_ones = self._buffer("v", (rows, key_heads, length, size + 1))
         torch.mul(v, group.mask[..., None], out=with_ones[..., :size])
         with_ones[..., size] = group.mask
-        q, k = (
-            self._rotated(name, t, group.rotations).view(rows * key_heads, -1, size) for name, t in (("q", q), ("k", k))
-        )
-        mixed = self._attention(q, k, with_ones.view(rows * key_heads, length, size + 1))
-        return mixed.view(rows, heads, -1, size + 1)
+        query = self._rotated("q", q, group.rotations).view(rows * key_heads, -1, size)
+        key = self._rotated("k", k, group.rotations).view(rows * key_heads, -1, size)
+        mixed = self._attention(query, key, with_ones.view(rows * key_heads, length, size + 1))
+        return mixed.view(rows, query_heads, -1, size + 1)
 
     def _rotated(self, name: str, heads: torch.Tensor, rotations: torch.Tensor) -> torch.Tensor:
         """Rotary positions applied to (rows, heads, tokens, head_dim), in another buffer."""
@@ -357,12 +390,13 @@ class PackedPostNorm(PackedEncoder):
     """The same for the layers of BERT and XLM-R: biases, a norm behind each sum, positions in the token vectors."""
 
     def _join(self, layer) -> tuple[torch.Tensor, torch.Tensor]:
-        parts = [(m.weight, m.bias) for m in (layer.attention.self.query, layer.attention.self.key)]
-        scale = self.head_dim**-0.5
-        parts[0] = tuple((part.float() * scale).to(self.dtype) for part in parts[0])
-        parts.append((layer.attention.self.value.weight, layer.attention.self.value.bias))
-        weights, biases = zip(*parts, strict=True)
-        return torch.cat(weights), torch.cat(biases)
+        attention = layer.attention.self
+        scale = self.head_dim**-0.5  # of the scores, taken into the queries
+        query_weight = (attention.query.weight.float() * scale).to(self.dtype)
+        query_bias = (attention.query.bias.float() * scale).to(self.dtype)
+        weight = torch.cat([query_weight, attention.key.weight, attention.value.weight])
+        bias = torch.cat([query_bias, attention.key.bias, attention.value.bias])
+        return weight, bias
 
     def _final(self, x: torch.Tensor) -> torch.Tensor:
         return x
@@ -374,15 +408,17 @@ class PackedPostNorm(PackedEncoder):
         return self._buffer(name, heads.shape).copy_(heads)
 
     def _vectors(self, ids: torch.Tensor) -> torch.Tensor:
-        embeddings, x = self.backbone.embeddings, super()._vectors(ids)
-        first = getattr(embeddings, "padding_idx", -1) + 1  # XLM-R counts from behind its padding id
-        of_place = embeddings.position_embeddings.weight[first:] + embeddings.token_type_embeddings.weight[0]
-        if (longest := int(self.lengths.max())) > len(of_place):
-            raise ValueError(f"a text has {longest} tokens and the model reads at most {len(of_place)}: shorten it")
+        embeddings = self.backbone.embeddings
+        x = super()._vectors(ids)
+        first_position = getattr(embeddings, "padding_idx", -1) + 1  # XLM-R counts from behind its padding id
+        positions = embeddings.position_embeddings.weight[first_position:] + embeddings.token_type_embeddings.weight[0]
+        longest = int(self.lengths.max())
+        if longest > len(positions):
+            raise ValueError(f"a text has {longest} tokens and the model reads at most {len(positions)}: shorten it")
         for group in self.groups:
-            tokens = group.unpack(x)  # the padding of the longest row may have no place
-            places = of_place[: tokens.shape[1]]
-            tokens[:, : len(places)].add_(places)
+            tokens = group.unpack(x)  # (rows, length, width)
+            positions_of_group = positions[: tokens.shape[1]]  # none for padding behind the last position
+            tokens[:, : len(positions_of_group)].add_(positions_of_group)
         return self._normed(embeddings.LayerNorm, x)
 
     def _projected(self, layer, joined: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
