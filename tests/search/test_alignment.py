@@ -4,6 +4,7 @@ import gzip
 import json
 import tracemalloc
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,52 +13,72 @@ from hf_echo.cli import pairs
 from hf_echo.data import load_parallel
 from hf_echo.search import align, align_files
 from hf_echo.search.alignment import FULL
+from hf_echo.utils.vectors import unit_length
 
 from .words import encode, sentences
 
 
-def cheapest(x, y, lengths, largest: int) -> list[tuple[list[int], list[int]]]:
-    """The formula of the module, over all alignments, one by one."""
-    n, m = len(x), len(y)
+class Formula:
+    """The costs of the module's docstring, one bead at a time; a bead is i, k, j, end: source and target sentences."""
 
-    def run(side, i, k):
-        total = side[i:k].sum(axis=0)
-        return total / np.linalg.norm(total)
+    def __init__(self, x, y, x_lengths, y_lengths):
+        self.x = x
+        self.y = y
+        self.x_lengths = x_lengths
+        self.y_lengths = y_lengths
 
-    def strange(vector, others):
-        cosines = sorted(float(vector @ run(others, j, j + 1)) for j in range(len(others)))
-        return 1 - sum(cosines[:-1]) / (len(cosines) - 1)
+    def distance(self, i, k, j, end):
+        """Equation 1 of the paper."""
+        source = run(self.x, i, k)
+        target = run(self.y, j, end)
+        mean_strangeness = (strangeness(source, self.y) + strangeness(target, self.x)) / 2
+        return (1 - source @ target) / mean_strangeness
 
-    def distance(i, k, j, end):
-        one, other = run(x, i, k), run(y, j, end)
-        return (1 - one @ other) / ((strange(one, y) + strange(other, x)) / 2)
+    def learn_from(self, pairs):
+        """The ratio of lengths and the threshold, from pairs (i, j) of single sentences."""
+        log_ratios = [np.log(self.x_lengths[i] + 5) - np.log(self.y_lengths[j] + 5) for i, j in pairs]
+        distances = [self.distance(i, i + 1, j, j + 1) for i, j in pairs]
+        self.length_ratio = np.exp(np.median(log_ratios))
+        self.threshold = (1 + np.median(distances)) / 2
 
-    def solve(most, price):
-        @cache
-        def best(i, j):
-            if i == n and j == m:
-                return 0.0, ()
-            ways = [(i + 1, j, 0.7)] * (i < n) + [(i, j + 1, 0.7)] * (j < m)
-            for a in range(1, most):
-                for b in range(1, most - a + 1):
-                    if i + a <= n and j + b <= m:
-                        ways.append((i + a, j + b, price(i, i + a, j, j + b)))
-            options = [(cost + best(k, end)[0], k, end) for k, end, cost in ways]
-            total, k, end = min(options)
-            return total, ((list(range(i, k)), list(range(j, end))), *best(k, end)[1])
+    def price(self, i, k, j, end):
+        source_length = np.log(sum(self.x_lengths[i:k]) + 5)
+        target_length = np.log(self.length_ratio * sum(self.y_lengths[j:end]) + 5)
+        cost = self.distance(i, k, j, end) + 0.3 * min(1.5, abs(source_length - target_length))
+        return (k - i) * (end - j) * (cost + 4 * max(0, cost - self.threshold))
 
-        return best(0, 0)[1]
 
-    pairs = [(s[0], t[0]) for s, t in solve(2, distance) if s and t]
-    ratio = np.exp(np.median([np.log(lengths[0][i] + 5) - np.log(lengths[1][j] + 5) for i, j in pairs]))
-    threshold = (1 + np.median([distance(i, i + 1, j, j + 1) for i, j in pairs])) / 2
+def run(side, i, k):
+    total = side[i:k].sum(axis=0)
+    return total / np.linalg.norm(total)
 
-    def price(i, k, j, end):
-        sizes = np.log(sum(lengths[0][i:k]) + 5) - np.log(ratio * sum(lengths[1][j:end]) + 5)
-        cost = distance(i, k, j, end) + 0.3 * min(1.5, abs(sizes))
-        return (k - i) * (end - j) * (cost + 4 * max(0, cost - threshold))
 
-    return list(solve(largest, price))
+def strangeness(vector, others):
+    """1 minus the mean cosine with all sentences but the nearest."""
+    cosines = sorted(float(vector @ other) for other in others)
+    return 1 - np.mean(cosines[:-1])
+
+
+def cheapest(n: int, m: int, largest: int, price) -> list[tuple[list[int], list[int]]]:
+    """The beads of the alignment of least total price, among all alignments."""
+
+    @cache
+    def best_from(i, j):
+        if i == n and j == m:
+            return 0.0, ()
+        options = []
+        for a in range(largest):
+            for b in range(largest + 1 - a):
+                k = i + a
+                end = j + b
+                if k > n or end > m or a + b == 0 or (a * b == 0 and a + b > 1):
+                    continue
+                cost = price(i, k, j, end) if a and b else 0.7
+                rest_cost, rest = best_from(k, end)
+                options.append((cost + rest_cost, ((list(range(i, k)), list(range(j, end))), *rest)))
+        return min(options)
+
+    return list(best_from(0, 0)[1])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -66,79 +87,150 @@ def test_beads_are_the_cheapest_of_all(seed):
     ideas = rng.normal(size=(8, 12))
     x = np.stack([ideas[0] + ideas[1], *ideas[2:5], ideas[6], ideas[7]])
     y = np.stack([*ideas[:3], ideas[5], ideas[6] + ideas[7], rng.normal(size=12)])
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) + 0.1 * rng.normal(size=side.shape) for side in (x, y))
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    lengths = rng.integers(20, 60, len(x)).tolist(), rng.integers(20, 60, len(y)).tolist()
-    found = [(list(bead.sources), list(bead.targets)) for bead in align(x, y, *lengths, largest=4)]
-    assert sorted(found) == sorted(cheapest(x, y, lengths, 4))  # sentences alone have any order at one place
+    x = unit_length(unit_length(x) + 0.1 * rng.normal(size=x.shape))
+    y = unit_length(unit_length(y) + 0.1 * rng.normal(size=y.shape))
+    x_lengths = rng.integers(20, 60, len(x)).tolist()
+    y_lengths = rng.integers(20, 60, len(y)).tolist()
+
+    beads = align(x, y, x_lengths, y_lengths, largest=4)
+
+    formula = Formula(x, y, x_lengths, y_lengths)
+    single = cheapest(len(x), len(y), 2, formula.distance)
+    formula.learn_from([(sources[0], targets[0]) for sources, targets in single if sources and targets])
+    expected = cheapest(len(x), len(y), 4, formula.price)
+    # sentences alone have any order at one place
+    assert sorted((list(bead.sources), list(bead.targets)) for bead in beads) == sorted(expected)
 
 
-def test_a_long_document_with_lost_chapters():
-    """Coarse to fine, without a table of all cells; each side lacks another chapter, and strangers stand at an end."""
+def numbers(beads, side: str) -> list[int]:
+    """The sentences of a side, in the order of the beads."""
+    return [number for bead in beads for number in getattr(bead, side)]
+
+
+@pytest.fixture(scope="module")
+def lost_chapters():
+    """x, y, and the number of the idea of each of their sentences.
+
+    Each side lacks another chapter, and strangers stand at an end.
+    """
     rng = np.random.default_rng(0)
     ideas = rng.normal(size=(2400, 256)).astype(np.float32)
-    kept = [np.delete(np.arange(2400), slice(*lost)) for lost in ((700, 900), (895, 1000))]
-    x, y = (ideas[side] + 0.5 * rng.normal(size=(len(side), 256)).astype(np.float32) for side in kept)
+    x_ideas = np.delete(np.arange(2400), slice(700, 900))
+    y_ideas = np.delete(np.arange(2400), slice(895, 1000))
+    x = ideas[x_ideas] + 0.5 * rng.normal(size=(len(x_ideas), 256)).astype(np.float32)
+    y = ideas[y_ideas] + 0.5 * rng.normal(size=(len(y_ideas), 256)).astype(np.float32)
     y = np.concatenate([y, rng.normal(size=(80, 256)).astype(np.float32)])
-    assert len(x) * len(y) > 4 * FULL
+    return x, y, x_ideas.tolist(), [*y_ideas.tolist(), *[-1] * 80]
+
+
+def test_a_long_document_with_lost_chapters(lost_chapters):
+    """Coarse to fine, without a table of all cells."""
+    x, y, x_ideas, y_ideas = lost_chapters
+    cells = len(x) * len(y)
+    assert cells > 4 * FULL
+
     tracemalloc.start()
     beads = align(x, y, [40] * len(x), [50] * len(y))
-    peak = tracemalloc.get_traced_memory()[1]
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 4 * len(x) * len(y)
-    assert [i for bead in beads for i in bead.sources] == list(range(len(x)))
-    assert [j for bead in beads for j in bead.targets] == list(range(len(y)))
-    names = [*kept[1], *[-1] * 80]
-    found = [(kept[0][b.sources[0]], names[b.targets[0]]) for b in beads if b.sources and b.targets and b.cost < 0.6]
-    assert all(i == j for i, j in found)
-    assert len(found) > 0.99 * len(set(kept[0]) & set(kept[1]))
+
+    assert peak < 4 * cells
+    assert numbers(beads, "sources") == list(range(len(x)))
+    assert numbers(beads, "targets") == list(range(len(y)))
+    pairs = [bead for bead in beads if bead.is_pair and bead.cost < 0.6]
+    for bead in pairs:
+        assert x_ideas[bead.sources[0]] == y_ideas[bead.targets[0]]
+    assert len(pairs) > 0.99 * len(set(x_ideas) & set(y_ideas))
+
+
+def test_a_long_document_of_an_odd_number_of_sentences_may_end_with_strangers():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1201, 32)).astype(np.float32)
+    y = np.concatenate([x, rng.normal(size=(80, 32)).astype(np.float32)])
+    assert len(x) * len(y) > FULL
+
+    beads = align(x, y)
+
+    assert [(bead.sources[0], bead.targets[0]) for bead in beads if bead.is_pair] == [(i, i) for i in range(1201)]
+    assert numbers(beads, "targets") == list(range(1281))
 
 
 @pytest.fixture
 def folders(tmp_path):
     """Two documents; in the first the target joins the first two sentences, has a blank line, and lacks the fifth."""
-    for name, seed in (("a.txt", 0), ("b.txt", 1)):
-        lines = sentences(8, seed)
-        other = [f"{lines[0]} {lines[1]}", "", *lines[2:4], *lines[5:]] if seed == 0 else lines
-        for side, texts in (("fr", lines), ("en", other)):
-            (tmp_path / side).mkdir(exist_ok=True)
-            (tmp_path / side / name).write_text("\n".join(texts) + "\n", encoding="utf-8")
-    (tmp_path / "en" / "c.txt").write_text("alone\n")
+    for name in ("fr", "en"):
+        (tmp_path / name).mkdir()
+    first = sentences(8, 0)
+    second = sentences(8, 1)
+    first_of_target = [f"{first[0]} {first[1]}", "", *first[2:4], *first[5:]]
+    write_lines(tmp_path / "fr" / "a.txt", first)
+    write_lines(tmp_path / "en" / "a.txt", first_of_target)
+    write_lines(tmp_path / "fr" / "b.txt", second)
+    write_lines(tmp_path / "en" / "b.txt", second)
+    write_lines(tmp_path / "en" / "c.txt", ["alone"])
     return tmp_path
 
 
-TRUE = [([0, 1], [0]), ([2], [2]), ([3], [3]), ([4], []), ([5], [4]), ([6], [5]), ([7], [6])]
+def write_lines(path: Path, lines: list[str]) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+TRUE = ["[0, 1]:[0]", "[2]:[2]", "[3]:[3]", "[4]:[]", "[5]:[4]", "[6]:[5]", "[7]:[6]"]
+LANGUAGES = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
 
 
 def test_vecaligns_format_counts_lines(folders):
-    report = align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
+    align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
     lines = (folders / "out" / "a.txt.path").read_text().splitlines()
-    assert [line.rsplit(":", 1)[0] for line in lines] == [f"{s}:{t}" for s, t in TRUE]
-    assert lines[3] == "[4]:[]:0.000000" and all(0 <= float(line.rsplit(":", 1)[1]) < 0.2 for line in lines)
+    assert [line.rsplit(":", 1)[0] for line in lines] == TRUE
+
+
+def test_vecaligns_format_has_costs(folders):
+    align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
+    lines = (folders / "out" / "a.txt.path").read_text().splitlines()
+    costs = [float(line.rsplit(":", 1)[1]) for line in lines]
+    assert 0 <= min(costs) <= max(costs) < 0.2
+    assert lines[3] == "[4]:[]:0.000000"
+
+
+def test_a_document_of_one_side_is_left_out(folders):
+    align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
     assert not (folders / "out" / "c.txt.path").exists()
+
+
+def test_the_report_counts_sentences(folders):
+    report = align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
     assert (report.documents, report.sources, report.targets, report.pairs) == (2, 16, 14, 14)
     assert (report.sources_alone, report.targets_alone) == (1, 0)
+
+
+def test_two_files_give_what_two_folders_give(folders):
+    align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
     align_files(folders / "fr" / "a.txt", folders / "en" / "a.txt", folders / "one.path", encode, progress=False)
-    assert (folders / "one.path").read_text().splitlines() == lines
+    assert (folders / "one.path").read_text() == (folders / "out" / "a.txt.path").read_text()
 
 
 @pytest.mark.parametrize("name", ["out.tsv.gz", "out.parquet", "out.fr-en"])
 def test_pairs_come_back(folders, name):
     """In every format the same pairs, of both documents in order."""
-    langs = dict(source_lang="fra_Latn", target_lang="eng_Latn")
-    align_files(folders / "fr", folders / "en", folders / name, encode, progress=False, **langs)
-    rows = load_parallel(folders / name, **(langs if ".tsv" in name else {}))
+    align_files(folders / "fr", folders / "en", folders / name, encode, progress=False, **LANGUAGES)
+
+    rows = load_parallel(folders / name, **(LANGUAGES if ".tsv" in name else {}))
     lines = sentences(8, 0)
     assert rows["source"][:3] == [f"{lines[0]} {lines[1]}", lines[2], lines[3]]
-    assert len(rows) == 14 and rows["source"] == rows["target"]
+    assert len(rows) == 14
+    assert rows["source"] == rows["target"]
 
 
 def test_standard_output_holds_the_pairs_alone(folders, run, monkeypatch):
     monkeypatch.setattr(pairs, "anywhere", lambda model: encode)
     monkeypatch.chdir(folders)
-    code, out, _ = run("align", "fr/a.txt", "en/a.txt", "-", "--json", "report.json")
     align_files(folders / "fr" / "a.txt", folders / "en" / "a.txt", folders / "o.tsv", encode, progress=False)
-    assert (code, out) == (0, (folders / "o.tsv").read_text())
+
+    code, out, _ = run("align", "fr/a.txt", "en/a.txt", "-", "--json", "report.json")
+
+    assert code == 0
+    assert out == (folders / "o.tsv").read_text()
     assert json.loads((folders / "report.json").read_text())["pairs"] == 6
 
 
@@ -146,8 +238,11 @@ def test_raw_text_is_cut(folders):
     lines = sentences(12, 3)
     (folders / "raw.txt").write_text(". ".join(lines[:6]) + ".\n\n" + ". ".join(lines[6:]) + ".\n")
     (folders / "cut.txt").write_text("".join(f"{line}.\n" for line in lines))
-    options = dict(source_lang="fra_Latn", target_lang="eng_Latn", raw=True, progress=False)
-    report = align_files(folders / "raw.txt", folders / "cut.txt", folders / "out.tsv", encode, **options)
+
+    report = align_files(
+        folders / "raw.txt", folders / "cut.txt", folders / "out.tsv", encode, raw=True, progress=False, **LANGUAGES
+    )
+
     assert (report.sources, report.targets, report.pairs) == (12, 12, 12)
 
 
@@ -168,12 +263,13 @@ def test_raw_text_is_cut(folders):
         ("-", "-", "o.tsv", {}, "both standard input"),
     ],
 )
-def test_refusals_leave_nothing_and_encode_nothing(folders, source, target, out, options, message):
+def test_refusals_come_before_anything_is_encoded(folders, source, target, out, options, message):
     (folders / "other").mkdir()
     (folders / "empty.txt").touch()
     (folders / "cut.gz").write_bytes(gzip.compress(bytes(range(99)))[:50])
     before = sorted(folders.rglob("*"))
-    paths = [name if name == "-" else folders / name for name in (source, target)]
+    source_path = Path("-") if source == "-" else folders / source
+    target_path = Path("-") if target == "-" else folders / target
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        align_files(*map(type(folders), paths), folders / out, lambda *_: pytest.fail("encoded"), **options)
+        align_files(source_path, target_path, folders / out, lambda *_: pytest.fail("encoded"), **options)
     assert sorted(folders.rglob("*")) == before

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pickle
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,13 @@ from .words import encode, sentences
 @pytest.fixture
 def files(tmp_path):
     """Forty sentences, and the same with their words in another order, in another order, with strangers."""
-    one = sentences(40, 0)
+    source_lines = sentences(40, 0)
     rng = np.random.default_rng(1)
-    two = [" ".join(rng.permutation(text.split())) for text in one] + sentences(15, 2)
-    two = [two[i] for i in rng.permutation(len(two))]
-    (tmp_path / "a.txt").write_text("\n".join(one) + "\n", encoding="utf-8")
-    (tmp_path / "b.txt").write_text("\n".join(two), encoding="utf-8")
+    target_lines = [" ".join(rng.permutation(line.split())) for line in source_lines]
+    target_lines += sentences(15, 2)
+    rng.shuffle(target_lines)
+    (tmp_path / "a.txt").write_text("\n".join(source_lines) + "\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("\n".join(target_lines), encoding="utf-8")
     return tmp_path
 
 
@@ -37,56 +39,94 @@ def rows(path) -> list[list[str]]:
 
 
 def test_files_give_what_arrays_give(files):
+    source_lines = (files / "a.txt").read_text().splitlines()
+    target_lines = (files / "b.txt").read_text().splitlines()
+
     report = mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, shard=7, progress=False)
-    one, two = ((files / name).read_text().split("\n") for name in ("a.txt", "b.txt"))
-    one = one[:-1]
-    found = mine(encode(one), encode(two))
-    assert [(s, t) for _, s, t in rows(files / "out.tsv")] == [(one[i], two[j]) for i, j in found.pairs()]
-    np.testing.assert_allclose([float(r[0]) for r in rows(files / "out.tsv")], found.scores, atol=1e-5)
-    assert (report.sources, report.targets, report.pairs) == (40, 55, len(found.scores))
+
+    expected = mine(encode(source_lines), encode(target_lines))
+    table = rows(files / "out.tsv")
+    assert [row[1:] for row in table] == [[source_lines[i], target_lines[j]] for i, j in expected.pairs()]
+    np.testing.assert_allclose([float(row[0]) for row in table], expected.scores, atol=1e-5)
+    assert (report.sources, report.targets, report.pairs) == (40, 55, len(expected.scores))
     assert len(list((files / "out.tsv.work" / "source").glob("*.npy"))) == 6
-    top = rows(files / "out.tsv")[:30]
-    assert all(sorted(s.split()) == sorted(t.split()) for _, s, t in top)
 
 
-def test_a_killed_run_goes_on_with_the_first_missing_shard(files):
-    calls = []
+def test_the_best_pairs_have_the_same_words(files):
+    mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, progress=False)
+    for _, source, target in rows(files / "out.tsv")[:30]:
+        assert sorted(source.split()) == sorted(target.split())
 
-    def dies(texts, lang):
-        calls.append(len(texts))
-        if len(calls) == 6:  # the probe of the model and four shards came before
+
+class Counting:
+    """An encoder that notes the size of each call, and stops the run at one of them."""
+
+    def __init__(self, stops_at: int | None = None):
+        self.sizes: list[int] = []
+        self.stops_at = stops_at
+
+    def __call__(self, texts, lang):
+        self.sizes.append(len(texts))
+        if len(self.sizes) == self.stops_at:
             raise KeyboardInterrupt
         return encode(texts, lang)
 
-    arguments = (files / "a.txt", files / "b.txt", files / "out.tsv")
+
+def killed_run(files) -> Counting:
+    stopping = Counting(stops_at=6)  # the probe of the model and four shards come before
     with pytest.raises(KeyboardInterrupt):
-        mine_files(*arguments, dies, shard=7, progress=False)
-    assert calls == [1, 7, 7, 7, 7, 7] and not (files / "out.tsv").exists()
+        mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", stopping, shard=7, progress=False)
+    return stopping
+
+
+def test_a_killed_run_writes_no_output(files):
+    assert killed_run(files).sizes == [1, 7, 7, 7, 7, 7]
+    assert not (files / "out.tsv").exists()
+
+
+def test_a_killed_run_goes_on_with_the_first_missing_shard(files):
+    killed_run(files)
     (files / "out.tsv.work" / "source" / "000004.part").write_bytes(b"half a shard")
-    calls.clear()
-    calls += [0] * 10
-    mine_files(*arguments, dies, shard=7, progress=False)
-    assert calls[10:] == [1, 7, 5, 1, *[7] * 7, 6]
-    after = (files / "out.tsv").read_bytes()
+
+    counting = Counting()
+    mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", counting, shard=7, progress=False)
+
+    assert counting.sizes == [1, 7, 5, 1, *[7] * 7, 6]
     mine_files(files / "a.txt", files / "b.txt", files / "fresh.tsv", encode, progress=False)
-    assert (files / "fresh.tsv").read_bytes() == after
-    # another threshold costs no encoding
-    calls.clear()
-    calls += [0] * 10
-    mine_files(*arguments, dies, shard=7, progress=False, threshold=1.2)
-    assert calls[10:] == [1, 1] and 0 < len(rows(files / "out.tsv")) < after.count(b"\n") - 1
+    assert (files / "fresh.tsv").read_bytes() == (files / "out.tsv").read_bytes()
 
 
-def test_rows_find_back_to_their_lines(tmp_path):
+def test_another_threshold_costs_no_encoding(files):
+    arguments = (files / "a.txt", files / "b.txt", files / "out.tsv")
+    pairs = mine_files(*arguments, encode, shard=7, progress=False).pairs
+
+    counting = Counting()
+    report = mine_files(*arguments, counting, shard=7, progress=False, threshold=1.2)
+
+    assert counting.sizes == [1, 1]  # the probes
+    assert 0 < report.pairs < pairs
+
+
+@pytest.fixture
+def odd_file(tmp_path):
+    """A byte order mark, blank lines of several kinds, and one text twice."""
     path = tmp_path / "x.txt"
     path.write_bytes("\ufeffun\r\n\u200b\ufeff \u00ad\n deux \n un\n\u2028\ntrois".encode())
-    lines = TextLines(path)
+    return path
+
+
+def test_rows_find_back_to_their_lines(odd_file):
+    lines = TextLines(odd_file)
     assert lines.read(0, 9) == ["un", "deux", "un", "trois"]
     assert [lines.line_of(i) for i in range(4)] == [1, 3, 4, 6]
     assert list(lines.texts([3, 0])) == ["trois", "un"]
-    once = TextLines(path, dedup=True)
-    assert once.read(0, 9) == ["un", "deux", "trois"] and once.line_of(2) == 6
-    assert once.digest == lines.digest
+
+
+def test_of_equal_lines_only_the_first_is_a_row(odd_file):
+    lines = TextLines(odd_file, dedup=True)
+    assert lines.read(0, 9) == ["un", "deux", "trois"]
+    assert lines.line_of(2) == 6
+    assert lines.digest == TextLines(odd_file).digest
 
 
 def test_fields_are_safe(tmp_path):
@@ -111,119 +151,156 @@ def zero_at_fish(texts, lang):
         (None, lambda *_: pytest.fail("encoded"), "no file .*c.txt"),
     ],
 )
-def test_errors_name_file_and_line(files, content, encoder, message):
+def test_errors_name_the_file_with_the_line(files, content, encoder, message):
     if content is not None:
         (files / "c.txt").write_bytes(content)
-    for pair in ("cb", "bc") if content is None else ("cb",):
-        one, two = (files / f"{name}.txt" for name in pair)
-        with pytest.raises((ValueError, FileNotFoundError), match=message):
-            mine_files(one, two, files / f"{pair}.tsv", encoder, progress=False)
-    assert all(path.is_file() or any(path.iterdir()) for path in files.iterdir())  # no empty folder is left
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        mine_files(files / "c.txt", files / "b.txt", files / "o.tsv", encoder, progress=False)
+    for path in files.iterdir():
+        assert path.is_file() or any(path.iterdir())  # no empty folder is left
 
 
-def test_inputs_are_never_written(files):
-    """Neither where they and the output are a Moses pair."""
-    one, two, pair = (files / name for name in ("p.fr-en.fr", "p.fr-en.en", "p.fr-en"))
-    (files / "a.txt").rename(one)
-    (files / "b.txt").rename(two)
-    before = {file: file.read_bytes() for file in files.iterdir()}
-    for call in (mine_files, align_files):
-        refuses("p.fr-en.fr is an input too", call, one, two, pair, encode)
-    for source, target, out in ((pair, None, pair), (one, two, two), (one, two, pair)):
-        refuses("p.fr-en.(fr|en) is an input too", score_pairs, open_pairs(source, target), out, "m")
-    assert {file: file.read_bytes() for file in files.iterdir()} == before
+def test_a_missing_target_is_named(files):
+    with pytest.raises(FileNotFoundError, match="no file .*c.txt"):
+        mine_files(files / "b.txt", files / "c.txt", files / "o.tsv", encode, progress=False)
+
+
+@pytest.fixture
+def moses_pair(files):
+    """Source, target, and their name as a pair."""
+    source = (files / "a.txt").rename(files / "p.fr-en.fr")
+    target = (files / "b.txt").rename(files / "p.fr-en.en")
+    return source, target, files / "p.fr-en"
+
+
+@pytest.mark.parametrize("function", [mine_files, align_files])
+def test_a_moses_pair_is_not_written_over_its_inputs(moses_pair, function):
+    source, target, pair = moses_pair
+    before = source.read_bytes()
+    refuses("p.fr-en.fr is an input too", function, source, target, pair, encode)
+    assert source.read_bytes() == before
+
+
+def test_scores_are_not_written_over_their_inputs(moses_pair):
+    source, target, pair = moses_pair
+    before = (source.read_bytes(), target.read_bytes())
+    refuses("p.fr-en.(fr|en) is an input too", score_pairs, open_pairs(pair), pair, "m")
+    refuses("p.fr-en.en is an input too", score_pairs, open_pairs(source, target), target, "m")
+    refuses("p.fr-en.(fr|en) is an input too", score_pairs, open_pairs(source, target), pair, "m")
+    assert (source.read_bytes(), target.read_bytes()) == before
 
 
 def test_one_run_at_a_time_in_a_folder(files):
     """The second run would write over the plain copy that the first one reads."""
-    one, two = (files / name for name in ("a.txt.gz", "b.txt"))
-    one.write_bytes(gzip.compress((files / "a.txt").read_bytes()))
+    packed = files / "a.txt.gz"
+    packed.write_bytes(gzip.compress((files / "a.txt").read_bytes()))
+    arguments = (packed, files / "b.txt", files / "o.tsv")
 
     def encode_beside_another(texts, lang):
-        for other in (mine_files, align_files):
-            refuses("another run writes .*o.tsv.work", other, one, two, files / "o.tsv", encode, progress=False)
+        refuses("another run writes .*o.tsv.work", mine_files, *arguments, encode, progress=False)
+        refuses("another run writes .*o.tsv.work", align_files, *arguments, encode, progress=False)
         return encode(texts, lang)
 
-    mine_files(one, two, files / "o.tsv", encode_beside_another, progress=False)
+    mine_files(*arguments, encode_beside_another, progress=False)
 
 
-def test_command_mines_with_the_toy_model(run, answer, refused, toy, toy_folders, tmp_path):
+def test_command_mines_with_the_toy_model(answer, refused, toy, toy_folders, tmp_path):
     meanings = toy.split("dev")
-    french = [toy.say(m, "fra_Latn") for m in meanings[:24]]
-    english = [toy.say(m, "eng_Latn") for m in meanings[8:]][::-1]
+    french = [toy.say(meaning, "fra_Latn") for meaning in meanings[:24]]
+    english = [toy.say(meaning, "eng_Latn") for meaning in meanings[8:]]
     (tmp_path / "fr.txt").write_text("\n".join([*french, french[0], ""]), encoding="utf-8")
-    (tmp_path / "en.txt").write_text("\n".join(english), encoding="utf-8")
-    command = ["mine", tmp_path / "fr.txt", tmp_path / "en.txt", "--model", toy_folders["release"]]
-    command += ["--source-lang", "fra_Latn", "--target-lang", "eng_Latn", "--dedup"]
-    command += ["--out", tmp_path / "p" / "pairs.tsv"]
-    report = answer(*command, "--json", tmp_path / "report.json")
+    (tmp_path / "en.txt").write_text("\n".join(reversed(english)), encoding="utf-8")
+    options = ["--model", toy_folders["release"], "--source-lang", "fra_Latn", "--target-lang", "eng_Latn", "--dedup"]
+    options += ["--out", tmp_path / "p" / "pairs.tsv", "--json", tmp_path / "report.json"]
+
+    report = answer("mine", tmp_path / "fr.txt", tmp_path / "en.txt", *options)
+
     assert report == json.loads((tmp_path / "report.json").read_text())
     assert (report["sources"], report["targets"]) == (24, 24)
-    found = {(s, t) for _, s, t in rows(tmp_path / "p" / "pairs.tsv")}
-    gold = {(toy.say(m, "fra_Latn"), toy.say(m, "eng_Latn")) for m in meanings[8:24]}
-    assert len(found & gold) >= 8  # half of the pairs of held-out sentences, among strangers
+    mined = {(source, target) for _, source, target in rows(tmp_path / "p" / "pairs.tsv")}
+    gold = set(zip(french[8:], english[:16], strict=True))
+    assert len(mined & gold) >= 8  # half of the pairs of held-out sentences, among strangers
 
-    assert run(*command, "--retrieval", "intersection", "--margin", "cosine")[0] == 0
-    refused("no.txt", "mine", tmp_path / "no.txt", *command[2:])
-
-
-def test_only_its_own_folders_are_deleted_or_used(files):
-    options = dict(work=files / "work", progress=False)
-    for folder in ("source", "search"):
-        texts = files / "work" / folder / "corpus.txt"
-        texts.parent.mkdir(parents=True)
-        texts.write_text("a")
-        for fresh in (True, False) if folder == "source" else (True,):
-            with pytest.raises(ValueError, match=f"{folder} holds (other files than|no) embeddings of hf-echo mine"):
-                mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, fresh=fresh, **options)
-        assert texts.exists()
-        texts.unlink()
-        texts.parent.rmdir()
-    for _ in range(2):  # its own folders it does delete
-        assert mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, fresh=True, **options).pairs
+    options += ["--retrieval", "intersection", "--margin", "cosine"]
+    assert answer("mine", tmp_path / "fr.txt", tmp_path / "en.txt", *options)["pairs"] > 0
+    refused("no.txt", "mine", tmp_path / "no.txt", tmp_path / "en.txt", *options)
 
 
-def test_changed_input_or_model_is_refused_with_advice(files):
-    def of_language(texts, lang):
-        """As Echo's embeddings, these depend on the language: it alone does not make another model."""
-        return np.hstack([encode(texts, lang), np.full((len(texts), 1), 50.0 * (lang == "fra_Latn"))])
-
-    def run(encode=of_language, source_lang="fra_Latn", **options):
-        options = {"progress": False, "source_lang": source_lang, **options}
+@pytest.mark.parametrize("folder, fresh", [("source", True), ("source", False), ("search", True)])
+def test_a_folder_of_another_kind_is_left_alone(files, folder, fresh):
+    corpus = files / "work" / folder / "corpus.txt"
+    corpus.parent.mkdir(parents=True)
+    corpus.write_text("a")
+    options = dict(work=files / "work", fresh=fresh, progress=False)
+    with pytest.raises(ValueError, match=f"{folder} holds (other files than|no) embeddings of hf-echo mine"):
         mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, **options)
+    assert corpus.exists()
 
-    run()
-    cases = [
-        (dict(encode=lambda t, lang: of_language(t, lang)[:, ::-1]), r"changed: model\)"),
-        (dict(encode=lambda t, lang: of_language(t, lang)[:, :8]), r"changed: model\)"),
-        (dict(source_lang="deu_Latn"), r"source holds .*changed: language\)"),
-        (dict(shard=9), r"changed: shard size\)"),
-    ]
-    for options, words in cases:
-        with pytest.raises(ValueError, match=words + ".*--work"):
-            run(**options)
+
+def test_fresh_discards_the_folders_of_an_earlier_run(files):
+    arguments = (files / "a.txt", files / "b.txt", files / "out.tsv")
+    mine_files(*arguments, encode, progress=False)
+    counting = Counting()
+    mine_files(*arguments, counting, progress=False, fresh=True)
+    assert sum(counting.sizes) == 1 + 40 + 1 + 55  # probes of the model, and all lines again
+
+
+def encode_by_language(texts, lang):
+    """As Echo's embeddings, these depend on the language: it alone does not make another model."""
+    mark = 50.0 * (lang == "fra_Latn")
+    return np.hstack([encode(texts, lang), np.full((len(texts), 1), mark)])
+
+
+def mine_french(files, encode=encode_by_language, source_lang="fra_Latn", **options):
+    arguments = (files / "a.txt", files / "b.txt", files / "out.tsv", encode)
+    return mine_files(*arguments, source_lang=source_lang, progress=False, **options)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"encode": lambda texts, lang: encode_by_language(texts, lang)[:, ::-1]}, r"changed: model\)"),
+        ({"encode": lambda texts, lang: encode_by_language(texts, lang)[:, :8]}, r"changed: model\)"),
+        ({"source_lang": "deu_Latn"}, r"source holds .*changed: language\)"),
+        ({"shard": 9}, r"changed: shard size\)"),
+    ],
+)
+def test_another_setting_is_refused_with_advice(files, options, words):
+    mine_french(files)
+    with pytest.raises(ValueError, match=words + ".*--work"):
+        mine_french(files, **options)
+
+
+def test_another_text_is_refused(files):
+    mine_french(files)
     (files / "a.txt").write_text("another text\n")
     with pytest.raises(ValueError, match="source holds embeddings of .*changed: contents of the file, rows"):
-        run()
-    run(work=files / "elsewhere")
+        mine_french(files)
+    assert mine_french(files, work=files / "elsewhere").sources == 1
 
 
 @pytest.mark.parametrize("options", [{}, {"index": "IVF2,SQ8;nprobe=2"}])
-def test_workers_write_the_same_file_and_repeat_nothing(files, far_executor, monkeypatch, options):
+def test_workers_write_the_same_file(files, far_executor, monkeypatch, options):
     options = {"block": 9, "shard": 7, "progress": False, **options}
     monkeypatch.chdir(files)  # the workers run in another folder
-    a, b = Path("a.txt"), Path("b.txt")
+    inputs = (Path("a.txt"), Path("b.txt"))
+    mine_files(*inputs, Path("near.tsv"), encode, **options)
+
+    mine_files(*inputs, Path("far.tsv"), encode, executor=far_executor, **options)
+
+    tasks = Counter(label for label, _ in far_executor.items)
+    assert tasks == {"Encoding a.txt": 6, "Encoding b.txt": 8, "Searching y": 5, "Searching x": 7}
+    assert Path("far.tsv").read_bytes() == Path("near.tsv").read_bytes()
+
+    far_executor.items.clear()
+    mine_files(*inputs, Path("far.tsv"), encode, executor=far_executor, **options)
+    assert far_executor.items == []  # nothing is done twice
+    assert Path("far.tsv").read_bytes() == Path("near.tsv").read_bytes()
+
+
+def test_workers_need_a_folder(far_executor):
     with pytest.raises(ValueError, match="work is None: a search on a cluster needs a folder"):
         mine(np.eye(3), np.eye(3), executor=far_executor)
-    mine_files(a, b, Path("near.tsv"), encode, **options)
-    mine_files(a, b, Path("far.tsv"), encode, executor=far_executor, **options)
-    done = [desc for desc, _ in far_executor.items]
-    counts = {"Encoding a.txt": 6, "Encoding b.txt": 8, "Searching y": 5, "Searching x": 7}
-    assert {desc: done.count(desc) for desc in done} == counts
-    assert Path("far.tsv").read_bytes() == Path("near.tsv").read_bytes()
-    far_executor.items.clear()
-    mine_files(a, b, Path("far.tsv"), encode, executor=far_executor, **options)
-    assert far_executor.items == [] and Path("far.tsv").read_bytes() == Path("near.tsv").read_bytes()
 
 
 def test_a_pickled_collection_holds_file_names(tmp_path):
@@ -239,58 +316,91 @@ def test_a_pickled_collection_holds_file_names(tmp_path):
 
 @pytest.fixture
 def sides():
+    """Whole numbers: many cosines are equal, and their order must not change."""
     rng = np.random.default_rng(0)
-    x = rng.integers(-2, 3, (23, 6)) + 0.0  # whole numbers: equal cosines, whose order must not change
-    y = np.concatenate([x[5:], rng.integers(-2, 3, (20, 6)) + 0.0])[rng.permutation(38)]
-    x[~x.any(1)], y[~y.any(1)] = 1.0, 1.0
+    x = rng.integers(-2, 3, (23, 6)) + 0.0
+    y = np.concatenate([x[5:], rng.integers(-2, 3, (20, 6)) + 0.0])
+    y = y[rng.permutation(38)]
+    x[~x.any(1)] = 1.0
+    y[~y.any(1)] = 1.0
     return x, y
+
+
+def times(folder) -> dict[Path, int]:
+    return {file: file.stat().st_mtime_ns for file in folder.rglob("*.npz")}
 
 
 @pytest.mark.parametrize("index", [None, "Flat"])
 @pytest.mark.parametrize("writes", [0, 1, 3, 6])  # 3 and 4 blocks, and an index a side
 def test_a_search_killed_at_any_write_resumes(sides, tmp_path, monkeypatch, writes, index):
     options = dict(block=10, k=3, index=index)
-    want = mine(*sides, **options)
-    left, replace = [writes], os.replace
+    expected = mine(*sides, **options)
+    replace = os.replace
+    calls = []
 
     def dies(*arguments):
-        left[0] -= 1
-        if left[0] < 0:
+        calls.append(arguments)
+        if len(calls) > writes:
             raise KeyboardInterrupt
         replace(*arguments)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("os.replace", dies)
         mine(*sides, work=tmp_path, **options)
-    finished = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.npz")}
-    found = mine(*sides, work=tmp_path, **options)
-    assert finished.items() <= {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.npz")}.items()
-    assert found.pairs() == want.pairs()
-    np.testing.assert_array_equal(found.scores, want.scores)
-    assert len(list(tmp_path.rglob("*.npz"))) == 7 and not list(tmp_path.rglob("*.faiss"))
+    finished = times(tmp_path)
+
+    pairs = mine(*sides, work=tmp_path, **options)
+
+    assert finished.items() <= times(tmp_path).items()  # what was finished is not written again
+    assert pairs.pairs() == expected.pairs()
+    np.testing.assert_array_equal(pairs.scores, expected.scores)
+    assert len(times(tmp_path)) == 7
+    assert not list(tmp_path.rglob("*.faiss"))
 
 
 @pytest.mark.parametrize("margin", ["ratio", "distance", "cosine"])
 @pytest.mark.parametrize("block", [22, 20, 19, 13, 1])  # 23 and 38 rows: last blocks of fewer rows than k
 def test_blocks_do_not_change_the_result(sides, margin, block):
-    want, found = (mine(*sides, k=4, block=size, margin=margin) for size in (1000, block))
-    assert found.pairs() == want.pairs()
-    np.testing.assert_allclose(found.scores, want.scores, rtol=1e-6)
+    whole = mine(*sides, k=4, margin=margin, block=1000)
+    in_blocks = mine(*sides, k=4, margin=margin, block=block)
+    assert in_blocks.pairs() == whole.pairs()
+    np.testing.assert_allclose(in_blocks.scores, whole.scores, rtol=1e-6)
 
 
-def test_what_is_another_search_and_what_is_not(sides, tmp_path):
+@pytest.mark.parametrize("options", [{}, {"margin": "distance"}, {"retrieval": "forward"}, {"threshold": 1.1}])
+def test_what_only_chooses_pairs_is_the_same_search(sides, tmp_path, options):
+    mine(*sides, block=10, work=tmp_path)
+    mine(*sides, block=10, work=tmp_path, **options)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_shards_are_the_same_search(sides, tmp_path):
     x, y = sides
-    searches = lambda: len(list(tmp_path.iterdir()))  # noqa: E731
-    first = mine(x, y, block=10, work=tmp_path)
-    for options in ({}, {"margin": "distance"}, {"retrieval": "forward"}, {"threshold": 1.1}):
-        mine(x, y, block=10, work=tmp_path, **options)
-    assert mine([x[:9], x[9:]], y, block=10, work=tmp_path).pairs() == first.pairs() and searches() == 1
-    changed = x.copy()
-    changed[22, 5] += 1e-9
-    cases = [((changed, y), {}), ((y, x), {}), ((x, y), {"k": 2}), ((x, y[:-1]), {})]
-    for count, (arguments, options) in enumerate(cases, 2):
-        assert mine(*arguments, block=10, work=tmp_path, **options).pairs() == mine(*arguments, **options).pairs()
-        assert searches() == count
+    whole = mine(x, y, block=10, work=tmp_path)
+    in_shards = mine([x[:9], x[9:]], y, block=10, work=tmp_path)
+    assert in_shards.pairs() == whole.pairs()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("change", ["a number", "the order", "k", "a row"])
+def test_what_is_another_search(sides, tmp_path, change):
+    x, y = sides
+    mine(x, y, block=10, work=tmp_path)
+    options = {}
+    if change == "a number":
+        x = x.copy()
+        x[22, 5] += 1e-9
+    elif change == "the order":
+        x, y = y, x
+    elif change == "k":
+        options["k"] = 2
+    else:
+        y = y[:-1]
+
+    pairs = mine(x, y, block=10, work=tmp_path, **options)
+
+    assert pairs.pairs() == mine(x, y, **options).pairs()
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_full_disk_is_one_line_with_the_file(files):
@@ -308,13 +418,21 @@ def test_a_full_disk_is_one_line_with_the_file(files):
 
 @pytest.mark.parametrize("index", [None, "SQ8"])
 def test_a_plan_counts_what_mining_writes(files, index):
-    sources = (files / "a.txt", files / "b.txt")
-    plan = plan_mining(*sources, encode, k=2, index=index)
+    inputs = (files / "a.txt", files / "b.txt")
+
+    plan = plan_mining(*inputs, encode, k=2, index=index)
+
+    mine_files(*inputs, files / "out.tsv", encode, k=2, progress=False)
+    work = files / "out.tsv.work"
+    written = 0
+    for file in work.glob("*/*.npy"):
+        written += np.load(file).nbytes
+    for file in (work / "search").rglob("*.npz"):
+        written += sum(array.nbytes for array in np.load(file).values())
+    if index is not None:
+        written += 55 * 16
     assert (plan["sources"], plan["targets"]) == (40, 55)
-    mine_files(*sources, files / "out.tsv", encode, k=2, progress=False)
-    parts = [np.load(file) for file in (files / "out.tsv.work").glob("*/*.npy")]
-    found = [np.load(file) for file in (files / "out.tsv.work" / "search").rglob("*.npz")]
-    written = sum(part.nbytes for part in parts) + sum(one[name].nbytes for one in found for name in one)
-    written += 0 if index is None else 55 * 16
     assert written <= plan["disk_gigabytes"] * 1e9 <= written + 1000
-    assert min(plan[name] for name in ("encode_hours", "search_hours", "memory_gigabytes")) > 0
+    assert plan["encode_hours"] > 0
+    assert plan["search_hours"] > 0
+    assert plan["memory_gigabytes"] > 0
