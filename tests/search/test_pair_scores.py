@@ -25,18 +25,23 @@ CODES = ("fra_Latn", "eng_Latn")
 
 
 def encode(texts, lang, progress=False):
-    """Bags of words, and a little of the language."""
-    rows = [
-        [text.split().count(word) + 0.01 for word in WORDS] + [zlib.crc32(str(lang).encode()) % 7] for text in texts
-    ]
-    return np.array(rows, np.float32)
+    """(texts, 13) bags of words, and a little of the language."""
+    vectors = np.empty((len(texts), len(WORDS) + 1), np.float32)
+    vectors[:, -1] = zlib.crc32(str(lang).encode()) % 7
+    for vector, text in zip(vectors, texts, strict=True):
+        vector[:-1] = [text.split().count(word) + 0.01 for word in WORDS]
+    return vectors
+
+
+def use_encoder(monkeypatch, encoder):
+    for module in ("hf_echo.inference.scorer", "hf_echo.search.pair_scores"):
+        monkeypatch.setattr(f"{module}.open_encoder", lambda name, dtype: encoder)
 
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
     """An encoder of words instead of a model, blocks of 16 rows."""
-    for module in ("hf_echo.inference.scorer", "hf_echo.search.pair_scores"):
-        monkeypatch.setattr(f"{module}.open_encoder", lambda name, dtype: encode)
+    use_encoder(monkeypatch, encode)
     monkeypatch.setattr(pair_scores, "fingerprint", str)
     for module in ("hf_echo.utils.text", "hf_echo.data.formats"):
         monkeypatch.setattr(f"{module}.BLOCK", 16)
@@ -44,121 +49,194 @@ def fast(monkeypatch):
 
 @pytest.fixture
 def rows():
+    """Sources and targets; two pairs have an empty side, and four targets are equal."""
     rng = np.random.default_rng(0)
     sources = [" ".join(rng.choice(WORDS, 5)) for _ in range(60)]
     targets = [" ".join(rng.permutation(text.split())[: rng.integers(2, 6)]) for text in sources]
-    sources[7], targets[41], targets[5:9] = "", " ", [targets[4]] * 4
+    sources[7] = ""
+    targets[41] = " "
+    targets[5:9] = [targets[4]] * 4
     return sources, targets
+
+
+def write_tsv(path, sources, targets):
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True)))
+    return path
 
 
 @pytest.fixture
 def tsv(rows, tmp_path):
-    path = tmp_path / "p.tsv"
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in zip(*rows)))
-    return path
+    return write_tsv(tmp_path / "p.tsv", *rows)
 
 
-def unit(texts, lang):
+def unit(texts, lang=None):
     x = encode(texts, lang).astype(np.float64)
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def cosines(rows, langs=(None, None)):
-    empty = [not (source.strip() and target.strip()) for source, target in zip(*rows)]
-    return np.where(empty, np.nan, (unit(rows[0], langs[0]) * unit(rows[1], langs[1])).sum(1))
+def is_whole(rows):
+    """(rows,) whether both sides have text."""
+    return np.array([bool(source.strip() and target.strip()) for source, target in zip(*rows, strict=True)])
+
+
+def cosines(rows, source_lang=None, target_lang=None):
+    """(rows,) NaN where a side is empty."""
+    scores = (unit(rows[0], source_lang) * unit(rows[1], target_lang)).sum(1)
+    return np.where(is_whole(rows), scores, np.nan)
+
+
+def mean_of_nearest(x, pool, k):
+    """(rows,) mean cosine with the k nearest of the different texts of a pool."""
+    scores = np.sort(x @ unit(sorted(set(pool))).T, axis=1)
+    return scores[:, -k:].mean(1)
 
 
 def ratios(rows, pool, k, floor):
-    x, y = unit(rows[0], None), unit(rows[1], None)
-    x_pool, y_pool = (unit(sorted(set(texts)), None) for texts in pool)
-    near = [np.sort(side @ other.T, axis=1)[:, -k:].mean(1) for side, other in ((x, y_pool), (y, x_pool))]
-    return (x * y).sum(1) / np.maximum(sum(near) / 2, floor)
+    """(rows,) the margin of Artetxe and Schwenk 2019, with a floor."""
+    x = unit(rows[0])
+    y = unit(rows[1])
+    mean = (mean_of_nearest(x, pool[1], k) + mean_of_nearest(y, pool[0], k)) / 2
+    return (x * y).sum(1) / np.maximum(mean, floor)
 
 
 def read_scores(path):
     return np.array([float(line) for line in path.read_text().splitlines()])
 
 
-def test_cosine_of_every_format(rows, tsv, tmp_path):
-    want = cosines(rows, CODES)
-    for name in ("a.tsv.zst", "a.jsonl.gz", "a.parquet", "a.tmx.xz", "a.fr-en"):
-        with write_pairs(tmp_path / name, CODES) as write:
-            write(*rows)
-        own = name.endswith(("jsonl.gz", "parquet"))
-        report = score_pairs(open_pairs(tmp_path / name, langs=(None, None) if own else CODES), tmp_path / "o.txt", "m")
-        np.testing.assert_allclose(read_scores(tmp_path / "o.txt"), want, atol=1e-6, err_msg=name)
-        assert (report.rows, report.scored, report.kept) == (60, 58, 60)
-        assert report.mean == pytest.approx(np.nanmean(want)) and report.sigma == pytest.approx(np.nanstd(want))
-    two = open_pairs(tmp_path / "a.fr-en.fr", tmp_path / "a.fr-en.en", langs=CODES)
-    score_pairs(two, tmp_path / "o.jsonl", "m", langs=CODES)
+@pytest.mark.parametrize("name", ["a.tsv.zst", "a.jsonl.gz", "a.parquet", "a.tmx.xz", "a.fr-en"])
+def test_cosine_of_every_format(rows, tmp_path, name):
+    with write_pairs(tmp_path / name, CODES) as write:
+        write(*rows)
+    holds_languages = name.endswith(("jsonl.gz", "parquet"))
+    langs = (None, None) if holds_languages else CODES
+
+    report = score_pairs(open_pairs(tmp_path / name, langs=langs), tmp_path / "o.txt", "m")
+
+    expected = cosines(rows, *CODES)
+    np.testing.assert_allclose(read_scores(tmp_path / "o.txt"), expected, atol=1e-6)
+    assert (report.rows, report.scored, report.kept) == (60, 58, 60)
+    assert report.mean == pytest.approx(np.nanmean(expected))
+    assert report.sigma == pytest.approx(np.nanstd(expected))
+
+
+def test_two_files_become_a_table(rows, tmp_path):
+    with write_pairs(tmp_path / "a.fr-en", CODES) as write:
+        write(*rows)
+    pairs = open_pairs(tmp_path / "a.fr-en.fr", tmp_path / "a.fr-en.en", langs=CODES)
+
+    score_pairs(pairs, tmp_path / "o.jsonl", "m", langs=CODES)
+
     table = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
-    assert [row["source"] for row in table] == rows[0] and table[7]["score"] is None
-    assert sorted(file.name for file in tmp_path.iterdir() if file.name.startswith("o")) == ["o.jsonl", "o.txt"]
+    assert [row["source"] for row in table] == rows[0]
+    assert table[7]["score"] is None  # its source is empty
+    assert not (tmp_path / "o.jsonl.work").exists()
 
 
 def test_margin_among_the_different_texts_of_the_input(rows, tsv, tmp_path):
-    full = [[text for text, score in zip(side, cosines(rows)) if score == score] for side in rows]
-    want = np.full(60, np.nan)
-    want[~np.isnan(cosines(rows))] = ratios(full, full, 4, 0.3)
     score_pairs(open_pairs(tsv), tmp_path / "o.txt", "m", score="margin")
-    np.testing.assert_allclose(read_scores(tmp_path / "o.txt"), want, atol=1e-5)
-    few = [side[:9] for side in full]
-    (tmp_path / "r.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in zip(*few)))
-    options = dict(score="margin", reference=open_pairs(tmp_path / "r.tsv"), k=3)
-    score_pairs(open_pairs(tsv), tmp_path / "o.txt", "m", **options)
-    want[~np.isnan(want)] = ratios(full, few, 3, 0.3)
-    np.testing.assert_allclose(read_scores(tmp_path / "o.txt"), want, atol=1e-5)
+
+    whole = np.array(rows)[:, is_whole(rows)]
+    scores = read_scores(tmp_path / "o.txt")
+    np.testing.assert_array_equal(np.isnan(scores), ~is_whole(rows))
+    np.testing.assert_allclose(scores[is_whole(rows)], ratios(whole, whole, 4, 0.3), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["cosine", "margin"])
-@pytest.mark.parametrize("writes", [0, 1, 3])
-@pytest.mark.parametrize("other", [{}, {"langs": CODES}, {"columns": {"source": 1, "target": 1}}])
-def test_a_stopped_run_resumes(tsv, tmp_path, monkeypatch, kind, writes, other):
+def test_margin_among_the_texts_of_a_reference(rows, tsv, tmp_path):
+    whole = np.array(rows)[:, is_whole(rows)]
+    reference = whole[:, :9]
+    write_tsv(tmp_path / "r.tsv", *reference)
+
+    pairs = open_pairs(tmp_path / "r.tsv")
+    score_pairs(open_pairs(tsv), tmp_path / "o.txt", "m", score="margin", reference=pairs, k=3)
+
+    scores = read_scores(tmp_path / "o.txt")
+    np.testing.assert_allclose(scores[is_whole(rows)], ratios(whole, reference, 3, 0.3), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind, calls", [("cosine", 4), ("margin", 8)])
+@pytest.mark.parametrize("finished", [0, 1, 3])
+@pytest.mark.parametrize("options", [{}, {"langs": CODES}, {"columns": {"source": 1, "target": 1}}])
+def test_a_stopped_run_resumes(tsv, tmp_path, monkeypatch, kind, calls, finished, options):
     """Unless it has other languages or columns."""
-    calls = []
+    score_pairs(open_pairs(tsv, **options), tmp_path / "expected.txt", "m", score=kind)
+    sizes = []
 
-    def counting(texts, lang):
-        calls.append(len(texts))
-        if len(calls) > writes:
+    def stopping(texts, lang):
+        sizes.append(len(texts))
+        if len(sizes) > finished:
             raise KeyboardInterrupt
         return encode(texts, lang)
 
-    score_pairs(open_pairs(tsv, **other), tmp_path / "want.txt", "m", score=kind)
-    for module in ("hf_echo.inference.scorer", "hf_echo.search.pair_scores"):
-        monkeypatch.setattr(f"{module}.open_encoder", lambda name, dtype: counting)
-    try:
+    def counting(texts, lang):
+        sizes.append(len(texts))
+        return encode(texts, lang)
+
+    use_encoder(monkeypatch, stopping)
+    with pytest.raises(KeyboardInterrupt):
         score_pairs(open_pairs(tsv), tmp_path / "o.txt", "m", score=kind)
-    except KeyboardInterrupt:
-        assert not (tmp_path / "o.txt").exists()
-    done, calls[:], writes = writes, [], 99
-    score_pairs(open_pairs(tsv, **other), tmp_path / "o.txt", "m", score=kind)
-    assert other or len(calls) == max(0, (4 if kind == "cosine" else 8) - done)
-    assert (tmp_path / "o.txt").read_bytes() == (tmp_path / "want.txt").read_bytes()
+    assert not (tmp_path / "o.txt").exists()
+    sizes.clear()
+    use_encoder(monkeypatch, counting)
+    score_pairs(open_pairs(tsv, **options), tmp_path / "o.txt", "m", score=kind)
+
+    if not options:
+        assert len(sizes) == calls - finished
+    assert (tmp_path / "o.txt").read_bytes() == (tmp_path / "expected.txt").read_bytes()
     assert not (tmp_path / "o.txt.work").exists()
 
 
-def test_a_threshold_keeps_lines_as_they_are(rows, tmp_path, monkeypatch, capsys):
-    """All columns, the header, and what other readers take for the end of a line."""
-    lines = [f"{i}\t{source}\x0b\u2028\t{target}" for i, (source, target) in enumerate(zip(*rows))]
-    data = "\r\n".join(["id\tsrc\ttgt", *lines]).encode()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(data))))
-    lowest = float(np.nanquantile(cosines(rows, CODES), 0.5)) + 1e-5
-    kept = cosines(rows, CODES) >= lowest
-    report = score_pairs(open_pairs("-", langs=CODES), "-", "m", threshold=str(lowest))
-    out = capsys.readouterr().out
-    assert out.split("\n") == ["id\tsrc\ttgt", *(line for line, keep in zip(lines, kept) if keep), ""]
-    assert report.kept == kept.sum() and 0 < report.kept < 60
-    (tmp_path / "c.json").write_text(json.dumps({"fra_Latn>eng_Latn": [lowest + 0.03, 0.01]}))
-    (tmp_path / "p.tsv").write_bytes(data)
-    pairs = open_pairs(tmp_path / "p.tsv", langs=CODES, columns={"source": "src", "target": "tgt"})
-    for sigma in (1.0, 5.0):
-        score_pairs(pairs, tmp_path / "o.parquet", "m", threshold=tmp_path / "c.json", sigma=sigma)
-        scores = pq.read_table(tmp_path / "o.parquet")["score"].to_numpy()
-        want = cosines(rows, CODES)
-        np.testing.assert_allclose(scores, want[want >= lowest + 0.03 - 0.01 * sigma], atol=1e-6)
+@pytest.fixture
+def table_lines(rows):
+    """A header and lines of three columns, with what other readers take for the end of a line."""
+    lines = ["id\tsrc\ttgt"]
+    for number, (source, target) in enumerate(zip(*rows, strict=True)):
+        lines.append(f"{number}\t{source}\x0b\u2028\t{target}")
+    return lines
+
+
+def test_a_threshold_keeps_lines_as_they_are(rows, table_lines, monkeypatch, capsys):
+    """All columns, and the header."""
+    data = gzip.compress("\r\n".join(table_lines).encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    scores = cosines(rows, *CODES)
+    threshold = float(np.nanquantile(scores, 0.5)) + 1e-5
+
+    report = score_pairs(open_pairs("-", langs=CODES), "-", "m", threshold=str(threshold))
+
+    header, *lines = table_lines
+    kept_lines = [lines[row] for row in np.flatnonzero(scores >= threshold)]
+    assert capsys.readouterr().out.split("\n") == [header, *kept_lines, ""]
+    assert report.kept == len(kept_lines)
+    assert 0 < report.kept < 60
+
+
+@pytest.fixture
+def table(table_lines, tmp_path):
+    path = tmp_path / "p.tsv"
+    path.write_bytes("\r\n".join(table_lines).encode())
+    return path
+
+
+COLUMNS = {"source": "src", "target": "tgt"}
+
+
+@pytest.mark.parametrize("sigma", [1.0, 5.0])
+def test_a_calibrated_threshold_is_that_of_the_direction(rows, table, tmp_path, sigma):
+    scores = cosines(rows, *CODES)
+    mean = float(np.nanquantile(scores, 0.5)) + 0.03
+    (tmp_path / "c.json").write_text(json.dumps({"fra_Latn>eng_Latn": [mean, 0.01]}))
+    pairs = open_pairs(table, langs=CODES, columns=COLUMNS)
+
+    score_pairs(pairs, tmp_path / "o.parquet", "m", threshold=tmp_path / "c.json", sigma=sigma)
+
+    kept_scores = pq.read_table(tmp_path / "o.parquet")["score"].to_numpy()
+    np.testing.assert_allclose(kept_scores, scores[scores >= mean - 0.01 * sigma], atol=1e-6)
+
+
+def test_a_calibrated_threshold_needs_languages(table, tmp_path):
+    (tmp_path / "c.json").write_text(json.dumps({"fra_Latn>eng_Latn": [0.5, 0.01]}))
     with pytest.raises(ValueError, match="depend on the languages: give those of both sides"):
-        columns = {"source": "src", "target": "tgt"}
-        score_pairs(open_pairs(tmp_path / "p.tsv", columns=columns), "-", "m", threshold=str(tmp_path / "c.json"))
+        score_pairs(open_pairs(table, columns=COLUMNS), "-", "m", threshold=str(tmp_path / "c.json"))
 
 
 REFUSED = {
@@ -182,12 +260,13 @@ def test_refusals_leave_nothing(tmp_path, monkeypatch, data, options, message):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"un\tone\n")))
     with pytest.raises(ValueError, match=message.replace("(", r"\(")) as error:
         score_pairs(open_pairs("-" if data is None else tmp_path / "p.tsv"), tmp_path / "o.txt", "m", **options)
-    assert "\n" not in str(error.value) and not (tmp_path / "o.txt").exists()
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "o.txt").exists()
 
 
-def test_no_file():
-    for pair in (["no.parquet"], ["no.fr-en"], [__file__, "no.txt"]):
-        refuses("no file no", open_pairs, *pair, error=FileNotFoundError)
+@pytest.mark.parametrize("paths", [["no.parquet"], ["no.fr-en"], [__file__, "no.txt"]])
+def test_a_missing_file_is_named(paths):
+    refuses("no file no", open_pairs, *paths, error=FileNotFoundError)
 
 
 PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": lambda data: pa.compress(data, "zstd", True)}
@@ -213,14 +292,20 @@ def test_damaged_input_is_scored_whole_or_named(tmp_path_factory, kind, packed, 
     try:
         report = score_pairs(open_pairs(path, langs=langs), folder / "o.txt", "m")
     except ValueError as error:
-        assert "damaged" in str(error) and "\n" not in str(error) and not (folder / "o.txt").exists()
+        assert "damaged" in str(error)
+        assert "\n" not in str(error)
+        assert not (folder / "o.txt").exists()
     else:
         assert len((folder / "o.txt").read_text().splitlines()) == report.rows
 
 
 def test_an_empty_pipe_is_no_error(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    assert score_pairs(open_pairs("-"), "-", "m").rows == 0 and capsys.readouterr().out == ""
+    assert score_pairs(open_pairs("-"), "-", "m").rows == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_closed_standard_input_is_refused(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)  # hf-echo score - <&-
     with pytest.raises(ValueError, match="standard input is closed"):
         score_pairs(open_pairs("-"), "-", "m")
@@ -231,4 +316,5 @@ def test_a_closed_pipe_is_one_line(toy_folders, tmp_path):
     command = f"'{sys.executable}' -m hf_echo.cli score p.tsv --model '{toy_folders['release']}' | head -n 1"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
     errors = [line for line in done.stderr.splitlines() if "hf-echo" in line or "Error" in line]
-    assert -1 <= float(done.stdout) <= 1 and errors in ([], ["hf-echo: standard output was closed before the end"])
+    assert -1 <= float(done.stdout) <= 1
+    assert errors in ([], ["hf-echo: standard output was closed before the end"])
