@@ -1,5 +1,7 @@
 """Near misses of documents: each kind is what its name says, and only a whole reading finds the document."""
 
+import json
+
 import numpy as np
 import pytest
 from long_context_report import (
@@ -70,6 +72,13 @@ def bag(texts, lang):
 def first(texts, lang):
     """Reads no more than the first sentence."""
     return bag([text.split()[0] for text in texts], lang)
+
+
+def test_negatives_of_paragraphs_may_be_those_of_the_published_set(tmp_path):
+    file = tmp_path / "eng_Latn_errtype.dev.json"
+    file.write_text(json.dumps({"Two cats sleep.": {"src": "Three cats sleep.", "errtype": "number"}}))
+    made = negatives_of_paragraphs({"1": ["It rains.", "Three cats sleep."], "2": ["It snows."]}, file)
+    assert made == {"1": [(["It rains.", "Two cats sleep."], "number")], "2": []}
 
 
 def last(texts, lang):

@@ -3,11 +3,11 @@
     python train_scripts/studies/long_context_report.py MODEL [MODEL ...] --data outputs/nano-real-variants/paragraphs
 
 --data holds dev_NAME.parquet of id, lang, sentences (long_context_data.py). --negatives sentences: one sentence of the
-English is swapped for one of its hard negatives, as in the paper's Belebele (Table 28). --negatives documents: a
-sentence is dropped or replaced by another document's, or the order is shuffled, as in its IWSLT2017 (Table 29). Every
-model reads up to --max-length tokens, whatever it was trained on (rotary positions need no weights). A kind's figure is
-the percent of texts whose nearest neighbour was a negative of that kind; figures are means over languages. --out:
-tables as JSON.
+English is swapped for one of its hard negatives, as in the paper's Belebele (Table 28); by rule, or with --published
+FILE those of the published xsim++ set of FLORES. --negatives documents: a sentence is dropped or replaced by another
+document's, or the order is shuffled, as in its IWSLT2017 (Table 29). Every model reads up to --max-length tokens,
+whatever it was trained on (rotary positions need no weights). A kind's figure is the percent of texts whose nearest
+neighbour was a negative of that kind; figures are means over languages. --out: tables as JSON.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from typing import Any
 import pandas as pd
 
 from hf_echo.evaluation import evaluate_xsim
+from hf_echo.evaluation.retrieval.hard_negatives import by_text, published_negatives, rule_negatives
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encoders import Encode
-from hf_echo.negatives.rules import hard_negatives_for
 from hf_echo.utils.results import Table, cell_text, markdown_table
 
 ENG = "eng_Latn"
@@ -137,14 +137,17 @@ def negatives_of_documents(english: Mapping[str, Sequence[str]]) -> dict[str, li
     return negatives
 
 
-def negatives_of_paragraphs(english: Mapping[str, Sequence[str]]) -> dict[str, list[Negative]]:
-    """Id -> paragraphs with a sentence swapped, for up to five hard negatives by rule of each sentence."""
+def negatives_of_paragraphs(
+    english: Mapping[str, Sequence[str]], published: Path | None = None
+) -> dict[str, list[Negative]]:
+    """Id -> paragraphs with a sentence swapped, for each hard negative of each sentence.
+
+    The negatives of a sentence are up to five by rule, or those of a file of the published xsim++ set.
+    """
     sentences = list(dict.fromkeys(text for of_paragraph in english.values() for text in of_paragraph))
-    by_sentence = dict(zip(sentences, hard_negatives_for(sentences), strict=True))
+    negatives = rule_negatives(sentences) if published is None else published_negatives(published, sentences)
+    by_sentence = by_text(negatives, sentences)
     return {key: paragraph_negatives(of_paragraph, by_sentence) for key, of_paragraph in english.items()}
-
-
-NEGATIVES = {"documents": negatives_of_documents, "sentences": negatives_of_paragraphs}
 
 
 def percent_by_kind(table: Table) -> dict[str, float]:
@@ -164,7 +167,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", metavar="NAME", help="of dev_NAME.parquet; default: all")
     parser.add_argument("--languages", nargs="+", default=[], help="beside English; default: all")
-    parser.add_argument("--negatives", nargs="+", choices=NEGATIVES, default=list(NEGATIVES))
+    parser.add_argument(
+        "--negatives", nargs="+", choices=("documents", "sentences"), default=["documents", "sentences"]
+    )
+    parser.add_argument("--published", type=Path, metavar="FILE", help="eng_Latn_errtype.SPLIT.json of xsim++")
     parser.add_argument("--max-length", type=int, default=576)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -173,6 +179,10 @@ def main() -> None:
         files = [file for file in files if file.stem.removeprefix("dev_") in args.sets]
     if not files:
         parser.error(f"{args.data} holds no dev_NAME.parquet; train_scripts/corpora/long_context_data.py makes them")
+    negatives_of = {
+        "documents": negatives_of_documents,
+        "sentences": partial(negatives_of_paragraphs, published=args.published),
+    }
     rows: list[dict[str, Any]] = []
     tables = []
     for name in args.models:
@@ -181,7 +191,7 @@ def main() -> None:
         for file in files:
             documents = read_documents(file, args.languages)
             for of_which in args.negatives:
-                table = evaluate_documents(embed, documents, NEGATIVES[of_which](documents[ENG]))
+                table = evaluate_documents(embed, documents, negatives_of[of_which](documents[ENG]))
                 about = {"model": name, "set": file.stem, "negatives": of_which}
                 tables.append(about | json.loads(table.to_json()))
                 figures = {"xsim": table.average["xsim"], "xsim++": table.average["xsimpp"]}
