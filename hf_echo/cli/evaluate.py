@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import typer
 
+from ..steps.language_code import language_code
 from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
 from .options import DEFAULT_MODEL, Margin, OnBadRow, OpensModel, language, model, named_model, on_bad_row
@@ -259,7 +260,9 @@ class Speech(Step):
     )
     decoder: str | None = setting("Echo checkpoint with a decoder: also report BLEU and chrF++", None, reads=CHECKPOINT)
     unheard: list[str] = setting(
-        "language without speech in training; repeatable; default: those the model does not name", list, language=True
+        "language without speech in training; repeatable; default: those the model does not name",
+        list,
+        convert=language_code,
     )
     margin: Margin = margin()
     k: int = neighbours()

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import typer
 
+from ..steps.language_code import language_code
 from ..utils.hub import SPEECH, packaged_model, packaged_speech
 from ..utils.settings import CHECKPOINT, Step, setting
 
@@ -64,7 +65,7 @@ def resume(**options: Any) -> Any:
 def language(of: str, default: Any = None, **options: Any) -> Any:
     """A field of a language; a default of ... is none."""
     more = {} if default is ... else {"default": default}
-    return setting(of, **more, language=True, **options)
+    return setting(of, **more, convert=language_code, **options)
 
 
 def column(**options: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, Step, fields_of, setting, step
+from .language_code import language_code
 
 
 class Operation(Step):
@@ -311,7 +312,7 @@ class ModularBackbone(Operation):
 
     model: str = model("encoder with the layers of BERT or XLM-R: folder or Hub name")
     output_dir: str = output("folder of the modular encoder")
-    pivot: str = setting("language that the others are aligned to", "eng_Latn", language=True)
+    pivot: str = setting("language that the others are aligned to", "eng_Latn", convert=language_code)
     max_seq_length: int = setting("longest text in tokens", 128, least=1)
 
 
@@ -324,7 +325,7 @@ class ModularBackbone(Operation):
 class AddLanguage(Operation):
     """Add a language. Only its own folder is written; all other languages stay as they are."""
 
-    language: str = setting("code of the new language, such as deu_Latn", argument=True, language=True)
+    language: str = setting("code of the new language, such as deu_Latn", argument=True, convert=language_code)
     model: str = model("folder of a modular encoder", argument=False, short="-m")
     output_dir: str | None = output("a new folder; default: the language is added to MODEL", None, argument=False)
     texts: str | None = setting("texts, one per line: vocabulary and language adapter", None, reads=DATA)

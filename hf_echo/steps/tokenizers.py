@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from .language_code import language_code
 from .operations import Operation, output
 
 SKIP_BAD = "what happens with bad rows: stop with an error, or skip them with a warning"
@@ -24,7 +25,7 @@ class CountWords(Step):
     out: str = setting("output file of the counts (Parquet)", writes="file")
     pattern: Literal["echo", "llama3"] = setting("pre-tokenization pattern (echo: ECHO D)", "echo")
     kind: Literal["parallel", "monolingual"] | None = setting("kind of data; default: decided by the columns", None)
-    lang: str | None = setting("language of text without a language column or code", None, language=True)
+    lang: str | None = setting("language of text without a language column or code", None, convert=language_code)
     split: str = setting("split to count, in files that have splits; all counts every split", "train")
     on_bad_row: Literal["error", "skip"] = setting(SKIP_BAD, "error")
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
     """The known name with the most similar spelling; None if none is similar."""
-    return next(iter(difflib.get_close_matches(str(word), list(known), n=1)), None)
+    matches = difflib.get_close_matches(str(word), list(known), n=1)
+    return matches[0] if matches else None
 
 
 def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:
@@ -23,5 +24,6 @@ def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str
         ''
     """
     near = nearest(word, known)
-    advice = f"did you mean {near!r}?" if near else otherwise
-    return f"; {advice}" if advice else ""
+    if near:
+        return f"; did you mean {near!r}?"
+    return f"; {otherwise}" if otherwise else ""

@@ -16,6 +16,8 @@ from tqdm.auto import tqdm
 
 from .extras import extra
 
+PACKAGE = __name__.partition(".")[0]
+
 
 class LocalExecutor:
     """Run the items one after the other in this process."""
@@ -24,7 +26,8 @@ class LocalExecutor:
     gpus = 0
 
     def __init__(self, progress: bool = True) -> None:
-        self.progress, self.hidden = progress, None if progress else True  # None hides bars outside a terminal
+        self.progress = progress
+        self.hidden = None if progress else True  # None hides bars outside a terminal
 
     def map(self, function: Callable, items: Sequence, desc: str, gpus: float = 0) -> Iterator[tuple[Any, Any]]:
         """Yield (item, function(item))."""
@@ -47,7 +50,8 @@ class RayExecutor:
     def __init__(self, progress: bool = True) -> None:
         with extra("ray"):
             import ray
-        self.progress, self.hidden = progress, None if progress else True
+        self.progress = progress
+        self.hidden = None if progress else True
         if not ray.is_initialized():
             ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.WARNING)
         self.gpus = 1 if ray.cluster_resources().get("GPU") else 0
@@ -62,7 +66,9 @@ class RayExecutor:
 
         if not items:
             return
-        rows = [{"number": i, "item": pickle.dumps(item)} for i, item in enumerate(items)]
+        rows = []
+        for number, item in enumerate(items):
+            rows.append({"number": number, "item": pickle.dumps(item)})
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         arguments = {"num_gpus": gpus} if gpus else {}
         data = data.map_batches(_Call(function), batch_size=1, batch_format="pandas", **arguments)
@@ -85,30 +91,35 @@ class _Call:
         self.function = function
 
     def __call__(self, batch):
-        with _warnings_of("hf_echo") as warnings:
+        item = pickle.loads(batch["item"].iloc[0])
+        with _warnings_of(PACKAGE) as warnings:
             try:
-                answer = (False, self.function(pickle.loads(batch["item"].iloc[0])), warnings)
+                result = self.function(item)
+                failed = False
             except Exception as error:
-                answer = (True, error, warnings)
-        return {"number": batch["number"].to_numpy(), "result": [pickle.dumps(answer)]}
+                result = error
+                failed = True
+        return {"number": batch["number"].to_numpy(), "result": [pickle.dumps((failed, result, warnings))]}
 
 
 @contextmanager
 def _warnings_of(package: str) -> Iterator[list[tuple[str, str]]]:
     """(logger, message) of the warnings that the package logs inside the block."""
-    found: list[tuple[str, str]] = []
+    warnings: list[tuple[str, str]] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: found.append((record.name, record.getMessage()))
+    handler.emit = lambda record: warnings.append((record.name, record.getMessage()))
     logger = logging.getLogger(package)
     logger.addHandler(handler)
     try:
-        yield found
+        yield warnings
     finally:
         logger.removeHandler(handler)
 
 
 def executor_named(name: str) -> LocalExecutor | RayExecutor:
     """The executor "local" or "ray"."""
-    if name not in ("local", "ray"):
-        raise ValueError(f"unknown --executor {name!r}; choose local or ray")
-    return LocalExecutor() if name == "local" else RayExecutor()
+    if name == "local":
+        return LocalExecutor()
+    if name == "ray":
+        return RayExecutor()
+    raise ValueError(f"unknown --executor {name!r}; choose local or ray")

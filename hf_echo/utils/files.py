@@ -125,13 +125,14 @@ def write_array(path: str | Path, array: np.ndarray) -> None:
 
 def files_below(folder: str | Path, around: frozenset[str] = frozenset()) -> list[Path]:
     """The files of a folder and of its folders, sorted. Links are followed, but not to a folder `around` them."""
-    around, found = around | {os.path.realpath(folder)}, []
+    around = around | {os.path.realpath(folder)}
+    files = []
     for path in Path(folder).iterdir():
         if not path.is_dir():
-            found.append(path)
+            files.append(path)
         elif os.path.realpath(path) not in around:
-            found += files_below(path, around)
-    return sorted(found)
+            files += files_below(path, around)
+    return sorted(files)
 
 
 def same_place(one: str | Path, other: str | Path) -> bool:
@@ -148,9 +149,9 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder:
     if str(path) == "-" and not folder:  # standard output
         return
     path = Path(path)
-    for given in inputs:
-        if same_place(path, given):
-            raise ValueError(f"{path} is an input too ({given}) and would be overwritten; give another output")
+    for input_path in inputs:
+        if same_place(path, input_path):
+            raise ValueError(f"{path} is an input too ({input_path}) and would be overwritten; give another output")
     if path.is_dir() and not folder:
         raise ValueError(f"{path} is a folder; give the name of a file")
     if path.exists() and not path.is_dir():
@@ -184,24 +185,26 @@ def load_npy(path: str | Path) -> np.ndarray:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give a .npy file")
     if path.suffix in RAW:
-        numbers = np.fromfile(path, RAW[path.suffix])
         shape = read_json(f"{path}.json", {}).get("shape")
         if shape is None:
             raise ValueError(f'{path} has no shape: write {{"shape": [rows, width]}} into {path}.json')
-        if numbers.nbytes != path.stat().st_size or len(shape) != 2 or len(numbers) != shape[0] * shape[1]:
-            raise ValueError(f"{path} has {path.stat().st_size} bytes, which is not the shape {shape} of {path}.json")
-        return numbers.reshape(shape)
+        dtype = np.dtype(RAW[path.suffix])
+        size = path.stat().st_size
+        if len(shape) != 2 or size != shape[0] * shape[1] * dtype.itemsize:
+            raise ValueError(f"{path} has {size} bytes, which is not the shape {shape} of {path}.json")
+        return np.fromfile(path, dtype).reshape(shape)
     try:
         array = np.load(path)
     except Exception as error:  # EOFError, BadZipFile, UnpicklingError and others for broken headers
-        raise ValueError(f"{path} is not a readable .npy file of numbers: {_line(error)}") from None
+        raise ValueError(f"{path} is not a readable .npy file of numbers: {first_line(error)}") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         kind = f"dtype {array.dtype}" if isinstance(array, np.ndarray) else "an archive of arrays (.npz)"
         raise ValueError(f"{path} is not a .npy file of numbers: it holds {kind}")
     return array
 
 
-def _line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message; without a message the name of its class."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 

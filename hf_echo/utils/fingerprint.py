@@ -17,8 +17,13 @@ from .files import files_below, read_json, write_json
 from .hub import packaged_model, split_revision
 
 SUFFIXES = {".safetensors", ".bin", ".gguf", ".json", ".model", ".txt", ".jinja"}
+CHECKSUMS = "checksums.json"
+WHOLE = 100_000_000
 LEFT_OUT = {"recipe.json", "results.json", "checksums.json", "trainer_state.json", "training_args.bin"}
 FOLDERS_LEFT_OUT = ("checkpoint-", ".", "__pycache__", "runs")
+
+logger = logging.getLogger(__name__)
+_warned: set[str] = set()
 
 
 def fingerprint(name: str | Path) -> str:
@@ -31,17 +36,23 @@ def fingerprint(name: str | Path) -> str:
         return f"sha256:{sha256(path)}"
     if not path.is_dir():
         return f"commit:{_cached_commit(str(name)) or 'unknown'}"
-    if not (files := model_files(path)):
+    files = model_files(path)
+    if not files:
         raise FileNotFoundError(f"{name} holds no weights, tokenizer or configuration: give a model's folder")
-    lines = (f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in files)
-    return f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(path).as_posix()} {sha256(file)}\n".encode())
+    return f"sha256:{digest.hexdigest()}"
 
 
 def model_files(folder: Path) -> list[Path]:
     """Weights, tokenizers, configurations and prompts of a folder, sorted."""
-    files = [file for file in files_below(folder) if file.suffix in SUFFIXES and file.name not in LEFT_OUT]
-    inside = (file for file in files if not any(p.startswith(FOLDERS_LEFT_OUT) for p in file.relative_to(folder).parts))
-    return sorted(file for file in inside if file.is_file())
+    files = []
+    for file in files_below(folder):
+        is_left_out = any(part.startswith(FOLDERS_LEFT_OUT) for part in file.relative_to(folder).parts)
+        if file.suffix in SUFFIXES and file.name not in LEFT_OUT and file.is_file() and not is_left_out:
+            files.append(file)
+    return files
 
 
 def sha256(file: str | Path) -> str:
@@ -56,11 +67,10 @@ def sha256(file: str | Path) -> str:
 def _cached_commit(name: str, revision: str | None = None) -> str | None:
     from transformers.utils import cached_file, extract_commit_hash
 
-    for wanted in ("config.json", "modules.json"):
+    options = dict(revision=revision, local_files_only=True, _raise_exceptions_for_missing_entries=False)
+    for file_name in ("config.json", "modules.json"):
         try:
-            file = cached_file(
-                name, wanted, revision=revision, local_files_only=True, _raise_exceptions_for_missing_entries=False
-            )
+            file = cached_file(name, file_name, **options)
         except (OSError, ValueError):
             return None
         if file is not None:
@@ -68,23 +78,22 @@ def _cached_commit(name: str, revision: str | None = None) -> str | None:
     return None
 
 
-logger = logging.getLogger(__name__)
-
-_warned: set[str] = set()
-CHECKSUMS = "checksums.json"
-WHOLE = 100_000_000
-
-
 def write_checksums(folder: str | Path) -> None:
     """Write the checksums of a finished folder; cards, lineage and results may change later, so they have none."""
     folder = Path(folder)
-    files = {file.relative_to(folder).as_posix(): file for file in model_files(folder)}
-    write_json(folder / CHECKSUMS, {name: {"size": f.stat().st_size, "sha256": sha256(f)} for name, f in files.items()})
+    checksums = {}
+    for file in model_files(folder):
+        name = file.relative_to(folder).as_posix()
+        checksums[name] = {"size": file.stat().st_size, "sha256": sha256(file)}
+    write_json(folder / CHECKSUMS, checksums)
 
 
 def warn_of_changes(folder: str | Path) -> None:
     """Say, once per process and folder, that weights or other files are not those of the release."""
-    if str(folder) not in _warned and (changed := list(changed_files(folder, whole=WHOLE))):
+    if str(folder) in _warned:
+        return
+    changed = list(changed_files(folder, whole=WHOLE))
+    if changed:
         _warned.add(str(folder))
         logger.warning(
             f"{folder} was changed after it was written: {', '.join(changed)}; write the release again, or delete "
@@ -97,10 +106,11 @@ def changed_files(folder: str | Path, *, whole: float = float("inf")) -> Iterato
     folder = Path(folder)
     if not (folder / CHECKSUMS).is_file():
         return
-    for name, known in read_json(folder / CHECKSUMS).items():
+    for name, checksum in read_json(folder / CHECKSUMS).items():
+        file = folder / name
         try:
-            size = (folder / name).stat().st_size
-            if size != known["size"] or (size <= whole and sha256(folder / name) != known["sha256"]):
+            size = file.stat().st_size
+            if size != checksum["size"] or (size <= whole and sha256(file) != checksum["sha256"]):
                 yield name
         except FileNotFoundError:
             yield name

@@ -28,8 +28,10 @@ def write_folder(path: str | Path) -> Iterator[Path]:
         raise ValueError(f"{path} is not empty and holds no checkpoint of hf-echo: name another folder")
     if next(place.glob("checkpoint-*"), None):
         raise ValueError(f"{path} holds a training run: name another folder")
-    if others := sorted(file for file in place.rglob("*") if file.is_file() and not _is_ours(file.relative_to(place))):
-        raise ValueError(f"{path} also holds {others[0].relative_to(place)}: move it, or name another folder")
+    for file in sorted(place.rglob("*")):
+        inner = file.relative_to(place)
+        if file.is_file() and not _is_ours(inner):
+            raise ValueError(f"{path} also holds {inner}: move it, or name another folder")
     place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = place.with_name(f".{place.name}.{os.getpid()}.{os.urandom(4).hex()}")
     unfinished.mkdir()
@@ -39,7 +41,8 @@ def write_folder(path: str | Path) -> Iterator[Path]:
         for file in unfinished.rglob("*.safetensors"):  # safetensors 0.8 lets nobody but the owner read them
             file.chmod(unfinished.stat().st_mode & 0o666)
         if place.exists():
-            os.replace(place, earlier := unfinished.with_suffix(".old"))
+            earlier = unfinished.with_suffix(".old")
+            os.replace(place, earlier)
             os.replace(unfinished, place)
             shutil.rmtree(earlier)
         else:
@@ -68,9 +71,12 @@ def whole_tensors(folder: Path) -> bool:
     from safetensors import SafetensorError, safe_open
 
     try:
+        files = set(folder.glob("*.safetensors"))
         index = folder / "model.safetensors.index.json"
-        named = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
-        for file in {*folder.glob("*.safetensors"), *(folder / name for name in named)}:
+        if index.is_file():
+            weight_map = json.loads(index.read_text())["weight_map"]
+            files |= {folder / name for name in weight_map.values()}
+        for file in files:
             with safe_open(file, "np"):
                 pass
     except (OSError, ValueError, KeyError, SafetensorError):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .files import read_json
+from .files import first_line, read_json
 
 logger = logging.getLogger(__name__)
 
@@ -50,14 +50,17 @@ def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -
     except (HfHubHTTPError, HFValidationError, ValueError):
         return None
     except Exception as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
-        return (str(error) or type(error).__name__).splitlines()[0]
+        return first_line(error)
     return None
 
 
 def split_revision(name: str | Path) -> tuple[str, str | None]:
     """("org/name", "v1.2.0") of "org/name@v1.2.0"; (name, None) of another name or of what exists on this machine."""
-    found = re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w./-]+)", str(name))
-    return (found[1], found[2]) if found and not Path(name).exists() else (str(name), None)
+    match = re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w./-]+)", str(name))
+    if match is None or Path(name).exists():
+        return str(name), None
+    repo, revision = match.groups()
+    return repo, revision
 
 
 def may_be_on_hub(name: str) -> bool:
@@ -84,14 +87,15 @@ def snapshot(name: str | Path) -> str:
         tags = sorted(ref.name for ref in HfApi().list_repo_refs(repo).tags)
         raise FileNotFoundError(f"{repo} has no version {revision}; it has {', '.join(tags) or 'none'}") from None
     except (HfHubHTTPError, LocalEntryNotFoundError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise FileNotFoundError(f"{name}: {reason}") from None
+        raise FileNotFoundError(f"{name}: {first_line(error)}") from None
 
 
 def auto_map_names(config: Mapping[str, Any]) -> list[str]:
     """The classes that a configuration names in `auto_map`; "org/name--file.Class" is code of another repository."""
-    values = (config.get("auto_map") or {}).values()
-    return [name for value in values for name in (value if isinstance(value, list) else [value]) if name]
+    names = []
+    for value in (config.get("auto_map") or {}).values():
+        names += value if isinstance(value, list) else [value]
+    return [name for name in names if name]
 
 
 def remote_modules() -> set[str]:
@@ -106,16 +110,25 @@ def warn_unpinned(name: str) -> None:
     if not Path(name).exists():
         _warned.append(name)
         logger.warning("code of %s ran without a version and may change: name one, such as %s@v1.0.0", name, name)
-    elif others := foreign_code(name):
+        return
+    repositories = foreign_code(name)
+    if repositories:
         _warned.append(name)
-        logger.warning("code of %s ran without a version and may change: auto_map in %s names it", others[0], name)
+        logger.warning(
+            "code of %s ran without a version and may change: auto_map in %s names it", repositories[0], name
+        )
 
 
 def foreign_code(folder: str | Path) -> list[str]:
     """Other repositories whose code the configurations of a folder name; transformers takes it from their `main`."""
-    files = [file for name in CONFIGS if (file := Path(folder) / name).is_file()]
-    names = [name for file in files for name in auto_map_names(read_json(file))]
-    return sorted({name.split("--")[0] for name in names if "--" in name})
+    repositories = set()
+    for file_name in CONFIGS:
+        config = read_json(Path(folder) / file_name, {})
+        for class_name in auto_map_names(config):
+            repository, dashes, _ = class_name.partition("--")
+            if dashes:
+                repositories.add(repository)
+    return sorted(repositories)
 
 
 def locate(source: str | Path) -> tuple[str, dict[str, str]]:
@@ -131,18 +144,20 @@ def locate(source: str | Path) -> tuple[str, dict[str, str]]:
                 f"{path} holds no config.json and {len(files)} GGUF files; give a checkpoint or a file"
             )
         return str(path), {"gguf_file": files[0]}
-    if not path.exists() and (path.is_absolute() or path.suffix == ".gguf" or len(path.parts) > 2):
+    if path.exists():
+        return source, {}
+    if path.is_absolute() or path.suffix == ".gguf" or len(path.parts) > 2:
         raise FileNotFoundError(f"{path} does not exist; give a folder, a GGUF file or the name of a model on the Hub")
-    if not path.exists() and (reason := out_of_reach(str(source))):
-        raise FileNotFoundError(f"{str(source)!r} is neither a folder nor on the Hub: {reason}")
-    return str(source), {}
+    reason = out_of_reach(source)
+    if reason:
+        raise FileNotFoundError(f"{source!r} is neither a folder nor on the Hub: {reason}")
+    return source, {}
 
 
-def read_pretrained(loader, source: str | Path, place: str, **options):
+def read_pretrained(loader: Any, source: str | Path, place: str, **options: Any) -> Any:
     """Call `loader.from_pretrained` and shorten its errors to one line."""
     try:
         return loader.from_pretrained(place, **options)
     except (OSError, ValueError, KeyError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         kind = FileNotFoundError if isinstance(error, OSError) else ValueError
-        raise kind(f"{loader.__name__} cannot read {str(source)!r}: {reason}") from error
+        raise kind(f"{loader.__name__} cannot read {str(source)!r}: {first_line(error)}") from error

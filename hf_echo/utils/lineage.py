@@ -44,43 +44,64 @@ def write_lineage(
         data: role -> data file, or a name on the Hub (without sha256); None entries are dropped.
         output_dir: where the checkpoint will be, if `out` is moved there.
     """
-    # A path outside this folder stays whole: the card is written from what is there.
-    parents = {role: _from_here(name) or str(name) for role, name in parents.items()}
-    data = {role: _from_here(name) or str(name) for role, name in (data or {}).items() if name is not None}
-    others = {role: portable(read_lineage(name)) for role, name in list(parents.items())[1:]}
+    parent_names = {}
+    parent_notes = {}
+    parent_lineages = []
+    others = {}
+    for role, path in parents.items():
+        name = _recorded_name(path)
+        lineage_of_parent = portable(read_lineage(name))
+        parent_names[role] = name
+        parent_notes[role] = {"name": name, "fingerprint": fingerprint(name)}
+        parent_lineages.append(lineage_of_parent)
+        if len(parent_lineages) > 1 and lineage_of_parent:
+            others[role] = lineage_of_parent
+    data_names = {}
+    data_notes = {}
+    for role, path in (data or {}).items():
+        if path is None:
+            continue
+        name = _recorded_name(path)
+        data_names[role] = name
+        data_notes[role] = {"name": name, "sha256": sha256(name) if Path(name).is_file() else None}
     lineage = {
         "stage": stage,
         "kind": "operation",
-        "values": parents | data | dict(values) | {"output_dir": portable(str(output_dir or out))},
-        "from": portable(read_lineage(start)) if (start := next(iter(parents.values()), None)) else None,
-        "parents": {role: {"name": name, "fingerprint": fingerprint(name)} for role, name in parents.items()},
-        "data": {
-            role: {"name": name, "sha256": sha256(name) if Path(name).is_file() else None}
-            for role, name in data.items()
-        },
+        "values": {**parent_names, **data_names, **values, "output_dir": portable(str(output_dir or out))},
+        "from": parent_lineages[0] if parent_lineages else None,
+        "parents": parent_notes,
+        "data": data_notes,
     }
-    lineage |= {"others": found} if (found := {role: value for role, value in others.items() if value}) else {}
-    lineage |= {"results": dict(results)} if results else {}
-    write_json(Path(out) / FILE, lineage)
-    return Path(out) / FILE
+    if others:
+        lineage["others"] = others
+    if results:
+        lineage["results"] = dict(results)
+    file = Path(out) / FILE
+    write_json(file, lineage)
+    return file
+
+
+def _recorded_name(path: str | Path) -> str:
+    """A path outside this folder stays whole: the card is written from what is there."""
+    return _from_here(path) or str(path)
 
 
 def portable(value: Any) -> Any:
     """The value with absolute paths, which no push takes, as relative ones, or by their last two parts."""
     if isinstance(value, Mapping):
-        return {key: portable(one) for key, one in value.items()}
+        return {key: portable(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [portable(one) for one in value]
-    path = Path(value) if isinstance(value, (str, Path)) else None
-    if path is None or not path.is_absolute():
+        return [portable(entry) for entry in value]
+    if not isinstance(value, (str, Path)) or not Path(value).is_absolute():
         return value
-    return _from_here(path) or "/".join(path.parts[-2:])
+    return _from_here(value) or "/".join(Path(value).parts[-2:])
 
 
 def _from_here(path: str | Path) -> str | None:
     """The path from the current folder; None where it is outside."""
     path = Path(path)
-    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else None
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else None
 
 
 def read_lineage(name: str | Path) -> dict[str, Any] | None:
@@ -93,10 +114,12 @@ def all_steps(lineage: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]
     """{output_dir: lineage} of a checkpoint and of everything that it was made from, parents first."""
     if lineage is None:
         return {}
-    found: dict[str, Mapping[str, Any]] = {}
+    lineages: dict[str, Mapping[str, Any]] = {}
     for parent in (lineage.get("from"), lineage.get("decoder_from"), *lineage.get("others", {}).values()):
-        found |= {name: step for name, step in all_steps(parent).items() if name not in found}
-    return found | {str(lineage["values"].get("output_dir")): lineage}
+        for output_dir, step in all_steps(parent).items():
+            lineages.setdefault(output_dir, step)
+    lineages[str(lineage["values"].get("output_dir"))] = lineage
+    return lineages
 
 
 def steps(lineage: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:

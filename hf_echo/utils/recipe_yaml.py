@@ -19,10 +19,11 @@ class Loader(yaml.SafeLoader):
     """`SafeLoader` with the numbers and truth values of YAML 1.2."""
 
 
-Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+# {first character of a value: [(tag, pattern)]}
+Loader.yaml_implicit_resolvers = {}
+for character, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
+    others = [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    Loader.yaml_implicit_resolvers[character] = others
 Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"(?i:true|false)$"), list("tTfF"))
 Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
@@ -44,24 +45,28 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
     """["max_steps=100", "shape.hidden_size=64"] -> values as YAML reads them."""
-    out: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise ValueError(f"{pair!r} is not an override; write key=value, for example max_steps=100")
         try:
-            out[key] = yaml.load(value, Loader)
+            overrides[key] = yaml.load(value, Loader)
         except (yaml.YAMLError, ValueError, TypeError):
             raise ValueError(f"{pair!r}: {value!r} is not a YAML value; quote it") from None
-    return out
+    return overrides
 
 
 def with_overrides(values: dict[str, Any], overrides: dict[str, Any], where: object) -> dict[str, Any]:
     """The values with some replaced: `shape.hidden_size` is one entry of the mapping `shape`."""
     values = dict(values)
     for key, value in overrides.items():
-        key, dot, inner = key.partition(".")
-        if dot and not isinstance(values.get(key) or {}, dict):
-            raise ValueError(f"{where}: {key}.{inner} cannot be set, {key} is {values[key]!r}")
-        values[key] = {**(values.get(key) or {}), inner: value} if dot else value
+        field, dot, entry = key.partition(".")
+        if not dot:
+            values[field] = value
+            continue
+        mapping = values.get(field) or {}
+        if not isinstance(mapping, dict):
+            raise ValueError(f"{where}: {key} cannot be set, {field} is {mapping!r}")
+        values[field] = {**mapping, entry: value}
     return values

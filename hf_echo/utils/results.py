@@ -16,12 +16,13 @@ class Result:
     def to_row(self) -> dict[str, Any]:
         """The result as one flat dict of plain Python values."""
         row: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
+        for declared in fields(self):
+            value = getattr(self, declared.name)
             if isinstance(value, dict):
-                row.update({f"{f.name}/{key}": _plain(v) for key, v in value.items()})
+                for key, entry in value.items():
+                    row[f"{declared.name}/{key}"] = _plain(entry)
             elif not isinstance(value, np.ndarray):
-                row[f.name] = _plain(value)
+                row[declared.name] = _plain(value)
         return row
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -39,7 +40,8 @@ class Table:
     @classmethod
     def of(cls, results: Iterable[Result], average: Sequence[str] = (), notes: dict[str, Any] | None = None) -> Table:
         """A table with one row per result and an average row for the columns `average`."""
-        return cls([r.to_row() for r in results], notes=notes or {}).with_average(average)
+        rows = [result.to_row() for result in results]
+        return cls(rows, notes=notes or {}).with_average(average)
 
     def with_average(self, columns: Sequence[str]) -> Table:
         """The same table with an average row: the mean over rows of these columns, without None."""
@@ -61,8 +63,13 @@ class Table:
 
     def to_markdown(self, columns: Sequence[str] | None = None, digits: int = 2) -> str:
         header = list(columns or self.columns)
-        rows = self.rows + ([self.average] if self.average else [])
-        return markdown_table(header, [[cell_text(row.get(name), digits) for name in header] for row in rows])
+        rows = list(self.rows)
+        if self.average:
+            rows.append(self.average)
+        cells = []
+        for row in rows:
+            cells.append([cell_text(row.get(name), digits) for name in header])
+        return markdown_table(header, cells)
 
 
 def _plain(value: Any) -> Any:
@@ -73,11 +80,16 @@ def cell_text(value: Any, digits: int = 2) -> str:
     """Format a table cell: "-" for None, a fixed number of digits for floats, `str` for other values."""
     if value is None:
         return "-"
-    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.{digits}f}"
+    return str(value)
 
 
 def markdown_table(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
     """Make a Markdown table: bars are escaped, line ends become spaces, columns after the first are right-aligned."""
-    rule = ["---", *["---:"] * len(header)][: len(header)]
-    lines = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in [header, rule, *rows])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    lines = []
+    for row in [header, rule, *rows]:
+        cells = [str(cell).replace("|", "\\|").replace("\n", " ") for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -17,7 +17,6 @@ A dataclass that is no `Step`, such as the settings of a filter, can be declared
 from __future__ import annotations
 
 import math
-import operator
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -31,7 +30,8 @@ from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin,
 from .did_you_mean import did_you_mean
 from .files import check_output
 
-CHECKPOINT, DATA = "checkpoint", "data"
+CHECKPOINT = "checkpoint"
+DATA = "data"
 T = TypeVar("T")
 
 
@@ -50,7 +50,7 @@ def setting(
     argument: bool = False,
     option: str | None = None,
     short: str | None = None,
-    language: bool = False,
+    convert: Callable[[str], str] | None = None,
 ) -> Any:
     """A field of a dataclass of settings.
 
@@ -66,11 +66,23 @@ def setting(
         argument: on the command line a position, not an option.
         option: name of the option where it is not that of the field, such as "--from".
         short: a second name, such as "-m".
-        language: it names a language, or several, by any name or code; the field gets NLLB codes.
+        convert: what the field holds for each text given, such as the code of a language for its name.
     """
-    names = ("reads", "writes", "recorded", "least", "most", "above", "needs", "unless", "argument", "option", "short")
-    given = locals()
-    metadata = {"help": help} | {name: given[name] for name in (*names, "language")}
+    metadata = {
+        "help": help,
+        "reads": reads,
+        "writes": writes,
+        "recorded": recorded,
+        "least": least,
+        "most": most,
+        "above": above,
+        "needs": needs,
+        "unless": unless,
+        "argument": argument,
+        "option": option,
+        "short": short,
+        "convert": convert,
+    }
     if default in (dict, list):
         return field(default_factory=default, metadata=metadata)
     if isinstance(default, (dict, list)):
@@ -92,8 +104,8 @@ class Step(Checked):
         command: the words of its command, such as "vocabulary swap"; None: it has none.
         operation: its name in a recipe; None: no recipe can name it.
         example: a line for the help of the command.
-        calls: the function of hf_echo that carries it out, such as "checkpoints.prune_checkpoint": it gets the
-            positions of the command by position and the other fields by name, as far as it has them.
+        calls: the function that carries it out, in the package of the class, such as "checkpoints.prune_checkpoint":
+            it gets the positions of the command by position and the other fields by name, as far as it has them.
         then: what the command says at the end, on stderr: a format of the fields.
         reports: `run` returns a report, so the command has the option --json.
         file_only: entries of the report that are too long for a screen.
@@ -113,16 +125,23 @@ class Step(Checked):
 
     def call(self) -> Any:
         """The result of `calls`."""
-        function, first = self.function(), positions(type(self))
-        known = signature(function).parameters
-        takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values())
-        others = [name for name in fields_of(type(self)) if name not in first and (takes_all or name in known)]
-        return function(*(getattr(self, name) for name in first), **{name: getattr(self, name) for name in others})
+        function = self.function()
+        parameters = signature(function).parameters
+        takes_any_name = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+        position_names = positions(type(self))
+        arguments = [getattr(self, name) for name in position_names]
+        options = {}
+        for name in fields_of(type(self)):
+            if name not in position_names and (takes_any_name or name in parameters):
+                options[name] = getattr(self, name)
+        return function(*arguments, **options)
 
     @classmethod
     def function(cls) -> Callable[..., Any]:
+        """The function that `calls` names, in the package of this class."""
+        package, _, _ = cls.__module__.partition(".")
         module, _, name = cls.calls.rpartition(".")
-        return getattr(import_module(f"hf_echo.{module}"), name)
+        return getattr(import_module(f"{package}.{module}"), name)
 
 
 def step(
@@ -132,7 +151,10 @@ def step(
 
     def declare(kind: type[T]) -> type[T]:
         declared: Any = dataclass(kw_only=True)(kind)
-        declared.command, declared.operation, declared.example, declared.calls = command, operation, example, calls
+        declared.command = command
+        declared.operation = operation
+        declared.example = example
+        declared.calls = calls
         return declared
 
     return declare
@@ -143,11 +165,12 @@ def make(kind: type[T], values: Any, where: object = "", *, spelled: Callable[[s
     start = f"{where}: " if str(where) else ""
     if not isinstance(values, Mapping):
         raise ValueError(f"{start}`field: value` lines are needed, not {shown(values)}")
-    known = fields_of(kind)
-    if unknown := [key for key in values if key not in known]:
-        advice = did_you_mean(unknown[0], known, f"known are {', '.join(known)}")
-        raise ValueError(f"{start}unknown field {shown(unknown[0])}{advice}")
-    for name, declared in known.items():
+    declarations = fields_of(kind)
+    for name in values:
+        if name not in declarations:
+            advice = did_you_mean(name, declarations, f"known are {', '.join(declarations)}")
+            raise ValueError(f"{start}unknown field {shown(name)}{advice}")
+    for name, declared in declarations.items():
         if is_required(declared) and values.get(name) in (None, ""):
             raise ValueError(f"{start}{spelled(name)} is missing: {declared.metadata['help']}")
     try:
@@ -158,12 +181,11 @@ def make(kind: type[T], values: Any, where: object = "", *, spelled: Callable[[s
 
 def check_values(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str] = str) -> dict[str, Any]:
     """The values as the fields of `kind` have them; errors as in `check`."""
-    known = fields_of(kind)
-    return {
-        name: check_value(spelled(name), value, annotation(kind, name), known[name])
-        for name, value in values.items()
-        if name in known
-    }
+    checked = {}
+    for name, declared in fields_of(kind).items():
+        if name in values:
+            checked[name] = check_value(spelled(name), values[name], annotation(kind, name), declared)
+    return checked
 
 
 def check(settings: Any, spelled: Callable[[str], str] = str) -> None:
@@ -177,21 +199,31 @@ def check(settings: Any, spelled: Callable[[str], str] = str) -> None:
 
 def check_outputs(settings: Any, report: str | Path | None = None) -> None:
     """Check that no output, nor the file of the report, is an input or another output, and that each can be written."""
-    known = fields_of(type(settings))
-    outputs = [name for name, declared in known.items() if declared.metadata.get("writes") and getattr(settings, name)]
-    taken = [path for name in known if name not in outputs for path in _paths(getattr(settings, name))]
-    for name in outputs:
-        check_output(getattr(settings, name), taken, folder=known[name].metadata["writes"] == "folder")
-        taken.append(getattr(settings, name))
+    taken: list[str | Path] = []
+    outputs: list[tuple[str | Path, bool]] = []
+    for name, declared in fields_of(type(settings)).items():
+        value = getattr(settings, name)
+        kind = declared.metadata.get("writes")
+        if kind is None:
+            taken += _paths(value)
+        elif value:
+            outputs.append((value, kind == "folder"))
+    for path, is_folder in outputs:
+        check_output(path, taken, folder=is_folder)
+        taken.append(path)
     if report is not None:
         check_output(report, taken)
 
 
 def _paths(value: Any) -> list[str | Path]:
     """The existing paths in a value: a path, a text, `LANGUAGE=PATH`, or a list of them."""
-    values = value if isinstance(value, (list, tuple)) else [value]
-    words = [word for one in values if isinstance(one, (str, Path)) for word in (one, str(one).partition("=")[2])]
-    return [word for word in words if str(word) and _exists(word)]
+    paths: list[str | Path] = []
+    for entry in value if isinstance(value, (list, tuple)) else [value]:
+        if not isinstance(entry, (str, Path)):
+            continue
+        _, _, after_language = str(entry).partition("=")
+        paths += [path for path in (entry, after_language) if str(path) and _exists(path)]
+    return paths
 
 
 def _exists(path: str | Path) -> bool:
@@ -203,16 +235,18 @@ def _exists(path: str | Path) -> bool:
 
 def fields_of(kind: Any) -> dict[str, Field]:
     """The fields that a mapping may set, by name."""
-    return {f.name: f for f in fields(kind) if f.init}
+    return {declared.name: declared for declared in fields(kind) if declared.init}
 
 
 def positions(kind: Any) -> list[str]:
     """The fields that are positions of the command, in order; the output is the last."""
-    known = fields_of(kind)
-    return sorted(
-        (name for name in known if known[name].metadata["argument"]),
-        key=lambda name: bool(known[name].metadata["writes"]),
-    )
+    inputs = []
+    outputs = []
+    for name, declared in fields_of(kind).items():
+        if declared.metadata["argument"]:
+            names = outputs if declared.metadata["writes"] else inputs
+            names.append(name)
+    return inputs + outputs
 
 
 def is_required(declared: Field) -> bool:
@@ -238,13 +272,17 @@ def choices(kind: Any) -> tuple[Any, ...]:
         return get_args(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return tuple(member.value for member in kind)
-    return tuple(value for member in get_args(kind) for value in choices(member)) if _is_union(kind) else ()
+    values: tuple[Any, ...] = ()
+    if _is_union(kind):
+        for member in get_args(kind):
+            values += choices(member)
+    return values
 
 
 def without_none(kind: Any) -> Any:
     """`X` of `X | None`."""
-    members = [member for member in get_args(kind) if member is not types.NoneType] if _is_union(kind) else [kind]
-    return members[0] if len(members) == 1 else kind
+    members = [member for member in get_args(kind) if member is not types.NoneType]
+    return members[0] if _is_union(kind) and len(members) == 1 else kind
 
 
 def shown(value: Any) -> str:
@@ -254,15 +292,17 @@ def shown(value: Any) -> str:
 
 
 def _checked(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str]) -> dict[str, Any]:
-    known, checked = fields_of(kind), check_values(kind, values, spelled)
-    whole = {name: default_of(declared) for name, declared in known.items()} | checked
-    for name, declared in known.items():
-        needs, unless = declared.metadata.get("needs"), declared.metadata.get("unless")
-        if whole[name] in (default_of(declared), None, "", [], {}):
+    declarations = fields_of(kind)
+    checked = check_values(kind, values, spelled)
+    complete = {name: default_of(declared) for name, declared in declarations.items()} | checked
+    for name, declared in declarations.items():
+        if complete[name] in (default_of(declared), None, "", [], {}):
             continue
-        if needs and not whole[needs]:
+        needs = declared.metadata.get("needs")
+        if needs and not complete[needs]:
             raise ValueError(f"{spelled(name)} needs {spelled(needs)}: give that too, or leave {spelled(name)} out")
-        if unless and whole[unless]:
+        unless = declared.metadata.get("unless")
+        if unless and complete[unless]:
             raise ValueError(f"{spelled(name)} does not go with {spelled(unless)}: leave one of them out")
     return checked
 
@@ -279,9 +319,9 @@ def check_value(name: str, value: Any, kind: Any, declared: Field | None = None)
         value = _converted(value, kind)
     except _Wrong as wrong:
         raise ValueError(f"{name} is {shown(value)}; it must be {wrong}") from None
-    if metadata.get("language") and value:
-        as_code = import_module("hf_echo.languages").as_code  # when it is needed: it imports torch
-        value = as_code(value) if isinstance(value, str) else [as_code(one) for one in value]
+    convert = metadata.get("convert")
+    if convert and value:
+        value = convert(value) if isinstance(value, str) else [convert(entry) for entry in value]
     for number in value if isinstance(value, (list, tuple)) else [value]:
         if isinstance(number, (int, float)) and not isinstance(number, bool):
             _check_range(name, number, value, metadata)
@@ -299,28 +339,43 @@ def _converted(value: Any, kind: Any) -> Any:
         if value is None:
             return None
         raise _Wrong("null")
-    if allowed := choices(kind):
-        if isinstance(value, kind) if isinstance(kind, type) else any(value is one for one in allowed):
-            return value
-        if not isinstance(value, (str, int)) or value not in allowed:
-            raise _Wrong(f"one of {', '.join(map(str, allowed))}{did_you_mean(value, map(str, allowed))}")
-        return value
+    allowed = choices(kind)
+    if allowed:
+        return _choice(value, kind, allowed)
     if kind in _PLAIN:
-        words, test = _PLAIN[kind]
-        if not test(value):
+        words, is_kind = _PLAIN[kind]
+        if not is_kind(value):
             raise _Wrong(words)
         return kind(value) if kind in (int, Path) else value
-    origin, inner = get_origin(kind) or kind, get_args(kind)
+    origin = get_origin(kind) or kind
     if origin in (list, tuple):
-        return _sequence(value, origin, inner)
+        return _sequence(value, origin, get_args(kind))
     if origin is dict:
-        if not isinstance(value, Mapping):
-            raise _Wrong("a mapping, such as {name: value}")
-        try:
-            return {key: _converted(one, inner[1]) for key, one in value.items()} if inner else dict(value)
-        except _Wrong as wrong:
-            raise _Wrong(f"a mapping, each value of it {wrong}") from None
+        return _mapping(value, get_args(kind))
     return value  # a type that the dataclass checks itself
+
+
+def _choice(value: Any, kind: Any, allowed: tuple[Any, ...]) -> Any:
+    if isinstance(kind, type) and isinstance(value, kind):  # a member of the enumeration
+        return value
+    if any(value is choice for choice in allowed):
+        return value
+    if not isinstance(value, (str, int)) or value not in allowed:
+        words = [str(choice) for choice in allowed]
+        raise _Wrong(f"one of {', '.join(words)}{did_you_mean(value, words)}")
+    return value
+
+
+def _mapping(value: Any, types_of_entry: tuple[Any, ...]) -> dict[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise _Wrong("a mapping, such as {name: value}")
+    if not types_of_entry:
+        return dict(value)
+    _, entry_type = types_of_entry
+    try:
+        return {key: _converted(entry, entry_type) for key, entry in value.items()}
+    except _Wrong as wrong:
+        raise _Wrong(f"a mapping, each value of it {wrong}") from None
 
 
 def _one_of(value: Any, members: tuple[Any, ...]) -> Any:
@@ -335,13 +390,17 @@ def _one_of(value: Any, members: tuple[Any, ...]) -> Any:
     raise _Wrong(" or ".join(reason for reason in reasons if reason != "null"))
 
 
-def _sequence(value: Any, origin: Any, inner: tuple[Any, ...]) -> Any:
-    item = inner[0] if inner else Any
+def _sequence(value: Any, origin: Any, entry_types: tuple[Any, ...]) -> Any:
+    entry_type = entry_types[0] if entry_types else Any
     if not isinstance(value, (list, tuple)):
-        words = _PLAIN[item][0].split(" ", 1)[1] + "s" if item in _PLAIN else "values"
-        raise _Wrong(f"a list of {words}, such as [{value if isinstance(value, str) and value else 'a, b'}]")
+        words = "values"
+        if entry_type in _PLAIN:
+            singular, _ = _PLAIN[entry_type]
+            words = singular.split(" ", 1)[1] + "s"
+        example = value if isinstance(value, str) and value else "a, b"
+        raise _Wrong(f"a list of {words}, such as [{example}]")
     try:
-        return origin(_converted(one, item) for one in value)
+        return origin(_converted(entry, entry_type) for entry in value)
     except _Wrong as wrong:
         raise _Wrong(f"a list, each of it {wrong}") from None
 
@@ -359,17 +418,27 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-_LIMITS = {"least": ("at least", operator.ge), "above": ("above", operator.gt), "most": ("at most", operator.le)}
-
-
 def _check_range(name: str, number: float, value: Any, metadata: Mapping[str, Any]) -> None:
-    limits = {limit: metadata[limit] for limit in _LIMITS if metadata.get(limit) is not None}
-    if not limits or math.isfinite(number) and all(_LIMITS[limit][1](number, limits[limit]) for limit in limits):
-        return
-    words = " and ".join(f"{_LIMITS[limit][0]} {limits[limit]}" for limit in limits)
-    if {"least", "most"} <= set(limits):
-        words = f"from {limits['least']} to {limits['most']}"
-    raise ValueError(f"{name} is {shown(value)}; it must be {words}")
+    least = metadata.get("least")
+    above = metadata.get("above")
+    most = metadata.get("most")
+    limits = []
+    if least is not None and most is not None:
+        limits.append(f"from {least} to {most}")
+    elif least is not None:
+        limits.append(f"at least {least}")
+    if above is not None:
+        limits.append(f"above {above}")
+    if most is not None and least is None:
+        limits.append(f"at most {most}")
+    is_inside = (
+        math.isfinite(number)
+        and (least is None or number >= least)
+        and (above is None or number > above)
+        and (most is None or number <= most)
+    )
+    if limits and not is_inside:
+        raise ValueError(f"{name} is {shown(value)}; it must be {' and '.join(limits)}")
 
 
 def _is_union(kind: Any) -> bool:

@@ -17,12 +17,13 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from .files import write_whole
+from .files import first_line, write_whole
 
 BOM = b"\xef\xbb\xbf"
 CONVERT = "convert the file to UTF-8"
 EMPTY = "{} is empty; it needs one sentence per line"
-BLOCK, BYTES = 10_000, 1 << 23  # a block ends after so many lines, or bytes
+BLOCK = 10_000  # a block of lines ends after so many lines,
+BYTES = 1 << 23  # or so many bytes
 PACKED = {".gz": "gzip", ".zst": "zstd", ".xz": "xz"}
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz"}
 STANDARD = "-"  # standard input or output
@@ -57,11 +58,12 @@ def why_not_text(data: bytes) -> str | None:
         return f"UTF-16, not UTF-8; {CONVERT}"
     if b"\0" not in data:
         return None
+    # The letters of most languages have a zero byte in UTF-16, at even or at odd places, and two or more in UTF-32.
     head = data[:4096]
-    even, odd = head[::2].count(0), head[1::2].count(0)
-    if head.count(0) > 0.6 * len(head):
+    zeros = sorted([head[::2].count(0), head[1::2].count(0)])
+    if sum(zeros) > 0.6 * len(head):
         return f"probably UTF-32, not UTF-8 (it holds NUL bytes); {CONVERT}"
-    if max(even, odd) > 0.1 * len(head) and max(even, odd) > 4 * min(even, odd):
+    if zeros[1] > 0.1 * len(head) and zeros[1] > 4 * zeros[0]:
         return f"probably UTF-16, not UTF-8 (it holds NUL bytes); {CONVERT}"
     return f"NUL bytes: UTF-16, or not text at all; {CONVERT}"
 
@@ -74,7 +76,7 @@ def named(path: str | Path) -> Iterator[None]:
     except (FileNotFoundError, IsADirectoryError, BrokenPipeError, BrokenFile):
         raise
     except Exception as error:  # of pyarrow, lzma and lxml: many classes
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        reason = first_line(error)
         raise BrokenFile(path, f"damaged, incomplete, or not what its name says ({reason})") from None
 
 
@@ -106,8 +108,13 @@ def is_packed(path: str | Path) -> bool:
 
 
 def _packing(path: str | Path, start: bytes) -> str | None:
-    found = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), None)
-    return PACKED.get(Path(path).suffix.lower(), found)
+    suffix = Path(path).suffix.lower()
+    if suffix in PACKED:
+        return PACKED[suffix]
+    for magic, kind in MAGIC.items():
+        if start.startswith(magic):
+            return kind
+    return None
 
 
 def text_blocks(path: str | Path) -> Iterator[Lines]:
@@ -123,7 +130,8 @@ def text_blocks(path: str | Path) -> Iterator[Lines]:
 def _start(file: io.BufferedReader, path: str | Path) -> int:
     """Check the beginning of a file, and skip a byte order mark: the position of the first line."""
     head = file.peek(1 << 16)
-    if reason := why_not_text(head):
+    reason = why_not_text(head)
+    if reason:
         raise BrokenFile(path, reason)
     if b"\r" in head.rstrip(b"\r\n") and b"\n" not in head:
         raise BrokenFile(path, "its lines end in CR alone; convert the line ends to LF")
@@ -131,7 +139,8 @@ def _start(file: io.BufferedReader, path: str | Path) -> int:
 
 
 def _block(file: Iterable[bytes]) -> list[bytes]:
-    lines, size = [], 0
+    lines = []
+    size = 0
     for line in file:
         lines.append(line)
         size += len(line)
@@ -149,33 +158,35 @@ def _decoded(lines: list[bytes], start: int) -> Lines:
             return Lines(texts.removesuffix("\n").removesuffix("\r").split("\n"), numbers, [])
         except UnicodeDecodeError:
             pass
-    texts, kept, bad = [], [], []
+    texts = []
+    text_numbers = []
+    bad = []
     for number, line in zip(numbers, lines, strict=True):
-        text = _text(line)
-        if isinstance(text, str):
-            texts.append(text)
-            kept.append(number)
-        else:
-            bad.append((number, text[0]))
-    return Lines(texts, kept, bad)
+        try:
+            texts.append(_text(line))
+            text_numbers.append(number)
+        except ValueError as error:
+            bad.append((number, str(error)))
+    return Lines(texts, text_numbers, bad)
 
 
-def _text(line: bytes) -> str | tuple[str]:
-    """The text of a line without its end, or (the reason why it is none,)."""
+def _text(line: bytes) -> str:
+    """The text of a line without its end; ValueError says why it is none."""
     if b"\0" in line:
-        return (f"holds a NUL character ({why_not_text(line)})",)
+        raise ValueError(f"holds a NUL character ({why_not_text(line)})")
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode()
     except UnicodeDecodeError as error:
-        return (f"not UTF-8 (byte 0x{error.object[error.start]:02x} at position {error.start + 1}); {CONVERT}",)
+        reason = f"not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1}); {CONVERT}"
+        raise ValueError(reason) from None
 
 
 def read_lines(path: str | Path) -> list[str]:
     """Lines of a UTF-8 file, packed or not, or of standard input for "-"; an empty line is an empty text."""
     texts: list[str] = []
     for block in text_blocks(path):
-        if block.bad:
-            raise ValueError(f"{name_of(path)}:{block.bad[0][0]}: {block.bad[0][1]}")
+        for number, reason in block.bad:
+            raise ValueError(f"{name_of(path)}:{number}: {reason}")
         texts += block.texts
     if not texts:
         raise ValueError(EMPTY.format(name_of(path)))
@@ -184,7 +195,8 @@ def read_lines(path: str | Path) -> list[str]:
 
 def check_file(path: str | Path, name: str | None = None) -> None:
     """Raise ValueError for a folder, FileNotFoundError where there is nothing; `name` is that in the message."""
-    path, name = Path(path), name or str(path)
+    path = Path(path)
+    name = name or str(path)
     if str(path) == STANDARD:
         return
     if path.is_dir():
@@ -215,17 +227,23 @@ class TextLines:
         dedup: bool = False,
         numbers: Sequence[int] | None = None,
     ):
-        self.path, self.name, self.every = path, name or str(path), every
+        self.path = path
+        self.name = name or str(path)
+        self.every = every
         check_file(path, self.name)
         from ..modeling.prompting_echo import is_blank  # not at the top: it imports transformers
 
-        starts, kept, seen, digest = array("q"), array("q"), set(), hashlib.blake2b(digest_size=16)
+        starts = array("q")  # where each row begins in the file
+        row_numbers = array("q")
+        seen = set()
+        digest = hashlib.blake2b(digest_size=16)
         with path.open("rb", 1 << 16) as file:
             place = _start(file, self.name)
-            for number, line in enumerate(file):
+            for index, line in enumerate(file):
+                start = place
+                place += len(line)
                 digest.update(line)
-                start, place = place, place + len(line)
-                number = number + 1 if numbers is None else numbers[number]
+                number = index + 1 if numbers is None else numbers[index]
                 text = self._decoded(line, number)
                 if not every and is_blank(text):
                     continue
@@ -235,9 +253,10 @@ class TextLines:
                         continue
                     seen.add(key)
                 starts.append(start)
-                kept.append(number)
+                row_numbers.append(number)
         self.digest = digest.hexdigest()
-        self.starts, self.numbers = np.array(starts), np.array(kept)
+        self.starts = np.array(starts)
+        self.numbers = np.array(row_numbers)
         if not len(starts):
             raise ValueError(EMPTY.format(self.name))
 
@@ -257,9 +276,10 @@ class TextLines:
                 yield self._decoded(file.readline(), self.line_of(row))
 
     def _decoded(self, line: bytes, number: int) -> str:
-        text = _text(line)
-        if not isinstance(text, str):
-            raise ValueError(f"{self.name}:{number}: {text[0]}")
+        try:
+            text = _text(line)
+        except ValueError as error:
+            raise ValueError(f"{self.name}:{number}: {error}") from None
         return text if self.every else text.strip()
 
 
