@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
+from tokenizers.models import Unigram
 from torch import nn
 from transformers import (
     MODEL_MAPPING,
@@ -78,36 +79,45 @@ class Stock:
 def open_stock(model: str | Path) -> Stock:
     """The parts of a stock folder from a checkpoint, release or model of the package, in float32."""
     encoder = encoder_of(open_checkpoint(model))
-    config, backbone = encoder.config, encoder.backbone
+    config = encoder.config
+    backbone = encoder.backbone
     if config.prompts == "tokens":
         raise ValueError(f"{model} marks languages by special tokens, as SONAR does: no stock tokenizer adds them")
-    kind = MODEL_MAPPING.get(type(backbone.config), None)
-    if type(backbone) not in (kind if isinstance(kind, tuple) else (kind,)):
+    classes = MODEL_MAPPING.get(type(backbone.config), None)  # of AutoModel: one, several or none
+    if not isinstance(classes, tuple):
+        classes = (classes,)
+    if type(backbone) not in classes:
         raise ValueError(
             f"{model} is the {type(backbone).__name__} of an encoder-decoder: AutoModel opens the whole one"
         )
     with opening(model) as place:
         tokenizer = AutoTokenizer.from_pretrained(place)
-        given = read_json(Path(place) / "config_sentence_transformers.json", {})
+        settings = read_json(Path(place) / "config_sentence_transformers.json", {})
+
+    # Prompts: of the languages, or what the checkpoint's tokenizer puts in front itself.
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    prompts, default = given.get("prompts") or {}, given.get("default_prompt_name")
     if config.prompts == "name":
-        prompts, default = sentence_transformer_prompts(config.languages), DEFAULT_PROMPT
+        prompts = sentence_transformer_prompts(config.languages)
+        default = DEFAULT_PROMPT
     else:
-        backend, text = without_prompt(backend)
-        if text and prompts.get(default or "") != text:
-            prompts, default = {"query": text}, "query"
-    first = prompts.get(default or "", "")
-    prompts = {"query": first, "document": prompts.get("passage", first)} | prompts
-    options: dict[str, Any] = {}
-    if backbone.config.model_type == "bert" and type(backend.model).__name__ == "Unigram":
+        prompts = settings.get("prompts") or {}
+        default = settings.get("default_prompt_name")
+        backend, prompt = without_prompt(backend)
+        if prompt and prompts.get(default) != prompt:
+            prompts = {"query": prompt}
+            default = "query"
+    default_text = prompts.get(default, "")
+    prompts = {"query": default_text, "document": prompts.get("passage", default_text), **prompts}
+
+    options: dict[str, Any] = dict(tokenizer.special_tokens_map)
+    if backbone.config.model_type == "bert" and isinstance(backend.model, Unigram):
         backbone = as_xlm_roberta(backbone, tokenizer.pad_token_id)
-        options = {"add_prefix_space": True, "clean_up_tokenization_spaces": True}  # llama.cpp reads them
+        options |= {"add_prefix_space": True, "clean_up_tokenization_spaces": True}  # llama.cpp reads them
     words = PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=tokenizer.model_max_length,
         model_input_names=["input_ids", "attention_mask"],
-        **options | dict(tokenizer.special_tokens_map),
+        **options,
     )
     return Stock(encoder, backbone.eval(), words, prompts, default)
 
@@ -115,14 +125,19 @@ def open_stock(model: str | Path) -> Stock:
 def without_prompt(tokenizer: Tokenizer) -> tuple[Tokenizer, str]:
     """The inverse of `checkpoints.published.from_encoder.prompted`: the tokenizer and the prompt that it put first."""
     state = json.loads(tokenizer.to_str())
-    first, second, *others = [*((state["normalizer"] or {}).get("normalizers") or []), {}, {}]
-    pattern = (second.get("pattern") or {}).get("Regex", "")
-    if first.get("type") != "Prepend" or not re.match(r"\^\(\?:.+\)\+\(\?=.+\)$", pattern):
+    steps = (state["normalizer"] or {}).get("normalizers") or []
+    if len(steps) < 2 or steps[0]["type"] != "Prepend":
         return tokenizer, ""
-    others = [step for step in others if step]
-    state["normalizer"] = others[0] if len(others) == 1 else {"type": "Sequence", "normalizers": others}
-    state["normalizer"] = state["normalizer"] if others else None
-    return Tokenizer.from_str(json.dumps(state)), first["prepend"]
+    pattern = (steps[1].get("pattern") or {}).get("Regex", "")
+    if not re.match(r"\^\(\?:.+\)\+\(\?=.+\)$", pattern):
+        return tokenizer, ""
+    others = steps[2:]
+    state["normalizer"] = None
+    if len(others) == 1:
+        state["normalizer"] = others[0]
+    elif others:
+        state["normalizer"] = {"type": "Sequence", "normalizers": others}
+    return Tokenizer.from_str(json.dumps(state)), steps[0]["prepend"]
 
 
 def as_xlm_roberta(bert: PreTrainedModel, pad: int) -> XLMRobertaModel:
@@ -130,12 +145,17 @@ def as_xlm_roberta(bert: PreTrainedModel, pad: int) -> XLMRobertaModel:
     names = {field.name for field in fields(XLMRobertaConfig)} - {"architectures", "dtype", "transformers_version"}
     values = {name: value for name, value in bert.config.to_dict().items() if name in names}
     unused = pad + 1
-    values |= dict(max_position_embeddings=bert.config.max_position_embeddings + unused, pad_token_id=pad)
-    values |= dict(is_decoder=False, add_cross_attention=False)
+    values |= {
+        "max_position_embeddings": bert.config.max_position_embeddings + unused,
+        "pad_token_id": pad,
+        "is_decoder": False,
+        "add_cross_attention": False,
+    }
     model = XLMRobertaModel(XLMRobertaConfig(**values), add_pooling_layer=False)
     weights = dict(bert.state_dict())
-    positions = weights[name := "embeddings.position_embeddings.weight"]
-    weights[name] = torch.cat([positions.new_zeros(unused, positions.shape[1]), positions])
+    positions = weights["embeddings.position_embeddings.weight"]
+    unused_rows = positions.new_zeros(unused, positions.shape[1])
+    weights["embeddings.position_embeddings.weight"] = torch.cat([unused_rows, positions])
     model.load_state_dict(weights)
     return model
 
@@ -162,30 +182,55 @@ def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
         stock.backbone.config.save_pretrained(folder)
     stock.tokenizer.save_pretrained(folder)
     show_character_map(folder / "tokenizer.json")
-    settings = read_json(file := folder / "tokenizer_config.json")
-    settings.pop("backend", None)
-    write_json(file, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})  # a name that transformers 4 knows
-    size = stock.backbone.config.hidden_size
-    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    pooling = POOLINGS[stock.encoder.config.pooling]
-    flags = {flag: False for flag in OTHER_POOLING_FLAGS}
-    for one in POOLINGS.values():
-        flags[one.module_flag] = one is pooling
-    module = {"word_embedding_dimension": size, "pooling_mode": pooling.module_name, "include_prompt": True}
-    write_json(folder / "1_Pooling" / "config.json", module | flags)
-    if not isinstance(projection := stock.encoder.projection, nn.Identity):
-        modules.append(("Dense", "2_Dense"))
-        activation = nn.Tanh if projection.tanh else nn.Identity
-        dense = {"in_features": projection.in_features, "out_features": projection.out_features}
-        dense |= {"bias": projection.bias is not None}
-        dense |= {"activation_function": f"{activation.__module__}.{activation.__name__}"}
-        write_json(folder / "2_Dense" / "config.json", dense)
-        tensors = {f"linear.{key}": value.contiguous() for key, value in projection.state_dict().items()}
-        save_file(tensors, folder / "2_Dense" / "model.safetensors", metadata={"format": "pt"})
-    write_json(
-        folder / "modules.json",
-        [{"idx": i, "name": str(i), "path": path, "type": MODULE + kind} for i, (kind, path) in enumerate(modules)],
-    )
+    tokenizer_config = read_json(folder / "tokenizer_config.json")
+    tokenizer_config.pop("backend", None)
+    tokenizer_config["tokenizer_class"] = "PreTrainedTokenizerFast"  # a name that transformers 4 knows
+    write_json(folder / "tokenizer_config.json", tokenizer_config)
+
+    # The modules of sentence-transformers.
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{MODULE}Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{MODULE}Pooling"},
+    ]
+    write_pooling(stock, folder / "1_Pooling")
+    if not isinstance(stock.encoder.projection, nn.Identity):
+        modules.append({"idx": 2, "name": "2", "path": "2_Dense", "type": f"{MODULE}Dense"})
+        write_dense(stock.encoder.projection, folder / "2_Dense")
+    write_json(folder / "modules.json", modules)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": stock.max_length, "do_lower_case": False})
-    settings = {"prompts": stock.prompts, "default_prompt_name": stock.default_prompt, "similarity_fn_name": "cosine"}
-    write_json(folder / "config_sentence_transformers.json", {"model_type": "SentenceTransformer", **settings})
+    settings = {
+        "model_type": "SentenceTransformer",
+        "prompts": stock.prompts,
+        "default_prompt_name": stock.default_prompt,
+        "similarity_fn_name": "cosine",
+    }
+    write_json(folder / "config_sentence_transformers.json", settings)
+
+
+def write_pooling(stock: Stock, folder: Path) -> None:
+    """Write the module Pooling, with the flags of before sentence-transformers 6."""
+    pooling = POOLINGS[stock.encoder.config.pooling]
+    config = {
+        "word_embedding_dimension": stock.backbone.config.hidden_size,
+        "pooling_mode": pooling.module_name,
+        "include_prompt": True,
+    }
+    for flag in OTHER_POOLING_FLAGS:
+        config[flag] = False
+    for choice in POOLINGS.values():
+        config[choice.module_flag] = choice is pooling
+    write_json(folder / "config.json", config)
+
+
+def write_dense(projection: nn.Module, folder: Path) -> None:
+    """Write the projection as the module Dense."""
+    activation = nn.Tanh if projection.tanh else nn.Identity
+    config = {
+        "in_features": projection.in_features,
+        "out_features": projection.out_features,
+        "bias": projection.bias is not None,
+        "activation_function": f"{activation.__module__}.{activation.__name__}",
+    }
+    write_json(folder / "config.json", config)
+    tensors = {f"linear.{name}": weight.contiguous() for name, weight in projection.state_dict().items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
