@@ -8,110 +8,253 @@ from datasets import Dataset
 from hf_echo.data.collators import IGNORE, TranslationCollator
 from hf_echo.data.tokenized import tokenize_parallel
 
-NAMES = ("source", "source_lang", "target", "target_lang", "provenance", "hard_negatives")
-FIRST = ("un chat.", "fra_Latn", "one cat.", "eng_Latn", "mined", ["two cats.", "a <SEP> dog.", "nine"])
-SECOND = ("кот </s> спит", "rus_Cyrl", "one cat.", "eng_Latn", "primary", [])
-THIRD = ("x = 1", "python", "neuf 猫 oiseaux", "fra_Latn", "code", ["un"])
-ROWS = [dict(zip(NAMES, row)) for row in (FIRST, SECOND, THIRD)]
+ROWS = [
+    {
+        "source": "un chat.",
+        "source_lang": "fra_Latn",
+        "target": "one cat.",
+        "target_lang": "eng_Latn",
+        "provenance": "mined",
+        "hard_negatives": ["two cats.", "a <SEP> dog.", "nine"],
+    },
+    {
+        "source": "кот </s> спит",
+        "source_lang": "rus_Cyrl",
+        "target": "one cat.",
+        "target_lang": "eng_Latn",
+        "provenance": "primary",
+        "hard_negatives": [],
+    },
+    {
+        "source": "x = 1",
+        "source_lang": "python",
+        "target": "neuf 猫 oiseaux",
+        "target_lang": "fra_Latn",
+        "provenance": "code",
+        "hard_negatives": ["un"],
+    },
+]
 
 
 @pytest.fixture
 def rows(toy_tokenizer):
     tokenized = tokenize_parallel(Dataset.from_list(ROWS), toy_tokenizer, progress=False)
-    return [tokenized[i] for i in range(len(ROWS))]
+    return [tokenized[number] for number in range(len(ROWS))]
 
 
-def unpadded(ids, mask):
-    return [row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True)]
+@pytest.fixture
+def many_rows(rows):
+    """The three rows a hundred times, each with a number of its own."""
+    return [row | {"index": number} for number, row in enumerate(rows * 100)]
 
 
-def test_encoder_ids_are_the_tokenizers(rows, toy_tokenizer):
-    """Sources, then targets, then negatives, each with the ids that the tokenizer gives."""
+def ids_of_texts(batch) -> list[list[int]]:
+    """The encoder's ids of each text, without padding."""
+    texts = []
+    for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True):
+        texts.append(ids[mask.bool()].tolist())
+    return texts
+
+
+# What the encoder reads
+
+
+def test_sources_come_first_then_targets_then_negatives(rows, toy_tokenizer):
+    """The tokenizer, called with the texts in this order, is the truth."""
+    first, second, third = ROWS
+    texts = [first["source"], second["source"], third["source"]]
+    texts += [first["target"], second["target"], third["target"]]
+    texts += [*first["hard_negatives"][:2], *third["hard_negatives"]]
+    languages = ["fra_Latn", "rus_Cyrl", "python", "eng_Latn", "eng_Latn", "fra_Latn"]
+    languages += ["eng_Latn", "eng_Latn", "fra_Latn"]
+    expected = toy_tokenizer(texts, lang=languages, padding=True, return_tensors="pt")
+
     batch = TranslationCollator(toy_tokenizer, encode_targets=True, max_negatives=2)(rows)
-    texts = [(row[side], row[f"{side}_lang"]) for side in ("source", "target") for row in ROWS]
-    texts += [(negative, row["target_lang"]) for row in ROWS for negative in row["hard_negatives"][:2]]
-    want = toy_tokenizer([t for t, _ in texts], lang=[code for _, code in texts], padding=True, return_tensors="pt")
-    assert torch.equal(batch["input_ids"], want["input_ids"])
-    assert torch.equal(batch["attention_mask"], want["attention_mask"])
+
+    assert torch.equal(batch["input_ids"], expected["input_ids"])
+    assert torch.equal(batch["attention_mask"], expected["attention_mask"])
+
+
+def test_negative_index_is_the_row_of_each_negative(rows, toy_tokenizer):
+    batch = TranslationCollator(toy_tokenizer, encode_targets=True, max_negatives=2)(rows)
+
     assert batch["negative_index"].tolist() == [[6, 7], [-1, -1], [8, -1]]
-    assert batch["index"].tolist() == [0, 1, 2]
-    keys = batch["target_key"].tolist()
-    assert keys[0] == keys[1] != keys[2] and len(set(batch["source_key"].tolist())) == 3
 
 
-def test_labels_are_the_shifted_targets(rows, toy_tokenizer):
+def test_keys_are_equal_for_equal_texts(rows, toy_tokenizer):
     batch = TranslationCollator(toy_tokenizer)(rows)
-    for i, row in enumerate(ROWS):
-        prompt = toy_tokenizer.decoder_prompt_ids(row["target_lang"], row["provenance"], row["source_lang"])
-        whole = [*prompt, *toy_tokenizer.text_ids([row["target"]])[0], toy_tokenizer.eos_token_id]
-        length = len(whole) - 1
-        ids, labels = batch["decoder_input_ids"][i].tolist(), batch["labels"][i].tolist()
-        assert ids[:length] == whole[:-1] and set(ids[length:]) <= {toy_tokenizer.pad_token_id}
-        # Position t predicts token t + 1; the prompt is given, so it is not counted.
-        assert labels[:length] == [IGNORE] * (len(prompt) - 1) + whole[len(prompt) :]
-        assert set(labels[length:]) <= {IGNORE}
-        assert toy_tokenizer.decode([t for t in labels if t != IGNORE], skip_special_tokens=True) == row["target"]
-    texts = [toy_tokenizer.decode(row) for row in batch["decoder_input_ids"]]
-    assert texts[0].startswith("<s> This is a possible mined translation in English:<SEP>")
-    assert texts[2].startswith("<s> This is a possible natural language explanation in French:<SEP>")
-    program = TranslationCollator(toy_tokenizer)([rows[2] | {"provenance": "primary"}])  # known by its source
-    assert program["decoder_input_ids"].tolist() == batch["decoder_input_ids"][2:].tolist()
-    read = [len(TranslationCollator(toy_tokenizer, decoder_fraction=share)(rows)["labels"]) for share in (0.1, 0.6, 1)]
-    assert read == [1, 2, 3]
+
+    first, second, third = batch["target_key"].tolist()
+    assert first == second
+    assert third != first
+    assert len(set(batch["source_key"].tolist())) == 3
 
 
-def test_language_drop(rows, toy_tokenizer):
-    none = toy_tokenizer(["un chat."], lang=None)["input_ids"][0]
-    named = toy_tokenizer(["un chat."], lang="fra_Latn")["input_ids"][0]
-    always = TranslationCollator(toy_tokenizer, language_drop=1.0)(rows)
-    assert unpadded(always["input_ids"], always["attention_mask"])[0] == none
-    own = TranslationCollator(toy_tokenizer, language_drop=1.0, language_drops={"fra_Latn": 0.0})(rows)
-    assert unpadded(own["input_ids"], own["attention_mask"])[0] == named
-    many = [row | {"index": i} for i, row in enumerate(rows * 100)]
-    half = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)
-    batch = half(many)
-    found = unpadded(batch["input_ids"], batch["attention_mask"])[::3]
-    assert {tuple(ids) for ids in found} == {tuple(none), tuple(named)}
-    assert 30 < sum(ids == none for ids in found) < 70
-    # The same rows give the same batch in any process and epoch; another seed or other rows another one.
-    again = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)(many)
-    assert all(torch.equal(again[name], batch[name]) for name in batch)
-    other = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=4)(many)
-    assert not np.array_equal(other["attention_mask"].sum(1), batch["attention_mask"].sum(1))
-    shifted = half([*many[3:], *many[:3]])
-    assert not np.array_equal(shifted["attention_mask"].sum(1)[:-3], batch["attention_mask"].sum(1)[3:])
-    # The decoder is always told the language.
-    assert torch.equal(batch["decoder_input_ids"][:3], TranslationCollator(toy_tokenizer)(rows)["decoder_input_ids"])
+def test_index_is_the_row_of_the_dataset(rows, toy_tokenizer):
+    batch = TranslationCollator(toy_tokenizer)([rows[2], rows[0]])
+
+    assert batch["index"].tolist() == [2, 0]
 
 
-def test_overhead_is_what_the_layout_adds(rows, toy_tokenizer):
-    """The longest name is that of a target here."""
-    long = ROWS[2] | {"target_lang": "kas_Arab"}
-    dataset = tokenize_parallel(Dataset.from_list([*ROWS, long]), toy_tokenizer, progress=False)
-    collator = TranslationCollator(toy_tokenizer, encode_targets=True)
-    overhead = collator.overhead(dataset)
-    lengths = dataset.lengths(encoder_sides=2, **overhead)
-    batch = collator([dataset[i] for i in range(4)])
-    encoder, decoder = batch["attention_mask"].sum(1), (batch["labels"] != IGNORE).sum(1)
-    assert (encoder[:4].numpy() <= lengths[:, 0]).all() and (encoder[4:].numpy() <= lengths[:, 1]).all()
-    assert batch["labels"].shape[1] <= lengths[:, 2].max() and (decoder.numpy() <= lengths[:, 2]).all()
-    none, kashmiri = (len(toy_tokenizer("", lang=lang)["input_ids"]) for lang in (None, "kas_Arab"))
-    assert overhead["prefix"] == kashmiri > none
+# What the decoder reads and writes
 
 
-def test_a_decoder_with_the_first_part_of_the_vocabulary(toy, toy_tokenizer):
-    """Other ids are unknown to the decoder; the encoder reads all. English targets and a Russian one."""
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_labels_are_the_shifted_target_behind_its_prompt(rows, toy_tokenizer, number):
+    """Position t predicts token t + 1; the prompt is given, so it is not counted."""
+    row = ROWS[number]
+    prompt = toy_tokenizer.decoder_prompt_ids(row["target_lang"], row["provenance"], row["source_lang"])
+    sentence = [*toy_tokenizer.text_ids([row["target"]])[0], toy_tokenizer.eos_token_id]
+    length = len(prompt) + len(sentence) - 1
+
+    batch = TranslationCollator(toy_tokenizer)(rows)
+
+    decoder_input = batch["decoder_input_ids"][number].tolist()
+    labels = batch["labels"][number].tolist()
+    assert decoder_input[:length] == [*prompt, *sentence[:-1]]
+    assert set(decoder_input[length:]) <= {toy_tokenizer.pad_token_id}
+    assert labels[:length] == [IGNORE] * (len(prompt) - 1) + sentence
+    assert set(labels[length:]) <= {IGNORE}
+
+
+def test_prompt_of_the_decoder_names_provenance(rows, toy_tokenizer):
+    """The prompts of OS Table 40."""
+    batch = TranslationCollator(toy_tokenizer)(rows)
+
+    mined = toy_tokenizer.decode(batch["decoder_input_ids"][0])
+    code = toy_tokenizer.decode(batch["decoder_input_ids"][2])
+    assert mined.startswith("<s> This is a possible mined translation in English:<SEP>")
+    assert code.startswith("<s> This is a possible natural language explanation in French:<SEP>")
+
+
+def test_code_is_known_by_its_source_language(rows, toy_tokenizer):
+    collate = TranslationCollator(toy_tokenizer)
+
+    as_primary = collate([rows[2] | {"provenance": "primary"}])
+
+    assert torch.equal(as_primary["decoder_input_ids"], collate([rows[2]])["decoder_input_ids"])
+
+
+@pytest.mark.parametrize(("decoder_fraction", "read"), [(0.1, 1), (0.6, 2), (1.0, 3)])
+def test_decoder_reads_a_share_of_the_rows_and_at_least_one(rows, toy_tokenizer, decoder_fraction, read):
+    batch = TranslationCollator(toy_tokenizer, decoder_fraction=decoder_fraction)(rows)
+
+    assert len(batch["labels"]) == read
+
+
+@pytest.fixture
+def small_vocabulary(toy, toy_tokenizer):
+    """(whole batch, batch of a decoder that knows the first ids alone, number of these ids); one target is Russian."""
     rows = [row | {"hard_negatives": []} for row in toy.parallel_rows()[:6]]
     rows[2] |= {"target": "кот спит", "target_lang": "rus_Cyrl"}
     data = tokenize_parallel(Dataset.from_list(rows), toy_tokenizer, progress=False)
-    batch = [data[i] for i in range(6)]
+    batch = [data[number] for number in range(6)]
     whole = TranslationCollator(toy_tokenizer, encode_targets=True)(batch)
-    size = min(i for i in whole["labels"].flatten().tolist() if i >= 330)  # the first unknown id occurs
+    size = min(number for number in whole["labels"].flatten().tolist() if number >= 330)
     small = TranslationCollator(toy_tokenizer, encode_targets=True, decoder_vocab_size=size)(batch)
-    for name, unknown in (("labels", IGNORE), ("decoder_input_ids", toy_tokenizer.sep_token_id)):
-        want = [[i if i < size else unknown for i in row] for row in whole[name].tolist()]
-        assert small[name].tolist() == want != whole[name].tolist()
-    assert (small["labels"][2] == IGNORE).sum() > (whole["labels"][2] == IGNORE).sum()
+    return whole, small, size
+
+
+@pytest.mark.parametrize("name", ["labels", "decoder_input_ids"])
+def test_ids_unknown_to_a_small_decoder_are_replaced(small_vocabulary, toy_tokenizer, name):
+    whole, small, size = small_vocabulary
+    replacement = IGNORE if name == "labels" else toy_tokenizer.sep_token_id
+    expected = whole[name].clone()
+    expected[expected >= size] = replacement
+
+    assert torch.equal(small[name], expected)
+    assert not torch.equal(small[name], whole[name])
+
+
+def test_encoder_of_a_small_decoder_reads_all_ids(small_vocabulary):
+    whole, small, size = small_vocabulary
+
     assert whole["input_ids"].max() >= size
     for name in set(whole) - {"labels", "decoder_input_ids"}:
         assert torch.equal(small[name], whole[name]), name
+
+
+# Texts without their language
+
+
+def test_language_drop_of_one_names_no_language(rows, toy_tokenizer):
+    batch = TranslationCollator(toy_tokenizer, language_drop=1.0)(rows)
+
+    assert ids_of_texts(batch)[0] == toy_tokenizer(["un chat."], lang=None)["input_ids"][0]
+
+
+def test_a_language_can_have_a_drop_of_its_own(rows, toy_tokenizer):
+    batch = TranslationCollator(toy_tokenizer, language_drop=1.0, language_drops={"fra_Latn": 0.0})(rows)
+
+    assert ids_of_texts(batch)[0] == toy_tokenizer(["un chat."], lang="fra_Latn")["input_ids"][0]
+
+
+def test_language_drop_of_a_half_drops_about_half(many_rows, toy_tokenizer):
+    """100 draws: 30 to 70 are four standard deviations."""
+    without_language = toy_tokenizer(["un chat."], lang=None)["input_ids"][0]
+
+    batch = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)(many_rows)
+
+    dropped = ids_of_texts(batch)[::3].count(without_language)
+    assert 30 < dropped < 70
+
+
+def test_the_same_rows_give_the_same_batch_in_any_process(many_rows, toy_tokenizer):
+    first = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)(many_rows)
+    second = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)(many_rows)
+
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+
+
+def test_another_seed_drops_other_languages(many_rows, toy_tokenizer):
+    first = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)(many_rows)
+    second = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=4)(many_rows)
+
+    assert not torch.equal(first["attention_mask"].sum(1), second["attention_mask"].sum(1))
+
+
+def test_another_batch_of_the_same_rows_drops_other_languages(many_rows, toy_tokenizer):
+    collate = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)
+    lengths = collate(many_rows)["attention_mask"].sum(1)
+
+    shifted_lengths = collate([*many_rows[3:], *many_rows[:3]])["attention_mask"].sum(1)
+
+    assert not np.array_equal(shifted_lengths[:-3], lengths[3:])
+
+
+def test_the_decoder_is_always_told_the_language(rows, toy_tokenizer):
+    dropped = TranslationCollator(toy_tokenizer, language_drop=1.0)(rows)
+    named = TranslationCollator(toy_tokenizer)(rows)
+
+    assert torch.equal(dropped["decoder_input_ids"], named["decoder_input_ids"])
+
+
+# What prompts add to the length
+
+
+@pytest.fixture
+def with_a_long_name(toy_tokenizer):
+    """Tokenized rows, one of them with a target in the language of the longest name."""
+    kashmiri = ROWS[2] | {"target_lang": "kas_Arab"}
+    return tokenize_parallel(Dataset.from_list([*ROWS, kashmiri]), toy_tokenizer, progress=False)
+
+
+def test_overhead_is_the_longest_prefix(with_a_long_name, toy_tokenizer):
+    overhead = TranslationCollator(toy_tokenizer, encode_targets=True).overhead(with_a_long_name)
+
+    assert overhead["prefix"] == len(toy_tokenizer("", lang="kas_Arab")["input_ids"])
+
+
+def test_lengths_with_overhead_bound_every_text(with_a_long_name, toy_tokenizer):
+    collate = TranslationCollator(toy_tokenizer, encode_targets=True)
+    lengths = with_a_long_name.lengths(encoder_sides=2, **collate.overhead(with_a_long_name))
+
+    batch = collate([with_a_long_name[number] for number in range(4)])
+
+    text_lengths = batch["attention_mask"].sum(1).numpy()
+    label_lengths = (batch["labels"] != IGNORE).sum(1).numpy()
+    assert (text_lengths[:4] <= lengths[:, 0]).all()
+    assert (text_lengths[4:] <= lengths[:, 1]).all()
+    assert (label_lengths <= lengths[:, 2]).all()
+    assert batch["labels"].shape[1] <= lengths[:, 2].max()
