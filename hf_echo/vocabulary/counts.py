@@ -108,12 +108,16 @@ class WordCounts:
     @property
     def characters(self) -> dict[str, int]:
         """Number of characters by language, both kinds together."""
-        return {lang: sum(e.characters for e in self.entries if e.lang == lang) for lang in self.languages}
+        characters = dict.fromkeys(self.languages, 0)
+        for entry in self.entries:
+            characters[entry.lang] += entry.characters
+        return characters
 
     def check_pattern(self, pattern: str) -> None:
         """Raise ValueError unless the words were made with the pre-tokenizer of this name."""
         if PATTERNS[pattern] != self.regex:
-            old = "" if PATTERNS.get(self.pattern) == self.regex else " (an older form of it)"
+            is_current = PATTERNS.get(self.pattern) == self.regex
+            old = "" if is_current else " (an older form of it)"
             raise ValueError(
                 f"{self.path} was counted with the pre-tokenizer {self.pattern!r}{old}, the tokenizer has {pattern!r}:"
                 f" count again with pattern {pattern!r}, or use a tokenizer with the counts' pre-tokenizer"
@@ -130,7 +134,8 @@ class WordCounts:
         Raises:
             ValueError: a weight for a language without counts or below 0; a language without a character.
         """
-        weights, sizes = dict(language_weights or {}), self.characters
+        weights = dict(language_weights or {})
+        sizes = self.characters
         for lang, weight in weights.items():
             if lang not in sizes:
                 raise ValueError(
@@ -140,10 +145,11 @@ class WordCounts:
             if not 0 <= weight < math.inf:
                 raise ValueError(f"the language {lang} has weight {weight}; it must be a number >= 0")
         sizes = {lang: size for lang, size in sizes.items() if weights.get(lang, 1) > 0}
-        if empty := [lang for lang, size in sizes.items() if size <= 0]:
-            raise ValueError(
-                f"{self.path}: {empty[0]} is empty (no characters): give it text, or the language weight 0"
-            )
+        for lang, size in sizes.items():
+            if size <= 0:
+                raise ValueError(
+                    f"{self.path}: {lang} is empty (no characters): give it text, or the language weight 0"
+                )
         if not sizes:
             raise ValueError(f"{self.path}: every language has weight 0: give one a weight above 0")
         shares = unimax(sizes, max_upsampling=max_upsampling, top_n=top_n)
@@ -181,12 +187,15 @@ class WordCounts:
         shares = self.shares(top_n=top_n, max_upsampling=max_upsampling, language_weights=language_weights)
         entries = [entry for entry in self.entries if entry.lang in shares and entry.characters > 0]
         kinds = Counter(entry.lang for entry in entries)
-        rows = [(e.lang, e.kind, shares[e.lang] / e.characters / kinds[e.lang]) for e in entries]
+        rows = []
+        for entry in entries:
+            factor = shares[entry.lang] / entry.characters / kinds[entry.lang]
+            rows.append((entry.lang, entry.kind, factor))
         db = duckdb.connect()
         db.execute("CREATE TABLE factors (lang VARCHAR, kind VARCHAR, factor DOUBLE)")
         db.executemany("INSERT INTO factors VALUES (?, ?, ?)", rows)
         db.register("words", pyarrow.dataset.dataset(str(self.path)))
-        found = db.execute(
+        table = db.execute(
             """
             SELECT word, sum(f ORDER BY lang) AS frequency FROM (
                 SELECT lang, word, sum("count" * factor ORDER BY kind) AS f
@@ -196,13 +205,13 @@ class WordCounts:
             """,
             [min_count],
         ).fetchnumpy()
-        frequency = np.asarray(found["frequency"])
+        frequency = np.asarray(table["frequency"])
         if not len(frequency):
             raise ValueError(f"{self.path}: no word was seen {min_count} times: lower the smallest count of a word")
-        whole = np.floor(frequency * (total / frequency.sum()) + 0.5).astype(np.int64)
-        order = np.argsort(-whole, kind="stable")  # equal ones stay in the order of code points
-        order = order[whole[order] > 0]
-        return dict(zip(found["word"][order].tolist(), whole[order].tolist(), strict=True))
+        rounded = np.floor(frequency * (total / frequency.sum()) + 0.5).astype(np.int64)
+        order = np.argsort(-rounded, kind="stable")  # equal ones stay in the order of code points
+        order = order[rounded[order] > 0]
+        return dict(zip(table["word"][order].tolist(), rounded[order].tolist(), strict=True))
 
 
 def count_words(
@@ -235,8 +244,10 @@ def count_words(
     """
     if pattern not in PATTERNS:
         raise ValueError(f"pattern={pattern!r} must be one of {', '.join(PATTERNS)}")
-    bad, opened, out = BadRows(on_bad_row), open_texts(sources, kind, lang, split), Path(out)
-    counting = {"pattern": pattern, "regex": PATTERNS[pattern]}
+    bad_rows = BadRows(on_bad_row)
+    opened = open_texts(sources, kind, lang, split)
+    out = Path(out)
+    settings = {"pattern": pattern, "regex": PATTERNS[pattern]}
     work = out.with_name(f"{out.name}.unfinished")
     work.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -248,58 +259,71 @@ def count_words(
         ) from None
     with db, tqdm(desc="Counting words", unit="row", unit_scale=True, disable=not progress) as bar:
         db.execute(TABLES)
-        known = {label: rest for label, *rest in db.execute("FROM done").fetchall()}
-        fix = f"use the old files and settings, or delete {work} to count again"
+        finished = {}
+        for label, identity, old_settings in db.execute("FROM done").fetchall():
+            finished[label] = (identity, old_settings)
         for texts in opened:
-            now = [texts.identity, repr(counting)]
-            if texts.label in known and texts.identity is not None:
-                if known[texts.label] != now:
-                    raise ValueError(f"{texts.label} or a setting has changed since its count was interrupted: {fix}")
+            stamp = (texts.identity, repr(settings))
+            if texts.label in finished and texts.identity is not None:
+                if finished[texts.label] != stamp:
+                    raise ValueError(
+                        f"{texts.label} or a setting has changed since its count was interrupted: "
+                        f"use the old files and settings, or delete {work} to count again"
+                    )
                 continue
             db.begin()
             for table in ("pieces", "sentences", "done"):  # an iterable is counted again
                 db.execute(f"DELETE FROM {table} WHERE label = $1", [texts.label])
-            if not _count(db, texts, bad, bar):
-                of_split = f" of split {texts.split!r}" if texts.split is not None else ""
-                raise ValueError(f"{texts.label}: no row{of_split} to count; leave it out (finished counts are kept)")
-            db.execute("INSERT INTO done VALUES ($1, $2, $3)", [texts.label, *now])
+            if not _count(db, texts, bad_rows, bar):
+                suffix = f" of split {texts.split!r}" if texts.split is not None else ""
+                raise ValueError(f"{texts.label}: no row{suffix} to count; leave it out (finished counts are kept)")
+            db.execute("INSERT INTO done VALUES ($1, $2, $3)", [texts.label, *stamp])
             db.commit()
-        bad.report()
+        bad_rows.report()
         labels = [texts.label for texts in opened]
         _split_pieces(db, labels, pattern, progress)
-        query = "SELECT lang, kind, sum(n) FROM sentences WHERE label IN $1 GROUP BY ALL"
-        rows = db.execute(query, [labels]).fetchall()
-        counts = _write(db, out, counting, {(lang, kind): int(n) for lang, kind, n in rows})
+        counts = _write(db, out, settings, _sentences(db, labels))
     work.unlink()
-    if unknown := [code for code in counts.languages if not is_language(code)]:
-        logger.warning("counted %d languages outside the table: %s", len(unknown), ", ".join(unknown[:20]))
+    unlisted = [code for code in counts.languages if not is_language(code)]
+    if unlisted:
+        logger.warning("counted %d languages outside the table: %s", len(unlisted), ", ".join(unlisted[:20]))
     return counts
 
 
-def _count(db: duckdb.DuckDBPyConnection, texts: Texts, bad: BadRows, bar: tqdm) -> int:
+def _sentences(db: duckdb.DuckDBPyConnection, labels: list[str]) -> dict[tuple[str, str], int]:
+    """Number of texts by language and kind."""
+    query = "SELECT lang, kind, sum(n)::BIGINT FROM sentences WHERE label IN $1 GROUP BY ALL"
+    rows = db.execute(query, [labels]).fetchall()
+    return {(lang, kind): count for lang, kind, count in rows}
+
+
+def _count(db: duckdb.DuckDBPyConnection, texts: Texts, bad_rows: BadRows, bar: tqdm) -> int:
     """Add the pieces and sentences of one source; returns its number of texts."""
     rows = 0
-    for batch in _batches(texts.tables(bad)):
-        arguments = [texts.label, texts.kind]
+    for batch in _batches(texts.tables(bad_rows)):
         db.register("batch", batch)
-        insert = "SELECT $1, lang, $2, {}count(*) FROM {} GROUP BY ALL"
-        pieces = f"INSERT INTO pieces {insert.format('piece, ', f'({PIECES})')}"
-        db.execute(pieces, [*arguments, WHITE_SPACE, OTHER_SPACES])
-        db.execute(f"INSERT INTO sentences {insert.format('', 'batch')}", arguments)
+        db.execute(
+            f"INSERT INTO pieces SELECT $1, lang, $2, piece, count(*) FROM ({PIECES}) GROUP BY ALL",
+            [texts.label, texts.kind, WHITE_SPACE, OTHER_SPACES],
+        )
+        db.execute(
+            "INSERT INTO sentences SELECT $1, lang, $2, count(*) FROM batch GROUP BY ALL",
+            [texts.label, texts.kind],
+        )
         rows += len(batch)
         bar.update(len(batch))
     return rows
 
 
 def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    held: list[pa.Table] = []
+    waiting: list[pa.Table] = []
     for table in tables:
-        held.append(table)
-        if sum(each.nbytes for each in held) > BATCH:
-            yield pa.concat_tables(held)
-            held = []
-    if held:
-        yield pa.concat_tables(held)
+        waiting.append(table)
+        if sum(part.nbytes for part in waiting) > BATCH:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _split_pieces(db: duckdb.DuckDBPyConnection, labels: list[str], pattern: str, progress: bool) -> None:
@@ -308,35 +332,40 @@ def _split_pieces(db: duckdb.DuckDBPyConnection, labels: list[str], pattern: str
     query = "SELECT lang, kind, piece, sum(n)::BIGINT AS n FROM pieces WHERE label IN $1 GROUP BY ALL"
     bar = tqdm(desc="Splitting", unit="piece", unit_scale=True, disable=not progress)
     for batch in db.cursor().sql(query, params=[labels]).to_arrow_reader(SPLIT):
-        counted: Counter[tuple[str, str, str]] = Counter()
+        word_counts: Counter[tuple[str, str, str]] = Counter()
         for lang, kind, piece, n in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             for word in split_words(piece, pattern):
                 # BPE tokens are shorter, so only merges across a cut are lost; a line of base64 does not stay one word
                 for start in range(0, len(word), LONGEST):
-                    counted[lang, kind, word[start : start + LONGEST]] += n
+                    word_counts[lang, kind, word[start : start + LONGEST]] += n
         bar.update(len(batch))
-        rows = [{"lang": lang, "kind": kind, "word": word, "n": n} for (lang, kind, word), n in counted.items()]
+        rows = [{"lang": lang, "kind": kind, "word": word, "n": n} for (lang, kind, word), n in word_counts.items()]
         db.register("batch", pa.Table.from_pylist(rows, schema=WORDS))
         db.execute("INSERT INTO words FROM batch")
     bar.close()
 
 
 def _write(
-    db: duckdb.DuckDBPyConnection, out: Path, counting: Mapping[str, Any], sentences: Mapping[tuple[str, str], int]
+    db: duckdb.DuckDBPyConnection, out: Path, settings: Mapping[str, Any], sentences: Mapping[tuple[str, str], int]
 ) -> WordCounts:
     """Sum the table words and write it, with its totals as metadata."""
     db.execute('CREATE TEMP TABLE total AS SELECT lang, kind, word, sum(n)::BIGINT AS "count" FROM words GROUP BY ALL')
     query = (
         'SELECT lang, kind, sum("count" * length(word)), sum("count"), count(*) FROM total GROUP BY ALL ORDER BY ALL'
     )
-    entries = [
-        Entry(lang, kind, int(characters), sentences[lang, kind], int(words), distinct)
-        for lang, kind, characters, words, distinct in db.execute(query).fetchall()
-    ]
-    meta = {"version": VERSION, "hf_echo": hf_echo.__version__, "normalisation": "NFC", **counting}
-    note = json.dumps(meta | {"entries": [asdict(entry) for entry in entries]})
+    entries = []
+    for lang, kind, characters, words, distinct in db.execute(query).fetchall():
+        entry = Entry(lang, kind, int(characters), sentences[lang, kind], int(words), distinct)
+        entries.append(asdict(entry))
+    meta = {"version": VERSION, "hf_echo": hf_echo.__version__, "normalisation": "NFC", **settings}
+    note = json.dumps({**meta, "entries": entries})
     with write_whole(out) as unfinished:
-        place, note = (text.replace("'", "''") for text in (str(unfinished), note))
-        options = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{META}: '{note}'}}"
-        db.execute(f"""COPY (FROM total ORDER BY lang, kind, "count" DESC, word) TO '{place}' ({options})""")
+        options = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{META}: {_quoted(note)}}}"
+        ordered = 'FROM total ORDER BY lang, kind, "count" DESC, word'
+        db.execute(f"COPY ({ordered}) TO {_quoted(str(unfinished))} ({options})")
     return WordCounts.load(out)
+
+
+def _quoted(text: str) -> str:
+    """A string of SQL."""
+    return "'" + text.replace("'", "''") + "'"

@@ -73,10 +73,10 @@ def extend_tokenizer(
         content = json.loads(backend.to_str())
         content["pre_tokenizer"] = with_pattern(content["pre_tokenizer"], pattern)
         backend = _like(backend, content)
-    backend, given = grow(backend, counts, n_merges, min_count=min_count, progress=progress)
-    if given < n_merges:
+    backend, new_tokens = grow(backend, counts, n_merges, min_count=min_count, progress=progress)
+    if new_tokens < n_merges:
         raise ValueError(
-            f"the counts allow {given} new tokens, not {n_merges}: ask for {given} or count more text"
+            f"the counts allow {new_tokens} new tokens, not {n_merges}: ask for {new_tokens} or count more text"
             f" (pairs seen fewer than {min_count} times are not merged)"
         )
     return backend if isinstance(tokenizer, Tokenizer) else with_backend(tokenizer, backend)
@@ -108,23 +108,29 @@ def grow(
     # Also put added tokens into the model's vocabulary; otherwise `tokenizers` renumbers them on loading.
     added = {token["content"]: token["id"] for token in content["added_tokens"]}
     ids.update(added)
-    new_ids = range(_size(backend), _size(backend) + n)
-    missing = [c for c in utf8_alphabet() if c not in ids][:n]
-    ids.update(zip(missing, new_ids))
+    size = _size(backend)
+    missing_bytes = [character for character in utf8_alphabet() if character not in ids][:n]
+    for character in missing_bytes:
+        ids[character] = size
+        size += 1
 
-    merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
-    vocabulary = Vocabulary(ids, merges, added.keys(), bool(model.get("ignore_merges")))
-    words = _cut(counts, content["pre_tokenizer"], progress)
-    given = learn_merges(
+    vocabulary = Vocabulary(
+        ids,
+        merges=[tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in model["merges"]],
+        forbidden=added.keys(),
+        ignore_merges=bool(model.get("ignore_merges")),
+    )
+    merged_tokens = learn_merges(
         vocabulary,
-        words,
-        new_ids[len(missing) :],
+        _cut(counts, content["pre_tokenizer"], progress),
+        range(size, size + n - len(missing_bytes)),
         min_count=min_count,
         max_token_bytes=MAX_TOKEN_BYTES,
         progress=progress,
     )
-    model["vocab"], model["merges"] = vocabulary.ids, vocabulary.merges
-    return _like(backend, content), given + len(missing)
+    model["vocab"] = vocabulary.ids
+    model["merges"] = vocabulary.merges
+    return _like(backend, content), len(missing_bytes) + merged_tokens
 
 
 def utf8_alphabet() -> list[str]:

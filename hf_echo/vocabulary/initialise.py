@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,6 +19,10 @@ import torch.nn.functional as F
 from tqdm.auto import tqdm
 
 from .trim import bare
+
+if TYPE_CHECKING:
+    from scipy import sparse
+    from transformers import PreTrainedTokenizerFast
 
 METHODS = ("mean", "focus", "random")
 TEXTS = 65_536  # texts tokenized at a time
@@ -34,8 +38,9 @@ class TokenMatch:
     pieces: dict[int, list[int]]  # new id -> old ids that spell the token, in order; only for tokens not in `copied`
 
     def counts(self) -> dict[str, int]:
-        known = len(self.copied) + len(self.pieces)
-        return {"copied": len(self.copied), "new": len(self.pieces), "unknown": self.size - known}
+        copied = len(self.copied)
+        new = len(self.pieces)
+        return {"copied": copied, "new": new, "unknown": self.size - copied - new}
 
 
 def initialise(
@@ -53,29 +58,29 @@ def initialise(
         seed: of "random".
     """
     check_method(method, auxiliary is not None)
-    old = old[: match.old_size].float()
-    rows = old.mean(0).expand(match.size, -1).clone()
+    old_rows = old[: match.old_size].float()
+    rows = old_rows.mean(0).expand(match.size, -1).clone()
     if match.copied:
-        rows[list(match.copied)] = old[list(match.copied.values())]
-    new = list(match.pieces)
-    if not new:
+        rows[list(match.copied)] = old_rows[list(match.copied.values())]
+    new_ids = list(match.pieces)
+    if not new_ids:
         return rows
     if method == "random":
         generator = torch.Generator().manual_seed(seed)
-        noise = torch.randn(len(new), old.shape[1], generator=generator)
-        rows[new] = old.mean(0) + old.std(0) * noise.to(old.device)
+        noise = torch.randn(len(new_ids), old_rows.shape[1], generator=generator)
+        rows[new_ids] = old_rows.mean(0) + old_rows.std(0) * noise.to(old_rows.device)
         return rows
-    rows[new] = of_pieces(old, list(match.pieces.values()))
+    rows[new_ids] = of_pieces(old_rows, list(match.pieces.values()))
     if method == "focus":
-        auxiliary = auxiliary.float()
-        known = (auxiliary != 0).any(1).tolist()
-        shared = [i for i in match.copied if known[i]]
-        new = [i for i in new if known[i]]
-        if not shared:
+        vectors = auxiliary.float()
+        has_vector = (vectors != 0).any(1).tolist()
+        shared_ids = [token_id for token_id in match.copied if has_vector[token_id]]
+        new_ids = [token_id for token_id in new_ids if has_vector[token_id]]
+        if not shared_ids:
             raise ValueError(
                 f"focus: none of the {len(match.copied)} shared tokens has an auxiliary vector; use method='mean'"
             )
-        rows[new] = focus(rows[shared], auxiliary[shared], auxiliary[new])
+        rows[new_ids] = focus(rows[shared_ids], vectors[shared_ids], vectors[new_ids])
     return rows
 
 
@@ -90,9 +95,14 @@ def check_method(method: str, has_auxiliary: bool) -> None:
 
 def of_pieces(old: torch.Tensor, pieces: list[list[int]]) -> torch.Tensor:
     """Mean of the rows of each list of ids, (len(pieces), width); repeated ids count repeatedly."""
-    lengths = torch.tensor([0, *map(len, pieces[:-1])])
-    flat = torch.tensor([i for ids in pieces for i in ids])
-    return F.embedding_bag(flat.to(old.device), old, lengths.cumsum(0).to(old.device), mode="mean")
+    starts = []
+    flat_ids: list[int] = []
+    for ids in pieces:
+        starts.append(len(flat_ids))
+        flat_ids += ids
+    return F.embedding_bag(
+        torch.tensor(flat_ids, device=old.device), old, torch.tensor(starts, device=old.device), mode="mean"
+    )
 
 
 def focus(
@@ -125,15 +135,22 @@ def sparsemax(scores: torch.Tensor, *, guess: int = 256) -> tuple[torch.Tensor, 
         (weights, index), both (rows, k): the weights of a row sum to 1; weights not listed are 0.
     """
     while True:
-        top, index = scores.topk(min(guess, scores.shape[1]), dim=1)
-        excess = top.cumsum(1) - 1
-        inside = (top * torch.arange(1, top.shape[1] + 1, device=top.device) > excess).sum(1, keepdim=True)
-        if guess >= scores.shape[1] or int(inside.max()) < guess:
-            return (top - excess.gather(1, inside - 1) / inside).clamp(min=0), index
+        largest, index = scores.topk(min(guess, scores.shape[1]), dim=1)  # (rows, k)
+        excess = largest.cumsum(1) - 1
+        ranks = torch.arange(1, largest.shape[1] + 1, device=scores.device)
+        above = (largest * ranks > excess).sum(1, keepdim=True)  # (rows, 1) how many are above the threshold
+        if guess >= scores.shape[1] or int(above.max()) < guess:
+            threshold = excess.gather(1, above - 1) / above
+            return (largest - threshold).clamp(min=0), index
         guess *= 4
 
 
-def auxiliary_vectors(source: Any, tokenizer: Any, *, seed: int = 0) -> torch.Tensor:
+def auxiliary_vectors(
+    source: str | Path | np.ndarray | torch.Tensor | Iterable[str],
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    seed: int = 0,
+) -> torch.Tensor:
     """Auxiliary vectors (tokenizer size, dim): an array or tensor of them, or trained (`train_auxiliary`) from a file
     with one text per line, or an iterable of texts."""
     if isinstance(source, (str, Path)):
@@ -143,14 +160,21 @@ def auxiliary_vectors(source: Any, tokenizer: Any, *, seed: int = 0) -> torch.Te
             return train_auxiliary(lines, tokenizer, seed=seed)
     if not isinstance(source, (np.ndarray, torch.Tensor)):
         return train_auxiliary(source, tokenizer, seed=seed)
-    size, vectors = max(tokenizer.get_vocab().values()) + 1, torch.as_tensor(source).float()
+    size = max(tokenizer.get_vocab().values()) + 1
+    vectors = torch.as_tensor(source).float()
     if vectors.ndim != 2 or len(vectors) != size:
         raise ValueError(f"auxiliary has shape {tuple(vectors.shape)}; it must have {size} rows, one per token")
     return vectors
 
 
 def train_auxiliary(
-    texts: Iterable[str], tokenizer: Any, *, dim: int = 100, window: int = 5, min_count: int = 10, seed: int = 0
+    texts: Iterable[str],
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    dim: int = 100,
+    window: int = 5,
+    min_count: int = 10,
+    seed: int = 0,
 ) -> torch.Tensor:
     """Train vectors of tokens that occur at least `min_count` times: PPMI over windows, truncated SVD.
 
@@ -167,45 +191,63 @@ def train_auxiliary(
     from scipy.sparse import coo_matrix
     from scipy.sparse.linalg import svds
 
-    counts, frequency = near_pairs(texts, tokenizer, window)
-    often, counts = frequency >= min_count, counts.tocoo()
-    kept = often[counts.row] & often[counts.col]
-    left, right, count = counts.row[kept], counts.col[kept], counts.data[kept]
+    pair_counts, frequency = near_pairs(texts, tokenizer, window)
+    size = len(frequency)
+    is_frequent = frequency >= min_count
+    pairs = pair_counts.tocoo()
+    kept = is_frequent[pairs.row] & is_frequent[pairs.col]
+    left = pairs.row[kept]
+    right = pairs.col[kept]
+    count = pairs.data[kept]
     if not len(left):
         raise ValueError(
             f"auxiliary: no two tokens of the texts occur {min_count} times near each other; give more text"
         )
-    size = len(frequency)
+    left_total = np.bincount(left, count, size)
     smoothed = np.bincount(right, count, size) ** 0.75  # Levy et al. 2015: reduces the weight of rare contexts
-    pmi = np.log(count / np.bincount(left, count, size)[left] / (smoothed / smoothed.sum())[right])
+    right_share = smoothed / smoothed.sum()
+    pmi = np.log(count / left_total[left] / right_share[right])
     matrix = coo_matrix((np.maximum(pmi, 0), (left, right)), (size, size)).tocsr()
     start = np.random.default_rng(seed).standard_normal(size)
-    vectors, values, _ = svds(matrix, min(dim, int(often.sum()), size - 1), v0=start)
-    return torch.from_numpy(vectors * np.sqrt(values)).float() * torch.from_numpy(matrix.max(1).toarray() > 0)
+    rank = min(dim, int(is_frequent.sum()), size - 1)
+    vectors, values, _ = svds(matrix, rank, v0=start)
+    has_context = matrix.max(1).toarray() > 0  # (size, 1)
+    return torch.from_numpy(vectors * np.sqrt(values)).float() * torch.from_numpy(has_context)
 
 
-def near_pairs(texts: Iterable[str], tokenizer: Any, window: int, *, chunk: int = TEXTS) -> tuple[Any, np.ndarray]:
+def near_pairs(
+    texts: Iterable[str], tokenizer: PreTrainedTokenizerFast, window: int, *, chunk: int = TEXTS
+) -> tuple[sparse.csr_matrix, np.ndarray]:
     """How often two tokens stand at most `window` apart, in both orders (size, size); and each token (size,)."""
-    from scipy.sparse import coo_matrix
+    from scipy.sparse import coo_matrix, csr_matrix
 
     size = max(tokenizer.get_vocab().values()) + 1
-    texts, backend = iter(texts), bare(tokenizer.backend_tokenizer)
-    frequency, total = np.zeros(size, np.int64), None
+    frequency = np.zeros(size, np.int64)
+    following = csr_matrix((size, size))  # how often the column stands behind the row
+    remaining = iter(texts)
     with tqdm(desc="Auxiliary vectors", unit=" texts", leave=False) as bar:
-        while block := [text.strip() for text in islice(texts, chunk)]:
-            if hasattr(tokenizer, "text_ids"):
-                rows = tokenizer.text_ids(block)
-            else:
-                rows = [encoding.ids for encoding in backend.encode_batch_fast(block, add_special_tokens=False)]
+        while True:
+            block = [text.strip() for text in islice(remaining, chunk)]
+            if not block:
+                break
+            rows = _token_ids(tokenizer, block)
+            lengths = [len(row) for row in rows]
             ids = np.concatenate([np.asarray(row, np.int64) for row in rows])
-            text = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+            text_numbers = np.repeat(np.arange(len(rows)), lengths)
             frequency += np.bincount(ids, minlength=size)
-            for step in range(1, window + 1):
-                same = text[step:] == text[:-step]
-                pair = ids[:-step][same], ids[step:][same]
-                counts = coo_matrix((np.ones(len(pair[0])), pair), (size, size)).tocsr()  # sums equal pairs
-                total = counts if total is None else total + counts
+            for distance in range(1, window + 1):
+                in_same_text = text_numbers[distance:] == text_numbers[:-distance]
+                left = ids[:-distance][in_same_text]
+                right = ids[distance:][in_same_text]
+                following = following + coo_matrix((np.ones(len(left)), (left, right)), (size, size)).tocsr()
             bar.update(len(block))
-    if total is None:
+    if not frequency.any():
         raise ValueError("auxiliary: no texts to train vectors from")
-    return total + total.T, frequency
+    return following + following.T, frequency
+
+
+def _token_ids(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
+    if hasattr(tokenizer, "text_ids"):
+        return tokenizer.text_ids(texts)
+    encodings = bare(tokenizer.backend_tokenizer).encode_batch_fast(texts, add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]

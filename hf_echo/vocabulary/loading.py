@@ -26,7 +26,8 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(f"{path} is not a tokenizer.json: {reason}") from None
     if path.is_dir() and (path / "tokenizer.json").is_file():
-        place, options = str(path), {}
+        place = str(path)
+        options = {}
     else:
         place, options = locate(source)
     tokenizer = read_pretrained(AutoTokenizer, source, place, **options)
@@ -42,8 +43,10 @@ def with_backend(tokenizer: PreTrainedTokenizerFast, backend: Tokenizer) -> PreT
     """
     kind = type(tokenizer) if isinstance(tokenizer, EchoTokenizer) else PreTrainedTokenizerFast
     settings = ("model_max_length", "padding_side", "truncation_side", "split_special_tokens", "model_input_names")
-    options = {name: getattr(tokenizer, name) for name in settings} | dict(tokenizer.special_tokens_map)
+    options = {name: getattr(tokenizer, name) for name in settings}
+    options |= tokenizer.special_tokens_map
     if isinstance(tokenizer, EchoTokenizer):
-        own = ("on_long", "prompts")
-        options |= {name: tokenizer.init_kwargs[name] for name in own if name in tokenizer.init_kwargs}
+        for name in ("on_long", "prompts"):
+            if name in tokenizer.init_kwargs:
+                options[name] = tokenizer.init_kwargs[name]
     return kind(tokenizer_object=backend, **options)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from .initialise import TokenMatch, auxiliary_vectors, initialise
@@ -37,7 +38,7 @@ class Vocabulary:
     model: Any
 
     @classmethod
-    def of(cls, tokenizer: Any, which: str = "given") -> Vocabulary:
+    def of(cls, tokenizer: PreTrainedTokenizerFast, which: str = "given") -> Vocabulary:
         """Raises ValueError for a slow tokenizer, or one whose tokens do not say where words begin."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
@@ -48,78 +49,110 @@ class Vocabulary:
                 f"the {which} tokenizer is {type(backend.model).__name__} without marks of words; byte-level BPE, "
                 "SentencePiece and WordPiece can be compared"
             )
-        roles = {role: getattr(tokenizer, f"{role}_token_id", None) for role in ROLES}
-        roles = {role: number for role, number in roles.items() if number is not None}
-        ordinary, special, added = {}, {}, backend.get_added_tokens_decoder()
+        roles = {}
+        for role in ROLES:
+            token_id = getattr(tokenizer, f"{role}_token_id", None)
+            if token_id is not None:
+                roles[role] = token_id
+        ordinary = {}
+        special = {}
+        added_tokens = backend.get_added_tokens_decoder()
         # In the order of the ids: `get_vocab` gives another order each time, and random rows belong to tokens.
-        for token, number in sorted(backend.get_vocab(with_added_tokens=False).items(), key=lambda pair: pair[1]):
-            if number not in added and number not in roles.values():
-                ordinary[_bytes_of(token, kind)] = number
-        for number, token in added.items():
-            if token.special or number in roles.values():
-                special[token.content] = number
+        ids = backend.get_vocab(with_added_tokens=False)
+        for token in sorted(ids, key=ids.get):
+            if ids[token] not in added_tokens and ids[token] not in roles.values():
+                ordinary[_bytes_of(token, kind)] = ids[token]
+        for token_id, token in added_tokens.items():
+            if token.special or token_id in roles.values():
+                special[token.content] = token_id
             else:
-                ordinary.setdefault(token.content.encode(), number)
-        return cls(kind, ordinary, special, roles, max(backend.get_vocab().values()) + 1, backend.model)
+                ordinary.setdefault(token.content.encode(), token_id)
+        size = max(backend.get_vocab().values()) + 1
+        return cls(kind, ordinary, special, roles, size, backend.model)
 
     def spell(self, token: bytes) -> list[int]:
         """Ids of the tokens that spell `token`; none, if they cannot."""
         if self.kind == "byte":
-            return [piece.id for piece in self.model.tokenize("".join(_CHARACTERS[byte] for byte in token))]
+            return self._pieces("".join(_CHARACTERS[byte] for byte in token))
         try:
             text = token.decode()
         except UnicodeDecodeError:  # a part of a character
-            parts = [self.ordinary.get(bytes([byte])) for byte in token]
-            return [] if None in parts else parts
-        unknown = self.roles.get("unk")
+            byte_ids = [self.ordinary.get(bytes([byte])) for byte in token]
+            return [] if None in byte_ids else byte_ids
         if self.kind == "space":
-            pieces = [piece.id for piece in self.model.tokenize(text.replace(" ", "▁"))]
+            pieces = self._pieces(text.replace(" ", "▁"))
         elif text.startswith(" "):
-            pieces = [piece.id for word in text.split() for piece in self.model.tokenize(word)]
+            pieces = []
+            for word in text.split():
+                pieces += self._pieces(word)
         else:
             pieces = self._continued(text)
-        return [number for number in pieces if number != unknown]
+        return [token_id for token_id in pieces if token_id != self.roles.get("unk")]
+
+    def _pieces(self, text: str) -> list[int]:
+        return [piece.id for piece in self.model.tokenize(text)]
 
     def _continued(self, text: str) -> list[int]:
         """WordPieces inside a word: always the longest one."""
         pieces = []
-        while text:
-            known = (end for end in range(len(text), 0, -1) if text[:end].encode() in self.ordinary)
-            if (end := next(known, None)) is None:
+        start = 0
+        while start < len(text):
+            for end in range(len(text), start, -1):
+                token_id = self.ordinary.get(text[start:end].encode())
+                if token_id is not None:
+                    break
+            else:
                 return []
-            pieces.append(self.ordinary[text[:end].encode()])
-            text = text[end:]
+            pieces.append(token_id)
+            start = end
         return pieces
 
 
-def match_vocabularies(old_tokenizer: Any, new_tokenizer: Any) -> tuple[TokenMatch, dict[int, int]]:
+def match_vocabularies(
+    old_tokenizer: PreTrainedTokenizerFast, new_tokenizer: PreTrainedTokenizerFast
+) -> tuple[TokenMatch, dict[int, int]]:
     """Which old tokens the new ones are, or are spelt by; and the new id of each old one that is still there."""
-    old, new = Vocabulary.of(old_tokenizer, "old"), Vocabulary.of(new_tokenizer, "new")
-    if missing := [role for role in ROLES[:5] if role in old.roles and role not in new.roles]:
-        raise ValueError(
-            f"the new tokenizer has no {missing[0]} token, which the old one has; EchoTokenizer.from_backend adds "
-            "what is missing"
-        )
-    copied, pieces = {}, {}
-    for role in ROLES:
-        if role in old.roles and role in new.roles:
-            copied.setdefault(new.roles[role], old.roles[role])
-    for name, number in new.special.items():
+    old = Vocabulary.of(old_tokenizer, "old")
+    new = Vocabulary.of(new_tokenizer, "new")
+    for role in ROLES[:5]:
+        if role in old.roles and role not in new.roles:
+            raise ValueError(
+                f"the new tokenizer has no {role} token, which the old one has; EchoTokenizer.from_backend adds "
+                "what is missing"
+            )
+    shared_roles = [role for role in ROLES if role in old.roles and role in new.roles]
+    copied: dict[int, int] = {}
+    pieces = {}
+    for role in shared_roles:
+        copied.setdefault(new.roles[role], old.roles[role])
+    for name, token_id in new.special.items():
         if name in old.special:
-            copied.setdefault(number, old.special[name])
-    for token, number in new.ordinary.items():
+            copied.setdefault(token_id, old.special[name])
+    for token, token_id in new.ordinary.items():
         if token in old.ordinary:
-            copied[number] = old.ordinary[token]
-        elif ids := old.spell(token):
-            pieces[number] = ids
-    mapping = {before: after for after, before in reversed(copied.items())}  # of two, the first: the role
-    mapping |= {old.roles[role]: new.roles[role] for role in reversed(ROLES) if role in old.roles and role in new.roles}
-    return TokenMatch(old.size, new.size, copied, pieces), mapping
+            copied[token_id] = old.ordinary[token]
+            continue
+        spelling = old.spell(token)
+        if spelling:
+            pieces[token_id] = spelling
+
+    # Where an old token has two new ones, its role decides, then the first.
+    new_ids: dict[int, int] = {}
+    for role in shared_roles:
+        new_ids.setdefault(old.roles[role], new.roles[role])
+    for new_id, old_id in copied.items():
+        new_ids.setdefault(old_id, new_id)
+    return TokenMatch(old.size, new.size, copied, pieces), new_ids
 
 
 def language_vocabulary(
-    tokenizer: Any, embeddings: torch.Tensor, texts: Sequence[str], vocab_size: int, *, seed: int = 0
-) -> tuple[Any, torch.Tensor]:
+    tokenizer: PreTrainedTokenizerFast,
+    embeddings: torch.Tensor,
+    texts: Sequence[str],
+    vocab_size: int,
+    *,
+    seed: int = 0,
+) -> tuple[PreTrainedTokenizerFast, torch.Tensor]:
     """A tokenizer of the same kind trained on `texts`, and its embeddings (vocabulary, width) by FOCUS.
 
     Tokens of both vocabularies are copied; the others are combinations of them (Dobler and de Melo 2023). With little
@@ -128,20 +161,24 @@ def language_vocabulary(
     """
     if vocab_size <= len(tokenizer.all_special_ids):
         raise ValueError(f"vocab_size={vocab_size} must be above the {len(tokenizer.all_special_ids)} special tokens")
-    new = tokenizer.train_new_from_iterator(texts, vocab_size, show_progress=False)
-    match, _ = match_vocabularies(tokenizer, new)
-    return new, initialise(embeddings, match, "focus", auxiliary=auxiliary_vectors(texts, new, seed=seed))
+    new_tokenizer = tokenizer.train_new_from_iterator(texts, vocab_size, show_progress=False)
+    match, _ = match_vocabularies(tokenizer, new_tokenizer)
+    vectors = auxiliary_vectors(texts, new_tokenizer, seed=seed)
+    return new_tokenizer, initialise(embeddings, match, "focus", auxiliary=vectors)
 
 
 def _kind(backend: Tokenizer) -> str | None:
     """ "byte", "space" (SentencePiece's mark of a space) or "piece" (WordPiece)."""
-    content, model = json.loads(backend.to_str()), backend.model
+    model = backend.model
     if isinstance(model, models.WordPiece):
         return "piece" if model.continuing_subword_prefix == "##" else None
+    content = json.loads(backend.to_str())
     layers = json.dumps([content["normalizer"], content["pre_tokenizer"]], ensure_ascii=False)
     if isinstance(model, models.BPE) and '"ByteLevel"' in layers and not model.end_of_word_suffix:
         return "byte"
-    return "space" if isinstance(model, (models.BPE, models.Unigram)) and "▁" in layers else None
+    if isinstance(model, (models.BPE, models.Unigram)) and "▁" in layers:
+        return "space"
+    return None
 
 
 def _bytes_of(token: str, kind: str) -> bytes:
@@ -149,6 +186,7 @@ def _bytes_of(token: str, kind: str) -> bytes:
         return b"".join(bytes([_BYTES[c]]) if c in _BYTES else c.encode() for c in token)
     if kind == "piece":
         return token[2:].encode() if token.startswith("##") else f" {token}".encode()
-    if byte := re.fullmatch(r"<0x([0-9A-F]{2})>", token):
+    byte = re.fullmatch(r"<0x([0-9A-F]{2})>", token)
+    if byte:
         return bytes.fromhex(byte[1])
     return token.replace("▁", " ").encode()

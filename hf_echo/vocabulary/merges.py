@@ -33,16 +33,19 @@ class Vocabulary:
     ignore_merges: bool = False  # a word that is a token is not segmented (Llama 3)
     ranks: dict[Pair, tuple[int, int]] = field(init=False)  # (left, right) -> (rank, result)
 
-    def __post_init__(self):
-        ids = self.ids
-        self.ranks = {(ids[a], ids[b]): (rank, ids[a + b]) for rank, (a, b) in enumerate(self.merges)}
+    def __post_init__(self) -> None:
+        self.ranks = {}
+        for rank, (left, right) in enumerate(self.merges):
+            self.ranks[self.ids[left], self.ids[right]] = (rank, self.ids[left + right])
 
     def segment(self, symbols: list[int]) -> list[int]:
         """Apply merges to the tokens of one word, lowest rank first, then leftmost, as the tokenizer does."""
-        while known := [(self.ranks[pair], i) for i, pair in enumerate(pairwise(symbols)) if pair in self.ranks]:
-            (_, result), i = min(known)
+        while True:
+            merges = [(self.ranks[pair], i) for i, pair in enumerate(pairwise(symbols)) if pair in self.ranks]
+            if not merges:
+                return symbols
+            (_, result), i = min(merges)
             symbols = [*symbols[:i], result, *symbols[i + 2 :]]
-        return symbols
 
 
 def learn_merges(
@@ -58,27 +61,35 @@ def learn_merges(
 
     `words` maps words in byte characters to counts; pairs rarer than `min_count` are not merged.
     """
-    pairs, given = _Pairs(vocabulary, words, max(1, min_count), max_token_bytes, progress), 0
+    pairs = _Pairs(vocabulary, words, max(1, min_count), max_token_bytes, progress)
+    used_ids = 0
     with tqdm(total=len(new_ids), desc="merges", disable=not progress, mininterval=0.5) as bar:
-        while given < len(new_ids) and (pair := pairs.most_frequent()):
-            is_new = pairs.merge(pair, new_ids[given])
-            given += is_new
-            bar.update(is_new)
-    return given
+        while used_ids < len(new_ids):
+            pair = pairs.most_frequent()
+            if pair is None:
+                break
+            if pairs.merge(pair, new_ids[used_ids]):
+                used_ids += 1
+                bar.update()
+    return used_ids
 
 
 class _Pairs:
     """The segmented words, with the count of each pair of neighbours and the words that may hold it."""
 
-    def __init__(self, vocabulary: Vocabulary, words: Mapping[str, int], min_count: int, longest: int | None, progress):
-        self.vocabulary, self.min_count, self.longest = vocabulary, min_count, longest or float("inf")
+    def __init__(
+        self, vocabulary: Vocabulary, words: Mapping[str, int], min_count: int, longest: int | None, progress: bool
+    ):
+        self.vocabulary = vocabulary
+        self.min_count = min_count
+        self.longest = longest or float("inf")
         self.spelling = {token_id: token for token, token_id in vocabulary.ids.items()}
+        self.weights = words
+        self.symbols: dict[str, list[int]] = {}  # word -> its tokens
         self.counts: Counter[Pair] = Counter()
         self.words_of: defaultdict[Pair, set[str]] = defaultdict(set)
-        self.heap: list[tuple[int, Pair]] = []
-        self.weights, self.symbols = words, {}
-        own = {"vocab": vocabulary.ids, "merges": vocabulary.merges, "ignore_merges": vocabulary.ignore_merges}
-        model = models.BPE(**own)
+        self.heap: list[tuple[int, Pair]] = []  # (- count, pair)
+        model = models.BPE(vocab=vocabulary.ids, merges=vocabulary.merges, ignore_merges=vocabulary.ignore_merges)
         for word in tqdm(words, desc="present tokens", disable=not progress, mininterval=0.5):
             self._segment(word, [token.id for token in model.tokenize(word)], set())
         for pair in self.counts:
@@ -95,7 +106,8 @@ class _Pairs:
 
     def merge(self, pair: Pair, new_id: int) -> bool:
         """Merge a pair everywhere; return whether this used the new id."""
-        left, right = (self.spelling[token] for token in pair)
+        left = self.spelling[pair[0]]
+        right = self.spelling[pair[1]]
         result = self.vocabulary.ids.setdefault(left + right, new_id)
         self.spelling[result] = left + right
         self.vocabulary.ranks[pair] = (len(self.vocabulary.merges), result)
@@ -108,26 +120,28 @@ class _Pairs:
             if result == new_id:  # the merges so far know nothing of the token: it only replaces the pair
                 self._segment(word, replaced(symbols, pair, result), grown)
             else:
-                grown.update(pairwise(self._segment(word, self.vocabulary.segment(symbols), grown)))
+                new_symbols = self.vocabulary.segment(symbols)
+                self._segment(word, new_symbols, grown)
+                grown.update(pairwise(new_symbols))
         if self.vocabulary.ignore_merges and left + right in self.symbols:
             self._segment(left + right, [result], grown)
         for neighbours in grown:
             self._push(neighbours)
         return result == new_id
 
-    def _segment(self, word: str, symbols: list[int], grown: set[Pair]) -> list[int]:
-        """Replace the tokens of a word, add its new pairs to `grown`; returns the tokens."""
-        weight, before = self.weights[word], set()
+    def _segment(self, word: str, symbols: list[int], grown: set[Pair]) -> None:
+        """Replace the tokens of a word, and add its new pairs to `grown`."""
+        weight = self.weights[word]
+        old_pairs = set()
         for pair in pairwise(self.symbols.get(word, ())):
             self.counts[pair] -= weight
-            before.add(pair)
+            old_pairs.add(pair)
         for pair in pairwise(symbols):
             self.counts[pair] += weight
-            if pair not in before:
+            if pair not in old_pairs:
                 self.words_of[pair].add(word)
                 grown.add(pair)
         self.symbols[word] = symbols
-        return symbols
 
     def _push(self, pair: Pair) -> None:
         spelling = self.spelling[pair[0]] + self.spelling[pair[1]]
@@ -138,9 +152,13 @@ class _Pairs:
 
 def replaced(symbols: list[int], pair: Pair, result: int) -> list[int]:
     """The tokens of a word with `result` in place of the pair, from the left."""
-    new, i = [], 0
+    new_symbols = []
+    i = 0
     while i < len(symbols):
-        found = symbols[i] == pair[0] and symbols[i + 1 : i + 2] == [pair[1]]
-        new.append(result if found else symbols[i])
-        i += 1 + found
-    return new
+        if symbols[i : i + 2] == [*pair]:
+            new_symbols.append(result)
+            i += 2
+        else:
+            new_symbols.append(symbols[i])
+            i += 1
+    return new_symbols

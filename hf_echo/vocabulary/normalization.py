@@ -33,12 +33,15 @@ INVISIBLE = (
 # of Thai and Lao, the ho of Lao, Hangul letters.
 USUAL = {0xB5, 0x149, 0x587, 0xE33, 0xEB3, 0xEDC, 0xEDD}
 HANGUL = ((0x3131, 0x318E), (0xFFA0, 0xFFDC))
-NORMALIZER_SPEC, CHARSMAP = 3, 2  # field numbers of sentencepiece_model.proto
+# field numbers of sentencepiece_model.proto
+NORMALIZER_SPEC = 3
+CHARSMAP = 2
 # Headlines have such runs of capitals; acronyms are shorter and stay. `tokenizers` cannot lower a part of a text, so
 # WORD_OF_RUN puts END behind each word of a run, CAPITAL puts MARK behind each capital before an END, and the table
 # replaces a capital and its MARK by the small letter. Unicode assigns no character to END, and texts do not use MARK.
 # JavaScript reads the same patterns but no table: there the capitals stay, and the marks are removed.
-END, MARK = "\ufdd0", "\u034e"
+END = "\ufdd0"
+MARK = "\u034e"
 WORD_OF_RUN = r"(?<=\p{Lu})(?![\p{L}\p{M}])(?<=(?:\p{Lu}[\P{L}ªº]{0,9}){8})"
 CAPITAL = rf"(?<=\p{{Lu}})(?!\p{{M}})(?=[^\p{{Ll}}{END}]{{0,99}}{END})"
 CHEROKEE = set(map(chr, range(0x13A0, 0x13F6)))  # its usual letters are the capitals
@@ -50,10 +53,15 @@ def clean_text() -> normalizers.Sequence:
     calls compatibility characters (ligatures, full width, Arabic presentation forms) become the usual ones, and runs
     of capitals become lower case."""
     white = rf"(?<=\S)(?:[{SPACES}]*(?:[{LINES}]+(?![{SPACES}]{{2}}|\t)[{SPACES}]?)+|[{SPACES}]+)"
-    marks = {WORD_OF_RUN: END, CAPITAL: MARK}
-    before = [normalizers.Replace(Regex(pattern), mark) for pattern, mark in marks.items()]
-    after = [normalizers.Replace(Regex(f"[{END}{MARK}]"), ""), normalizers.Replace(Regex(white), " ")]
-    return normalizers.Sequence([*before, normalizers.Precompiled(charsmap()), *after])
+    return normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(WORD_OF_RUN), END),
+            normalizers.Replace(Regex(CAPITAL), MARK),
+            normalizers.Precompiled(charsmap()),
+            normalizers.Replace(Regex(f"[{END}{MARK}]"), ""),
+            normalizers.Replace(Regex(white), " "),
+        ]
+    )
 
 
 def put_in_front(backend: Tokenizer, *, sentencepiece: bool = False) -> None:
@@ -61,15 +69,23 @@ def put_in_front(backend: Tokenizer, *, sentencepiece: bool = False) -> None:
 
     With `sentencepiece` it composes letters (NFC) and strips the ends, too, as SentencePiece does outside of its table.
     """
-    own = _layers(backend.normalizer) if backend.normalizer is not None else []
+    layers = []
+    if backend.normalizer is not None:
+        layers = _layers(backend.normalizer)
     cleaning = _layers(clean_text())
-    if not any(own[at : at + len(cleaning)] == cleaning for at in (0, 1)):
-        if sentencepiece:
-            cleaning = [nfc := {"type": "NFC"}, *cleaning]  # before, for capitals; after, for what the table replaced
-            own = [nfc, *own, {"type": "Strip", "strip_left": True, "strip_right": True}]
-        both = normalizers.Sequence([])
-        both.__setstate__(json.dumps({"type": "Sequence", "normalizers": cleaning + own}).encode())
-        backend.normalizer = both
+    count = len(cleaning)
+    if cleaning in (layers[:count], layers[1 : count + 1]):  # a layer of NFC may stand before it
+        return
+    if sentencepiece:
+        nfc = {"type": "NFC"}
+        strip = {"type": "Strip", "strip_left": True, "strip_right": True}
+        # before the table, for capitals; after it, for what it replaced
+        layers = [nfc, *cleaning, nfc, *layers, strip]
+    else:
+        layers = cleaning + layers
+    normalizer = normalizers.Sequence([])
+    normalizer.__setstate__(json.dumps({"type": "Sequence", "normalizers": layers}).encode())
+    backend.normalizer = normalizer
 
 
 def _layers(normalizer: normalizers.Normalizer) -> list[dict]:
@@ -79,14 +95,19 @@ def _layers(normalizer: normalizers.Normalizer) -> list[dict]:
 
 def rules() -> dict[int, str]:
     """Code point -> its replacement."""
-    found = {point: "" for first, last in INVISIBLE for point in range(first, last + 1)}
+    replacements = {}
+    for first, last in INVISIBLE:
+        for point in range(first, last + 1):
+            replacements[point] = ""
     for point in range(0x80, 0x20000):
-        if point in found or point in USUAL or any(first <= point <= last for first, last in HANGUL):
+        is_hangul = any(first <= point <= last for first, last in HANGUL)
+        if point in replacements or point in USUAL or is_hangul:
             continue
-        form, category = unicodedata.decomposition(chr(point)).partition(" ")[0], unicodedata.category(chr(point))
-        if category[0] == "L" and form in FORMS:
-            found[point] = unicodedata.normalize("NFKC", chr(point))
-    return found
+        character = chr(point)
+        form, _, _ = unicodedata.decomposition(character).partition(" ")
+        if form in FORMS and unicodedata.category(character).startswith("L"):
+            replacements[point] = unicodedata.normalize("NFKC", character)
+    return replacements
 
 
 @functools.cache
@@ -94,15 +115,15 @@ def charsmap() -> bytes:
     """`rules` as SentencePiece compiles them, which is the one form of a table that `tokenizers` reads."""
     import sentencepiece
 
+    replacements = {chr(point): new for point, new in rules().items()}
+    for point in range(0x41, 0x20000):
+        capital = chr(point)
+        if unicodedata.category(capital) == "Lu" and capital not in CHEROKEE and capital not in replacements:
+            replacements[capital + MARK] = capital.lower()[0]  # [0]: without the dot of "İ"
+    rows = [f"{_code_points(old)}\t{_code_points(new)}\n" for old, new in replacements.items()]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rules.tsv"
-        found = {chr(point): to for point, to in rules().items()}
-        capitals = (
-            {c for c in map(chr, range(0x41, 0x20000)) if unicodedata.category(c) == "Lu"} - CHEROKEE - set(found)
-        )
-        found |= {capital + MARK: capital.lower()[0] for capital in sorted(capitals)}  # [0]: without the dot of "İ"
-        rows = ["\t".join(" ".join(f"{ord(c):X}" for c in text) for text in pair) for pair in found.items()]
-        file.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        file.write_text("".join(rows), encoding="utf-8")
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(["a b"] * 10),
@@ -115,3 +136,7 @@ def charsmap() -> bytes:
         )
     spec = dict(fields_of(model.getvalue(), {NORMALIZER_SPEC}))[NORMALIZER_SPEC]
     return dict(fields_of(spec, {CHARSMAP}))[CHARSMAP]
+
+
+def _code_points(text: str) -> str:
+    return " ".join(f"{ord(character):X}" for character in text)

@@ -85,7 +85,8 @@ def with_pattern(content: dict | None, pattern: str) -> dict:
     """
     steps = [dict(step) for step in _steps(content)]
     new = {"type": "Split", "pattern": {"Regex": _regex(pattern)}, "behavior": "Isolated", "invert": False}
-    if (split := _main_split(steps)) is not None:
+    split = _main_split(steps)
+    if split is not None:
         steps[split] = new
     else:
         steps.insert(next(i for i, step in enumerate(steps) if step["type"] == "ByteLevel"), new)

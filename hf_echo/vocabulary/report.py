@@ -13,6 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,25 +82,28 @@ class VocabularyReport:
     def to_markdown(self, by: str = "script") -> str:
         """Markdown table with a column for each tokenizer, of tokens per sentence by "script" or "language" (falling
         for the base; the last row is over all), or of the measures over "all" languages."""
-        base, *others = self.sizes
+        names = list(self.sizes)
         if by == ALL:
-            rows: list[list[Any]] = [["tokens in all", *self.sizes.values()]]
+            lines: list[list[Any]] = [["tokens in all", *self.sizes.values()]]
             for measure in MEASURES:
-                values = (getattr(self.get(name), measure) for name in self.sizes)
-                rows.append([measure.replace("_", " "), *(cell_text(value, 3) for value in values)])
-            return markdown_table(["over all languages", *self.sizes], rows)
-        of_base = sorted(
-            (row for row in self.rows if row.tokenizer == base and row.level == by),
-            key=lambda row: -row.tokens_per_sentence,
-        )
-        header = [by, "script" if by == "language" else "languages", "sentences", *self.sizes]
-        header += [f"{name} / {base}" for name in others]
-        rows = []
-        for row in [*of_base, self.get(base)]:
-            line = [row.name, row.script if by == "language" else row.languages, row.sentences]
-            line += [cell_text(self.get(name, row.name).tokens_per_sentence, 1) for name in self.sizes]
-            rows.append(line + [cell_text(self.get(name, row.name).ratio, 2) for name in others])
-        return markdown_table(header, rows)
+                cells = [cell_text(getattr(self.get(name), measure), 3) for name in names]
+                lines.append([measure.replace("_", " "), *cells])
+            return markdown_table(["over all languages", *names], lines)
+
+        base, *others = names
+        second_column = "script" if by == "language" else "languages"
+        base_rows = [row for row in self.rows if row.tokenizer == base and row.level == by]
+        base_rows.sort(key=lambda row: -row.tokens_per_sentence)
+        base_rows.append(self.get(base))
+        lines = []
+        for base_row in base_rows:
+            rows = [self.get(name, base_row.name) for name in names]
+            line = [base_row.name, getattr(base_row, second_column), base_row.sentences]
+            line += [cell_text(row.tokens_per_sentence, 1) for row in rows]
+            line += [cell_text(row.ratio, 2) for row in rows[1:]]
+            lines.append(line)
+        ratios = [f"{name} / {base}" for name in others]
+        return markdown_table([by, second_column, "sentences", *names, *ratios], lines)
 
 
 def vocabulary_report(
@@ -127,35 +131,41 @@ def vocabulary_report(
         raise ValueError("no tokenizers: give at least one")
     probes = [_Probe(name, tokenizer) for name, tokenizer in tokenizers.items()]
     for lang, texts in texts_by_language(data, split, on_bad_row, progress):
-        texts = [unicodedata.normalize("NFC", text.strip()) for text in texts]
+        normal_texts = [unicodedata.normalize("NFC", text.strip()) for text in texts]
         for probe in probes:
-            probe.add(lang, texts)
-    by_probe = [probe.rows() for probe in probes]
-    for rows in by_probe:
-        for row, base in zip(rows, by_probe[0], strict=True):
-            row.ratio = row.tokens_per_sentence / base.tokens_per_sentence if base.tokens_per_sentence else None
-    return VocabularyReport({probe.name: probe.size for probe in probes}, [row for rows in by_probe for row in rows])
+            probe.add(lang, normal_texts)
+    base_rows = probes[0].rows()
+    rows = []
+    for probe in probes:
+        for row, base_row in zip(probe.rows(), base_rows, strict=True):
+            if base_row.tokens_per_sentence:
+                row.ratio = row.tokens_per_sentence / base_row.tokens_per_sentence
+            rows.append(row)
+    return VocabularyReport({probe.name: probe.size for probe in probes}, rows)
 
 
 def texts_by_language(
     data: Any, split: str | None = None, on_bad_row: str = "error", progress: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield (language, at most CHUNK of its texts) in file order; pairs give both sides."""
-    bad, seen = BadRows(on_bad_row), 0
+    bad_rows = BadRows(on_bad_row)
     sources = open_texts(data, split=split)
+    rows = 0
     with tqdm(desc="Tokenizing", unit=" texts", unit_scale=True, disable=not progress) as bar:
-        for table in (table for source in sources for table in source.tables(bad)):
-            grouped: dict[str, list[str]] = {}
-            for lang, text in zip(table["lang"].to_pylist(), table["text"].to_pylist(), strict=True):
-                grouped.setdefault(lang, []).append(text)
-            for lang, texts in grouped.items():
-                yield from ((lang, texts[i : i + CHUNK]) for i in range(0, len(texts), CHUNK))
-            bar.update(len(table))
-            seen += len(table)
-    bad.report()
-    if not seen:
-        of_split = f" of split {split!r}" if split else ""
-        raise ValueError(f"{sources[0].label}: no row{of_split}; give rows of lang and text")
+        for source in sources:
+            for table in source.tables(bad_rows):
+                texts_of: dict[str, list[str]] = {}
+                for lang, text in zip(table["lang"].to_pylist(), table["text"].to_pylist(), strict=True):
+                    texts_of.setdefault(lang, []).append(text)
+                for lang, texts in texts_of.items():
+                    for start in range(0, len(texts), CHUNK):
+                        yield lang, texts[start : start + CHUNK]
+                bar.update(len(table))
+                rows += len(table)
+    bad_rows.report()
+    if not rows:
+        suffix = f" of split {split!r}" if split else ""
+        raise ValueError(f"{sources[0].label}: no row{suffix}; give rows of lang and text")
 
 
 def _script_of(lang: str) -> str:
@@ -171,48 +181,66 @@ class _Probe:
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not isinstance(backend, Tokenizer):
             raise ValueError(f"tokenizer {name!r} is a {type(tokenizer).__name__}; give a fast tokenizer")
-        self.name, self.backend = name, bare(backend)
-        special = {i for i, token in self.backend.get_added_tokens_decoder().items() if token.special}
-        ids = set(self.backend.get_vocab(with_added_tokens=True).values())
+        self.name = name
+        self.backend = bare(backend)
+        ids = list(set(self.backend.get_vocab(with_added_tokens=True).values()))
         self.size = len(ids)
-        self.ordinary = np.zeros(max(ids) + 1, bool)
-        self.ordinary[list(ids - special)] = True
+        self.ordinary = np.zeros(max(ids) + 1, bool)  # by id: a token of the vocabulary that is not special
+        self.ordinary[ids] = True
+        for token_id, token in self.backend.get_added_tokens_decoder().items():
+            if token.special:
+                self.ordinary[token_id] = False
         self.counts: dict[str, Counter[str]] = {}
         self.used: dict[str, np.ndarray] = {}  # language -> whether each token occurred
 
     def add(self, lang: str, texts: list[str]) -> None:
         """Count texts (NFC, stripped) of a language."""
         ids = [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
-        decoded = self.backend.decode_batch(ids, skip_special_tokens=False)
-        backs = (unicodedata.normalize("NFC", back).strip() for back in decoded)
-        self.counts.setdefault(lang, Counter()).update(
-            sentences=len(texts),
-            tokens=sum(map(len, ids)),
-            words=sum(len(text.split()) for text in texts),
-            failures=sum(text != back for text, back in zip(texts, backs, strict=True)),
-        )
-        used = self.used.setdefault(lang, np.zeros(len(self.ordinary), bool))
-        used[np.fromiter((i for row in ids for i in row), np.int64)] = True
+        decoded_texts = self.backend.decode_batch(ids, skip_special_tokens=False)
+        if lang not in self.counts:
+            self.counts[lang] = Counter()
+            self.used[lang] = np.zeros(len(self.ordinary), bool)
+        counts = self.counts[lang]
+        for text, text_ids, decoded in zip(texts, ids, decoded_texts, strict=True):
+            counts["sentences"] += 1
+            counts["tokens"] += len(text_ids)
+            counts["words"] += len(text.split())
+            counts["failures"] += unicodedata.normalize("NFC", decoded).strip() != text
+            self.used[lang][text_ids] = True
 
     def rows(self) -> list[Fertility]:
         """Rows of languages by code, then scripts, then all; scripts and all are means over their languages."""
         languages = sorted(self.counts)
-        scripts: dict[str, list[str]] = {}
+        languages_of: dict[str, list[str]] = {}
+        rows = []
         for lang in languages:
-            scripts.setdefault(_script_of(lang), []).append(lang)
-        groups = [("language", lang, [lang]) for lang in languages]
-        groups += [("script", script, langs) for script, langs in sorted(scripts.items())]
-        return [self._row(*group) for group in [*groups, (ALL, ALL, languages)]]
+            script = _script_of(lang)
+            languages_of.setdefault(script, []).append(lang)
+            rows.append(self._row("language", lang, script, [lang]))
+        for script in sorted(languages_of):
+            rows.append(self._row("script", script, script, languages_of[script]))
+        rows.append(self._row(ALL, ALL, ALL, languages))
+        return rows
 
-    def _row(self, level: str, name: str, langs: list[str]) -> Fertility:
-        counts = {lang: self.counts[lang] for lang in langs}
-        words = [c["tokens"] / c["words"] for lang, c in counts.items() if "_" in lang and lang[4:8] not in NO_WORDS]
-        used = np.logical_or.reduce([self.used[lang] for lang in langs]) & self.ordinary
+    def _row(self, level: str, name: str, script: str, languages: list[str]) -> Fertility:
+        sentence_lengths = []
+        word_lengths = []
+        is_used = np.zeros(len(self.ordinary), bool)
+        for lang in languages:
+            counts = self.counts[lang]
+            sentence_lengths.append(counts["tokens"] / counts["sentences"])
+            if "_" in lang and lang[4:8] not in NO_WORDS:
+                word_lengths.append(counts["tokens"] / counts["words"])
+            is_used |= self.used[lang] & self.ordinary
         return Fertility(
-            *(self.name, level, name, _script_of(name) if level == "language" else name, len(langs)),
-            sentences=sum(c["sentences"] for c in counts.values()),
-            tokens_per_sentence=sum(c["tokens"] / c["sentences"] for c in counts.values()) / len(langs),
-            tokens_per_word=sum(words) / len(words) if words else None,
-            unused=1 - int(used.sum()) / max(int(self.ordinary.sum()), 1),
-            failures=sum(c["failures"] for c in counts.values()),
+            tokenizer=self.name,
+            level=level,
+            name=name,
+            script=script,
+            languages=len(languages),
+            sentences=sum(self.counts[lang]["sentences"] for lang in languages),
+            tokens_per_sentence=fmean(sentence_lengths),
+            tokens_per_word=fmean(word_lengths) if word_lengths else None,
+            unused=1 - int(is_used.sum()) / max(int(self.ordinary.sum()), 1),
+            failures=sum(self.counts[lang]["failures"] for lang in languages),
         )

@@ -47,7 +47,8 @@ def train_from_counts(
             reserved and byte tokens.
     """
     tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, progress)
-    if (size := len(tokenizer)) < vocab_size:
+    size = len(tokenizer)
+    if size < vocab_size:
         raise ValueError(
             f"the counts allow a vocabulary of {size}, not {vocab_size}: ask for {size} or count more text"
             f" (pairs seen fewer than {min_count} times are not merged)"
@@ -70,25 +71,36 @@ def train_tokenizer(
     """
     if isinstance(texts, str):  # a file's name, perhaps
         raise ValueError(f"texts is one string, {texts!r:.60}; give a list or a generator of texts")
-    counts, clean = Counter(), clean_text()
+    counts: Counter[str] = Counter()
+    clean = clean_text()
     for text in tqdm(texts, desc="texts", disable=not progress, mininterval=0.5):
         counts.update(split_words(clean.normalize_str(text), pattern))
     tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, 2, progress)
-    if (size := len(tokenizer)) < vocab_size:
+    size = len(tokenizer)
+    if size < vocab_size:
         logger.warning("the texts allow a vocabulary of %d, not %d", size, vocab_size)
     return tokenizer
 
 
-def _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, progress):
+def _train(
+    counts: Mapping[str, int],
+    vocab_size: int,
+    n_reserved: int,
+    pattern: str,
+    max_length: int,
+    min_count: int,
+    progress: bool,
+) -> EchoTokenizer:
     if n_reserved < 0:
         raise ValueError(f"n_reserved must be 0 or more, not {n_reserved}")
     backend = _start(n_reserved, pattern)
-    if vocab_size <= (least := backend.get_vocab_size()):
+    start_size = backend.get_vocab_size()
+    if vocab_size <= start_size:
         raise ValueError(
-            f"vocab_size must be above {least} (256 bytes, {len(SPECIAL)} special and {n_reserved} reserved tokens),"
-            f" not {vocab_size}"
+            f"vocab_size must be above {start_size} (256 bytes, {len(SPECIAL)} special and {n_reserved} reserved "
+            f"tokens), not {vocab_size}"
         )
-    backend, _ = grow(backend, counts, vocab_size - least, min_count=min_count, progress=progress)
+    backend, _ = grow(backend, counts, vocab_size - start_size, min_count=min_count, progress=progress)
     tokenizer = EchoTokenizer.from_backend(backend, max_length=max_length)
     put_in_front(tokenizer.backend_tokenizer)
     return tokenizer

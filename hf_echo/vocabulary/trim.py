@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,22 @@ Blocks = Iterable[tuple[str, Sequence[str]]]
 
 def token_scores(tokenizer: Tokenizer, blocks: Blocks) -> np.ndarray:
     """(largest id + 1,) float64, the score of each token on (language, texts); texts count without special tokens."""
-    backend, size = bare(tokenizer), _size(tokenizer)
+    backend = bare(tokenizer)
+    size = max(tokenizer.get_vocab().values()) + 1
     counts: dict[str, np.ndarray] = {}
     for lang, texts in blocks:
-        rows = (encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False))
-        ids = np.fromiter(chain.from_iterable(rows), np.int64)
-        counts[lang] = counts.get(lang, 0) + np.bincount(ids, minlength=size)
+        if lang not in counts:
+            counts[lang] = np.zeros(size, np.int64)
+        ids: list[int] = []
+        for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False):
+            ids += encoding.ids
+        counts[lang] += np.bincount(np.array(ids, np.int64), minlength=size)
     if not counts:
         raise ValueError("no texts to count tokens in: give texts of every language that the model is to serve")
-    return sum(np.sqrt(own / max(own.sum(), 1)) for own in counts.values())
+    scores = np.zeros(size)
+    for token_counts in counts.values():
+        scores += np.sqrt(token_counts / max(token_counts.sum(), 1))
+    return scores
 
 
 def kept_tokens(tokenizer: Tokenizer, scores: np.ndarray, keep: int, prompts: Iterable[str] = ()) -> list[int]:
@@ -45,18 +52,20 @@ def kept_tokens(tokenizer: Tokenizer, scores: np.ndarray, keep: int, prompts: It
     with_parts = _closure(content["model"], ids)
     kept = _needed(content, ids)
     for prompt in prompts:
-        for number in bare(tokenizer).encode(prompt).ids:
-            kept |= with_parts(number)
+        for token_id in bare(tokenizer).encode(prompt).ids:
+            kept |= with_parts(token_id)
     if len(kept) > keep:
         raise ValueError(
             f"keep is {keep}, but characters, special tokens and prompts alone are {len(kept)} tokens: keep at least "
             "as many"
         )
-    for number in np.argsort(-scores, kind="stable"):
+    for token_id in np.argsort(-scores, kind="stable").tolist():
         if len(kept) == keep:
             break
-        if int(number) not in kept and len(kept) + len((more := with_parts(int(number))) - kept) <= keep:
-            kept |= more
+        if token_id not in kept:
+            missing = with_parts(token_id) - kept
+            if len(kept) + len(missing) <= keep:
+                kept |= missing
     return sorted(kept)
 
 
@@ -64,28 +73,38 @@ def in_order(tokenizer: Tokenizer, kept: Iterable[int], scores: np.ndarray) -> l
     """`kept` with added tokens and those of the largest scores first, so that a decoder of the first ids alone can
     write the languages that were scored. Added tokens that are no pieces of the model stay behind all pieces."""
     content = _content(tokenizer)
-    added, pieces = {token["id"] for token in content["added_tokens"]}, len(content["model"]["vocab"])
-    return sorted(kept, key=lambda number: (number >= pieces, number not in added, -scores[number], number))
+    added = {token["id"] for token in content["added_tokens"]}
+    pieces = len(content["model"]["vocab"])
+
+    def place(token_id: int) -> tuple:
+        return token_id >= pieces, token_id not in added, -scores[token_id], token_id
+
+    return sorted(kept, key=place)
 
 
 def trimmed(tokenizer: Tokenizer, kept: Sequence[int]) -> Tokenizer:
     """The tokenizer with these tokens alone; token `kept[i]` gets the id i."""
-    content, new = _content(tokenizer), {old: number for number, old in enumerate(kept)}
+    content = _content(tokenizer)
+    new_ids = {old_id: new_id for new_id, old_id in enumerate(kept)}
     model = content["model"]
     if model["type"] == "Unigram":
-        model["vocab"] = [model["vocab"][old] for old in kept if old < len(model["vocab"])]
+        model["vocab"] = [model["vocab"][old_id] for old_id in kept if old_id < len(model["vocab"])]
         if model["unk_id"] is not None:
-            model["unk_id"] = new[model["unk_id"]]
+            model["unk_id"] = new_ids[model["unk_id"]]
     else:
-        model["vocab"] = {piece: new[old] for piece, old in model["vocab"].items() if old in new}
+        model["vocab"] = {piece: new_ids[old_id] for piece, old_id in model["vocab"].items() if old_id in new_ids}
     if model["type"] == "BPE":
-        pairs = [_pair(merge) for merge in model["merges"]]
-        model["merges"] = [pair for pair in pairs if {*pair, "".join(pair)} <= model["vocab"].keys()]
+        merges = []
+        for left, right in map(_pair, model["merges"]):
+            if left in model["vocab"] and right in model["vocab"] and left + right in model["vocab"]:
+                merges.append((left, right))
+        model["merges"] = merges
     for token in content["added_tokens"]:
-        token["id"] = new[token["id"]]
-    _renumber(content["post_processor"], new)
+        token["id"] = new_ids[token["id"]]
+    if content["post_processor"]:
+        _renumber(content["post_processor"], new_ids)
     if content["padding"]:
-        content["padding"]["pad_id"] = new[content["padding"]["pad_id"]]
+        content["padding"]["pad_id"] = new_ids[content["padding"]["pad_id"]]
     return Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
 
 
@@ -104,53 +123,69 @@ def bare(tokenizer: Tokenizer) -> Tokenizer:
     return copy
 
 
-def _size(tokenizer: Tokenizer) -> int:
-    return max(tokenizer.get_vocab().values()) + 1
-
-
 def _content(tokenizer: Tokenizer) -> dict[str, Any]:
     content = json.loads(tokenizer.to_str())
-    model = content["model"]
-    marks = [name for name in ("continuing_subword_prefix", "end_of_word_suffix") if model.get(name)]
-    if model["type"] not in KINDS or (model["type"] == "BPE" and marks):
-        kind = model["type"] + "".join(f" with {name}" for name in marks)
+    kind = content["model"]["type"]
+    if kind == "BPE":  # with marks of words in the tokens, as in CLIP and GPT-1
+        for mark in ("continuing_subword_prefix", "end_of_word_suffix"):
+            if content["model"].get(mark):
+                kind += f" with {mark}"
+    if kind not in KINDS:
         raise ValueError(f"a tokenizer of kind {kind} is not trimmed; Unigram, BPE and WordPiece are")
     return content
 
 
 def _needed(content: dict[str, Any], ids: dict[str, int]) -> set[int]:
     """Added tokens, the unknown token, characters and bytes; and what else the rest depends on."""
-    model, prefix = content["model"], content["model"].get("continuing_subword_prefix") or ""
+    model = content["model"]
+    prefix = model.get("continuing_subword_prefix") or ""
     needed = {token["id"] for token in content["added_tokens"]}
-    characters = {piece for piece in ids if len(piece) == 1}
-    needed |= {number for piece, number in ids.items() if piece in characters or BYTE.fullmatch(piece)}
-    if prefix:
-        needed |= {
-            number for piece, number in ids.items() if piece.startswith(prefix) and len(piece) == len(prefix) + 1
-        }
+    characters = set()
+    for piece, token_id in ids.items():
+        if len(piece) == 1:
+            characters.add(piece)
+            needed.add(token_id)
+        elif BYTE.fullmatch(piece):
+            needed.add(token_id)
+        elif prefix and piece.startswith(prefix) and len(piece) == len(prefix) + 1:  # ##a
+            needed.add(token_id)
     if model["type"] != "Unigram":
-        return needed | ({ids[model["unk_token"]]} if model.get("unk_token") in ids else set())
-    scores = [score for _, score in model["vocab"]]
+        if model.get("unk_token") in ids:
+            needed.add(ids[model["unk_token"]])
+        return needed
+
     # The lowest score is what an unknown character costs. A character may be known inside longer pieces only.
-    needed |= {scores.index(min(scores))} | ({model["unk_id"]} if model["unk_id"] is not None else set())
-    return needed | {number for piece, number in ids.items() if not characters.issuperset(piece)}
+    scores = [score for _, score in model["vocab"]]
+    needed.add(scores.index(min(scores)))
+    if model["unk_id"] is not None:
+        needed.add(model["unk_id"])
+    for piece, token_id in ids.items():
+        if not characters.issuperset(piece):
+            needed.add(token_id)
+    return needed
 
 
 def _closure(model: dict[str, Any], ids: dict[str, int]) -> Callable[[int], set[int]]:
     """id -> it and the tokens that BPE's merges pass through on the way to it."""
     if model["type"] != "BPE":
-        return lambda number: {number}
-    pieces = {number: piece for piece, number in ids.items()}
-    ranks = {_pair(merge): rank for rank, merge in reversed(list(enumerate(model["merges"])))}
+        return lambda token_id: {token_id}
+    pieces = {token_id: piece for piece, token_id in ids.items()}
+    ranks: dict[tuple[str, str], int] = {}
+    for rank, merge in enumerate(model["merges"]):
+        ranks.setdefault(_pair(merge), rank)
 
-    def with_parts(number: int) -> set[int]:
-        parts, passed = list(pieces.get(number, "")), {number}
-        while pairs := [(ranks[pair], i) for i, pair in enumerate(zip(parts, parts[1:])) if pair in ranks]:
-            _, i = min(pairs)
+    def with_parts(token_id: int) -> set[int]:
+        parts = list(pieces.get(token_id, ""))
+        passed = {token_id}
+        while True:
+            ranked = [(ranks[pair], i) for i, pair in enumerate(pairwise(parts)) if pair in ranks]
+            if not ranked:
+                break
+            _, i = min(ranked)
             parts[i : i + 2] = [parts[i] + parts[i + 1]]
             passed.add(ids[parts[i]])
         # A token that no merges make is read as a whole word only (`ignore_merges`).
-        return passed if len(parts) == 1 else {number}
+        return passed if len(parts) == 1 else {token_id}
 
     return with_parts
 
@@ -160,14 +195,13 @@ def _pair(merge: str | list[str]) -> tuple[str, str]:
     return first, second
 
 
-def _renumber(layer: Any, new: dict[int, int]) -> None:
+def _renumber(layer: dict[str, Any], new_ids: dict[int, int]) -> None:
     """Ids of special tokens in a post-processor, or in a sequence of them."""
-    for name, value in (layer or {}).items():
-        if name in ("sep", "cls"):
-            layer[name] = [value[0], new[value[1]]]
-        elif name == "special_tokens":
-            for token in value.values():
-                token["ids"] = [new[number] for number in token["ids"]]
-        elif name == "processors":
-            for each in value:
-                _renumber(each, new)
+    for name in ("sep", "cls"):
+        if name in layer:
+            token, old_id = layer[name]
+            layer[name] = [token, new_ids[old_id]]
+    for token in layer.get("special_tokens", {}).values():
+        token["ids"] = [new_ids[old_id] for old_id in token["ids"]]
+    for inner in layer.get("processors", ()):
+        _renumber(inner, new_ids)

@@ -17,45 +17,58 @@ def texts(toy):
     return [row["text"] for row in toy.nway_rows("train")]
 
 
-def counted(tokenizer, texts, window) -> tuple[Counter, Counter]:
-    pairs, single = Counter(), Counter()
+def double_loop(tokenizer, texts, window) -> tuple[Counter, Counter]:
+    """How often two tokens stand at most `window` apart, and each token."""
+    pair_counts = Counter()
+    token_counts = Counter()
     for text in texts:
         ids = tokenizer.text_ids([text])[0]
-        single.update(ids)
-        for i, a in enumerate(ids):
-            pairs.update((a, ids[j]) for j in range(max(0, i - window), min(len(ids), i + window + 1)) if j != i)
-    return pairs, single
+        token_counts.update(ids)
+        for i, left in enumerate(ids):
+            for j, right in enumerate(ids):
+                if 0 < abs(i - j) <= window:
+                    pair_counts[left, right] += 1
+    return pair_counts, token_counts
 
 
 def test_windows(toy_tokenizer, texts):
     counts, frequency = near_pairs(texts[:300], toy_tokenizer, 3, chunk=50)
-    counts, (pairs, single) = counts.tocoo(), counted(toy_tokenizer, texts[:300], 3)
-    assert {(a, b): c for a, b, c in zip(counts.row.tolist(), counts.col.tolist(), counts.data.tolist())} == pairs
-    assert {i: c for i, c in enumerate(frequency.tolist()) if c} == single
+
+    pair_counts, token_counts = double_loop(toy_tokenizer, texts[:300], 3)
+    entries = counts.tocoo()
+    rows = zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True)
+    assert {(left, right): count for left, right, count in rows} == pair_counts
+    assert {token_id: count for token_id, count in enumerate(frequency.tolist()) if count} == token_counts
 
 
 def test_vectors_equal_numpy(toy_tokenizer, texts):
-    have = train_auxiliary(texts, toy_tokenizer, dim=400, window=3, min_count=10)
-    pairs, single = counted(toy_tokenizer, texts, 3)
-    size = len(toy_tokenizer)
-    matrix = np.zeros((size, size))
-    for (a, b), c in pairs.items():
-        if min(single[a], single[b]) >= 10:
-            matrix[a, b] = c
+    vectors = train_auxiliary(texts, toy_tokenizer, dim=400, window=3, min_count=10)
+
+    pair_counts, token_counts = double_loop(toy_tokenizer, texts, 3)
+    matrix = np.zeros((len(toy_tokenizer), len(toy_tokenizer)))
+    for (left, right), count in pair_counts.items():
+        if token_counts[left] >= 10 and token_counts[right] >= 10:
+            matrix[left, right] = count
     context = matrix.sum(0) ** 0.75
     with np.errstate(divide="ignore", invalid="ignore"):
         pmi = np.log(matrix / matrix.sum(1, keepdims=True) / (context / context.sum()))
-    u, s, _ = np.linalg.svd(np.where(matrix > 0, np.maximum(pmi, 0), 0))
-    np.testing.assert_allclose((have @ have.T).numpy(), (u * s) @ u.T, atol=2e-3)
+    positive_pmi = np.where(matrix > 0, np.maximum(pmi, 0), 0)
+    u, s, _ = np.linalg.svd(positive_pmi)
+    np.testing.assert_allclose((vectors @ vectors.T).numpy(), (u * s) @ u.T, atol=2e-3)
 
 
-def test_rare_tokens_have_no_vector_and_seeds_are_kept(toy_tokenizer, texts):
-    vectors = train_auxiliary([*texts, "zzz"], toy_tokenizer, dim=5, seed=3)
+def test_rare_tokens_have_no_vector(toy_tokenizer, texts):
+    vectors = train_auxiliary([*texts, "zzz"], toy_tokenizer, dim=5)
     assert not vectors[toy_tokenizer.text_ids(["zzz"])[0]].any()
-    assert np.array_equal(vectors, train_auxiliary([*texts, "zzz"], toy_tokenizer, dim=5, seed=3))
 
 
-def test_files(toy_tokenizer, texts, tmp_path):
+def test_equal_seeds_give_equal_vectors(toy_tokenizer, texts):
+    vectors = train_auxiliary(texts, toy_tokenizer, dim=5, seed=3)
+    again = train_auxiliary(texts, toy_tokenizer, dim=5, seed=3)
+    np.testing.assert_array_equal(vectors, again)
+
+
+def test_files_give_what_texts_give(toy_tokenizer, texts, tmp_path):
     vectors = train_auxiliary(texts, toy_tokenizer)
     (tmp_path / "a.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     for source in (str(tmp_path / "a.txt"), vectors, vectors.numpy(), iter(texts)):

@@ -22,20 +22,37 @@ def texts(tmp_path):
     """Monolingual text and pairs, and n-way dev text."""
     folder = tmp_path / "texts"
     folder.mkdir()
-    (folder / "fra_Latn.txt").write_text("\n".join(FRENCH * 5) + "\n", "utf-8")
-    rows = "".join(f"fra_Latn\t{f}\tell_Grek\t{g}\n" for f, g in zip(FRENCH, GREEK, strict=True))
-    (folder / "pairs.tsv").write_text("source_lang\tsource\ttarget_lang\ttarget\n" + rows, "utf-8")
-    dev = "".join(f"{i}\tfra_Latn\t{f}\n{i}\tell_Grek\t{g}\n" for i, (f, g) in enumerate(zip(FRENCH, GREEK)))
-    (tmp_path / "dev.tsv").write_text("id\tlang\ttext\n" + dev, "utf-8")
+    pairs = ["source_lang\tsource\ttarget_lang\ttarget"]
+    dev = ["id\tlang\ttext"]
+    for number, (french, greek) in enumerate(zip(FRENCH, GREEK, strict=True)):
+        pairs.append(f"fra_Latn\t{french}\tell_Grek\t{greek}")
+        dev.append(f"{number}\tfra_Latn\t{french}")
+        dev.append(f"{number}\tell_Grek\t{greek}")
+    for path, lines in (
+        (folder / "fra_Latn.txt", FRENCH * 5),
+        (folder / "pairs.tsv", pairs),
+        (tmp_path / "dev.tsv", dev),
+    ):
+        path.write_text("\n".join(lines) + "\n", "utf-8")
     return [folder / "fra_Latn.txt", folder / "pairs.tsv"]
 
 
 @pytest.fixture
-def counts(run, texts, tmp_path):
+def succeeds(run):
+    """A command that ends with 0; gives its standard output."""
+
+    def call(*arguments):
+        code, out, err = run(*arguments)
+        assert code == 0, err
+        return out
+
+    return call
+
+
+@pytest.fixture
+def counts(succeeds, texts, tmp_path):
     out = tmp_path / "counts.parquet"
-    code, text, err = run("count", *texts, "--out", out)
-    assert code == 0, err
-    assert json.loads(text)["languages"] == 2
+    assert json.loads(succeeds("count", *texts, "--out", out))["languages"] == 2
     return out
 
 
@@ -49,27 +66,31 @@ def old(tmp_path):
     return tmp_path / "old"
 
 
-def test_count(run, texts, tmp_path):
-    code, out, _ = run("count", *texts, "--out", tmp_path / "a.parquet")
-    report = json.loads(out)
-    assert code == 0 and report["sentences"] == 28 and report["pattern"] == "echo"
+def test_count(succeeds, texts, tmp_path):
+    report = json.loads(succeeds("count", *texts, "--out", tmp_path / "a.parquet"))
+    assert report["sentences"] == 28
+    assert report["pattern"] == "echo"
     rows = pq.read_table(tmp_path / "a.parquet").to_pylist()
-    chat = {(r["lang"], r["kind"]): r["count"] for r in rows if r["word"] == " chat"}
+    chat = {(row["lang"], row["kind"]): row["count"] for row in rows if row["word"] == " chat"}
     assert chat == {("fra_Latn", "monolingual"): 10, ("fra_Latn", "parallel"): 2}
 
 
-def test_extend(run, counts, old, tmp_path):
-    code, out, err = run("extend", old, tmp_path / "new", "--counts", counts, "--merges", 20)
-    assert code == 0, err
-    before, after = AutoTokenizer.from_pretrained(old), AutoTokenizer.from_pretrained(tmp_path / "new")
-    assert json.loads(out)["tokens"] == len(after) == len(before) + 20
+def test_extend(succeeds, counts, old, tmp_path):
+    report = json.loads(succeeds("extend", old, tmp_path / "new", "--counts", counts, "--merges", 20))
+    before = AutoTokenizer.from_pretrained(old)
+    after = AutoTokenizer.from_pretrained(tmp_path / "new")
+    assert report["tokens"] == len(after) == len(before) + 20
     assert before.get_vocab().items() <= after.get_vocab().items()
-    ids = [t.encode("le chat", add_special_tokens=False) for t in (before, after)]
-    assert len(ids[1]) < len(ids[0])
-    size = len(before) + 20
-    code, _, err = run("extend", old, tmp_path / "same", "--counts", counts, "--vocab-size", size)
-    assert code == 0, err
-    assert AutoTokenizer.from_pretrained(tmp_path / "same").get_vocab() == after.get_vocab()
+    assert len(after.tokenize("le chat")) < len(before.tokenize("le chat"))
+
+
+def test_extend_to_a_size(succeeds, counts, old, tmp_path):
+    size = len(AutoTokenizer.from_pretrained(old)) + 20
+    succeeds("extend", old, tmp_path / "by-merges", "--counts", counts, "--merges", 20)
+    succeeds("extend", old, tmp_path / "by-size", "--counts", counts, "--vocab-size", size)
+    by_merges = AutoTokenizer.from_pretrained(tmp_path / "by-merges")
+    by_size = AutoTokenizer.from_pretrained(tmp_path / "by-size")
+    assert by_merges.get_vocab() == by_size.get_vocab()
 
 
 def test_the_folder_of_a_model_is_refused(refused, counts, old, tmp_path):
@@ -80,73 +101,107 @@ def test_the_folder_of_a_model_is_refused(refused, counts, old, tmp_path):
     assert [file.name for file in (tmp_path / "model").iterdir()] == ["config.json"]
 
 
-def test_train_and_language_weights(run, counts, tmp_path):
+def test_train(succeeds, counts, tmp_path):
+    options = ("--vocab-size", 285, "--reserved", 4, "--max-length", 64)
+    report = json.loads(succeeds("train", tmp_path / "t", "--counts", counts, *options))
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "t")
+    assert report["tokens"] == len(tokenizer) == 285
+    assert tokenizer.model_max_length == 64
+
+
+def test_language_weights(succeeds, counts, tmp_path):
     """Greek gets what French loses when it counts a thousand times as much."""
-    tokens = {}
-    for weight in (1, 1000):
-        options = ("--vocab-size", 285, "--reserved", 4, "--language-weight", f"ell_Grek={weight}", "--max-length", 64)
-        code, out, err = run("train", tmp_path / "t", "--counts", counts, *options)
-        assert code == 0, err
-        tokenizer = AutoTokenizer.from_pretrained(tmp_path / "t")
-        assert json.loads(out)["tokens"] == len(tokenizer) == 285 and tokenizer.model_max_length == 64
-        tokens[weight] = [len(tokenizer.encode(text, add_special_tokens=False)) for text in (FRENCH[0], GREEK[0])]
-    assert tokens[1000][0] > tokens[1][0] and tokens[1000][1] < tokens[1][1]
+    options = ("--counts", counts, "--vocab-size", 285, "--reserved", 4)
+    succeeds("train", tmp_path / "even", *options)
+    succeeds("train", tmp_path / "greek", *options, "--language-weight", "ell_Grek=1000")
+    even = AutoTokenizer.from_pretrained(tmp_path / "even")
+    greek = AutoTokenizer.from_pretrained(tmp_path / "greek")
+    assert len(greek.tokenize(FRENCH[0])) > len(even.tokenize(FRENCH[0]))
+    assert len(greek.tokenize(GREEK[0])) < len(even.tokenize(GREEK[0]))
 
 
-def test_swap(run, counts, toy, toy_tokenizer, tmp_path):
+def test_swap(succeeds, counts, toy, toy_tokenizer, tmp_path):
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "model")
     toy_tokenizer.save_pretrained(tmp_path / "model")
-    run("train", tmp_path / "t", "--counts", counts, "--vocab-size", 300, "--reserved", 0)
-    code, out, err = run("swap", tmp_path / "model", tmp_path / "t", tmp_path / "swapped", "--method", "random")
-    assert code == 0, err
+    succeeds("train", tmp_path / "t", "--counts", counts, "--vocab-size", 300, "--reserved", 0)
+
+    out = succeeds("swap", tmp_path / "model", tmp_path / "t", tmp_path / "swapped", "--method", "random")
+
     assert json.loads(out)["tokens"] == 300
     assert EchoForTranslation.from_pretrained(tmp_path / "swapped").config.vocab_size >= 300
 
 
-def test_report(run, counts, old, tmp_path):
-    run("extend", old, tmp_path / "new", "--counts", counts, "--merges", 30)
+def test_report(succeeds, counts, old, tmp_path):
+    succeeds("extend", old, tmp_path / "new", "--counts", counts, "--merges", 30)
     pages = ("--json", tmp_path / "r.json", "--markdown", tmp_path / "tables" / "r.md")
-    code, out, err = run("report", old, tmp_path / "new", "--data", tmp_path / "dev.tsv", *pages)
-    assert code == 0, err
-    found = json.loads((tmp_path / "r.json").read_text())
-    assert list(found["sizes"]) == ["old", "new"]
-    bytes_of = sum(len(f" {text}".encode()) for text in FRENCH) / len(FRENCH)
-    (row,) = [r for r in found["rows"] if r["tokenizer"] == "old" and r["name"] == "fra_Latn"]
-    assert row["tokens_per_sentence"] == bytes_of and row["failures"] == 0
+
+    out = succeeds("report", old, tmp_path / "new", "--data", tmp_path / "dev.tsv", *pages)
+
+    content = json.loads((tmp_path / "r.json").read_text())
+    assert list(content["sizes"]) == ["old", "new"]
+    (row,) = [row for row in content["rows"] if row["tokenizer"] == "old" and row["name"] == "fra_Latn"]
+    sizes = [len(f" {text}".encode()) for text in FRENCH]
+    assert row["tokens_per_sentence"] == sum(sizes) / len(sizes)
+    assert row["failures"] == 0
     assert "| script | languages | sentences | old | new | new / old |" in out
     assert "| ell_Grek | Greek | 4 |" in (tmp_path / "tables" / "r.md").read_text()
 
 
-def test_tokenizers_of_one_name(run, refused, old, texts, tmp_path):
+def test_tokenizers_of_one_name(succeeds, old, texts, tmp_path):
     """Folders of the same name are called by their whole paths."""
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "old").symlink_to(old)
-    code, out, _ = run("report", old, tmp_path / "b" / "old", "--data", tmp_path / "dev.tsv")
-    assert code == 0 and f"| {old} | {tmp_path / 'b' / 'old'} |" in out
+    out = succeeds("report", old, tmp_path / "b" / "old", "--data", tmp_path / "dev.tsv")
+    assert f"| {old} | {tmp_path / 'b' / 'old'} |" in out
+
+
+def test_a_tokenizer_twice_is_refused(refused, old, texts, tmp_path):
     refused("give each tokenizer once", "report", old, old, "--data", tmp_path / "dev.tsv")
 
 
-def test_a_recipe_is_the_command(run, hf_echo_cli, counts, tmp_path):
-    fields = {"vocab_size": 305, "reserved": 2, "language_weight": {"ell_Grek": 3}, "top_languages": 1}
-    whole = {"operation": "train_tokenizer", "counts": str(counts), "output_dir": str(tmp_path / "t"), **fields}
-    (tmp_path / "r.yaml").write_text(yaml.safe_dump(whole))
-    code, out, err = hf_echo_cli("train", tmp_path / "r.yaml")
-    assert code == 0 and json.loads(out)["tokens"] == 305, err
+@pytest.fixture
+def recipe(counts, tmp_path):
+    fields = {
+        "operation": "train_tokenizer",
+        "counts": str(counts),
+        "output_dir": str(tmp_path / "t"),
+        "vocab_size": 305,
+        "reserved": 2,
+        "language_weight": {"ell_Grek": 3},
+        "top_languages": 1,
+    }
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(fields))
+    return tmp_path / "r.yaml"
+
+
+def test_a_recipe_is_the_command(succeeds, hf_echo_cli, recipe, counts, tmp_path):
+    code, out, err = hf_echo_cli("train", recipe)
+    assert code == 0, err
+    assert json.loads(out)["tokens"] == 305
+
     options = ("--vocab-size", 305, "--reserved", 2, "--language-weight", "ell_Grek=3", "--top-languages", 1)
-    assert run("train", tmp_path / "by-hand", "--counts", counts, *options)[0] == 0
-    files = [tmp_path / name / "tokenizer.json" for name in ("t", "by-hand")]
-    assert files[0].read_bytes() == files[1].read_bytes()
-    code, _, err = hf_echo_cli("train", tmp_path / "r.yaml", "vocab_size=300")
-    assert code == 2 and "vocab_size was 305, now 300; --fresh replaces it" in err
+    succeeds("train", tmp_path / "by-hand", "--counts", counts, *options)
+    by_recipe = (tmp_path / "t" / "tokenizer.json").read_bytes()
+    assert by_recipe == (tmp_path / "by-hand" / "tokenizer.json").read_bytes()
+
+
+def test_another_size_is_refused(hf_echo_cli, recipe):
+    assert hf_echo_cli("train", recipe)[0] == 0
+    code, _, err = hf_echo_cli("train", recipe, "vocab_size=300")
+    assert code == 2
+    assert "vocab_size was 305, now 300; --fresh replaces it" in err
 
 
 @pytest.mark.parametrize("name", ["languages_200", "omnilingual"])
 def test_package_recipes(hf_echo_cli, old, counts, name, tmp_path):
     """Greek and Korean weigh twice, so counts without Korean are refused by name."""
-    own = [f"tokenizer={old}"] if name == "languages_200" else []
-    words = (f"counts={counts}", f"output_dir={tmp_path / 't'}", *own)
-    code, _, err = hf_echo_cli("train", f"vocabulary/{name}", *words)
-    assert code == 2 and "kor_Hang" in err and not (tmp_path / "t").exists()
+    fields = [f"counts={counts}", f"output_dir={tmp_path / 't'}"]
+    if name == "languages_200":
+        fields.append(f"tokenizer={old}")
+    code, _, err = hf_echo_cli("train", f"vocabulary/{name}", *fields)
+    assert code == 2
+    assert "kor_Hang" in err
+    assert not (tmp_path / "t").exists()
 
 
 def test_bad_input(refused, counts, old, tmp_path):

@@ -33,34 +33,46 @@ def small_blocks(monkeypatch):
 def corpus(tmp_path):
     """A file of pairs (fra, eng), an n-way table (hin, eng) with a split, and a plain text."""
     rng = random.Random(0)
-    picks = [rng.randrange(4) for _ in range(29)]
-    pairs = {"src_lang": "fra_Latn", "src": [FRA[i] for i in picks]}
-    pairs |= {"tgt_lang": "eng_Latn", "tgt": [ENG[i] for i in picks]}
-    pd.DataFrame(pairs).to_parquet(tmp_path / "pairs.parquet")
-    texts = [(i, lang, text[i]) for i in range(2) for lang, text in (("hin_Deva", HIN), ("eng_Latn", ENG))]
-    rows = [(*text, "dev" if text[0] == 1 else "train") for text in texts]
-    table = pd.DataFrame(rows * 6, columns=["id", "lang", "text", "split"])
+    rows = [rng.randrange(4) for _ in range(29)]
+    pairs = pd.DataFrame({"src": [FRA[row] for row in rows], "tgt": [ENG[row] for row in rows]})
+    pairs.assign(src_lang="fra_Latn", tgt_lang="eng_Latn").to_parquet(tmp_path / "pairs.parquet")
+    nway = [
+        (0, "hin_Deva", HIN[0], "train"),
+        (0, "eng_Latn", ENG[0], "train"),
+        (1, "hin_Deva", HIN[1], "dev"),
+        (1, "eng_Latn", ENG[1], "dev"),
+    ]
+    table = pd.DataFrame(nway * 6, columns=["id", "lang", "text", "split"])
     table.to_csv(tmp_path / "nway.tsv", sep="\t", index=False)
     (tmp_path / "news.khm_Khmr.txt").write_text("ភាសាខ្មែរ\n\nខ្ញុំ ទៅ សាលា\n" * 5, encoding="utf-8")
     return [tmp_path / name for name in ("pairs.parquet", "nway.tsv", "news.khm_Khmr.txt")]
 
 
 def expected(corpus, pattern="echo") -> dict[tuple[str, str], Counter]:
-    pairs, table = pd.read_parquet(corpus[0]), pd.read_csv(corpus[1], sep="\t")
-    found = [("fra_Latn", "parallel", t) for t in pairs.src] + [("eng_Latn", "parallel", t) for t in pairs.tgt]
-    found += [(r.lang, "monolingual", r.text) for r in table.itertuples() if r.split == "train"]
-    found += [("khm_Khmr", "monolingual", t) for t in corpus[2].read_text(encoding="utf-8").split("\n") if t]
-    tables: dict[tuple[str, str], Counter] = {}
-    for lang, kind, text in found:
-        tables.setdefault((lang, kind), Counter()).update(split_words(text, pattern))
-    return tables
+    """(language, kind) -> the words of its texts."""
+    pairs = pd.read_parquet(corpus[0])
+    nway = pd.read_csv(corpus[1], sep="\t").query("split == 'train'")
+    texts_of = {
+        ("fra_Latn", "parallel"): pairs.src,
+        ("eng_Latn", "parallel"): pairs.tgt,
+        ("hin_Deva", "monolingual"): nway[nway.lang == "hin_Deva"].text,
+        ("eng_Latn", "monolingual"): nway[nway.lang == "eng_Latn"].text,
+        ("khm_Khmr", "monolingual"): corpus[2].read_text(encoding="utf-8").split("\n"),
+    }
+    words_of = {}
+    for key, texts_of_key in texts_of.items():
+        words_of[key] = Counter()
+        for text in texts_of_key:
+            words_of[key].update(split_words(text, pattern))
+    return words_of
 
 
 def as_counters(counts: WordCounts) -> dict[tuple[str, str], Counter]:
     tables: dict[tuple[str, str], Counter] = {}
     for row in pq.read_table(counts.path).to_pylist():
         tables.setdefault((row["lang"], row["kind"]), Counter())[row["word"]] += row["count"]
-    assert sum(map(len, tables.values())) == len(pq.read_table(counts.path))  # no word twice
+    distinct_words = sum(len(words) for words in tables.values())
+    assert distinct_words == len(pq.read_table(counts.path))  # no word twice
     return tables
 
 
@@ -68,25 +80,52 @@ def count(sources, out, **options) -> WordCounts:
     return count_words(sources, out, progress=False, **options)
 
 
-@pytest.mark.parametrize("pattern", ["echo", "llama3"])
-def test_counts_equal_a_counter(corpus, tmp_path, pattern):
-    counts = count(corpus, tmp_path / "counts.parquet", pattern=pattern)
-    truth = expected(corpus, pattern)
-    assert as_counters(counts) == truth
-    assert counts.languages == ["eng_Latn", "fra_Latn", "hin_Deva", "khm_Khmr"]
+@pytest.fixture(params=["echo", "llama3"])
+def counts(request, corpus, tmp_path):
+    return count(corpus, tmp_path / "counts.parquet", pattern=request.param)
+
+
+def test_counts_equal_a_counter(counts, corpus):
+    assert as_counters(counts) == expected(corpus, counts.pattern)
+
+
+def test_totals_are_those_of_the_counters(counts, corpus):
+    words_of = expected(corpus, counts.pattern)
+    assert len(counts.entries) == len(words_of)
     for entry in counts.entries:
-        table = truth[entry.lang, entry.kind]
-        assert entry.words == table.total() and entry.distinct == len(table)
-        assert entry.characters == sum(len(word) * n for word, n in table.items())
-    assert [entry.lang for entry in counts.entries] == ["eng_Latn", *counts.languages]
-    assert [entry.sentences for entry in counts.entries] == [6, 29, 29, 6, 10]
+        words = words_of[entry.lang, entry.kind]
+        assert entry.words == words.total()
+        assert entry.distinct == len(words)
+        assert entry.characters == sum(len(word) * times for word, times in words.items())
+
+
+def test_sentences_by_hand(counts):
+    sentences = [(entry.lang, entry.kind, entry.sentences) for entry in counts.entries]
+    assert sentences == [
+        ("eng_Latn", "monolingual", 6),
+        ("eng_Latn", "parallel", 29),
+        ("fra_Latn", "parallel", 29),
+        ("hin_Deva", "monolingual", 6),
+        ("khm_Khmr", "monolingual", 10),
+    ]
+    assert counts.languages == ["eng_Latn", "fra_Latn", "hin_Deva", "khm_Khmr"]
+
+
+def test_rows_are_ordered(counts):
     rows = pq.read_table(counts.path).to_pylist()
-    key = [(r["lang"], r["kind"], -r["count"], r["word"].encode()) for r in rows]
-    assert key == sorted(key)
-    assert (counts.pattern, counts.regex) == (pattern, PATTERNS[pattern]) and WordCounts.load(counts.path) == counts
-    counts.check_pattern(pattern)
-    wrong = "echo" if pattern == "llama3" else "llama3"
-    refuses(f"'{pattern}', the tokenizer has '{wrong}': count again with pattern", counts.check_pattern, wrong)
+    keys = [(row["lang"], row["kind"], -row["count"], row["word"].encode()) for row in rows]
+    assert keys == sorted(keys)
+
+
+def test_counts_are_opened_as_they_were_written(counts):
+    assert counts.regex == PATTERNS[counts.pattern]
+    assert WordCounts.load(counts.path) == counts
+
+
+def test_another_pattern_than_that_of_the_counts_is_refused(counts):
+    counts.check_pattern(counts.pattern)
+    (other,) = PATTERNS.keys() - {counts.pattern}
+    refuses(f"'{counts.pattern}', the tokenizer has '{other}': count again with", counts.check_pattern, other)
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
@@ -95,18 +134,25 @@ def test_texts_with_any_white_space_are_split_as_a_whole(tmp_path, pattern):
     rng = random.Random(0)
     letters = [*"ab1'.,-(’%_é🙂", "\u0301", "'s", "...", "123456", "ក្ម", "हूँ", "ཀ་", "中文", *" " * 6]
     spaces = ["  ", "\t", "\n", "\r\n", "\u00a0", "\u3000", "\u2028", "\x1c", "\x85", "\u180e", "\u200b"]
-    many = ["".join(rng.choices(letters + spaces * (i % 2), k=rng.randrange(1, 12))) for i in range(2000)]
-    many = [text for text in many if text.strip()]
-    counts = count([[("fra_Latn", text) for text in many]], tmp_path / "c.parquet", pattern=pattern)
-    truth = Counter(word for text in many for word in split_words(text, pattern))
-    assert as_counters(counts) == {("fra_Latn", "monolingual"): truth}
+    rows = []
+    words = Counter()
+    for number in range(2000):
+        characters = letters if number % 2 == 0 else letters + spaces
+        text = "".join(rng.choices(characters, k=rng.randrange(1, 12)))
+        if text.strip():
+            rows.append(("fra_Latn", text))
+            words.update(split_words(text, pattern))
+
+    counts = count([rows], tmp_path / "c.parquet", pattern=pattern)
+
+    assert as_counters(counts) == {("fra_Latn", "monolingual"): words}
 
 
-def test_pairs_of_language_and_text(tmp_path):
+def test_an_iterable_of_languages_with_texts(tmp_path):
     """An iterable, a language outside the table, one that has a region, a decomposed letter, and a long word."""
     pairs = [("xyz_Latn", "e\u0301te\u0301"), ("por_Latn_BR", "uma casa"), ("xyz_Latn", " \u00e9t\u00e9 ")] * 4
-    pairs += [("tha_Thai", "ก" * 150)]
-    counts = count([(pair for pair in pairs)], tmp_path / "c.parquet", kind="parallel")
+    pairs.append(("tha_Thai", "ก" * 150))
+    counts = count([iter(pairs)], tmp_path / "c.parquet", kind="parallel")
     assert as_counters(counts) == {
         ("xyz_Latn", "parallel"): Counter({" été": 8}),
         ("por_Latn_BR", "parallel"): Counter({" uma": 4, " casa": 4}),
@@ -122,96 +168,152 @@ def hand_made(tmp_path) -> WordCounts:
     return count([tmp_path / "pairs.tsv", monolingual], tmp_path / "hand.parquet")
 
 
-def test_balanced_by_hand(tmp_path):
+def test_shares_are_unimax_over_characters(tmp_path):
     counts = hand_made(tmp_path)
     assert counts.characters == {"fra_Latn": 50, "deu_Latn": 20, "wol_Latn": 2}
     assert counts.shares() == pytest.approx(unimax(counts.characters))
+
+
+def test_balanced_by_hand(tmp_path):
+    """A third for each language (fewer than 126 languages); fra half parallel, half monolingual."""
     third = Fraction(1, 3)
-    # a third each (fewer than 126 languages); fra half parallel, half monolingual
-    truth = dict.fromkeys((" ccccc", " d", " eeeeeeee"), third / 20) | dict.fromkeys((" bb", " aaa"), third / 2 / 10)
-    truth |= {" aa": third / 2 / 10 + third / 20, " bbb": third / 2 * 10 / 40, " z": third / 2}
+    shares = {
+        " ccccc": third / 20,
+        " d": third / 20,
+        " eeeeeeee": third / 20,
+        " bb": third / 2 / 10,
+        " aaa": third / 2 / 10,
+        " aa": third / 2 / 10 + third / 20,
+        " bbb": third / 2 * 10 / 40,
+        " z": third / 2,
+    }
     total = 1_000_003
-    whole = {w: int(f * total / sum(truth.values()) + Fraction(1, 2)) for w, f in truth.items()}
-    balanced = counts.balanced(total=total)
-    assert balanced == whole
-    assert list(balanced) == sorted(whole, key=lambda w: (-whole[w], w))
-    assert all(type(n) is int for n in balanced.values())
+
+    balanced = hand_made(tmp_path).balanced(total=total)
+
+    half = Fraction(1, 2)
+    rounded = {word: int(share * total / sum(shares.values()) + half) for word, share in shares.items()}
+    assert balanced == rounded
+    assert list(balanced) == sorted(rounded, key=lambda word: (-rounded[word], word))
+    assert {type(times) for times in balanced.values()} == {int}
 
 
-def test_balanced_options(tmp_path):
-    counts = hand_made(tmp_path)
-    capped = counts.shares(top_n=1, max_upsampling=5)
-    assert capped == pytest.approx({"fra_Latn": 5 / 11, "deu_Latn": 5 / 11, "wol_Latn": 1 / 11})
-    weighted = counts.shares(language_weights={"wol_Latn": 4})
-    assert weighted == pytest.approx({"fra_Latn": 1 / 6, "deu_Latn": 1 / 6, "wol_Latn": 4 / 6})
+def test_upsampling_is_limited(tmp_path):
+    shares = hand_made(tmp_path).shares(top_n=1, max_upsampling=5)
+    assert shares == pytest.approx({"fra_Latn": 5 / 11, "deu_Latn": 5 / 11, "wol_Latn": 1 / 11})
+
+
+def test_language_weights(tmp_path):
+    shares = hand_made(tmp_path).shares(language_weights={"wol_Latn": 4})
+    assert shares == pytest.approx({"fra_Latn": 1 / 6, "deu_Latn": 1 / 6, "wol_Latn": 4 / 6})
+
+
+def test_a_language_of_weight_zero_has_no_words(tmp_path):
+    assert " z" not in hand_made(tmp_path).balanced(language_weights={"wol_Latn": 0})
+
+
+def test_rare_words_are_left_out(tmp_path):
+    assert hand_made(tmp_path).balanced(min_count=2) == {" bbb": 10**9}
+
+
+def test_words_of_frequency_zero_are_left_out(tmp_path):
+    assert hand_made(tmp_path).balanced(total=4) == {" z": 2, " bbb": 1}  # 2.05 and 0.51; " aa" has 0.41
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"language_weights": {"ell_Grek": 2}}, "'ell_Grek', which .*hand.parquet does not have"),
+        ({"language_weights": {"fra_Latn": -1}}, "fra_Latn has weight -1"),
+        ({"language_weights": {"fra_Latn": 0, "deu_Latn": 0, "wol_Latn": 0}}, "every language has weight 0"),
+        ({"min_count": 99}, "no word was seen 99 times: lower the smallest count"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path, options, message):
+    refuses(message, hand_made(tmp_path).balanced, **options)
+
+
+def without_characters(counts: WordCounts, lang: str) -> WordCounts:
+    entries = []
+    for entry in counts.entries:
+        entries.append(replace(entry, characters=0) if entry.lang == lang else entry)
+    return replace(counts, entries=tuple(entries))
+
+
+def test_an_empty_language_needs_weight_zero(tmp_path):
+    counts = without_characters(hand_made(tmp_path), "wol_Latn")
+    refuses("wol_Latn is empty", counts.balanced)
     assert " z" not in counts.balanced(language_weights={"wol_Latn": 0})
-    assert counts.balanced(min_count=2) == {" bbb": 10**9}
-    assert counts.balanced(total=4) == {" z": 2, " bbb": 1}  # 2.05 and 0.51; " aa" has 0.41
-
-
-def test_wrong_weights_and_empty_languages(tmp_path):
-    counts = hand_made(tmp_path)
-    entries = tuple(replace(e, characters=0) if e.lang == "wol_Latn" else e for e in counts.entries)
-    empty = replace(counts, entries=entries)
-    for asked, options, message in (
-        (counts, {"language_weights": {"ell_Grek": 2}}, "'ell_Grek', which .*hand.parquet does not have"),
-        (counts, {"language_weights": {"fra_Latn": -1}}, "fra_Latn has weight -1"),
-        (counts, {"language_weights": dict.fromkeys(counts.languages, 0)}, "every language has weight 0"),
-        (counts, {"min_count": 99}, "no word was seen 99 times: lower the smallest count"),
-        (empty, {}, "wol_Latn is empty"),
-    ):
-        refuses(message, asked.balanced, **options)
-    assert " z" not in empty.balanced(language_weights={"wol_Latn": 0})
 
 
 def stop_after(monkeypatch, batches: int) -> list:
-    """Interrupts the count after so many batches of texts; returns the labels of those that were counted."""
+    """Interrupt the count after so many batches of texts (-1: never); the list gets the batches that were counted."""
     import hf_echo.vocabulary.counts as counting
 
-    real, seen = counting._batches, []
+    all_batches = counting._batches
+    counted = []
 
-    def some(tables):
-        for batch in real(tables):
-            if len(seen) == batches:
+    def some_batches(tables):
+        for batch in all_batches(tables):
+            if len(counted) == batches:
                 raise KeyboardInterrupt
-            seen.append(batch)
+            counted.append(batch)
             yield batch
 
-    monkeypatch.setattr(counting, "_batches", some)
-    return seen
+    monkeypatch.setattr(counting, "_batches", some_batches)
+    return counted
+
+
+def assert_same(counts: WordCounts, other: WordCounts) -> None:
+    assert counts.entries == other.entries
+    assert pq.read_table(counts.path).equals(pq.read_table(other.path))
 
 
 def test_an_interrupted_count_resumes_at_its_first_unfinished_file(corpus, tmp_path, monkeypatch):
-    whole, out = count(corpus, tmp_path / "whole.parquet"), tmp_path / "c.parquet"
+    out = tmp_path / "c.parquet"
     with monkeypatch.context() as patch:
-        every = stop_after(patch, -1)
-        count(corpus, tmp_path / "again.parquet")
+        all_batches = stop_after(patch, -1)
+        whole = count(corpus, tmp_path / "whole.parquet")
     with monkeypatch.context() as patch:
-        stop_after(patch, len(every) - 1)  # within the last file
+        stop_after(patch, len(all_batches) - 1)  # within the last file
         with pytest.raises(KeyboardInterrupt):
-            count(corpus[:2] + corpus[2:], out)
+            count(corpus, out)
     assert not out.exists()
+
     with monkeypatch.context() as patch:
-        again = stop_after(patch, -1)
+        later_batches = stop_after(patch, -1)
         resumed = count(corpus, out, on_bad_row="skip")  # bad rows of a later file may be skipped
-    assert len(again) < len(every) // 2
-    assert pq.read_table(resumed.path).equals(pq.read_table(whole.path)) and resumed.entries == whole.entries
+
+    assert len(later_batches) < len(all_batches) // 2
+    assert_same(resumed, whole)
     assert not (tmp_path / "c.parquet.unfinished").exists()
 
 
-def test_a_wrong_file_keeps_what_was_counted_and_a_changed_one_is_refused(corpus, tmp_path):
-    whole, out = count(corpus, tmp_path / "whole.parquet"), tmp_path / "c.parquet"
+@pytest.fixture
+def unfinished(corpus, tmp_path):
+    """The output of a count that stopped at a wrong last file."""
     empty = tmp_path / "empty.fra_Latn.txt"
     empty.write_text("\n")
-    refuses("empty.fra_Latn.txt: no row", count, [*corpus, empty], out)
-    for changed, options in ((corpus, {"pattern": "llama3"}), (corpus[:1], {"kind": "monolingual"})):
-        with pytest.raises(ValueError, match=r"pairs.parquet or a setting .* changed .* delete .*c.parquet.unfinished"):
-            count(changed, out, **options)
-    content = corpus[1].read_text()
-    corpus[1].write_text(content.replace("cat", "cot"))  # the same size
-    refuses("nway.tsv or a setting has changed", count, corpus, out)
-    corpus[1].write_text(content)
-    assert pq.read_table(count(corpus, out).path).equals(pq.read_table(whole.path))
+    refuses("empty.fra_Latn.txt: no row", count, [*corpus, empty], tmp_path / "c.parquet")
+    return tmp_path / "c.parquet"
+
+
+def test_a_wrong_file_keeps_what_was_counted(corpus, unfinished, tmp_path, monkeypatch):
+    whole = count(corpus, tmp_path / "whole.parquet")
+    batches = stop_after(monkeypatch, 0)
+    assert_same(count(corpus, unfinished), whole)
+    assert not batches
+
+
+@pytest.mark.parametrize("options", [{"pattern": "llama3"}, {"kind": "monolingual"}])
+def test_another_setting_is_refused(corpus, unfinished, options):
+    with pytest.raises(ValueError, match=r"pairs.parquet or a setting .* changed .* delete .*c.parquet.unfinished"):
+        count(corpus[:1], unfinished, **options)
+
+
+def test_a_file_of_the_same_size_with_another_text_is_refused(corpus, unfinished):
+    corpus[1].write_text(corpus[1].read_text().replace("cat", "cot"))
+    refuses("nway.tsv or a setting has changed", count, corpus, unfinished)
 
 
 def test_two_counts_into_one_file(corpus, tmp_path):

@@ -13,15 +13,21 @@ from hf_echo.vocabulary.report import vocabulary_report
 
 from ..refusals import refusals
 
-ROWS = [("fra_Latn", "Le chat dort."), ("fra_Latn", "Été à Genève"), ("eng_Latn", "The cat"), ("tha_Thai", "แมวหลับ")]
-ROWS.append(("rus_Cyrl", "Кот спит, кот ест."))
+ROWS = [
+    ("fra_Latn", "Le chat dort."),
+    ("fra_Latn", "Été à Genève"),
+    ("eng_Latn", "The cat"),
+    ("tha_Thai", "แมวหลับ"),
+    ("rus_Cyrl", "Кот спит, кот ест."),
+]
+LANGUAGES = ["fra_Latn", "eng_Latn", "tha_Thai", "rus_Cyrl"]
 
 
 def byte_tokenizer(merges: tuple[tuple[str, str], ...] = ()) -> Tokenizer:
     """256 bytes, and these merges."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {token: i for i, token in enumerate([*alphabet, *("".join(pair) for pair in merges)])}
-    backend = Tokenizer(models.BPE(vocab, list(merges)))
+    tokens = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens += [left + right for left, right in merges]
+    backend = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, list(merges)))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     return backend
@@ -31,111 +37,173 @@ def report(tokenizers, rows=ROWS, **options):
     return vocabulary_report(tokenizers, [rows], progress=False, **options)
 
 
-def of(lang: str) -> list[str]:
+def texts_of(lang: str) -> list[str]:
     return [text for code, text in ROWS if code == lang]
 
 
-def test_byte_tokenizer_has_a_token_a_byte():
-    found = report({"bytes": byte_tokenizer()})
-    for lang in ("fra_Latn", "eng_Latn", "tha_Thai", "rus_Cyrl"):
-        row, texts = found.get("bytes", lang), of(lang)
-        size = sum(len(text.encode()) for text in texts)
-        assert row.sentences == len(texts) and row.languages == 1
-        assert row.tokens_per_sentence == size / len(texts)
-        assert row.failures == 0 and row.ratio == 1
-        assert row.unused == pytest.approx(1 - len(set("".join(texts).encode())) / 256)
-    assert found.get("bytes", "fra_Latn").tokens_per_word == (13 + 16) / 6
-    assert found.get("bytes", "tha_Thai").tokens_per_word is None
-    assert found.sizes == {"bytes": 256}
+def mean_bytes(lang: str) -> float:
+    sizes = [len(text.encode()) for text in texts_of(lang)]
+    return sum(sizes) / len(sizes)
 
 
-def test_scripts_and_all_are_means_over_languages():
-    found = report({"bytes": byte_tokenizer()})
-    latin, everything = found.get("bytes", "Latin"), found.get("bytes")
-    assert (latin.languages, latin.sentences) == (2, 3)
-    assert latin.tokens_per_sentence == (14.5 + 7) / 2  # French counts once, with two sentences
-    assert latin.tokens_per_word == ((13 + 16) / 6 + 7 / 2) / 2
-    sentences = [14.5, 7, len(of("tha_Thai")[0].encode()), len(of("rus_Cyrl")[0].encode())]
-    assert (everything.languages, everything.sentences) == (4, 5)
-    assert everything.tokens_per_sentence == sum(sentences) / 4
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_a_byte_tokenizer_has_a_token_a_byte(lang):
+    row = report({"bytes": byte_tokenizer()}).get("bytes", lang)
+
+    used_bytes = set("".join(texts_of(lang)).encode())
+    assert row.languages == 1
+    assert row.sentences == len(texts_of(lang))
+    assert row.tokens_per_sentence == mean_bytes(lang)
+    assert row.unused == pytest.approx(1 - len(used_bytes) / 256)
+    assert row.failures == 0
+    assert row.ratio == 1
+
+
+def test_tokens_per_word_by_hand():
+    byte_report = report({"bytes": byte_tokenizer()})
+    assert byte_report.get("bytes", "fra_Latn").tokens_per_word == (13 + 16) / 6
+    assert byte_report.get("bytes", "tha_Thai").tokens_per_word is None  # Thai writes no words
+
+
+def test_a_script_is_the_mean_over_its_languages():
+    row = report({"bytes": byte_tokenizer()}).get("bytes", "Latin")
+    assert (row.languages, row.sentences) == (2, 3)
+    assert row.tokens_per_sentence == (14.5 + 7) / 2  # French counts once, with two sentences
+    assert row.tokens_per_word == ((13 + 16) / 6 + 7 / 2) / 2
+
+
+def test_all_is_the_mean_over_languages():
+    row = report({"bytes": byte_tokenizer()}).get("bytes")
+    assert (row.languages, row.sentences) == (4, 5)
+    assert row.tokens_per_sentence == sum(mean_bytes(lang) for lang in LANGUAGES) / 4
     # Thai writes no words: the mean is over the other three languages.
-    assert everything.tokens_per_word == pytest.approx((29 / 6 + 7 / 2 + sentences[3] / 4) / 3)
-    used = set("".join(text for _, text in ROWS).encode())  # a union, no mean
-    assert everything.unused == pytest.approx(1 - len(used) / 256)
+    assert row.tokens_per_word == pytest.approx((29 / 6 + 7 / 2 + mean_bytes("rus_Cyrl") / 4) / 3)
 
 
-def test_old_and_new_side_by_side():
+def test_unused_of_all_is_a_union():
+    row = report({"bytes": byte_tokenizer()}).get("bytes")
+    used_bytes = set("".join(text for _, text in ROWS).encode())
+    assert row.unused == pytest.approx(1 - len(used_bytes) / 256)
+
+
+@pytest.fixture(scope="module")
+def old_new():
     """Two merges: "ca" + "t", of which the texts hold one "cat"; "c" + "a" stands inside, "z" + "z" nowhere."""
     merges = (("c", "a"), ("ca", "t"), ("z", "z"))
-    found = report({"old": byte_tokenizer(), "new": byte_tokenizer(merges)})
-    english = found.get("new", "eng_Latn")
-    assert english.tokens_per_sentence == 5 and english.ratio == 5 / 7
-    assert english.unused == pytest.approx(1 - 5 / 259)  # T, h, e, space, cat
-    assert found.get("old", "eng_Latn").ratio == 1
-    assert found.get("new", "rus_Cyrl").ratio == 1
-    content = json.loads(found.to_json())
-    assert content["base"] == "old" and content["sizes"] == {"old": 256, "new": 259}
+    return report({"old": byte_tokenizer(), "new": byte_tokenizer(merges)})
+
+
+def test_the_ratio_is_that_to_the_first_tokenizer(old_new):
+    assert old_new.get("new", "eng_Latn").tokens_per_sentence == 5
+    assert old_new.get("new", "eng_Latn").ratio == 5 / 7
+    assert old_new.get("new", "rus_Cyrl").ratio == 1
+    assert old_new.get("old", "eng_Latn").ratio == 1
+
+
+def test_merges_that_no_text_has_are_unused(old_new):
+    assert old_new.get("new", "eng_Latn").unused == pytest.approx(1 - 5 / 259)  # used: T, h, e, space, cat
+
+
+def test_json(old_new):
+    content = json.loads(old_new.to_json())
+    assert content["base"] == "old"
+    assert content["sizes"] == {"old": 256, "new": 259}
     assert len(content["rows"]) == 2 * (4 + 3 + 1)
-    (thai,) = [r for r in content["rows"] if r["tokenizer"] == "new" and r["name"] == "tha_Thai"]
-    assert thai["tokens_per_word"] is None and thai["script"] == "Thai"
-
-    lines = found.to_markdown("language").splitlines()
-    assert lines[0] == "| language | script | sentences | old | new | new / old |"
-    assert [line.split(" ")[1] for line in lines[2:]] == ["rus_Cyrl", "tha_Thai", "fra_Latn", "eng_Latn", "all"]
-    assert lines[5] == "| eng_Latn | Latin | 1 | 7.0 | 5.0 | 0.71 |"
-    assert found.to_markdown().splitlines()[2].startswith("| Cyrillic | 1 | 1 |")
-    assert "| failures | 0 | 0 |" in found.to_markdown("all")
+    (thai,) = [row for row in content["rows"] if row["tokenizer"] == "new" and row["name"] == "tha_Thai"]
+    assert thai["tokens_per_word"] is None
+    assert thai["script"] == "Thai"
 
 
-def test_lossy_tokenizer_is_found_out():
+def test_a_table_by_language(old_new):
+    header, _, *lines = old_new.to_markdown("language").splitlines()
+    assert header == "| language | script | sentences | old | new | new / old |"
+    assert [line.split(" ")[1] for line in lines] == ["rus_Cyrl", "tha_Thai", "fra_Latn", "eng_Latn", "all"]
+    assert lines[3] == "| eng_Latn | Latin | 1 | 7.0 | 5.0 | 0.71 |"
+
+
+def test_a_table_by_script(old_new):
+    assert old_new.to_markdown().splitlines()[2].startswith("| Cyrillic | 1 | 1 |")
+
+
+def test_a_table_of_measures(old_new):
+    assert "| failures | 0 | 0 |" in old_new.to_markdown("all")
+
+
+def test_a_lossy_tokenizer_fails():
     lossy = byte_tokenizer()
     lossy.normalizer = normalizers.Lowercase()
-    rows = [*(("deu_Latn", f"Satz {i}") for i in range(5)), ("deu_Latn", "klein")]
-    found = report({"good": byte_tokenizer(), "lossy": lossy}, rows)
-    assert found.get("good").failures == 0
-    assert found.get("lossy", "deu_Latn").failures == found.get("lossy").failures == 5
+    rows = [("deu_Latn", f"Satz {number}") for number in range(5)]
+    rows.append(("deu_Latn", "klein"))
+
+    lossy_report = report({"good": byte_tokenizer(), "lossy": lossy}, rows)
+
+    assert lossy_report.get("good").failures == 0
+    assert lossy_report.get("lossy", "deu_Latn").failures == 5
+    assert lossy_report.get("lossy").failures == 5
 
 
-def test_normal_forms_and_outer_space_are_no_failure():
+def test_normal_forms_are_no_failure():
     """One tokenizer keeps NFD as it is, one composes, and our layout strips and puts a space in front."""
     composing = byte_tokenizer()
     composing.normalizer = normalizers.NFC()
+    tokenizers = {
+        "keeps": byte_tokenizer(),
+        "composes": composing,
+        "layout": EchoTokenizer.from_backend(byte_tokenizer()),
+    }
     text = unicodedata.normalize("NFD", "Été à Genève")
-    layout = EchoTokenizer.from_backend(byte_tokenizer())
-    found = report({"keeps": byte_tokenizer(), "composes": composing, "layout": layout}, [("fra_Latn", f" {text}")])
-    assert [found.get(name).failures for name in found.sizes] == [0, 0, 0]
-    nfc, nfd = (len(unicodedata.normalize(form, text).encode()) for form in ("NFC", "NFD"))
-    tokens = [found.get(name).tokens_per_sentence for name in found.sizes]
-    assert tokens == [nfc, nfc, nfc + 1]  # all are given NFC; the layout's own space is a token here
-    assert nfd > nfc
+
+    forms = report(tokenizers, [("fra_Latn", f" {text}")])
+
+    assert [forms.get(name).failures for name in tokenizers] == [0, 0, 0]
+    composed = len(unicodedata.normalize("NFC", text).encode())
+    assert composed < len(text.encode())
+    # all are given NFC; the layout's own space is a token here
+    assert [forms.get(name).tokens_per_sentence for name in tokenizers] == [composed, composed, composed + 1]
 
 
-def test_layout_and_special_tokens_are_not_counted():
-    """CLS, BOS, EOS are left out, special entries are no unused vocabulary, and a text that spells one is text."""
+@pytest.fixture
+def padding_tokenizer():
     tokenizer = EchoTokenizer.from_backend(byte_tokenizer())
     tokenizer(["a text that is cut and padded"], truncation=True, max_length=32, padding="max_length")
-    row = report({"echo": tokenizer}, [("eng_Latn", "a</s>b")]).get("echo", "eng_Latn")
-    assert row.tokens_per_sentence == len(" a</s>b") and row.failures == 0
+    return tokenizer
+
+
+def test_special_tokens_are_not_counted(padding_tokenizer):
+    """CLS, BOS, EOS are left out, special entries are no unused vocabulary, and a text that spells one is text."""
+    row = report({"echo": padding_tokenizer}, [("eng_Latn", "a</s>b")]).get("echo", "eng_Latn")
+    assert row.tokens_per_sentence == len(" a</s>b")
+    assert row.failures == 0
     assert row.unused == pytest.approx(1 - 7 / 256)
-    assert tokenizer.backend_tokenizer.padding is not None  # the caller's tokenizer is as it was
 
 
-def test_pairs_and_languages_outside_the_table(tmp_path):
+def test_the_callers_tokenizer_is_left_as_it_was(padding_tokenizer):
+    report({"echo": padding_tokenizer})
+    assert padding_tokenizer.backend_tokenizer.padding is not None
+
+
+def test_languages_outside_the_table_have_a_script(tmp_path):
     (tmp_path / "a.tsv").write_text("src_lang\tsrc\ttgt_lang\ttgt\neng_Latn\tcat\txyz_Grek\tγάτα\n", "utf-8")
     (tmp_path / "xyz_Zzzz.txt").write_text("one\nthree\n")
     files = [tmp_path / "a.tsv", tmp_path / "xyz_Zzzz.txt"]
-    found = vocabulary_report({"bytes": byte_tokenizer()}, files, progress=False)
-    assert [found.get("bytes", name).tokens_per_sentence for name in ("Latin", "Greek", "Zzzz")] == [3, 8, 4]
-    assert found.get("bytes", "xyz_Grek").script == "Greek"
+
+    file_report = vocabulary_report({"bytes": byte_tokenizer()}, files, progress=False)
+
+    assert file_report.get("bytes", "Latin").tokens_per_sentence == 3
+    assert file_report.get("bytes", "Greek").tokens_per_sentence == 8
+    assert file_report.get("bytes", "Zzzz").tokens_per_sentence == 4
+    assert file_report.get("bytes", "xyz_Grek").script == "Greek"
 
 
-def test_loading(tmp_path):
+@pytest.mark.parametrize("source", ["tokenizer.json", ".", "folder"])
+def test_loading(tmp_path, source):
     backend = byte_tokenizer((("c", "a"),))
     backend.save(str(tmp_path / "tokenizer.json"))
     EchoTokenizer.from_backend(backend).save_pretrained(tmp_path / "folder")
-    for source in (tmp_path / "tokenizer.json", tmp_path, tmp_path / "folder"):
-        tokenizer = load_tokenizer(source)
-        assert tokenizer.encode("cat", add_special_tokens=False)[-2:] == backend.encode("cat").ids
+
+    tokenizer = load_tokenizer(tmp_path / source)
+
+    assert tokenizer.encode("cat", add_special_tokens=False)[-2:] == backend.encode("cat").ids
 
 
 test_errors = refusals(

@@ -17,11 +17,12 @@ TEXTS = ["the cat sat on the mat", "हिन्दी में लिखी �
 SPECIAL = ["<CLS>", "<s>", "<SEP>", "</s>", "<pad>"]
 
 
-def made_words(seed: int) -> dict[str, int]:
-    r = random.Random(seed)
+def word_counts(seed: int) -> dict[str, int]:
+    """Words of a few syllables of several scripts."""
+    rng = random.Random(seed)
     syllables = ["ka", "to", "ri", "ह", "िन", "ོད་", "s", "é"]
-    words = (" " + "".join(r.choices(syllables, k=r.randint(1, 5))) for _ in range(120))
-    return {word: r.randint(1, 40) for word in words}
+    words = [" " + "".join(rng.choices(syllables, k=rng.randint(1, 5))) for _ in range(120)]
+    return {word: rng.randint(1, 40) for word in words}
 
 
 def merges_of(tokenizer: Tokenizer) -> list[tuple[str, str]]:
@@ -31,7 +32,7 @@ def merges_of(tokenizer: Tokenizer) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("pattern", ["llama3", "echo"])
 def test_merges_are_those_of_the_rust_trainer(seed, pattern):
-    counts = made_words(seed)
+    counts = word_counts(seed)
     rust = Tokenizer(models.BPE())
     rust.pre_tokenizer = pre_tokenizer(pattern)
     options = dict(initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
@@ -42,37 +43,61 @@ def test_merges_are_those_of_the_rust_trainer(seed, pattern):
     assert ours.convert_ids_to_tokens(range(321)) == [*SPECIAL, *map(rust.id_to_token, range(316))]
 
 
-@pytest.mark.parametrize(("size", "n_reserved"), [(263, 0), (320, 0), (320, 16), (300, 3)])
-def test_fixed_places(size, n_reserved, tmp_path):
-    tokenizer = train_from_counts(made_words(0), size, n_reserved=n_reserved, max_length=77, progress=False)
-    reserved = [f"<reserved_{i}>" for i in range(n_reserved)]
-    tokenizer.save_pretrained(tmp_path)
-    for each in (tokenizer, EchoTokenizer.from_pretrained(tmp_path)):
-        assert len(each) == size == max(each.get_vocab().values()) + 1
-        assert each.convert_ids_to_tokens(range(5 + n_reserved)) == SPECIAL + reserved
-        assert [getattr(each, f"{name}_token_id") for name in ("cls", "bos", "sep", "eos", "pad")] == [*range(5)]
-        assert each.convert_ids_to_tokens([5 + n_reserved, 5 + n_reserved + 255]) == ["!", "Ń"]
-        assert each.model_max_length == 77
-        for text in [*TEXTS, "<reserved_0><SEP> </s>", "\U0010ffff\x00é🐈"]:  # spelt in a text, they are text
-            ids = each.encode(text, add_special_tokens=False)
-            assert each.decode(ids) == text and min(ids) >= 5 + n_reserved
+@pytest.fixture(scope="module", params=[(263, 0), (320, 0), (320, 16), (300, 3)], ids=str)
+def sized(request, tmp_path_factory):
+    """(size, reserved tokens, a tokenizer of that size as trained, the same as saved)."""
+    size, reserved = request.param
+    tokenizer = train_from_counts(word_counts(0), size, n_reserved=reserved, max_length=77, progress=False)
+    folder = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.save_pretrained(folder)
+    return size, reserved, tokenizer, EchoTokenizer.from_pretrained(folder)
 
 
-def test_texts_and_their_counts_give_the_same():
+@pytest.mark.parametrize("saved", [False, True])
+def test_fixed_places(sized, saved):
+    size, reserved, *tokenizers = sized
+    tokenizer = tokenizers[saved]
+    assert len(tokenizer) == size
+    assert max(tokenizer.get_vocab().values()) == size - 1
+    first_tokens = tokenizer.convert_ids_to_tokens(range(5 + reserved))
+    assert first_tokens == SPECIAL + [f"<reserved_{i}>" for i in range(reserved)]
+    assert tokenizer.convert_ids_to_tokens([5 + reserved, 5 + reserved + 255]) == ["!", "Ń"]
+    roles = ("cls", "bos", "sep", "eos", "pad")
+    assert [getattr(tokenizer, f"{role}_token_id") for role in roles] == [0, 1, 2, 3, 4]
+    assert tokenizer.model_max_length == 77
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("text", [*TEXTS, "<reserved_0><SEP> </s>", "\U0010ffff\x00é🐈"])
+def test_every_text_comes_back(sized, saved, text):
+    """Special tokens that are spelt in a text are text."""
+    _, reserved, *tokenizers = sized
+    ids = tokenizers[saved].encode(text, add_special_tokens=False)
+    assert tokenizers[saved].decode(ids) == text
+    assert min(ids) >= 5 + reserved
+
+
+def test_texts_give_what_their_counts_give():
     counts = Counter(word for text in TEXTS * 3 for word in split_words(text))
     by_texts = train_tokenizer(iter(TEXTS * 3), 300, max_length=64, progress=False)
     by_counts = train_from_counts(counts, 300, max_length=64, progress=False)
     assert by_texts.backend_tokenizer.to_str() == by_counts.backend_tokenizer.to_str()
-    llama3 = train_tokenizer(TEXTS * 3, 300, pattern="llama3", progress=False)
-    patterns = [json.loads(each.backend_tokenizer.pre_tokenizer.__getstate__()) for each in (by_texts, llama3)]
-    patterns = [each["pretokenizers"][0]["pattern"]["Regex"] for each in patterns]
-    assert patterns == [ECHO_PATTERN, LLAMA3_PATTERN]
 
 
-def test_little_text_gives_a_small_vocabulary_and_a_warning(caplog):
+@pytest.mark.parametrize("pattern, regex", [("echo", ECHO_PATTERN), ("llama3", LLAMA3_PATTERN)])
+def test_the_pattern_of_words(pattern, regex):
+    tokenizer = train_tokenizer(TEXTS * 3, 300, pattern=pattern, progress=False)
+    steps = json.loads(tokenizer.backend_tokenizer.pre_tokenizer.__getstate__())["pretokenizers"]
+    assert steps[0]["pattern"]["Regex"] == regex
+
+
+def test_little_text_gives_a_small_vocabulary_with_a_warning(caplog):
     tokenizer = train_tokenizer(["a b ab ab"], 400, progress=False)
     assert len(tokenizer) == 263  # "ab" and " ab"
     assert "the texts allow a vocabulary of 263, not 400" in caplog.text
+
+
+def test_one_string_in_place_of_texts_is_refused():
     with pytest.raises(ValueError, match="texts is one string, 'texts.txt'"):
         train_tokenizer("texts.txt", 400)
 

@@ -21,25 +21,40 @@ ALL = [text for texts in TEXTS.values() for text in texts]
 
 def unigram() -> Tokenizer:
     tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    options = dict(vocab_size=150, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False)
-    tokenizer.train_from_iterator(ALL, trainers.UnigramTrainer(**options))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=150, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False)
+    tokenizer.train_from_iterator(ALL, trainer)
     return with_template(tokenizer)
 
 
-def bpe(byte_level: bool) -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE(unk_token=None if byte_level else "<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel() if byte_level else pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.ByteLevel() if byte_level else decoders.Metaspace()
-    alphabet = pre_tokenizers.ByteLevel.alphabet() if byte_level else []
-    options = dict(vocab_size=420 if byte_level else 160, special_tokens=SPECIAL, show_progress=False)
-    tokenizer.train_from_iterator(ALL, trainers.BpeTrainer(initial_alphabet=alphabet, **options))
+def bpe() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=160, special_tokens=SPECIAL, show_progress=False)
+    tokenizer.train_from_iterator(ALL, trainer)
+    return with_template(tokenizer)
+
+
+def byte_level_bpe() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        special_tokens=SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(ALL, trainer)
     return with_template(tokenizer)
 
 
 def wordpiece() -> Tokenizer:
     tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.NFC(), pre_tokenizers.Whitespace()
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.decoder = decoders.WordPiece()
     trainer = trainers.WordPieceTrainer(vocab_size=160, special_tokens=SPECIAL, show_progress=False)
     tokenizer.train_from_iterator(ALL, trainer)
@@ -55,31 +70,52 @@ def with_template(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-KINDS = {"unigram": unigram, "bpe": lambda: bpe(False), "byte-level": lambda: bpe(True), "wordpiece": wordpiece}
-
-
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=[unigram, bpe, byte_level_bpe, wordpiece])
 def tokenizer(request):
-    return KINDS[request.param]()
+    return request.param()
 
 
-@pytest.mark.parametrize("share", [0.5, 0.8])
-def test_texts_of_kept_tokens_keep_them(tokenizer, share):
-    scores, whole = token_scores(tokenizer, TEXTS.items()), tokenizer.get_vocab_size()
-    assert len(kept_tokens(tokenizer, scores * 0, 10_000, [])) == whole  # enough room for all
+@pytest.fixture(scope="module", params=[0.5, 0.8])
+def kept(request, tokenizer):
+    """The ids of what cannot be left out, and of this share of the others."""
+    scores = token_scores(tokenizer, TEXTS.items())
     least = smallest(tokenizer, scores)
-    kept = kept_tokens(tokenizer, scores, keep := least + round(share * (whole - least)))
+    keep = least + round(request.param * (tokenizer.get_vocab_size() - least))
+    ids = kept_tokens(tokenizer, scores, keep)
+    assert len(ids) == keep
+    return ids
+
+
+def test_with_enough_room_all_tokens_stay(tokenizer):
+    scores = np.zeros(tokenizer.get_vocab_size())
+    assert len(kept_tokens(tokenizer, scores, 10_000)) == tokenizer.get_vocab_size()
+
+
+def test_tokens_keep_their_order(tokenizer, kept):
     small = trimmed(tokenizer, kept)
-    assert len(kept) == keep == small.get_vocab_size() and kept == sorted(set(kept))
-    assert [small.id_to_token(new) for new in range(keep)] == [tokenizer.id_to_token(old) for old in kept]
-    same, words = 0, {word for text in ALL for word in text.split()}
+    assert kept == sorted(set(kept))
+    assert small.get_vocab_size() == len(kept)
+    for new_id, old_id in enumerate(kept):
+        assert small.id_to_token(new_id) == tokenizer.id_to_token(old_id)
+
+
+def test_texts_of_kept_tokens_keep_them(tokenizer, kept):
+    small = trimmed(tokenizer, kept)
+    words = {word for text in ALL for word in text.split()}
+    texts_with_kept_tokens = 0
     for text in [*words, *ALL, "zebra ☃", ""]:
-        before, after = tokenizer.encode(text), small.encode(text)
-        if set(before.ids) <= set(kept):
-            assert [kept[number] for number in after.ids] == before.ids
-            same += 1
-        assert "<unk>" in before.tokens or "<unk>" not in after.tokens  # no text is lost
-    assert same > 10
+        ids = tokenizer.encode(text).ids
+        if set(ids) <= set(kept):
+            texts_with_kept_tokens += 1
+            assert [kept[new_id] for new_id in small.encode(text).ids] == ids
+    assert texts_with_kept_tokens > 10
+
+
+def test_no_text_is_lost(tokenizer, kept):
+    small = trimmed(tokenizer, kept)
+    for text in [*ALL, "zebra ☃", ""]:
+        if "<unk>" not in tokenizer.encode(text).tokens:
+            assert "<unk>" not in small.encode(text).tokens
     assert small.decode(small.encode(ALL[0]).ids) == tokenizer.decode(tokenizer.encode(ALL[0]).ids)
 
 
@@ -90,22 +126,29 @@ def smallest(tokenizer: Tokenizer, scores: np.ndarray) -> int:
     return int(str(caught.value).split("alone are ")[1].split()[0])
 
 
-def test_frequent_tokens_of_each_language_come_first():
-    """Scores by NumPy; the only Cyrillic word of a language with few texts beats a frequent English one."""
+def test_scores_by_numpy():
+    tokenizer = wordpiece()
+    expected = np.zeros(tokenizer.get_vocab_size())
+    for texts in TEXTS.values():
+        ids = []
+        for text in texts:
+            ids += tokenizer.encode(text, add_special_tokens=False).ids
+        expected += np.sqrt(np.bincount(ids, minlength=len(expected)) / len(ids))
+    np.testing.assert_allclose(token_scores(tokenizer, TEXTS.items()), expected)
+
+
+def test_tokens_of_the_highest_scores_come_first():
+    """The only Cyrillic word of a language with few texts beats a frequent English one."""
     tokenizer = wordpiece()
     scores = token_scores(tokenizer, TEXTS.items())
-    wanted = np.zeros(tokenizer.get_vocab_size())
-    for texts in TEXTS.values():
-        ids = [number for text in texts for number in tokenizer.encode(text, add_special_tokens=False).ids]
-        wanted += np.sqrt(np.bincount(ids, minlength=len(wanted)) / len(ids))
-    np.testing.assert_allclose(scores, wanted)
     least = smallest(tokenizer, scores)
-    needed, longer = (set(kept_tokens(tokenizer, scores, size)) for size in (least, least + 5))
-    best = [number for number in np.argsort(-wanted, kind="stable") if number not in needed]
-    assert longer - needed == set(best[:5])
+    needed = kept_tokens(tokenizer, scores, least)
+    with_five = kept_tokens(tokenizer, scores, least + 5)
+    others = [token_id for token_id in np.argsort(-scores, kind="stable") if token_id not in needed]
+    assert set(with_five) - set(needed) == set(others[:5])
 
 
-def test_tokens_of_prompts_and_of_merges_stay(tokenizer):
+def test_tokens_of_prompts_stay_with_their_merges(tokenizer):
     scores = token_scores(tokenizer, [("eng_Latn", ["a"])])
     kept = kept_tokens(tokenizer, scores, smallest(tokenizer, scores) + 20, ["le chat dort"])
     assert set(tokenizer.encode("le chat dort").ids) <= set(kept)
@@ -114,7 +157,7 @@ def test_tokens_of_prompts_and_of_merges_stay(tokenizer):
 
 
 def with_suffix() -> Tokenizer:
-    content = json.loads(bpe(False).to_str())
+    content = json.loads(bpe().to_str())
     content["model"]["end_of_word_suffix"] = "</w>"
     return Tokenizer.from_str(json.dumps(content))
 
