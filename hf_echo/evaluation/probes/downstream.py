@@ -187,5 +187,5 @@ def _texts_by_language(rows: Iterable[Mapping[str, Any]], what: str) -> dict[str
     for lang, places in rows_by_language(checked).items():
         texts = [checked[place]["text"] for place in places]
         labels = [checked[place]["label"] for place in places]
-        by_language[lang] = (texts, labels)
+        by_language[str(lang)] = (texts, labels)
     return by_language
