@@ -91,6 +91,7 @@ def align_files(
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with the options.
     """
+    # all that can be wrong, before anything is encoded
     documents = paired_documents(source, target)
     langs = (source_lang, target_lang)
     as_paths = out.suffix == PATH or (source.is_dir() and not out.suffix and str(out) != STANDARD)

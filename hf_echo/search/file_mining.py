@@ -103,6 +103,7 @@ def mine_files(
         encode_side = partial(encode_lines, model=model, shard=shard, executor=executor)
         x = encode_side(source_lines, encode, source_lang, work / "source")
         y = encode_side(target_lines, encode_target or encode, target_lang, work / "target")
+        # pairs are row numbers: their texts are read again from the files
         mined = mine(x, y, work=work / "search", executor=executor, progress=progress, **options)
 
         write = stack.enter_context(write_pairs(out, langs))

@@ -92,6 +92,7 @@ def mine(
         # absolute, because workers run in other folders
         folder = search_folder(Path(work).absolute(), x_rows, y_rows, k=k, block=block, index=index)
 
+    # the neighbours both ways, the best of each row by margin, then the candidates
     search = partial(neighbours_in_blocks, k=k, index=index, block=block, folder=folder, executor=executor)
     forward = search(x_rows, y_rows)
     backward = search(y_rows, x_rows)

@@ -202,6 +202,7 @@ def score_pairs(
     Raises:
         ValueError: wrong options, or a row that is no pair (with its line).
     """
+    # all that can be wrong, before a model is opened
     out = Path(out)
     if score == "margin" and reference is None and pairs.identity is not None:
         reference = pairs
@@ -213,6 +214,7 @@ def score_pairs(
         files += reference.files
         identity = (pairs.identity, reference.identity)
     check_not_read(out, files)
+    # scores are found again only by the same package, input, model and options
     model_prints = (fingerprint(model), blaser and fingerprint(blaser))
     key = repr((hf_echo.__version__, identity, *model_prints, score, k, dtype))
     can_resume = pairs.identity is not None and str(out) != STANDARD and (out.is_file() or not out.exists())
@@ -228,6 +230,8 @@ def score_pairs(
         folder = work / f"score-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         scorer = scorer_of(score, model, blaser=blaser, reference=reference, k=k, dtype=dtype, folder=folder)
         write = stack.enter_context(_writer(pairs, out, threshold is not None, langs))
+
+        # one block after the other; mean and deviation come from sums
         rows = 0
         rows_kept = 0
         scored = 0

@@ -78,7 +78,7 @@ def killed_after(child: subprocess.Popen, folder: Path, pattern: str, count: int
 
 
 @pytest.mark.parametrize("index", [None, "IVF8,SQ8;nprobe=8"])
-def test_mine_on_two_nodes_killed_and_resumed(address, folder, index):
+def test_mining_on_two_nodes_resumes_after_kills(address, folder, index):
     arguments = ("mine", "a.txt", "b.txt", "--source-lang", "fra_Latn", "--target-lang", "eng_Latn", "--block", "200")
     arguments += ("--index", index) if index else ()
     name = "index" if index else "exact"
