@@ -9,12 +9,14 @@ mask and moves no keys or values. The best tokens of a row are found by blocks.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from .generation_echo import ban_repeated_ngrams, decode_step, drop_rows, empty_cache, prepare, read_prompt
+
+if TYPE_CHECKING:
+    from .modeling_echo_decoder import EchoDecoder
 
 COMPACT = 8  # after this many steps the cache loses the tokens that no beam descends from
 ROWS = 64  # log-probabilities are computed for this many beams at a time
@@ -22,7 +24,7 @@ ENDED = 1e9  # taken off the score of a beam that has ended, so that it runs no 
 
 
 def beam_decode(
-    decoder: nn.Module, sentence_embedding: torch.Tensor, prompt_ids: list[int], **options: Any
+    decoder: EchoDecoder, sentence_embedding: torch.Tensor, prompt_ids: list[int], **options: Any
 ) -> list[list[int]]:
     """The best beam of each sentence, as `generate` finds it: the first of `beam_candidates`, with its arguments."""
     candidates, _ = beam_candidates(decoder, sentence_embedding, prompt_ids, **options)
@@ -31,7 +33,7 @@ def beam_decode(
 
 @torch.inference_mode()
 def beam_candidates(
-    decoder: nn.Module,
+    decoder: EchoDecoder,
     sentence_embedding: torch.Tensor,
     prompt_ids: list[int],
     *,

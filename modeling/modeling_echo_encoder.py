@@ -262,7 +262,7 @@ class EchoEncoder(EchoPreTrainedModel):
 
 def backbone_model(config: PreTrainedConfig) -> PreTrainedModel:
     """A new model of this configuration, without pooler; of an encoder-decoder the encoder."""
-    model_class = MODEL_MAPPING.get(type(config), None)
+    model_class: Any = MODEL_MAPPING.get(type(config), None)
     if isinstance(model_class, (tuple, list)):
         model_class = model_class[0]
     if model_class is None or model_class.main_input_name != "input_ids":

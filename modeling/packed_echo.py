@@ -115,10 +115,10 @@ def _is_plain(layer: nn.Module) -> bool:
     """Whether a layer's norms and matrices are those of transformers, with nothing around them."""
     if type(layer) is LlamaDecoderLayer:
         norm_class: type[nn.Module] = LlamaRMSNorm
-        norms = [layer.input_layernorm, layer.post_attention_layernorm]
+        norms: list[Any] = [layer.input_layernorm, layer.post_attention_layernorm]
         has_bias = False
         attention = layer.self_attn
-        linears = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
+        linears: list[Any] = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
         linears += [layer.mlp.gate_proj, layer.mlp.up_proj, layer.mlp.down_proj]
     elif type(layer) in (BertLayer, XLMRobertaLayer):
         norm_class = nn.LayerNorm
@@ -477,11 +477,22 @@ def packed_attention(
     sizes = [group.texts * group.length for group in groups]
     mixed = []
     parts = zip(groups, query[0].split(sizes, 1), key[0].split(sizes, 1), value[0].split(sizes, 1), strict=True)
-    for group, *heads in parts:  # (heads, tokens of the group, head_dim) each
-        of_texts = [part.unflatten(1, (group.texts, group.length)).transpose(0, 1) for part in heads]
-        states = _attention_in_float32(module, *of_texts, group.mask, **options)
+    for group, query_part, key_part, value_part in parts:  # (heads, tokens of the group, head_dim) each
+        states = _attention_in_float32(
+            module,
+            _by_text(query_part, group),
+            _by_text(key_part, group),
+            _by_text(value_part, group),
+            group.mask,
+            **options,
+        )
         mixed.append(states.flatten(0, 1))
     return torch.cat(mixed)[None], None
+
+
+def _by_text(heads: torch.Tensor, group: TextGroup) -> torch.Tensor:
+    """(heads, tokens of the group, head_dim) -> (texts, heads, length, head_dim)."""
+    return heads.unflatten(1, (group.texts, group.length)).transpose(0, 1)
 
 
 def _attention_in_float32(
