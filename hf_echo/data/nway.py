@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import schema
-from .formats import BLOCK, open_file
+from .flores import FloresFile, chosen_files, flores_blocks, flores_files
+from .formats import BLOCK, content_hash, open_file
 from .tables import (
     SPLIT_WORDS,
     BadRows,
@@ -59,7 +60,8 @@ def load_nway(
 ) -> Dataset:
     """Read an n-way file or folder (TSV, JSONL, Parquet) with columns id (or verse_id, index_id), lang, text.
 
-    A second row with the same id and language is a bad row; with ``on_bad_row="skip"`` the first one stays.
+    A second row with the same id and language is a bad row; with ``on_bad_row="skip"`` the first one stays. A folder of
+    FLORES-200 or FLORES+ is read as it is (`hf_echo.data.flores`): ``split`` is then "dev" or "devtest".
 
     Returns:
         Dataset with the columns ``id`` (text), ``lang``, ``text``, cached on disk.
@@ -69,9 +71,27 @@ def load_nway(
         ValueError: bad rows or missing columns (the message lists those found), or another split than train of a file
             without the column split.
     """
+    flores = flores_files(Path(path)) if Path(path).is_dir() else []
+    if flores:
+        return _read_flores(chosen_files(Path(path), flores, split), on_bad_row)
     parts = [open_file(f) for f in list_files(Path(path), split)]
     check_split(Path(path), parts, split)
     return read_nway(parts, id_column, split, on_bad_row)
+
+
+def _read_flores(files: Sequence[FloresFile], on_bad_row: str) -> Dataset:
+    bad = BadRows(on_bad_row)
+    check = _Unique()
+
+    def tables() -> Iterator[pa.Table]:
+        for path, columns in flores_blocks(files):
+            table, bad_rows = check(columns)
+            for row, reason in bad_rows:
+                bad.add(str(path), row + 1, reason)
+            yield table
+
+    identities = [(file.split, file.code, content_hash(file.path)) for file in files]
+    return to_dataset(tables(), bad, nway_features(), ("flores", identities, on_bad_row))
 
 
 def dev_split(path: str | os.PathLike) -> str | None:
@@ -80,6 +100,9 @@ def dev_split(path: str | os.PathLike) -> str | None:
     None: the data have no splits, or train alone.
     """
     splits: set[str] = set()
+    flores = flores_files(Path(path)) if Path(path).is_dir() else []
+    if flores:
+        return min(file.split for file in flores)  # dev, or devtest alone
     for file in list_files(Path(path), None):
         part = open_file(file)
         if "split" in part.columns:

@@ -162,3 +162,67 @@ def test_several_splits_without_dev_are_refused_and_file_names_count(tmp_path):
         (tmp_path / name / "n.tsv").write_text("id\tlang\ttext\n1\tfra_Latn\tun\n1\teng_Latn\tone\n")
     (tmp_path / "n.tsv").unlink()
     assert dev_split(tmp_path) == "validation" and len(load_nway(tmp_path, split="validation")) == 2
+
+
+def flores_200(folder, **changes):
+    """The public archive's layout: three languages, two splits; sentences are ours."""
+    contents = {"devtest/eng_Latn": "A cat\nA dog\n", "devtest/fra_Latn": "Un chat\nUn chien\n"}
+    contents |= {"devtest/zho_Hans": "猫\n狗\n", "dev/eng_Latn": "Rain\n", "dev/fra_Latn": "La pluie\n"}
+    for name, content in (contents | changes).items():
+        file = folder / f"{name}.{name.split('/')[0]}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, encoding="utf-8")
+    (folder / "metadata_devtest.tsv").write_text("URL\tdomain\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("split", ["devtest", "test"])
+def test_flores_200_as_it_is_downloaded(split, tmp_path):
+    rows = load_nway(flores_200(tmp_path), split=split)
+    by_language = {lang: [row["text"] for row in rows if row["lang"] == lang] for lang in set(rows["lang"])}
+    assert by_language == {
+        "eng_Latn": ["A cat", "A dog"],
+        "fra_Latn": ["Un chat", "Un chien"],
+        "zho_Hans": ["猫", "狗"],
+    }
+    assert rows["id"][:2] == ["1", "2"]
+    assert Counter(rows["id"]) == {"1": 3, "2": 3}
+
+
+def test_the_folder_of_one_split_of_flores(tmp_path):
+    rows = load_nway(flores_200(tmp_path) / "dev", split=None)
+    assert rows["text"][:] == ["Rain", "La pluie"]
+
+
+def test_the_dev_split_of_flores(tmp_path):
+    assert dev_split(flores_200(tmp_path)) == "dev"
+
+
+def test_flores_plus_as_it_is_on_the_hub(tmp_path, caplog):
+    (tmp_path / "devtest").mkdir()
+    for code, text in (("cmn_Hans", "猫"), ("eng_Latn", "A cat"), ("cat_Latn_vale1252", "Un gat")):
+        row = {"id": 7, "iso_639_3": code[:3], "iso_15924": code[4:8], "text": text}
+        datasets.Dataset.from_list([row]).to_parquet(tmp_path / "devtest" / f"{code}.parquet")
+    rows = load_nway(tmp_path, split="devtest")
+    assert list(rows) == [
+        {"id": "7", "lang": "zho_Hans", "text": "猫"},
+        {"id": "7", "lang": "eng_Latn", "text": "A cat"},
+    ]
+    assert "left out, because NLLB has no code for it: cat_Latn_vale1252" in caplog.text
+
+
+def test_other_tables_named_by_language_are_no_flores(tmp_path):
+    (tmp_path / "dev").mkdir()
+    row = {"id": "7", "lang": "fra_Latn", "text": "Un chat"}
+    datasets.Dataset.from_list([row]).to_parquet(tmp_path / "dev" / "fra_Latn.parquet")
+    assert list(load_nway(tmp_path, split="dev")) == [row]
+
+
+test_flores_refusals = refusals(
+    ({}, None, "has the splits dev and devtest: say which one"),
+    ({}, "blind", "no file of split 'blind'; there are dev, devtest", FileNotFoundError),
+    # A lost line would pair every later sentence with a wrong one.
+    ({"devtest/fra_Latn": "Un chien\n"}, "devtest", "fra_Latn.devtest has 1 sentences"),
+    ({"devtest/fra_Latn": "Un chat\n \n"}, "devtest", "fra_Latn.devtest:2: text"),
+    call=lambda changes, split, tmp_path: load_nway(flores_200(tmp_path, **changes), split=split),
+)

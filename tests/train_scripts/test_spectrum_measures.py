@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 import torch
 from flops import Stack, decoder_flops, tower_flops
-from spectrum_measures import Choice, belebele_choices, choice_accuracy, rebuild_bleu, story_choices, topic_choices
 from torch.utils.flop_counter import FlopCounterMode
 
-from hf_echo.evaluation.spectrum import next_sentence_retrieval, tower_predictions
+from hf_echo.evaluation.spectrum import (
+    Choice,
+    choice_accuracy,
+    next_sentence_retrieval,
+    rebuild_bleu,
+    tower_predictions,
+)
 from hf_echo.modeling import EchoDecoder, EchoDecoderConfig, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 
 from ..refusals import refuses
@@ -65,6 +70,23 @@ def test_rebuilt_documents_by_length():
     refuses("at least one", rebuild_bleu, [], [], [])
 
 
+def test_table_20_prints_precisions_without_the_brevity_penalty():
+    # Written: 4 of the 5 words of the reference, all of them right. Precisions are 100, exp(1 - 5/4) is the penalty.
+    row = rebuild_bleu(["a b c d"], ["a b c d e"], [1]).rows[0]
+    precisions = [row[f"bleu{n}"] for n in range(1, 5)]
+    assert precisions == pytest.approx([100, 100, 100, 100])
+    assert row["brevity_penalty"] == pytest.approx(np.exp(1 - 5 / 4))
+    assert row["bleu"] == pytest.approx(100 * np.exp(1 - 5 / 4))
+
+
+def test_printed_row_of_table_20_fits_these_columns():
+    # 99.9, 99.8, 99.7, 99.6 and 99.71: the geometric mean, within rounding, and a penalty of at most 1.
+    low = np.exp(np.mean(np.log([99.85, 99.75, 99.65, 99.55])))
+    high = np.exp(np.mean(np.log([99.95, 99.85, 99.75, 99.65])))
+    assert low < 99.71 < high
+    assert not 99.55 <= 99.71 <= 99.65  # cumulative BLEU-4 would be BLEU
+
+
 class Letters:
     def text_ids(self, texts):
         return [[3 + ord(c) % 120 for c in text] for text in texts]
@@ -99,22 +121,6 @@ def test_choices_are_those_of_the_model_alone():
     as_ids = [replace(choice, prompt=Letters().text_ids([choice.prompt])[0]) for choice in choices]
     assert choice_accuracy(model, Letters(), embed, as_ids).rows == table.rows
     refuses("no questions", lambda: choice_accuracy(model, Letters(), embed, []))
-
-
-def test_rows_of_public_sets_become_choices():
-    english = {"link": "l", "question_number": 1, "question": "Why?", "correct_answer_num": "3"}
-    english |= {f"mc_answer{i}": f"answer {i}" for i in range(1, 5)}
-    passage = {"link": "l", "question_number": 1, "flores_passage": "Un. Deux.", "question": "Pourquoi ?"}
-    other = passage | {"link": "m"}
-    (choice,) = belebele_choices([passage, other], [english], "fra_Latn", lambda text: text.split(". "))
-    assert (choice.sentences, choice.answer, choice.options[2]) == (["Un", "Deux."], 2, "answer 3")
-    assert "Why?" in choice.prompt
-    story = {"story_id": "s"} | {f"input_sentence_{i}": str(i) for i in range(1, 5)}
-    ending = {"story_id": "s", "sentence_quiz1": "a", "sentence_quiz2": "b", "answer_right_ending": 2}
-    (choice,) = story_choices([story], [ending], "swh_Latn")
-    assert (choice.sentences, choice.options, choice.answer) == (["1", "2", "3", "4"], ["a", "b"], 1)
-    (choice,) = topic_choices([{"text": "t", "category": "sports"}], "tur_Latn")
-    assert choice.options[choice.answer] == "sports"
 
 
 def test_flops_of_figure_8_are_those_that_torch_counts():

@@ -1,4 +1,4 @@
-"""Load the papers' public evaluation sets that mteb does not have, as rows for our evaluations; `datasets` reads them.
+"""Load the papers' public evaluation sets that mteb does not have, as rows for our evaluations.
 
 `SETS[name].shape` is the shape of the rows (dicts) of `load_benchmark(name)`:
 
@@ -6,27 +6,43 @@
 - pairs: source, source_lang, target, target_lang (`pairs_as_nway`, `translation_scores`)
 - tagging: lang, tokens, tags (`evaluate_tagging`)
 - wic: lang, sentence1, start1, end1, sentence2, start2, end2, label (`evaluate_wic`)
+- choices: id, lang, document (text, or a list of sentences or clips), question, options, answer (from 0), and for
+  speech also spoken_texts (`benchmarks.choices`)
+- topics: id, lang, text, label (`benchmarks.choices`)
 
 Languages are NLLB codes; a code that `find_language` does not know keeps the set's spelling.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from ...data.flores import FLORES_200, FLORES_PLUS, nllb_code
+from ...data.flores import SPLITS as FLORES_SPLITS
 from ...languages import find_language
 from ...utils.files import files_below
+from .set_rows import (
+    NumberedRow,
+    Row,
+    belebele_row,
+    hellaswag_row,
+    sib_row,
+    spoken_belebele_row,
+    story_rows,
+    taxi_rows,
+)
 
 CONVERTED = "refs/convert/parquet"  # the Hub's own Parquet copy of a set whose main branch is a loading script
 SPLITS = {"train": "train", "validation": "validation", "test": "test"}
 LANGS = ("lang", "source_lang", "target_lang")
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,20 +52,28 @@ class PublicSet:
     Attributes:
         repo: Hub repository; None if the labelled data is not on the Hub (`source` then says where it is).
         read: (row of the set, code in the folder's name) -> our row, with languages in the set's codes; None drops it.
+            No reader: the set has `read_folder`.
         folders: pattern of the folders of one language; its group is the code. None: one folder, rows have languages.
+        files: pattern of whole paths of files, instead of folders; its group `code` is the language and its group
+            `split`, if any, the set's split. Only files of the languages asked for are downloaded.
+        read_folder: (folder, the set's split) -> (place of a row, row in the set's codes), for sets whose rows lie in
+            several files; only from a local copy.
         splits: our split -> the set's.
         aliases: codes that mean another language in this set than elsewhere.
     """
 
     repo: str | None
     shape: str
-    read: Callable[[Row, str], Row | None]
+    read: Callable[[Row, str], Row | None] | None
     folders: str | None = None
+    files: str | None = None
+    read_folder: Callable[[Path, str], Iterator[tuple[str, Row]]] | None = None
     splits: Mapping[str, str] = field(default_factory=lambda: SPLITS)
     default_split: str = "test"
     aliases: Mapping[str, str] = field(default_factory=dict)
     revision: str | None = None
     source: str = ""
+    example: str = ""
 
 
 def load_benchmark(
@@ -79,47 +103,125 @@ def load_benchmark(
         raise ValueError(f"{name} is not on the Hub: download {spec.source} and give path=")
     wanted = None if langs is None else [find_language(lang) for lang in langs]
     rows, seen = [], set()
-    for folder, code in _folders(name, spec, path):
-        # the training split of an XL-WiC pair is in the other language than its name says
-        if code and wanted and _nllb(code, spec) not in wanted and (spec.shape, split) != ("wic", "train"):
-            seen.add(_nllb(code, spec))
-            continue
-        for number, theirs in enumerate(_read(name, spec, path, folder, spec.splits[split]), 1):
-            try:
-                row = spec.read(theirs, code)
-            except KeyError as error:
-                where = f"{path or spec.repo} {folder}".strip()
-                raise ValueError(f"{where}, row {number}: no column {error}; found {', '.join(theirs)}") from None
-            if row is None:
-                continue
-            row |= {key: _nllb(row[key], spec) for key in LANGS if key in row}
-            own = {row[key] for key in LANGS if key in row}
-            seen |= own
-            if wanted is None or (own & set(wanted) and own <= {*wanted, "eng_Latn"}):
-                rows.append(row)
+    for row in _rows_of(name, spec, path, split, wanted, seen):
+        row |= {key: _nllb(row[key], spec) for key in LANGS if key in row}
+        row_languages = {row[key] for key in LANGS if key in row}
+        seen |= row_languages
+        if wanted is None or (row_languages & set(wanted) and row_languages <= {*wanted, "eng_Latn"}):
+            rows.append(row)
     kept = {row[key] for row in rows for key in LANGS if key in row}
-    if missing := [lang for lang in wanted or [] if lang not in kept] or ([] if rows else ["any language"]):
+    missing = [lang for lang in wanted or [] if lang not in kept]
+    if not rows and not missing:
+        missing = ["any language"]
+    if missing:
         found = ", ".join(sorted(seen)[:12]) or "none"
         raise ValueError(f"{path or spec.repo} has no {split} rows in {', '.join(missing)}; found {found}")
     return rows
 
 
+def _rows_of(
+    name: str, spec: PublicSet, path: str | Path | None, split: str, wanted: Sequence[str] | None, seen: set[str]
+) -> Iterator[Row]:
+    """Our rows, in the set's codes. `seen` gets the languages that are there but were not asked for.
+
+    Raises:
+        ValueError: a bad row, with its file and number.
+    """
+    if spec.read_folder is not None:
+        _check_folder(name, path)
+        yield from (row for _, row in spec.read_folder(Path(str(path)), spec.splits[split]))
+        return
+    assert spec.read is not None
+    places = _folders(name, spec, path) if spec.files is None else _files(name, spec, path, spec.splits[split])
+    for place, code in places:
+        # The training split of an XL-WiC pair is in the other language than its name says.
+        other_language_inside = (spec.shape, split) == ("wic", "train")
+        if code and wanted and _nllb(code, spec) not in wanted and not other_language_inside:
+            seen.add(_nllb(code, spec))
+            continue
+        if spec.files is None:
+            numbered = enumerate(_read(name, spec, path, place, spec.splits[split]), 1)
+        else:
+            numbered = _file_rows(_local(name, spec, path, place))
+        where = str(Path(path, place)) if path is not None else f"{spec.repo} {place}".strip()
+        for number, set_row in numbered:
+            try:
+                row = spec.read(set_row, code)
+            except KeyError as error:
+                raise ValueError(f"{where}, row {number}: no column {error}; found {', '.join(set_row)}") from None
+            except ValueError as error:
+                raise ValueError(f"{where}, row {number}: {error}") from None
+            if row is not None:
+                yield row
+
+
 def _nllb(code: str, spec: PublicSet) -> str:
-    """The NLLB code of a set's code. A variety without an NLLB code ("zh-classical", "cat_Latn_vale1252") keeps its own
-    code, so that it does not count as the main language."""
-    code = spec.aliases.get(code, code)
-    if not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z]{4})?([-_][A-Z]{2})?", code):
-        return code
-    try:
-        return find_language(code)
-    except ValueError:
-        return code
+    return nllb_code(spec.aliases.get(code, code))
+
+
+def _check_folder(name: str, path: str | Path | None) -> None:
+    if path is not None and not Path(path).is_dir():
+        raise FileNotFoundError(f"{name}: no folder {path}; give path= with a local copy")
+
+
+def _files(name: str, spec: PublicSet, path: str | Path | None, split: str) -> list[tuple[str, str]]:
+    """[(path of a file inside the set, code of its language)] of a split, by name."""
+    _check_folder(name, path)
+    if path is not None:
+        # The folder's own name counts: a copy may be the folder of a split alone.
+        root = Path(path).absolute()
+        names = {file.as_posix(): file.relative_to(root).as_posix() for file in files_below(root)}
+    else:
+        from huggingface_hub import HfApi
+
+        with _named(name, spec):
+            found = HfApi().list_repo_files(str(spec.repo), repo_type="dataset", revision=spec.revision)
+        names = {file: file for file in found}
+    files = []
+    for location in sorted(names):
+        match = re.fullmatch(str(spec.files), location)
+        if match and match.groupdict().get("split", split) == split:
+            files.append((names[location], match["code"]))
+    if not files:
+        raise FileNotFoundError(f"{name}: {path or spec.repo} has no file of split {split!r}, such as {spec.example}")
+    return files
+
+
+def _local(name: str, spec: PublicSet, path: str | Path | None, file: str) -> Path:
+    """A file of a set on this machine; from the Hub it is downloaded once."""
+    if path is not None:
+        return Path(path, file)
+    from huggingface_hub import hf_hub_download
+
+    with _named(name, spec):
+        return Path(hf_hub_download(str(spec.repo), file, repo_type="dataset", revision=spec.revision))
+
+
+def _file_rows(file: Path) -> Iterator[NumberedRow]:
+    """(number from 1, row) of a file: Parquet, JSON lines, TSV with a header, or plain lines (columns id and text).
+
+    JSON is read line by line: sets whose columns change their type from row to row exist (HellaSwag in Chinese).
+    """
+    if file.suffix == ".parquet":
+        batches = pq.ParquetFile(file).iter_batches(64)  # rows with audio are large
+        yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+    elif file.suffix == ".tsv":
+        options = pacsv.ParseOptions(delimiter="\t", quote_char=False)
+        yield from enumerate(pacsv.read_csv(file, parse_options=options).to_pylist(), 1)
+    else:
+        for number, line in enumerate(file.read_text(encoding="utf-8").removesuffix("\n").split("\n"), 1):
+            if file.suffix != ".jsonl":
+                yield number, {"id": number, "text": line}
+            elif line.strip():
+                try:
+                    yield number, json.loads(line)
+                except ValueError as error:
+                    raise ValueError(f"{file}, row {number}: no JSON ({error})") from None
 
 
 def _folders(name: str, spec: PublicSet, path: str | Path | None) -> list[tuple[str, str]]:
     """[(folder, code of its language)]; [("", "")] for a set whose rows name their languages."""
-    if path is not None and not Path(path).is_dir():
-        raise FileNotFoundError(f"{name}: no folder {path}; give path= with a local copy")
+    _check_folder(name, path)
     if spec.folders is None:
         return [("", "")]
     if path is not None:
@@ -166,7 +268,8 @@ def _named(name: str, spec: PublicSet) -> Iterator[None]:
 
 
 def _flores(row: Row, code: str) -> Row:
-    return {"id": row["id"], "lang": f"{row['iso_639_3']}_{row['iso_15924']}", "text": row["text"]}
+    """The file's name is the language: rows of two varieties have the same iso_639_3 and iso_15924."""
+    return {"id": row["id"], "lang": code, "text": row["text"]}
 
 
 def _question(row: Row, code: str) -> Row:
@@ -175,8 +278,8 @@ def _question(row: Row, code: str) -> Row:
 
 
 def _bouquet(row: Row, code: str) -> Row | None:
-    """The same table also has whole paragraphs."""
-    if row["level"] != "sentence_level":
+    """Sentence level. A set that holds both levels in one file says so in `level`."""
+    if row.get("level", "sentence_level") != "sentence_level":
         return None
     return {"id": row["uniq_id"], "lang": row["src_lang"], "text": row["src_text"]}
 
@@ -244,16 +347,39 @@ def _xlwic(row: Row, code: str) -> Row | None:
     return found
 
 
+TEST = {"test": "test"}
+NLLB = r"[a-z]{3}_[A-Za-z]{4}"  # "ary_arab" is spelled so
 DEV_AND_TEST = {"validation": "dev", "test": "test"}
 WIKIPEDIA = {"als": "gsw_Latn", "zh-yue": "yue_Hant"}  # Wikipedia's codes
 MASSIVE = {"en-US": "eng_Latn"}  # its only English
 SETS: dict[str, PublicSet] = {
+    "flores200": PublicSet(
+        None,
+        "nway",
+        _flores,
+        files=FLORES_200,
+        splits=FLORES_SPLITS,
+        source="flores200_dataset.tar.gz of github.com/facebookresearch/flores",
+        example="devtest/fra_Latn.devtest",
+    ),
     "flores_plus": PublicSet(
-        "openlanguagedata/flores_plus", "nway", _flores, splits={"validation": "dev", "test": "devtest"}
+        "openlanguagedata/flores_plus",
+        "nway",
+        _flores,
+        files=FLORES_PLUS,
+        splits=FLORES_SPLITS,
+        example="devtest/fra_Latn.parquet",
     ),
     "gmmlu": PublicSet("CohereLabs/Global-MMLU", "nway", _question, r"([a-z]{2,3})", splits=DEV_AND_TEST),
-    # Columns of the next two as in scripts that use them; not checked against their cards.
-    "bouquet": PublicSet("facebook/bouquet", "nway", _bouquet, splits=DEV_AND_TEST),
+    # The repository also has data/paragraph_level and, with other columns, pairs in benchmark_data.
+    "bouquet": PublicSet(
+        "facebook/bouquet",
+        "nway",
+        _bouquet,
+        files=r"(?:.*/)?data/sentence_level/(?P<split>dev|test)/(?P<code>\w+)\.parquet",
+        splits=DEV_AND_TEST,
+        example="data/sentence_level/test/fra_Latn.parquet",
+    ),
     "afrolingu_mt": PublicSet("UBC-NLP/AfroLingu-MT", "pairs", _afrolingu),
     "xlcost": PublicSet(
         None,
@@ -269,4 +395,54 @@ SETS: dict[str, PublicSet] = {
     "panx": PublicSet("unimelb-nlp/wikiann", "tagging", _entities, r"([a-z]{2,3}(?:-[a-z-]+)?)", aliases=WIKIPEDIA),
     "wic": PublicSet("aps/super_glue", "wic", _wic, "wic()", default_split="validation", revision=CONVERTED),
     "xlwic": PublicSet("pasinit/xlwic", "wic", _xlwic, r"(?:xlwic_)?(?:en|de|fr|it)_([a-z]{2})", revision=CONVERTED),
+    "belebele": PublicSet(
+        "facebook/belebele",
+        "choices",
+        belebele_row,
+        files=rf"(?:.*/)?(?P<code>{NLLB})\.jsonl",
+        splits=TEST,
+        example="data/fra_Latn.jsonl",
+    ),
+    "speech_belebele": PublicSet(
+        "facebook/2M-Belebele",
+        "choices",
+        spoken_belebele_row,
+        files=rf"(?:.*/)?lang=(?P<code>{NLLB})/\w+\.parquet",
+        splits=TEST,
+        example="data/lang=fra_Latn/fra_Latn.parquet",
+    ),
+    "hellaswag": PublicSet(
+        "alexandrainst/m_hellaswag",
+        "choices",
+        hellaswag_row,
+        files=r"(?:.*/)?(?P<code>[a-z]{2})/(?P<split>train|val|test)\.jsonl",
+        splits={"train": "train", "validation": "val", "test": "test"},
+        default_split="validation",  # the labels of the test split are hidden
+        example="data/fr/val.jsonl",
+    ),
+    "spoken_story_cloze": PublicSet(
+        None,
+        "choices",
+        None,
+        read_folder=story_rows,
+        splits={"test": "*", "topic": "tSC", "story": "sSC"},
+        source="sSC and tSC of github.com/slp-rl/SpokenStoryCloze, as clips and texts that github.com/slp-rl/slamkit "
+        "reads",
+    ),
+    "sib200": PublicSet(
+        "Davlan/sib200",
+        "topics",
+        sib_row,
+        files=rf"(?:.*/)?(?P<code>{NLLB})/(?P<split>train|dev|test)\.tsv",
+        splits={"train": "train", **DEV_AND_TEST},
+        example="data/fra_Latn/test.tsv",
+    ),
+    "taxi1500": PublicSet(
+        None,
+        "topics",
+        None,
+        read_folder=taxi_rows,
+        splits={"train": "train", **DEV_AND_TEST},
+        source="eng_data and the corpora Taxi1500-c of github.com/cisnlp/Taxi1500",
+    ),
 }

@@ -11,6 +11,8 @@ from datasets import Dataset
 
 from hf_echo.evaluation.benchmarks.public_sets import SETS, load_benchmark
 
+from ...refusals import refuses
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -19,9 +21,12 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
 
 
-def write(folder: Path, name: str, rows: list[dict]) -> Path:
+def write(folder: Path, name: str, rows: list[dict] | str) -> Path:
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(rows, str):
+        file.write_text(rows, encoding="utf-8")
+        return file
     table = Dataset.from_list(rows)
     table.to_parquet(file) if file.suffix == ".parquet" else table.to_json(file, force_ascii=False)
     return file
@@ -38,20 +43,51 @@ XLWIC = {"context_1": "ein Tor", "context_2": "das Tor", "language": "DE", "labe
 XLWIC |= {"target_word_location_1": PLACE, "target_word_location_2": PLACE}
 FLORES = {"id": 7, "iso_639_3": "deu", "iso_15924": "Latn", "text": "x", "domain": "d"}
 MASSIVE = {"id": "0", "locale": "de-DE", "annot_utt": "weck mich um [time : neun uhr] auf"}
-BOUQUET = {"uniq_id": "P1-S1", "level": "sentence_level", "src_lang": "nld_Latn", "src_text": "Hoi"}
+BOUQUET = {"uniq_id": "P1-S1", "par_id": "P1", "level": "sentence_level", "src_lang": "nld_Latn", "src_text": "Hoi"}
+BOUQUET |= {"tgt_lang": "eng_Latn", "tgt_text": "Hi", "domain": "chat"}
+# Columns as in the sets' cards and in the code of their authors; the sentences are ours.
+BELEBELE = {"link": "https://a.b/cat", "question_number": 1, "flores_passage": "Le chat est sur le tapis."}
+BELEBELE |= {"question": "Où est le chat ?", "mc_answer1": "dehors", "mc_answer2": "sur le tapis", "mc_answer3": "là"}
+BELEBELE |= {"mc_answer4": "loin", "correct_answer_num": "2", "dialect": "fra_Latn", "ds": "2023-05-03"}
+BELEBELE_ENGLISH = BELEBELE | {"question": "Where is the cat?", "mc_answer1": "outside", "mc_answer2": "on the mat"}
+BELEBELE_ENGLISH |= {"mc_answer3": "there", "mc_answer4": "far", "dialect": "eng_Latn"}
+BELEBELE_ENGLISH |= {"flores_passage": "The cat is on the mat."}
+CLIP = {"audio": {"wav": [0.0, 0.5], "sampling_rate": 16000}}
+SPOKEN = BELEBELE | {"flores_sentences": ["Le chat est sur le tapis."], "audio_segments": [[CLIP, CLIP]]}
+HELLASWAG = {"ind": 24, "activity_label": "Cooking", "ctx_a": "A man cuts bread.", "ctx_b": "he"}
+HELLASWAG |= {"ctx": "A man cuts bread. he", "endings": ["eats it.", "flies.", "sings.", "sleeps."], "label": "0"}
+HELLASWAG |= {"source_id": "activitynet~v_1", "split": "val", "split_type": "indomain"}
 PROGRAM = "if a : NEW_LINE INDENT b ( ) NEW_LINE DEDENT c ( ) NEW_LINE".split()
 
 # set -> (files, the rows that must come of the test split, and of WIC the validation split)
 COPIES = {
+    "flores200": (
+        {
+            "devtest/zho_Hans.devtest": "你好\n再见\n",
+            "devtest/fra_Latn.devtest": "Salut\nAdieu\n",
+            "dev/fra_Latn.dev": "Non\n",
+            "metadata_devtest.tsv": "URL\tdomain\n",
+        },
+        [
+            {"lang": "fra_Latn", "id": 1, "text": "Salut"},
+            {"lang": "fra_Latn", "id": 2, "text": "Adieu"},
+            {"lang": "zho_Hans", "id": 1, "text": "你好"},
+            {"lang": "zho_Hans", "id": 2, "text": "再见"},
+        ],
+    ),
     "flores_plus": (
         {
-            "devtest.parquet": [
-                FLORES | {"iso_639_3": "cmn", "iso_15924": "Hans", "text": "你好"},
-                FLORES | {"iso_639_3": "fil", "text": "Kumusta"},
-            ],
-            "dev.parquet": [FLORES],
+            "devtest/cat_Latn_vale1252.parquet": [FLORES | {"iso_639_3": "cat", "text": "Hui"}],
+            "devtest/cmn_Hans.parquet": [FLORES | {"iso_639_3": "cmn", "iso_15924": "Hans", "text": "你好"}],
+            "devtest/fil_Latn.parquet": [FLORES | {"iso_639_3": "fil", "text": "Kumusta"}],
+            "dev/deu_Latn.parquet": [FLORES],
         },
-        [{"lang": "zho_Hans", "id": 7, "text": "你好"}, {"lang": "tgl_Latn", "id": 7, "text": "Kumusta"}],
+        [
+            # A variety keeps its own code: with iso_639_3 and iso_15924 alone it would be a second Catalan.
+            {"lang": "cat_Latn_vale1252", "id": 7, "text": "Hui"},
+            {"lang": "zho_Hans", "id": 7, "text": "你好"},
+            {"lang": "tgl_Latn", "id": 7, "text": "Kumusta"},
+        ],
     ),
     "gmmlu": (
         question("en", "Find the degree.") | question("fil", "Hanapin ang antas.") | question("en", "No.", "dev"),
@@ -62,8 +98,10 @@ COPIES = {
     ),
     "bouquet": (
         {
-            "nld_Latn/test.parquet": [BOUQUET, BOUQUET | {"level": "paragraph_level", "uniq_id": "P1"}],
-            "eng_Latn/dev.parquet": [BOUQUET | {"src_lang": "eng_Latn"}],
+            "data/sentence_level/test/nld_Latn.parquet": [BOUQUET],
+            "data/sentence_level/dev/eng_Latn.parquet": [BOUQUET | {"src_lang": "eng_Latn"}],
+            "data/paragraph_level/test/nld_Latn.parquet": [BOUQUET | {"level": "paragraph_level", "uniq_id": "P1"}],
+            "benchmark_data/sentence_level/test/nld_Latn-eng_Latn.parquet": [{"source": "Hoi", "target": "Hi"}],
         },
         [{"lang": "nld_Latn", "id": "P1-S1", "text": "Hoi"}],
     ),
@@ -112,6 +150,75 @@ COPIES = {
             | {"sentence2": "das Tor", "start2": 4, "end2": 7}
         ],
     ),
+    "belebele": (
+        {"data/eng_Latn.jsonl": [BELEBELE_ENGLISH], "data/fra_Latn.jsonl": [BELEBELE]},
+        [
+            {
+                "id": "https://a.b/cat#1",
+                "lang": "eng_Latn",
+                "document": "The cat is on the mat.",
+                "question": "Where is the cat?",
+                "options": ["outside", "on the mat", "there", "far"],
+                "answer": 1,
+            },
+            {
+                "id": "https://a.b/cat#1",
+                "lang": "fra_Latn",
+                "document": "Le chat est sur le tapis.",
+                "question": "Où est le chat ?",
+                "options": ["dehors", "sur le tapis", "là", "loin"],
+                "answer": 1,
+            },
+        ],
+    ),
+    "speech_belebele": (
+        {"data/lang=fra_Latn/fra_Latn.parquet": [SPOKEN]},
+        [
+            {
+                "id": "https://a.b/cat#1",
+                "lang": "fra_Latn",
+                "document": [{"array": [0.0, 0.5], "sampling_rate": 16000}],
+                "question": "Où est le chat ?",
+                "options": ["dehors", "sur le tapis", "là", "loin"],
+                "answer": 1,
+                "spoken_texts": ["Le chat est sur le tapis."],
+            }
+        ],
+    ),
+    "hellaswag": (  # the results are those of val; labels of test are hidden
+        {"data/en/val.jsonl": [HELLASWAG], "data/en/test.jsonl": [HELLASWAG | {"label": ""}]},
+        [
+            {
+                "id": "24",
+                "lang": "eng_Latn",
+                "document": "A man cuts bread. he",
+                "question": "",
+                "options": ["eats it.", "flies.", "sings.", "sleeps."],
+                "answer": 0,
+            }
+        ],
+    ),
+    "sib200": (
+        {
+            "data/fra_Latn/test.tsv": 'index_id\tcategory\ttext\n5\tsports\tIl "court".\n',
+            "data/fra_Latn/dev.tsv": "index_id\tcategory\ttext\n6\ttravel\tNon.\n",
+        },
+        [{"id": "5", "lang": "fra_Latn", "text": 'Il "court".', "label": "sports"}],
+    ),
+    "taxi1500": (
+        {
+            "eng_data/eng_test.tsv": "41001001\tFaith\tBelieve it .\n41001002\tSin\tHe stole .\n",
+            "eng_data/eng_train.tsv": "41001003\tGrace\tKind .\n",
+            "Taxi1500-c_v3.0/fra-x-bible-own.txt": "# title:\tBible\n41001001\tCrois .\n41001003\tBon .\n41001002\t\n",
+            "Taxi1500-c_v3.0/aak_aak.ebible.txt": "41001002\tAik .\n",
+        },
+        [
+            {"id": "eng_test:41001001", "lang": "eng_Latn", "text": "Believe it .", "label": "Faith"},
+            {"id": "eng_test:41001002", "lang": "eng_Latn", "text": "He stole .", "label": "Sin"},
+            {"id": "aak_aak.ebible:41001002", "lang": "aak", "text": "Aik .", "label": "Sin"},
+            {"id": "fra-x-bible-own:41001001", "lang": "fra_Latn", "text": "Crois .", "label": "Faith"},
+        ],
+    ),
 }
 
 
@@ -121,10 +228,93 @@ def copy(name: str, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", COPIES)
 def test_columns(name, tmp_path):
     split = "validation" if name == "wic" else None
     assert load_benchmark(name, path=copy(name, tmp_path), split=split) == COPIES[name][1]
+
+
+def test_every_set_has_a_copy():
+    assert {*COPIES, "spoken_story_cloze"} == set(SETS)
+
+
+STORY = {
+    "mutual.wav": "RIFF",
+    "correct.txt": "Then he ate.\n",
+    "incorrect.txt": "Then it flew.\n",
+    "mutual.txt": "He cut.",
+}
+
+
+def story(folder: Path, name: str, **changes: str | None) -> None:
+    for part, content in STORY.items():
+        content = changes.get(part.replace(".", "_"), content)
+        if content is not None:
+            write(folder, f"{name}_{part}", content)
+
+
+def test_spoken_stories(tmp_path):
+    story(tmp_path, "sSC/1_ab")
+    story(tmp_path, "tSC/1_ab", mutual_txt=None)
+    first, second = load_benchmark("spoken_story_cloze", path=tmp_path)
+    assert first["document"] == [str(tmp_path / "sSC/1_ab_mutual.wav")]
+    assert first["spoken_texts"] == ["He cut."] and "spoken_texts" not in second
+    # The right ending is not always the same option.
+    assert (first["options"][first["answer"]], second["options"][second["answer"]]) == ("Then he ate.",) * 2
+    assert (first["answer"], second["answer"]) == (0, 1)
+    assert load_benchmark("spoken_story_cloze", path=tmp_path, split="topic") == [
+        second | {"answer": 0, "options": second["options"][::-1]}
+    ]
+
+
+def test_a_story_without_an_ending_is_named(tmp_path):
+    story(tmp_path, "sSC/1_ab", incorrect_txt=None)
+    refuses("story sSC/1_ab has no sSC/1_ab_incorrect.txt", load_benchmark, "spoken_story_cloze", path=tmp_path)
+
+
+def test_one_language_of_many_files_is_read(tmp_path):
+    for file, rows in COPIES["belebele"][0].items():
+        write(tmp_path, file, rows)
+    write(tmp_path, "data/deu_Latn.jsonl", "no JSON\n")  # is not opened
+    rows = load_benchmark("belebele", path=tmp_path, langs=["French"])
+    assert [row["lang"] for row in rows] == ["fra_Latn"]
+    refuses(
+        "no test rows in swh_Latn; found deu_Latn, eng_Latn", load_benchmark, "belebele", path=tmp_path, langs=["swh"]
+    )
+
+
+def bad(name: str, file: str, content, message: str):
+    return pytest.param(name, file, content, message, id=f"{name}: {message[:40]}")
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "message"),
+    [
+        bad("belebele", "fra_Latn.jsonl", [BELEBELE | {"correct_answer_num": "5"}], "row 1: correct_answer_num is '5'"),
+        bad("belebele", "fra_Latn.jsonl", [BELEBELE, BELEBELE | {"mc_answer3": " "}], "row 2: mc_answer3 is ' '"),
+        bad("belebele", "fra_Latn.jsonl", "{}\n", "row 1: no column 'mc_answer1'"),
+        bad("belebele", "fra_Latn.jsonl", "\n{\n", "row 2: no JSON"),
+        bad("hellaswag", "en/val.jsonl", [HELLASWAG | {"label": "4"}], "row 1: label is '4' instead of 0 to 3"),
+        bad("hellaswag", "en/val.jsonl", [HELLASWAG | {"endings": ["a", "", "c", "d"]}], "row 1: endings are not all"),
+        bad("speech_belebele", "lang=fra_Latn/a.parquet", [SPOKEN | {"flores_sentences": []}], "has 1 sentences and"),
+        bad(
+            "speech_belebele",
+            "lang=fra_Latn/a.parquet",
+            [SPOKEN, SPOKEN | {"audio_segments": [[]]}],
+            "row 2: no record",
+        ),
+        bad("sib200", "fra_Latn/test.tsv", "index_id\tcategory\ttext\n5\tmusic\tx\n", "row 1: the topic is 'music'"),
+        bad("taxi1500", "eng_test.tsv", "1\tSin\ta\n2\tJoy\tb\n", "eng_test.tsv, row 2: the topic is 'Joy'"),
+        bad("taxi1500", "eng_test.tsv", "1\tSin\n", "eng_test.tsv, row 1: 2 columns instead of 3"),
+        bad("taxi1500", "fra_test.tsv", "1\tSin\ta\n", "no file of split 'test', eng_data/eng_test.tsv"),
+        bad("spoken_story_cloze", "a.wav", "x", "has no story such as"),
+    ],
+)
+def test_a_bad_row_is_named(name, file, content, message, tmp_path):
+    write(tmp_path, file, content)
+    with pytest.raises((ValueError, FileNotFoundError)) as caught:
+        load_benchmark(name, path=tmp_path)
+    assert message in str(caught.value)
 
 
 def test_languages_are_chosen(tmp_path):
@@ -143,7 +333,9 @@ def test_languages_are_chosen(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("flores", {}, "unknown set 'flores'; choose from flores_plus, gmmlu"),
+        ("flores", {}, "unknown set 'flores'; choose from flores200, flores_plus, gmmlu"),
+        ("flores200", {}, "flores200 is not on the Hub: download flores200_dataset.tar.gz"),
+        ("flores200", {"path": "{}"}, "no file of split 'devtest', such as devtest/fra_Latn.devtest"),
         ("bouquet", {"split": "train"}, "bouquet has no split 'train'; choose from validation, test"),
         ("panx", {"path": "{}"}, "row 1: no column 'ner_tags'; found words"),
         ("panx", {"path": "none"}, "no folder none; give path="),
@@ -174,6 +366,7 @@ CALLS = {
     "slots": {"name": "massive_slots", "langs": ["deu_Latn"]},
     "wic": {"name": "wic"},
     "gmmlu": {"name": "gmmlu"},
+    "belebele": {"name": "belebele", "langs": ["fra_Latn"]},
     "absent": {"name": "panx"},
     "language": {"name": "massive_slots", "langs": ["ita_Latn"]},
 }
@@ -190,6 +383,7 @@ DATASETS = {
     },
     "aps/super_glue": {"wic/validation/0000.parquet": parquet(COPIES["wic"][0]["wic/validation.parquet"])},
     "CohereLabs/Global-MMLU": {file: parquet(rows) for file, rows in COPIES["gmmlu"][0].items()},
+    "facebook/belebele": {file: json.dumps(rows[0]).encode() for file, rows in COPIES["belebele"][0].items()},
 }
 
 
@@ -200,6 +394,7 @@ def test_from_the_hub(hub_environment):
     assert done.returncode == 0, done.stderr
     answers = dict(zip(CALLS, json.loads(done.stdout), strict=True))
     assert answers["wic"] == COPIES["wic"][1] and answers["gmmlu"] == COPIES["gmmlu"][1]
+    assert answers["belebele"] == COPIES["belebele"][1][1:]
     assert answers["slots"] == COPIES["massive_slots"][1][:1]
     assert answers["absent"].startswith("FileNotFoundError: panx: unimelb-nlp/wikiann cannot be read")
     assert "give path=" in answers["absent"] and "\n" not in answers["absent"]
