@@ -41,11 +41,12 @@ def extension_pairs(
     """Keep the translation directions of the omnilingual extension (OS 4.5.2).
 
     A row stays if its target is a base language (one of the teacher's), the teacher's error rate `xsimpp` for the
-    target language is not higher than for the source language (infinite for a new one), and the source is not English.
+    target language is not higher than for the source language, and the source is not English. A language without a
+    rate has an infinite one, English, to which the rates are measured, 0.
     English is a source only of itself: `english_rows` English targets (default: as many rows as the largest other
     source language has) are added as pairs with themselves.
     """
-    errors = dict(xsimpp or {})
+    errors = {PIVOT: 0.0, **xsimpp} if xsimpp else {}
 
     def keeps(source: str, target: str) -> bool:
         if target not in base or source == PIVOT or source == target:

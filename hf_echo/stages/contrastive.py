@@ -19,7 +19,7 @@ class ContrastiveConfig(TranslationConfig):
     """OS 5: 10k steps, lr 3e-4, 6k tokens per device, m 0.3, scale 100, r 0.5, alpha 0.05, beta 1."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 3e-4)
-    max_tokens: int = setting("padded tokens of a batch on one device, all sides together", 6000, least=1)
+    max_tokens: int = setting("padded tokens of a batch on one device, counted as tokens_of says", 6000, least=1)
     contrastive_weight: float = setting("alpha of OS Eq. 4 and 6", 0.05)
     mse_weight: float = setting("of MSE between the two embeddings, SONAR's objective (ECHO Table 9b)", 0.0)
     margin: float = setting("m of OS Eq. 2", 0.3)

@@ -75,7 +75,7 @@ STAGE = Stage(
     DistillationTrainer,
     learns="encoder",
     embedded=Embedded("teacher", the_teacher, sides=("source",)),
-    reads=("teacher", "live_teacher", "temperature"),
+    reads=("teacher", "live_teacher", "temperature", "base_languages_of"),
     needs_teacher=True,
     rows=base_sentences,
 )

@@ -128,7 +128,7 @@ STAGE = Stage(
     learns="encoder",
     # Algorithm 2 does not ask the teacher about a language that it never saw.
     embedded=Embedded("teacher", teacher, languages=lambda args: args.base_languages),
-    reads=("teacher", "live_teacher", "temperature", "teacher_xsimpp", "english_rows"),
+    reads=("teacher", "live_teacher", "temperature", "base_languages_of", "teacher_xsimpp", "english_rows"),
     needs_teacher=True,
     rows=pairs_into_base_languages,
 )

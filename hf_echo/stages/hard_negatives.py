@@ -15,10 +15,14 @@ from .core.stage import Embedded, Stage, guide
 
 @dataclass
 class HardNegativesConfig(ContrastiveConfig):
-    """OS 5: 15k steps, lr 1e-5, 5 negatives, 1.2k tokens per device, gamma 0.8."""
+    """OS 5: 15k steps, lr 1e-5, 5 negatives, gamma 0.8.
+
+    The paper's 1.2k tokens (6k / 5) count one text of a pair (`tokens_of: side`). The default counts all texts, the
+    negatives too, so it stays at the 6k of stage 2: divided by 5, the negatives would be paid twice.
+    """
 
     learning_rate: float = setting("AdamW's initial learning rate", 1e-5)
-    max_tokens: int = setting("padded tokens of a batch on one device, all sides together", 1200, least=1)
+    max_tokens: int = setting("padded tokens of a batch on one device, counted as tokens_of says", 6000, least=1)
     max_negatives: int = setting("hard negatives of each source sentence", 5, least=1)
     gamma: float = setting("weight of the hard negatives in OS Eq. 5", 0.8, least=0, most=1)
     one_softmax: bool = setting("all negatives in one softmax, without margin and gamma (OS Table 12b)", False)

@@ -14,12 +14,12 @@ from .core.text import TextConfig, learned_positions, same_text
 
 @dataclass
 class LongContextConfig(TextConfig):
-    """OS 10.2: 9k steps, 128 pairs in a batch, lr 1e-5, 900 steps of warm-up, scale 20."""
+    """OS 10.2: 9k steps, lr 1e-5, 900 steps of warm-up, scale 20, 128 pairs in a batch over 8 GPUs: 16 on each."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 1e-5)
     warmup_steps: float = setting("steps of linear warm-up", 900)
-    max_rows: int | None = setting("pairs of a batch on one device", 128)
-    max_tokens: int = setting("padded tokens of a batch on one device", 131_072, least=1)
+    max_rows: int | None = setting("pairs of a batch on one device", 16)
+    max_tokens: int = setting("padded tokens of a batch on one device, of both texts", 131_072, least=1)
     max_length: int = setting("tokens of a text; the model and its tokenizer are set to it", 2048, least=1)
     logit_scale: float = setting("tau of Eq. 15", 20.0, above=0)
 

@@ -58,7 +58,7 @@ STAGE = Stage(
     TokenTrainer,
     learns="encoder",
     embedded=Embedded("teacher", teacher),
-    reads=("teacher", "live_teacher", "temperature"),
+    reads=("teacher", "live_teacher", "temperature", "base_languages_of"),
     needs_teacher=True,
     rows=resampled,
 )

@@ -53,8 +53,14 @@ class DataArguments:
     teacher: str | None = setting("SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)", None)
     live_teacher: bool = setting("ask the teacher at each step instead of keeping its embeddings on disk", False)
     cache_embeddings: bool = setting("decoder stage: keep the frozen encoder's embeddings on disk", False)
+    base_languages_of: str | None = setting(
+        "checkpoint whose languages are the base languages, where the recipe does not list them; default: the teacher",
+        None,
+    )
     teacher_xsimpp: str | None = setting(
-        "JSON {language: the teacher's xsim++}: no pair leads to a worse language", None
+        "JSON {language: the teacher's xsim++}, which the operation measure_teacher writes: no pair leads to a worse "
+        "language",
+        None,
     )
     english_rows: int | None = setting(
         "English sentences to themselves; default as the largest language", None, least=0

@@ -18,7 +18,7 @@ from ..inference.encode import opening
 from ..inference.similar_texts import text_clusters
 from ..stages.core.dev_sets import DevSet, check_dev_set
 from ..stages.core.stage import Rows, Stage, load_with
-from ..utils.fingerprint import fingerprint
+from ..utils.fingerprint import fingerprint, sha256
 from .arguments import DataArguments, ModelArguments
 from .model import load_tokenizer
 from .record import data_fingerprint
@@ -74,7 +74,8 @@ def data_fingerprints(pairs: Dataset, dev_sets: dict[str, DevSet], args: DataArg
     models = {role: fingerprint(name) for role in ("teacher", "guide") if (name := getattr(args, role))}
     models = {role: found for role, found in models.items() if not found.endswith(":unknown")}  # nothing is cached yet
     dev = {f"dev_data.{name}": data_fingerprint(dev.rows) for name, dev in dev_sets.items()}
-    return {"train_data": data_fingerprint(pairs)} | dev | models
+    errors = {"teacher_xsimpp": sha256(args.teacher_xsimpp)} if args.teacher_xsimpp else {}
+    return {"train_data": data_fingerprint(pairs)} | dev | models | errors
 
 
 def pair_tokenizer(args: ModelArguments, dataset: Dataset, config: Any, resume: str | None) -> Any:
@@ -117,7 +118,7 @@ def training_rows(stage: Stage, args: DataArguments, config: Any, dataset: Datas
                 f"{', '.join(sorted(set(every[column])))}"
             )
     if hasattr(config, "base_languages"):
-        config.base_languages = config.base_languages or teacher_languages(args.teacher)
+        config.base_languages = config.base_languages or teacher_languages(args.base_languages_of or args.teacher)
     return stage.rows(dataset, args, config) if stage.rows else dataset
 
 

@@ -73,10 +73,13 @@ class _Start:
         return bool({Path(name), *Path(name).parents} & {Path(out) for out in outputs})
 
     def check_other_models(self, args) -> None:
-        for field in ("teacher", "guide"):
+        for field in ("teacher", "guide", "base_languages_of"):
             name = packaged_model(getattr(args, field) or "")
             if name and not Path(name).is_dir() and self._made_by(name) is None and not may_be_on_hub(name):
                 self.problems.append(f"{field}: no folder {name}")
+        errors = args.teacher_xsimpp
+        if errors and not Path(errors).is_file() and not self.makes(errors):
+            self.problems.append(f"teacher_xsimpp: no file {errors}; the operation measure_teacher writes it")
 
     def vocabulary(self, model_args: Any) -> VocabularyOnly:
         """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..utils.settings import Step
-from . import conversions, operations, tokenizers, training_data
+from . import conversions, operations, teacher, tokenizers, training_data
 from .operations import Operation
 
 if TYPE_CHECKING:
@@ -50,6 +50,6 @@ def declared_steps(*modules: ModuleType) -> Iterator[type[Step]]:
 
 OPERATIONS: dict[str, type[Operation]] = {
     kind.operation: kind
-    for kind in declared_steps(conversions, tokenizers, operations, training_data)
+    for kind in declared_steps(conversions, tokenizers, operations, teacher, training_data)
     if kind.operation
 }

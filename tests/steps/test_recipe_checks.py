@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes, read_recipe
+from hf_echo.steps.run import describe_journey
 from hf_echo.steps.table import STAGES, stage_named
 from hf_echo.steps.training import train_recipe
 
@@ -189,10 +190,10 @@ def test_overrides_of_a_folder_reach_the_stages_before(recipe, place):
 def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     paths = find_recipes(name)
-    reports = [dry_run(path, journey=paths) for path in paths]
+    reports = list(describe_journey(paths))
     assert [report["recipe"] for report in reports] == [path.stem for path in paths]
     if name in ("nano", "large"):
-        assert all(report["parameters"] for report in reports)
+        assert all(report["parameters"] for report in reports if "stage" in report)
 
 
 @pytest.mark.parametrize(

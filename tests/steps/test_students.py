@@ -97,7 +97,7 @@ def test_the_card_names_stage_and_teacher(place, recipe, toy_folders, stage):
     assert getattr(data, "teacher", None) == teacher
 
 
-@pytest.mark.parametrize("name", ["large/5_vocabulary", "large/6_extension", "large/7_small"])
+@pytest.mark.parametrize("name", ["large/4c_vocabulary", "large/4e_extension", "large/7c_small"])
 def test_dry_run_of_the_students(name):
     """Only the encoder learns: 12 bytes a parameter of it for gradients and AdamW."""
     report = dry_run(find_recipes(name)[0])

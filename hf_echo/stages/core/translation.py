@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,12 @@ from .text import TextConfig, text_lengths
 @dataclass
 class TranslationConfig(TextConfig):
     """Weight of the translation loss, and how much the decoder reads."""
+
+    tokens_of: Literal["pair", "side"] = setting(
+        "what max_tokens counts. pair: all texts of a pair together, hard negatives too, so that stages need about the "
+        "same memory; side: the longer text of a pair alone, which the figures of OS 5 mean by our reading",
+        "pair",
+    )
 
     decoder_fraction: float = setting(
         "share of a batch's pairs that the decoder reads, to save time on a small machine", 1.0, above=0, most=1
@@ -89,8 +95,13 @@ class TranslationTrainer(CoreTrainer):
         return encoder_tokens + int((inputs["labels"] != IGNORE).sum())
 
     def batch_lengths(self) -> np.ndarray:
+        """(rows, sides), or with `tokens_of: side` (rows, 1): the longest side."""
         lengths = text_lengths(self, self.encoder_sides)
-        return lengths if self.args.translation_weight else lengths[:, : self.encoder_sides]
+        if not self.args.translation_weight:
+            lengths = lengths[:, : self.encoder_sides]
+        if self.args.tokens_of == "side":
+            return lengths.max(axis=1, keepdims=True)
+        return lengths
 
     def loss_function(self) -> Callable[..., Any]:
         """(hidden, output matrix, labels) -> loss, with the recipe's reduction."""

@@ -1,0 +1,66 @@
+"""The step that measures a teacher for the omnilingual extension. As in `operations`, nothing heavy is imported here.
+
+operation: measure_teacher
+model: outputs/large/3_hard_negatives
+data: dev.parquet                      # columns id, lang, text
+output_dir: outputs/large/4d_teacher_errors
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..utils.settings import CHECKPOINT, DATA, setting, step
+from .operations import Operation, model, output
+
+FILE = "xsimpp.json"
+ENGLISH = "eng_Latn"
+
+
+@step(operation="measure_teacher")
+class MeasureTeacher(Operation):
+    """Measure xsim++ of each language into English, the figures that `teacher_xsimpp` of an extension reads (OS 4.5.2).
+
+    English itself, whose sentences find themselves, has 0.
+    """
+
+    model: str = model("the teacher: SentenceTransformer or Echo checkpoint")
+    data: str = setting("table with id, lang and text that holds English, or 'builtin'", reads=DATA)
+    split: str | None = setting("its rows of this split; default: those of dev, if it has splits", None)
+    negatives: int = setting("hard negatives by rule of each English sentence", 5, least=1)
+    output_dir: str = output(f"folder of {FILE}")
+
+    def make(self) -> dict[str, Any]:
+        from ..evaluation import evaluate_xsim
+        from ..inference.any_encoder import any_encoder
+        from ..utils.files import write_json
+        from ..utils.folders import write_folder
+        from ..utils.lineage import write_lineage
+        from .arguments import DataArguments
+        from .data import load_dev_sets
+
+        source = self.data if self.split is None else {"path": self.data, "split": self.split}
+        dev_sets = load_dev_sets(DataArguments(dev_data={"data": source}, dev_negatives=self.negatives))
+        dev = dev_sets["data"]
+        if dev.negatives is None:
+            raise ValueError(f"data: {self.data} has no English sentence of which the rules make hard negatives")
+        table = evaluate_xsim(any_encoder(self.model), dev.rows, target_lang=ENGLISH, negatives=dev.negatives)
+        errors = {ENGLISH: 0.0}
+        for row in table.rows:
+            if row["xsimpp"] is not None:
+                errors[row["lang"]] = row["xsimpp"]
+        with write_folder(self.output_dir) as folder:
+            write_json(Path(folder) / FILE, errors)
+            write_lineage(
+                folder,
+                str(self.operation),
+                self.names(None),
+                parents=self.names(CHECKPOINT),
+                data=self.names(DATA),
+                output_dir=self.output_dir,
+            )
+        return {"output_dir": self.output_dir, "xsimpp": errors}
+
+    def is_whole(self) -> bool:
+        return (Path(self.output_dir) / FILE).is_file()
