@@ -17,27 +17,57 @@ from ..modeling.test_backbones import backbone
 TEXTS = ["the cat sleeps", "a dog", "two small birds"]
 
 
+def random_matrix() -> torch.Tensor:
+    """(50, 96): rows of very different sizes, and one of zeros."""
+    values = torch.randn(50, 96, generator=torch.Generator().manual_seed(0))
+    matrix = values * torch.logspace(-3, 1, 50)[:, None]
+    matrix[7] = 0
+    return matrix
+
+
 def numpy_4_bits(stored: np.ndarray, scale: np.ndarray) -> np.ndarray:
     values = np.empty((stored.shape[0], 2 * stored.shape[1]))
-    values[:, ::2], values[:, 1::2] = stored % 16, stored // 16
-    return (values - 8) * np.repeat(scale.astype(np.float64), values.shape[1] // scale.shape[1], axis=1)
+    values[:, ::2] = stored % 16
+    values[:, 1::2] = stored // 16
+    scale_of_value = np.repeat(scale.astype(np.float64), values.shape[1] // scale.shape[1], axis=1)
+    return (values - 8) * scale_of_value
 
 
 @pytest.mark.parametrize(("bits", "error"), [(8, 0.012), (4, 0.085)])
 def test_a_matrix_comes_back_with_the_error_of_its_bits(bits, error):
-    matrix = torch.randn(50, 96, generator=torch.Generator().manual_seed(0)) * torch.logspace(-3, 1, 50)[:, None]
-    matrix[7] = 0
-    values, scale = pack(matrix, bits)
+    matrix = random_matrix()
+
+    unpacked = unpack(*pack(matrix, bits))
+
+    relative = (unpacked - matrix).norm(dim=1) / matrix.norm(dim=1).clamp(min=1e-9)
+    assert float(relative.mean()) < error
+    assert not unpacked[7].any()
+
+
+@pytest.mark.parametrize(("bits", "blocks"), [(8, 1), (4, 3)])
+def test_a_value_takes_its_bits(bits, blocks):
+    values, scale = pack(random_matrix(), bits)
+
     assert values.numel() * values.element_size() == 50 * 96 * bits // 8
-    assert scale.shape == (50, 1 if bits == 8 else 3)
-    after = unpack(values, scale)
-    relative = (after - matrix).norm(dim=1) / matrix.norm(dim=1).clamp(min=1e-9)
-    assert float(relative.mean()) < error and not after[7].any()
-    if bits == 4:
-        np.testing.assert_allclose(after, numpy_4_bits(values.numpy(), scale.numpy()), rtol=1e-6)
-        blocks = matrix.unflatten(1, (3, 32))
-        step = blocks.abs().amax(2, keepdim=True).clamp(min=1e-9) / 7  # the plain rule errs more
-        assert float((after - matrix).norm()) < 0.97 * float(((blocks / step).round() * step - blocks).norm())
+    assert scale.shape == (50, blocks)
+
+
+def test_4_bits_are_low_half_then_high_half_of_a_byte():
+    values, scale = pack(random_matrix(), 4)
+
+    expected = numpy_4_bits(values.numpy(), scale.numpy())
+    np.testing.assert_allclose(unpack(values, scale), expected, rtol=1e-6)
+
+
+def test_the_scale_errs_less_than_that_of_the_largest_value():
+    matrix = random_matrix()
+    blocks = matrix.unflatten(1, (3, 32))
+    step = blocks.abs().amax(2, keepdim=True).clamp(min=1e-9) / 7
+    plain_error = ((blocks / step).round() * step - blocks).norm()
+
+    error = (unpack(*pack(matrix, 4)) - matrix).norm()
+
+    assert float(error) < 0.97 * float(plain_error)
 
 
 def test_what_is_on_the_grid_is_kept():
@@ -46,49 +76,103 @@ def test_what_is_on_the_grid_is_kept():
     assert torch.equal(unpack(*pack(grid * 0.25, 4)), grid * 0.25)
 
 
-@pytest.mark.parametrize("kind", ["llama", "bert"])
-def test_a_release_in_few_bits_opens_like_any_other(toy, toy_tokenizer, tmp_path, kind):
+@pytest.fixture(params=["llama", "bert"])
+def released(request, toy, toy_tokenizer, tmp_path):
+    """(kind, folder of a model, of its release with matrices in 8 and token vectors in 4 bits)."""
     model = toy.make_model(toy_tokenizer)
-    if kind == "bert":
+    if request.param == "bert":
         shape = backbone("bert", vocab_size=len(toy_tokenizer))
         torch.manual_seed(0)
         model = EchoEncoder(EchoConfig(backbone=shape, embedding_size=model.config.embedding_size))
-    toy.save(tmp_path / "model", model, toy_tokenizer)
-    small = release_checkpoint(tmp_path / "model", tmp_path / "small", matrix_dtype="int8", token_dtype="int4")
+    folder = toy.save(tmp_path / "model", model, toy_tokenizer)
+    small = release_checkpoint(folder, tmp_path / "small", matrix_dtype="int8", token_dtype="int4")
+    return request.param, folder, small
+
+
+def test_a_release_stores_every_matrix_in_few_bits(released):
+    _, _, small = released
+
+    tensors = load_file(small / "model.safetensors")
+
+    for name, tensor in tensors.items():
+        if name.endswith(".int8"):
+            assert tensor.dtype == torch.int8
+        elif name.endswith(".int4"):
+            assert tensor.dtype == torch.uint8
+        else:
+            assert tensor.ndim < 2 or name.endswith(".scale")
+    suffixes = {name.rpartition(".")[2] for name in tensors}
+    assert {"int8", "int4"} < suffixes
+
+
+def test_all_files_of_a_release_have_the_same_rights(released):
+    _, _, small = released
     assert len({file.stat().st_mode for file in small.rglob("*.*") if file.is_file()}) == 1
-    stored = load_file(small / "model.safetensors")
-    kinds = {name.rpartition(".")[2]: tensor.dtype for name, tensor in stored.items() if "scale" not in name}
-    assert kinds["int8"] == torch.int8 and kinds["int4"] == torch.uint8
-    assert not [name for name, tensor in stored.items() if name.endswith("weight") and tensor.ndim == 2]
-    tokenizer = AutoTokenizer.from_pretrained(small)
-    plain, opened = (AutoModel.from_pretrained(folder) for folder in (tmp_path / "model", small))
-    plain = getattr(plain, "encoder", plain)
-    assert {parameter.dtype for parameter in opened.parameters()} == {torch.float32}
-    inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
+
+
+def test_a_release_in_few_bits_encodes_nearly_as_its_model(released):
+    _, folder, small = released
+    plain = AutoModel.from_pretrained(folder)
+    plain = getattr(plain, "encoder", plain).eval()
+    opened = AutoModel.from_pretrained(small).eval()
+    inputs = AutoTokenizer.from_pretrained(small)(TEXTS, padding=True, return_tensors="pt")
+
     with torch.no_grad():
-        before, after = (encoder.eval()(**inputs).sentence_embedding for encoder in (plain, opened))
-    assert 0.98 < float(torch.nn.functional.cosine_similarity(before, after).min()) and not torch.equal(before, after)
-    opened.save_pretrained(tmp_path / "again")  # plain weights, the same embeddings
+        before = plain(**inputs).sentence_embedding
+        after = opened(**inputs).sentence_embedding
+
+    assert float(torch.nn.functional.cosine_similarity(before, after).min()) > 0.98
+    assert not torch.equal(before, after)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_release_in_few_bits_opens_in_any_precision(released, dtype):
+    _, _, small = released
+    opened = AutoModel.from_pretrained(small, dtype=dtype)
+    assert {parameter.dtype for parameter in opened.parameters()} == {dtype}
+
+
+def test_a_release_in_few_bits_is_saved_as_plain_weights(released, toy, tmp_path):
+    _, _, small = released
+    opened = AutoModel.from_pretrained(small)
+
+    opened.save_pretrained(tmp_path / "again")
+
     toy.assert_same(AutoModel.from_pretrained(tmp_path / "again"), opened)
-    half = AutoModel.from_pretrained(small, dtype=torch.bfloat16)
-    assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
-    if kind == "llama":
-        assert translate(*load_translator(small, dtype="fp32"), TEXTS, "eng_Latn", max_new_tokens=4)
-        decoder = EchoDecoder.from_pretrained(small)
-        assert torch.equal(decoder.lm_head.weight, decoder.model.embed_tokens.weight)
-    else:
+
+
+def test_the_decoder_of_a_release_in_few_bits_writes(released):
+    kind, _, small = released
+    if kind == "bert":
         assert not (small / "decoder").exists()
+        return
+    assert translate(*load_translator(small, dtype="fp32"), TEXTS, "eng_Latn", max_new_tokens=4)
+    decoder = EchoDecoder.from_pretrained(small)
+    assert torch.equal(decoder.lm_head.weight, decoder.model.embed_tokens.weight)
 
 
-def test_what_a_release_in_few_bits_refuses(toy, toy_tokenizer, tmp_path):
-    folders = toy.save(tmp_path / "model", toy.make_model(toy_tokenizer).encoder, toy_tokenizer), tmp_path / "out"
-    with pytest.raises(ValueError, match="token_dtype is 'int2'; it must be one of int8, int4"):
-        release_checkpoint(*folders, token_dtype="int2")
-    with pytest.raises(ValueError, match="holds an encoder only: leave generation={'num_beams': 2} out"):
-        release_checkpoint(*folders, generation={"num_beams": 2})
-    small = release_checkpoint(*folders, matrix_dtype="int4")
-    stored = load_file(small / "model.safetensors")
-    missing = next(name for name in stored if name.endswith(".scale"))
-    save_file({name: tensor for name, tensor in stored.items() if name != missing}, small / "model.safetensors")
+@pytest.fixture
+def encoder_folder(toy, toy_tokenizer, tmp_path):
+    return toy.save(tmp_path / "model", toy.make_model(toy_tokenizer).encoder, toy_tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"token_dtype": "int2"}, "token_dtype is 'int2'; it must be one of int8, int4"),
+        ({"generation": {"num_beams": 2}}, "holds an encoder only: leave generation={'num_beams': 2} out"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(encoder_folder, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        release_checkpoint(encoder_folder, tmp_path / "out", **options)
+
+
+def test_a_file_without_a_scale_is_refused(encoder_folder, tmp_path):
+    small = release_checkpoint(encoder_folder, tmp_path / "out", matrix_dtype="int4")
+    tensors = load_file(small / "model.safetensors")
+    missing = next(name for name in tensors if name.endswith(".scale"))
+    del tensors[missing]
+    save_file(tensors, small / "model.safetensors")
     with pytest.raises(ValueError, match=f"the weights lack the tensor {missing.removesuffix('.scale')}"):
         AutoModel.from_pretrained(small)

@@ -21,17 +21,23 @@ DROPPED = ["quelques extraordinaires bibliothèques"]
 
 
 def write_texts(place, rows):
-    lines = [json.dumps({"lang": lang, "text": text}) for lang, texts in rows.items() for text in texts]
+    lines = []
+    for lang, texts in rows.items():
+        lines += [json.dumps({"lang": lang, "text": text}) for text in texts]
     (place / "texts.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return place / "texts.jsonl"
+
+
+def vectors_of(folder):
+    return SentenceTransformer(str(folder), device="cpu").encode(KEPT)
 
 
 @pytest.fixture(scope="module")
 def xlm_r(toy, tmp_path_factory):
     """A converted XLM-R whose matrix has more rows than its unigram tokenizer tokens, with <mask> as the last."""
     place = tmp_path_factory.mktemp("xlm_r")
-    words = {word for text in KEPT + DROPPED for word in text.split()}
-    pieces = [*((name, 0.0) for name in ("<s>", "<pad>", "</s>", "<unk>")), ("▁", -4.0)]
+    words = set(" ".join(KEPT + DROPPED).split())
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -4.0)]
     pieces += [(character, -9.0) for character in sorted(set("".join(words)))]
     pieces += [(f"▁{word}", -5.0) for word in sorted(words)]
     backend = Tokenizer(models.Unigram(pieces, unk_id=3))
@@ -39,122 +45,229 @@ def xlm_r(toy, tmp_path_factory):
     backend.add_special_tokens(["<mask>"])
     tokenizer = toy.with_ends(backend)
     torch.manual_seed(0)
-    sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48)
-    config = XLMRobertaConfig(vocab_size=len(tokenizer) + 3, max_position_embeddings=40, initializer_range=0.3, **sizes)
-    return convert_encoder(toy.save(place / "plain", XLMRobertaModel(config), tokenizer), place / "echo")
+    config = XLMRobertaConfig(
+        vocab_size=len(tokenizer) + 3,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=48,
+        max_position_embeddings=40,
+        initializer_range=0.3,
+    )
+    source = toy.save(place / "plain", XLMRobertaModel(config), tokenizer)
+    return convert_encoder(source, place / "echo")
 
 
-def test_an_encoder(xlm_r, run, tmp_path):
-    texts = write_texts(tmp_path, {"fra_Latn": KEPT})
-    before = SentenceTransformer(str(xlm_r), device="cpu")
+@pytest.fixture(scope="module")
+def trimmed(xlm_r, tmp_path_factory):
+    """(folder, report) of the encoder with the tokens of KEPT, which are all but three."""
+    place = tmp_path_factory.mktemp("trimmed")
+    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
+    report = trim_checkpoint(xlm_r, place / "out", write_texts(place, {"fra_Latn": KEPT}), keep=keep)
+    return place / "out", report
+
+
+def test_texts_of_kept_tokens_keep_their_embeddings(xlm_r, trimmed):
+    folder, _ = trimmed
+    assert np.array_equal(vectors_of(folder), vectors_of(xlm_r))
+
+
+def test_the_matrix_has_a_row_for_each_kept_token(xlm_r, trimmed):
+    folder, _ = trimmed
+    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
+    model = SentenceTransformer(str(folder), device="cpu")
+    assert len(model.tokenizer) == keep
+    assert model.tokenizer.mask_token_id == keep - 1
+    assert model[0].model.config.vocab_size == keep
+    assert model[0].model.get_input_embeddings().weight.shape[0] == keep
+
+
+def test_a_word_that_is_left_out_is_spelt_by_shorter_tokens(xlm_r, trimmed):
+    folder, _ = trimmed
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    before = AutoTokenizer.from_pretrained(xlm_r)(DROPPED[0])["input_ids"]
+    after = tokenizer(DROPPED[0])["input_ids"]
+    assert len(after) > len(before)
+    assert tokenizer.unk_token_id not in after
+
+
+def test_the_report_counts_tokens_of_a_text(xlm_r, trimmed):
+    _, report = trimmed
     old = AutoTokenizer.from_pretrained(xlm_r)
-    needed = len(old) - 3
-    code, out, err = run(xlm_r, tmp_path / "out", "--texts", texts, "--keep", needed)
+    lengths = [len(old(text, add_special_tokens=False)["input_ids"]) for text in KEPT]
+    mean = round(float(np.mean(lengths)), 2)
+    assert report["tokens_per_sentence"]["fra_Latn"] == {"before": mean, "after": mean}
+    assert report["tokens_per_sentence"]["average"] == {"before": mean, "after": mean}
+
+
+def test_the_command_writes_report_into_lineage(xlm_r, run, tmp_path):
+    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
+    texts = write_texts(tmp_path, {"fra_Latn": KEPT})
+    code, out, err = run(xlm_r, tmp_path / "out", "--texts", texts, "--keep", keep)
     assert code == 0, err
-    after = SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    assert np.array_equal(after.encode(KEPT), before.encode(KEPT))
-    assert len(after.tokenizer) == needed and after.tokenizer.mask_token_id == needed - 1
-    assert after[0].model.get_input_embeddings().weight.shape[0] == needed == after[0].model.config.vocab_size
-    # What is left out is spelt by shorter tokens.
-    assert len(after.tokenizer(DROPPED[0])["input_ids"]) > len(old(DROPPED[0])["input_ids"])
-    assert after.tokenizer.unk_token_id not in after.tokenizer(DROPPED[0])["input_ids"]
-    lengths = json.loads(out)["tokens_per_sentence"]
-    wanted = np.mean([len(old(text, add_special_tokens=False)["input_ids"]) for text in KEPT])
-    assert lengths["fra_Latn"] == lengths["average"] == {"before": round(wanted, 2), "after": round(wanted, 2)}
-    assert read_lineage(tmp_path / "out")["results"]["tokens"] == needed
+    assert json.loads(out)["tokens"] == keep
+    assert read_lineage(tmp_path / "out")["results"]["tokens"] == keep
 
 
-def test_a_release_and_its_decoder(toy, toy_folders, tmp_path):
-    """Ids of the template, the prompts, the configurations and both matrices move together."""
-    rows = {"fra_Latn": ["un rouge chat dort.", "deux bleu chien court."]}
-    rows |= {"eng_Latn": ["one red cat sleeps.", "two blue dog runs."]}
-    texts = write_texts(tmp_path, rows)
-    old = AutoTokenizer.from_pretrained(toy_folders["release"])
-    keep = len(old) - 30
-    results = trim_checkpoint(toy_folders["release"], tmp_path / "out", texts, keep=keep)
-    assert results["tokens"] == keep < results["old_tokens"] == len(old)
-    model, tokenizer = inference.load_translator(tmp_path / "out", dtype="fp32")
-    was, before = inference.load_translator(toy_folders["release"], dtype="fp32")
-    french = rows["fra_Latn"]
-    for function in (inference.encode, inference.translate):
-        have, want = function(model, tokenizer, french, "fra_Latn"), function(was, before, french, "fra_Latn")
-        assert np.array_equal(have, want)
-    assert model.decoder.lm_head.weight.shape[0] == model.decoder.config.vocab_size
-    for role in ("cls", "sep", "bos", "eos", "pad"):
-        name = f"{role}_token_id"
-        number = getattr(tokenizer, name)
-        assert getattr(model.encoder.config, name) == number == getattr(model.decoder.config, name)
-        assert tokenizer.convert_ids_to_tokens(number) == getattr(before, f"{role}_token")
+FRENCH = ["un rouge chat dort.", "deux bleu chien court."]
+ENGLISH = ["one red cat sleeps.", "two blue dog runs."]
 
 
-def test_a_decoder_of_the_first_tokens_alone(toy, toy_folders, tmp_path):
+@pytest.fixture(scope="module")
+def small_release(toy_folders, tmp_path_factory):
+    """(folder, report) of a release with thirty tokens fewer."""
+    place = tmp_path_factory.mktemp("release")
+    texts = write_texts(place, {"fra_Latn": FRENCH, "eng_Latn": ENGLISH})
+    keep = len(AutoTokenizer.from_pretrained(toy_folders["release"])) - 30
+    return place / "out", trim_checkpoint(toy_folders["release"], place / "out", texts, keep=keep)
+
+
+@pytest.mark.parametrize("function", [inference.encode, inference.translate])
+def test_a_release_computes_as_before(toy_folders, small_release, function):
+    folder, _ = small_release
+    before = function(*inference.load_translator(toy_folders["release"], dtype="fp32"), FRENCH, "fra_Latn")
+    after = function(*inference.load_translator(folder, dtype="fp32"), FRENCH, "fra_Latn")
+    assert np.array_equal(after, before)
+
+
+def test_the_decoder_of_a_release_loses_the_same_rows(toy_folders, small_release):
+    folder, report = small_release
+    decoder = inference.load_translator(folder, dtype="fp32")[0].decoder
+    old_size = len(AutoTokenizer.from_pretrained(toy_folders["release"]))
+    assert (report["old_tokens"], report["tokens"]) == (old_size, old_size - 30)
+    assert decoder.lm_head.weight.shape[0] == decoder.config.vocab_size
+
+
+@pytest.mark.parametrize("role", ["cls", "sep", "bos", "eos", "pad"])
+def test_special_tokens_of_a_release_move_in_all_configurations(toy_folders, small_release, role):
+    folder, _ = small_release
+    model, tokenizer = inference.load_translator(folder, dtype="fp32")
+    token_id = getattr(tokenizer, f"{role}_token_id")
+    assert getattr(model.encoder.config, f"{role}_token_id") == token_id
+    assert getattr(model.decoder.config, f"{role}_token_id") == token_id
+    old_token = getattr(AutoTokenizer.from_pretrained(toy_folders["release"]), f"{role}_token")
+    assert tokenizer.convert_ids_to_tokens(token_id) == old_token
+
+
+def test_a_decoder_of_the_first_tokens_alone_keeps_those_of_them_that_are_kept(toy, toy_folders, tmp_path):
     model, tokenizer = inference.load_translator(toy_folders["release"], dtype="fp32")
-    model.decoder.resize_token_embeddings(written := len(tokenizer) - 40)
+    written = len(tokenizer) - 40
+    model.decoder.resize_token_embeddings(written)
     toy.save(tmp_path / "release", model, tokenizer, release=True)
-    texts = write_texts(tmp_path, {"fra_Latn": ["un rouge chat dort."]})
+    texts = write_texts(tmp_path, {"fra_Latn": FRENCH[:1]})
+
     trim_checkpoint(tmp_path / "release", tmp_path / "out", texts, keep=len(tokenizer) - 30)
+
     small, words = inference.load_translator(tmp_path / "out", dtype="fp32")
-    old = tokenizer.convert_tokens_to_ids(words.convert_ids_to_tokens(list(range(len(words)))))
-    kept = [number for number in old if number < written]
+    old_ids = tokenizer.convert_tokens_to_ids(words.convert_ids_to_tokens(list(range(len(words)))))
+    kept = [token_id for token_id in old_ids if token_id < written]
     assert small.decoder.config.vocab_size == len(kept) < len(words)
     assert torch.equal(small.decoder.lm_head.weight, model.decoder.lm_head.weight[kept])
-    rows, were = (opened.encoder.get_input_embeddings().weight for opened in (small, model))
-    assert torch.equal(rows[: len(old)], were[old])  # rows are rounded up
+    rows = small.encoder.get_input_embeddings().weight[: len(old_ids)]  # the others round them up
+    assert torch.equal(rows, model.encoder.get_input_embeddings().weight[old_ids])
 
 
-def test_tokens_of_a_language_come_first(xlm_r, tmp_path):
-    """The first ids write all its texts; embeddings of kept texts stay."""
-    texts = write_texts(tmp_path, {"fra_Latn": KEPT[:1], "deu_Latn": KEPT[1:]})
+@pytest.fixture(scope="module")
+def german_first(xlm_r, tmp_path_factory):
+    place = tmp_path_factory.mktemp("german")
+    texts = write_texts(place, {"fra_Latn": KEPT[:1], "deu_Latn": KEPT[1:]})
     keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
-    trim_checkpoint(xlm_r, tmp_path / "out", texts, keep=keep, first=["deu_Latn"])
-    words = AutoTokenizer.from_pretrained(tmp_path / "out")
-    ids = words(KEPT[1])["input_ids"]
-    special = [number for number in words.all_special_ids if number != words.mask_token_id]  # it is no piece
-    assert sorted({*ids, *special}) == list(range(len({*ids, *special}))) and words.mask_token_id == keep - 1
-    vectors = (SentenceTransformer(str(folder), device="cpu").encode(KEPT) for folder in (xlm_r, tmp_path / "out"))
-    assert np.array_equal(*vectors)
-    with pytest.raises(ValueError, match="'spa_Latn'"):
-        trim_checkpoint(xlm_r, tmp_path / "none", texts, keep=keep, first=["spa_Latn"])
+    trim_checkpoint(xlm_r, place / "out", texts, keep=keep, first=["deu_Latn"])
+    return place / "out"
 
 
-def test_sonar(sonar_toy, tmp_path):
-    """Vectors, and the decoder's logits of the tokens that are left."""
-    sonar = sonar_toy.convert(tmp_path / "sonar")
+def test_the_first_ids_write_all_texts_of_the_first_language(german_first):
+    words = AutoTokenizer.from_pretrained(german_first)
+    ids = {*words(KEPT[1])["input_ids"], *words.all_special_ids}
+    ids.remove(words.mask_token_id)  # it is no piece
+    assert sorted(ids) == list(range(len(ids)))
+    assert words.mask_token_id == len(words) - 1
+
+
+def test_an_order_of_tokens_changes_no_embedding(xlm_r, german_first):
+    assert np.array_equal(vectors_of(german_first), vectors_of(xlm_r))
+
+
+def test_a_first_language_without_texts_is_refused(xlm_r, tmp_path):
     texts = write_texts(tmp_path, {"fra_Latn": KEPT})
+    with pytest.raises(ValueError, match="'spa_Latn'"):
+        trim_checkpoint(xlm_r, tmp_path / "none", texts, keep=40, first=["spa_Latn"])
+
+
+@pytest.fixture(scope="module")
+def small_sonar(sonar_toy, tmp_path_factory):
+    """(folder of SONAR, of SONAR with 300 tokens fewer)"""
+    place = tmp_path_factory.mktemp("sonar")
+    sonar = sonar_toy.convert(place / "sonar")
+    texts = write_texts(place, {"fra_Latn": KEPT})
+    keep = len(AutoTokenizer.from_pretrained(sonar)) - 300
+    trim_checkpoint(sonar, place / "out", texts, keep=keep)
+    return sonar, place / "out"
+
+
+def sonar_vectors(folder) -> np.ndarray:
+    return inference.encode(*inference.load_translator(folder, dtype="fp32"), KEPT, "fra_Latn")
+
+
+def sonar_logits(folder, vectors: np.ndarray) -> torch.Tensor:
+    """(texts, positions, tokens): of the first tokens of KEPT in German."""
+    model, tokenizer = inference.load_translator(folder, dtype="fp32")
+    rows = []
+    for text in KEPT:
+        (text_ids,) = tokenizer.text_ids([text])
+        rows.append([*tokenizer.decoder_prompt_ids("deu_Latn"), *text_ids[:3]])
+    states = torch.from_numpy(vectors)[:, None]
+    with torch.inference_mode():
+        return model.decoder(encoder_outputs=(states,), decoder_input_ids=torch.tensor(rows)).logits
+
+
+def test_sonar_encodes_as_before(small_sonar):
+    sonar, small = small_sonar
+    assert np.array_equal(sonar_vectors(small), sonar_vectors(sonar))
+
+
+def test_the_decoder_of_sonar_has_the_logits_of_the_kept_tokens(small_sonar):
+    sonar, small = small_sonar
     old = AutoTokenizer.from_pretrained(sonar)
-    trim_checkpoint(sonar, tmp_path / "out", texts, keep=len(old) - 300)
-    (model, tokenizer), (was, before) = (inference.load_translator(f, dtype="fp32") for f in (tmp_path / "out", sonar))
-    vectors = inference.encode(was, before, KEPT, "fra_Latn")
-    assert np.array_equal(inference.encode(model, tokenizer, KEPT, "fra_Latn"), vectors)
-    logits, kept = [], before.convert_tokens_to_ids(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))))
-    for decoder, words in ((model.decoder, tokenizer), (was.decoder, before)):
-        ids = torch.tensor([[*words.decoder_prompt_ids("deu_Latn"), *words.text_ids([text])[0][:3]] for text in KEPT])
-        with torch.inference_mode():
-            logits.append(decoder(encoder_outputs=(torch.from_numpy(vectors)[:, None],), decoder_input_ids=ids).logits)
-    assert logits[0].shape[-1] == len(tokenizer) == len(old) - 300
-    torch.testing.assert_close(logits[0], logits[1][..., kept])
+    new = AutoTokenizer.from_pretrained(small)
+    kept = old.convert_tokens_to_ids(new.convert_ids_to_tokens(list(range(len(new)))))
+    vectors = sonar_vectors(sonar)
+
+    logits = sonar_logits(small, vectors)
+
+    assert logits.shape[-1] == len(new) == len(old) - 300
+    torch.testing.assert_close(logits, sonar_logits(sonar, vectors)[..., kept])
 
 
 def test_a_finished_step_is_not_repeated(xlm_r, tmp_path):
+    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
     texts = write_texts(tmp_path, {"fra_Latn": KEPT})
-    recipe, keep = tmp_path / "trim.yaml", len(AutoTokenizer.from_pretrained(xlm_r)) - 3
-    values = dict(model=xlm_r, output_dir=tmp_path / "out", texts=texts, keep=keep, operation="trim_vocabulary")
-    recipe.write_text("".join(f"{name}: {value}\n" for name, value in values.items()))
+    recipe = tmp_path / "trim.yaml"
+    recipe.write_text(
+        f"operation: trim_vocabulary\nmodel: {xlm_r}\noutput_dir: {tmp_path / 'out'}\ntexts: {texts}\nkeep: {keep}\n"
+    )
     assert run_operation(recipe)["tokens"] == keep
     written = (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns
     run_operation(recipe)
     assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == written
 
 
-def test_the_sample_is_uniform(tmp_path):
-    rows = {"fra_Latn": [str(i) for i in range(50)], "deu_Latn": ["a"]}
-    texts = write_texts(tmp_path, rows)
-    drawn = [sample_texts(texts, None, 10, seed, {})["fra_Latn"] for seed in range(200)]
-    assert all(len(set(rows)) == 10 for rows in drawn)
-    counts = np.bincount([int(text) for rows in drawn for text in rows], minlength=50)
-    assert abs(counts - 40).max() < 5.7 * 40**0.5 * 0.8**0.5  # binomial: 200 draws with chance 0.2
-    more = sample_texts(texts, None, 10, 0, {"fra_Latn": 30})
-    assert more["deu_Latn"] == ["a"] and len(set(more["fra_Latn"])) == 30
+def test_each_text_has_the_same_chance_in_a_sample(tmp_path):
+    texts = write_texts(tmp_path, {"fra_Latn": [str(number) for number in range(50)]})
+    counts = np.zeros(50)
+    for seed in range(200):
+        sample = sample_texts(texts, None, 10, seed, {})["fra_Latn"]
+        assert len(set(sample)) == 10
+        counts[[int(text) for text in sample]] += 1
+    deviation = (200 * 0.2 * 0.8) ** 0.5  # binomial: 200 draws with chance 0.2
+    assert abs(counts - 40).max() < 5.7 * deviation
+
+
+def test_a_language_can_have_a_larger_sample(tmp_path):
+    rows = {"fra_Latn": [str(number) for number in range(50)], "deu_Latn": ["a"]}
+    sample = sample_texts(write_texts(tmp_path, rows), None, 10, 0, {"fra_Latn": 30})
+    assert sample["deu_Latn"] == ["a"]
+    assert len(set(sample["fra_Latn"])) == 30
 
 
 def test_too_few_tokens_are_refused(xlm_r, refused, tmp_path):

@@ -29,29 +29,52 @@ def test_of_a_folder(model):
 @pytest.mark.parametrize("name", [*NAMES[1:], "config_prompts.json"])
 def test_content_counts(model, name):
     """Also if size and time stay the same: a model rebuilt at the same path."""
-    before, file = fingerprint(model), model / name
-    old = os.stat(file) if file.exists() else None
+    before = fingerprint(model)
+    file = model / name
+    is_new = not file.exists()
+    times = (0, 0) if is_new else (file.stat().st_atime_ns, file.stat().st_mtime_ns)
     file.write_text(name[::-1])
-    if old:
-        os.utime(file, ns=(old.st_atime_ns, old.st_mtime_ns))
+    os.utime(file, ns=times)
     assert fingerprint(model) != before
 
 
-def test_places_times_and_training_state_do_not_count(model, tmp_path):
+def test_place_or_time_of_a_folder_do_not_count(model, tmp_path):
     copy = shutil.copytree(model, tmp_path / "elsewhere")
-    for name in ("README.md", "results.json", "recipe.json", "trainer_state.json", "optimizer.pt"):
-        (copy / name).write_text(name)
-    (copy / "checkpoint-10").mkdir()
-    (copy / "checkpoint-10" / "model.safetensors").write_text("other")
     os.utime(copy / "config.json", (1, 1))
     assert fingerprint(copy) == fingerprint(model)
 
 
-def test_of_a_file_and_of_a_name(tmp_path):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "results.json",
+        "recipe.json",
+        "trainer_state.json",
+        "optimizer.pt",
+        "checkpoint-10/model.safetensors",
+    ],
+)
+def test_what_a_run_leaves_beside_the_model_does_not_count(model, name):
+    before = fingerprint(model)
+    (model / name).parent.mkdir(exist_ok=True)
+    (model / name).write_text("other")
+    assert fingerprint(model) == before
+
+
+def test_of_a_file(tmp_path):
     file = tmp_path / "llama.gguf"
     file.write_bytes(b"abc" * 10**6)
-    assert sha256(file) == hashlib.sha256(b"abc" * 10**6).hexdigest()
-    assert fingerprint(file) == f"sha256:{sha256(file)}"
+    digest = hashlib.sha256(b"abc" * 10**6).hexdigest()
+    assert sha256(file) == digest
+    assert fingerprint(file) == f"sha256:{digest}"
+
+
+def test_of_a_name_that_is_not_cached():
     assert fingerprint("nobody/has-this") == "commit:unknown"
-    file.rename(tmp_path / "README.md")
-    pytest.raises(FileNotFoundError, fingerprint, tmp_path).match("holds no weights, tokenizer or configuration")
+
+
+def test_a_folder_without_model_has_none(tmp_path):
+    (tmp_path / "README.md").write_text("text")
+    with pytest.raises(FileNotFoundError, match="holds no weights, tokenizer or configuration"):
+        fingerprint(tmp_path)

@@ -34,6 +34,8 @@ class Toy(Step):
     audio: bool = setting("a switch", False)
     lang: str | None = setting("text only", None, unless="audio")
     voice: str | None = setting("audio only", None, needs="audio")
+    code: str | None = setting("a converted text", None, convert=str.upper)
+    codes: list[str] = setting("converted texts", list, convert=str.upper)
     anything: Any = setting("not checked", None)
 
 
@@ -73,42 +75,123 @@ def test_what_cannot_be_is_one_line(values, message):
     assert str(error.value).startswith(f"r.yaml: {message}")
 
 
-def test_values_get_the_type_of_their_field():
-    null = {"rate": None, "sizes": None}
-    toy = make(Toy, {"model": "m", "rows": 1e3, "out": "a/b", "color": "blue", "names": ("x",), **null})
-    assert (toy.rows, type(toy.rows), toy.out, toy.color, toy.names) == (1000, int, Path("a/b"), "blue", ["x"])
-    assert toy.rate is None and Toy(model="m").sizes == toy.sizes == {}  # a line `sizes:` alone is null
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("rows", 1e3, 1000),
+        ("out", "a/b", Path("a/b")),
+        ("color", "blue", "blue"),
+        ("names", ("x",), ["x"]),
+        ("rate", None, None),
+        ("sizes", None, {}),  # a line `sizes:` alone is null
+        ("code", "fra", "FRA"),
+        ("codes", ["fra", "deu"], ["FRA", "DEU"]),
+    ],
+)
+def test_a_value_gets_the_type_of_its_field(name, value, expected):
+    toy = make(Toy, {"model": "m", name: value})
+    assert getattr(toy, name) == expected
+    assert type(getattr(toy, name)) is type(expected)
+
+
+def test_a_changed_value_is_checked_again():
+    toy = Toy(model="m")
     toy.rows = -1
-    pytest.raises(ValueError, check, toy, lambda name: f"--{name}").match("--rows is -1")
-    pytest.raises(ValueError, Toy, model="m", share=7).match("share is 7")
+    with pytest.raises(ValueError, match="--rows is -1"):
+        check(toy, lambda name: f"--{name}")
 
 
-def test_outputs_are_no_inputs(tmp_path):
+def test_a_value_is_checked_when_the_step_is_made():
+    with pytest.raises(ValueError, match="share is 7"):
+        Toy(model="m", share=7)
+
+
+@pytest.fixture
+def link(tmp_path):
+    """A link to the file `a` beside it."""
     (tmp_path / "a").write_text("")
     (tmp_path / "link").symlink_to("a")
-    for values in ({"model": str(tmp_path / "a")}, {"model": "m", "names": [f"fra_Latn={tmp_path / 'a'}"]}):
-        with pytest.raises(ValueError, match="is an input too"):
-            check_outputs(Toy(out=tmp_path / "link", **values))
-    check_outputs(Toy(model="m", out=tmp_path / "link"))
+    return tmp_path / "link"
+
+
+def test_an_output_is_no_input(link):
     with pytest.raises(ValueError, match="is an input too"):
-        check_outputs(Toy(model="m", out=tmp_path / "link"), report=tmp_path / "a")
+        check_outputs(Toy(model=str(link.with_name("a")), out=link))
+
+
+def test_an_output_is_no_input_of_a_language(link):
+    with pytest.raises(ValueError, match="is an input too"):
+        check_outputs(Toy(model="m", names=[f"fra_Latn={link.with_name('a')}"], out=link))
+
+
+def test_the_report_is_no_output(link):
+    toy = Toy(model="m", out=link)
+    check_outputs(toy)
+    with pytest.raises(ValueError, match="is an input too"):
+        check_outputs(toy, report=link.with_name("a"))
 
 
 def test_yaml_of_recipes():
     text = "[1e-3, no, true, -1.5e+3, .5e1, e3, 2_000, on]"
     assert yaml.load(text, Loader) == [1e-3, "no", True, -1500.0, 5.0, "e3", 2000, "on"]
-    values = parse_overrides(["max_steps=1e2", "shape.hidden_size=64", "guide=null", "o={n: 5}", "d=a=b"])
-    assert values == {"max_steps": 100.0, "shape.hidden_size": 64, "guide": None, "o": {"n": 5}, "d": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected"),
+    [
+        ("max_steps=1e2", {"max_steps": 100.0}),
+        ("shape.hidden_size=64", {"shape.hidden_size": 64}),
+        ("guide=null", {"guide": None}),
+        ("o={n: 5}", {"o": {"n": 5}}),
+        ("d=a=b", {"d": "a=b"}),
+    ],
+)
+def test_an_override_is_read_as_yaml(pair, expected):
+    assert parse_overrides([pair]) == expected
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("max_steps", "not an override; write key=value"),
+        ("=3", "not an override; write key=value"),
+        ("a=[1", "not a YAML value"),
+        ("a={[]: 1}", "not a YAML value"),
+    ],
+)
+def test_what_is_no_override_is_refused(pair, message):
+    with pytest.raises(ValueError, match=message):
+        parse_overrides([pair])
+
+
+def test_an_override_sets_one_entry_of_a_mapping():
     assert with_overrides({"shape": {"a": 1}}, {"shape.b": 2}, "r") == {"shape": {"a": 1, "b": 2}}
+
+
+def test_an_override_sets_no_entry_of_a_number():
     with pytest.raises(ValueError, match="r: shape.b cannot be set, shape is 3"):
         with_overrides({"shape": 3}, {"shape.b": 2}, "r")
-    for pair in ("max_steps", "=3", "a=[1", "a={[]: 1}"):
-        pytest.raises(ValueError, parse_overrides, [pair]).match("not an override; write key=value|not a YAML value")
 
 
-def test_did_you_mean():
-    known = ["learning_rate", "max_steps", "max_tokens"]
-    for word, near in (("lerning_rate", known[0]), ("max_step", known[1]), ("xyz", None), (None, None), (3, None)):
-        assert nearest(word, known) == nearest(word, dict.fromkeys(known)) == nearest(word, iter(known)) == near
-    assert did_you_mean("max_step", known, "known are ...") == "; did you mean 'max_steps'?"
-    assert (did_you_mean("xyz", known, "known are ..."), did_you_mean("xyz", known)) == ("; known are ...", "")
+NAMES = ["learning_rate", "max_steps", "max_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [("lerning_rate", "learning_rate"), ("max_step", "max_steps"), ("xyz", None), (None, None), (3, None)],
+)
+@pytest.mark.parametrize("kind", [list, dict.fromkeys, iter])
+def test_the_nearest_name(word, name, kind):
+    assert nearest(word, kind(NAMES)) == name
+
+
+@pytest.mark.parametrize(
+    ("word", "otherwise", "end"),
+    [
+        ("max_step", "known are ...", "; did you mean 'max_steps'?"),
+        ("xyz", "known are ...", "; known are ..."),
+        ("xyz", "", ""),
+    ],
+)
+def test_the_end_of_a_message_names_the_nearest(word, otherwise, end):
+    assert did_you_mean(word, NAMES, otherwise) == end

