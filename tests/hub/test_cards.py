@@ -150,7 +150,7 @@ def pushed(on_the_hub, tmp_path_factory) -> dict[str, dict]:
     for name, make in CARDS.items():
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(tmp_path_factory.mktemp(name))  # a lineage with absolute paths is refused
-            folders[name] = make(Path(".")).resolve()
+            folders[name] = Path(make(Path("."))).resolve()
     kinds = {name: kind_of(folder) for name, folder in folders.items()}
     copies = tmp_path_factory.mktemp("copies")
     status = on_the_hub(PUSH, json.dumps({name: str(folder) for name, folder in folders.items()}), copies)
