@@ -413,7 +413,7 @@ def _suggestion(text: object) -> str:
 
 def _other_scripts() -> dict[str, tuple[str, ...]]:
     """Code of the main script -> those of the others, for languages whose bare code says nothing about the script."""
-    others = {"kmr_Latn": ("ckb_Arab",)}  # "ku"
+    others: dict[str, tuple[str, ...]] = {"kmr_Latn": ("ckb_Arab",)}  # "ku"
     for iso, script in MAIN_SCRIPT.items():
         main = f"{iso}_{script}"
         others[main] = tuple(code for code in LANGUAGES if code.startswith(f"{iso}_") and code != main)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-Embeddings = ArrayLike | torch.Tensor | sparse.spmatrix  # (rows, dimensions), real numbers
-Matrix = np.ndarray | sparse.csr_matrix  # the same, checked
+Embeddings: TypeAlias = ArrayLike | torch.Tensor | sparse.spmatrix  # (rows, dimensions), real numbers
+Matrix: TypeAlias = np.ndarray | sparse.csr_matrix  # the same, checked
 BLOCK = 1024  # rows that are in float64 at a time
 
 
