@@ -73,15 +73,17 @@ def test_pairs_without_english_have_no_tags():
 
 
 @pytest.fixture
-def run_folder(toy, toy_folders, toy_tokenizer, tmp_path):
-    """A run from a random model, with the trained toy as its checkpoint 10."""
+def start(toy, toy_tokenizer, tmp_path):
+    """A random model."""
+    return toy.save(tmp_path / "start", toy.make_model(toy_tokenizer, seed=5), toy_tokenizer)
+
+
+@pytest.fixture
+def run_folder(toy_folders, start, tmp_path):
+    """A run whose checkpoint 2 is the random model, and its checkpoint 10 the trained toy."""
     run = tmp_path / "run"
-    run.mkdir()
-    start = tmp_path / "start"
-    toy.save(start, toy.make_model(toy_tokenizer, seed=5), toy_tokenizer)
-    shutil.copytree(toy_folders["training"], run / "checkpoint-10")
     shutil.copytree(start, run / "checkpoint-2")
-    (run / "recipe.json").write_text(json.dumps({"recipe": {"model_name_or_path": str(start)}}))
+    shutil.copytree(toy_folders["training"], run / "checkpoint-10")
     return run
 
 
@@ -100,22 +102,32 @@ def alignment_file(toy, tmp_path):
     return file
 
 
-def test_the_curves_begin_with_the_start_and_show_what_was_learnt(
-    toy, run_folder, alignment_file, tmp_path, monkeypatch
-):
+def test_curves_show_what_was_learnt(toy, run_folder, start, alignment_file, tmp_path, monkeypatch):
     nway = tmp_path / "nway.parquet"
     pd.DataFrame(toy.nway_rows()).astype(str).to_parquet(nway)
     out = tmp_path / "out"
-    words = [run_folder, "--alignment", alignment_file, "--nway", nway, "--out", out]
+    words = [run_folder, "--start", start, "--alignment", alignment_file, "--nway", nway, "--out", out]
     monkeypatch.setattr(sys, "argv", ["token_curves.py", *map(str, words)])
 
     token_curves.main()
 
     rows = json.loads((out / "curves.json").read_text())["rows"]
     assert [row["step"] for row in rows] == [0, 2, 10]
-    start, same_as_start, trained = ({name: row[name] for name in token_curves.CURVES} for row in rows)
-    assert start == pytest.approx(same_as_start)
-    assert trained["xsim++"] < 40 < start["xsim++"]
-    assert trained["AER"] < start["AER"]
+    first, same_as_first, trained = ({name: row[name] for name in token_curves.CURVES} for row in rows)
+    assert first == pytest.approx(same_as_first)
+    assert trained["xsim++"] < 40 < first["xsim++"]
+    assert trained["AER"] < first["AER"]
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert len((out / "curves.md").read_text().splitlines()) == 2 + len(rows)
+
+
+def test_the_start_is_what_the_record_of_the_run_names(tmp_path):
+    record = {"stage": "token", "values": {"model_name_or_path": "outputs/nano-omni/1_extension"}}
+    (tmp_path / "recipe.json").write_text(json.dumps(record))
+
+    assert token_curves.first_model(tmp_path) == "outputs/nano-omni/1_extension"
+
+
+def test_a_folder_without_a_record_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no recipe.json; give the folder of a stage"):
+        token_curves.first_model(tmp_path)

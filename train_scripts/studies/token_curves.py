@@ -15,7 +15,6 @@ curves.json, curves.md and curves.png into OUT.
 """
 
 import argparse
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +29,7 @@ from hf_echo.evaluation.tokens.alignment import AlignedPair, aer_by_layer, evalu
 from hf_echo.evaluation.tokens.tagging import OUTSIDE, evaluate_tagging
 from hf_echo.inference import encode, load_encoder
 from hf_echo.negatives.rules import hard_negatives_for
+from hf_echo.steps.record import read_record
 from hf_echo.utils.hub import packaged_model
 from hf_echo.utils.results import Table
 
@@ -51,8 +51,10 @@ def saved_checkpoints(run: Path) -> dict[int, Path]:
 
 def first_model(run: Path) -> str:
     """The model that a run started from, as its recipe.json says."""
-    record = json.loads((run / "recipe.json").read_text(encoding="utf-8"))
-    return packaged_model(record["recipe"]["model_name_or_path"])
+    record = read_record(run)
+    if record is None:
+        raise FileNotFoundError(f"{run} holds no recipe.json; give the folder of a stage that hf-echo train made")
+    return packaged_model(record["values"]["model_name_or_path"])
 
 
 def silver_tags(words: Sequence[str]) -> list[str]:
@@ -139,6 +141,7 @@ def draw(table: Table, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="folder of a token stage with its checkpoints")
+    parser.add_argument("--start", help="model that the run started from; by default the one that its record names")
     parser.add_argument("--alignment", type=Path, required=True, help="word alignments (hf-echo evaluate alignment)")
     parser.add_argument("--alignment-split", help="only this split of the word alignments")
     parser.add_argument("--nway", type=Path, required=True, help="dev table (id, lang, text)")
@@ -154,7 +157,7 @@ def main() -> None:
         tagging = (train, load_benchmark(args.tagging, path=args.tagging_path))
     else:
         tagging = projected(pairs)
-    rows = [{"step": 0, **measured(first_model(args.run), pairs, nway, tagging)}]
+    rows = [{"step": 0, **measured(args.start or first_model(args.run), pairs, nway, tagging)}]
     for step, folder in saved_checkpoints(args.run).items():
         rows.append({"step": step, **measured(folder, pairs, nway, tagging)})
         print(rows[-1], flush=True)
