@@ -126,7 +126,7 @@ def omnilingual(toy_folders, corpora, tmp_path):
     fields = {"max_steps": 2, "learning_rate": 1e-3}
     kind["teacher"] = {"recipe": "nano-omni/2_small", "overrides": fields | {"teacher": release}}
     kind["adaptation"] = {"recipe": "nano-omni/2_small", "overrides": fields}
-    kind["extension"] = {"recipe": "nano-omni/1_extension", "overrides": fields}
+    kind["extension"] = {"recipe": "nano-omni/1_extension", "overrides": fields | {"teacher_xsimpp": None}}
     return ablations.Omnilingual(kind, tmp_path / "out", corpora, toy_folders["training"], release)
 
 

@@ -2,7 +2,7 @@
 
     python train_scripts/studies/extension_proof.py [outputs/nano-omni]
 
-The teacher is the nano recipe (stages 0 to 3) on seven languages of the built-in corpus. The extension then runs as it
+The teacher is the nano recipe (stages 1 to 3) on seven languages of the built-in corpus. The extension then runs as it
 is and once for each of these ablations of OS 7.4: without MSE (Table 14b), without student -> teacher for new languages
 (Figure 3b), with the MSE weight (3a) or the scale (3c) of base languages for new ones. The teacher's tokenizer knows
 all languages here, so that there is no vocabulary to adapt (Table 14a): ablations.py does that on real text, and Table
@@ -28,9 +28,11 @@ from hf_echo.evaluation import translation_scores
 from hf_echo.inference import load_translator, translate
 from hf_echo.stages import DevSet, evaluate_sets
 from hf_echo.steps.recipe import find_recipes
+from hf_echo.steps.run import run_operation
 from hf_echo.steps.training import train_recipe
 
 EXTENSION = find_recipes("nano-omni/1_extension")[0]
+TEACHER_ERRORS = find_recipes("nano-omni/0_teacher_errors")[0]
 BASE = yaml.safe_load(EXTENSION.read_text(encoding="utf-8"))["base_languages"]
 NEW = [lang for lang in LANGUAGES if lang not in BASE]
 VARIANTS = {
@@ -44,19 +46,19 @@ HELD_OUT, SENTENCES = 300, 50
 
 
 def train_teacher(out: Path) -> Path:
-    """Stages 0 to 3 on the base languages, with a tokenizer of all of them (a vocabulary is another proof)."""
+    """Stages 1 to 3 on the base languages, with a tokenizer of all of them (a vocabulary is another proof)."""
     previous = None
-    for path in find_recipes("nano")[:4]:
+    for path in find_recipes("nano")[:3]:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         changes = {
             "output_dir": str(out / path.stem),
             "cache_dir": str(out / "cache"),
-            "data_options": {**values["data_options"], "languages": BASE},
+            "data_options": {**values.get("data_options", {}), "languages": BASE},
         }
         if previous is None:
             changes["tokenizer_name_or_path"] = str(tokenizer_of_all(out))
         else:
-            changes["bag" if values["stage"] == "seq2seq" else "model_name_or_path"] = str(previous)
+            changes["model_name_or_path"] = str(previous)
         train_recipe(path, changes)
         previous = out / path.stem
     return previous
@@ -114,12 +116,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="of each extension, instead of the recipe's")
     args = parser.parse_args()
     teacher = train_teacher(args.out / "base")
+    errors = args.out / "0_teacher_errors"
+    run_operation(TEACHER_ERRORS, {"model": str(teacher), "output_dir": str(errors)})
     rows = [{"run": "teacher", **measure(teacher), "seconds": None}]
     for name, changes in VARIANTS.items():
         folder = args.out / name.replace(" ", "_").replace("->", "_")
         changes = changes | {
             "model_name_or_path": str(teacher),
             "teacher": str(teacher),
+            "teacher_xsimpp": str(errors / "xsimpp.json"),
             "output_dir": str(folder),
             "cache_dir": str(args.out / "cache"),
         }
