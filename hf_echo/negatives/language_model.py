@@ -158,18 +158,13 @@ def write_rows(
         Counts of rows, requests and tokens (of new requests), and the reasons of failures.
 
     Raises:
-        ValueError: the endpoint refuses, or has stopped answering; a wrong argument. The replies until then are kept.
+        ValueError: the endpoint refuses, or has stopped answering; `out` is no .jsonl. The replies until then are kept.
     """
     from tqdm.auto import tqdm
 
     out = Path(out)
     if out.suffix != ".jsonl":
         raise ValueError(f"out is {str(out)!r}; the file name must end in .jsonl")
-    if attempts < 1 or max_tokens < 1 or concurrency < 1 or not temperature >= 0:
-        raise ValueError(
-            f"attempts={attempts}, max_tokens={max_tokens} and concurrency={concurrency} must be 1 or more, "
-            f"temperature={temperature} 0 or more"
-        )
     # what is sent at each attempt
     sampling = []
     for attempt in range(attempts):
@@ -181,6 +176,8 @@ def write_rows(
     failures = out.with_suffix(".failed.jsonl")
     replies_file = out.with_suffix(".replies.sqlite")
     replies = ReplyCache(replies_file)
+
+    # rows and failures are written in order, while the next requests are on their way
     with (
         write_whole(out) as unfinished,
         open(unfinished, "w", encoding="utf-8") as rows,
@@ -232,6 +229,7 @@ def _answer(model: Endpoint, replies: ReplyCache, attempts: list[dict[str, Any]]
     reason = None
     text = None
     for parameters in attempts:
+        # the reply of an earlier run, or of the model
         content = json.dumps([model.model, job.messages, parameters], sort_keys=True)
         key = hashlib.sha256(content.encode()).hexdigest()[:32]
         reply = replies.get(key)

@@ -185,6 +185,7 @@ class WordCounts:
             ValueError: as `shares`; no word has min_count.
         """
         shares = self.shares(top_n=top_n, max_upsampling=max_upsampling, language_weights=language_weights)
+        # what one occurrence of a word counts in each language and kind
         entries = [entry for entry in self.entries if entry.lang in shares and entry.characters > 0]
         kinds = Counter(entry.lang for entry in entries)
         rows = []
@@ -205,6 +206,7 @@ class WordCounts:
             """,
             [min_count],
         ).fetchnumpy()
+        # whole numbers, the most frequent first
         frequency = np.asarray(table["frequency"])
         if not len(frequency):
             raise ValueError(f"{self.path}: no word was seen {min_count} times: lower the smallest count of a word")
@@ -258,10 +260,12 @@ def count_words(
             f"{work} cannot be opened: another count into {out} runs, or it is damaged ({reason})"
         ) from None
     with db, tqdm(desc="Counting words", unit="row", unit_scale=True, disable=not progress) as bar:
+        # sources whose count an interrupted run has finished
         db.execute(TABLES)
         finished = {}
         for label, identity, old_settings in db.execute("FROM done").fetchall():
             finished[label] = (identity, old_settings)
+        # the others, each in one transaction
         for texts in opened:
             stamp = (texts.identity, repr(settings))
             if texts.label in finished and texts.identity is not None:
@@ -280,6 +284,7 @@ def count_words(
             db.execute("INSERT INTO done VALUES ($1, $2, $3)", [texts.label, *stamp])
             db.commit()
         bad_rows.report()
+        # the slow part: words of each distinct piece
         labels = [texts.label for texts in opened]
         _split_pieces(db, labels, pattern, progress)
         counts = _write(db, out, settings, _sentences(db, labels))

@@ -68,6 +68,7 @@ def extend_tokenizer(
     elif n_merges <= 0:
         raise ValueError(f"n_merges must be at least 1, not {n_merges}")
 
+    # another pattern first, so that the new merges are learnt from its words
     check_byte_level(backend)
     if pattern is not None:
         content = json.loads(backend.to_str())
@@ -108,6 +109,7 @@ def grow(
     # Also put added tokens into the model's vocabulary; otherwise `tokenizers` renumbers them on loading.
     added = {token["content"]: token["id"] for token in content["added_tokens"]}
     ids.update(added)
+    # bytes that the vocabulary lacks come before merges
     size = _size(backend)
     missing_bytes = [character for character in utf8_alphabet() if character not in ids][:n]
     for character in missing_bytes:

@@ -59,6 +59,7 @@ def initialise(
     """
     check_method(method, auxiliary is not None)
     old_rows = old[: match.old_size].float()
+    # (match.size, width): the mean everywhere, then what is known better
     rows = old_rows.mean(0).expand(match.size, -1).clone()
     if match.copied:
         rows[list(match.copied)] = old_rows[list(match.copied.values())]
@@ -203,11 +204,13 @@ def train_auxiliary(
         raise ValueError(
             f"auxiliary: no two tokens of the texts occur {min_count} times near each other; give more text"
         )
+    # positive pointwise mutual information, (size, size)
     left_total = np.bincount(left, count, size)
     smoothed = np.bincount(right, count, size) ** 0.75  # Levy et al. 2015: reduces the weight of rare contexts
     right_share = smoothed / smoothed.sum()
     pmi = np.log(count / left_total[left] / right_share[right])
     matrix = coo_matrix((np.maximum(pmi, 0), (left, right)), (size, size)).tocsr()
+    # truncated SVD; the sign of a vector depends on the start
     start = np.random.default_rng(seed).standard_normal(size)
     rank = min(dim, int(is_frequent.sum()), size - 1)
     vectors, values, _ = svds(matrix, rank, v0=start)

@@ -54,6 +54,7 @@ class Vocabulary:
             token_id = getattr(tokenizer, f"{role}_token_id", None)
             if token_id is not None:
                 roles[role] = token_id
+        # added tokens and those with a role are special; the others are compared by their bytes
         ordinary = {}
         special = {}
         added_tokens = backend.get_added_tokens_decoder()
@@ -77,8 +78,10 @@ class Vocabulary:
         try:
             text = token.decode()
         except UnicodeDecodeError:  # a part of a character
-            byte_ids = [self.ordinary.get(bytes([byte])) for byte in token]
-            return [] if None in byte_ids else byte_ids
+            parts = [bytes([byte]) for byte in token]
+            if not self.ordinary.keys() >= set(parts):
+                return []
+            return [self.ordinary[part] for part in parts]
         if self.kind == "space":
             pieces = self._pieces(text.replace(" ", "▁"))
         elif text.startswith(" "):
@@ -120,6 +123,7 @@ def match_vocabularies(
                 f"the new tokenizer has no {role} token, which the old one has; EchoTokenizer.from_backend adds "
                 "what is missing"
             )
+    # tokens of both vocabularies: by role, by name, by bytes; the other new ones are spelt
     shared_roles = [role for role in ROLES if role in old.roles and role in new.roles]
     copied: dict[int, int] = {}
     pieces = {}

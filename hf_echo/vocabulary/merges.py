@@ -112,6 +112,7 @@ class _Pairs:
         self.spelling[result] = left + right
         self.vocabulary.ranks[pair] = (len(self.vocabulary.merges), result)
         self.vocabulary.merges.append((left, right))
+        # the words that hold the pair, and the pairs that became more frequent there
         grown: set[Pair] = set()
         for word in self.words_of.pop(pair):
             symbols = self.symbols[word]

@@ -59,6 +59,7 @@ def kept_tokens(tokenizer: Tokenizer, scores: np.ndarray, keep: int, prompts: It
             f"keep is {keep}, but characters, special tokens and prompts alone are {len(kept)} tokens: keep at least "
             "as many"
         )
+    # then the best ones, as long as there is room for them and what their merges pass through
     for token_id in np.argsort(-scores, kind="stable").tolist():
         if len(kept) == keep:
             break
@@ -87,6 +88,7 @@ def trimmed(tokenizer: Tokenizer, kept: Sequence[int]) -> Tokenizer:
     content = _content(tokenizer)
     new_ids = {old_id: new_id for new_id, old_id in enumerate(kept)}
     model = content["model"]
+    # the pieces: a list of (piece, score) in order of the ids, or a dictionary
     if model["type"] == "Unigram":
         model["vocab"] = [model["vocab"][old_id] for old_id in kept if old_id < len(model["vocab"])]
         if model["unk_id"] is not None:
@@ -94,11 +96,13 @@ def trimmed(tokenizer: Tokenizer, kept: Sequence[int]) -> Tokenizer:
     else:
         model["vocab"] = {piece: new_ids[old_id] for piece, old_id in model["vocab"].items() if old_id in new_ids}
     if model["type"] == "BPE":
+        # merges whose parts or result are gone never apply
         merges = []
         for left, right in map(_pair, model["merges"]):
             if left in model["vocab"] and right in model["vocab"] and left + right in model["vocab"]:
                 merges.append((left, right))
         model["merges"] = merges
+    # every other place that names an id
     for token in content["added_tokens"]:
         token["id"] = new_ids[token["id"]]
     if content["post_processor"]:

@@ -18,11 +18,15 @@ GOOD = ["She sold 5 boats.", "He sold 12 boats.", "He didn't sell 5 boats."]
 def test_the_prompt_is_that_of_the_figure():
     (job,) = negatives([{"target": "A {boat}.", "target_lang": "eng_Latn"}])
     (turn,) = job.messages
-    assert turn["role"] == "user" and turn["content"].endswith("Input sentence to transform: A {boat}.")
+    assert turn["role"] == "user"
+    assert turn["content"].endswith("Input sentence to transform: A {boat}.")
     assert 'Input: Tonight will be long.\nOutput: [\n"Yesterday may be long",\n' in turn["content"]
     assert "Output ONLY a Python list of 1-5 modified sentences" in turn["content"]
-    for text, wrong in EXAMPLES:
-        assert parse_negatives(json.dumps(wrong), text) == wrong
+
+
+@pytest.mark.parametrize("text, wrong", EXAMPLES)
+def test_the_examples_of_the_figure_are_answers(text, wrong):
+    assert parse_negatives(json.dumps(wrong), text) == wrong
 
 
 DRESSES = [
@@ -44,7 +48,7 @@ def test_negatives_in_every_dress(reply):
     assert parse_negatives(reply, TEXT) == GOOD
 
 
-def test_brackets_quotes_and_escapes_inside_sentences():
+def test_signs_of_lists_inside_sentences():
     sentences = ['She said "no ] way".', "It's [5] o'clock", "naïve \\ café 😀", "a/b"]
     assert parse_negatives(str(sentences), TEXT) == sentences
     assert parse_negatives(json.dumps(sentences), TEXT) == sentences
@@ -69,28 +73,54 @@ test_negatives_that_are_none = refusals(
     call=lambda reply: parse_negatives(reply, TEXT),
     error=InvalidReply,
 )
+
+
 PAIR = {"source": "x", "source_lang": "fra_Latn", "target": TEXT, "target_lang": "eng_Latn", "provenance": "mined"}
 
 
-def test_command(run, refused, server, tmp_path, monkeypatch):
-    """Only English targets are asked for; the negatives that are there stay, and none comes twice."""
-    keys, handler = [], server.RequestHandlerClass
-    monkeypatch.setattr(handler, "log_request", lambda self, *_: keys.append(self.headers["Authorization"]))
-    monkeypatch.setenv("MY_KEY", "secret")
-    server.script = lambda request, times: str(GOOD)
-    given = [
+@pytest.fixture
+def table(tmp_path):
+    """An English target with negatives, and a French one."""
+    rows = [
         {**PAIR, "hard_negatives": ["he sold 12 boats", "Old."]},
         {**PAIR, "target": "Il a vendu 5 bateaux.", "target_lang": "fra_Latn", "source": "y", "hard_negatives": []},
     ]
-    table, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    table.write_text("".join(json.dumps(row) + "\n" for row in given))
-    arguments = (table, out, "--model", "m", "--endpoint", server.url, "--api-key-env", "MY_KEY")
-    code, printed, err = run(*arguments)
-    counts = json.loads(printed)
-    assert (code, counts["answered"], counts["not_asked"]) == (0, 1, 1) and "2/2" in err
-    rows = list(load_parallel(out))
-    assert rows[0]["hard_negatives"] == ["he sold 12 boats", "Old.", GOOD[0], GOOD[2]]
-    assert rows[1]["hard_negatives"] == []
-    assert keys == ["Bearer secret"] and b"secret" not in out.with_suffix(".replies.sqlite").read_bytes()
-    refused("none.tsv: no such file", tmp_path / "none.tsv", out, "--model", "m", "--endpoint", server.url)
-    refused("must be", table, out, "--model", "m", "--endpoint", server.url, "--on-bad-row", "no")
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path / "in.jsonl"
+
+
+@pytest.fixture
+def options(server):
+    server.script = lambda request, times: str(GOOD)
+    return ("--model", "m", "--endpoint", server.url)
+
+
+def test_only_english_targets_are_asked_for(run, table, options, tmp_path):
+    code, out, err = run(table, tmp_path / "out.jsonl", *options)
+    counts = json.loads(out)
+    assert (code, counts["answered"], counts["not_asked"]) == (0, 1, 1)
+    assert "2/2" in err
+    assert load_parallel(tmp_path / "out.jsonl")["hard_negatives"][1] == []
+
+
+def test_negatives_stay_while_none_comes_twice(run, table, options, tmp_path):
+    run(table, tmp_path / "out.jsonl", *options)
+    negatives_of_rows = load_parallel(tmp_path / "out.jsonl")["hard_negatives"]
+    assert negatives_of_rows[0] == ["he sold 12 boats", "Old.", GOOD[0], GOOD[2]]
+
+
+def test_the_key_is_sent_but_not_kept(run, table, options, server, tmp_path, monkeypatch):
+    keys = []
+    note_key = lambda handler, *_: keys.append(handler.headers["Authorization"])  # noqa: E731
+    monkeypatch.setattr(server.RequestHandlerClass, "log_request", note_key)
+    monkeypatch.setenv("MY_KEY", "secret")
+    run(table, tmp_path / "out.jsonl", *options, "--api-key-env", "MY_KEY")
+    assert keys == ["Bearer secret"]
+    assert b"secret" not in (tmp_path / "out.replies.sqlite").read_bytes()
+
+
+def test_a_wrong_command_is_refused(refused, table, options, tmp_path):
+    refused("none.tsv: no such file", tmp_path / "none.tsv", tmp_path / "out.jsonl", *options)
+    refused("must be", table, tmp_path / "out.jsonl", *options, "--on-bad-row", "no")
+    refused("attempts", table, tmp_path / "out.jsonl", *options, "--attempts", 0)
+    refused("temperature", table, tmp_path / "out.jsonl", *options, "--temperature", "nan")

@@ -29,20 +29,33 @@ def texts() -> list[str]:
     return [" ".join(draw.choices(NEW, k=6)) for _ in range(100)]
 
 
-def test_shared_tokens_keep_their_rows_and_new_ones_are_combinations(old, texts):
+@pytest.fixture(scope="module")
+def german(old, texts):
+    """(old embeddings, new tokenizer, its embeddings)"""
     embeddings = torch.randn(len(old), 8, generator=torch.Generator().manual_seed(0))
-    new, rows = language_vocabulary(old, embeddings, texts, 80)
-    assert rows.shape == (len(new), 8)
-    before, after = old.get_vocab(), new.get_vocab()
-    shared = set(before) & set(after)
+    return embeddings, *language_vocabulary(old, embeddings, texts, 80)
+
+
+def test_shared_tokens_keep_their_rows(old, german):
+    embeddings, tokenizer, rows = german
+    assert rows.shape == (len(tokenizer), 8)
+    old_ids = old.get_vocab()
+    new_ids = tokenizer.get_vocab()
+    shared = old_ids.keys() & new_ids.keys()
     assert {"haus", "katze", "[CLS]", "[MASK]"} <= shared
     for token in shared:
-        assert torch.equal(rows[after[token]], embeddings[before[token]])
-    assert new.tokenize("wasser") == ["wasser"] and old.tokenize("wasser") != ["wasser"]
-    anchors = torch.stack([rows[after[token]] for token in shared])
-    made = rows[after["wasser"]]
-    assert (made >= anchors.min(0).values - 1e-5).all() and (made <= anchors.max(0).values + 1e-5).all()
-    assert new("haus")["input_ids"][0] == new.cls_token_id or new.mask_token_id is not None
+        assert torch.equal(rows[new_ids[token]], embeddings[old_ids[token]])
+
+
+def test_a_new_token_is_a_combination_of_shared_ones(old, german):
+    _, tokenizer, rows = german
+    assert old.tokenize("wasser") != ["wasser"]
+    assert tokenizer.tokenize("wasser") == ["wasser"]
+    new_ids = tokenizer.get_vocab()
+    shared_rows = torch.stack([rows[new_ids[token]] for token in old.get_vocab().keys() & new_ids.keys()])
+    row = rows[new_ids["wasser"]]
+    assert (row >= shared_rows.min(0).values - 1e-5).all()
+    assert (row <= shared_rows.max(0).values + 1e-5).all()
 
 
 def refuse(texts, size, old):
