@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,19 @@ KNOWN_COLUMNS = {"source", "target", "source_lang", "target_lang", "provenance",
 OF_FILES = ("configs", "language", "size_categories")  # fields of the header that the files decide
 DIGEST = re.compile(r"\n<!-- hf-echo card: (\w+) -->\n?")
 # By the number of digits, from three.
-SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")
-SIZES += ("10B<n<100B", "100B<n<1T", "n>1T")
+SIZES = (
+    "n<1K",
+    "1K<n<10K",
+    "10K<n<100K",
+    "100K<n<1M",
+    "1M<n<10M",
+    "10M<n<100M",
+    "100M<n<1B",
+    "1B<n<10B",
+    "10B<n<100B",
+    "100B<n<1T",
+    "n>1T",
+)
 
 
 def write_card(
@@ -50,39 +61,59 @@ def write_card(
     columns = _columns(files)
     statistics = collect_statistics(files)
     write_json(folder / "stats.json", statistics.to_json())
-    counts, recipe = read_json(folder / "counts.json", {}), folder / "recipe.yaml"
+    *_, total = statistics.rows()
+    recipe = folder / "recipe.yaml"
     text = render(
         TEMPLATE,
         title=title or folder.resolve().name,
         version=version,
         license=license,
-        splits=sorted({file.name.split("-")[0] for file in files}, key=lambda split: (split != "train", split)),
-        place="data" if {file.parent for file in files} == {folder / "data"} else "data/**",
+        splits=_splits(files),
+        place="data/**" if any(file.parent != folder / "data" for file in files) else "data",
         languages=_languages(statistics),
-        size=SIZES[min(max(len(str(statistics.rows()[-1]["pairs"])) - 3, 0), len(SIZES) - 1)],
+        size=_size_category(total["pairs"]),
         table=statistics.to_markdown(),
-        total=statistics.rows()[-1],
-        steps=counts.get("steps", []),
+        total=total,
+        steps=read_json(folder / "counts.json", {}).get("steps", []),
         recipe=read_text(recipe).strip() if recipe.exists() else "",
         columns=columns,
         others={name: kind for name, kind in columns.items() if name not in KNOWN_COLUMNS},
     )
-    path, text = folder / "README.md", f"{text.rstrip()}\n\n<!-- hf-echo card: {_digest(text)} -->\n"
+    text = f"{text.rstrip()}\n\n<!-- hf-echo card: {_digest(text)} -->\n"
+    path = folder / "README.md"
     if path.is_file():
-        given = {"pretty_name": title, "license": license}
-        text = _with_edits(folder, text, {name: value for name, value in given.items() if value})
+        new_fields = set(OF_FILES)
+        if title:
+            new_fields.add("pretty_name")
+        if license:
+            new_fields.add("license")
+        text = _with_edits(folder, text, new_fields)
     write_text(path, text)
     return path
 
 
-def _with_edits(folder: Path, text: str, given: Mapping[str, str]) -> str:
-    """The new card with what somebody wrote into the old one."""
+def _splits(files: list[Path]) -> list[str]:
+    """Names of the splits, "train" first."""
+    names = {file.name.split("-")[0] for file in files}
+    return sorted(names & {"train"}) + sorted(names - {"train"})
+
+
+def _size_category(pairs: int) -> str:
+    """The Hub's name for a number of rows."""
+    digits = len(str(pairs))
+    return SIZES[min(max(digits - 3, 0), len(SIZES) - 1)]
+
+
+def _with_edits(folder: Path, text: str, new_fields: Set[str]) -> str:
+    """The new card with what somebody wrote into the old one, but for these fields of the header."""
     from huggingface_hub import RepoCard
 
-    header, path = card_data(folder), folder / "README.md"
-    new, old = RepoCard(text), RepoCard(read_text(path))
-    for name, value in header.items():
-        if name not in (*OF_FILES, *given):
+    path = folder / "README.md"
+    old_header = card_data(folder)  # says what is wrong with it
+    old = RepoCard(read_text(path))
+    new = RepoCard(text)
+    for name, value in old_header.items():
+        if name not in new_fields:
             new.data[name] = value
     mark = DIGEST.search(old.text)
     if mark is None or mark[1] != _digest(old.text):
@@ -109,7 +140,9 @@ def push_dataset(folder: str | Path, repo: str, *, version: str = "1.0", private
 
 def _languages(statistics: Statistics) -> list[str]:
     """Codes as the Hub has them, without code and mathematics, which the Hub does not count as languages."""
-    codes = {code for row in statistics.directions for code in (row["source_lang"], row["target_lang"])}
+    codes = set()
+    for row in statistics.directions:
+        codes |= {row["source_lang"], row["target_lang"]}
     return sorted({hub_code(code) for code in codes if language(code).script is not None})
 
 
@@ -117,8 +150,10 @@ def _columns(files: list[Path]) -> dict[str, str]:
     """{column: type} of all files; `load_dataset` refuses files that differ."""
     import pyarrow.parquet as pq
 
-    first, *more = ({field.name: str(field.type) for field in pq.read_schema(file)} for file in files)
-    for file, columns in zip(files[1:], more, strict=True):
-        if different := sorted(first.items() ^ columns.items()):
-            raise ValueError(f"{files[0]} and {file} differ in the column {different[0][0]!r}: give all files the same")
+    first: dict[str, str] = {}
+    for file in files:
+        columns = {field.name: str(field.type) for field in pq.read_schema(file)}
+        first = first or columns
+        for column, _ in sorted(first.items() ^ columns.items()):
+            raise ValueError(f"{files[0]} and {file} differ in the column {column!r}: give all files the same")
     return first

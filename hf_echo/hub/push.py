@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..cards.stamp import set_license, stamp_file
+from ..utils.files import first_line
 from .upload_checks import card_data, contents_of
 
 if TYPE_CHECKING:
@@ -52,15 +53,17 @@ def push(
     """
     from huggingface_hub import HfApi
 
-    folder, tag = Path(folder), tag_of(version)
+    folder = Path(folder)
+    tag = tag_of(version)
     check_repository(repo)
     if license and (folder / "README.md").is_file():
         set_license(folder / "README.md", license)
     contents = contents_of(folder, kind)
-    kind, problems = contents.kind, contents.problems
-    if problems:
-        more = f" (and {len(problems) - 1} more: hf-echo push --dry-run lists them)" if len(problems) > 1 else ""
-        raise ValueError(f"{folder}: {problems[0]}{more}")
+    kind = contents.kind
+    if contents.problems:
+        first, *others = contents.problems
+        hint = f" (and {len(others)} more: hf-echo push --dry-run lists them)" if others else ""
+        raise ValueError(f"{folder}: {first}{hint}")
     if contents.left_out:
         logger.warning("%s: not pushed: %s", folder, ", ".join(map(str, contents.left_out)))
     files = {file.as_posix() for file in contents.files}
@@ -69,15 +72,17 @@ def push(
     api.create_repo(repo, repo_type=kind, private=private, exist_ok=True, space_sdk=card_data(folder).get("sdk"))
     refs = api.list_repo_refs(repo, repo_type=kind)
     tags = {ref.name: ref.target_commit for ref in refs.tags}
-    status = "unchanged" if tag in tags else "pushed"
+    status = "unchanged"
     if tag not in tags:
-        head = next(ref.target_commit for ref in refs.branches if ref.name == "main")
-        tags[tag] = _commit(api, folder, files, repo, kind, version, head)
+        status = "pushed"
+        branches = {ref.name: ref.target_commit for ref in refs.branches}
+        tags[tag] = _commit(api, folder, files, repo, kind, version, branches["main"])
         api.create_tag(repo, tag=tag, revision=tags[tag], repo_type=kind)
-    if different := differences(api, folder, files, repo, kind, tag):
+    different = differences(api, folder, files, repo, kind, tag)
+    if different:
         raise ValueError(f"{repo} has version {version} with other content ({different[0]}): push a higher version")
-    url = f"{api.endpoint}/{'' if kind == 'model' else kind + 's/'}{repo}/tree/{tag}"
-    return Pushed(url, tag, tags[tag], status)
+    place = repo if kind == "model" else f"{kind}s/{repo}"
+    return Pushed(f"{api.endpoint}/{place}/tree/{tag}", tag, tags[tag], status)
 
 
 def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None) -> str | None:
@@ -91,37 +96,40 @@ def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None)
         card.validate(repo_type=kind)
     except ValueError as error:
         try:
-            said = [found["message"] for found in json.loads(str(error))["errors"]]
+            messages = [problem["message"] for problem in json.loads(str(error))["errors"]]
         except (ValueError, KeyError, TypeError):
-            said = [str(error)]
-        return f"README.md: {' '.join('; '.join(said).split())}"
+            messages = [str(error)]
+        return f"README.md: {' '.join('; '.join(messages).split())}"
     except Exception as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
-        raise ConnectionError((str(error).splitlines() or [type(error).__name__])[0]) from error
+        raise ConnectionError(first_line(error)) from error
     return None
 
 
 def differences(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: str, revision: str) -> list[str]:
     """Files of a push (`files`) that are not the same here and on the Hub, by its checksums, and others that it has."""
-    found = api.verify_repo_checksums(repo, repo_type=kind, revision=revision, local_dir=folder)
-    there = api.list_repo_files(repo, repo_type=kind, revision=revision)
-    different = {mismatch["path"] for mismatch in found.mismatches} | (set(there) ^ set(files))
+    report = api.verify_repo_checksums(repo, repo_type=kind, revision=revision, local_dir=folder)
+    hub_files = api.list_repo_files(repo, repo_type=kind, revision=revision)
+    different = {mismatch["path"] for mismatch in report.mismatches}
+    different |= set(hub_files) ^ set(files)
     return sorted(different - BY_HUB)
 
 
 def _commit(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: str, version: str, head: str) -> str:
-    """`main` becomes the files of the folder; returns its commit."""
+    """`main` becomes the files of the folder; returns its commit.
+
+    Not by `upload_folder`, which writes a large folder in several commits where hf_xet is installed.
+    """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
     from huggingface_hub.errors import HfHubHTTPError
 
-    if not (changed := differences(api, folder, files, repo, kind, head)):
+    operations: list[CommitOperationAdd | CommitOperationDelete] = []
+    for path in differences(api, folder, files, repo, kind, head):
+        operations.append(CommitOperationAdd(path, folder / path) if path in files else CommitOperationDelete(path))
+    if not operations:
         return head  # an earlier push ended between the commit and the tag
-    operations = [
-        CommitOperationAdd(path, folder / path) if path in files else CommitOperationDelete(path) for path in changed
-    ]
+    message = f"Version {version}"
     try:
-        commit = api.create_commit(
-            repo, operations, repo_type=kind, commit_message=f"Version {version}", parent_commit=head
-        )
+        commit = api.create_commit(repo, operations, repo_type=kind, commit_message=message, parent_commit=head)
     except HfHubHTTPError as error:
         if error.response.status_code == 412:
             raise ValueError(f"{repo}: somebody else changed main during the push; run it again") from error

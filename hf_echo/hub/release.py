@@ -61,21 +61,26 @@ def release_checkpoint(
     for name, kind in kinds.items():
         check_value(name, kind, Literal["int8", "int4"] | None)
     settings = {"dtype": dtype, **kinds, "generation": dict(generation or {}), "code": code}
+    if license:
+        settings["license"] = license
     whole = open_checkpoint(model)
-    with opening(model) as place:
-        tokenizer = open_tokenizer(place).open_target(place)
-    parts = {"encoder": encoder_of(whole)}
+    encoder = encoder_of(whole)
+    decoder = None
+    counts = {"encoder_parameters": encoder.num_parameters()}
     if isinstance(whole, EchoForTranslation):
-        parts["decoder"] = whole.decoder
+        decoder = whole.decoder
+        counts["decoder_parameters"] = decoder.num_parameters()
         set_generation(whole.generation_config, settings["generation"])
     elif generation:
         raise ValueError(f"{model} holds an encoder only: leave generation={generation!r} out")
+    with opening(model) as place:
+        tokenizer = open_tokenizer(place).open_target(place)
     whole.to(pick_dtype(dtype, "cpu"))
-    counts = {f"{name}_parameters": part.num_parameters() for name, part in parts.items()}
     out = Path(out)
     with write_folder(out) as folder:
-        for name, part in parts.items():
-            part.save_pretrained(folder / DECODER_FOLDER if name == "decoder" else folder)
+        encoder.save_pretrained(folder)
+        if decoder is not None:
+            decoder.save_pretrained(folder / DECODER_FOLDER)
         store_few_bits(folder, matrix_dtype, token_dtype)
         tokenizer.save_pretrained(folder)
         if tokenizer.target is not tokenizer:
@@ -84,11 +89,11 @@ def release_checkpoint(
             write_compact(file)
         if code == "installed":
             leave_code_out(folder)
-        settings |= {"license": license} if license else {}
         if also:
-            counts |= GRAPHS[also](stock := open_stock(model), folder / also)
+            stock = open_stock(model)
+            counts |= GRAPHS[also](stock, folder / also)
             write_stock(stock, folder / also, weights=False)  # optimum reads no code of transformers 5
-            settings |= {"also": also}
+            settings["also"] = also
         write_lineage(folder, "release", settings, parents={"model": model}, results=counts, output_dir=out)
         write_checksums(folder)
         copy_own_card(model, folder)
@@ -110,12 +115,14 @@ def release_speech(
     none."""
     encoder, extractor = load_speech_encoder(model, device="cpu", dtype="fp32")
     encoder.to(pick_dtype(dtype, "cpu"))
-    parents, translator, tokenizer = {"model": model}, None, None
+    parents = {"model": model}
+    translator = None
     if decoder is not None:
         translator, tokenizer = load_translator(decoder, device="cpu", dtype="fp32")
-        size, wanted = encoder.config.embedding_size, translator.decoder.config.embedding_size
-        if size != wanted:
-            raise ValueError(f"{model} writes {size} dimensions and the decoder of {decoder} reads {wanted}")
+        written = encoder.config.embedding_size
+        read = translator.decoder.config.embedding_size
+        if written != read:
+            raise ValueError(f"{model} writes {written} dimensions and the decoder of {decoder} reads {read}")
         translator.decoder.to(pick_dtype(dtype, "cpu"))
         parents["decoder"] = decoder
     with write_folder(out) as folder:
@@ -141,16 +148,20 @@ def copy_own_card(model: str | Path, folder: Path) -> None:
     """Copy the card of a checkpoint where somebody changed it; one that was only written from its lineage is not."""
     place = Path(snapshot(model))
     card = place / "README.md"
-    if card.exists() and (not (place / FILE).exists() or card.read_text(encoding="utf-8") != checkpoint_card(place)):
+    if not card.exists():
+        return
+    has_lineage = (place / FILE).exists()
+    if not has_lineage or card.read_text(encoding="utf-8") != checkpoint_card(place):
         shutil.copy(card, folder / "README.md")
 
 
 def set_generation(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
     """Set fields of a generation configuration; raises ValueError for a field that it does not have."""
-    known = [*(name for name in config.to_dict() if not name.startswith("_")), "rerank_weight"]
+    names = [name for name in config.to_dict() if not name.startswith("_")]
+    names.append("rerank_weight")  # ours
     for name, value in settings.items():
-        if name not in known:
-            raise ValueError(f"generation: unknown setting {name!r}{did_you_mean(name, known)}")
+        if name not in names:
+            raise ValueError(f"generation: unknown setting {name!r}{did_you_mean(name, names)}")
         setattr(config, name, value)
     config._from_model_config = False  # otherwise transformers drops fields that are not its own when it reads the file
 
@@ -169,12 +180,15 @@ def leave_code_out(folder: Path, names: Sequence[str] = LOADED_BY_NAME) -> None:
         '"""For trust_remote_code=True: the code of this checkpoint is the installed package."""\n\n'
         f"from hf_echo.modeling import {', '.join(names)}  # noqa: F401\n"
     )
-    others = (folder / name for name in ("tokenizer_config.json", "preprocessor_config.json"))
-    for file in (*folder.rglob("config.json"), *(file for file in others if file.exists())):
+    configs = list(folder.rglob("config.json"))
+    for name in ("tokenizer_config.json", "preprocessor_config.json"):
+        if (folder / name).exists():
+            configs.append(folder / name)
+    for file in configs:
         config = read_json(file)
         config.pop("custom_pipelines", None)
         auto_map = config.pop("auto_map")
         if file.parent == folder:
-            named = re.sub(r'"\w+\.(Echo\w+)"', r'"installed_echo.\1"', json.dumps(auto_map))
-            config["auto_map"] = json.loads(named)
+            text = re.sub(r'"\w+\.(Echo\w+)"', r'"installed_echo.\1"', json.dumps(auto_map))
+            config["auto_map"] = json.loads(text)
         write_json(file, config)

@@ -13,7 +13,11 @@ from jinja2 import Environment
 # Okabe and Ito's palette, without black and yellow: it can be told apart by colour-blind readers, on light and dark.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9")
 SHAPES = ("circle", "square", "diamond")  # so that 18 languages look different
-WIDTH, HEIGHT, EDGE = 640, 400, 28
+WIDTH = 640
+HEIGHT = 400
+EDGE = 28
+
+NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 _source = files(__package__).joinpath("space_parts.html.j2").read_text(encoding="utf-8")
 _parts: Any = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_source).module
@@ -27,55 +31,70 @@ def note(text: str) -> str:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> str:
     """A table of texts; columns of numbers are set to the right. "text\\nsmall" has a small second line."""
-    rows = list(rows)
-    numbers = [all(re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", row[i]) for row in rows) for i in range(len(headings))]
-    cells = [[cell.partition("\n")[::2] for cell in row] for row in rows]
-    return str(_parts.table(headings, cells, numbers, caption))
+    cells = []
+    is_number = [True] * len(headings)  # of each column
+    for row in rows:
+        lines = []
+        for column, cell in enumerate(row):
+            large, _, small = cell.partition("\n")
+            lines.append((large, small))
+            is_number[column] = is_number[column] and NUMBER.fullmatch(cell) is not None
+        cells.append(lines)
+    return str(_parts.table(headings, cells, is_number, caption))
 
 
 def heat_map(rows: Sequence[str], columns: Sequence[str], cosines: np.ndarray, links: set[tuple[int, int]]) -> str:
     """Words against words: 100 x cosine (rows, columns) in each cell, the darker the larger; links (i, j) are
     outlined."""
-    low, high = float(cosines.min()), float(cosines.max())
-    strength = (cosines - low) / max(high - low, 1e-9)
-    cells = [
-        [
-            {"strength": float(strength[i, j]), "value": round(100 * float(cosines[i, j])), "link": (i, j) in links}
-            for j in range(len(columns))
-        ]
-        for i in range(len(rows))
-    ]
+    span = max(float(np.ptp(cosines)), 1e-9)
+    strengths = (cosines - cosines.min()) / span
+    cells = []
+    for i in range(len(rows)):
+        row = []
+        for j in range(len(columns)):
+            value = round(100 * float(cosines[i, j]))
+            row.append({"strength": float(strengths[i, j]), "value": value, "link": (i, j) in links})
+        cells.append(row)
     return str(_parts.heat_map(rows, columns, cells))
 
 
 def scatter(points: np.ndarray, shares: np.ndarray, texts: Sequence[str], groups: Sequence[str]) -> str:
     """Numbered points (n, 2) in the colour of their group, and the list of the texts; shares (2,) of the variance."""
     # In the pixels of the plot, y downwards. One scale for both axes would waste most of the page.
-    low, high = points.min(0), points.max(0)
-    places = EDGE + (points - low) / np.maximum(high - low, 1e-9) * (np.array([WIDTH, HEIGHT]) - 2 * EDGE)
+    shares_of_axis = (points - points.min(0)) / np.maximum(np.ptp(points, axis=0), 1e-9)
+    places = EDGE + shares_of_axis * (np.array([WIDTH, HEIGHT]) - 2 * EDGE)
     places[:, 1] = HEIGHT - places[:, 1]
-    marks = {group: (COLOURS[n % 6], SHAPES[n // 6 % 3]) for n, group in enumerate(dict.fromkeys(groups))}
-    drawn = [
-        {"x": x, "y": y, "label": label, "text": text, "group": group}
-        for (x, y), label, text, group in zip(places, _label_places(places), texts, groups)
-    ]
-    rows = [(str(number), f"{text}\n{group}") for number, (group, text) in enumerate(zip(groups, texts), 1)]
+    marks = {}
+    for number, group in enumerate(dict.fromkeys(groups)):
+        colour = COLOURS[number % len(COLOURS)]
+        shape = SHAPES[number // len(COLOURS) % len(SHAPES)]
+        marks[group] = (colour, shape)
+    drawn = []
+    rows = []
+    labels = _label_places(places)
+    for number, (text, group) in enumerate(zip(texts, groups, strict=True)):
+        x, y = places[number]
+        drawn.append({"x": x, "y": y, "label": labels[number], "text": text, "group": group})
+        rows.append((str(number + 1), f"{text}\n{group}"))
     return str(_parts.scatter(drawn, marks, shares, WIDTH, HEIGHT)) + table(["", "sentence"], rows)
 
 
 def _label_places(places: np.ndarray) -> list[tuple[float, float]]:
     """Where each number stands: the first place around its point that covers no point and no other number."""
-    taken = [tuple(place) for place in places]
-    labels = []
-    around = [(r * np.cos(a), r * np.sin(a)) for r in (14, 22, 30, 40) for a in np.arange(8) * np.pi / 4]
-    for x, y in places:
-        free = [
-            (x + a, y + b)
-            for a, b in around
-            if 8 < x + a < WIDTH - 8
-            and 8 < y + b < HEIGHT - 8
-            and all(abs(x + a - c) > 15 or abs(y + b - d) > 12 for c, d in taken if (c, d) != (x, y))
-        ]
-        labels.append(free[0] if free else (x + around[0][0], y + around[0][1]))
-        taken.append(labels[-1])
+    angles = np.arange(8) * np.pi / 4
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    steps = np.concatenate([radius * circle for radius in (14, 22, 30, 40)])
+    labels: list[tuple[float, float]] = []
+    for point in places:
+        others = places[(places != point).any(1)]
+        taken = np.concatenate([others, np.array(labels).reshape(-1, 2)])
+        candidates = point + steps
+        chosen = candidates[0]  # where no place is free
+        for place in candidates:
+            is_inside = (place > 8).all() and (place < [WIDTH - 8, HEIGHT - 8]).all()
+            covers = (np.abs(taken - place) <= [15, 12]).all(1)
+            if is_inside and not covers.any():
+                chosen = place
+                break
+        labels.append((float(chosen[0]), float(chosen[1])))
     return labels

@@ -43,13 +43,16 @@ class SpaceViews:
         self.encoder = self.translator.encoder
         self.speech_encoder: Any = None
         packaged = packaged_model(model) == pretrained("echo-nano")  # commands give its folder, others its name
-        if speech := speech or (packaged_speech() if packaged else None):
+        if not speech and packaged:
+            speech = packaged_speech()
+        if speech:
             from ..inference.encode_speech import load_speech_encoder
 
             self.speech_encoder, self.extractor = load_speech_encoder(speech, device="cpu")
-            sizes = self.speech_encoder.config.embedding_size, self.encoder.config.embedding_size
-            if sizes[0] != sizes[1]:
-                raise ValueError(f"{speech} writes {sizes[0]} dimensions, {model} {sizes[1]}: they need one space")
+            speech_size = self.speech_encoder.config.embedding_size
+            size = self.encoder.config.embedding_size
+            if speech_size != size:
+                raise ValueError(f"{speech} writes {speech_size} dimensions, {model} {size}: they need one space")
 
     @property
     def targets(self) -> list[tuple[str, str]]:
@@ -59,20 +62,22 @@ class SpaceViews:
 
     def search(self, queries: str, sentences: str) -> str:
         """The nearest sentences of each query, with cosine and ratio margin."""
-        asked, asked_langs = read_sentences("Search for", queries)
+        query_texts, query_langs = read_sentences("Search for", queries)
         texts, langs = read_sentences("Sentences", sentences)
-        return self._nearest(asked, self._embed(asked, asked_langs), texts, langs)
+        return self._nearest(query_texts, self._embed(query_texts, query_langs), texts, langs)
 
     def translate(self, sentences: str, target: str = "eng_Latn") -> str:
         """Each sentence beside its translation."""
         texts, langs = read_sentences("Sentences", sentences, MAX_TRANSLATED)
-        written = translate(self.translator, self.tokenizer, texts, langs, target, max_new_tokens=100, on_long="split")
-        return html.table(["sentence", LANGUAGES[target].name], list(zip(texts, written)))
+        translations = translate(
+            self.translator, self.tokenizer, texts, langs, target, max_new_tokens=100, on_long="split"
+        )
+        return html.table(["sentence", LANGUAGES[target].name], list(zip(texts, translations, strict=True)))
 
     def align(self, source: str, target: str) -> str:
         """Heat map of the cosines of two sentences' words; the links of itermax are outlined."""
-        sides = [self._words("First sentence", source), self._words("Second sentence", target)]
-        (words_x, states_x, owner_x), (words_y, states_y, owner_y) = sides
+        words_x, states_x, owner_x = self._words("First sentence", source)
+        words_y, states_y, owner_y = self._words("Second sentence", target)
         similarity = token_similarity(states_x, states_y)
         links = word_links(itermax_links(similarity), owner_x, owner_y)
         # Two words are as near as their nearest tokens. `token_similarity` scales cosines to 0..1.
@@ -103,41 +108,43 @@ class SpaceViews:
     def _embed(self, texts: list[str], langs: list[str | None]) -> np.ndarray:
         return encode(self.encoder, self.tokenizer, texts, langs, normalize=True, on_long="split")
 
-    def _nearest(self, asked: list[str], queries: np.ndarray, texts: list[str], langs: list[str | None]) -> str:
+    def _nearest(self, titles: list[str], queries: np.ndarray, texts: list[str], langs: list[str | None]) -> str:
+        """A table for each of the query vectors (queries, dim), under its title."""
         vectors = self._embed(texts, langs)
         # Each side has its own k: one query may have four neighbours, a text then has one.
         forward = nearest_neighbours(queries, vectors, min(NEIGHBOURS, len(texts)))
-        backward = nearest_neighbours(vectors, queries, min(NEIGHBOURS, len(asked)))
+        backward = nearest_neighbours(vectors, queries, min(NEIGHBOURS, len(titles)))
         margins = margin_scores(forward, backward, "ratio")
-        return "".join(
-            html.table(
-                ["nearest sentence", "cosine", "margin"],
-                [
-                    (f"{texts[row]}\n{language_label(langs[row])}", f"{cosine:.3f}", f"{margin:.2f}")
-                    for row, cosine, margin in zip(rows, cosines, margins_of_query)
-                ],
-                caption=query,
-            )
-            for query, rows, cosines, margins_of_query in zip(asked, forward.indices, forward.scores, margins)
-        )
+        tables = []
+        for number, title in enumerate(titles):
+            rows = []
+            for index, cosine, margin in zip(
+                forward.indices[number], forward.scores[number], margins[number], strict=True
+            ):
+                sentence = f"{texts[index]}\n{language_label(langs[index])}"
+                rows.append((sentence, f"{cosine:.3f}", f"{margin:.2f}"))
+            tables.append(html.table(["nearest sentence", "cosine", "margin"], rows, caption=title))
+        return "".join(tables)
 
     def _words(self, field: str, text: str) -> tuple[list[str], np.ndarray, np.ndarray]:
         """(words, (tokens, hidden) states of the last layer, (tokens,) word of each token) of one sentence."""
         texts, langs = read_sentences(field, text)
         if len(texts) > 1:
             raise ValueError(f"{field} has {len(texts)} lines: give one sentence")
-        limit = self.tokenizer.model_max_length
-        (found,) = token_states(self.encoder, self.tokenizer, texts, langs, layers=[-1], on_long="skip")
-        if found is None:
+        (sentence,) = texts
+        (tokens,) = token_states(self.encoder, self.tokenizer, texts, langs, layers=[-1], on_long="skip")
+        if tokens is None:
+            limit = self.tokenizer.model_max_length
             raise ValueError(f"{field} is longer than the model's {limit} tokens: give a shorter one")
-        spans = word_spans(texts[0], found.offsets)
+        spans = word_spans(sentence, tokens.offsets)
         if len(spans) > MAX_WORDS:
             raise ValueError(f"{field} has {len(spans)} words: the heat map shows at most {MAX_WORDS}")
-        owner = owners(found.offsets, spans)
-        inside = owner >= 0  # tokens of spaces belong to no word
-        if not inside.any():
+        owner = owners(tokens.offsets, spans)
+        has_word = owner >= 0  # tokens of spaces belong to no word
+        if not has_word.any():
             raise ValueError(f"{field} has no words that the model reads")
-        return [texts[0][start:end] for start, end in spans], found.states[0, inside], owner[inside]
+        words = [sentence[start:end] for start, end in spans]
+        return words, tokens.states[0, has_word], owner[has_word]
 
 
 def shown(view: Callable[..., str]) -> Callable[..., str]:
@@ -162,15 +169,23 @@ def read_sentences(field: str, text: str | None, most: int = MAX_SENTENCES) -> t
         raise ValueError(f"{field} is empty: write one sentence per line")
     if len(lines) > most:
         raise ValueError(f"{field} has {len(lines)} lines: this tab takes at most {most}")
-    pairs = [split_language(line) for line in lines]
-    return [sentence for sentence, _ in pairs], [lang for _, lang in pairs]
+    sentences = []
+    langs = []
+    for line in lines:
+        sentence, lang = split_language(line)
+        sentences.append(sentence)
+        langs.append(lang)
+    return sentences, langs
 
 
 def split_language(line: str) -> tuple[str, str | None]:
     """(sentence, language code) of "French: Le chat dort."; a line that names no language is returned whole."""
-    found = re.fullmatch(r"([^:：]{4,40})[:：]\s*(\S.*)", line)  # shorter prefixes are words: "So: what now?"
+    match = re.fullmatch(r"([^:：]{4,40})[:：]\s*(\S.*)", line)  # shorter prefixes are words: "So: what now?"
+    if match is None:
+        return line, None
+    language, sentence = match.groups()
     try:
-        return (found[2], find_language(found[1])) if found else (line, None)
+        return sentence, find_language(language)
     except ValueError:
         return line, None
 
@@ -188,7 +203,8 @@ def word_spans(text: str, offsets: np.ndarray) -> np.ndarray:
             continue
         last = match.start()
         for start, end in offsets:
-            start, end = max(int(start), last), min(int(end), match.end())
+            start = max(int(start), last)
+            end = min(int(end), match.end())
             if start < end:  # tokens of the bytes of one character share its span
                 spans.append((start, end))
                 last = end
@@ -200,5 +216,7 @@ def principal_plane(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     centred = vectors - vectors.mean(0)
     left, singular, _ = np.linalg.svd(centred, full_matrices=False)
     points = left[:, :2] * singular[:2]
-    points = points * np.where(points[np.abs(points).argmax(0), [0, 1]] < 0, -1, 1)
-    return points, singular[:2] ** 2 / max(float((singular**2).sum()), 1e-12)
+    largest = points[np.abs(points).argmax(0), [0, 1]]  # with its sign, of each axis
+    points = points * np.where(largest < 0, -1, 1)
+    variances = singular**2
+    return points, variances[:2] / max(float(variances.sum()), 1e-12)

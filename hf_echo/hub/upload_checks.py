@@ -15,6 +15,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from ..languages import hub_code
 from ..utils.files import read_json, read_text
 from ..utils.fingerprint import changed_files
@@ -50,7 +52,9 @@ SPACE_FILES = (
     *("*.mjs", "*.wasm", "*.onnx", "*.json", "*.txt"),  # of a static one
 )
 # Files that a model needs, by its model_type; None: static embeddings, which have no config.json.
-TOKENIZER, MODULES, EXTRACTOR = "tokenizer_config.json", "modules.json", "preprocessor_config.json"
+TOKENIZER = "tokenizer_config.json"
+MODULES = "modules.json"
+EXTRACTOR = "preprocessor_config.json"
 NEEDED: dict[str | None, tuple[str, ...]] = {
     None: (MODULES, "tokenizer.json"),
     "echo": (TOKENIZER, MODULES),  # and every other kind
@@ -72,7 +76,8 @@ LOCAL_PATH = re.compile(
     r"(?<![\w.:/~-])(?!/home/web_user\b)(?:/(?:home|root|Users|mnt|tmp|data|work|scratch|var|opt)/[\w.-]+|[A-Z]:\\\\?Users\\)"
 )
 # Hugging Face, OpenAI and Anthropic, AWS, GitHub, GitLab, Slack, Google, private keys, JSON Web Tokens, passwords in
-# addresses, and a long value with digits beside a word such as "password".
+# addresses, and a long value with digits beside a word such as "password". A known scanner, detect-secrets 1.5, misses
+# the first two of these, and takes 17 seconds for the tokenizer.json of echo-nano.
 TOKEN = re.compile(
     r"\b(?:hf|api_org)_[A-Za-z0-9]{20,}|\bsk-[\w-]{20,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}"
     r"|\bgithub_pat_\w{30,}|\bglpat-[\w-]{20,}|\bxox[abeoprs]-[\w-]{10,}|\bAIza[\w-]{35}"
@@ -115,39 +120,41 @@ def contents_of(folder: str | Path, kind: str | None = None, *, license: str | N
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
     problems: list[str] = []
-    found = list(_walk(folder, problems))
-    files = [file for file in found if _belongs(file, kind)]
+    folder_files = list(_walk(folder, problems))
+    files = {file for file in folder_files if _belongs(file, kind)}
     if kind == "model":
-        files = sorted({*files, *_named_code(folder, files, problems)} & {*found})
-    for file in found:
+        files |= _named_code(folder, sorted(files), problems).intersection(folder_files)
+    for file in folder_files:
         problems += _problems_of(folder, file, sent=file in files)
-    problems += _model_problems(folder) if kind == "model" else ()
+    if kind == "model":
+        problems += _model_problems(folder)
     problems += _card_problems(folder, kind, license)
-    return Contents(kind, files, [file for file in found if file not in files], problems)
+    left_out = [file for file in folder_files if file not in files]
+    return Contents(kind, sorted(files), left_out, problems)
 
 
 def _walk(folder: Path, problems: list[str]) -> Iterator[Path]:
     """The regular files of a folder, sorted; links and hidden files become problems and are not followed."""
-    for place, folders, names in os.walk(folder):
-        inside = Path(place).relative_to(folder)
-        for name in sorted({*folders, *names} - IGNORED):
-            path = inside / name
-            if (folder / path).is_symlink():
+    for place, folder_names, file_names in os.walk(folder):
+        inner_folders = []
+        for name in sorted({*folder_names, *file_names} - IGNORED):
+            full_path = Path(place) / name
+            path = full_path.relative_to(folder)
+            if full_path.is_symlink():
                 problems.append(f"{path}: a link; a push follows no links: copy what it points to, or delete it")
             elif name.startswith("."):
                 problems.append(f"{path}: hidden files are not pushed; delete it, or move it out of the folder")
-            elif name in names and (folder / path).is_file():
+            elif name in folder_names:
+                inner_folders.append(name)
+            elif full_path.is_file():
                 yield path
-        folders[:] = sorted(
-            name for name in folders if name not in IGNORED and name[0] != "." and not (Path(place) / name).is_symlink()
-        )
+        folder_names[:] = inner_folders  # `os.walk` goes into these
 
 
 def _belongs(file: Path, kind: str) -> bool:
-    if kind == "model" and _matches(file.as_posix(), GRAPHS):
-        return True
     if kind == "model":
-        return _matches(file.name, MODEL_FILES) and bool(MODEL_FOLDERS.fullmatch(file.parent.as_posix()))
+        is_in_place = MODEL_FOLDERS.fullmatch(file.parent.as_posix()) is not None
+        return is_in_place and _matches(file.name, MODEL_FILES) or _matches(file.as_posix(), GRAPHS)
     if kind == "space":
         return _matches(file.name, SPACE_FILES)
     if file.parts[0] == "data":
@@ -167,44 +174,60 @@ def _problems_of(folder: Path, file: Path, *, sent: bool) -> Iterator[str]:
         yield f"{file}: a pickle can run code when it is opened; save the weights as safetensors"
         return
     text = _text_of(folder / file)
-    if token := TOKEN.search(text):
+    token = TOKEN.search(text)
+    if token:
         yield f"{file}: {token[0][:7]!r}... looks like an access token or password: delete it here, and revoke it"
-    if sent and len(text) < LARGEST_TEXT and (path := LOCAL_PATH.search(text)):
-        yield f"{file}: {path[0]!r} is a path of this machine; write a name that others can use"
+    if sent and len(text) < LARGEST_TEXT:
+        path = LOCAL_PATH.search(text)
+        if path:
+            yield f"{file}: {path[0]!r} is a path of this machine; write a name that others can use"
 
 
 def _text_of(file: Path) -> str:
     """The text of a file, or the metadata of a safetensors file; nothing of other binary files."""
     if file.suffix == ".safetensors":
-        with file.open("rb") as stream:
-            header = stream.read(min(int.from_bytes(stream.read(8), "little"), 100_000_000))
         try:
-            return json.dumps(json.loads(header).get("__metadata__", {}), ensure_ascii=False)
-        except (ValueError, AttributeError):
+            with safe_open(file, "np") as weights:
+                return json.dumps(weights.metadata() or {}, ensure_ascii=False)
+        except SafetensorError:
             return ""  # damaged: `_model_problems` does not open weights
-    return "" if file.suffix in BINARY else file.read_text(encoding="utf-8", errors="replace")
+    if file.suffix in BINARY:
+        return ""
+    return file.read_text(encoding="utf-8", errors="replace")
 
 
 def _named_code(folder: Path, files: list[Path], problems: list[str]) -> set[Path]:
     """The Python files that a model's configurations name, and those that these import; missing ones are problems."""
-    wanted: list[tuple[str, Path, str]] = []  # (file, folder of what names it, why)
-    for config in (file for file in files if file.name in ("config.json", TOKENIZER)):
-        names = {name.split(".")[0] for name in _names_of_code(read_json(folder / config))}
-        wanted += [(f"{name}.py", folder / config.parent, f"{config} names it") for name in sorted(names)]
-    for module in read_json(folder / MODULES, []):
-        if (name := str(module.get("type")).split(".")[0]) != "sentence_transformers":
-            wanted.append((f"{name}.py", folder, f"{MODULES} names it"))
+    # (module, the folder of what names it, why), to be looked up.
+    modules: list[tuple[str, Path, str]] = []
+    for config in files:
+        if config.name not in ("config.json", TOKENIZER):
+            continue
+        names = {_module_of(class_name) for class_name in _names_of_code(read_json(folder / config))}
+        for name in sorted(names):
+            modules.append((name, config.parent, f"{config} names it"))
+    for entry in read_json(folder / MODULES, []):
+        module = _module_of(str(entry.get("type")))
+        if module != "sentence_transformers":
+            modules.append((module, Path(), f"{MODULES} names it"))
     code: set[Path] = set()
-    while wanted:
-        name, place, why = wanted.pop()
-        file = next((path for path in (place / name, folder / name) if path.is_file()), None)
-        if file is None:
-            problems.append(f"{name} is missing: {why}")
-        elif (inside := file.relative_to(folder)) not in code:
-            code.add(inside)
-            imports = re.findall(r"^\s*from \.(\w+) import", read_text(file), re.MULTILINE)
-            wanted += [(f"{imported}.py", file.parent, f"{inside} imports it") for imported in imports]
+    while modules:
+        module, place, reason = modules.pop()
+        file = place / f"{module}.py"
+        if not (folder / file).is_file():
+            file = Path(f"{module}.py")
+        if not (folder / file).is_file():
+            problems.append(f"{file} is missing: {reason}")
+        elif file not in code:
+            code.add(file)
+            for imported in re.findall(r"^\s*from \.(\w+) import", read_text(folder / file), re.MULTILINE):
+                modules.append((imported, file.parent, f"{file} imports it"))
     return code
+
+
+def _module_of(class_name: str) -> str:
+    module, _, _ = class_name.partition(".")
+    return module
 
 
 def _names_of_code(config: Any) -> Iterator[str]:
@@ -239,16 +262,18 @@ def _card_problems(folder: Path, kind: str, license: str | None) -> Iterator[str
         return
     if not (license or data.get("license")):
         yield "README.md: license is missing; give it with --license apache-2.0 (or another)"
-    named = data.get("language") or []
-    languages = [named] if isinstance(named, str) else named
+    languages = data.get("language") or []
+    if isinstance(languages, str):
+        languages = [languages]
     for code in languages:
         if not LANGUAGE.fullmatch(str(code)):
             yield f"README.md: language {code!r} is not an ISO 639 code such as fr or fra"
     if kind == "space":
         yield from _space_problems(folder, data)
     if kind == "model" and (folder / "modular.json").is_file():  # the languages of the card are those of the folder
-        here = {hub_code(file.parent.name) for file in folder.glob("languages/*/language.json")}
-        if different := sorted(here ^ set(languages)):
+        folder_languages = {hub_code(file.parent.name) for file in folder.glob("languages/*/language.json")}
+        different = sorted(folder_languages.symmetric_difference(languages))
+        if different:
             yield f"README.md: {different[0]} is in the card or in languages/, not in both; run hf-echo modular card"
 
 
@@ -256,9 +281,11 @@ def _space_problems(folder: Path, data: dict[str, Any]) -> Iterator[str]:
     if "sdk" not in data:
         yield "README.md: sdk is missing; a Space needs one, such as sdk: gradio"
         return
-    usual = {"gradio": "app.py", "streamlit": "app.py", "static": "index.html"}.get(data["sdk"])
-    if usual and not (folder / data.get("app_file", usual)).is_file():
-        yield f"{data.get('app_file', usual)} is missing: the Space starts with it"
+    usual_files = {"gradio": "app.py", "streamlit": "app.py", "static": "index.html"}
+    if data["sdk"] in usual_files:
+        app_file = data.get("app_file", usual_files[data["sdk"]])
+        if not (folder / app_file).is_file():
+            yield f"{app_file} is missing: the Space starts with it"
 
 
 def _model_problems(folder: Path) -> Iterator[str]:
