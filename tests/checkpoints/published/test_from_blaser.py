@@ -20,57 +20,97 @@ SIZES = {"ref": 6, "qe": 4}
 
 def published(kind: str, folder):
     """fairseq2's file with two small hidden layers: between the linear layers stand dropouts and tanhs."""
-    rng, sizes = np.random.default_rng(0), [SIZES[kind] * 1024, 12, 6, 1]
+    rng = np.random.default_rng(0)
+    shapes = {1: (12, SIZES[kind] * 1024), 4: (6, 12), 7: (1, 6)}
     tensors = {}
-    for number, (read, written) in zip((1, 4, 7), zip(sizes, sizes[1:])):
+    for number, (written, read) in shapes.items():
         tensors[f"mlp.{number}.weight"] = torch.tensor(rng.normal(size=(written, read)), dtype=torch.float32)
         tensors[f"mlp.{number}.bias"] = torch.tensor(rng.normal(size=written), dtype=torch.float32)
     torch.save({"model": tensors}, folder / f"{kind}.pt")
-    return folder / f"{kind}.pt", {name: tensor.double().numpy() for name, tensor in tensors.items()}
+    return folder / f"{kind}.pt", tensors
 
 
-def by_hand(kind: str, tensors, s, t, r):
+def by_hand(kind: str, tensors, source, translation, reference):
     """numpy, float64."""
-    s, t, r = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (s, t, r))
-    parts = [s, t, s * t, abs(t - s)] if kind == "qe" else [r, t, s * t, r * t, abs(t - s), abs(t - r)]
+    layers = {name: tensor.double().numpy() for name, tensor in tensors.items()}
+    s, t, r = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (source, translation, reference))
+    if kind == "qe":
+        parts = [s, t, s * t, abs(t - s)]
+    else:
+        parts = [r, t, s * t, r * t, abs(t - s), abs(t - r)]
     x = np.concatenate(parts, axis=1)
-    for number in (1, 4):
-        x = np.tanh(x @ tensors[f"mlp.{number}.weight"].T + tensors[f"mlp.{number}.bias"])
-    return (x @ tensors["mlp.7.weight"].T + tensors["mlp.7.bias"])[:, 0]
+    x = np.tanh(x @ layers["mlp.1.weight"].T + layers["mlp.1.bias"])
+    x = np.tanh(x @ layers["mlp.4.weight"].T + layers["mlp.4.bias"])
+    return (x @ layers["mlp.7.weight"].T + layers["mlp.7.bias"])[:, 0]
 
 
-@pytest.mark.parametrize("kind", SIZES)
-def test_scores_are_those_of_the_formula(kind, run, tmp_path):
-    file, tensors = published(kind, tmp_path)
+@pytest.fixture(params=SIZES)
+def converted(request, run, tmp_path):
+    """(kind, folder, tensors of the published file)"""
+    file, tensors = published(request.param, tmp_path)
     code, _, err = run(file, tmp_path / "out")
     assert code == 0, err
-    model = AutoModel.from_pretrained(tmp_path / "out").eval()
-    assert type(model) is BlaserModel and model.config.kind == kind
-    vectors = np.random.default_rng(1).normal(size=(3, 5, 1024)) * 7
-    inputs = [torch.tensor(x, dtype=torch.float32) for x in vectors[: 2 + (kind == "ref")]]
+    return request.param, tmp_path / "out", tensors
+
+
+VECTORS = np.random.default_rng(1).normal(size=(3, 5, 1024)) * 7  # source, translation, reference
+INPUTS = torch.tensor(VECTORS, dtype=torch.float32)
+
+
+def test_scores_are_those_of_the_formula(converted):
+    kind, folder, tensors = converted
+    model = AutoModel.from_pretrained(folder).eval()
+    inputs = INPUTS if kind == "ref" else INPUTS[:2]
+
     with torch.inference_mode():
-        found = model(*inputs).scores.numpy()
-    assert np.abs(found - by_hand(kind, tensors, *vectors)).max() < 1e-4
-    assert read_lineage(tmp_path / "out")["parents"]["source"]["fingerprint"].startswith("sha256:")
-    data = ModelCard.load(tmp_path / "out" / "README.md").data
-    assert data["license"] == "cc-by-nc-4.0" and data["base_model"] == f"facebook/blaser-2.0-{kind}"
+        scores = model(*inputs).scores.numpy()
 
-    with pytest.raises(ValueError, match="takes no reference|needs reference"):
-        model(*(inputs[:2] if kind == "ref" else [*inputs, inputs[0]]))
+    assert type(model) is BlaserModel
+    assert model.config.kind == kind
+    assert np.abs(scores - by_hand(kind, tensors, *VECTORS)).max() < 1e-4
 
 
-def test_unfit_files_are_refused(refused, tmp_path):
-    out = tmp_path / "out"
-    refused("no file", tmp_path / "none.pt", out)
+def test_a_reference_is_read_by_ref_alone(converted):
+    kind, folder, _ = converted
+    model = AutoModel.from_pretrained(folder)
+    inputs, message = (INPUTS[:2], "needs reference") if kind == "ref" else (INPUTS, "takes no reference")
+    with pytest.raises(ValueError, match=message):
+        model(*inputs)
+
+
+def test_the_lineage_names_the_file(converted):
+    _, folder, _ = converted
+    assert read_lineage(folder)["parents"]["source"]["fingerprint"].startswith("sha256:")
+
+
+def test_the_card_names_what_was_converted(converted):
+    kind, folder, _ = converted
+    header = ModelCard.load(folder / "README.md").data
+    assert header["license"] == "cc-by-nc-4.0"
+    assert header["base_model"] == f"facebook/blaser-2.0-{kind}"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"extra": torch.ones(1)}, "is not BLASER 2.0"),
+        ({"mlp.1.weight": torch.ones(12, 100)}, "reads 100 numbers"),
+    ],
+)
+def test_other_tensors_are_refused(refused, tmp_path, change, message):
     _, tensors = published("qe", tmp_path)
-    tensors = {name: torch.tensor(tensor) for name, tensor in tensors.items()}
-    torch.save(tensors | {"extra": torch.ones(1)}, tmp_path / "a.pt")
-    refused("is not BLASER 2.0", tmp_path / "a.pt", out)
-    torch.save(tensors | {"mlp.1.weight": torch.ones(12, 100)}, tmp_path / "b.pt")
-    refused("reads 100 numbers", tmp_path / "b.pt", out)
-    torch.save([1], tmp_path / "c.pt")
-    refused("not a dictionary", tmp_path / "c.pt", out)
-    assert not out.exists()
+    torch.save(tensors | change, tmp_path / "other.pt")
+    refused(message, tmp_path / "other.pt", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_list_is_refused(refused, tmp_path):
+    torch.save([1], tmp_path / "list.pt")
+    refused("not a dictionary", tmp_path / "list.pt", tmp_path / "out")
+
+
+def test_a_missing_file_is_named(refused, tmp_path):
+    refused("no file", tmp_path / "none.pt", tmp_path / "out")
 
 
 @pytest.fixture
@@ -93,72 +133,132 @@ def expected_scores(folder, encoder, kind):
     """The model on vectors of `encode`, a row at a time."""
     model, tokenizer = inference.load_encoder(encoder, dtype="fp32")
     blaser = BlaserModel.from_pretrained(folder).eval()
-    sides = zip(zip(*TRIPLES), ("fra_Latn", "eng_Latn", "eng_Latn"))
-    s, t, r = (torch.tensor(inference.encode(model, tokenizer, *side)) for side in sides)
+    sources, translations, references = zip(*TRIPLES, strict=True)
+    vectors = [
+        torch.tensor(inference.encode(model, tokenizer, sources, "fra_Latn")),
+        torch.tensor(inference.encode(model, tokenizer, translations, "eng_Latn")),
+    ]
+    if kind == "ref":
+        vectors.append(torch.tensor(inference.encode(model, tokenizer, references, "eng_Latn")))
     with torch.inference_mode():
-        return blaser(s, t, *([r] if kind == "ref" else [])).scores.numpy()
+        return blaser(*vectors).scores.numpy()
+
+
+@pytest.fixture
+def fixed_translations(monkeypatch):
+    monkeypatch.setattr(inference, "translate", lambda *arguments, **options: [row[1] for row in TRIPLES])
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_evaluate_translation_gives_the_mean_score(kind, small, toy_folders, hf_echo_cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(inference, "translate", lambda *a, **k: [row[1] for row in TRIPLES])
-    for name, column in (("a", 0), ("b", 2)):
-        (tmp_path / f"{name}.txt").write_text("".join(row[column] + "\n" for row in TRIPLES), encoding="utf-8")
+def test_evaluate_translation_gives_the_mean_score_of_two_files(
+    kind, small, toy_folders, hf_echo_cli, tmp_path, fixed_translations
+):
+    sources, _, references = zip(*TRIPLES, strict=True)
+    (tmp_path / "a.txt").write_text("\n".join(sources) + "\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("\n".join(references) + "\n", encoding="utf-8")
     release = toy_folders["release"]
     sides = ["--source", tmp_path / "a.txt", "--source-lang", "fra_Latn", "--target", tmp_path / "b.txt"]
     options = ["--blaser", small[kind], "--blaser-encoder", release]
     code, out, err = hf_echo_cli("evaluate", "translation", "--model", release, *sides, *options)
     assert code == 0, err
-    wanted = expected_scores(small[kind], release, kind).mean()
-    assert abs(json.loads(out)["blaser"] - wanted) < 1e-5
-    # A table of directions; the encoder is --model's by default.
-    sides = [("fra_Latn", 0), ("eng_Latn", 2)]
-    rows = [{"id": i, "lang": lang, "text": row[n]} for i, row in enumerate(TRIPLES) for lang, n in sides]
-    (nway := tmp_path / "nway.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    code, out, err = hf_echo_cli("evaluate", "translation", "--model", release, "--data", nway, "--blaser", small[kind])
+    assert abs(json.loads(out)["blaser"] - expected_scores(small[kind], release, kind).mean()) < 1e-5
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_evaluate_translation_gives_the_mean_score_of_a_table(
+    kind, small, toy_folders, hf_echo_cli, tmp_path, fixed_translations
+):
+    """The encoder is --model's by default."""
+    lines = []
+    for number, (source, _, reference) in enumerate(TRIPLES):
+        lines.append(json.dumps({"id": number, "lang": "fra_Latn", "text": source}))
+        lines.append(json.dumps({"id": number, "lang": "eng_Latn", "text": reference}))
+    table = tmp_path / "nway.jsonl"
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    release = toy_folders["release"]
+    options = ["--data", table, "--blaser", small[kind]]
+    code, out, err = hf_echo_cli("evaluate", "translation", "--model", release, *options)
     assert code == 0, err
-    assert abs(json.loads(out)["average"]["blaser"] - wanted) < 1e-5
+    mean = expected_scores(small[kind], release, kind).mean()
+    assert abs(json.loads(out)["average"]["blaser"] - mean) < 1e-5
 
 
-def test_the_data_filter_scores_with_it(small, toy_folders, hf_echo_cli, tmp_path):
+@pytest.fixture
+def pairs(tmp_path):
     lines = ["source\tsource_lang\ttarget\ttarget_lang"]
-    lines += [f"{source}\tfra_Latn\t{target}\teng_Latn" for source, target, _ in TRIPLES]
+    for source, translation, _ in TRIPLES:
+        lines.append(f"{source}\tfra_Latn\t{translation}\teng_Latn")
     (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    wanted = expected_scores(small["qe"], toy_folders["release"], "qe")
-    floor = float(np.sort(wanted)[:2].mean())  # between the worst and the second
-    recipe = (
-        f"sources: [{tmp_path / 'pairs.tsv'}]\nsteps:\n"
+    return tmp_path / "pairs.tsv"
+
+
+def test_the_data_filter_keeps_rows_by_their_score(pairs, small, toy_folders, hf_echo_cli, tmp_path):
+    scores = expected_scores(small["qe"], toy_folders["release"], "qe")
+    floor = float(np.sort(scores)[:2].mean())  # between the worst and the second
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        f"sources: [{pairs}]\nsteps:\n"
         f"  - score: {toy_folders['release']}\n    dtype: fp32\n    blaser: {small['qe']}\n"
-        f"  - filter: threshold\n    floor: {floor}\n    unscored: drop\n"
+        f"  - filter: threshold\n    floor: {floor}\n    unscored: drop\n",
+        encoding="utf-8",
     )
-    (tmp_path / "recipe.yaml").write_text(recipe, encoding="utf-8")
-    code, _, err = hf_echo_cli("data", "filter", tmp_path / "recipe.yaml", "--out", tmp_path / "kept")
+
+    code, _, err = hf_echo_cli("data", "filter", recipe, "--out", tmp_path / "kept")
+
     assert code == 0, err
     rows = load_dataset("parquet", data_dir=str(tmp_path / "kept" / "data"), split="train", cache_dir=str(tmp_path))
-    kept = {row["source"]: row["quality"] for row in rows}
-    assert set(kept) == {row[0] for row, score in zip(TRIPLES, wanted) if score >= floor} and len(kept) == 2
-    for row, score in zip(TRIPLES, wanted):
-        assert abs(kept.get(row[0], score) - score) < 1e-5
+    qualities = {row["source"]: row["quality"] for row in rows}
+    expected = {}
+    for (source, _, _), score in zip(TRIPLES, scores, strict=True):
+        if score >= floor:
+            expected[source] = pytest.approx(score, abs=1e-5)
+    assert qualities == expected
+    assert len(qualities) == 2
+
+
+def test_calibration_scores_with_it(pairs, small, toy_folders, hf_echo_cli, tmp_path):
     options = ("--model", toy_folders["release"], "--blaser", small["qe"], "--out", tmp_path / "dev.json")
-    code, _, err = hf_echo_cli("data", "calibrate", tmp_path / "pairs.tsv", *options)
-    assert code == 2 and "20 scored rows" in err  # it has scored them: three are too few
+    code, _, err = hf_echo_cli("data", "calibrate", pairs, *options)
+    assert code == 2
+    assert "20 scored rows" in err  # it has scored them: three are too few
 
 
-def test_unfit_models_are_refused(small, toy_folders, hf_echo_cli, tmp_path):
-    release = str(toy_folders["release"])
+PAIR = (["a"], ["b"], ["fra_Latn"], ["eng_Latn"])
+
+
+def refuses(message: str, release, blaser, *texts) -> None:
+    with pytest.raises(ValueError, match=message):
+        inference.EchoScorer(str(release), blaser=str(blaser))(*texts)
+
+
+def test_a_scorer_has_no_reference(small, toy_folders):
+    refuses("compares with a reference", toy_folders["release"], small["ref"], *PAIR)
+
+
+def test_a_scorer_and_its_encoder_have_the_same_size(toy_folders, tmp_path):
     BlaserModel(BlaserConfig(kind="qe", embedding_size=16, hidden_sizes=[4])).save_pretrained(tmp_path / "other")
-    pair, two = (["a"], ["b"], ["fra_Latn"], ["eng_Latn"]), (["a", "b"], ["b"], ["fra_Latn"] * 2, ["eng_Latn"] * 2)
-    for blaser, texts, message in (
-        (small["ref"], pair, "compares with a reference"),
-        (tmp_path / "other", pair, "reads embeddings of 16 dimensions"),
-        (small["qe"], two, "1 texts but 2 languages"),
-        (hf_echo.pretrained("echo-nano"), pair, "not a BLASER model"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            inference.EchoScorer(release, blaser=str(blaser))(*texts)
-    pytest.raises(ValueError, BlaserConfig, kind="other").match("'other'.*ref, qe|ref, qe.*'other'")
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("a\n")
-    command = ("evaluate", "translation", "--source", tmp_path / "a.txt", "--target", tmp_path / "b.txt")
-    code, _, err = hf_echo_cli(*command, "--model", release, "--blaser-encoder", release)
-    assert code == 2 and "--blaser-encoder needs --blaser" in err
+    refuses("reads embeddings of 16 dimensions", toy_folders["release"], tmp_path / "other", *PAIR)
+
+
+def test_texts_that_do_not_pair_are_refused(small, toy_folders):
+    texts = (["a", "b"], ["b"], ["fra_Latn"] * 2, ["eng_Latn"] * 2)
+    refuses("1 texts but 2 languages", toy_folders["release"], small["qe"], *texts)
+
+
+def test_a_scorer_of_another_kind_is_refused(toy_folders):
+    refuses("not a BLASER model", toy_folders["release"], hf_echo.pretrained("echo-nano"), *PAIR)
+
+
+def test_another_kind_of_blaser_is_refused():
+    with pytest.raises(ValueError, match="'other'.*ref, qe|ref, qe.*'other'"):
+        BlaserConfig(kind="other")
+
+
+def test_an_encoder_of_blaser_needs_blaser(toy_folders, hf_echo_cli, tmp_path):
+    (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "b.txt").write_text("a\n")
+    sides = ("--source", tmp_path / "a.txt", "--target", tmp_path / "b.txt")
+    options = ("--model", toy_folders["release"], "--blaser-encoder", toy_folders["release"])
+    code, _, err = hf_echo_cli("evaluate", "translation", *sides, *options)
+    assert code == 2
+    assert "--blaser-encoder needs --blaser" in err
