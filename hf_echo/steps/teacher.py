@@ -37,15 +37,11 @@ class MeasureTeacher(Operation):
         from ..utils.files import write_json
         from ..utils.folders import write_folder
         from ..utils.lineage import write_lineage
-        from .arguments import DataArguments
-        from .data import load_dev_sets
 
-        source = self.data if self.split is None else {"path": self.data, "split": self.split}
-        dev_sets = load_dev_sets(DataArguments(dev_data={"data": source}, dev_negatives=self.negatives))
-        dev = dev_sets["data"]
-        if dev.negatives is None:
+        rows, negatives = self.dev_rows()
+        if not negatives:
             raise ValueError(f"data: {self.data} has no English sentence of which the rules make hard negatives")
-        table = evaluate_xsim(any_encoder(self.model), dev.rows, target_lang=ENGLISH, negatives=dev.negatives)
+        table = evaluate_xsim(any_encoder(self.model), rows, target_lang=ENGLISH, negatives=negatives)
         errors = {ENGLISH: 0.0}
         for row in table.rows:
             if row["xsimpp"] is not None:
@@ -61,6 +57,25 @@ class MeasureTeacher(Operation):
                 output_dir=self.output_dir,
             )
         return {"output_dir": self.output_dir, "xsimpp": errors}
+
+    def dev_rows(self) -> tuple[Any, dict[str, list[str]]]:
+        """The rows (id, lang, text), and hard negatives by rule of their English sentences, by id."""
+        if self.data == "builtin":
+            from ..data.builtin import dev_set
+
+            return dev_set(max_negatives=self.negatives)
+        from ..data import load_nway
+        from ..data.nway import dev_split
+        from ..negatives.rules import hard_negatives_for
+
+        split = dev_split(self.data) if self.split is None else self.split
+        rows = load_nway(self.data, split=split)
+        english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
+        negatives = {}
+        for sentence_id, of_sentence in zip(english, hard_negatives_for(list(english.values()), self.negatives)):
+            if of_sentence:
+                negatives[sentence_id] = of_sentence
+        return rows, negatives
 
     def is_whole(self) -> bool:
         return (Path(self.output_dir) / FILE).is_file()
