@@ -23,32 +23,54 @@ def table(card: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_header_and_journey():
+@pytest.fixture
+def token_card():
+    """The card of a token stage with figures of two sets and their mean."""
     results = {"eval_news_xsim": 1.25, "eval_news_xsimpp": 30.0, "eval_short_xsim": 2.5, "eval_xsim": 1.875}
-    card = ModelCard(model_card(TOKEN, ["fra_Latn", "eng_Latn", "zho_Hant", "zho_Hans"], results))
-    data = card.data.to_dict()
-    assert (data["stage"], data["teacher"], data["base_model"]) == ("token", "org/echo-large", "org/echo")
-    assert data["language"] == ["en", "fr", "zh"]
-    found = {(e.dataset_name, e.metric_type): e.metric_value for e in card.data.eval_results}
-    assert found == {("news", "xsim"): 1.25, ("news", "xsimpp"): 30.0, ("short", "xsim"): 2.5}
-    assert table(card.text) == [
+    return ModelCard(model_card(TOKEN, ["fra_Latn", "eng_Latn", "zho_Hant", "zho_Hans"], results))
+
+
+def test_the_header_names_stage_with_its_models(token_card):
+    header = token_card.data.to_dict()
+    assert header["stage"] == "token"
+    assert header["teacher"] == "org/echo-large"
+    assert header["base_model"] == "org/echo"
+
+
+def test_the_header_has_codes_of_the_hub(token_card):
+    assert token_card.data.to_dict()["language"] == ["en", "fr", "zh"]
+
+
+def test_the_header_has_the_figures_of_each_set(token_card):
+    figures = {}
+    for result in token_card.data.eval_results:
+        figures[result.dataset_name, result.metric_type] = result.metric_value
+    assert figures == {("news", "xsim"): 1.25, ("news", "xsimpp"): 30.0, ("short", "xsim"): 2.5}
+
+
+def test_the_journey_has_a_row_for_each_step(token_card):
+    assert table(token_card.text) == [
         ["contrastive", "o/1", "", "7", "", "42", ""],
         ["token", "org/echo", "org/echo-large", "", "", "42", ""],
     ]
-    rows = [line for line in card.text.splitlines() if line.startswith("| ")]
-    assert "| news | 1.25 | 30.00 |" in rows and "| short | 2.50 |  |" in rows
+
+
+def test_the_figures_have_a_row_for_each_set(token_card):
+    rows = [line for line in token_card.text.splitlines() if line.startswith("| ")]
+    assert "| news | 1.25 | 30.00 |" in rows
+    assert "| short | 2.50 |  |" in rows
     assert not [row for row in rows if "1.88" in row]  # the mean over sets is not a set
 
 
 def test_a_model_on_a_pretrained_backbone_names_it():
     card = ModelCard(model_card(run_of("contrastive", None, output_dir="o/1", backbone="org/e5"), None))
-    assert table(card.text) == [["contrastive", "org/e5", "", "", "", "42", ""]] and card.data.base_model == "org/e5"
+    assert table(card.text) == [["contrastive", "org/e5", "", "", "", "42", ""]]
+    assert card.data.base_model == "org/e5"
 
 
-def test_without_teacher_and_figures():
-    card = model_card(BASE, None)
-    assert "teacher:" not in card and "Dev sets" not in card and ModelCard(card).data.stage == "contrastive"
-    assert "language" not in ModelCard(card).data.to_dict() and "Languages:" not in card
+@pytest.mark.parametrize("text", ["teacher:", "Dev sets", "language:", "Languages:"])
+def test_a_card_leaves_out_what_is_not_known(text):
+    assert text not in model_card(BASE, None)
 
 
 def checkpoint(folder, weights: bytes = b"weights"):
@@ -58,29 +80,48 @@ def checkpoint(folder, weights: bytes = b"weights"):
     return folder
 
 
-def test_operations_are_steps_with_their_start_and_settings(tmp_path):
-    """Only the first training run of a chain starts from random weights."""
+def test_a_card_needs_a_lineage(tmp_path):
+    folder = checkpoint(tmp_path / "first")
+    with pytest.raises(FileNotFoundError, match="recipe.json does not exist: the card is written from"):
+        checkpoint_card(folder)
+
+
+@pytest.fixture
+def damped(tmp_path):
+    """A trained checkpoint, then two operations: first -> white -> damped."""
     first = checkpoint(tmp_path / "first")
-    pytest.raises(FileNotFoundError, checkpoint_card, first).match(
-        "recipe.json does not exist: the card is written from"
-    )
     (first / "recipe.json").write_text(json.dumps(run_of("seq2seq", None, output_dir="o/first", max_steps=9)))
-    white, damped = checkpoint(tmp_path / "white", b"w"), checkpoint(tmp_path / "damped", b"d")
+    white = checkpoint(tmp_path / "white", b"w")
     write_lineage(white, "swap_tokenizer", {"method": "focus"}, parents={"source": first}, data={"auxiliary": None})
+    damped = checkpoint(tmp_path / "damped", b"d")
     write_lineage(damped, "average", {"share": 0.25}, parents={"source": white})
-    last = {"output_dir": "o/last", "model_name_or_path": str(damped), "decoder": "o/other"}
-    run = run_of("decoder", json.loads((damped / "recipe.json").read_text()), **last)
-    at = tmp_path.name
+    return damped
+
+
+def test_operations_are_steps_with_their_start_in_a_chain(damped):
+    """Only the first training run of a chain starts from random weights."""
+    lineage = json.loads((damped / "recipe.json").read_text())
+    run = run_of("decoder", lineage, output_dir="o/last", model_name_or_path=str(damped), decoder="o/other")
+    place = damped.parent.name
     assert table(model_card(run, None)) == [
         ["seq2seq", "random weights", "", "9", "", "42", ""],
-        ["swap_tokenizer", f"{at}/first", "", "", "", "", "method focus"],
-        ["average", f"{at}/white", "", "", "", "", "share 0.25"],
-        ["decoder", f"{at}/damped + decoder of o/other", "", "", "", "42", ""],
+        ["swap_tokenizer", f"{place}/first", "", "", "", "", "method focus"],
+        ["average", f"{place}/white", "", "", "", "", "share 0.25"],
+        ["decoder", f"{place}/damped + decoder of o/other", "", "", "", "42", ""],
     ]
+
+
+def test_the_card_of_an_operation_has_its_journey(damped):
     card = checkpoint_card(damped)
-    assert table(card) == table(model_card(run, None))[:3] and str(tmp_path) not in card
-    data = ModelCard(card).data.to_dict()
-    assert data["stage"] == "average" and data["language"] == ["en", "fr"] and "base_model" not in data
+    assert [row[0] for row in table(card)] == ["seq2seq", "swap_tokenizer", "average"]
+    assert str(damped.parent) not in card
+
+
+def test_the_header_of_an_operation(damped):
+    header = ModelCard(checkpoint_card(damped)).data.to_dict()
+    assert header["stage"] == "average"
+    assert header["language"] == ["en", "fr"]
+    assert "base_model" not in header
 
 
 def test_base_model_is_the_nearest_one_on_the_hub():
@@ -92,13 +133,27 @@ def test_base_model_is_the_nearest_one_on_the_hub():
     assert table(card.text)[0] == ["llama", "org/llama", "", "", "", "", "pooling cls"]
 
 
-def test_datasets_and_license_come_from_the_lineage():
-    """Data sets of the Hub without their versions, files of this machine not; the license of the nearest step."""
+@pytest.fixture
+def converted_then_trained():
     start = run_of("sonar", None, output_dir="o/1", license="cc-by-nc-4.0") | {"kind": "operation"}
     first = run_of("a", start, output_dir="o/2", train_data="org/pairs@v1.0")
     run = run_of("b", first, output_dir="o/3", train_data="here/corpus.tsv", seed=7)
-    card = ModelCard(model_card(run, None))
-    assert card.data.datasets == ["org/pairs"] and card.data.license == "cc-by-nc-4.0"
-    assert [row[5] for row in table(card.text)] == ["", "42", "7"]
-    named = model_card(run_of("b", None, model_name_or_path="org/echo@v2.0"), None)
-    assert ModelCard(named).data.base_model == "org/echo"
+    return ModelCard(model_card(run, None))
+
+
+def test_data_sets_are_those_of_the_hub(converted_then_trained):
+    """Without their versions; files of this machine not."""
+    assert converted_then_trained.data.datasets == ["org/pairs"]
+
+
+def test_the_license_is_that_of_the_nearest_step(converted_then_trained):
+    assert converted_then_trained.data.license == "cc-by-nc-4.0"
+
+
+def test_a_step_without_seed_has_the_usual_one(converted_then_trained):
+    assert [row[5] for row in table(converted_then_trained.text)] == ["", "42", "7"]
+
+
+def test_a_base_model_has_no_version():
+    card = model_card(run_of("b", None, model_name_or_path="org/echo@v2.0"), None)
+    assert ModelCard(card).data.base_model == "org/echo"

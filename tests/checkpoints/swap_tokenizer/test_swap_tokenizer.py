@@ -27,62 +27,115 @@ def test_same_tokenizer_is_the_identity(model, toy_trained, toy_tokenizer, metho
     assert model.config.to_dict() == before
 
 
-def test_permuted_vocabulary_changes_nothing_that_is_seen(model, toy_trained, toy_tokenizer, texts):
+@pytest.fixture
+def reordered(model, toy_tokenizer):
+    """(model, tokenizer, {old id: new id}): the same tokens in another order."""
     tokenizer, order = permuted(toy_tokenizer)
     swap_vocabulary(model, toy_tokenizer, tokenizer)
-    assert not torch.equal(model.encoder.backbone.embed_tokens.weight, toy_trained.encoder.backbone.embed_tokens.weight)
-    have, want = encode(model, tokenizer, *texts), encode(toy_trained, toy_tokenizer, *texts)
-    assert np.array_equal(have, want)
-    assert translate(model, tokenizer, want) == translate(toy_trained, toy_tokenizer, want)
+    return model, tokenizer, order
+
+
+def test_another_order_of_tokens_moves_rows(reordered, toy_trained):
+    model, _, _ = reordered
+    assert not torch.equal(encoder_rows(model), encoder_rows(toy_trained))
+
+
+def test_another_order_of_tokens_changes_no_embedding(reordered, toy_trained, toy_tokenizer, texts):
+    model, tokenizer, _ = reordered
+    assert np.array_equal(encode(model, tokenizer, *texts), encode(toy_trained, toy_tokenizer, *texts))
+
+
+def test_another_order_of_tokens_changes_no_translation(reordered, toy_trained, toy_tokenizer, texts):
+    model, tokenizer, _ = reordered
+    vectors = encode(toy_trained, toy_tokenizer, *texts)
+    assert translate(model, tokenizer, vectors) == translate(toy_trained, toy_tokenizer, vectors)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_special_ids_move_in_every_configuration(reordered, toy_tokenizer, role):
+    model, tokenizer, order = reordered
+    new_id = order[getattr(toy_tokenizer, f"{role}_token_id")]
+    assert getattr(tokenizer, f"{role}_token_id") == new_id
     for config in (model.config, model.encoder.config, model.decoder.config, model.config.decoder):
-        for role in ROLES:
-            old = getattr(toy_tokenizer, f"{role}_token_id")
-            assert getattr(config, f"{role}_token_id") == getattr(tokenizer, f"{role}_token_id") == order[old]
-    start = model.decoder.generation_config.decoder_start_token_id
-    assert start == model.config.decoder.decoder_start_token_id == tokenizer.bos_token_id
+        assert getattr(config, f"{role}_token_id") == new_id
+
+
+def test_generation_starts_from_the_new_ids(reordered):
+    model, tokenizer, _ = reordered
+    assert model.config.decoder.decoder_start_token_id == tokenizer.bos_token_id
+    assert model.decoder.generation_config.decoder_start_token_id == tokenizer.bos_token_id
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id
     assert model.encoder.backbone.embed_tokens.padding_idx == tokenizer.pad_token_id
 
 
-def test_mean_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer):
+def encoder_rows(model) -> torch.Tensor:
+    return model.encoder.backbone.embed_tokens.weight.detach()
+
+
+def decoder_rows(model) -> torch.Tensor:
+    return model.decoder.model.embed_tokens.weight.detach()
+
+
+@pytest.mark.parametrize("rows_of", [encoder_rows, decoder_rows])
+def test_mean_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer, rows_of):
     swap_vocabulary(model, toy_tokenizer, other_tokenizer)
-    old_vocabulary, special = toy_tokenizer.get_vocab(), set(toy_tokenizer.all_special_tokens)
-    spelt = {"<|begin|>": "<s>", "<|end|>": "</s>"} | {name: name for name in ("<CLS>", "<SEP>", "<pad>")}
-    old_model, new = toy_tokenizer.backend_tokenizer.model, 0
-    for have, old in (
-        (model.encoder.backbone.embed_tokens.weight, toy_trained.encoder.backbone.embed_tokens.weight),
-        (model.decoder.model.embed_tokens.weight, toy_trained.decoder.model.embed_tokens.weight),
-    ):
-        have, old = have.detach().numpy(), old.detach().numpy()
-        for token, number in other_tokenizer.get_vocab().items():
-            if token in spelt:
-                want = old[old_vocabulary[spelt[token]]]
-            elif token in old_vocabulary and token not in special:
-                want = old[old_vocabulary[token]]
-            else:
-                ids = [piece.id for piece in old_model.tokenize(token)]
-                assert len(ids) > 1
-                want, new = np.mean([old[i] for i in ids], axis=0), new + 1
-            np.testing.assert_allclose(have[number], want, atol=1e-6)
-    assert new > 100
+    new_rows = rows_of(model).numpy()
+    old_rows = rows_of(toy_trained).numpy()
+    old_ids = toy_tokenizer.get_vocab()
+    old_special = set(toy_tokenizer.all_special_tokens)
+    old_names = {"<|begin|>": "<s>", "<|end|>": "</s>", "<CLS>": "<CLS>", "<SEP>": "<SEP>", "<pad>": "<pad>"}
+    new_tokens = 0
+    for token, new_id in other_tokenizer.get_vocab().items():
+        if token in old_names:
+            expected = old_rows[old_ids[old_names[token]]]
+        elif token in old_ids and token not in old_special:
+            expected = old_rows[old_ids[token]]
+        else:
+            pieces = [piece.id for piece in toy_tokenizer.backend_tokenizer.model.tokenize(token)]
+            assert len(pieces) > 1
+            expected = old_rows[pieces].mean(0)
+            new_tokens += 1
+        np.testing.assert_allclose(new_rows[new_id], expected, atol=1e-6)
+    assert new_tokens > 50
+
+
+def test_rows_are_rounded_up_as_before(model, toy_tokenizer, other_tokenizer):
+    swap_vocabulary(model, toy_tokenizer, other_tokenizer)
     rows = -(-len(other_tokenizer) // 8) * 8  # the old matrix had 400
-    assert len(have) == rows == model.config.vocab_size == model.decoder.lm_head.out_features
+    assert len(encoder_rows(model)) == rows
+    assert model.config.vocab_size == rows
+    assert model.decoder.lm_head.out_features == rows
 
 
-def test_extended_tokenizer_keeps_what_it_segments_as_before(model, toy_trained, toy_tokenizer, texts):
-    alpha, beta = visible("α"), visible("β")
-    merges = [(alpha[0], alpha[1]), (alpha, beta[0])]  # a letter, and a letter with half of the next one
-    tokenizer = extended(toy_tokenizer, merges)
+ALPHA = visible("α")
+BETA = visible("β")
+
+
+@pytest.fixture
+def with_greek(model, toy_tokenizer):
+    """(model, tokenizer) with two more tokens: a letter, and a letter with half of the next one."""
+    tokenizer = extended(toy_tokenizer, [(ALPHA[0], ALPHA[1]), (ALPHA, BETA[0])])
     swap_vocabulary(model, toy_tokenizer, tokenizer)
-    rows = len(toy_tokenizer)
-    for have, old in (
-        (model.encoder.backbone.embed_tokens, toy_trained.encoder.backbone.embed_tokens),
-        (model.decoder.lm_head, toy_trained.decoder.lm_head),
-    ):
-        have, old = have.weight.detach(), old.weight.detach()
-        assert torch.equal(have[:rows], old)
-        letter, half = (old[[toy_tokenizer.get_vocab()[c] for c in text]] for text in (alpha, alpha + beta[0]))
-        torch.testing.assert_close(have[rows : rows + 2], torch.stack([letter.mean(0), half.mean(0)]))
+    return model, tokenizer
+
+
+@pytest.mark.parametrize("rows_of", [encoder_rows, lambda model: model.decoder.lm_head.weight.detach()])
+def test_an_extension_keeps_old_rows_before_means_of_bytes(with_greek, toy_trained, toy_tokenizer, rows_of):
+    model, _ = with_greek
+    old_rows = rows_of(toy_trained)
+    old_ids = toy_tokenizer.get_vocab()
+    letter = old_rows[[old_ids[byte] for byte in ALPHA]].mean(0)
+    letter_with_half = old_rows[[old_ids[byte] for byte in ALPHA + BETA[0]]].mean(0)
+
+    new_rows = rows_of(model)
+
+    size = len(toy_tokenizer)
+    assert torch.equal(new_rows[:size], old_rows)
+    torch.testing.assert_close(new_rows[size : size + 2], torch.stack([letter, letter_with_half]))
+
+
+def test_an_extension_keeps_embeddings_of_texts_without_new_tokens(with_greek, toy_trained, toy_tokenizer, texts):
+    model, tokenizer = with_greek
     assert np.array_equal(encode(model, tokenizer, *texts), encode(toy_trained, toy_tokenizer, *texts))
 
 
@@ -94,33 +147,64 @@ def test_half_a_character_is_spelt_by_the_old_merges(toy_tokenizer):
     assert match.pieces == {len(toy_tokenizer): [vocabulary[visible(" к")], vocabulary[visible("α")[0]]]}
 
 
-def test_rows_beyond_the_tokenizer(toy, toy_tokenizer, other_tokenizer):
-    """A converted model rounds its rows up to 8; the new ones are rounded too, and are the mean of the old."""
+@pytest.fixture
+def with_one_token_more(toy, toy_tokenizer):
+    """(model of 400 rows swapped onto 401 tokens, tokenizer)"""
     tokenizer = extended(toy_tokenizer, [("a", "z")])
     model = toy.make_model(toy_tokenizer, vocab_size=len(toy_tokenizer))
     swap_vocabulary(model, toy_tokenizer, tokenizer)
-    weight = model.encoder.backbone.embed_tokens.weight.detach()
-    assert len(toy_tokenizer) == 400 and len(tokenizer) == 401 and len(weight) == 408
+    return model, tokenizer
+
+
+def test_rows_beyond_the_tokenizer_are_the_mean_of_the_old(with_one_token_more):
+    """A converted model rounds its rows up to 8; the new ones are rounded too."""
+    model, tokenizer = with_one_token_more
+    weight = encoder_rows(model)
+    assert (len(tokenizer), len(weight)) == (401, 408)
     torch.testing.assert_close(weight[401:], weight[:400].mean(0).expand(7, -1))
+
+
+def test_rows_beyond_the_tokenizer_go_again(with_one_token_more, toy_tokenizer):
+    model, tokenizer = with_one_token_more
     swap_vocabulary(model, tokenizer, toy_tokenizer)
     assert len(model.decoder.lm_head.weight) == model.config.vocab_size == 400
-    odd = toy.make_model(tokenizer)
-    swap_vocabulary(odd, tokenizer, other_tokenizer)
-    assert len(odd.encoder.backbone.embed_tokens.weight) == len(other_tokenizer) == odd.config.decoder.vocab_size
 
 
-def test_random_draws_have_the_old_spread(model, toy_trained, toy_tokenizer, other_tokenizer):
+def test_an_odd_number_of_rows_is_not_rounded(toy, with_one_token_more, other_tokenizer):
+    _, tokenizer = with_one_token_more
+    model = toy.make_model(tokenizer)  # 401 rows
+    swap_vocabulary(model, tokenizer, other_tokenizer)
+    assert len(encoder_rows(model)) == model.config.decoder.vocab_size == len(other_tokenizer)
+
+
+@pytest.fixture
+def random_rows(model, toy_trained, toy_tokenizer, other_tokenizer):
+    """(rows by seed 0, rows by seed 1, old rows, match)"""
     again = copy.deepcopy(model)
-    for swapped, seed in ((model, 0), (again, 1)):
-        swap_vocabulary(swapped, toy_tokenizer, other_tokenizer, method="random", seed=seed)
+    swap_vocabulary(model, toy_tokenizer, other_tokenizer, method="random", seed=0)
+    swap_vocabulary(again, toy_tokenizer, other_tokenizer, method="random", seed=1)
     match, _ = match_vocabularies(toy_tokenizer, other_tokenizer)
-    old, have = (m.encoder.backbone.embed_tokens.weight.detach() for m in (toy_trained, model))
-    new, shared = list(match.pieces), list(match.copied)
+    return encoder_rows(model), encoder_rows(again), encoder_rows(toy_trained), match
+
+
+def test_random_draws_keep_shared_tokens(random_rows):
+    rows, _, old_rows, match = random_rows
+    assert torch.equal(rows[list(match.copied)], old_rows[list(match.copied.values())])
+
+
+def test_random_draws_follow_the_seed(random_rows):
+    rows, rows_of_another_seed, _, match = random_rows
+    new = list(match.pieces)
+    assert not torch.equal(rows[new], rows_of_another_seed[new])
+
+
+def test_random_draws_have_the_old_spread(random_rows):
+    rows, _, old_rows, match = random_rows
+    new = list(match.pieces)
     assert len(new) > 100
-    assert torch.equal(have[shared], old[list(match.copied.values())])
-    assert not torch.equal(have[new], again.encoder.backbone.embed_tokens.weight.detach()[new])
-    z = (have[new] - old.mean(0)) / old.std(0)
-    assert abs(z.mean()) < 0.05 and abs(z.std() - 1) < 0.05
+    z = (rows[new] - old_rows.mean(0)) / old_rows.std(0)
+    assert abs(z.mean()) < 0.05
+    assert abs(z.std() - 1) < 0.05
 
 
 def simplex_by_sorting(z: np.ndarray) -> np.ndarray:
@@ -135,52 +219,81 @@ def simplex_by_sorting(z: np.ndarray) -> np.ndarray:
 def test_sparsemax(scale, guess):
     scores = np.random.default_rng(1).normal(size=(40, 60)) * scale
     weights, index = sparsemax(torch.from_numpy(scores), guess=guess)
-    have = torch.zeros(40, 60, dtype=torch.float64).scatter(1, index, weights).numpy()
-    np.testing.assert_allclose(have, [simplex_by_sorting(row) for row in scores], atol=1e-12)
-    np.testing.assert_allclose(have.sum(1), 1)
-    assert np.allclose(sparsemax(torch.zeros(2, 5))[0].numpy(), 0.2)
+    dense = torch.zeros(40, 60, dtype=torch.float64).scatter(1, index, weights).numpy()
+    np.testing.assert_allclose(dense, [simplex_by_sorting(row) for row in scores], atol=1e-12)
+    np.testing.assert_allclose(dense.sum(1), 1)
 
 
-def test_focus_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer):
-    """Shared tokens copied, new ones a convex combination of them, those without a vector averaged."""
+def test_sparsemax_of_equal_scores_is_uniform():
+    weights, _ = sparsemax(torch.zeros(2, 5))
+    assert np.allclose(weights.numpy(), 0.2)
+
+
+@pytest.fixture
+def focus_swap(model, toy_tokenizer, other_tokenizer):
+    """(rows, auxiliary vectors, match): the sixth new and the eighth shared token have no vector."""
     rng = np.random.default_rng(4)
     auxiliary = rng.normal(size=(len(other_tokenizer), 6)).astype(np.float32)
     match, _ = match_vocabularies(toy_tokenizer, other_tokenizer)
-    bare_new, bare_shared = list(match.pieces)[5], list(match.copied)[7]
-    auxiliary[[bare_new, bare_shared]] = 0
+    auxiliary[list(match.pieces)[5]] = 0
+    auxiliary[list(match.copied)[7]] = 0
     swap_vocabulary(model, toy_tokenizer, other_tokenizer, method="focus", auxiliary=auxiliary)
-    old, have = (m.encoder.backbone.embed_tokens.weight.detach().numpy() for m in (toy_trained, model))
-    shared = [i for i in match.copied if i != bare_shared]
+    return encoder_rows(model).numpy(), auxiliary, match
+
+
+def test_focus_copies_shared_tokens(focus_swap, toy_trained):
+    rows, _, match = focus_swap
+    old_rows = encoder_rows(toy_trained).numpy()
+    assert np.array_equal(rows[list(match.copied)], old_rows[list(match.copied.values())])
+
+
+def test_focus_equals_a_loop(focus_swap, toy_trained):
+    """New tokens are a convex combination of shared ones; without a vector the mean of their pieces."""
+    rows, auxiliary, match = focus_swap
+    old_rows = encoder_rows(toy_trained).numpy()
+    shared = [token_id for token_id in match.copied if auxiliary[token_id].any()]
+    shared_rows = old_rows[[match.copied[token_id] for token_id in shared]]
     unit = auxiliary / np.maximum(np.linalg.norm(auxiliary, axis=1, keepdims=True), 1e-9)
-    for new in match.pieces:
-        weights = simplex_by_sorting(np.array([unit[new] @ unit[i] for i in shared], np.float64))
-        want = sum(w * old[match.copied[i]] for w, i in zip(weights, shared, strict=True))
-        if new == bare_new:
-            want = np.mean([old[i] for i in match.pieces[new]], axis=0)
-        np.testing.assert_allclose(have[new], want, atol=1e-5)
-    for new, before in match.copied.items():
-        assert np.array_equal(have[new], old[before])
+    for new, pieces in match.pieces.items():
+        if auxiliary[new].any():
+            cosines = (unit[shared] @ unit[new]).astype(np.float64)
+            expected = simplex_by_sorting(cosines) @ shared_rows
+        else:
+            expected = old_rows[pieces].mean(0)
+        np.testing.assert_allclose(rows[new], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_head_after_save_and_load(toy, toy_tokenizer, other_tokenizer, tmp_path, tied):
+def test_a_head_is_tied_after_the_swap_as_before(toy, toy_tokenizer, other_tokenizer, tmp_path, tied):
     model = toy.make_model(toy_tokenizer, decoder={"tie_word_embeddings": tied})
-    old = model.decoder.lm_head.weight.detach().clone()
     swap_vocabulary(model, toy_tokenizer, other_tokenizer)
     model.save_pretrained(tmp_path)
     again = EchoForTranslation.from_pretrained(tmp_path)
     assert_same(again, model)
     for decoder in (model.decoder, again.decoder):
         assert (decoder.lm_head.weight is decoder.model.embed_tokens.weight) == tied
-    token, before = other_tokenizer.eos_token_id, toy_tokenizer.eos_token_id
-    assert torch.equal(again.decoder.lm_head.weight[token], old[before])
 
 
-def test_parts_alone(model, toy_tokenizer, other_tokenizer):
-    encoder, decoder = copy.deepcopy(model.encoder), copy.deepcopy(model.decoder)
-    for whole in (model, encoder, decoder):
-        swap_vocabulary(whole, toy_tokenizer, other_tokenizer)
-    assert isinstance(encoder, EchoEncoder) and isinstance(decoder, EchoDecoder)
-    assert_same(encoder, model.encoder)
-    assert_same(decoder, model.decoder)
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_head_has_the_row_of_the_old_end(toy, toy_tokenizer, other_tokenizer, tied):
+    model = toy.make_model(toy_tokenizer, decoder={"tie_word_embeddings": tied})
+    old_head = model.decoder.lm_head.weight.detach().clone()
+    swap_vocabulary(model, toy_tokenizer, other_tokenizer)
+    row = model.decoder.lm_head.weight[other_tokenizer.eos_token_id]
+    assert torch.equal(row, old_head[toy_tokenizer.eos_token_id])
+
+
+@pytest.mark.parametrize(("part", "kind"), [("encoder", EchoEncoder), ("decoder", EchoDecoder)])
+def test_a_part_alone_is_swapped_as_in_the_whole(model, toy_tokenizer, other_tokenizer, part, kind):
+    alone = copy.deepcopy(getattr(model, part))
+    swap_vocabulary(model, toy_tokenizer, other_tokenizer)
+    swap_vocabulary(alone, toy_tokenizer, other_tokenizer)
+    assert isinstance(alone, kind)
+    assert_same(alone, getattr(model, part))
+
+
+def test_the_configuration_of_a_decoder_alone_is_that_of_the_whole(model, toy_tokenizer, other_tokenizer):
+    decoder = copy.deepcopy(model.decoder)
+    swap_vocabulary(model, toy_tokenizer, other_tokenizer)
+    swap_vocabulary(decoder, toy_tokenizer, other_tokenizer)
     assert decoder.config.to_dict() == model.decoder.config.to_dict()
