@@ -39,22 +39,27 @@ def write_static(stock: Stock, model: str | Path, folder: Path) -> dict[str, Any
 
     words = deepcopy(stock.tokenizer)
     backend = words.backend_tokenizer
-    ends = [words.cls_token or words.bos_token, words.eos_token or words.sep_token]
-    # model2vec removes other added tokens, and refuses those that the template of a prompt names
-    special = [(end, backend.token_to_id(end)) for end in ends if end]
-    backend.post_processor = TemplateProcessing(single=[ends[0], "$A", ends[1]], special_tokens=special)
+    # model2vec removes other added tokens, and refuses those that the template of a prompt names.
+    first = words.cls_token or words.bos_token
+    last = words.eos_token or words.sep_token
+    special = [(token, backend.token_to_id(token)) for token in (first, last) if token]
+    backend.post_processor = TemplateProcessing(single=[first, "$A", last], special_tokens=special)
+
     is_unigram = isinstance(backend.model, Unigram)
-    options = dict(device="cpu", quantize_to="float32", sif_coefficient=None if is_unigram else A)
-    table = distill_from_model(stock.backbone, words, **options)
+    coefficient = None if is_unigram else A
+    table = distill_from_model(stock.backbone, words, device="cpu", quantize_to="float32", sif_coefficient=coefficient)
     vectors = table.embedding
     if is_unigram:
-        scores = [score for _, score in json.loads(table.tokenizer.to_str())["model"]["vocab"]]
-        vectors = vectors * (A / (A + np.exp(np.array(scores, np.float32))))[:, None]
+        pieces = json.loads(table.tokenizer.to_str())["model"]["vocab"]
+        probabilities = np.exp(np.array([score for _, score in pieces], np.float32))
+        vectors = vectors * (A / (A + probabilities))[:, None]
     module = StaticEmbedding(table.tokenizer, embedding_weights=vectors)
     SentenceTransformer(modules=[module], device="cpu").save(str(folder), create_model_card=False)
     rows = builtin_nway(ROWS, split="test")
-    figures = {
-        name: evaluate_xsim(any_encoder(str(place)), rows).average["xsim"]
-        for name, place in (("xsim", folder), ("xsim_of_model", model))
+    tokens, dimensions = vectors.shape
+    return {
+        "xsim": evaluate_xsim(any_encoder(str(folder)), rows).average["xsim"],
+        "xsim_of_model": evaluate_xsim(any_encoder(str(model)), rows).average["xsim"],
+        "dimensions": dimensions,
+        "tokens": tokens,
     }
-    return figures | {"dimensions": vectors.shape[1], "tokens": vectors.shape[0]}
