@@ -26,11 +26,13 @@ from torch import nn
 
 from ..data.builtin import builtin_nway
 from ..utils.extras import extra
+from ..utils.files import first_line
 from .stock import Stock
 
 logger = logging.getLogger(__name__)
 
-WHOLE, STATES = "sentence_embedding", "model"
+WHOLE = "sentence_embedding"  # file of the graph that also pools
+STATES = "model"  # file of the graph of token states
 INPUTS = ["input_ids", "attention_mask"]
 OUTPUTS = ["sentence_embedding", "last_hidden_state"]
 LEAST_COSINE = 0.99  # of the 8-bit graph to the float32 one, in the mean over the sentences
@@ -43,12 +45,14 @@ class SentenceGraph(nn.Module):
 
     def __init__(self, stock: Stock):
         super().__init__()
-        self.backbone, self.projection = stock.backbone, stock.encoder.projection
+        self.backbone = stock.backbone
+        self.projection = stock.encoder.projection  # `pool` applies it
         self.pool = stock.encoder.pool
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        return nn.functional.normalize(self.pool(hidden, attention_mask), dim=-1), hidden
+        pooled = self.pool(hidden, attention_mask)
+        return nn.functional.normalize(pooled, dim=-1), hidden
 
 
 def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
@@ -64,16 +68,19 @@ def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
         import onnx.utils
 
     folder.mkdir(parents=True)
-    whole, small = folder / f"{WHOLE}.onnx", folder / f"{WHOLE}_quantized.onnx"
+    whole = folder / f"{WHOLE}.onnx"
+    small = folder / f"{WHOLE}_quantized.onnx"
     export_graph(stock, whole)
     write_8_bits(whole, small)
+    files = [whole, small]
     cosine = mean_cosine(stock, whole, small)
     if cosine < LEAST_COSINE:
+        files.remove(small)
         small.unlink()
         logger.warning(
             "no 8-bit files: their mean cosine to the float32 embeddings is %.4f, below %s", cosine, LEAST_COSINE
         )
-    for file in filter(Path.exists, (whole, small)):
+    for file in files:
         states = file.with_name(file.name.replace(WHOLE, STATES))
         onnx.utils.extract_model(file, states, INPUTS, OUTPUTS[1:])
     return {"cosine_8_bits": round(cosine, 4)}
@@ -102,28 +109,34 @@ def _rows_in_8_bits(graph: Any) -> None:
     """Store the tables that a graph takes rows of as int8 with a scale per row."""
     from onnx import TensorProto, helper, numpy_helper
 
-    tables = {table.name: table for table in graph.initializer if len(table.dims) == 2}
-    tables = {name: table for name, table in tables.items() if table.data_type == TensorProto.FLOAT}
+    tables = {}
+    for table in graph.initializer:
+        if len(table.dims) == 2 and table.data_type == TensorProto.FLOAT:
+            tables[table.name] = table
     nodes: list[Any] = []
     for node in graph.node:
         if node.op_type != "Gather" or node.input[0] not in tables:
             nodes.append(node)
             continue
-        (name, ids), out = node.input, node.output[0]
-        values = numpy_helper.to_array(tables[name])
-        scales = np.maximum(np.abs(values).max(1, keepdims=True), 1e-12) / np.float32(127)
-        rows = np.rint(values / scales).astype(np.int8)
-        kept = [(f"{out}.rows", rows), (f"{out}.scales", scales)]
-        graph.initializer.extend(numpy_helper.from_array(array, key) for key, array in kept)
+        name, ids = node.input
+        (out,) = node.output
+        vectors = numpy_helper.to_array(tables[name])
+        largest = np.abs(vectors).max(1, keepdims=True)
+        scales = np.maximum(largest, 1e-12) / np.float32(127)
+        rows = np.rint(vectors / scales).astype(np.int8)
+        graph.initializer.append(numpy_helper.from_array(rows, f"{out}.rows"))
+        graph.initializer.append(numpy_helper.from_array(scales, f"{out}.scales"))
         nodes += [
             helper.make_node("Gather", [f"{out}.rows", ids], [f"{out}.taken"]),
             helper.make_node("Cast", [f"{out}.taken"], [f"{out}.float"], to=TensorProto.FLOAT),
             helper.make_node("Gather", [f"{out}.scales", ids], [f"{out}.scale"]),
             helper.make_node("Mul", [f"{out}.float", f"{out}.scale"], [out]),
         ]
-    used = {name for node in nodes for name in node.input}
-    for table in tables.values():
-        if table.name not in used:
+    used = set()
+    for node in nodes:
+        used.update(node.input)
+    for name, table in tables.items():
+        if name not in used:
             graph.initializer.remove(table)
     del graph.node[:]
     graph.node.extend(nodes)
@@ -149,7 +162,8 @@ def export_graph(stock: Stock, file: Path) -> None:
         import onnxscript  # noqa: F401 (torch.onnx imports it)
 
     graph = SentenceGraph(stock).eval()
-    if (size := 4 * sum(weight.numel() for weight in graph.parameters())) > LARGEST:
+    size = 4 * sum(weight.numel() for weight in graph.parameters())
+    if size > LARGEST:
         raise ValueError(f"{size / 1e9:.1f} GB of weights do not fit into one ONNX file, which holds 2 GB")
     batch = stock.batch(["a b c", "d"])
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence", max=stock.max_length)}
@@ -167,8 +181,8 @@ def export_graph(stock: Stock, file: Path) -> None:
             )
     except Exception as error:  # torch.export and the exporter have many
         cause = error.__cause__ or error  # the exporter wraps it in advice
-        kind, reason = stock.backbone.config.model_type, (str(cause).strip() or type(cause).__name__).splitlines()[0]
-        raise ValueError(f"a backbone of type {kind!r} has no ONNX form: {reason}") from error
+        kind = stock.backbone.config.model_type
+        raise ValueError(f"a backbone of type {kind!r} has no ONNX form: {first_line(cause)}") from error
     model = program.model_proto
     inner = model.graph
     for part in (model, inner, *inner.node, *inner.input, *inner.output, *inner.value_info, *inner.initializer):
@@ -179,8 +193,8 @@ def export_graph(stock: Stock, file: Path) -> None:
 def mean_cosine(stock: Stock, one: Path, other: Path) -> float:
     """Mean cosine between the embeddings of two graphs, over sentences in ten languages."""
     batch = stock.batch(builtin_nway(ROWS, split="test")["text"][:])
-    first, second = (run_graph(file, batch) for file in (one, other))
-    return float((first * second).sum(-1).mean())
+    cosines = (run_graph(one, batch) * run_graph(other, batch)).sum(-1)
+    return float(cosines.mean())
 
 
 def run_graph(file: Path, batch: dict[str, torch.Tensor]) -> np.ndarray:

