@@ -15,7 +15,7 @@ import torch
 def first_token(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """The state of each text's first token: the papers' CLS token (OS 4.2)."""
     first_place = mask.long().argmax(-1)
-    rows = torch.arange(len(states), device=states.device)
+    rows = torch.arange(states.shape[0], device=states.device)
     return states[rows, first_place]
 
 
@@ -23,7 +23,7 @@ def last_token(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """The state of each text's last token, with padding on either side."""
     tokens = mask.shape[1]
     last_place = tokens - 1 - mask.long().flip(-1).argmax(-1)
-    rows = torch.arange(len(states), device=states.device)
+    rows = torch.arange(states.shape[0], device=states.device)
     return states[rows, last_place]
 
 
