@@ -117,7 +117,10 @@ def test_train_and_dry_run(run, files, toy):
         ("translate --model M --to klingon a.txt", "unknown language 'klingon'"),
         ("translate --model ENCODER --to eng_Latn a.txt", "holds an encoder only"),
         (f"{XSIM} a.txt --target short.txt", "a.txt has 32 lines, short.txt 1"),
-        (f"{XSIM} b.txt --target a.txt --target-lang fra_Latn --hard-negatives", "rule negatives are English, not fra_Latn"),
+        (
+            f"{XSIM} b.txt --target a.txt --target-lang fra_Latn --hard-negatives",
+            "rule negatives are English, not fra_Latn",
+        ),
         ("train no_such_recipe", "no recipe 'no_such_recipe'; give a YAML file, a folder of them, or one of"),
         ("train nano/1_seq2seq max_steps", "'max_steps' is not an override; write key=value"),
         ("train nano/1_seq2seq --dry-run shape.hidden_sizes=3", "unknown shape field 'hidden_sizes'"),
