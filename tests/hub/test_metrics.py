@@ -369,6 +369,7 @@ def card_results(folders, hub) -> list:
     return [json.loads(line) for line in printed.splitlines()]
 
 
+@pytest.mark.slow
 def test_cards_promise_what_their_code_gives_from_the_hub(folders, card_results):
     promised = []
     for name in METRICS:
@@ -380,6 +381,7 @@ def test_cards_promise_what_their_code_gives_from_the_hub(folders, card_results)
     assert card_results == [ast.literal_eval(value) for value in promised]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("card_results")  # these loaded it
 def test_a_metric_of_the_hub_opens_offline_once_it_was_loaded(hub):
     code = """
