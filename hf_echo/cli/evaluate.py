@@ -15,7 +15,7 @@ from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
 from .options import DEFAULT_MODEL, Margin, OnBadRow, OpensModel, language, model, named_model, on_bad_row
 
-# Hard negatives (index of the target sentence, text, kind), and what the report says of them.
+# Hard negatives (index of the target sentence, text, kind), and their entries in the report.
 Described = tuple[list[tuple[int, str, str]], dict[str, Any]]
 
 

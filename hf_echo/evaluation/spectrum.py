@@ -72,7 +72,7 @@ class Choice:
         prompt: English text in front of the options, or its ids; empty for a plain continuation.
         options: English texts, or the letters of options that stand in the prompt.
         answer: number of the right one, from 0.
-        ends: the end token after an option is scored too. A letter is scored alone: what follows it is no answer.
+        ends: whether the score includes the end token. A letter is scored without it.
     """
 
     sentences: list

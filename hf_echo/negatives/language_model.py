@@ -48,7 +48,7 @@ class Reply(NamedTuple):
 class Job:
     """One request and the row that its reply becomes."""
 
-    failure_fields: Mapping[str, Any]  # what the file of failures says of it
+    failure_fields: Mapping[str, Any]  # columns of this row in the file of failures
     messages: Messages | None  # the chat; None if no request is needed
     parse: Callable[[str], Any]  # reply -> value; raises InvalidReply
     row: Callable[[Any], dict[str, Any] | None]  # value, or None without a valid reply -> row to write, or None

@@ -19,6 +19,7 @@ from ..inference.similar_texts import text_clusters
 from ..stages.core.dev_sets import DevSet, check_dev_set
 from ..stages.core.stage import Rows, Stage, load_with
 from ..utils.fingerprint import fingerprint, sha256
+from ..utils.hub import snapshot
 from .arguments import DataArguments, ModelArguments
 from .model import load_tokenizer
 from .record import data_fingerprint
@@ -42,13 +43,12 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
 
             rows, negatives = dev_set(max_negatives=args.dev_negatives)
         else:
-            rows, negatives = _dev_rows(name, source), None
+            rows = _dev_rows(name, source)
+            negatives = None
             if args.dev_negatives:
-                from ..negatives.rules import hard_negatives_for
+                from ..negatives.rules import hard_negatives_by_id
 
-                english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
-                made = hard_negatives_for(list(english.values()), args.dev_negatives)
-                negatives = {key: found for key, found in zip(english, made) if found}
+                negatives = hard_negatives_by_id(rows, args.dev_negatives)
         dev_sets[name] = DevSet(rows, negatives or None)
         check_dev_set(name, dev_sets[name])
     return dev_sets
@@ -157,5 +157,5 @@ def row_groups(dataset: Dataset, by: str, start: str, tokenizer: Any) -> np.ndar
     if by == "languages":
         pairs = [f"{source} {target}" for source, target in zip(dataset["source_lang"], dataset["target_lang"])]
         return np.unique(pairs, return_inverse=True)[1]
-    vectors = AutoModel.from_pretrained(start).get_input_embeddings().weight
+    vectors = AutoModel.from_pretrained(snapshot(start)).get_input_embeddings().weight
     return text_clusters(dataset["target"][:], tokenizer, vectors, -(-len(dataset) // CLUSTER))

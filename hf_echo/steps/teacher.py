@@ -58,7 +58,7 @@ class MeasureTeacher(Operation):
             )
         return {"output_dir": self.output_dir, "xsimpp": errors}
 
-    def dev_rows(self) -> tuple[Any, dict[str, list[str]]]:
+    def dev_rows(self) -> tuple[Any, dict[str, list[tuple[str, str]]]]:
         """The rows (id, lang, text), and hard negatives by rule of their English sentences, by id."""
         if self.data == "builtin":
             from ..data.builtin import dev_set
@@ -66,16 +66,11 @@ class MeasureTeacher(Operation):
             return dev_set(max_negatives=self.negatives)
         from ..data import load_nway
         from ..data.nway import dev_split
-        from ..negatives.rules import hard_negatives_for
+        from ..negatives.rules import hard_negatives_by_id
 
         split = dev_split(self.data) if self.split is None else self.split
         rows = load_nway(self.data, split=split)
-        english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
-        negatives = {}
-        for sentence_id, of_sentence in zip(english, hard_negatives_for(list(english.values()), self.negatives)):
-            if of_sentence:
-                negatives[sentence_id] = of_sentence
-        return rows, negatives
+        return rows, hard_negatives_by_id(rows, self.negatives)
 
     def is_whole(self) -> bool:
         return (Path(self.output_dir) / FILE).is_file()

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_echo.negatives.rules import RULES, hard_negatives_for, normal_form, rule_based_hard_negatives
+from hf_echo.negatives.rules import (
+    RULES,
+    hard_negatives_by_id,
+    hard_negatives_for,
+    normal_form,
+    rule_based_hard_negatives,
+)
 from hf_echo.negatives.rules.sentence import Sentence, article_for
 
 from ..refusals import refuses
@@ -297,3 +303,15 @@ def test_an_empty_target_has_no_negatives():
 
 def test_one_string_in_place_of_targets_is_refused():
     refuses("targets is one string, 'He likes tea.'; give a list", hard_negatives_for, TARGETS[0])
+
+
+def test_negatives_by_id_are_those_of_the_english_sentences():
+    rows = [
+        {"id": "a", "lang": "eng_Latn", "text": "The old man saw three dogs."},
+        {"id": "a", "lang": "fra_Latn", "text": "Le vieil homme a vu trois chiens."},
+        {"id": "b", "lang": "eng_Latn", "text": "Hm"},  # no rule fits
+    ]
+
+    negatives = hard_negatives_by_id(rows, 2)
+
+    assert negatives == {"a": hard_negatives_for(["The old man saw three dogs.", "Hm"], 2)[0]}

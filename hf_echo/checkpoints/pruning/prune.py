@@ -180,7 +180,7 @@ class _Cut:
         return state
 
     def _new_names(self, modules: Mapping[str, nn.Module]) -> dict[str, str]:
-        """{old name: new name} of the weights that stay: layers are numbered anew."""
+        """{old name: new name} of the weights that stay; the remaining layers are counted from 0."""
         layers = layer_list(self.encoder)
         prefix = next(name for name, module in modules.items() if module is layers)
         new_numbers = {str(old): new for new, old in enumerate(self.layers)}

@@ -135,7 +135,7 @@ def cross_lingual_choices(
                 "have another order"
             )
         if as_text and "spoken_texts" not in row:
-            raise ValueError(f"{place}: there is no text of the speech")
+            raise ValueError(f"{place}: the row has no transcript of its audio")
         document = row["spoken_texts"] if as_text else row["document"]
         if isinstance(document, str):
             document = [document] if cut is None else trimmed(cut([document], row["lang"])[0])

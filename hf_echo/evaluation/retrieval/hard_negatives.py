@@ -2,7 +2,7 @@
 
 The published set (Chen et al. 2023, "xSIM++"; OS 6.1, ECHO 5.1) changes the English sentences of FLORES-200. LASER
 (tasks/xsimplusplus) downloads two files per split: `eng_Latn_augmented.devtest`, one changed sentence per line, and
-`eng_Latn_errtype.devtest.json`, which says of each changed sentence where it comes from. The second one is read here:
+`eng_Latn_errtype.devtest.json`, which names the original of each changed sentence. This module reads the second file:
 
     {"Two cats sleep.": {"src": "Three cats sleep.", "errtype": "number"}, ...}
 
@@ -102,7 +102,7 @@ def by_text(negatives: Negatives, sentences: Sequence[str]) -> dict[str, list[tu
 
 
 def described(negatives: Negatives, source: str, file: str | Path | None = None) -> dict[str, Any]:
-    """What a report says of the negatives: their source, number, and number of sentences that have some."""
+    """The report's entries: source and number of the negatives, and the number of sentences that have some."""
     description: dict[str, Any] = {"source": source, "count": len(negatives)}
     description["sentences"] = len({place for place, _, _ in negatives})
     if file is not None:

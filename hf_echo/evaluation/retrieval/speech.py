@@ -115,7 +115,7 @@ def evaluate_speech(
 def english_negatives(
     rows: Any, file: str | Path | None = None
 ) -> tuple[dict[str, list[tuple[str, str]]], dict[str, Any]]:
-    """({English text of the rows: its hard negatives}, what a report says of them), for `evaluate_speech`.
+    """({English text: its hard negatives}, their entries in the report), for `evaluate_speech`.
 
     They are made by rule, or with `file` read from the published set.
     """

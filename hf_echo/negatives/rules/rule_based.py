@@ -10,7 +10,7 @@ Who needs them: hard negatives where no language model writes them, for training
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from zlib import crc32
 
@@ -99,3 +99,13 @@ def hard_negatives_for(targets: Sequence[str], max_negatives: int = 5, *, seed: 
         raise ValueError(f"targets is one string, {targets!r:.60}; give a list")
     exclude = {normal_form(target) for target in targets}
     return [rule_based_hard_negatives(target, max_negatives, exclude=exclude, seed=seed) for target in targets]
+
+
+def hard_negatives_by_id(rows: Iterable[Mapping[str, str]], max_negatives: int = 5) -> dict[str, list[tuple[str, str]]]:
+    """{id of an English sentence: its hard negatives} of n-way rows (id, lang, text), where the rules make some."""
+    english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
+    negatives_by_id = {}
+    for sentence_id, negatives in zip(english, hard_negatives_for(list(english.values()), max_negatives)):
+        if negatives:
+            negatives_by_id[sentence_id] = negatives
+    return negatives_by_id

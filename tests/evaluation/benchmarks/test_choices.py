@@ -132,7 +132,7 @@ def test_speech_or_its_text():
     (text,) = cross_lingual_choices([spoken], [ENGLISH], letters=True, as_text=True)
     assert (speech.sentences, text.sentences) == (["clip 1", "clip 2"], ["Un.", "Deux."])
     assert speech.prompt == text.prompt
-    refuses("no text of the speech", cross_lingual_choices, [FRENCH], [ENGLISH], letters=True, as_text=True)
+    refuses("no transcript of its audio", cross_lingual_choices, [FRENCH], [ENGLISH], letters=True, as_text=True)
 
 
 def test_prompt_of_figure_7():
