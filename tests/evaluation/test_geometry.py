@@ -136,6 +136,14 @@ def test_evaluate_geometry_is_its_parts_in_one_row():
     assert alone.invariance is alone.calinski_harabasz is alone.rsim is None and alone.by_language().rows == []
 
 
+def test_the_rsim_of_a_space_is_the_mean_over_its_languages():
+    parts = space()
+
+    result = evaluate_geometry(parts)
+
+    assert result.rsim == pytest.approx(np.mean(rsim(parts)), rel=1e-9)
+
+
 def broken(row, value):
     parts = space()
     parts["rus_Cyrl"][row] = value

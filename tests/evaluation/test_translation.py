@@ -164,6 +164,21 @@ def test_directions_of_an_n_way_table(direction, expected, offline):
     assert table.average["spbleu"] is None
 
 
+def test_scores_of_blaser_get_an_average(offline):
+    def score(sources, hypotheses, references, source_lang, target_lang):
+        return {"fra_Latn": 3.0, "deu_Latn": 4.0}[source_lang]
+
+    table = evaluate_translation(by_rule, NWAY, blaser=score)
+
+    assert table.average["blaser"] == pytest.approx(3.5)
+
+
+def test_without_blaser_the_average_has_no_column_for_it(offline):
+    table = evaluate_translation(by_rule, NWAY)
+
+    assert "blaser" not in table.average
+
+
 NOTHING_COMMON = [{"id": lang, "lang": lang, "text": "x"} for lang in ("fra_Latn", "eng_Latn")]
 
 
