@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
@@ -25,7 +27,7 @@ class BlaserConfig(PreTrainedConfig):
     hidden_sizes: list[int] | None = None
     dropout: float = 0.1
 
-    def __post_init__(self, **kwargs):
+    def __post_init__(self, **kwargs: Any):
         if self.kind not in INPUTS:
             raise ValueError(f"kind must be one of {', '.join(INPUTS)}, not {self.kind!r}")
         if self.hidden_sizes is None:

@@ -63,7 +63,7 @@ class EchoDecoderConfig(LlamaConfig):
     cls_token_id: int | None = None
     sep_token_id: int | None = None
 
-    def __post_init__(self, **kwargs):
+    def __post_init__(self, **kwargs: Any):
         self.validate_embedding()  # before @strict, which wraps the one-line error in a longer one
         super().__post_init__(**kwargs)
 
@@ -113,7 +113,7 @@ class EchoConfig(PreTrainedConfig):
     sep_token_id: int | None = None
     decoder: EchoDecoderConfig | dict | None = None
 
-    def __post_init__(self, **kwargs):
+    def __post_init__(self, **kwargs: Any):
         backbone, kwargs = _backbone(self.backbone, kwargs)
         self.backbone = None  # until the base class has set its own fields
         self.validate_embedding()
@@ -144,7 +144,7 @@ class EchoConfig(PreTrainedConfig):
             super().__setattr__(name, value)
 
     @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs):
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
         """As in transformers; without its pooling or prompts a checkpoint would give other vectors.
 
         Raises:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig, Wav2Vec2Config
 
@@ -46,7 +48,7 @@ class EchoSpeechConfig(PreTrainedConfig):
     languages: list[str] | None = None
     initializer_range: float = 0.02
 
-    def __post_init__(self, **kwargs):
+    def __post_init__(self, **kwargs: Any):
         if isinstance(self.audio_config, dict):
             values = dict(self.audio_config)
             if "model_type" not in values:
@@ -80,7 +82,7 @@ class EchoSpeechConfig(PreTrainedConfig):
         return super().to_dict() | code
 
 
-def omnilingual_wav2vec2(**changes) -> Wav2Vec2Config:
+def omnilingual_wav2vec2(**changes: Any) -> Wav2Vec2Config:
     """Configuration of the omnilingual ASR encoders of 300M parameters; larger ones change width and layers.
 
     All sizes have 16 heads: 24 x 1024/4096 (300M), 48 x 1280/5120 (1B), 60 x 2048/8192 (3B), 128 x 2048/8192 (7B).

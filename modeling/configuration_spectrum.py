@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from huggingface_hub.dataclasses import strict
 from transformers import LlamaConfig
 
@@ -38,7 +40,7 @@ class SpectrumConfig(LlamaConfig):
     sentence_prompt: list[int] | None = None
     decoder: EchoDecoderConfig | dict | None = None
 
-    def __post_init__(self, **kwargs):
+    def __post_init__(self, **kwargs: Any):
         if isinstance(self.decoder, dict):
             self.decoder = EchoDecoderConfig(**self.decoder)
         self.validate_parts()  # before @strict, which wraps the one-line error in a longer one

@@ -170,7 +170,7 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
         ValueError: `features` is none of the three, or `stride` is below 2.
     """
 
-    def __init__(self, features="samples", num_mel_bins=80, stride=2, sampling_rate=16000, **kwargs):
+    def __init__(self, features="samples", num_mel_bins=80, stride=2, sampling_rate=16000, **kwargs: Any):
         if features not in FEATURES:
             raise ValueError(f"features is {features!r}; it must be one of {', '.join(FEATURES)}")
         if not isinstance(stride, int) or stride < 2:  # transformers reads the mask off the second of the joined frames
@@ -198,7 +198,7 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
             stride=self.stride,
         )
 
-    def __call__(self, audio: Any, sampling_rate: int | None = None, padding: bool | str = True, **kwargs):
+    def __call__(self, audio: Any, sampling_rate: int | None = None, padding: bool | str = True, **kwargs: Any):
         """`input_values` (batch, samples) or `input_features` (batch, frames, features), and `attention_mask`.
 
         Args:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -69,7 +70,7 @@ class BlaserModel(PreTrainedModel):
             parts = [r, t, s * t, r * t, (t - s).abs(), (t - r).abs()]
         return BlaserOutput(scores=self.mlp(torch.cat(parts, dim=-1))[..., 0])
 
-    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
+    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
         """Save as usual, with this code beside the weights for trust_remote_code."""
         super().save_pretrained(save_directory, *args, **kwargs)
         here = Path(__file__).parent

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -87,7 +87,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         self.decoder.config.bottleneck = value
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs):
+    def from_pretrained(cls, pretrained_model_name_or_path, *args: Any, config=None, **kwargs: Any):
         """Load a training checkpoint, or a release folder with the decoder in `decoder/` (local or on the Hub).
 
         Raises:
@@ -165,21 +165,21 @@ class EchoForTranslation(EchoPreTrainedModel):
 
     # peft wraps these, and users of `generate` call the last.
 
-    def prepare_inputs_for_generation(self, *args, **kwargs):
+    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any):
         return self.decoder.prepare_inputs_for_generation(*args, **kwargs)
 
-    def _prepare_encoder_decoder_kwargs_for_generation(self, *args, **kwargs):
+    def _prepare_encoder_decoder_kwargs_for_generation(self, *args: Any, **kwargs: Any):
         return self.decoder._prepare_encoder_decoder_kwargs_for_generation(*args, **kwargs)
 
-    def compute_transition_scores(self, *args, **kwargs):
+    def compute_transition_scores(self, *args: Any, **kwargs: Any):
         return self.decoder.compute_transition_scores(*args, **kwargs)
 
-    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
+    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):
             self.generation_config.save_pretrained(save_directory)
 
-    def get_encoder(self, *args, **kwargs):
+    def get_encoder(self, *args: Any, **kwargs: Any):
         return self.encoder
 
     def get_decoder(self):
@@ -204,7 +204,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         compute_logits: bool = True,
         loss_function: Callable[..., torch.Tensor] | None = None,
         sentence_embedding: torch.Tensor | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> EchoTranslationOutput:
         """
         Args:
@@ -268,7 +268,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         sentence_embedding: torch.FloatTensor | None = None,
         encoder_outputs: EchoEncoderOutput | None = None,
         inputs: torch.LongTensor | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         """Generate as transformers does, from token ids (batch, seq) or from embeddings (batch, embedding_size) alone.
 
@@ -339,7 +339,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         ignored = torch.full_like(prompt[:, :-1], -100)
         return inputs, torch.cat([ignored, labels], dim=1)
 
-    def save_release(self, folder: str | Path, **kwargs) -> None:
+    def save_release(self, folder: str | Path, **kwargs: Any) -> None:
         """Write the release layout: encoder in the root, decoder in `decoder/`, so that embedding needs no decoder."""
         self.encoder.save_pretrained(folder, **kwargs)
         self.decoder.save_pretrained(Path(folder) / DECODER_FOLDER, **kwargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -37,7 +38,9 @@ class EchoPreTrainedModel(PreTrainedModel):
     _dtype_was_chosen = False
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args, dtype=None, torch_dtype=None, config=None, **kwargs):
+    def from_pretrained(
+        cls, pretrained_model_name_or_path, *args: Any, dtype=None, torch_dtype=None, config=None, **kwargs: Any
+    ):
         """Load a model as transformers does, with three differences.
 
         - Without a dtype (or with "auto"), half-precision weights load in float32 where bf16 is slow, and `train()`
@@ -87,7 +90,7 @@ class EchoPreTrainedModel(PreTrainedModel):
         return (model, info) if returns_info else model
 
     @staticmethod
-    def _load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs):
+    def _load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args: Any, **kwargs: Any):
         """Unpack the weights of a release in few bits first."""
         if state_dict is None:
             state_dict = read_few_bits(checkpoint_files, load_config.dtype)
@@ -103,7 +106,7 @@ class EchoPreTrainedModel(PreTrainedModel):
             self.config.dtype = torch.float32
         return super().train(mode)
 
-    def _load_from_state_dict(self, state_dict, prefix, *args):
+    def _load_from_state_dict(self, state_dict, prefix, *args: Any):
         """A Trainer that resumes loads weights, then the optimizer's states in their dtype, then calls `train()`."""
         own_weights = [weight for name, weight in state_dict.items() if name.startswith(prefix)]
         if self._dtype_was_chosen and any(weight.dtype == torch.float32 for weight in own_weights):
@@ -116,7 +119,7 @@ class EchoPreTrainedModel(PreTrainedModel):
         if isinstance(module, EchoProjection):
             module.start()
 
-    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
+    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
         """Save the model, the files of a SentenceTransformer and the code for trust_remote_code."""
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):

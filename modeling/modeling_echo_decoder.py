@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -64,7 +65,7 @@ class EchoCrossAttention(nn.Module):
         memory: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         past_key_values: EncoderDecoderCache | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         cached = past_key_values is not None and past_key_values.is_updated.get(self.layer_idx)
         cache = past_key_values.cross_attention_cache if past_key_values is not None else None
@@ -112,7 +113,7 @@ class EchoDecoderLayer(LlamaDecoderLayer):
         memory_mask: torch.Tensor | None = None,
         past_key_values: EncoderDecoderCache | None = None,
         position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> torch.Tensor:
         attended, _ = self.self_attn(
             hidden_states=self.input_layernorm(hidden_states),
@@ -162,7 +163,7 @@ class EchoDecoderModel(EchoPreTrainedModel):
         past_key_values: EncoderDecoderCache | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         use_cache: bool | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """
         Args:
@@ -244,7 +245,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         self.post_init()
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs):
+    def from_pretrained(cls, pretrained_model_name_or_path, *args: Any, config=None, **kwargs: Any):
         """Load a decoder's own folder, or the decoder of a training checkpoint or release folder."""
         if config is None and pretrained_model_name_or_path is not None:
             hub = {k: kwargs[k] for k in (*HUB_OPTIONS, "subfolder") if k in kwargs}
@@ -278,7 +279,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         labels: torch.LongTensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
-        **kwargs,
+        **kwargs: Any,
     ) -> Seq2SeqLMOutput:
         """
         Args:
@@ -313,7 +314,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
             cross_attentions=outputs.cross_attentions,
         )
 
-    def generate(self, inputs=None, *, sentence_embedding: torch.Tensor | None = None, **kwargs):
+    def generate(self, inputs: dict[str, Any] = None, *, sentence_embedding: torch.Tensor | None = None, **kwargs: Any):
         """Generate as transformers does; `sentence_embedding` (batch, embedding_size) replaces the encoder."""
         if sentence_embedding is not None:
             kwargs["encoder_outputs"] = BaseModelOutput(last_hidden_state=sentence_embedding[:, None])

@@ -142,7 +142,7 @@ class EchoEncoder(EchoPreTrainedModel):
     def set_input_embeddings(self, value) -> None:
         self.backbone.set_input_embeddings(value)
 
-    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
+    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
         """Save the encoder alone; the saved configuration names no decoder."""
         original = self.config
         self.config = EchoConfig.from_dict(original.to_dict() | {"decoder": None})
@@ -160,7 +160,7 @@ class EchoEncoder(EchoPreTrainedModel):
         inputs_embeds: torch.FloatTensor | None = None,
         overflow_to_sample_mapping: torch.LongTensor | None = None,
         on_long: str | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> EchoEncoderOutput:
         """
         Args:

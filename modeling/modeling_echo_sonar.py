@@ -31,7 +31,9 @@ class SonarForTranslation(EchoPreTrainedModel):
         self.generation_config = decoder.generation_config
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs) -> SonarForTranslation:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path, *args: Any, config=None, **kwargs: Any
+    ) -> SonarForTranslation:
         """A folder or Hub name with the encoder in the root and the decoder in `decoder/`."""
         name = pretrained_model_name_or_path
         for unknown in ("_from_pipeline", "trust_remote_code", "code_revision", "subfolder"):
@@ -50,22 +52,24 @@ class SonarForTranslation(EchoPreTrainedModel):
             raise ValueError(f"{name}: the encoder writes {written} dimensions, the decoder reads {read}")
         return cls(encoder.config, encoder, decoder).eval()
 
-    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
+    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
         """Write the encoder in the root and the decoder in `decoder/`."""
         self.encoder.save_pretrained(save_directory, *args, **kwargs)
         self.decoder.save_pretrained(Path(save_directory) / DECODER_FOLDER, *args, **kwargs)
 
     save_release = save_pretrained
 
-    def get_encoder(self, *args, **kwargs) -> EchoEncoder:
+    def get_encoder(self, *args: Any, **kwargs: Any) -> EchoEncoder:
         return self.encoder
 
-    def forward(self, input_ids=None, attention_mask=None, **kwargs) -> EchoEncoderOutput:
+    def forward(self, input_ids=None, attention_mask=None, **kwargs: Any) -> EchoEncoderOutput:
         """Embeds (batch, seq) token ids."""
         return self.encoder(input_ids, attention_mask=attention_mask, **kwargs)
 
     @torch.no_grad()
-    def generate(self, input_ids=None, attention_mask=None, *, sentence_embedding=None, **kwargs) -> torch.LongTensor:
+    def generate(
+        self, input_ids=None, attention_mask=None, *, sentence_embedding=None, **kwargs: Any
+    ) -> torch.LongTensor:
         """transformers' generate, from token ids (batch, seq) or embeddings (batch, d_model).
 
         `decoder_input_ids` is `</s>` and the target language (`decoder_prompt_ids` of the tokenizer).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -100,7 +101,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         input_values: torch.FloatTensor | None = None,
         attention_mask: torch.LongTensor | None = None,
         input_features: torch.FloatTensor | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> EchoSpeechOutput:
         """
         Args:
@@ -150,7 +151,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
             attention_mask = self.audio._get_feature_vector_attention_mask(frames, attention_mask)
         return attention_mask.bool()
 
-    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
+    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
         """Save as usual, with what SentenceTransformer and trust_remote_code need beside the weights."""
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):

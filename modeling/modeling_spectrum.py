@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -117,7 +118,7 @@ class SpectrumModel(SpectrumPreTrainedModel):
         past_key_values: Cache | None = None,
         allowed: torch.Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> SpectrumTowerOutput:
         """
         Args:
@@ -233,7 +234,7 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         labels: torch.LongTensor | None = None,
         compute_logits: bool = True,
         loss_function: Callable[..., torch.Tensor] | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> SpectrumOutput:
         """
         Args:

@@ -12,6 +12,7 @@ translate(["hello.wav", {"array": samples, "sampling_rate": 16000}], tgt_lang="f
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,7 +58,7 @@ class SonarTranslationPipeline(Pipeline):
     _load_feature_extractor = False
     _pipeline_calls_generate = False
 
-    def __init__(self, *args, batch_size: int = 32, **kwargs):
+    def __init__(self, *args: Any, batch_size: int = 32, **kwargs: Any):
         super().__init__(*args, batch_size=batch_size, **kwargs)
         name = self.model.config.name_or_path
         if self.tokenizer is None:
@@ -84,7 +85,7 @@ class SonarTranslationPipeline(Pipeline):
             inputs = self.feature_extractor([audio], return_tensors="pt").to(self.device)
             return self.model.encoder(**inputs).sentence_embedding.cpu()
 
-    def _sanitize_parameters(self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs):
+    def _sanitize_parameters(self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs: Any):
         if wrong := {"source_lang", "target_lang"} & set(generate_kwargs):
             raise ValueError(f"{' and '.join(sorted(wrong))}: the pipeline calls its languages src_lang and tgt_lang")
         if tgt_lang is not None and not isinstance(tgt_lang, str):
@@ -95,7 +96,7 @@ class SonarTranslationPipeline(Pipeline):
         forward = {"generate_kwargs": generate_kwargs} if generate_kwargs else {}
         return preprocess, forward | ({"tgt_lang": tgt_lang} if tgt_lang is not None else {}), {}
 
-    def __call__(self, inputs, *, src_lang=None, **kwargs):
+    def __call__(self, inputs: dict[str, Any], *, src_lang=None, **kwargs: Any):
         if isinstance(inputs, torch.Tensor) or (isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"):
             vectors = torch.as_tensor(inputs)
             if not vectors.is_floating_point():
@@ -122,7 +123,7 @@ class SonarTranslationPipeline(Pipeline):
             kwargs["src_lang"] = src_lang
         return super().__call__(inputs, **kwargs) if inputs else []
 
-    def preprocess(self, inputs, src_lang=None, on_long=None):
+    def preprocess(self, inputs: dict[str, Any], src_lang=None, on_long=None):
         if isinstance(inputs, dict) and "embedding" in inputs:
             return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
         if self._hears:
@@ -141,14 +142,14 @@ class SonarTranslationPipeline(Pipeline):
             return {"sentence_embedding": embedding.cpu(), "is_blank": blank}
         return {**encoded, "is_blank": blank}
 
-    def _forward(self, inputs, tgt_lang="eng_Latn", generate_kwargs=None):
+    def _forward(self, inputs: dict[str, Any], tgt_lang="eng_Latn", generate_kwargs=None):
         blanks = inputs.pop("is_blank", None)
         ids = self._translate(inputs, tgt_lang, generate_kwargs)
         if blanks is not None:  # the decoder would invent a sentence
             ids = [[] if blank else row for blank, row in zip(blanks.tolist(), ids, strict=True)]
         return {"ids": ids}
 
-    def _translate(self, inputs, tgt_lang, generate_kwargs) -> list[list[int]]:
+    def _translate(self, inputs: dict[str, Any], tgt_lang, generate_kwargs) -> list[list[int]]:
         options = dict(generate_kwargs or {})
         if not {"max_new_tokens", "max_length", "generation_config"} & set(options):
             options["max_new_tokens"] = 128

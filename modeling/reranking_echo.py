@@ -7,6 +7,8 @@ than beam search (docs/log.md). It is not in the papers.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from .beams_echo import beam_candidates, beam_decode
@@ -32,7 +34,7 @@ def decode_embeddings(
     *,
     num_beams: int | None = None,
     rerank_weight: float | None = None,
-    **options,
+    **options: Any,
 ) -> list[list[int]]:
     """Token ids of the translations of sentence embeddings (batch, embedding_size), without prompt and end.
 

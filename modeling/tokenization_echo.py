@@ -15,6 +15,7 @@ from functools import wraps
 from itertools import takewhile
 from pathlib import Path
 from threading import RLock
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -41,7 +42,7 @@ def _alone(method: Callable) -> Callable:
     """One thread at a time: a call sets truncation and padding of the backend, which all calls share."""
 
     @wraps(method)
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any):
         with _backend_lock:
             return method(*args, **kwargs)
 
@@ -78,7 +79,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     _auto_map = {"AutoTokenizer": [None, "tokenization_echo.EchoTokenizer"]}
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args, **kwargs):
+    def from_pretrained(cls, pretrained_model_name_or_path, *args: Any, **kwargs: Any):
         """As in transformers; a damaged tokenizer.json of a folder is refused in one line that names it."""
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
@@ -108,7 +109,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         """The tokenizer of what the decoder writes: this one, unless `open_target` found another (OS 4.7)."""
         return getattr(self, "_target", self)
 
-    def open_target(self, name: str | Path, **hub) -> EchoTokenizer:
+    def open_target(self, name: str | Path, **hub: Any) -> EchoTokenizer:
         """Let the tokenizer in `decoder/` of a checkpoint, where there is one, be the target's; returns itself."""
         if _holds(name, "tokenizer.json", **hub):
             self._target = type(self).from_pretrained(name, subfolder=DECODER_FOLDER, **hub)
@@ -131,7 +132,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return_overflowing_tokens: bool = False,
         lang: str | Sequence[str | None] | None = None,
         on_long: str | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> BatchEncoding:
         options = dict(max_length=max_length, is_split_into_words=is_split_into_words, **kwargs)
         if not add_special_tokens or text_pair is not None or is_split_into_words:
@@ -175,7 +176,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             return BatchEncoding({key: value[0] for key, value in encoded.items()}, encoded.encodings)
         return BatchEncoding(encoded.data, encoded.encodings)
 
-    def _encode_prompted(self, prompts: list[str], texts: list[str], **options) -> BatchEncoding:
+    def _encode_prompted(self, prompts: list[str], texts: list[str], **options: Any) -> BatchEncoding:
         if self.prompts == "name":
             return super()._encode_plus(prompts, texts, **options)
         if options["truncation_strategy"] == TruncationStrategy.ONLY_SECOND:
@@ -183,7 +184,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return super()._encode_plus(texts, **options)
 
     @_alone
-    def _decode(self, *args, **kwargs) -> str:
+    def _decode(self, *args: Any, **kwargs: Any) -> str:
         return super()._decode(*args, **kwargs)
 
     def with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
@@ -300,7 +301,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         )
 
     @classmethod
-    def from_backend(cls, backend: Tokenizer, *, max_length: int = 512, bos: str = BOS, eos: str = EOS, **kwargs):
+    def from_backend(cls, backend: Tokenizer, *, max_length: int = 512, bos: str = BOS, eos: str = EOS, **kwargs: Any):
         """Wrap a `tokenizers.Tokenizer`: add CLS, SEP and pad (bos and eos if missing) and keep the old ids."""
         backend = Tokenizer.from_str(backend.to_str())
         backend.add_special_tokens([AddedToken(t, special=True) for t in (CLS, bos, SEP, eos, PAD)])
@@ -336,6 +337,6 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         )
 
 
-def _holds(name: str | Path, file: str, **hub) -> bool:
+def _holds(name: str | Path, file: str, **hub: Any) -> bool:
     silent = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")}
     return cached_file(str(name), file, subfolder=DECODER_FOLDER, **silent, **hub) is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from typing import Any
 
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
@@ -66,7 +67,9 @@ class SonarTokenizer(EchoTokenizer):
         is_prompt = LANGUAGE.fullmatch(code) and self.backend_tokenizer.token_to_id(code) is not None
         return (code, rest) if is_prompt else (DEFAULT_LANGUAGE, text)
 
-    def _encode_prompted(self, prompts, texts, *, truncation_strategy, return_tensors=None, **options) -> BatchEncoding:
+    def _encode_prompted(
+        self, prompts, texts, *, truncation_strategy, return_tensors=None, **options: Any
+    ) -> BatchEncoding:
         """The template puts English in front of every text; it is replaced by the language of the text."""
         if truncation_strategy == TruncationStrategy.ONLY_SECOND:
             truncation_strategy = TruncationStrategy.ONLY_FIRST

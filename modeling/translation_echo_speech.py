@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from transformers import PreTrainedModel
@@ -40,7 +40,9 @@ class EchoSpeechForTranslation(PreTrainedModel):
         self.generation_config = decoder.generation_config
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs) -> EchoSpeechForTranslation:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path, *args: Any, config=None, **kwargs: Any
+    ) -> EchoSpeechForTranslation:
         """A folder or Hub name written by `hf-echo release --decoder`.
 
         Raises:
@@ -68,7 +70,7 @@ class EchoSpeechForTranslation(PreTrainedModel):
         """The feature extractor of the encoder. The pipeline travels with text models too, so it cannot import it."""
         return EchoAudioFeatureExtractor.from_pretrained(self.encoder.name_or_path)
 
-    def save_pretrained(self, *args, **kwargs) -> NoReturn:
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: its two parts are saved by `hf-echo release --decoder`.
 
         Raises:
@@ -76,7 +78,7 @@ class EchoSpeechForTranslation(PreTrainedModel):
         """
         raise ValueError("save the speech encoder, then add a decoder with hf-echo release --decoder")
 
-    def forward(self, **inputs) -> EchoEncoderOutput:
+    def forward(self, **inputs: Any) -> EchoEncoderOutput:
         """Embeds the feature extractor's output."""
         return self.encoder(**inputs)
 
@@ -88,7 +90,7 @@ class EchoSpeechForTranslation(PreTrainedModel):
         input_values: torch.Tensor | None = None,
         input_features: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> torch.LongTensor:
         """transformers' generate, from audio or from embeddings (batch, embedding_size)."""
         if sentence_embedding is None:

@@ -212,7 +212,7 @@ class Translation(LinesOrTable):
         scorer = blaser_scorer(self.blaser, self.blaser_encoder or self.model) if self.blaser else None
         translator, tokenizer = inference.load_translator(self.model)
 
-        def translate(inputs, source_lang, target_lang):
+        def translate(inputs: dict[str, Any], source_lang, target_lang):
             options = {"num_beams": self.num_beams}
             return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, **options)
 

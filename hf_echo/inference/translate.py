@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,7 +136,7 @@ def _check_embeddings(embeddings: np.ndarray, size: int) -> None:
     check_finite(torch.from_numpy(np.asarray(embeddings, np.float32)))
 
 
-def _generate(model, prompt: list[int], num_beams: int, max_new_tokens: int, **memory) -> torch.Tensor:
+def _generate(model, prompt: list[int], num_beams: int, max_new_tokens: int, **memory: Any) -> torch.Tensor:
     check_prompt(model.decoder, prompt)
     rows = len(next(iter(memory.values())))
     start = torch.tensor([prompt] * rows, device=model.device)

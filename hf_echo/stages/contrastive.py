@@ -36,7 +36,7 @@ class ContrastiveTrainer(TranslationTrainer):
 
     encoder_sides = 2
 
-    def __init__(self, *args, guide=None, **kwargs):
+    def __init__(self, *args: Any, guide=None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.guide = guide
         size = self.accelerator.unwrap_model(self.model).config.embedding_size
@@ -48,7 +48,7 @@ class ContrastiveTrainer(TranslationTrainer):
     def collator_options(self, args: ContrastiveConfig) -> dict[str, Any]:
         return {"encode_targets": True}
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         output, weights = self.forward(model, inputs), self.weights()
         embeddings = output.sentence_embedding
         nested = [embeddings, *(embeddings[:, :dim] for dim in self.args.truncate_dims)]
@@ -66,13 +66,13 @@ class ContrastiveTrainer(TranslationTrainer):
         """Weights of the contrastive parts."""
         return {"contrastive": self.args.contrastive_weight}
 
-    def contrastive_parts(self, embeddings: torch.Tensor, inputs) -> dict[str, torch.Tensor]:
+    def contrastive_parts(self, embeddings: torch.Tensor, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
         """Losses of the sources, then targets, and whatever else is encoded: (texts, dimensions)."""
         n = len(inputs["index"])
         target, options = self.gathered(embeddings[n : 2 * n], inputs)
         return {"contrastive": contrastive_loss(embeddings[:n], target, **options)}
 
-    def gathered(self, target: torch.Tensor, inputs) -> tuple[torch.Tensor, dict]:
+    def gathered(self, target: torch.Tensor, inputs: dict[str, Any]) -> tuple[torch.Tensor, dict]:
         """All ranks' targets and the options of the contrastive losses."""
         gathered, offset = gather_with_grad(target)
         guide_source = guide_target = None

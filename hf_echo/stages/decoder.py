@@ -33,7 +33,7 @@ class DecoderTrainer(TranslationTrainer):
     encoder reads each text once and not every epoch. Language names are not dropped then. None runs it at each step.
     """
 
-    def __init__(self, *args, embeddings=None, **kwargs):
+    def __init__(self, *args: Any, embeddings=None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.embeddings = None if embeddings is None else embeddings[0]
         if self.args.softmax_samples:
@@ -45,14 +45,14 @@ class DecoderTrainer(TranslationTrainer):
         super().freeze(model, args)
         model.encoder.requires_grad_(False)
 
-    def forward(self, model, inputs):
+    def forward(self, model, inputs: dict[str, Any]):
         if self.embeddings is None:
             return super().forward(model, inputs)
         rows = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()]).to(inputs["labels"].device)
         texts = {key: inputs[key] for key in ("decoder_input_ids", "labels")}
         return model(sentence_embedding=rows, **texts, loss_function=self.loss_function())
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}
 
 

@@ -38,7 +38,7 @@ class DistillationTrainer(EncoderTrainer):
     Here the data are sentences (pairs of a text with itself) and the source's embeddings are read.
     """
 
-    def __init__(self, *args, teacher, **kwargs):
+    def __init__(self, *args: Any, teacher, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.teacher = teacher
         if wrong := [len(side) for side in teacher if len(side) != len(self.train_dataset)]:
@@ -50,11 +50,11 @@ class DistillationTrainer(EncoderTrainer):
     def unwrapped(self):
         return self.accelerator.unwrap_model(self.model)
 
-    def teacher_rows(self, side: int, inputs) -> torch.Tensor:
+    def teacher_rows(self, side: int, inputs: dict[str, Any]) -> torch.Tensor:
         rows = self.teacher[side][inputs["index"].cpu().numpy()]
         return torch.from_numpy(rows).to(inputs["index"].device)
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         student = self.encode(model, inputs).sentence_embedding
         return {"mse": mse_loss(student, self.teacher_rows(0, inputs))}, {"mse": 1.0}
 

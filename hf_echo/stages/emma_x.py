@@ -16,6 +16,7 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -137,7 +138,7 @@ class EmmaXTrainer(MaskingTrainer):
 
     model_class = EmmaX
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.frozen = []  # the momentum encoder has the dropout of the encoder
         self.rank_counts = torch.zeros(self.args.ranks, dtype=torch.long)
@@ -146,10 +147,10 @@ class EmmaXTrainer(MaskingTrainer):
     def masks(self, args: EmmaXConfig) -> bool:
         return args.mlm_weight > 0
 
-    def part_sizes(self, inputs):
+    def part_sizes(self, inputs: dict[str, Any]):
         return self._sizes
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         args, emma = self.args, self.accelerator.unwrap_model(model)
         phase, n = args.phase(self.state.global_step), len(inputs["index"])
         rows = torch.arange(2 * n, device=inputs["index"].device)
@@ -226,7 +227,7 @@ class EmmaXTrainer(MaskingTrainer):
         emma.rank_means.copy_(update_means(emma.rank_means, *of_all, momentum=self.args.rank_momentum))
         self.rank_counts += torch.bincount(by_mixture.flatten().cpu() - 1, minlength=self.args.ranks)
 
-    def evaluate(self, *args, **kwargs):
+    def evaluate(self, *args: Any, **kwargs: Any):
         """Also the share of pairs in each rank since the last evaluation, and the spread of the queue (1: no collapse).
 
         Warns where a rank is empty.

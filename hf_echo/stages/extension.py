@@ -50,7 +50,7 @@ class ExtensionTrainer(DistillationTrainer):
     Equal target texts are not negatives of each other. Students and teachers are gathered over ranks.
     """
 
-    def __init__(self, model, args: ExtensionConfig, *, train_dataset, **kwargs):
+    def __init__(self, model, args: ExtensionConfig, *, train_dataset, **kwargs: Any):
         if not args.base_languages:
             raise ValueError("base_languages is empty: name the teacher's languages")
         base = set(args.base_languages)
@@ -74,7 +74,7 @@ class ExtensionTrainer(DistillationTrainer):
         figures = torch.tensor([getattr(self.args, name), getattr(self.args, f"new_{name}")], device=new.device)
         return figures.float()[new.long()]
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         student = self.encode(model, inputs).sentence_embedding
         device = student.device
         langs = self.source_langs(inputs)
@@ -100,7 +100,7 @@ class ExtensionTrainer(DistillationTrainer):
         )
         return parts, dict.fromkeys(parts, 1.0)
 
-    def source_langs(self, inputs) -> list[str]:
+    def source_langs(self, inputs: dict[str, Any]) -> list[str]:
         data = self.train_dataset
         return [data.names["source_lang"][i] for i in data.labels["source_lang"][inputs["index"].cpu().numpy()]]
 

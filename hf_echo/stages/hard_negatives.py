@@ -31,7 +31,7 @@ class HardNegativesConfig(ContrastiveConfig):
 class HardNegativesTrainer(ContrastiveTrainer):
     """(1 - gamma) * contrastive + gamma * softmax over a source's own hard negatives, and translation."""
 
-    def __init__(self, model, args: HardNegativesConfig, *, train_dataset, **kwargs):
+    def __init__(self, model, args: HardNegativesConfig, *, train_dataset, **kwargs: Any):
         if train_dataset.negatives is None:
             raise ValueError(
                 "stage 3 needs hard_negatives in its data; the built-in corpus has some, `hf-echo data` makes them"
@@ -45,7 +45,7 @@ class HardNegativesTrainer(ContrastiveTrainer):
     def weights(self):
         return {"total_contrastive": self.args.contrastive_weight}
 
-    def contrastive_parts(self, embeddings: torch.Tensor, inputs):
+    def contrastive_parts(self, embeddings: torch.Tensor, inputs: dict[str, Any]):
         n = len(inputs["index"])
         target, options = self.gathered(embeddings[n : 2 * n], inputs)
         index = inputs["negative_index"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..checkpoints.rewrite import encoder_of
 from ..losses import contrastive_loss, gather_with_grad
@@ -33,7 +34,7 @@ class LongContextTrainer(EncoderTrainer):
 
     encoder_sides = 2
 
-    def __init__(self, model, args: LongContextConfig, *, tokenizer, **kwargs):
+    def __init__(self, model, args: LongContextConfig, *, tokenizer, **kwargs: Any):
         room, encoder = args.max_length + 64, encoder_of(model)  # the prompt
         if most := learned_positions(encoder):
             if args.max_length > most:
@@ -48,7 +49,7 @@ class LongContextTrainer(EncoderTrainer):
         tokenizer.model_max_length = max(tokenizer.model_max_length, room)
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         n = len(inputs["index"])
         embedding = self.encode(model, inputs).sentence_embedding
         target, offset = gather_with_grad(embedding[n:])

@@ -145,7 +145,7 @@ class MexmaTrainer(MaskingTrainer):
     def masks(self, args: MexmaConfig) -> bool:
         return args.unmasking_weight > 0
 
-    def part_sizes(self, inputs):
+    def part_sizes(self, inputs: dict[str, Any]):
         if "labels" not in inputs:
             return {}
         counts = (inputs["labels"] != -100).sum(1)
@@ -154,7 +154,7 @@ class MexmaTrainer(MaskingTrainer):
         sizes = {"unmasking_source": source.sum(), "unmasking_target": target.sum()}
         return {k: int(v) for k, v in (sizes | {"unmasking": torch.where(side == 1, target, source).sum()}).items()}
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         args = self.args
         unmask = args.unmasking_weight > 0
         out = model(inputs, unmask=unmask, symmetric=args.symmetric, token_gradients=args.token_gradients)

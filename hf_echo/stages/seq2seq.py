@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..utils.settings import setting
 from .core.stage import Stage
@@ -21,7 +22,7 @@ class Seq2SeqTrainer(TranslationTrainer):
 
     bottleneck = False
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}
 
 

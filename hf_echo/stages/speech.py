@@ -75,7 +75,7 @@ class SpeechTrainer(CoreTrainer):
     metrics: tuple[str, ...] = ("mse", "xsim", "xsim_english")
 
     def __init__(
-        self, model: EchoSpeechEncoder, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs
+        self, model: EchoSpeechEncoder, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs: Any
     ):
         size, dim = model.config.embedding_size, teacher[0][[0]].shape[1]
         if size != dim:
@@ -105,7 +105,7 @@ class SpeechTrainer(CoreTrainer):
             world_size=self.args.world_size,
         )
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         args, parts, weights = self.args, {}, {}
         audio = {key: inputs[key] for key in (*AUDIO_INPUTS, "attention_mask") if key in inputs}
         output, target = model(**audio), self.target(inputs["index"])
@@ -123,7 +123,7 @@ class SpeechTrainer(CoreTrainer):
             rows = (1 - share) * rows + share * self.teacher[1][index.cpu().numpy()]
         return torch.from_numpy(rows).to(index.device)
 
-    def contrastive(self, student: torch.Tensor, target: torch.Tensor, inputs) -> torch.Tensor:
+    def contrastive(self, student: torch.Tensor, target: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
         """Mean of both directions, over the rows of all processes; rows of one meaning are not negatives of each other.
 
         The speech also chooses among `candidates` other texts, which cost nothing: the teacher's embeddings are there.
@@ -140,7 +140,7 @@ class SpeechTrainer(CoreTrainer):
             same = torch.cat([same, own[:, None] == meanings[None]], 1)
         return (contrastive_loss(student, all_target, exclude=same, **options) + backward) / 2
 
-    def save_model(self, output_dir: str | None = None, *args, **kwargs) -> None:
+    def save_model(self, output_dir: str | None = None, *args: Any, **kwargs: Any) -> None:
         """As usual, with what the card says about the data."""
         super().save_model(output_dir, *args, **kwargs)
         if self.is_world_process_zero():

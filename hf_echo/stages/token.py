@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -30,7 +31,7 @@ class TokenTrainer(DistillationTrainer):
 
     encoder_sides = 2
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         n = len(inputs["index"])
         output = self.encode(model, inputs)
         states = output.get("encoder_last_hidden_state", output.get("last_hidden_state"))

@@ -83,7 +83,7 @@ class CoreConfig(TrainingArguments):
 class StepsOfTheRecipe(TrainerCallback):
     """A resumed run logs, evaluates and saves as its recipe says. Trainer would do it as the checkpoint's did."""
 
-    def on_train_begin(self, args, state, control, **kwargs):
+    def on_train_begin(self, args, state, control, **kwargs: Any):
         state.compute_steps(args, state.max_steps)
 
 
@@ -252,13 +252,13 @@ class CoreTrainer(Trainer):
             kind = getattr(self.args.lr_scheduler_type, "value", self.args.lr_scheduler_type)
             raise ValueError(f"lr_scheduler_kwargs of {kind}: {error}") from None
 
-    def create_model_card(self, *args, **kwargs) -> None:
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         if self.model_card is None:
             super().create_model_card(*args, **kwargs)
         elif self.is_world_process_zero():
             (Path(self.args.output_dir) / "README.md").write_text(self.model_card, encoding="utf-8")
 
-    def training_step(self, *args, **kwargs):
+    def training_step(self, *args: Any, **kwargs: Any):
         start = time.perf_counter()
         loss = super().training_step(*args, **kwargs)
         if self.args.device.type == "cpu" and self.state.global_step % EVERY == EVERY - 1:
@@ -271,7 +271,7 @@ class CoreTrainer(Trainer):
         """Real tokens (no padding) by the time of training steps on this rank."""
         return round(self._tokens / self._seconds, 1) if self._seconds else 0.0
 
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+    def compute_loss(self, model, inputs: dict[str, Any], return_outputs=False, num_items_in_batch=None):
         self._tokens += self.count_tokens(inputs)
         if model.training:
             for part in self.frozen:

@@ -41,7 +41,7 @@ class EncoderTrainer(CoreTrainer):
     def batch_lengths(self) -> np.ndarray:
         return text_lengths(self, self.encoder_sides)[:, : self.encoder_sides]
 
-    def encode(self, model, inputs):
+    def encode(self, model, inputs: dict[str, Any]):
         """The model's output for all texts of a batch: sources, then targets where there are any."""
         return model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
 

@@ -79,7 +79,7 @@ class TranslationTrainer(CoreTrainer):
         """Further fields of the collator: targets and hard negatives for the encoder."""
         return {}
 
-    def part_sizes(self, inputs) -> dict[str, int]:
+    def part_sizes(self, inputs: dict[str, Any]) -> dict[str, int]:
         """The translation loss is a mean over tokens, or, if each sentence is summed, over sentences."""
         if "labels" not in inputs:
             return {}
@@ -88,7 +88,7 @@ class TranslationTrainer(CoreTrainer):
             is_token = is_token.any(dim=-1)
         return {"translation": int(is_token.sum())}
 
-    def count_tokens(self, inputs) -> int:
+    def count_tokens(self, inputs: dict[str, Any]) -> int:
         encoder_tokens = super().count_tokens(inputs)
         if "labels" not in inputs:
             return encoder_tokens
@@ -107,7 +107,7 @@ class TranslationTrainer(CoreTrainer):
         """(hidden, output matrix, labels) -> loss, with the recipe's reduction."""
         return partial(self.token_loss, reduction=self.args.translation_reduction)
 
-    def forward(self, model, inputs):
+    def forward(self, model, inputs: dict[str, Any]):
         """The model's output; its loss is the translation loss, by chunks and without logits."""
         keys = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
         given = {key: inputs[key] for key in keys if key in inputs}

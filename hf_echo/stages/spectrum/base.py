@@ -145,7 +145,7 @@ class SpectrumTrainer(CoreTrainer):
     def part_sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
         return {"language_model": int((inputs["labels"] != IGNORE).sum())}
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         given = {name: value for name, value in inputs.items() if name not in NOT_OF_THE_MODEL}
         loss = model(**given, loss_function=translation_loss).loss
         return {"language_model": loss}, {"language_model": 1.0}

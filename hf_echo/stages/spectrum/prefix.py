@@ -33,7 +33,7 @@ class PrefixConfig(SpectrumStageConfig):
 class PrefixTrainer(SpectrumTrainer):
     """Cross-entropy of the continuation; none on the prompt."""
 
-    def __init__(self, model, args, *, tokenizer, **kwargs):
+    def __init__(self, model, args, *, tokenizer, **kwargs: Any):
         self.prompts = {text: prompt_ids(model.config, tokenizer, text) for text in (CONTINUE, REBUILD)}
         self.space = tokenizer.text_ids([" "])[0]
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)

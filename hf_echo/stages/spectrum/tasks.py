@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class TasksConfig(SpectrumStageConfig):
 class TasksTrainer(SpectrumTrainer):
     """Cross-entropy of the answer; the prompt is drawn again for each batch."""
 
-    def __init__(self, model, args, *, train_dataset, **kwargs):
+    def __init__(self, model, args, *, train_dataset, **kwargs: Any):
         if missing := sum(not answer for answer in train_dataset.tasks["answer"]):
             raise ValueError(f"{missing} documents have no answer; fine-tuning needs the column `answer` in each row")
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,13 +38,13 @@ class TowerTrainer(SpectrumTrainer):
     def document(self, row, vectors, rng):
         return PackedDocument(vectors)
 
-    def count_tokens(self, inputs):
+    def count_tokens(self, inputs: dict[str, Any]):
         return int((inputs["document_ids"] >= 0).sum())
 
-    def part_sizes(self, inputs):
+    def part_sizes(self, inputs: dict[str, Any]):
         return {"next_embedding": int(_has_next(inputs).sum())}
 
-    def loss_parts(self, model, inputs):
+    def loss_parts(self, model, inputs: dict[str, Any]):
         names = ("embeddings", "document_ids", "positions", "prefix")
         predictions = model(**{name: inputs[name] for name in names}).next_embedding
         has_next = _has_next(inputs)
