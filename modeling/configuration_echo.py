@@ -165,7 +165,7 @@ class EchoConfig(PreTrainedConfig):
             raise ValueError(f"prompts must be one of {', '.join(map(repr, PROMPTS))}, not {self.prompts!r}")
 
     @property
-    def projection_dim(self) -> int:
+    def projection_dim(self) -> int | None:
         """Embedding size, under the name that sentence-transformers reads."""
         return self.embedding_size
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 VARINT = 0
 SIZES = {1: 8, 5: 4}  # wire type -> bytes of the value; other values have their length in front
 
 
-def fields_of(content: bytes, numbers: set[int]) -> Iterator[tuple[int, int | bytes]]:
+def fields_of(content: bytes, numbers: set[int]) -> Iterator[tuple[int, Any]]:
     """(field number, value) of a protocol buffer message: a number, or the bytes of a text or message."""
     place = 0
     while place < len(content):

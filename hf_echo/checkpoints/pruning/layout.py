@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -35,7 +36,7 @@ class Layer:
     attention: Attention
     enter: list[nn.Linear]
     leave: nn.Linear
-    norms: list[tuple[nn.Module, list[nn.Linear]]]
+    norms: list[tuple[nn.Module, list[nn.Module]]]
 
 
 @dataclass
@@ -48,11 +49,12 @@ class Layout:
 
     def sites(self, layers: Iterable[int]) -> list[tuple[nn.Module, list[nn.Module]]]:
         """Every norm of these layers, and the last one, with the projections that read it."""
-        sites = []
+        sites: list[tuple[nn.Module, list[nn.Module]]] = []
         for number in layers:
             sites += self.layers[number].norms
         norm, reader = self.last
-        return [*sites, (norm, [reader])]
+        sites.append((norm, [reader]))
+        return sites
 
 
 def layer_list(encoder: EchoEncoder) -> nn.ModuleList | None:
@@ -67,7 +69,7 @@ def layout_of(encoder: EchoEncoder) -> Layout | None:
     layers = layer_list(encoder)
     if not layers:
         return None
-    backbone = encoder.backbone
+    backbone: Any = encoder.backbone  # its modules depend on the model's kind
     parts = {name for name, _ in layers[0].named_children()}
     if parts == {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}:
         if not hasattr(layers[0].mlp, "gate_proj"):
@@ -79,7 +81,7 @@ def layout_of(encoder: EchoEncoder) -> Layout | None:
     return None
 
 
-def _llama_layer(layer: nn.Module) -> Layer:
+def _llama_layer(layer: Any) -> Layer:
     block = layer.self_attn
     attention = Attention(
         query=block.q_proj,
@@ -97,7 +99,7 @@ def _llama_layer(layer: nn.Module) -> Layer:
     return Layer(attention, enter, layer.mlp.down_proj, [attention_site, feed_forward_site])
 
 
-def _bert(embeddings: nn.Module, layers: nn.ModuleList, reader: nn.Module) -> Layout | None:
+def _bert(embeddings: nn.Module, layers: Iterable[Any], reader: nn.Module) -> Layout | None:
     norm = getattr(embeddings, "LayerNorm", None)  # in front of attention: that of the layer below
     bert_layers = []
     for layer in layers:

@@ -45,7 +45,8 @@ class EncoderWithHead(nn.Module):
     @property
     def token_matrix(self) -> torch.Tensor:
         """(vocabulary, hidden), the input embeddings."""
-        return self.get_input_embeddings().weight
+        embeddings: Any = self.get_input_embeddings()
+        return embeddings.weight
 
     def get_input_embeddings(self) -> nn.Module:
         return self.encoder.get_input_embeddings()
