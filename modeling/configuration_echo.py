@@ -182,7 +182,7 @@ class EchoConfig(PreTrainedConfig):
         return values
 
 
-def _backbone(given: PreTrainedConfig | dict | None, options: dict) -> tuple[PreTrainedConfig, dict]:
+def _backbone(given: PreTrainedConfig | dict | None, options: dict) -> tuple[Any, dict]:
     """The backbone's configuration, and the options that are not fields of it."""
     if given is None or isinstance(given, str):
         given = {"model_type": given or "llama"}

@@ -71,7 +71,7 @@ class EchoPreTrainedModel(PreTrainedModel):
         returns_info = kwargs.pop("output_loading_info", False)
         kwargs |= {"config": config, "dtype": dtype, "output_loading_info": True}
         try:
-            model, info = super().from_pretrained(name, *args, **kwargs)
+            loaded: Any = super().from_pretrained(name, *args, **kwargs)
         except SafetensorError as error:
             raise OSError(why_unreadable(weight_files(name, kwargs), error)) from error
         except RuntimeError as error:
@@ -81,6 +81,7 @@ class EchoPreTrainedModel(PreTrainedModel):
                 f"{_place(name, kwargs)}: the weights' shapes differ from config.json; use the config.json that was "
                 "saved with them"
             ) from error
+        model, info = loaded
         if name is not None and kwargs.get("state_dict") is None:
             _refuse_incomplete(model, info, _place(name, kwargs))
         if is_automatic:
