@@ -10,8 +10,8 @@ from rich.table import Table
 
 from .. import pretrained
 
-# Sentences of Tatoeba (CC BY 2.0 FR) that echo-nano was not trained on. train_scripts/studies/tour_sentences.py drew
-# them by a fixed order; none was chosen for its result.
+# Sentences of Tatoeba (CC BY 2.0 FR) that echo-nano was not trained on: of each language the first two by a fixed
+# order (the SHA-256 of their ids); none was chosen for its result.
 SENTENCES = Path(__file__).with_name("tour_sentences.tsv")
 
 

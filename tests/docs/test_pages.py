@@ -1,13 +1,11 @@
 """Pages of docs/: training.md, speech.md and spectrum.md name the stages, operations, recipes and fields that exist;
-the code of spectrum.md runs and its figure is the one that the masks draw; api.md names what the modules export."""
+the code of spectrum.md runs; api.md names what the modules export."""
 
 import ast
 import importlib
 import re
-import runpy
 from dataclasses import fields
 from pathlib import Path
-from xml.etree import ElementTree
 
 import torch
 from transformers import AutoTokenizer
@@ -84,15 +82,6 @@ def test_three_questions_of_one_document(tmp_path, monkeypatch, capsys):
     calls = re.findall(r"`model\.(\w+)\(", SPECTRUM)
     assert calls and all(hasattr(names["model"], name) for name in calls)
 
-
-def test_the_figure_is_drawn_from_the_masks():
-    script = runpy.run_path(str(DOCS.parent / "train_scripts" / "studies" / "spectrum_masks.py"))
-    drawn = script["svg"]()
-    assert (DOCS / "spectrum-masks.svg").read_text(encoding="utf-8") == drawn
-    cells = [e.get("fill") for e in ElementTree.fromstring(drawn).iter() if e.tag.endswith("rect")][1:]
-    panels = [mask for _, _, _, mask in script["panels"]()]
-    assert len(cells) == sum(mask.numel() for mask in panels)
-    assert cells.count("#2b6cb0") == sum(int(mask.sum()) for mask in panels)
 
 
 def test_spectrum_names_its_stages():
