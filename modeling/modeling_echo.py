@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,11 @@ if TYPE_CHECKING:
     from .pipeline_echo import SonarTranslationPipeline  # noqa: F401
     from .precision_echo import has_fast_bf16  # noqa: F401
     from .tokenization_echo import EchoTokenizer  # noqa: F401
+
+
+# Models that read an Echo encoder and the decoder of another library, by the decoder's model type. The file of such a
+# model adds it, since that file travels only with checkpoints that need it.
+OTHER_TRANSLATION_MODELS: dict[str, type[EchoPreTrainedModel]] = {}
 
 
 @dataclass
@@ -114,9 +118,9 @@ class EchoForTranslation(EchoPreTrainedModel):
         if config._attn_implementation:  # AutoModel has moved it there
             kwargs.setdefault("attn_implementation", config._attn_implementation)
         of_decoder, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **hub)
-        if of_decoder.get("model_type") == "m2m_100":  # imported by name: the file travels with converted SONARs only
-            sonar = import_module(".modeling_echo_sonar", __package__).SonarForTranslation
-            return sonar.from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        other_class = OTHER_TRANSLATION_MODELS.get(of_decoder.get("model_type"))
+        if other_class is not None:
+            return other_class.from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         of_adapter = dict(kwargs.pop("adapter_kwargs", None) or {})  # of both parts: loaded when they are joined
         adapter = of_adapter.pop("_adapter_model_path", None)
         encoder = EchoEncoder.from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)

@@ -14,6 +14,7 @@ from transformers import M2M100ForConditionalGeneration, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from .configuration_echo import EchoConfig
+from .modeling_echo import OTHER_TRANSLATION_MODELS, EchoForTranslation
 from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS, EchoPreTrainedModel
 from .modeling_echo_encoder import EchoEncoder, EchoEncoderOutput
 
@@ -41,8 +42,6 @@ class SonarForTranslation(EchoPreTrainedModel):
         hub = {key: kwargs[key] for key in HUB_OPTIONS if key in kwargs}
         of_decoder, _ = PreTrainedConfig.get_config_dict(name, subfolder=DECODER_FOLDER, **hub)
         if of_decoder.get("model_type") != SONAR:  # a decoder of ours, trained on SONAR's encoder
-            from .modeling_echo import EchoForTranslation
-
             return EchoForTranslation.from_pretrained(name, *args, config=config, **kwargs)
         encoder = EchoEncoder.from_pretrained(name, *args, **kwargs)
         kwargs["dtype"] = encoder.dtype
@@ -81,3 +80,6 @@ class SonarForTranslation(EchoPreTrainedModel):
         outputs = BaseModelOutput(last_hidden_state=memory.clone())
         decoder: Any = self.decoder
         return decoder.generate(encoder_outputs=outputs, attention_mask=ones, **kwargs)
+
+
+OTHER_TRANSLATION_MODELS[SONAR] = SonarForTranslation
