@@ -32,7 +32,7 @@ def gather_with_grad(x: Tensor) -> tuple[Tensor, int]:
         >>> gathered.shape, offset
         (torch.Size([3, 2]), 0)
     """
-    if _world() == 1:
+    if world_size() == 1:
         return x, 0
     # Imported here: sentence-transformers takes seconds to load, and a single process does not need it.
     from sentence_transformers.util import all_gather_with_grad
@@ -60,21 +60,40 @@ def rank_weight(n: int, device: torch.device | str | None = None) -> float:
         >>> rank_weight(7)  # one process
         1.0
     """
-    if _world() == 1:
+    if world_size() == 1:
         return 1.0
     counts = _row_counts(n, device)
     return n * len(counts) / max(sum(counts), 1)
 
 
-def _world() -> int:
+def sum_over_ranks(counts: list[int], device: torch.device | str | None = None) -> list[int]:
+    """Sums of all processes' counts, item by item. Every process must call it, with equally many counts.
+
+    Example:
+        >>> sum_over_ranks([3, 4])  # one process
+        [3, 4]
+    """
+    if world_size() == 1:
+        return counts
+    total = torch.tensor(counts, device=_device_of_exchange(device))
+    dist.all_reduce(total)
+    return total.tolist()
+
+
+def world_size() -> int:
+    """Number of processes that train together; 1 outside of torch.distributed."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _row_counts(n: int, device: torch.device | str | None) -> list[int]:
-    if device is None:
-        accelerator = None if dist.get_backend() == "gloo" else torch.accelerator.current_accelerator()
-        device = accelerator or "cpu"
-    count = torch.tensor([n], device=device)
-    counts = [torch.empty_like(count) for _ in range(_world())]
+    count = torch.tensor([n], device=_device_of_exchange(device))
+    counts = [torch.empty_like(count) for _ in range(world_size())]
     dist.all_gather(counts, count)
     return torch.cat(counts).tolist()
+
+
+def _device_of_exchange(device: torch.device | str | None) -> torch.device | str:
+    if device is not None:
+        return device
+    accelerator = None if dist.get_backend() == "gloo" else torch.accelerator.current_accelerator()
+    return accelerator or "cpu"

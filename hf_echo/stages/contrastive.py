@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,13 +10,15 @@ import torch
 
 from ..losses import contrastive_loss, gather_with_grad, mse_loss
 from ..utils.settings import setting
+from .core.base import CachedBatchConfig
+from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, guide
 from .core.text import same_text
 from .core.translation import TranslationConfig, TranslationTrainer
 
 
 @dataclass
-class ContrastiveConfig(TranslationConfig):
+class ContrastiveConfig(CachedBatchConfig, TranslationConfig):
     """OS 5: 10k steps, lr 3e-4, 6k tokens per device, m 0.3, scale 100, r 0.5, alpha 0.05, beta 1."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 3e-4)
@@ -48,18 +51,25 @@ class ContrastiveTrainer(TranslationTrainer):
     def collator_options(self, args: ContrastiveConfig) -> dict[str, Any]:
         return {"encode_targets": True}
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
-        output, weights = self.forward(model, inputs), self.weights()
-        embeddings = output.sentence_embedding
-        nested = [embeddings, *(embeddings[:, :dim] for dim in self.args.truncate_dims)]
+    def encoded(self, model, inputs: dict[str, Any], *, alone=False):
+        if alone:
+            inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+        output = self.forward(model, inputs)
+        if getattr(output, "loss", None) is None:
+            return output.sentence_embedding, {}, {}
+        return output.sentence_embedding, {"translation": output.loss}, {"translation": self.args.translation_weight}
+
+    def losses_of_embeddings(self, embeddings, inputs: dict[str, Any]):
+        nested = [embeddings]
+        for dim in self.args.truncate_dims:
+            nested.append(embeddings[:, :dim])
         of_each = [self.contrastive_parts(part, inputs) for part in nested]
         parts = {name: sum(each[name] for each in of_each) / len(of_each) for name in of_each[0]}
-        if getattr(output, "loss", None) is not None:
-            parts["translation"] = output.loss
-            weights["translation"] = self.args.translation_weight
+        weights = self.weights()
         if self.args.mse_weight:
             source, target = embeddings[: 2 * len(inputs["index"])].chunk(2)
-            parts["mse"], weights["mse"] = mse_loss(source, target), self.args.mse_weight
+            parts["mse"] = mse_loss(source, target)
+            weights["mse"] = self.args.mse_weight
         return parts, weights
 
     def weights(self) -> dict[str, float]:
@@ -69,11 +79,14 @@ class ContrastiveTrainer(TranslationTrainer):
     def contrastive_parts(self, embeddings: torch.Tensor, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
         """Losses of the sources, then targets, and whatever else is encoded: (texts, dimensions)."""
         n = len(inputs["index"])
+        source = embeddings[:n]
         target, options = self.gathered(embeddings[n : 2 * n], inputs)
-        return {"contrastive": contrastive_loss(embeddings[:n], target, **options)}
+        return loss_by_blocks(lambda rows: {"contrastive": contrastive_loss(source[rows], target, **options(rows))}, n)
 
-    def gathered(self, target: torch.Tensor, inputs: dict[str, Any]) -> tuple[torch.Tensor, dict]:
-        """All ranks' targets and the options of the contrastive losses."""
+    def gathered(
+        self, target: torch.Tensor, inputs: dict[str, Any]
+    ) -> tuple[torch.Tensor, Callable[[slice], dict[str, Any]]]:
+        """All ranks' targets, and the options of the contrastive losses by rows of this rank."""
         gathered, offset = gather_with_grad(target)
         guide_source = guide_target = None
         if self.guide is not None:
@@ -83,16 +96,21 @@ class ContrastiveTrainer(TranslationTrainer):
             )
             guide_target, _ = gather_with_grad(guide_target)
         args = self.args
-        return gathered, dict(
-            logit_scale=args.logit_scale,
-            margin=args.margin,
-            margin_space=args.margin_space,
-            radius=args.radius,
-            offset=offset,
-            exclude=same_text(inputs),
-            guide_source=guide_source,
-            guide_target=guide_target,
-        )
+        is_same = same_text(inputs)
+
+        def options(rows: slice) -> dict[str, Any]:
+            return dict(
+                logit_scale=args.logit_scale,
+                margin=args.margin,
+                margin_space=args.margin_space,
+                radius=args.radius,
+                offset=offset + rows.start,
+                exclude=is_same(rows),
+                guide_source=None if guide_source is None else guide_source[rows],
+                guide_target=guide_target,
+            )
+
+        return gathered, options
 
 
 STAGE = Stage(

@@ -150,6 +150,9 @@ class EmmaXTrainer(MaskingTrainer):
     def part_sizes(self, inputs: dict[str, Any]):
         return self._sizes
 
+    def items_of(self, batches, device):
+        return None  # the ranks, which the loss parts are means over, follow from the embeddings
+
     def loss_parts(self, model, inputs: dict[str, Any]):
         args, emma = self.args, self.accelerator.unwrap_model(model)
         phase, n = args.phase(self.state.global_step), len(inputs["index"])

@@ -12,7 +12,9 @@ from ..data.directions import extension_pairs
 from ..losses import distillation_parts, gather_with_grad, teacher_target
 from ..utils.files import read_json
 from ..utils.settings import setting
+from .core.base import CachedBatchConfig, CoreTrainer
 from .core.encoder import set_attention_dropout
+from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, teacher
 from .core.text import same_text
 from .distillation import DistillationConfig, DistillationTrainer, resampled
@@ -23,7 +25,7 @@ SOURCE_SHARES = {"interpolated": 0.5, "source": 1.0, "target": 0.0}
 
 
 @dataclass
-class ExtensionConfig(DistillationConfig):
+class ExtensionConfig(CachedBatchConfig, DistillationConfig):
     """OS 5 and Table 3: 30k steps, lr 4e-5, dropout 0.05; base languages first, new ones in the fields `new_...`."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 4e-5)
@@ -75,7 +77,12 @@ class ExtensionTrainer(DistillationTrainer):
         return figures.float()[new.long()]
 
     def loss_parts(self, model, inputs: dict[str, Any]):
-        student = self.encode(model, inputs).sentence_embedding
+        return CoreTrainer.loss_parts(self, model, inputs)  # not that of distillation
+
+    def encoded(self, model, inputs: dict[str, Any], *, alone=False):
+        return self.encode(model, inputs).sentence_embedding, {}, {}
+
+    def losses_of_embeddings(self, student, inputs: dict[str, Any]):
         device = student.device
         langs = self.source_langs(inputs)
         new = torch.tensor([lang not in self.base for lang in langs], device=device)
@@ -89,15 +96,21 @@ class ExtensionTrainer(DistillationTrainer):
             name: self.by_kind(name, new)
             for name in ("mse_weight", "student_teacher_weight", "teacher_student_weight", "logit_scale")
         }
-        parts = distillation_parts(
-            student,
-            teacher,
-            all_student=all_student,
-            all_teacher=gather_with_grad(teacher)[0],
-            offset=offset,
-            exclude=same_text(inputs),
-            **figures,
-        )
+        all_teacher, _ = gather_with_grad(teacher)
+        is_same = same_text(inputs)
+
+        def losses(rows: slice) -> dict[str, torch.Tensor]:
+            return distillation_parts(
+                student[rows],
+                teacher[rows],
+                all_student=all_student,
+                all_teacher=all_teacher,
+                offset=offset + rows.start,
+                exclude=is_same(rows),
+                **{name: figure[rows] for name, figure in figures.items()},
+            )
+
+        parts = loss_by_blocks(losses, len(student))
         return parts, dict.fromkeys(parts, 1.0)
 
     def source_langs(self, inputs: dict[str, Any]) -> list[str]:

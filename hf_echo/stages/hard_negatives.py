@@ -10,6 +10,7 @@ import torch
 from ..losses import one_softmax_loss, split_softmax_parts
 from ..utils.settings import setting
 from .contrastive import ContrastiveConfig, ContrastiveTrainer
+from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, guide
 
 
@@ -49,14 +50,18 @@ class HardNegativesTrainer(ContrastiveTrainer):
         n = len(inputs["index"])
         target, options = self.gathered(embeddings[n : 2 * n], inputs)
         index = inputs["negative_index"]
-        negatives = embeddings[index.clamp(min=0)]
-        rows = (embeddings[:n], target, negatives, index >= 0)
-        if self.args.one_softmax:
-            options = {name: value for name, value in options.items() if not name.startswith("margin")}
-            return {"total_contrastive": one_softmax_loss(*rows, **options)}
-        parts = split_softmax_parts(*rows, gamma=self.args.gamma, **options)
-        parts["total_contrastive"] = parts.pop("total")
-        return parts
+
+        def losses(rows: slice) -> dict[str, torch.Tensor]:
+            negatives = embeddings[index[rows].clamp(min=0)]  # (rows, K, dimensions)
+            texts = (embeddings[:n][rows], target, negatives, index[rows] >= 0)
+            if self.args.one_softmax:
+                chosen = {name: value for name, value in options(rows).items() if not name.startswith("margin")}
+                return {"total_contrastive": one_softmax_loss(*texts, **chosen)}
+            parts = split_softmax_parts(*texts, gamma=self.args.gamma, **options(rows))
+            parts["total_contrastive"] = parts.pop("total")
+            return parts
+
+        return loss_by_blocks(losses, n)
 
 
 def rows_with_negatives(dataset: Any, data_args: Any, args: HardNegativesConfig) -> Any:

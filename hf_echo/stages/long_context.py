@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from ..checkpoints.rewrite import encoder_of
 from ..losses import contrastive_loss, gather_with_grad
 from ..utils.settings import setting
+from .core.base import CachedBatchConfig
 from .core.encoder import EncoderTrainer
+from .core.loss_blocks import loss_by_blocks
 from .core.stage import Stage
 from .core.text import TextConfig, learned_positions, same_text
 
 
 @dataclass
-class LongContextConfig(TextConfig):
+class LongContextConfig(CachedBatchConfig, TextConfig):
     """OS 10.2: 9k steps, lr 1e-5, 900 steps of warm-up, scale 20, 128 pairs in a batch over 8 GPUs: 16 on each."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 1e-5)
@@ -49,13 +53,19 @@ class LongContextTrainer(EncoderTrainer):
         tokenizer.model_max_length = max(tokenizer.model_max_length, room)
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
+    def encoded(self, model, inputs: dict[str, Any], *, alone=False):
+        return self.encode(model, inputs).sentence_embedding, {}, {}
+
+    def losses_of_embeddings(self, embedding, inputs: dict[str, Any]):
         n = len(inputs["index"])
-        embedding = self.encode(model, inputs).sentence_embedding
         target, offset = gather_with_grad(embedding[n:])
-        options = dict(logit_scale=self.args.logit_scale, margin=0.0, exclude=same_text(inputs), offset=offset)
-        loss = contrastive_loss(embedding[:n], target, **options)
-        return {"contrastive": loss}, {"contrastive": 1.0}
+        is_same = same_text(inputs)
+
+        def losses(rows: slice) -> dict[str, torch.Tensor]:
+            options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset + rows.start)
+            return {"contrastive": contrastive_loss(embedding[:n][rows], target, exclude=is_same(rows), **options)}
+
+        return loss_by_blocks(losses, n), {"contrastive": 1.0}
 
 
 STAGE = Stage("long_context", LongContextConfig, LongContextTrainer, learns="encoder")

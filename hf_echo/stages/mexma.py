@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from ..losses import contrastive_loss, gather_with_grad, koleo_loss, mse_loss
 from ..modeling import EchoConfig, EchoEncoder
 from ..utils.settings import setting
+from .core.base import CachedBatchConfig
+from .core.loss_blocks import loss_by_blocks
 from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
 from .core.plan import count
 from .core.text import same_text
@@ -23,7 +25,7 @@ from .core.unmasking_head import UnmaskingHead
 
 
 @dataclass
-class MexmaConfig(MaskingConfig):
+class MexmaConfig(CachedBatchConfig, MaskingConfig):
     """MEXMA A.2 to A.5. Weights are on means: 1, 1 and 0.01 here are the paper's 1, 1/2 and 0.005 on sums.
 
     Table 11: (1) symmetric false, alignment none, token_gradients false, koleo_weight 0; (2) symmetric true;
@@ -154,29 +156,53 @@ class MexmaTrainer(MaskingTrainer):
         sizes = {"unmasking_source": source.sum(), "unmasking_target": target.sum()}
         return {k: int(v) for k, v in (sizes | {"unmasking": torch.where(side == 1, target, source).sum()}).items()}
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
+    def encoded(self, model, inputs: dict[str, Any], *, alone=False):
         args = self.args
-        unmask = args.unmasking_weight > 0
+        if alone and not args.symmetric:
+            return None, {}, {}  # the only loss reads one pair alone
+        unmask = args.unmasking_weight > 0 and not alone
         out = model(inputs, unmask=unmask, symmetric=args.symmetric, token_gradients=args.token_gradients)
         parts = {name: out[name] for name in out if name.startswith("unmasking")}
         weights = {name: args.unmasking_weight / 2 for name in parts}  # one text alone (Table 11, row 1) keeps beta
-        if args.alignment != "none" and args.alignment_weight:
-            parts["alignment"], weights["alignment"] = self.alignment(out, inputs), args.alignment_weight
+        if not args.symmetric:
+            return None, parts, weights
+        if args.alignment == "masked" and args.alignment_weight and not alone:
+            size = out["target"].shape[1]  # a mean over dimensions, where `mse_loss` has the sum
+            # One direction, as B.1 describes row 3.
+            parts["alignment"] = mse_loss(out["masked_source"], out["target"]) / size
+            weights["alignment"] = args.alignment_weight
+        return torch.cat([out["source"], out["target"]]), parts, weights
+
+    def losses_of_embeddings(self, embeddings, inputs: dict[str, Any]):
+        args = self.args
+        parts: dict[str, torch.Tensor] = {}
+        weights: dict[str, float] = {}
+        if embeddings is None:
+            return parts, weights
+        source, target = embeddings.chunk(2)
+        if args.alignment in ("clean", "contrastive") and args.alignment_weight:
+            parts["alignment"] = self.alignment(source, target, inputs)
+            weights["alignment"] = args.alignment_weight
         if args.koleo_weight:
-            parts["koleo"], weights["koleo"] = self.koleo(out, inputs), args.koleo_weight
+            parts["koleo"] = self.koleo({"source": source, "target": target}, inputs)
+            weights["koleo"] = args.koleo_weight
         return parts, weights
 
-    def alignment(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
-        source, target = out["source"], out["target"]
+    def alignment(self, source: torch.Tensor, target: torch.Tensor, inputs: Mapping[str, Any]) -> torch.Tensor:
         if self.args.alignment == "contrastive":
-            (all_source, offset), (all_target, _) = gather_with_grad(source), gather_with_grad(target)
-            options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=same_text(inputs))
-            back = contrastive_loss(target, all_source, **options)
-            return (contrastive_loss(source, all_target, **options) + back) / 2
-        size = source.shape[1]  # a mean over dimensions, where `mse_loss` has the sum
-        if self.args.alignment == "masked":
-            return mse_loss(out["masked_source"], target) / size  # one direction, as B.1 describes row 3
-        return mse_loss(source, target) / size
+            all_source, offset = gather_with_grad(source)
+            all_target, _ = gather_with_grad(target)
+            is_same = same_text(inputs)
+
+            def losses(rows: slice) -> dict[str, torch.Tensor]:
+                options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset + rows.start)
+                options["exclude"] = is_same(rows)
+                there = contrastive_loss(source[rows], all_target, **options)
+                back = contrastive_loss(target[rows], all_source, **options)
+                return {"alignment": (there + back) / 2}
+
+            return loss_by_blocks(losses, len(source))["alignment"]
+        return mse_loss(source, target) / source.shape[1]  # a mean over dimensions, where `mse_loss` has the sum
 
     def koleo(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
         """Mean of both texts. Equal targets count once: no loss can spread them. A batch of one pair has none."""

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..data.batching import TokenBudgetBatchSampler
 from ..data.speech.batches import SpeechCollator, SpeechRows
 from ..inference.encode_speech import encode_speech, open_speech_encoder
 from ..losses import contrastive_loss, gather_with_grad, mse_loss
@@ -35,6 +34,12 @@ class SpeechConfig(CoreConfig):
     """OS 5: Adam, 8k steps of warm-up, lr 1e-4, 200k steps, 13.3 hours per step; what is printed nowhere is ours."""
 
     max_seconds: float = setting("padded seconds of audio of a batch on one device", 120.0, above=0)
+    batch_seconds: float | None = setting(
+        "padded seconds of a batch whose rows are all negatives of each other; it is embedded in chunks of max_seconds "
+        "(exact gradient caching); default: max_seconds",
+        None,
+        above=0,
+    )
     max_rows: int | None = setting("rows of a batch on one device, no limit by default", None)
     longest: float = setting("longer audio (seconds) is left out of training", 30.0, above=0)
     sampling_exponent: float | None = setting(
@@ -93,26 +98,35 @@ class SpeechTrainer(CoreTrainer):
     def make_collator(self, args: SpeechConfig, tokenizer: Any, model: EchoSpeechEncoder) -> SpeechCollator:
         return SpeechCollator(tokenizer)
 
-    def make_sampler(self) -> TokenBudgetBatchSampler:
-        rate = self.train_dataset.sampling_rate
-        return TokenBudgetBatchSampler(
-            self.train_dataset.lengths,
-            round(self.args.max_seconds * rate),
-            max_rows=self.args.max_rows,
-            seed=self.args.seed,
-            bucket_multiple=rate // 10,
-            rank=self.args.process_index,
-            world_size=self.args.world_size,
-        )
+    def batch_lengths(self) -> np.ndarray:
+        return self.train_dataset.lengths
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
-        args, parts, weights = self.args, {}, {}
+    def chunk_tokens(self) -> int:
+        return round(self.args.max_seconds * self.train_dataset.sampling_rate)
+
+    def cached_tokens(self) -> int | None:
+        if self.args.batch_seconds is None:
+            return None
+        return round(self.args.batch_seconds * self.train_dataset.sampling_rate)
+
+    @property
+    def bucket_multiple(self) -> int:
+        return self.train_dataset.sampling_rate // 10
+
+    def encoded(self, model, inputs: dict[str, Any], *, alone=False):
         audio = {key: inputs[key] for key in (*AUDIO_INPUTS, "attention_mask") if key in inputs}
-        output, target = model(**audio), self.target(inputs["index"])
+        return model(**audio).sentence_embedding, {}, {}
+
+    def losses_of_embeddings(self, student, inputs: dict[str, Any]):
+        args = self.args
+        parts: dict[str, torch.Tensor] = {}
+        weights: dict[str, float] = {}
+        target = self.target(inputs["index"])
         if args.mse_weight:
-            parts["mse"], weights["mse"] = mse_loss(output.sentence_embedding, target), args.mse_weight
+            parts["mse"] = mse_loss(student, target)
+            weights["mse"] = args.mse_weight
         if args.contrastive_weight:
-            parts["contrastive"] = self.contrastive(output.sentence_embedding, target, inputs)
+            parts["contrastive"] = self.contrastive(student, target, inputs)
             weights["contrastive"] = args.contrastive_weight
         return parts, weights
 

@@ -74,7 +74,12 @@ def test_gradient_checkpointing_in_two_processes(two):
     assert_same_run(two / "checkpointed", two / "contrastive")
 
 
-@pytest.mark.parametrize("run", ["contrastive", "seq2seq"])
+def test_cached_batches_are_whole_batches(two):
+    """Exact gradient caching on two processes, against batches that fit into memory."""
+    assert_same_run(two / "cached", two / "contrastive")
+
+
+@pytest.mark.parametrize("run", ["contrastive", "cached", "seq2seq"])
 def test_fsdp2_is_ddp(run, two):
     assert_same_run(two / f"fsdp_{run}", two / run)
 

@@ -23,8 +23,9 @@ from hf_echo.stages.spectrum.tower import TowerConfig, TowerTrainer
 from hf_echo.stages.speech_rows import new_config
 
 RUNS = ("seq2seq", "contrastive", "guided", "hard_negatives", "decoder", "distillation", "extension")
-RUNS += ("speech", "mexma", "emma_x", "spectrum_tower", "spectrum_sentences")
+RUNS += ("cached", "speech", "mexma", "emma_x", "spectrum_tower", "spectrum_sentences")
 GLOBAL_ROWS = 14
+EVERY_LENGTH = 48  # the toy's texts are shorter with their prompts, so rows are drawn alike by rows or by tokens
 
 
 def build(run: str, toy, world: int, output_dir, **changes):
@@ -37,7 +38,7 @@ def build(run: str, toy, world: int, output_dir, **changes):
         return build_speech(world, options)
     if run.startswith("spectrum"):
         return build_spectrum(run, toy, tokenizer, world, options)
-    stage = {"guided": "contrastive"}.get(run, run)
+    stage = {"guided": "contrastive", "cached": "contrastive"}.get(run, run)
     name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
     module = import_module(f"hf_echo.stages.{stage}")
     config, trainer = getattr(module, f"{name}Config"), getattr(module, f"{name}Trainer")
@@ -48,7 +49,12 @@ def build(run: str, toy, world: int, output_dir, **changes):
         options |= {"language_drop": 0.0, "learning_rate": 0.01}
     if run in ("mexma", "emma_x"):
         return build_encoder_alone(run, toy, tokenizer, data, dev_sets, GLOBAL_ROWS // world, options)
-    args = config(max_tokens=10**6, max_rows=GLOBAL_ROWS // world, **options)
+    if run == "cached":  # the batches of the run "contrastive", in chunks of at most three pairs
+        of_a_pair = 3 * EVERY_LENGTH  # source, target and the decoder's target
+        options |= {"max_tokens": 3 * of_a_pair, "batch_tokens": of_a_pair * GLOBAL_ROWS // world, "max_rows": 3}
+    else:
+        options |= {"max_tokens": 10**6, "max_rows": GLOBAL_ROWS // world}
+    args = config(**options)
     extra = {}
     if run == "guided":
         rng = np.random.default_rng(0)
@@ -56,7 +62,10 @@ def build(run: str, toy, world: int, output_dir, **changes):
     if run in ("distillation", "extension", "token"):
         rng = np.random.default_rng(0)
         extra["teacher"] = [rng.normal(size=(len(data), 32)).astype(np.float32) for _ in range(2)]
-    return trainer(toy.make_model(tokenizer), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
+    made = trainer(toy.make_model(tokenizer), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
+    if stage == "contrastive":
+        made.bucket_multiple = EVERY_LENGTH
+    return made
 
 
 def build_speech(world: int, options: dict):
@@ -164,7 +173,7 @@ if __name__ == "__main__":
     checkpointed = build("contrastive", toy, world=2, output_dir=out / "checkpointed", gradient_checkpointing=True)
     finish(checkpointed, out / "checkpointed")
     train_and_resume(toy, out / "resumed", lambda trainer: None)
-    for run in ("contrastive", "seq2seq"):
+    for run in ("contrastive", "cached", "seq2seq"):
         trainer = build(run, toy, world=2, output_dir=out / f"fsdp_{run}")
         force_fsdp(trainer)
         finish(trainer, out / f"fsdp_{run}")

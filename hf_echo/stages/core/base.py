@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from ...data.batching import TokenBudgetBatchSampler
 from ...losses import rank_weight, weighted_total
+from ...losses.gather import sum_over_ranks, world_size
 from ...modeling.packed_echo import train_packed
 from ...utils.settings import check, default_of, fields_of, setting
 from .cpu_memory import EVERY, give_back_memory
 from .dev_sets import DevSet, evaluate_sets
+from .gradient_cache import Chunk, cached_step, chunks_of
 
 # Settings of transformers' own batches, loss and evaluation, whose place CoreTrainer's take: here they change nothing.
 UNREAD = (
@@ -80,11 +83,53 @@ class CoreConfig(TrainingArguments):
         return {}
 
 
+@dataclass
+class CachedBatchConfig:
+    """Fields of a stage whose batch may be larger than what a device holds (`gradient_cache.py`)."""
+
+    batch_tokens: int | None = setting(
+        "padded tokens of a batch on one device, whose rows are all negatives of each other; it is embedded in chunks "
+        "of max_tokens (exact gradient caching), and memory stays that of max_tokens; default: max_tokens",
+        None,
+        least=1,
+    )
+
+
+@dataclass(frozen=True)
+class ItemsOfStep:
+    """What the loss parts of an optimizer step are means of.
+
+    Attributes:
+        counts: items of all its batches on all processes, by the name of the part; "" are rows.
+        batches: batches of the step on one process (gradient accumulation).
+    """
+
+    counts: dict[str, int]
+    batches: int
+
+
 class StepsOfTheRecipe(TrainerCallback):
     """A resumed run logs, evaluates and saves as its recipe says. Trainer would do it as the checkpoint's did."""
 
     def on_train_begin(self, args, state, control, **kwargs: Any):
         state.compute_steps(args, state.max_steps)
+
+
+def check_cached_budget(cached: int, chunk: int, lengths: np.ndarray, args: CoreConfig) -> None:
+    """Raises ValueError for a cached batch that is smaller than a chunk, or larger than the data."""
+    if cached < chunk:
+        raise ValueError(f"the batch ({cached}) is smaller than a chunk of it ({chunk}): batch_tokens >= max_tokens")
+    if args.gradient_accumulation_steps > 1:
+        raise ValueError(
+            f"gradient_accumulation_steps is {args.gradient_accumulation_steps}, but batch_tokens takes its place: "
+            "leave it out, and multiply batch_tokens by it"
+        )
+    of_data = int(lengths.sum())
+    if cached * args.world_size > of_data:
+        raise ValueError(
+            f"batch_tokens is {cached} on each of {args.world_size} devices, but the training data have {of_data} "
+            "tokens in all: give fewer"
+        )
 
 
 def check_model(model: nn.Module, args: CoreConfig) -> None:
@@ -119,6 +164,7 @@ class CoreTrainer(Trainer):
 
     loss_is_scaled_for_ga = False  # losses are means over a batch, whatever keywords the model accepts
     args: Any  # the stage's Config
+    bucket_multiple = 8  # lengths are rounded up to a multiple of this
     metrics: tuple[str, ...] = ("xsim", "xsimpp")  # of `measure`, one of which chooses the best checkpoint
     model_card: str | None = None  # README.md of a push; transformers' own without
 
@@ -161,6 +207,12 @@ class CoreTrainer(Trainer):
             train_packed(model)
         self.frozen = [part for part in model.modules() if _stays(part)]
 
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Tied weights, such as the decoder's output layer, are stored once: they are not missing."""
+        tied = getattr(self.model, "all_tied_weights_keys", None) or {}
+        missing = [name for name in load_result.missing_keys if name not in tied]
+        super()._issue_warnings_after_load(load_result._replace(missing_keys=missing))
+
     # What a stage defines
 
     def freeze(self, model: nn.Module, args: Any) -> None:
@@ -176,20 +228,71 @@ class CoreTrainer(Trainer):
 
     def make_sampler(self) -> Any:
         """Batches of rows of similar length, as many as the budget allows. The sampler knows rank and epoch."""
+        return self.token_budget_sampler(groups=self.groups)
+
+    def chunk_tokens(self) -> int:
+        """The budget of what a device embeds at once, in the unit of `batch_lengths`."""
+        return self.args.max_tokens
+
+    def cached_tokens(self) -> int | None:
+        """The budget of a batch that is embedded in chunks; None: a batch is one chunk."""
+        return getattr(self.args, "batch_tokens", None)
+
+    def token_budget_sampler(self, **options: Any) -> TokenBudgetBatchSampler:
+        """Batches by `batch_lengths`; with a cached batch, `max_rows` is a limit of its chunks."""
+        cached = self.cached_tokens()
+        lengths = self.row_lengths
+        if cached:
+            check_cached_budget(cached, self.chunk_tokens(), lengths, self.args)
         return TokenBudgetBatchSampler(
-            self.batch_lengths(),
-            self.args.max_tokens,
-            max_rows=self.args.max_rows,
+            lengths,
+            cached or self.chunk_tokens(),
+            max_rows=None if cached else self.args.max_rows,
             seed=self.args.seed,
+            bucket_multiple=self.bucket_multiple,
             rank=self.args.process_index,
             world_size=self.args.world_size,
-            groups=self.groups,
+            **options,
+        )
+
+    @cached_property
+    def row_lengths(self) -> np.ndarray:
+        """(rows, sides) as `batch_lengths`."""
+        lengths = np.asarray(self.batch_lengths(), np.int64)
+        return lengths[:, None] if lengths.ndim == 1 else lengths
+
+    def chunks(self, inputs: Mapping[str, Any]) -> list[Chunk]:
+        """The parts of a cached batch."""
+        return chunks_of(
+            inputs,
+            self.row_lengths[inputs["index"].cpu().numpy()],
+            max_tokens=self.chunk_tokens(),
+            max_rows=self.args.max_rows,
+            multiple=self.bucket_multiple,
         )
 
     def loss_parts(
         self, model: nn.Module, inputs: Mapping[str, Any]
     ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-        """Named losses of this process's rows (means), and their weights in the total."""
+        """Named losses of this process's rows (means), and their weights in the total.
+
+        A stage defines it, or `encoded` and `losses_of_embeddings`, whose batches can be cached.
+        """
+        embeddings, own_parts, own_weights = self.encoded(model, inputs)
+        parts, weights = self.losses_of_embeddings(embeddings, inputs)
+        return parts | own_parts, weights | own_weights
+
+    def encoded(
+        self, model: nn.Module, inputs: Mapping[str, Any], *, alone: bool = False
+    ) -> tuple[torch.Tensor | None, dict[str, torch.Tensor], dict[str, float]]:
+        """(texts, d) embeddings of a batch or of a part of it; named losses that no other row of a batch changes
+        (means), and their weights. `alone`: the embeddings are enough. None: no loss reads embeddings."""
+        raise NotImplementedError
+
+    def losses_of_embeddings(
+        self, embeddings: torch.Tensor, inputs: Mapping[str, Any]
+    ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+        """Named losses (means) of all embeddings of a batch, and their weights."""
         raise NotImplementedError
 
     def part_sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
@@ -258,13 +361,31 @@ class CoreTrainer(Trainer):
         elif self.is_world_process_zero():
             (Path(self.args.output_dir) / "README.md").write_text(self.model_card, encoding="utf-8")
 
-    def training_step(self, *args: Any, **kwargs: Any):
+    def training_step(self, model, inputs: dict[str, Any], num_items_in_batch=None):
         start = time.perf_counter()
-        loss = super().training_step(*args, **kwargs)
+        if self.cached_tokens():
+            loss = self._cached_training_step(model, inputs, num_items_in_batch)
+        else:
+            loss = super().training_step(model, inputs, num_items_in_batch)
         if self.args.device.type == "cpu" and self.state.global_step % EVERY == EVERY - 1:
             give_back_memory()
         self._seconds += time.perf_counter() - start
         return loss
+
+    def _cached_training_step(self, model, inputs, items: ItemsOfStep) -> torch.Tensor:
+        """As Trainer's, with the gradients of `cached_step`."""
+        model.train()
+        self._keep_frozen_parts()
+        inputs = self._prepare_inputs(inputs)
+        self._tokens += self.count_tokens(inputs)
+        loss, parts = cached_step(self, model, inputs, items)
+        for name, part in parts.items():
+            self._parts[f"{name}_loss"].append(part)
+        return loss
+
+    def _keep_frozen_parts(self) -> None:
+        for part in self.frozen:
+            part.eval()  # Trainer's model.train() would let batch norm follow the data, and switch dropout on
 
     @property
     def tokens_per_second(self) -> float:
@@ -274,16 +395,39 @@ class CoreTrainer(Trainer):
     def compute_loss(self, model, inputs: dict[str, Any], return_outputs=False, num_items_in_batch=None):
         self._tokens += self.count_tokens(inputs)
         if model.training:
-            for part in self.frozen:
-                part.eval()  # Trainer's model.train() would let batch norm follow the data, and switch dropout on
+            self._keep_frozen_parts()
         parts, weights = self.loss_parts(model, inputs)
-        if self.args.world_size > 1:  # ranks hold different numbers of items; a mean is over all of them
-            # One exchange per part: which sizes are equal may differ between ranks, and all must take part in each.
-            device, rows, sizes = inputs["index"].device, len(inputs["index"]), self.part_sizes(inputs)
-            parts = {name: part * rank_weight(sizes.get(name, rows), device) for name, part in parts.items()}
+        parts = {name: part * self.share(name, inputs, num_items_in_batch) for name, part in parts.items()}
         for name, part in parts.items():
             self._parts[f"{name}_loss"].append(part.detach())
         return weighted_total(parts, weights)
+
+    def get_batch_samples(self, epoch_iterator, num_batches, device):
+        """The batches of an optimizer step, and the items that its loss parts are means of."""
+        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        return batches, self.items_of(batches, device)
+
+    def items_of(self, batches: list[Mapping[str, Any]], device: Any) -> ItemsOfStep | None:
+        """What the loss parts of an optimizer step are means of, on all processes; None: known after the loss."""
+        counts: dict[str, int] = defaultdict(int)
+        for batch in batches:
+            counts[""] += len(batch["index"])
+            for name, size in self.part_sizes(batch).items():
+                counts[name] += size
+        totals = sum_over_ranks(list(counts.values()), device)
+        return ItemsOfStep(dict(zip(counts, totals, strict=True)), len(batches))
+
+    def share(self, name: str, inputs: Mapping[str, Any], items: ItemsOfStep | None) -> float:
+        """Factor of a loss part of this batch, or of a part of it.
+
+        Processes and accumulated batches hold different numbers of items. With this factor, the mean over processes and
+        batches, which Trainer and DDP take, is the mean over the items of all of them.
+        """
+        size = self.part_sizes(inputs).get(name, len(inputs["index"]))
+        if items is None:
+            return rank_weight(size, inputs["index"].device)
+        total = items.counts[name if name in items.counts else ""]
+        return size * world_size() * items.batches / max(total, 1)
 
     def log(self, logs, start_time=None) -> None:
         if "loss" in logs and self._parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,11 +49,16 @@ def text_lengths(trainer: CoreTrainer, encoder_sides: int) -> np.ndarray:
     return data.lengths(encoder_sides=encoder_sides, **overhead)
 
 
-def same_text(inputs: Mapping[str, Any]) -> torch.Tensor:
-    """(n, N) bool: targets of all processes that are no negatives of a row, as source or target is the same text."""
-    pairs = ((inputs[name], gather_with_grad(inputs[name])[0]) for name in KEYS)
-    source, target = (own[:, None] == every[None] for own, every in pairs)
-    return source | target
+def same_text(inputs: Mapping[str, Any]) -> Callable[[slice], torch.Tensor]:
+    """A function of rows of this process: (rows, N) bool, targets of all processes that are no negatives of a row, as
+    source or target is the same text. Every process must call `same_text`."""
+    keys_of_all = {name: gather_with_grad(inputs[name])[0] for name in KEYS}
+
+    def of_rows(rows: slice) -> torch.Tensor:
+        source, target = (inputs[name][rows, None] == keys_of_all[name][None] for name in KEYS)
+        return source | target
+
+    return of_rows
 
 
 def learned_positions(model: nn.Module) -> int:
