@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import check_exclude, check_finite_numbers, shapes, widened
+from .checks import check_finite_numbers, shapes, widened
 
 MARGIN_SPACES = ("cosine", "logit")
 
@@ -68,8 +68,10 @@ def contrastive_loss(
     """
     _check(source, target, logit_scale, margin, margin_space, offset)
     dropped = _dropped(source, target, guide_source, guide_target, radius, exclude, offset)
-    logits = logit_scale * cosine(source, target)
-    margin_logit = margin * logit_scale if margin_space == "cosine" else margin
+    logits = logit_scale * cosine(source, target)  # (n, N)
+    margin_logit = margin
+    if margin_space == "cosine":
+        margin_logit = logit_scale * margin
     return _softmax_loss(logits, dropped, margin_logit, offset)
 
 
@@ -105,31 +107,36 @@ def guide_filter(guide_source: Tensor, guide_target: Tensor, *, radius: float = 
                 [ True,  True, False]])
     """
     _check_pair("guide_source", guide_source, "guide_target", guide_target, offset)
-    if not radius >= 0:
-        raise ValueError(f"radius must be 0 or more (math.inf: no filter), got {radius}")
-    own = _positions(guide_source, guide_target, offset)
+    _check_radius(radius)
+    translations = _positions(guide_source, guide_target, offset)
     if radius == math.inf:
-        return ~own
+        return ~translations
     with torch.no_grad():
-        similarity = cosine(guide_source, guide_target)
-        positive = similarity.diagonal(offset).unsqueeze(1)
-        kept = (similarity < radius * positive) & ~own
-        # The checks synchronise the device, so a compiled graph skips them.
+        similarity = cosine(guide_source, guide_target)  # (n, N)
+        positive = similarity.diagonal(offset).unsqueeze(1)  # (n, 1)
+        kept = (similarity < radius * positive) & ~translations
+        # The warnings synchronise the device, so a compiled graph skips them.
         if not torch.compiler.is_compiling():
-            if bool((positive <= 0).any()):
-                warnings.warn(
-                    "the guide gives some translations a cosine <= 0: these rows keep only negatives of negative "
-                    "cosine; check the pairs, or whether the guide knows the language",
-                    stacklevel=2,
-                )
-            without = len(kept) - int(kept.any(1).sum())
-            if 10 * without > 9 * len(kept) > 9:
-                warnings.warn(
-                    f"the guide leaves {without} of {len(kept)} sources without a negative, so they learn nothing: set"
-                    f" radius (now {radius:g}) nearer to 1, as a guide whose cosines are all high needs",
-                    stacklevel=2,
-                )
+            _warn_of_unsuited_guide(positive, kept, radius)
         return kept
+
+
+def _warn_of_unsuited_guide(positive: Tensor, kept: Tensor, radius: float) -> None:
+    if bool((positive <= 0).any()):
+        warnings.warn(
+            "the guide gives some translations a cosine <= 0: these rows keep only negatives of negative "
+            "cosine; check the pairs, or whether the guide knows the language",
+            stacklevel=3,
+        )
+    sources = len(kept)
+    without = sources - int(kept.any(1).sum())
+    # A batch of a row or none says nothing.
+    if sources > 1 and without > 0.9 * sources:
+        warnings.warn(
+            f"the guide leaves {without} of {sources} sources without a negative, so they learn nothing: set"
+            f" radius (now {radius:g}) nearer to 1, as a guide whose cosines are all high needs",
+            stacklevel=3,
+        )
 
 
 def cosine(x: Tensor, y: Tensor) -> Tensor:
@@ -141,9 +148,9 @@ def cosine(x: Tensor, y: Tensor) -> Tensor:
 
 def _positions(source: Tensor, target: Tensor, offset: int) -> Tensor:
     """(n, N) bool, True at each source's translation."""
-    own = torch.zeros(len(source), len(target), dtype=torch.bool, device=source.device)
-    own.diagonal(offset).fill_(True)
-    return own
+    positions = torch.zeros(len(source), len(target), dtype=torch.bool, device=source.device)
+    positions.diagonal(offset).fill_(True)
+    return positions
 
 
 def _dropped(
@@ -154,34 +161,34 @@ def _dropped(
     radius: float,
     exclude: Tensor | None,
     offset: int,
-) -> Tensor | None:
-    """(n, N) bool, True = excluded from the softmax (never a positive); None if nothing is excluded."""
-    dropped = None
+) -> Tensor:
+    """(n, N) bool, True = excluded from the softmax (never a positive)."""
+    _check_radius(radius)
     if (guide_source is None) != (guide_target is None):
         raise ValueError("guide_source and guide_target must be given together, got only one")
+    translations = _positions(source, target, offset)
+    dropped = torch.zeros_like(translations)
     if guide_source is not None:
-        if len(guide_source) != len(source) or len(guide_target) != len(target):
-            guide, own = (f"{len(x)} and {len(y)}" for x, y in ((guide_source, guide_target), (source, target)))
-            raise ValueError(f"guide rows {guide} differ from embedding rows {own}")
-        dropped = ~guide_filter(guide_source, guide_target, radius=radius, offset=offset)
-    elif not radius >= 0:
-        raise ValueError(f"radius must be 0 or more (math.inf: no filter), got {radius}")
+        dropped |= ~guide_filter(guide_source, guide_target, radius=radius, offset=offset)
     if exclude is not None:
-        check_exclude(exclude, (len(source), len(target)))
-        dropped = exclude if dropped is None else dropped | exclude
-    return None if dropped is None else dropped & ~_positions(source, target, offset)
+        dropped |= exclude
+    return dropped & ~translations
 
 
-def _softmax_loss(logits: Tensor, dropped: Tensor | None, margin_logit: float, offset: int) -> Tensor:
+def _softmax_loss(logits: Tensor, dropped: Tensor, margin_logit: float, offset: int) -> Tensor:
     """Mean cross-entropy over the rows of (n, >= offset + n) logits, the positive of row i at offset + i."""
-    rows = torch.arange(len(logits), device=logits.device)
+    positives = torch.arange(len(logits), device=logits.device) + offset
     if margin_logit:
-        shift = torch.zeros_like(logits)
-        shift[rows, rows + offset] = margin_logit
-        logits = logits - shift
-    if dropped is not None:
-        logits = logits.masked_fill(dropped, -math.inf)
-    return F.cross_entropy(logits, rows + offset, reduction="sum") / max(len(logits), 1)
+        margins = torch.zeros_like(logits)
+        margins.diagonal(offset).fill_(margin_logit)
+        logits = logits - margins
+    logits = logits.masked_fill(dropped, -math.inf)
+    return F.cross_entropy(logits, positives, reduction="sum") / max(len(logits), 1)
+
+
+def _check_radius(radius: float) -> None:
+    if not radius >= 0:
+        raise ValueError(f"radius must be 0 or more (math.inf: no filter), got {radius}")
 
 
 def _check(source: Tensor, target: Tensor, logit_scale: float, margin: float, margin_space: str, offset: int) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import check_exclude, check_finite_numbers, shapes
+from .checks import check_finite_numbers, shapes, widened
 from .contrastive import cosine
 
 
@@ -59,11 +61,11 @@ def distillation_parts(
         {"student_teacher", "teacher_student", "mse"}: scalars; their sum is the loss.
 
     Raises:
-        ValueError: shapes that do not fit, a weight that is not finite, or a logit scale that is not positive.
+        ValueError: student and teacher of other shapes, a weight that is not finite, or a logit scale that is not
+            positive.
     """
-    all_student = student if all_student is None else all_student
-    all_teacher = teacher if all_teacher is None else all_teacher
-    _check(student, teacher, all_student, all_teacher, offset, exclude)
+    if student.ndim != 2 or student.shape != teacher.shape:
+        raise ValueError(f"student and teacher must both be (n, d), got {shapes(student, teacher)}")
     check_finite_numbers(
         student_teacher_weight=student_teacher_weight,
         teacher_student_weight=teacher_student_weight,
@@ -73,35 +75,35 @@ def distillation_parts(
     scale = _by_row(logit_scale, student)
     if not bool((scale > 0).all()):
         raise ValueError(f"logit_scale must be positive, the smallest is {scale.min().item()}")
-    rows = torch.arange(len(student), device=student.device)
-
-    forward = cosine(student, all_teacher)
-    one_process = all_student is student and all_teacher is teacher  # then one product serves both directions
+    all_student = student if all_student is None else all_student
+    all_teacher = teacher if all_teacher is None else all_teacher
+    forward = cosine(student, all_teacher)  # (n, N)
+    if all_student is student and all_teacher is teacher:
+        backward = forward.T  # in one process, one product serves both directions
+    else:
+        backward = cosine(teacher, all_student)
+    positives = torch.arange(len(student), device=student.device) + offset
 
     def info_nce(cosines: Tensor) -> Tensor:
         logits = scale[:, None] * cosines
         if exclude is not None:
-            others = exclude.clone()
-            others[rows, rows + offset] = False
-            logits = logits.masked_fill(others, -torch.inf)
-        return F.cross_entropy(logits, rows + offset, reduction="none")
+            dropped = exclude.scatter(1, positives[:, None], False)
+            logits = logits.masked_fill(dropped, -torch.inf)
+        return F.cross_entropy(logits, positives, reduction="none")
 
-    wide = torch.promote_types(torch.promote_types(student.dtype, teacher.dtype), torch.float32)
-    losses = {
-        "student_teacher": (student_teacher_weight, lambda: info_nce(forward)),
-        "teacher_student": (
-            teacher_student_weight,
-            lambda: info_nce(forward.T if one_process else cosine(teacher, all_student)),
-        ),
-        "mse": (mse_weight, lambda: (student.to(wide) - teacher.to(wide)).square().sum(1)),
-    }
+    def weighted_mean(weight: Tensor | float, row_losses: Tensor) -> Tensor:
+        return (_by_row(weight, student) * row_losses).sum() / max(len(student), 1)
+
+    x, y = widened(student, teacher)
+    squared_distances = (x - y).square().sum(1)
     return {
-        name: (_by_row(weight, student) * loss()).sum() / max(len(student), 1)
-        for name, (weight, loss) in losses.items()
+        "student_teacher": weighted_mean(student_teacher_weight, info_nce(forward)),
+        "teacher_student": weighted_mean(teacher_student_weight, info_nce(backward)),
+        "mse": weighted_mean(mse_weight, squared_distances),
     }
 
 
-def distillation_loss(student: Tensor, teacher: Tensor, **options) -> Tensor:
+def distillation_loss(student: Tensor, teacher: Tensor, **options: Any) -> Tensor:
     """Distillation loss (Omnilingual SONAR Eq. 11): the sum of `distillation_parts`, a scalar.
 
     Example:
@@ -110,8 +112,8 @@ def distillation_loss(student: Tensor, teacher: Tensor, **options) -> Tensor:
         >>> distillation_loss(x, x, teacher_student_weight=0.0, logit_scale=1.0).item()  # log(1 + e^-1)
         0.31326...
     """
-    first, *others = distillation_parts(student, teacher, **options).values()
-    return sum(others, start=first)
+    parts = distillation_parts(student, teacher, **options)
+    return parts["student_teacher"] + parts["teacher_student"] + parts["mse"]
 
 
 def _by_row(value: Tensor | float, like: Tensor) -> Tensor:
@@ -119,14 +121,3 @@ def _by_row(value: Tensor | float, like: Tensor) -> Tensor:
     wide = torch.promote_types(like.dtype, torch.float32)
     value = torch.as_tensor(value, dtype=wide, device=like.device)
     return value.expand(len(like)) if value.ndim == 0 else value
-
-
-def _check(student, teacher, all_student, all_teacher, offset, exclude) -> None:
-    if student.ndim != 2 or student.shape != teacher.shape:
-        raise ValueError(f"student and teacher must both be (n, d), got {shapes(student, teacher)}")
-    if all_student.shape != all_teacher.shape or all_student.shape[1:] != student.shape[1:]:
-        both, found = f"(N, {student.shape[1]})", shapes(all_student, all_teacher)
-        raise ValueError(f"all_student and all_teacher must both be {both}, got {found}")
-    if not 0 <= offset <= len(all_student) - len(student):
-        raise ValueError(f"offset {offset} is out of range: {len(student)} rows must fit into {len(all_student)}")
-    check_exclude(exclude, (len(student), len(all_student)))

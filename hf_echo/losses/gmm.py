@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import shapes
+from .checks import widened
 
 
 def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tensor, weight_logits: Tensor) -> Tensor:
@@ -31,31 +28,26 @@ def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tens
     Returns:
         (n, m, R); exp sums to 1 over the last dimension. Rank 1 is at index 0.
 
-    Raises:
-        ValueError: shapes that do not fit.
-
     Example:
         >>> import torch
         >>> mean, log_sigma = torch.tensor([[0.0], [1.0]]), torch.zeros(2, 1)
         >>> gmm_log_posterior(torch.ones(1, 1), torch.ones(1, 1), mean, log_sigma, torch.zeros(2)).exp()
         tensor([[[0.6225, 0.3775]]])
     """
-    ranks, d = mean.shape if mean.ndim == 2 else (-1, -1)
-    if log_sigma.shape != mean.shape or weight_logits.shape != (ranks,):
-        given = shapes(mean, log_sigma, weight_logits)
-        raise ValueError(f"mean and log_sigma must be (ranks, d) and weight_logits (ranks,), got {given}")
-    if query.ndim != 2 or keys.ndim != 2 or query.shape[1] != d or keys.shape[1] != d:
-        raise ValueError(f"query and keys must be (n, {d}) and (m, {d}), got {shapes(query, keys)}")
     with torch.autocast(query.device.type, enabled=False):
-        wide = torch.promote_types(torch.promote_types(query.dtype, mean.dtype), torch.float32)
-        x, y, mu, log_sigma = (t.to(wide) for t in (query, keys, mean, log_sigma))
-        scores = []
-        for r in range(ranks):  # (x - y - mu) / sigma, expanded around x - mu
-            scale = (-log_sigma[r]).exp()
-            left, right = (x - mu[r]) * scale, y * scale
-            squares = left.square().sum(1)[:, None] + right.square().sum(1)[None] - 2 * left @ right.T
-            scores.append(-squares.clamp(min=0) / 2 - log_sigma[r].sum() - d / 2 * math.log(2 * math.pi))
-        return (torch.stack(scores, -1) + weight_logits.to(wide).log_softmax(0)).log_softmax(-1)
+        query, keys, mean, log_sigma, weight_logits = widened(query, keys, mean, log_sigma, weight_logits)
+        log_densities = []
+        for mu, log_s in zip(mean, log_sigma, strict=True):
+            # ||(x - y - mu) / sigma||^2, expanded around x - mu: (n, d) and (m, d) -> (n, m)
+            sigma = log_s.exp()
+            left = (query - mu) / sigma
+            right = keys / sigma
+            squares = left.square().sum(1)[:, None] + right.square().sum(1)
+            squares = squares - 2 * left @ right.T
+            log_densities.append(-squares.clamp(min=0) / 2 - log_s.sum())
+        # -d/2 log(2 pi) is the same for all ranks: it cancels here.
+        joint = torch.stack(log_densities, -1) + weight_logits.log_softmax(0)
+        return joint.log_softmax(-1)
 
 
 def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3) -> Tensor:
@@ -73,16 +65,14 @@ def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3) ->
         Scalar; 0 without pairs. A sentence with its own key is a pair like any other, as in the authors' code.
 
     Raises:
-        ValueError: shapes that do not fit, smoothing or a rank out of range.
+        ValueError: smoothing out of range, fewer than two ranks in the mixture, or ranks of another shape.
     """
     total = log_posterior.shape[-1]
     if ranks.shape != log_posterior.shape[:-1]:
         raise ValueError(f"ranks must be {tuple(log_posterior.shape[:-1])}, got {tuple(ranks.shape)}")
     if not 0 <= smoothing < 1 or total < 2:
         raise ValueError(f"smoothing must be in [0, 1) with at least two ranks, got {smoothing} and {total} ranks")
-    if ranks.numel() and not (1 <= int(ranks.min()) and int(ranks.max()) <= total):
-        raise ValueError(f"ranks must be 1 ... {total}, found {int(ranks.min())} ... {int(ranks.max())}")
-    log_posterior, ranks = log_posterior.flatten(0, -2), ranks.flatten()
-    own = F.one_hot(ranks.long() - 1, total).to(log_posterior.dtype)
-    wanted = own * (1 - smoothing) + (1 - own) * smoothing / (total - 1)
-    return -(wanted * log_posterior).sum() / max(len(ranks), 1)
+    # q: (n, m, R)
+    q = torch.full_like(log_posterior, smoothing / (total - 1))
+    q.scatter_(-1, ranks.long()[..., None] - 1, 1 - smoothing)
+    return -(q * log_posterior).sum() / max(ranks.numel(), 1)

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .checks import widened
+
 EPS = 1e-8
 
 
@@ -25,19 +27,18 @@ def koleo_loss(embeddings: Tensor) -> Tensor:
         Scalar. About -log of the distance between neighbours: smaller means more spread.
 
     Raises:
-        ValueError: not (n, d), or fewer than two rows.
+        ValueError: fewer than two rows.
 
     Example:
         >>> import torch
         >>> round(koleo_loss(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).item(), 4)  # -log of the square root of 2
         -0.3466
     """
-    if embeddings.ndim != 2:
-        raise ValueError(f"embeddings must be (n, d), got {tuple(embeddings.shape)}")
     if len(embeddings) < 2:
         raise ValueError(f"KoLeo needs at least two rows to find a nearest neighbour, got {len(embeddings)}")
     with torch.autocast(embeddings.device.type, enabled=False):
-        unit = F.normalize(embeddings.to(torch.promote_types(embeddings.dtype, torch.float32)), dim=-1, eps=EPS)
+        (embeddings,) = widened(embeddings)
+        unit = F.normalize(embeddings, dim=-1, eps=EPS)
         with torch.no_grad():
             # Cosines of nearly equal rows are all 1 in float32; distances from the mean still tell which are close.
             centred = unit - unit.mean(0)

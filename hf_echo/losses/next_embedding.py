@@ -44,7 +44,7 @@ def next_embedding_loss(
         Scalar; 0 without rows.
 
     Raises:
-        ValueError: shapes that do not fit, or another value of `negatives`.
+        ValueError: another value of `negatives`, or predictions and targets of other shapes.
 
     Example:
         >>> import torch
@@ -54,23 +54,19 @@ def next_embedding_loss(
     """
     if negatives not in NEGATIVES:
         raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {negatives!r}")
-    if predicted.shape != target.shape or document.shape != target.shape[:1]:
-        given = shapes(predicted, target, document)
-        raise ValueError(f"predicted and target must be (n, d) and document (n,), got {given}")
+    if predicted.shape != target.shape:
+        raise ValueError(f"predicted and target must both be (n, d), got {shapes(predicted, target)}")
+    # Without other processes, these rows are all rows.
     all_target = target if all_target is None else all_target
     all_document = document if all_document is None else all_document
     all_key = key if all_key is None else all_key
-    for name, ids, rows in (
-        ("all_document", all_document, all_target),
-        ("key", key, target),
-        ("all_key", all_key, all_target),
-    ):
-        if ids is not None and ids.shape != rows.shape[:1]:
-            raise ValueError(f"{name} must be ({len(rows)},), got {tuple(ids.shape)}")
+
     exclude = torch.zeros(len(target), len(all_target), dtype=torch.bool, device=target.device)
-    if negatives != "both":
-        same = document[:, None] == all_document[None]
-        exclude |= same if negatives == "batch" else ~same
+    same_document = document[:, None] == all_document
+    if negatives == "document":
+        exclude |= ~same_document
+    elif negatives == "batch":
+        exclude |= same_document
     if key is not None:
-        exclude |= key[:, None] == all_key[None]
+        exclude |= key[:, None] == all_key
     return contrastive_loss(predicted, all_target, logit_scale=logit_scale, margin=0.0, exclude=exclude, offset=offset)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .checks import check_exclude, shapes
 from .contrastive import cosine
 
 
@@ -38,7 +37,7 @@ def ranking_contrastive_loss(
         {"rank_1": l_1, "rank_2": l_2, ...}, one scalar per temperature.
 
     Raises:
-        ValueError: shapes that do not fit, a temperature that is not positive, or a rank out of range.
+        ValueError: ranks of another shape, a temperature that is not positive, or a rank out of range.
 
     Example:
         >>> import torch
@@ -47,30 +46,29 @@ def ranking_contrastive_loss(
         >>> round(parts["rank_1"].item(), 5)  # log(1 + e^-1)
         0.31326
     """
-    _check(query, keys, ranks, temperatures, exclude)
-    similarity = cosine(query, keys)
-    kept = torch.ones_like(ranks, dtype=torch.bool) if exclude is None else ~exclude
+    similarity = cosine(query, keys)  # (n, m)
+    _check(ranks, similarity, temperatures)
+    if exclude is not None:
+        ranks = ranks.masked_fill(exclude, 0)  # better than every rank: neither positive nor candidate
     parts = {}
     for rank, temperature in enumerate(temperatures, 1):
-        positive, candidate = kept & (ranks == rank), kept & (ranks >= rank)
+        positive = ranks == rank
+        candidate = ranks >= rank
+        # Only queries with a key of this rank, since the logarithm of an empty sum is no number.
         rows = positive.any(1)
         logits = similarity[rows] / temperature
-        gain = logits.masked_fill(~positive[rows], -torch.inf).logsumexp(1)
-        total = logits.masked_fill(~candidate[rows], -torch.inf).logsumexp(1)
-        parts[f"rank_{rank}"] = (total - gain).sum() / max(len(logits), 1)
+        log_positive = logits.masked_fill(~positive[rows], -torch.inf).logsumexp(1)
+        log_candidate = logits.masked_fill(~candidate[rows], -torch.inf).logsumexp(1)
+        parts[f"rank_{rank}"] = (log_candidate - log_positive).sum() / max(len(logits), 1)
     return parts
 
 
-def _check(query: Tensor, keys: Tensor, ranks: Tensor, temperatures: Sequence[float], exclude: Tensor | None) -> None:
-    if query.ndim != 2 or keys.ndim != 2 or query.shape[1] != keys.shape[1]:
-        raise ValueError(f"query and keys must be (n, d) and (m, d), got {shapes(query, keys)}")
-    shape = (len(query), len(keys))
-    if ranks.shape != shape or ranks.is_floating_point() or ranks.dtype == torch.bool:
-        raise ValueError(f"ranks must be integers of shape {shape}, got {ranks.dtype} of {tuple(ranks.shape)}")
-    check_exclude(exclude, shape)
-    if not len(temperatures) or not all(temperature > 0 for temperature in temperatures):
+def _check(ranks: Tensor, similarity: Tensor, temperatures: Sequence[float]) -> None:
+    if ranks.shape != similarity.shape:
+        raise ValueError(f"ranks must be of shape {tuple(similarity.shape)}, got {tuple(ranks.shape)}")
+    if not len(temperatures) or not min(temperatures) > 0:
         raise ValueError(f"temperatures must be positive numbers, one for each rank but the worst; got {temperatures}")
     worst = len(temperatures) + 1
-    if ranks.numel() and not (1 <= int(ranks.min()) and int(ranks.max()) <= worst):
-        wrong = int(ranks[(ranks < 1) | (ranks > worst)][0])
-        raise ValueError(f"ranks must be 1 ... {worst} with {worst - 1} temperatures; found {wrong}")
+    outside = ranks[(ranks < 1) | (ranks > worst)]
+    if len(outside):
+        raise ValueError(f"ranks must be 1 ... {worst} with {worst - 1} temperatures; found {int(outside[0])}")

@@ -47,22 +47,26 @@ def sampled_translation_loss(
     """
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
-    targets = labels[labels != ignore_index].unique()
-    if len(targets) and (targets[0] < 0 or targets[-1] >= len(weight)) or len(targets) + samples >= len(weight):
-        return translation_loss(hidden, weight, labels, reduction=reduction, ignore_index=ignore_index)
-    others = torch.ones(len(weight), dtype=torch.bool, device=weight.device)
-    others[targets] = False
-    others = others.nonzero()[:, 0]
-    drawn = others[torch.randperm(len(others), device=others.device)[:samples]]
-    tokens = torch.cat([targets, drawn])
-    places = torch.full((len(weight),), -1, dtype=torch.long, device=weight.device)
-    places[tokens] = torch.arange(len(tokens), device=weight.device)
     kept = labels != ignore_index
-    # A token's weight is a bias on its logit: one more dimension, whose input is 1.
-    bias = torch.zeros(len(tokens), 1, dtype=weight.dtype, device=weight.device)
+    targets = labels[kept].unique()
+    outside = (targets < 0) | (targets >= len(weight))
+    if outside.any() or len(targets) + samples >= len(weight):
+        # The whole softmax, which also names a label outside the vocabulary.
+        return translation_loss(hidden, weight, labels, reduction=reduction, ignore_index=ignore_index)
+
+    vocabulary = torch.arange(len(weight), device=weight.device)
+    others = vocabulary[torch.isin(vocabulary, targets, invert=True)]
+    drawn = others[torch.randperm(len(others), device=others.device)[:samples]]
+
+    # A drawn token stands for several: a bias on its logit, as one more dimension whose input is 1.
+    tokens = torch.cat([targets, drawn])
+    bias = weight.new_zeros(len(tokens), 1)
     bias[len(targets) :] = math.log(len(others) / samples)
-    rows = hidden[kept]
+    matrix = torch.cat([weight[tokens], bias], dim=1)
+    rows = hidden[kept]  # (kept tokens, h): the sentences are counted in `kept`
     rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-    # Here the tokens of all sentences stand in one row: the sentences are counted in the labels.
-    token_mean = translation_loss(rows, torch.cat([weight[tokens], bias], dim=1), places[labels[kept]])
+
+    # `targets` are sorted, so that a label's place is its rank among them.
+    places = torch.searchsorted(targets, labels[kept])
+    token_mean = translation_loss(rows, matrix, places)
     return token_mean * (divisor_of(kept, "mean") / divisor_of(kept, reduction))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import check_finite_numbers, shapes, widened
+from .checks import widened
 
 
 def self_objective_loss(
@@ -35,42 +37,36 @@ def self_objective_loss(
         Scalar; a pair without tokens on one side counts 0.
 
     Raises:
-        ValueError: shapes that do not fit, or a scale that is not positive.
+        ValueError: a scale that is not positive and finite.
 
     Example:
         >>> import torch
         >>> self_objective_loss(torch.eye(3)[None], torch.eye(3)[None]).item()
         -1.0
     """
-    if source.ndim != 3 or target.ndim != 3 or source.shape[::2] != target.shape[::2]:
-        raise ValueError(f"source and target must be (batch, n, d) and (batch, m, d), got {shapes(source, target)}")
-    if not scale > 0:
-        raise ValueError(f"scale must be positive, got {scale}")
-    check_finite_numbers(scale=scale)
-    if not len(source) or not source.shape[1] or not target.shape[1]:
+    if not 0 < scale < math.inf:
+        raise ValueError(f"scale must be positive and finite, got {scale}")
+    if not source.numel() or not target.numel():
         return source.sum() * 0 + target.sum() * 0
     with torch.autocast(source.device.type, enabled=False):
-        x, y = (F.normalize(side, dim=-1) for side in widened(source, target))
-        similarity = x @ y.transpose(1, 2)
-    rows = _mask(source_mask, source)[:, :, None]
-    columns = _mask(target_mask, target)[:, None, :]
-    pairs = rows & columns
+        x, y = widened(source, target)
+        similarity = F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).transpose(1, 2)  # (batch, n, m)
+    if source_mask is None:
+        source_mask = source.new_ones(source.shape[:2])
+    if target_mask is None:
+        target_mask = target.new_ones(target.shape[:2])
+    pairs = source_mask.bool()[:, :, None] & target_mask.bool()[:, None, :]
     lowest = torch.finfo(similarity.dtype).min
-    with torch.no_grad():
-        seen = similarity.masked_fill(~pairs, lowest)
-        best_column = F.one_hot(seen.argmax(2), seen.shape[2]).bool()
-        best_row = F.one_hot(seen.argmax(1), seen.shape[1]).bool().transpose(1, 2)
-        aligned = (best_column & best_row & pairs).to(similarity.dtype)
+
+    # M: each is the other's nearest. Where all tokens are padding, the nearest is padding too: `pairs` drops it.
+    candidates = similarity.masked_fill(~pairs, lowest)
+    best_column = F.one_hot(candidates.argmax(2), candidates.shape[2])
+    best_row = F.one_hot(candidates.argmax(1), candidates.shape[1]).transpose(1, 2)
+    aligned = best_column * best_row * pairs
+
     logits = (scale * similarity).masked_fill(~pairs, lowest)
-    n, m = rows.sum((1, 2)).clamp(min=1), columns.sum((1, 2)).clamp(min=1)
-    forward = (aligned * logits.softmax(2)).sum((1, 2)) / n
-    backward = (aligned * logits.softmax(1)).sum((1, 2)) / m
+    source_lengths = source_mask.bool().sum(1).clamp(min=1)
+    target_lengths = target_mask.bool().sum(1).clamp(min=1)
+    forward = (aligned * logits.softmax(2)).sum((1, 2)) / source_lengths
+    backward = (aligned * logits.softmax(1)).sum((1, 2)) / target_lengths
     return -(forward + backward).mean() / 2
-
-
-def _mask(mask: Tensor | None, states: Tensor) -> Tensor:
-    if mask is None:
-        return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-    if mask.shape != states.shape[:2]:
-        raise ValueError(f"a mask must be {tuple(states.shape[:2])}, got {tuple(mask.shape)}")
-    return mask.bool()

@@ -25,10 +25,11 @@ def update_means(means: Tensor, cosines: Tensor, ranks: Tensor, *, momentum: flo
     Returns:
         (R,), a new tensor.
     """
-    cosines, ranks = cosines.flatten().to(means.dtype), ranks.flatten().long() - 1
-    count = torch.zeros_like(means).index_add(0, ranks, torch.ones_like(cosines))
-    mean = torch.zeros_like(means).index_add(0, ranks, cosines) / count.clamp(min=1)
-    moved = torch.where(means.isnan(), mean, (1 - momentum) * means + momentum * mean)
+    places = ranks.flatten().long() - 1
+    count = places.bincount(minlength=len(means))
+    cosines = cosines.flatten().to(means.dtype)
+    batch_means = torch.zeros_like(means).index_add(0, places, cosines) / count
+    moved = torch.where(means.isnan(), batch_means, means.lerp(batch_means, momentum))
     return torch.where(count > 0, moved, means)
 
 
@@ -46,4 +47,6 @@ def interpolated_keys(translations: Tensor, others: Tensor, share: Tensor, ranks
         (n, d) keys and (n,) int64 ranks.
     """
     keys = share[:, None] * translations + (1 - share[:, None]) * others
-    return keys, ranks - (share * ranks).long().clamp(max=ranks - 1)
+    # Equal steps of 1 / ranks; a share of 1 belongs to the last step.
+    step = (share * ranks).long().clamp(max=ranks - 1)
+    return keys, ranks - step

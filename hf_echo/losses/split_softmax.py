@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import shapes, widened
+from .checks import widened
 from .contrastive import _check, _dropped, _softmax_loss, contrastive_loss, cosine
 
 
@@ -44,7 +44,7 @@ def split_softmax_loss(
         Scalar. A row without hard negatives has a hard term of log 1 = 0 and still counts in the mean.
 
     Raises:
-        ValueError: shapes that do not fit, or an option out of range.
+        ValueError: as `contrastive_loss`, or gamma out of range.
 
     Example:
         >>> import torch
@@ -81,9 +81,10 @@ def split_softmax_parts(
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma must lie between 0 and 1, got {gamma}")
     contrastive = contrastive_loss(source, target, logit_scale=logit_scale, offset=offset, **options)
-    own = target[offset : offset + len(source)]
-    hard = hard_negatives_loss(source, own, hard_negatives, hard_negative_mask, logit_scale=logit_scale)
-    return {"contrastive": contrastive, "hard_negatives": hard, "total": (1 - gamma) * contrastive + gamma * hard}
+    translations = target[offset : offset + len(source)]
+    hard = hard_negatives_loss(source, translations, hard_negatives, hard_negative_mask, logit_scale=logit_scale)
+    total = (1 - gamma) * contrastive + gamma * hard
+    return {"contrastive": contrastive, "hard_negatives": hard, "total": total}
 
 
 def hard_negatives_loss(
@@ -105,10 +106,10 @@ def hard_negatives_loss(
         >>> hard_negatives_loss(x, x, negatives, mask, logit_scale=1.0).item()  # log(1 + e^-1) / 2
         0.15663...
     """
-    mask = _check_hard(source, hard_negatives, hard_negative_mask)
-    positive = _own_cosine(source, target.unsqueeze(1))
-    negatives = _own_cosine(source, _blank(hard_negatives, mask)).masked_fill(~mask, -math.inf)
-    logits = logit_scale * torch.cat([positive, negatives], dim=1)
+    mask = hard_negative_mask.bool()
+    positive = _row_cosine(source, target.unsqueeze(1))  # (n, 1)
+    negatives = _row_cosine(source, _blank(hard_negatives, mask))  # (n, K)
+    logits = logit_scale * torch.cat([positive, negatives.masked_fill(~mask, -math.inf)], dim=1)
     return -logits.log_softmax(1)[:, 0].sum() / max(len(source), 1)
 
 
@@ -138,32 +139,22 @@ def one_softmax_loss(
         0.40760...
     """
     _check(source, target, logit_scale, 0.0, "cosine", offset)
-    mask = _check_hard(source, hard_negatives, hard_negative_mask)
+    mask = hard_negative_mask.bool()
     dropped = _dropped(source, target, guide_source, guide_target, radius, exclude, offset)
-    if dropped is None:
-        dropped = torch.zeros(len(source), len(target), dtype=torch.bool, device=source.device)
-    in_batch, hard = cosine(source, target), _own_cosine(source, _blank(hard_negatives, mask))
-    logits = logit_scale * torch.cat([in_batch, hard], dim=1)
-    return _softmax_loss(logits, torch.cat([dropped, ~mask], dim=1), 0.0, offset)
+    # The hard negatives are K more columns: (n, N + K).
+    dropped = torch.cat([dropped, ~mask], dim=1)
+    cosines = torch.cat([cosine(source, target), _row_cosine(source, _blank(hard_negatives, mask))], dim=1)
+    return _softmax_loss(logit_scale * cosines, dropped, 0.0, offset)
 
 
-def _own_cosine(source: Tensor, candidates: Tensor) -> Tensor:
+def _row_cosine(source: Tensor, candidates: Tensor) -> Tensor:
     """Cosines of each row with its candidates, (n, d) and (n, K, d) -> (n, K), in float32 or wider."""
     with torch.autocast(source.device.type, enabled=False):
-        source, candidates = (F.normalize(x, dim=-1) for x in widened(source, candidates))
-        return (candidates @ source.unsqueeze(2)).squeeze(2)
+        source, candidates = widened(source, candidates)
+        products = F.normalize(candidates, dim=-1) @ F.normalize(source, dim=-1).unsqueeze(2)
+        return products.squeeze(2)
 
 
 def _blank(hard_negatives: Tensor, mask: Tensor) -> Tensor:
     """Set unused slots to zero: an infinity there would make every gradient NaN, even if masked."""
     return hard_negatives.masked_fill(~mask.unsqueeze(2), 0.0)
-
-
-def _check_hard(source: Tensor, hard_negatives: Tensor, hard_negative_mask: Tensor) -> Tensor:
-    n, d = source.shape
-    if hard_negatives.ndim != 3 or (hard_negatives.shape[0], hard_negatives.shape[2]) != (n, d):
-        raise ValueError(f"hard_negatives must be (n, K, d) = ({n}, K, {d}), got {tuple(hard_negatives.shape)}")
-    if hard_negative_mask.shape != hard_negatives.shape[:2]:
-        wanted = tuple(hard_negatives.shape[:2])
-        raise ValueError(f"hard_negative_mask must be (n, K) = {wanted}, got {shapes(hard_negative_mask)}")
-    return hard_negative_mask.bool()

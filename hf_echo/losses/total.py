@@ -26,6 +26,8 @@ def weighted_total(parts: Mapping[str, Tensor], weights: Mapping[str, float]) ->
     unknown = sorted(set(weights) - set(parts))
     if unknown or not weights:
         raise ValueError(f"weights name {unknown or 'nothing'}, the parts are {sorted(parts)}")
-    check_finite_numbers(**{f"weight of {name}": weight for name, weight in weights.items()})
-    first, *others = (weight * parts[name] for name, weight in weights.items())
-    return sum(others, start=first)
+    terms = []
+    for name, weight in weights.items():
+        check_finite_numbers(**{f"weight of {name}": weight})
+        terms.append(weight * parts[name])
+    return sum(terms[1:], start=terms[0])

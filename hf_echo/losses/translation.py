@@ -13,8 +13,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .checks import shapes
-
 Reduction = Literal["mean", "sum"]
 
 
@@ -60,7 +58,8 @@ def translation_loss(
         raises RuntimeError.
 
     Raises:
-        ValueError: shapes that do not fit, another reduction, chunk_size < 1, or a label outside the vocabulary.
+        ValueError: another reduction, chunk_size < 1, or a label outside the vocabulary.
+        IndexError: labels of another shape than `hidden`.
 
     Example:
         >>> import torch
@@ -71,22 +70,22 @@ def translation_loss(
         >>> translation_loss(hidden, weight, labels, reduction="sum").item()  # 3 tokens in 2 sentences
         3.45387...
     """
-    if hidden.ndim not in (2, 3) or hidden.shape[:-1] != labels.shape:
-        wanted = "(tokens, h) or (batch, seq, h) with labels of its leading shape"
-        raise ValueError(f"hidden must be {wanted}, got {shapes(hidden, labels)}")
-    if weight.ndim != 2 or weight.shape[1] != hidden.shape[-1]:
-        raise ValueError(f"weight must be (vocabulary, {hidden.shape[-1]}), got {tuple(weight.shape)}")
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
     kept = labels != ignore_index
     divisor = divisor_of(kept, reduction)
-    hidden, labels = hidden[kept], labels[kept].long()
+    hidden = hidden[kept]  # (kept tokens, h)
+    labels = labels[kept].long()
     outside = labels[(labels < 0) | (labels >= len(weight))]
     if len(outside):
-        known = f"a token of the vocabulary of {len(weight)} nor ignore_index {ignore_index}"
-        raise ValueError(f"label {outside[0].item()} is neither {known}")
-    device, dtype = hidden.device.type, hidden.dtype
-    if torch.is_autocast_enabled(device) and dtype != torch.float64:  # as autocast itself treats float64
+        raise ValueError(
+            f"label {outside[0].item()} is neither a token of the vocabulary of {len(weight)} nor "
+            f"ignore_index {ignore_index}"
+        )
+    # The dtype of the products is that of autocast, which leaves float64 alone.
+    dtype = hidden.dtype
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device) and dtype != torch.float64:
         dtype = torch.get_autocast_dtype(device)
     # Inside a Function, gradients look disabled and inputs have requires_grad even under no_grad: check here.
     return _ChunkedCrossEntropy.apply(hidden, weight, labels, divisor, chunk_size, dtype, torch.is_grad_enabled())
@@ -118,7 +117,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         dtype: torch.dtype,
         grad_enabled: bool,
     ) -> Tensor:
-        need_hidden, need_weight = (grad_enabled and needed for needed in ctx.needs_input_grad[:2])
+        need_hidden = grad_enabled and ctx.needs_input_grad[0]
+        need_weight = grad_enabled and ctx.needs_input_grad[1]
         wide = torch.promote_types(dtype, torch.float32)
         matrix = weight.to(dtype)
         loss = torch.zeros((), dtype=wide, device=hidden.device)
@@ -127,15 +127,16 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         with torch.autocast(hidden.device.type, enabled=False):
             for start in range(0, len(hidden), chunk_size):
                 rows = hidden[start : start + chunk_size].to(dtype)
-                wanted = labels[start : start + chunk_size, None]
+                targets = labels[start : start + chunk_size, None]
                 # One buffer of chunk x vocabulary holds logits, exponentials, probabilities and gradient in turn.
                 buffer = (rows @ matrix.T).to(wide)
-                own = buffer.gather(1, wanted)
+                target_logits = buffer.gather(1, targets)
                 highest = buffer.amax(1, keepdim=True)
                 total = buffer.sub_(highest).exp_().sum(1, keepdim=True)
-                loss += (total.log() + highest - own).sum()
+                loss += (total.log() + highest - target_logits).sum()
                 if need_hidden or need_weight:
-                    buffer.div_(total).scatter_add_(1, wanted, torch.full_like(own, -1.0))
+                    minus_one = torch.full_like(target_logits, -1.0)
+                    buffer.div_(total).scatter_add_(1, targets, minus_one)
                     buffer = buffer.to(dtype)
                 if need_hidden:
                     grad_hidden[start : start + chunk_size] = buffer @ matrix

@@ -32,7 +32,7 @@ def unmasking_loss(
         Scalar, the mean over masked tokens; 0 with zero gradients if none is masked.
 
     Raises:
-        ValueError: shapes that do not fit, or a label outside the vocabulary.
+        ValueError: a label outside the vocabulary.
 
     Example:
         >>> import torch
@@ -40,8 +40,7 @@ def unmasking_loss(
         >>> unmasking_loss(states, torch.randn(4, 8), bias, torch.tensor([[3, -100]])).item()  # log 4
         1.38629...
     """
-    if bias.ndim != 1 or len(bias) != len(weight):
-        raise ValueError(f"bias must be ({len(weight)},) as the vocabulary, got {tuple(bias.shape)}")
     matrix = torch.cat([weight, bias[:, None].to(weight.dtype)], 1)
-    states = torch.cat([states, states.new_ones(*states.shape[:-1], 1)], -1)
+    ones = states.new_ones(*states.shape[:-1], 1)
+    states = torch.cat([states, ones], -1)
     return translation_loss(states, matrix, labels, chunk_size=chunk_size, ignore_index=ignore_index)

@@ -11,7 +11,6 @@ from hf_echo.losses import (
     cosine_loss,
     distillation_loss,
     distillation_parts,
-    gmm_log_posterior,
     gmm_loss,
     hard_negatives_loss,
     koleo_loss,
@@ -33,7 +32,8 @@ MASK = torch.tensor([[True, True], [True, False], [False, False], [True, True]])
 RANKS = torch.tensor([[1, 2, 3, 4]] * N)
 LABELS = torch.tensor([0, 2, -100, 1], dtype=torch.int32)
 TEMPERATURES = [0.1, 0.2, 0.3]
-X, WIDE = torch.ones(N, D), torch.ones(N, D + 1)
+X = torch.ones(N, D)
+WIDE = torch.ones(N, D + 1)
 
 
 def random(*shape, seed=2, dtype=torch.float32):
@@ -69,42 +69,57 @@ def test_defaults_are_the_printed_values():
         next_embedding_loss: dict(logit_scale=20),
         gmm_loss: dict(smoothing=0.3),
     }
-    assert printed == {f: {name: signature(f).parameters[name].default for name in printed[f]} for f in printed}
+
+    for loss, values in printed.items():
+        for name, value in values.items():
+            assert signature(loss).parameters[name].default == value, (loss.__name__, name)
 
 
 @pytest.mark.parametrize("loss", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("other", [torch.float64, torch.bfloat16])
 def test_two_dtypes(loss, other):
     """Float32 beside another dtype gives the loss of the values in float64, with a gradient for both."""
-    x, y = random(N, D, seed=1).requires_grad_(), random(N, D, seed=4).to(other).requires_grad_()
+    x = random(N, D, seed=1).requires_grad_()
+    y = random(N, D, seed=4, dtype=other).requires_grad_()
     torch.manual_seed(0)
-    have = loss(x, y)
+    expected = loss(x.detach().double(), y.detach().double())
+
     torch.manual_seed(0)
-    assert have.item() == pytest.approx(loss(x.detach().double(), y.detach().double()).item(), rel=1e-4)
-    have.backward()
-    assert x.grad.isfinite().all() and y.grad.isfinite().all()
+    mixed = loss(x, y)
+
+    assert mixed.item() == pytest.approx(expected.item(), rel=1e-4)
+    mixed.backward()
+    assert x.grad.isfinite().all()
+    assert y.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("name", [name for name in PAIRS if "translation" not in name and name != "unmasking"])
 def test_under_autocast_bfloat16_is_computed_in_float32(name):
     """Products with a vocabulary are not (`test_translation.py`)."""
-    x, y = random(N, D, seed=1, dtype=torch.bfloat16), random(N, D, seed=4, dtype=torch.bfloat16)
+    x = random(N, D, seed=1, dtype=torch.bfloat16)
+    y = random(N, D, seed=4, dtype=torch.bfloat16)
+    expected = PAIRS[name](x.double(), y.double())
+
     with torch.autocast("cpu", torch.bfloat16):
         loss = PAIRS[name](x, y)
-    assert loss.item() == pytest.approx(PAIRS[name](x.double(), y.double()).item(), rel=1e-4)
+
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("loss", PAIRS.values(), ids=PAIRS)
 def test_gradients(loss):
-    def drawn(x, y):
+    x = random(N, D, seed=1, dtype=torch.float64).requires_grad_()
+    y = random(N, D, seed=4, dtype=torch.float64).requires_grad_()
+
+    def seeded_loss(x, y):
         torch.manual_seed(1)
         return loss(x, y)
 
-    inputs = random(N, D, seed=1, dtype=torch.float64), random(N, D, seed=4, dtype=torch.float64)
-    assert torch.autograd.gradcheck(drawn, [x.requires_grad_() for x in inputs])
+    assert torch.autograd.gradcheck(seeded_loss, [x, y])
 
 
-NONE, NO_LABELS = torch.ones(0, D), torch.full((N,), -100)
+NONE = torch.ones(0, D)
+NO_LABELS = torch.full((N,), -100)
 ALL = torch.ones(N, N, dtype=torch.bool)
 NOTHING = {  # nothing to learn from
     "contrastive, no rows": lambda x: contrastive_loss(x[:0], x),
@@ -123,12 +138,14 @@ NOTHING = {  # nothing to learn from
 @pytest.mark.parametrize("loss", NOTHING.values(), ids=NOTHING)
 def test_nothing_is_a_loss_of_0_with_gradients_of_0(loss):
     x = random(N, D).requires_grad_()
+
     value = loss(x)
     value.backward()
-    assert value.item() == 0 and torch.equal(x.grad, torch.zeros_like(x))
+
+    assert value.item() == 0
+    assert not x.grad.any()
 
 
-LONG, BOOL = torch.long, torch.bool
 USUAL = {  # arguments that are accepted
     contrastive_loss: dict(source=X[:2], target=X),
     cosine_loss: dict(source=X, target=X),
@@ -142,8 +159,6 @@ USUAL = {  # arguments that are accepted
     ranking_contrastive_loss: dict(query=X, keys=X, ranks=RANKS, temperatures=TEMPERATURES),
     translation_loss: dict(hidden=X, weight=X, labels=LABELS),
     sampled_translation_loss: dict(hidden=X, weight=X, labels=LABELS, samples=1),
-    unmasking_loss: dict(states=X, weight=X, bias=torch.zeros(N), labels=LABELS),
-    gmm_log_posterior: dict(query=X, keys=X, mean=X, log_sigma=X, weight_logits=torch.ones(N)),
     gmm_loss: dict(log_posterior=torch.zeros(N, N, 4), ranks=RANKS),
     weighted_total: dict(parts={"a": X.sum()}, weights={"a": 1.0}),
 }
@@ -154,10 +169,6 @@ REFUSED = [
     (contrastive_loss, dict(radius=-0.5), "radius must be 0 or more (math.inf: no filter), got -0.5"),
     (contrastive_loss, dict(offset=3), "offset 3 is out of range"),
     (contrastive_loss, dict(guide_source=X[:2]), "must be given together, got only one"),
-    (contrastive_loss, dict(guide_source=X[:2], guide_target=X[:3]), "guide rows 2 and 3 differ"),
-    (contrastive_loss, dict(guide_source=X[:2], guide_target=WIDE), "got (2, 6) and (4, 7)"),
-    (contrastive_loss, dict(exclude=torch.zeros(2, 2, dtype=BOOL)), "exclude must be bool of shape (2, 4)"),
-    (contrastive_loss, dict(exclude=torch.zeros(2, 4)), "got torch.float32"),
     (contrastive_loss, dict(target=WIDE), "must be (n, d) and (N, d), got (2, 6) and (4, 7)"),
     (contrastive_loss, dict(source=X[0]), "must be (n, d)"),
     (cosine_loss, dict(target=X[:2]), "must both be (n, d), got (4, 6) and (2, 6)"),
@@ -165,39 +176,20 @@ REFUSED = [
     (mse_loss, dict(student=X[0], teacher=X[0]), "must both be (n, d)"),
     (distillation_loss, dict(mse_weight=math.nan), "mse_weight must be finite, got nan"),
     (distillation_loss, dict(logit_scale=0.0), "logit_scale must be positive"),
-    (distillation_loss, dict(all_student=WIDE), "all_student and all_teacher"),
-    (distillation_loss, dict(offset=1), "offset 1"),
-    (distillation_loss, dict(exclude=torch.zeros(N, N)), "exclude must be bool of shape (4, 4)"),
     (teacher_target, dict(source_weight=math.nan), "source_weight must be finite, got nan"),
-    (self_objective_loss, dict(target=X[None, :, :2]), "source and target must be"),
-    (self_objective_loss, dict(scale=0.0), "scale must be positive"),
-    (self_objective_loss, dict(scale=math.inf), "scale must be finite, got inf"),
-    (self_objective_loss, dict(source_mask=torch.ones(2, 9)), "a mask must be (1, 4), got (2, 9)"),
+    (self_objective_loss, dict(scale=0.0), "scale must be positive and finite, got 0.0"),
+    (self_objective_loss, dict(scale=math.inf), "scale must be positive and finite, got inf"),
     (koleo_loss, dict(embeddings=X[:1]), "at least two rows"),
-    (koleo_loss, dict(embeddings=X[0]), "must be (n, d)"),
     (next_embedding_loss, dict(negatives="all"), "negatives must be one of document, batch, both, got 'all'"),
-    (next_embedding_loss, dict(document=torch.zeros(1)), "document (n,)"),
     (next_embedding_loss, dict(target=X[:1]), "predicted and target"),
-    (next_embedding_loss, dict(key=torch.zeros(3)), "key must be (4,), got (3,)"),
     (split_softmax_loss, dict(gamma=1.1), "1.1"),
-    (split_softmax_loss, dict(hard_negatives=X), "(4, K, 6), got (4, 6)"),
-    (split_softmax_loss, dict(hard_negatives=random(3, 2, D)), "got (3, 2, 6)"),
-    (split_softmax_loss, dict(hard_negative_mask=torch.ones(4, 3)), "(4, 2), got (4, 3)"),
-    (ranking_contrastive_loss, dict(ranks=RANKS[:2]), "ranks must be integers of shape"),
+    (ranking_contrastive_loss, dict(ranks=RANKS[:2]), "ranks must be of shape (4, 4), got (2, 4)"),
     (ranking_contrastive_loss, dict(ranks=RANKS + 1), "ranks must be 1 ... 4 with 3 temperatures; found 5"),
     (ranking_contrastive_loss, dict(temperatures=(0.1, 0.0, 0.1)), "must be positive numbers"),
-    (ranking_contrastive_loss, dict(exclude=torch.zeros(N, 1, dtype=BOOL)), "shape (4, 4), got torch.bool of (4, 1)"),
-    (ranking_contrastive_loss, dict(keys=WIDE), "query and keys must be"),
     (translation_loss, dict(chunk_size=0), "0"),
-    (translation_loss, dict(labels=LABELS[:2]), "(4, 6) and (2,)"),
-    (translation_loss, dict(weight=WIDE), "(4, 7)"),
     (translation_loss, dict(labels=LABELS + 4), "label 4"),
     (sampled_translation_loss, dict(samples=0), "samples must be at least 1"),
     (sampled_translation_loss, dict(labels=LABELS + 99), "label 99"),
-    (unmasking_loss, dict(bias=torch.zeros(3)), "bias must be (4,)"),
-    (gmm_log_posterior, dict(keys=WIDE), "query and keys must"),
-    (gmm_log_posterior, dict(log_sigma=WIDE), "mean and log_sigma"),
-    (gmm_loss, dict(ranks=RANKS + 1), "ranks must be 1 ... 4, found 2 ... 5"),
     (gmm_loss, dict(ranks=RANKS[:3]), "ranks must be (4, 4)"),
     (gmm_loss, dict(smoothing=1.0), "smoothing must be in [0, 1)"),
     (weighted_total, dict(weights={"a": math.nan}), "weight of a must be finite, got nan"),
@@ -205,9 +197,16 @@ REFUSED = [
 ]
 
 
+@pytest.mark.parametrize("loss", USUAL)
+def test_usual_arguments_are_accepted(loss):
+    loss(**USUAL[loss])
+
+
 @pytest.mark.parametrize(("loss", "change", "message"), REFUSED)
 def test_refused_in_one_line(loss, change, message):
-    loss(**USUAL[loss])
+    arguments = USUAL[loss] | change
+
     with pytest.raises(ValueError) as error:
-        loss(**USUAL[loss] | change)
+        loss(**arguments)
+
     assert message in str(error.value)

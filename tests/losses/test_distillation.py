@@ -1,6 +1,7 @@
 """Distillation losses against Algorithm 2 as plain loops; gradients, and rows of several processes."""
 
-import numpy as np
+import math
+
 import pytest
 import torch
 
@@ -8,76 +9,96 @@ from hf_echo.losses import distillation_loss, distillation_parts, teacher_target
 
 from .test_contrastive import cos
 
+KINDS = ["base", "new", "english", "new", "base", "base", "new"]
+N = len(KINDS)
+SOURCE_WEIGHTS = {"base": 0.5, "new": 0.0, "english": 1.0}
+# OS Table 3
+BASE = dict(mse_weight=0.5, student_teacher_weight=1.0, teacher_student_weight=0.5, logit_scale=10.0)
+NEW = dict(mse_weight=0.1, student_teacher_weight=1.0, teacher_student_weight=0.0, logit_scale=60.0)
+FIGURES = {"base": BASE, "new": NEW, "english": BASE}
+
 
 def random(n, d, seed):
     return torch.randn(n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def algorithm_2(student, source, target, kinds, figures):
-    """Lines 5 to 32, with plain loops. kinds: "base", "new" or "english"; figures: kind -> (mse, st, ts, tau)."""
+STUDENT = random(N, 5, seed=0)
+SOURCE = random(N, 5, seed=1)
+TARGET = random(N, 5, seed=2)
 
-    n, total = len(student), 0.0
+
+def algorithm_2(student, source, target, kinds, figures) -> float:
+    """Lines 5 to 32, with plain loops. kinds: "base", "new" or "english" of each row; figures: of each kind."""
     targets = {"base": (source + target) / 2, "new": target, "english": source}
     z = [targets[kind][i] for i, kind in enumerate(kinds)]
-    for i in range(n):
-        l_mse, l_st, l_ts, tau = figures["new" if kinds[i] == "new" else "base"]
-        mse = ((student[i] - z[i]) ** 2).sum()
-        found = [np.exp(cos(student[i], z[k]) * tau) for k in range(n)]
-        back = [np.exp(cos(z[i], student[k]) * tau) for k in range(n)]
-        forward, backward = -np.log(found[i] / sum(found)), -np.log(back[i] / sum(back))
-        total += l_st * forward + l_ts * backward + l_mse * mse
-    return total / n
-
-
-FIGURES = {"base": (0.5, 1.0, 0.5, 10.0), "new": (0.1, 1.0, 0.0, 60.0)}  # OS Table 3
-KINDS = ["base", "new", "english", "new", "base", "base", "new"]
+    total = 0.0
+    for i, kind in enumerate(kinds):
+        row = figures[kind]
+        student_teacher = [math.exp(row["logit_scale"] * cos(student[i], other)) for other in z]
+        teacher_student = [math.exp(row["logit_scale"] * cos(z[i], other)) for other in student]
+        total -= row["student_teacher_weight"] * math.log(student_teacher[i] / sum(student_teacher))
+        total -= row["teacher_student_weight"] * math.log(teacher_student[i] / sum(teacher_student))
+        total += row["mse_weight"] * ((student[i] - z[i]) ** 2).sum()
+    return total / len(student)
 
 
 @pytest.fixture
-def batch():
-    student, source, target = (random(7, 5, seed) for seed in range(3))
-    share = torch.tensor([{"base": 0.5, "new": 0.0, "english": 1.0}[kind] for kind in KINDS])
-    z = teacher_target(source, target, source_weight=share)
-    columns = [[FIGURES["new" if kind == "new" else "base"][c] for kind in KINDS] for c in range(4)]
-    names = ("mse_weight", "student_teacher_weight", "teacher_student_weight", "logit_scale")
-    options = {name: torch.tensor(column, dtype=torch.float64) for name, column in zip(names, columns)}
-    return student, source, target, z, options
+def teacher() -> torch.Tensor:
+    weights = torch.tensor([SOURCE_WEIGHTS[kind] for kind in KINDS])
+    return teacher_target(SOURCE, TARGET, source_weight=weights)
 
 
-def test_is_algorithm_2(batch):
-    student, source, target, z, options = batch
-    want = algorithm_2(student.numpy(), source.numpy(), target.numpy(), KINDS, FIGURES)
-    assert distillation_loss(student, z, **options).item() == pytest.approx(want, rel=1e-12)
+@pytest.fixture
+def options() -> dict[str, torch.Tensor]:
+    """The columns of Table 3, one number a row."""
+    columns = {}
+    for name in BASE:
+        columns[name] = torch.tensor([FIGURES[kind][name] for kind in KINDS], dtype=torch.float64)
+    return columns
+
+
+def test_is_algorithm_2(teacher, options):
+    loss = distillation_loss(STUDENT, teacher, **options)
+
+    expected = algorithm_2(STUDENT.numpy(), SOURCE.numpy(), TARGET.numpy(), KINDS, FIGURES)
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_teacher_gets_no_gradient():
-    source, target = random(3, 4, 0).requires_grad_(), random(3, 4, 1).requires_grad_()
-    assert not teacher_target(source, target, source_weight=0.5).requires_grad
+    source = random(3, 4, 0).requires_grad_()
+
+    target = teacher_target(source, source, source_weight=0.5)
+
+    assert not target.requires_grad
 
 
-def test_two_halves_with_all_rows_are_the_whole(batch):
+def test_two_halves_with_all_rows_are_the_whole(teacher, options):
     """The average of the losses that two processes compute from their own rows and all rows."""
-    student, _, _, z, options = batch
-    options |= {"exclude": (torch.arange(7) % 3)[:, None] == torch.arange(7) % 3}
-    whole = distillation_loss(student, z, **options)
+    key = torch.arange(N) % 3
+    options["exclude"] = key[:, None] == key
+    whole = distillation_loss(STUDENT, teacher, **options)
+
     halves = 0.0
     for rows in (slice(0, 3), slice(3, 7)):
-        own = {name: column[rows] for name, column in options.items()}
-        loss = distillation_loss(student[rows], z[rows], all_student=student, all_teacher=z, offset=rows.start, **own)
-        halves += loss * (rows.stop - rows.start) / 7
-    assert torch.allclose(whole, halves)
+        half = {name: column[rows] for name, column in options.items()}
+        everything = dict(all_student=STUDENT, all_teacher=teacher, offset=rows.start)
+        loss = distillation_loss(STUDENT[rows], teacher[rows], **everything, **half)
+        halves += loss * (rows.stop - rows.start) / N
+
+    torch.testing.assert_close(halves, whole)
 
 
-def test_excluded_rows_are_no_negatives(batch):
+def test_excluded_rows_are_no_negatives(teacher, options):
     """Rows 1 and 3 are copies: with `exclude`, each has the loss that it has without the other."""
-    student, _, _, z, options = batch
-    exclude = torch.eye(7, dtype=torch.bool)
-    exclude[1, 3] = exclude[3, 1] = True
-    have = distillation_parts(student, z, exclude=exclude, **options)["student_teacher"]
-    cosine = torch.nn.functional.cosine_similarity(student[:, None], z[None], dim=-1)
-    want = 0.0
-    for i in range(7):
-        others = [j for j in range(7) if j == i or {i, j} != {1, 3}]
-        logits = options["logit_scale"][i] * cosine[i, others]
-        want += options["student_teacher_weight"][i] * (logits.logsumexp(0) - logits[others.index(i)]) / 7
-    assert have.item() == pytest.approx(want.item())
+    exclude = torch.eye(N, dtype=torch.bool)
+    exclude[1, 3] = True
+    exclude[3, 1] = True
+    cosines = torch.nn.functional.cosine_similarity(STUDENT[:, None], teacher, dim=-1)
+    logits = options["logit_scale"][:, None] * cosines
+    logits[1, 3] = -math.inf
+    logits[3, 1] = -math.inf
+    expected = options["student_teacher_weight"] * (logits.logsumexp(1) - logits.diagonal())
+
+    parts = distillation_parts(STUDENT, teacher, exclude=exclude, **options)
+
+    torch.testing.assert_close(parts["student_teacher"], expected.mean())

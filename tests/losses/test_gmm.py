@@ -3,89 +3,151 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 from sklearn.mixture import GaussianMixture
 
 from hf_echo.losses import gmm_log_posterior, gmm_loss, interpolated_keys, nearest_ranks, update_means
 
 from .numpy_gradient import numpy_gradient
 
+D = 5
+RANKS = 4
+
 
 @pytest.fixture
-def mixture():
-    """query, keys, mean, log_sigma, weight_logits"""
+def mixture() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
-    shapes = ((3, 5), (4, 5), (4, 5), (4, 5), (4,))
-    return [rng.normal(size=shape) * (0.3 if i == 3 else 1) for i, shape in enumerate(shapes)]
+    return {
+        "query": rng.normal(size=(3, D)),
+        "keys": rng.normal(size=(4, D)),
+        "mean": rng.normal(size=(RANKS, D)),
+        "log_sigma": 0.3 * rng.normal(size=(RANKS, D)),
+        "weight_logits": rng.normal(size=RANKS),
+    }
 
 
-def posterior(query, keys, mean, log_sigma, weight_logits) -> np.ndarray:
-    """Eq. 4 with pi counted once, a loop."""
-    pi = np.exp(weight_logits) / np.exp(weight_logits).sum()
-    out = np.zeros((len(query), len(keys), len(mean)))
-    for i, x in enumerate(query):
-        for k, y in enumerate(keys):
-            for r in range(len(mean)):
-                sigma = np.exp(log_sigma[r])
-                z = (x - y) - mean[r]
-                density = np.exp(-0.5 * z @ np.diag(sigma**-2.0) @ z) / ((2 * np.pi) ** (len(x) / 2) * sigma.prod())
-                out[i, k, r] = pi[r] * density
-    return out / out.sum(-1, keepdims=True)
+def weights_of(weight_logits: np.ndarray) -> np.ndarray:
+    return np.exp(weight_logits) / np.exp(weight_logits).sum()
 
 
-def loss_by_hand(arrays, ranks, smoothing) -> float:
-    p, terms = posterior(*arrays), []
+def eq4(query, keys, mean, log_sigma, weight_logits) -> np.ndarray:
+    """Eq. 4 with pi counted once: (n, m, R)."""
+    differences = query[:, None, None] - keys[:, None]
+    densities = norm.pdf(differences, mean, np.exp(log_sigma)).prod(-1)
+    joint = weights_of(weight_logits) * densities
+    return joint / joint.sum(-1, keepdims=True)
+
+
+def loss_by_hand(mixture: dict[str, np.ndarray], ranks: np.ndarray, smoothing: float) -> float:
+    log_posterior = np.log(eq4(**mixture))
+    terms = []
     for i, k in np.ndindex(ranks.shape):
-        q = np.full(p.shape[-1], smoothing / (p.shape[-1] - 1))
+        q = np.full(RANKS, smoothing / (RANKS - 1))
         q[ranks[i, k] - 1] = 1 - smoothing
-        terms.append(-(q * np.log(p[i, k])).sum())
-    return sum(terms) / len(terms)
+        terms.append(-q @ log_posterior[i, k])
+    return np.mean(terms)
 
 
-def test_posterior_is_that_of_a_loop_and_of_scikit_learn(mixture):
-    query, keys, mean, log_sigma, weight_logits = mixture
-    other = GaussianMixture(4, covariance_type="diag")
-    other.means_, other.weights_ = mean, np.exp(weight_logits) / np.exp(weight_logits).sum()
-    other.precisions_cholesky_ = np.exp(-log_sigma)
-    other.covariances_ = np.exp(2 * log_sigma)
-    theirs = other.predict_proba((query[:, None] - keys[None]).reshape(-1, 5)).reshape(3, 4, 4)
-    found = gmm_log_posterior(*map(torch.tensor, mixture)).exp().numpy()
-    for want in (posterior(*mixture), theirs):
-        np.testing.assert_allclose(found, want, rtol=1e-9)
+def tensors(mixture: dict[str, np.ndarray], dtype: torch.dtype = torch.float64) -> dict[str, torch.Tensor]:
+    return {name: torch.tensor(array, dtype=dtype, requires_grad=True) for name, array in mixture.items()}
+
+
+def test_posterior_is_eq_4(mixture):
+    posterior = gmm_log_posterior(**tensors(mixture)).exp()
+
+    np.testing.assert_allclose(posterior.detach(), eq4(**mixture), rtol=1e-9)
+
+
+def test_posterior_is_that_of_scikit_learn(mixture):
+    theirs = GaussianMixture(RANKS, covariance_type="diag")
+    theirs.means_ = mixture["mean"]
+    theirs.weights_ = weights_of(mixture["weight_logits"])
+    theirs.precisions_cholesky_ = np.exp(-mixture["log_sigma"])
+    differences = mixture["query"][:, None] - mixture["keys"]
+    expected = theirs.predict_proba(differences.reshape(-1, D))
+
+    posterior = gmm_log_posterior(**tensors(mixture)).exp()
+
+    np.testing.assert_allclose(posterior.detach().reshape(-1, RANKS), expected, rtol=1e-9)
 
 
 def test_posterior_in_float32_at_full_width():
     """Squares are expanded into products: 1,024 unit dimensions with small sigmas keep three digits of the log."""
     rng = np.random.default_rng(1)
-    query, keys = (rng.normal(size=(6, 1024)) / 32 for _ in range(2))
-    mean, log_sigma = rng.normal(size=(4, 1024)) / 100, np.log(rng.uniform(0.02, 0.06, size=(4, 1024)))
-    arrays = [query, keys, mean, log_sigma, np.zeros(4)]
-    exact = gmm_log_posterior(*map(torch.tensor, arrays))
-    found = gmm_log_posterior(*(torch.tensor(a, dtype=torch.float32) for a in arrays))
-    assert (found - exact).abs().max() < 1e-3 * exact.abs().max()
+    mixture = {
+        "query": rng.normal(size=(6, 1024)) / 32,
+        "keys": rng.normal(size=(6, 1024)) / 32,
+        "mean": rng.normal(size=(RANKS, 1024)) / 100,
+        "log_sigma": np.log(rng.uniform(0.02, 0.06, size=(RANKS, 1024))),
+        "weight_logits": np.zeros(RANKS),
+    }
+    exact = gmm_log_posterior(**tensors(mixture))
+
+    in_float32 = gmm_log_posterior(**tensors(mixture, torch.float32))
+
+    assert (in_float32 - exact).abs().max() < 1e-3 * exact.abs().max()
+
+
+@pytest.fixture
+def ranks() -> np.ndarray:
+    return np.random.default_rng(2).integers(1, RANKS + 1, size=(3, 4))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
-def test_loss_and_gradients(mixture, smoothing):
-    ranks = np.random.default_rng(2).integers(1, 5, size=(3, 4))
-    tensors = [torch.tensor(a, requires_grad=True) for a in mixture]
-    loss = gmm_loss(gmm_log_posterior(*tensors), torch.tensor(ranks), smoothing=smoothing)
-    loss.backward()
+def test_loss_is_that_of_a_loop(mixture, ranks, smoothing):
+    log_posterior = gmm_log_posterior(**tensors(mixture))
+
+    loss = gmm_loss(log_posterior, torch.tensor(ranks), smoothing=smoothing)
+
     assert loss.item() == pytest.approx(loss_by_hand(mixture, ranks, smoothing), rel=1e-9)
-    for place in (2, 3, 4):
-
-        def function(x, place=place):
-            return loss_by_hand([x if i == place else a for i, a in enumerate(mixture)], ranks, smoothing)
-
-        np.testing.assert_allclose(tensors[place].grad.numpy(), numpy_gradient(function, mixture[place]), atol=1e-7)
 
 
-def test_ranks_running_means_and_interpolated_keys():
+@pytest.mark.parametrize("name", ["mean", "log_sigma", "weight_logits"])
+def test_gradients_are_those_of_numpy(mixture, ranks, name):
+    inputs = tensors(mixture)
+
+    gmm_loss(gmm_log_posterior(**inputs), torch.tensor(ranks)).backward()
+
+    expected = numpy_gradient(lambda x: loss_by_hand(mixture | {name: x}, ranks, 0.3), mixture[name])
+    np.testing.assert_allclose(inputs[name].grad, expected, atol=1e-7)
+
+
+def test_rank_of_the_nearest_mean():
     means = torch.tensor([0.9, 0.5, 0.2, 0.0])
-    assert nearest_ranks(torch.tensor([[0.95, 0.6], [0.31, -0.8]]), means).tolist() == [[1, 2], [3, 4]]
-    means[2] = torch.nan
-    cosines, ranks = torch.tensor([[0.8, 0.6], [0.3, 0.1]]), torch.tensor([[1, 1], [3, 3]])
-    found = update_means(means, cosines, ranks, momentum=0.1)
-    assert found.tolist() == pytest.approx([0.9 * 0.9 + 0.1 * 0.7, 0.5, 0.2, 0.0])
+
+    ranks = nearest_ranks(torch.tensor([[0.95, 0.6], [0.31, -0.8]]), means)
+
+    assert ranks.tolist() == [[1, 2], [3, 4]]
+
+
+def test_means_move_by_the_momentum():
+    """Rank 2 has no pair and keeps its mean."""
+    means = torch.tensor([0.9, 0.5])
+
+    moved = update_means(means, torch.tensor([[0.8, 0.6]]), torch.tensor([[1, 1]]), momentum=0.1)
+
+    assert moved.tolist() == pytest.approx([0.9 * 0.9 + 0.1 * 0.7, 0.5])
+
+
+def test_a_first_mean_is_that_of_the_batch():
+    means = torch.tensor([0.9, torch.nan])
+
+    moved = update_means(means, torch.tensor([0.3, 0.1]), torch.tensor([2, 2]))
+
+    assert moved.tolist() == pytest.approx([0.9, 0.2])
+
+
+def test_keys_lie_between_the_two_texts():
     share = torch.tensor([0.0, 0.3, 0.5, 0.8, 1.0])
-    keys, ranks = interpolated_keys(torch.ones(5, 2), torch.zeros(5, 2), share, 4)
-    assert keys[:, 0].tolist() == pytest.approx(share.tolist()) and ranks.tolist() == [4, 3, 2, 1, 1]
+
+    keys, _ = interpolated_keys(torch.ones(5, 2), torch.zeros(5, 2), share, 4)
+
+    torch.testing.assert_close(keys, share[:, None].expand(5, 2))
+
+
+def test_rank_of_a_key_follows_its_share():
+    share = torch.tensor([0.0, 0.3, 0.5, 0.8, 1.0])
+
+    _, ranks = interpolated_keys(torch.ones(5, 2), torch.zeros(5, 2), share, 4)
+
+    assert ranks.tolist() == [4, 3, 2, 1, 1]

@@ -3,80 +3,72 @@
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 
 from hf_echo.losses import self_objective_loss
 
-
-def softmax(x):
-    e = np.exp(x - x.max())
-    return e / e.sum()
+from .test_contrastive import cos
 
 
-def cosine(a, b):
-    return (a @ b) / (np.linalg.norm(a) * np.linalg.norm(b))
-
-
-def mutual_nearest(similarity):
-    """M of Eq. 14 as OS 10.1 prints it: i is the best of column j, and j the best of row i."""
-    rows, columns = similarity.shape
-    links = []
-    for i in range(rows):
-        for j in range(columns):
-            best_of_column = all(similarity[i, j] >= similarity[other, j] for other in range(rows))
-            best_of_row = all(similarity[i, j] >= similarity[i, other] for other in range(columns))
-            if best_of_column and best_of_row:
-                links.append((i, j))
-    return links
-
-
-def eq_14(x, y, scale):
-    """(n, d) and (m, d): L_SO, the printed sum."""
+def eq_14(x: np.ndarray, y: np.ndarray, scale: float) -> float:
+    """(n, d) and (m, d): L_SO, the printed sum, with M as OS 10.1 prints it."""
     n = len(x)
     m = len(y)
-    similarity = np.array([[cosine(a, b) for b in y] for a in x])
+    similarity = np.array([[cos(a, b) for b in y] for a in x])
     total = 0.0
-    for i, j in mutual_nearest(similarity):
-        forward = softmax(scale * similarity[i, :])[j] / n
-        backward = softmax(scale * similarity[:, j])[i] / m
-        total += (forward + backward) / 2
+    for i, j in np.ndindex(n, m):
+        row = similarity[i]
+        column = similarity[:, j]
+        # i is the best of column j, and j the best of row i.
+        if similarity[i, j] == row.max() == column.max():
+            total += softmax(scale * row)[j] / n / 2
+            total += softmax(scale * column)[i] / m / 2
     return total
 
 
 @pytest.fixture
-def batch():
-    """Four pairs of other lengths, as (n, d) arrays and as a padded batch with masks.
+def pairs() -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    lengths = [(4, 6), (7, 3), (1, 1), (2, 7)]
+    return [(rng.normal(size=(n, 5)), rng.normal(size=(m, 5))) for n, m in lengths]
+
+
+def padded(sentences: list[np.ndarray], seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """States (batch, 7, 5) and their mask.
 
     What is not masked in stands anywhere in the row, and holds numbers that would change the links.
     """
-    rng = np.random.default_rng(0)
-    lengths = [(4, 6), (7, 3), (1, 1), (2, 7)]
-    pairs = [(rng.normal(size=(n, 5)), rng.normal(size=(m, 5))) for n, m in lengths]
-    padded = torch.from_numpy(rng.normal(size=(2, 4, 7, 5)))
-    masks = torch.zeros(2, 4, 7, dtype=torch.bool)
-    for row, pair in enumerate(pairs):
-        for side, states in enumerate(pair):
-            places = np.sort(rng.permutation(7)[: len(states)])
-            padded[side, row, places] = torch.from_numpy(states)
-            masks[side, row, places] = True
-    return pairs, padded, masks
+    rng = np.random.default_rng(seed)
+    states = torch.from_numpy(rng.normal(size=(len(sentences), 7, 5)))
+    mask = torch.zeros(len(sentences), 7, dtype=torch.bool)
+    for row, sentence in enumerate(sentences):
+        places = np.sort(rng.permutation(7)[: len(sentence)])
+        states[row, places] = torch.from_numpy(sentence)
+        mask[row, places] = True
+    return states, mask
 
 
 @pytest.mark.parametrize("scale", [1.0, 20.0, 500.0])
-def test_is_eq_14(batch, scale):
-    pairs, padded, masks = batch
+def test_is_eq_14(pairs, scale):
+    sources, source_mask = padded([source for source, _ in pairs], seed=1)
+    targets, target_mask = padded([target for _, target in pairs], seed=2)
+
+    loss = self_objective_loss(sources, targets, source_mask, target_mask, scale=scale)
+
     expected = -np.mean([eq_14(x, y, scale) for x, y in pairs])
-    loss = self_objective_loss(*padded, *masks, scale=scale)
     assert loss.item() == pytest.approx(expected, rel=1e-9)
 
 
 def test_only_mutual_nearest_tokens_count():
-    """Two source tokens have the same nearest target; only the nearer one is linked, by hand: (1, 0) and (2, 1)."""
-    source = np.array([[0.8, 0.6], [1.0, 0.0], [0.0, 1.0]])
-    target = np.array([[1.0, 0.0], [0.0, 1.0]])
-    rows = np.array([[0.8, 0.6], [1.0, 0.0], [0.0, 1.0]])
-    linked = [(1, 0), (2, 1)]
-    expected = 0.0
-    for i, j in linked:
-        expected += softmax(rows[i])[j] / 3 / 2 + softmax(rows[:, j])[i] / 2 / 2
-    loss = self_objective_loss(torch.from_numpy(source)[None], torch.from_numpy(target)[None], scale=1.0)
-    assert loss.item() == pytest.approx(-expected, rel=1e-9)
+    """Tokens 0 and 1 of the source have the same nearest target; only the nearer one is linked: (1, 0), (2, 1)."""
+    source = torch.tensor([[0.8, 0.6], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    target = torch.eye(2, dtype=torch.float64)
+    # The targets are unit vectors: the cosines are the numbers of `source`.
+    over_targets = source.softmax(1)
+    over_sources = source.softmax(0)
+
+    loss = self_objective_loss(source[None], target[None], scale=1.0)
+
+    forward = (over_targets[1, 0] + over_targets[2, 1]) / 3
+    backward = (over_sources[1, 0] + over_sources[2, 1]) / 2
+    torch.testing.assert_close(loss, -(forward + backward) / 2)

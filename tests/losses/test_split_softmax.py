@@ -11,99 +11,139 @@ from hf_echo.losses import contrastive_loss, one_softmax_loss, split_softmax_los
 
 from .test_contrastive import cos, eq2
 
+ROWS = 4
+TARGETS = 6
+OFFSET = 1  # source i is translated by target i + 1
 
-def batch(n=4, total=6, negatives=3, d=5, offset=1, seed=0):
-    rng = np.random.default_rng(seed)
-    target = rng.normal(size=(total, d))
-    own = target[offset : offset + n]
-    source = own + 0.5 * rng.normal(size=(n, d))
-    hard = own[:, None] + 0.4 * rng.normal(size=(n, negatives, d))
-    mask = rng.random((n, negatives)) < 0.7
-    mask[1:2] = False  # a sentence for which no hard negative was found
+
+@pytest.fixture
+def arrays() -> tuple[np.ndarray, ...]:
+    """Sources (4, 5), targets (6, 5), hard negatives (4, 3, 5) near the translations, and their mask."""
+    rng = np.random.default_rng(0)
+    target = rng.normal(size=(TARGETS, 5))
+    translations = target[OFFSET : OFFSET + ROWS]
+    source = translations + 0.5 * rng.normal(size=translations.shape)
+    hard = translations[:, None] + 0.4 * rng.normal(size=(ROWS, 3, 5))
+    mask = rng.random((ROWS, 3)) < 0.7
+    mask[1] = False  # a sentence for which no hard negative was found
     mask[0] = True
     return source, target, hard, mask
 
 
-def hard_term(source, target, hard, mask, *, scale, offset) -> float:
+@pytest.fixture
+def tensors(arrays) -> list[torch.Tensor]:
+    return [torch.tensor(array) for array in arrays]
+
+
+def hard_sum(x: np.ndarray, candidates: np.ndarray, mask: np.ndarray, scale: float) -> float:
+    total = 0.0
+    for candidate in candidates[mask]:
+        total += math.exp(scale * cos(x, candidate))
+    return total
+
+
+def hard_term(source, target, hard, mask, scale: float) -> float:
     """Second term of Omnilingual SONAR Eq. 5 without gamma, a loop in float64."""
     total = 0.0
-    for i in range(len(source)):
-        positive = math.exp(scale * cos(source[i], target[i + offset]))
-        negatives = sum(math.exp(scale * cos(source[i], h)) for h, real in zip(hard[i], mask[i], strict=True) if real)
-        total -= math.log(positive / (positive + negatives))
+    for i, x in enumerate(source):
+        positive = math.exp(scale * cos(x, target[i + OFFSET]))
+        total -= math.log(positive / (positive + hard_sum(x, hard[i], mask[i], scale)))
     return total / len(source)
 
 
-def tensors(source, target, hard, mask, dtype=torch.float64):
-    return *(torch.tensor(a, dtype=dtype) for a in (source, target, hard)), torch.tensor(mask)
+@pytest.mark.parametrize(("scale", "margin"), [(100, 0.3), (10, 0.0)])
+def test_parts_are_those_of_the_equation(arrays, tensors, scale, margin):
+    source, target, _, _ = arrays
+
+    parts = split_softmax_parts(*tensors, logit_scale=scale, margin=margin, offset=OFFSET)
+
+    contrastive = eq2(source, target, scale=scale, margin=margin, space="cosine", offset=OFFSET)
+    assert parts["contrastive"].item() == pytest.approx(contrastive, rel=1e-10)
+    assert parts["hard_negatives"].item() == pytest.approx(hard_term(*arrays, scale), rel=1e-10)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.8, 1.0])
-@pytest.mark.parametrize(("scale", "margin"), [(100, 0.3), (10, 0.0)])
-def test_equals_the_equation(gamma, scale, margin):
-    arrays = batch()
-    contrastive = eq2(*arrays[:2], scale=scale, margin=margin, space="cosine", offset=1)
-    hard = hard_term(*arrays, scale=scale, offset=1)
-    paper = (gamma, scale, margin) == (0.8, 100, 0.3)  # the defaults
-    options = dict(offset=1) if paper else dict(gamma=gamma, logit_scale=scale, margin=margin, offset=1)
-    parts = split_softmax_parts(*tensors(*arrays), **options)
-    assert parts["contrastive"].item() == pytest.approx(contrastive, rel=1e-10)
-    assert parts["hard_negatives"].item() == pytest.approx(hard, rel=1e-10)
-    loss = split_softmax_loss(*tensors(*arrays), **options)
-    assert loss.shape == () and torch.equal(loss, parts["total"])
-    assert loss.item() == pytest.approx((1 - gamma) * contrastive + gamma * hard, rel=1e-10)
-    none = split_softmax_loss(*(t[:, :0] if i > 1 else t for i, t in enumerate(tensors(*arrays))), **options)
-    assert none.item() == pytest.approx((1 - gamma) * contrastive, rel=1e-10)
+def test_gamma_weighs_the_parts(tensors, gamma):
+    parts = split_softmax_parts(*tensors, offset=OFFSET)
+
+    loss = split_softmax_loss(*tensors, gamma=gamma, offset=OFFSET)
+
+    expected = (1 - gamma) * parts["contrastive"] + gamma * parts["hard_negatives"]
+    torch.testing.assert_close(loss, expected)
 
 
-def test_guide_and_exclude_reach_the_in_batch_term_and_only_it():
-    source, target, hard, mask = tensors(*batch())
+def test_without_hard_negatives_their_term_is_0(tensors):
+    source, target, hard, mask = tensors
+
+    parts = split_softmax_parts(source, target, hard[:, :0], mask[:, :0], offset=OFFSET)
+
+    assert parts["hard_negatives"] == 0
+
+
+def test_the_guide_filters_in_batch_negatives_only(tensors):
+    source, target, hard, mask = tensors
     guide_target = target + 0.1
     options = dict(
-        guide_source=guide_target[1:5],
+        guide_source=guide_target[OFFSET : OFFSET + ROWS],
         guide_target=guide_target,
         radius=0.3,
         margin_space="logit",
-        offset=1,
-        exclude=torch.arange(6).expand(4, 6) == 5,
+        offset=OFFSET,
+        exclude=torch.arange(TARGETS).expand(ROWS, TARGETS) == 5,
     )
-    with_guide = split_softmax_parts(source, target, hard, mask, **options)
-    without = split_softmax_parts(source, target, hard, mask, margin_space="logit", offset=1)
-    assert torch.equal(with_guide["contrastive"], contrastive_loss(source, target, **options))
-    assert not torch.equal(with_guide["contrastive"], without["contrastive"])
-    assert torch.equal(with_guide["hard_negatives"], without["hard_negatives"])
+    unfiltered = split_softmax_parts(source, target, hard, mask, margin_space="logit", offset=OFFSET)
+
+    filtered = split_softmax_parts(source, target, hard, mask, **options)
+
+    assert torch.equal(filtered["contrastive"], contrastive_loss(source, target, **options))
+    assert not torch.equal(filtered["contrastive"], unfiltered["contrastive"])
+    assert torch.equal(filtered["hard_negatives"], unfiltered["hard_negatives"])
 
 
 @pytest.mark.parametrize("loss_of", [split_softmax_loss, one_softmax_loss])
-def test_unused_slots_may_hold_anything(loss_of):
-    source, target, hard, mask = tensors(*batch())
-    rubbish = hard.masked_fill(~mask[..., None], math.inf).requires_grad_()
-    clean = hard.masked_fill(~mask[..., None], 0).requires_grad_()
-    loss, expected = (loss_of(source, target, rubbish, mask, offset=1), loss_of(source, target, clean, mask, offset=1))
+def test_unused_slots_may_hold_anything(tensors, loss_of):
+    source, target, hard, mask = tensors
+    unused = ~mask[..., None]
+    clean = hard.masked_fill(unused, 0).requires_grad_()
+    expected = loss_of(source, target, clean, mask, offset=OFFSET)
+    expected.backward()
+
+    rubbish = hard.masked_fill(unused, math.inf).requires_grad_()
+    loss = loss_of(source, target, rubbish, mask, offset=OFFSET)
+    loss.backward()
+
     assert torch.equal(loss, expected)
-    (gradient,), (expected,) = torch.autograd.grad(loss, rubbish), torch.autograd.grad(expected, clean)
-    assert torch.equal(gradient, expected) and not gradient[~mask].any() and gradient[mask].any()
+    assert torch.equal(rubbish.grad, clean.grad)
+    assert not rubbish.grad[~mask].any()
+    assert rubbish.grad[mask].any()
 
 
-def test_hard_term_of_one_row_is_multiple_negatives_ranking():
-    source, target, hard, _ = tensors(*batch(n=1, total=1, offset=0))
+@pytest.mark.parametrize(("loss_of", "options"), [(split_softmax_loss, {"gamma": 1.0}), (one_softmax_loss, {})])
+def test_one_row_is_multiple_negatives_ranking(tensors, loss_of, options):
+    source, target, hard, _ = tensors
+    x = source[:1]
+    y = target[OFFSET : OFFSET + 1]
+    negatives = hard[:1]
     theirs = MultipleNegativesRankingLoss(model=None, scale=30.0)
-    columns = [source, target, *(hard[:, k] for k in range(3))]
-    expected = theirs.compute_loss_from_embeddings(columns, None)
-    mask = torch.ones(1, 3, dtype=torch.bool)
-    assert torch.allclose(split_softmax_loss(source, target, hard, mask, gamma=1.0, logit_scale=30), expected)
-    assert torch.allclose(one_softmax_loss(source, target, hard, mask, logit_scale=30), expected)
+    expected = theirs.compute_loss_from_embeddings([x, y, *negatives.unbind(1)], None)
+
+    loss = loss_of(x, y, negatives, torch.ones(1, 3), logit_scale=30, **options)
+
+    torch.testing.assert_close(loss, expected)
 
 
-def test_one_softmax_equals_its_definition():
-    source, target, hard, mask = batch()
-    kept = np.random.default_rng(2).random((4, 6)) < 0.6
+def test_one_softmax_equals_its_definition(arrays, tensors):
+    source, target, hard, mask = arrays
+    exclude = np.random.default_rng(2).random((ROWS, TARGETS)) < 0.4
     total = 0.0
-    for i in range(4):
-        positive = math.exp(20 * cos(source[i], target[i + 1]))
-        others = sum(math.exp(20 * cos(source[i], target[j])) for j in range(6) if j != i + 1 and kept[i, j])
-        others += sum(math.exp(20 * cos(source[i], h)) for h, real in zip(hard[i], mask[i], strict=True) if real)
-        total -= math.log(positive / (positive + others)) / 4
-    tensor_batch = tensors(source, target, hard, mask)
-    loss = one_softmax_loss(*tensor_batch, logit_scale=20, exclude=~torch.tensor(kept), offset=1)
-    assert loss.item() == pytest.approx(total, rel=1e-10)
+    for i, x in enumerate(source):
+        positive = math.exp(20 * cos(x, target[i + OFFSET]))
+        everything = positive + hard_sum(x, hard[i], mask[i], scale=20)
+        for j, y in enumerate(target):
+            if j != i + OFFSET and not exclude[i, j]:
+                everything += math.exp(20 * cos(x, y))
+        total -= math.log(positive / everything)
+
+    loss = one_softmax_loss(*tensors, logit_scale=20, exclude=torch.tensor(exclude), offset=OFFSET)
+
+    assert loss.item() == pytest.approx(total / ROWS, rel=1e-10)

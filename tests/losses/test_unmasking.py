@@ -8,28 +8,42 @@ from hf_echo.losses import unmasking_loss
 
 from .numpy_gradient import numpy_gradient
 
+LABELS = np.array([[2, -100, 6, 0], [-100, -100, 3, 3]])
 
-def by_hand(states, weight, bias, labels) -> float:
+
+@pytest.fixture
+def arrays() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {
+        "states": rng.normal(size=(2, 4, 3)),
+        "weight": rng.normal(size=(7, 3)),
+        "bias": rng.normal(size=7),
+    }
+
+
+def by_hand(states: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> float:
+    masked = LABELS != -100
     terms = []
-    for state, label in zip(states.reshape(-1, states.shape[-1]), labels.ravel(), strict=True):
-        if label != -100:
-            logits = weight @ state + bias
-            terms.append(np.log(np.exp(logits).sum()) - logits[label])
-    return sum(terms) / max(len(terms), 1)
+    for state, label in zip(states[masked], LABELS[masked], strict=True):
+        logits = weight @ state + bias
+        terms.append(np.log(np.exp(logits).sum()) - logits[label])
+    return np.mean(terms)
 
 
 @pytest.mark.parametrize("chunk_size", [2, 1024])
-def test_value_and_gradients(chunk_size):
-    rng = np.random.default_rng(0)
-    arrays = [rng.normal(size=shape) for shape in ((2, 4, 3), (7, 3), (7,))]
-    labels = np.array([[2, -100, 6, 0], [-100, -100, 3, 3]])
-    tensors = [torch.tensor(a, requires_grad=True) for a in arrays]
-    loss = unmasking_loss(*tensors, torch.tensor(labels), chunk_size=chunk_size)
-    loss.backward()
-    assert loss.item() == pytest.approx(by_hand(*arrays, labels), rel=1e-12)
-    for place, tensor in enumerate(tensors):
+def test_value_is_that_of_a_loop(arrays, chunk_size):
+    tensors = {name: torch.tensor(array) for name, array in arrays.items()}
 
-        def function(x, place=place):
-            return by_hand(*(x if i == place else a for i, a in enumerate(arrays)), labels)
+    loss = unmasking_loss(**tensors, labels=torch.tensor(LABELS), chunk_size=chunk_size)
 
-        np.testing.assert_allclose(tensor.grad.numpy(), numpy_gradient(function, arrays[place]), atol=1e-8)
+    assert loss.item() == pytest.approx(by_hand(**arrays), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["states", "weight", "bias"])
+def test_gradients_are_those_of_a_loop(arrays, name):
+    tensors = {key: torch.tensor(array, requires_grad=True) for key, array in arrays.items()}
+
+    unmasking_loss(**tensors, labels=torch.tensor(LABELS), chunk_size=2).backward()
+
+    expected = numpy_gradient(lambda x: by_hand(**arrays | {name: x}), arrays[name])
+    np.testing.assert_allclose(tensors[name].grad, expected, atol=1e-8)
