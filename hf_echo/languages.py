@@ -9,12 +9,14 @@ Table 33 without English. The text extraction of that table shows only one mark 
 the mark are as many as the caption counts as bold ("supported across all compared models"), so they are taken as these.
 The other tables map common codes and names to NLLB codes. The package langcodes has no such table: 65 of the 255 codes
 differ (its "sq" is a group, the table has ``als_Latn``), it reads "tl" as Filipino, and has names only with more data.
+It splits BCP 47 tags into their parts.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from .modeling.language_names_echo import LANGUAGE_NAMES
 from .utils.did_you_mean import nearest
@@ -28,7 +30,9 @@ __all__ = [
     "hub_code",
     "is_language",
     "language",
+    "language_fit",
     "meanings",
+    "tagged_code",
 ]
 
 
@@ -344,6 +348,88 @@ def as_code(text: str) -> str:
     return find_language(text, strict=True)
 
 
+class TaggedCode(str):
+    """The NLLB code of a language that was named by a more exact tag: "eng_Latn" with the `tag` "en-GB".
+
+    It is the code for everything but `language_fit`, which chooses among the variants that a file holds.
+    """
+
+    tag: str
+
+    def __new__(cls, code: str, tag: str | None = None) -> TaggedCode:
+        tagged = super().__new__(cls, code)
+        tagged.tag = tag or code
+        return tagged
+
+
+def tagged_code(text: str) -> str:
+    """`as_code` of a language, which keeps the tag where that names a region that the code lacks ("en-GB", "pt-PT").
+
+    Raises:
+        ValueError: as `as_code`.
+    """
+    code = as_code(text)
+    region = _script_and_region(text)[1]
+    if region is None or region == _script_and_region(code)[1]:
+        return code
+    return TaggedCode(code, text.strip())
+
+
+EXACT = 0  # of `language_fit`
+
+
+@cache
+def _fit(name: str, code: str, tag: str) -> int | None:
+    if name.lower().replace("_", "-") in (tag.lower().replace("_", "-"), code.lower().replace("_", "-")):
+        return EXACT
+    named_codes = meanings(name) or ((name,) if CODE_SHAPE.fullmatch(name) else ())
+    is_same = code in named_codes
+    is_variant = any(named.startswith(f"{code}_") for named in named_codes)
+    is_general = any(code.startswith(f"{named}_") for named in named_codes)
+    if not is_same and not is_variant and not is_general:
+        return None
+
+    region = _script_and_region(name)[1]
+    wanted_region = _script_and_region(tag)[1]
+    if wanted_region is not None:
+        if region is None:
+            return 1
+        return EXACT if region == wanted_region and not is_general else None
+    if is_general:
+        return None
+    rank = 2 if is_variant else 0
+    if region is not None and not is_variant:
+        rank = 1
+    if is_same and named_codes[0] != code:  # "zh" may be zho_Hant, too
+        rank = 3
+    return rank
+
+
+def language_fit(name: str, language: str) -> int | None:
+    """How well the name of a language in a file fits the language asked for: 0 is exact, larger is worse, None is not.
+
+    As the lookup of BCP 47 (RFC 4647): "pt" takes "pt", then "pt-PT", then "pt-BR"; "pt-BR" takes "pt-BR", then "pt",
+    and no other region.
+
+    Args:
+        name: any spelling: "en-US", "EN_us", "eng", "eng_Latn".
+        language: a code (`as_code`), or what `tagged_code` gives for a tag.
+    """
+    return _fit(name.strip(), str(language), getattr(language, "tag", str(language)))
+
+
+@cache
+def _script_and_region(tag: str) -> tuple[str | None, str | None]:
+    """The subtags of a BCP 47 tag or NLLB code: "zh-Hant-TW" has Hant and TW. (None, None) for other words."""
+    from langcodes.tag_parser import LanguageTagError, parse_tag
+
+    try:
+        subtags = dict(parse_tag(tag.strip()))
+    except (LanguageTagError, ValueError):
+        return None, None
+    return subtags.get("script"), subtags.get("territory")
+
+
 def bcp47(code: str) -> str:
     """The shortest BCP 47 tag that `find_language` reads as this code and nothing else: "fr", "zh-Hant", "ceb-Latn"."""
     short = _TWO_LETTERS.get(code[:3], code[:3])
@@ -369,7 +455,9 @@ def _find(text: object) -> str | None:
 def _find_code(tag: str) -> str | None:
     """The code that a code in lower case means: "fra", "pt-br", "zh_hant_hk"."""
     first, *subtags = re.split(r"[-_]", tag)
-    script = next((subtag.title() for subtag in subtags if len(subtag) == 4), None)
+    if len(first) == 2 and subtags and len(subtags[0]) == 3 and subtags[0].isalpha():  # zh-yue, zh-cmn-Hans
+        first = subtags.pop(0)
+    script = next((subtag.title() for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None)
     region = next((subtag.upper() for subtag in subtags if len(subtag) == 2), None)
     if f"{first}_{script}" in OTHER_CODES:
         return OTHER_CODES[f"{first}_{script}"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from datasets import Dataset, Features, Value
 
 from .formats import Part, open_file
-from .schema import as_list, check_language, check_text
+from .schema import as_list, check_language, check_text, language_codes
 from .segmentation import rule_segmenter, trimmed
 from .tables import BadRows, Plan, checked_tables, list_files, to_dataset
 from .tokenized import Ragged
@@ -61,6 +61,7 @@ def _plan(part: Part) -> Plan:
 def _convert(block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
     """The documents of a block, and (row, reason) of rows that are none."""
     columns = {name: as_list(column) for name, column in block.items()}
+    columns["lang"] = language_codes(columns["lang"])
     good, bad = [], []
     for number, values in enumerate(zip(*columns.values(), strict=True)):
         row = dict.fromkeys(("sentences", "lang", *TASK_COLUMNS)) | dict(zip(columns, values, strict=True))

@@ -12,9 +12,10 @@ from pathlib import Path
 from ..languages import bcp47
 from ..utils.files import check_output, write_whole
 from ..utils.text import PACKED, STANDARD, open_output
-from .formats import MOSES, files_of, suffix_of
+from .formats import MOSES, files_of, is_plain_text, kind_of, quoted
 
-KNOWN = ".tsv, .jsonl, .tmx (each also with .gz, .zst or .xz), .parquet, or NAME.fr-en for a Moses pair"
+TABLES = (".tsv", ".csv", ".jsonl", ".tmx", ".parquet")
+KNOWN = ".tsv, .csv, .jsonl, .tmx (each also with .gz, .bz2, .zst or .xz), .parquet, or NAME.fr-en for a Moses pair"
 # a field of TSV is one line and holds no tab, whatever a reader takes for the end of a line
 BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 NOT_IN_XML = re.compile("[\v\f\x1c-\x1e]+")  # breaks that XML cannot hold
@@ -23,7 +24,13 @@ Write = Callable[[Sequence[str], Sequence[str], Sequence[float] | None], None]
 
 def is_table(out: str | Path) -> bool:
     """Whether the name is that of a table of pairs."""
-    return (suffix_of(Path(out)) or "").startswith((".tsv", ".jsonl", ".tmx", ".parquet")) or bool(_moses(Path(out)))
+    return kind_of(out) in TABLES or bool(_moses(Path(out)))
+
+
+def check_text_output(out: str | Path) -> None:
+    """Raise ValueError for an output of lines whose name says that it is something else (.csv, .json, .srt ...)."""
+    if not is_plain_text(out):
+        raise ValueError(f"{out}: the output is lines of text; name it .txt (also with .gz, .bz2, .zst or .xz)")
 
 
 def check_not_read(out: str | Path, inputs: Sequence[str | Path]) -> None:
@@ -37,7 +44,7 @@ def check_pair_output(out: str | Path, langs: Sequence[str | None], inputs: Sequ
     check_not_read(out, inputs)
     if str(out) != STANDARD and not is_table(out):
         raise ValueError(f"{out}: unknown format of pairs; name it {KNOWN}")
-    if None in langs and (suffix_of(Path(out)) or "").startswith(".tmx"):
+    if None in langs and kind_of(out) == ".tmx":
         raise ValueError(f"{out}: a TMX file needs the languages of both sides: give them")
 
 
@@ -45,18 +52,19 @@ def check_pair_output(out: str | Path, langs: Sequence[str | None], inputs: Sequ
 def write_pairs(out: str | Path, langs: tuple[str | None, str | None] = (None, None)) -> Iterator[Write]:
     """A function (sources, targets, scores or None) that writes rows; the file appears whole or not at all.
 
-    TSV (also "-", standard output) has the columns score, source, target, in which tabs and line breaks are spaces;
-    JSONL and Parquet also have source_lang and target_lang where they are given; in TMX a score is a `prop`; a Moses
-    pair holds the texts alone.
+    TSV (also "-", standard output) has the columns score, source, target, in which tabs and line breaks are spaces, and
+    a field that holds a quote stands in quotes (`delimited`). CSV has the same columns; JSONL and Parquet also have
+    source_lang and target_lang where they are given; in TMX a score is a `prop`; a Moses pair holds the texts alone.
     """
     check_pair_output(out, langs)
-    kind, path = suffix_of(Path(out)) or "", Path(out)
+    kind = kind_of(out)
+    path = Path(out)
     with ExitStack() as stack:
-        if kind.startswith(".jsonl"):
+        if kind == ".jsonl":
             yield _jsonl(stack.enter_context(open_output(out)), langs)
         elif kind == ".parquet":
             yield _parquet(stack, path, langs)
-        elif kind.startswith(".tmx"):
+        elif kind == ".tmx":
             yield stack.enter_context(_tmx(path, langs))
         elif moses := _moses(path):
             files = [stack.enter_context(open_output(file)) for file in moses]
@@ -67,26 +75,38 @@ def write_pairs(out: str | Path, langs: tuple[str | None, str | None] = (None, N
 
             yield write
         else:
-            yield _tsv(stack.enter_context(open_output(out)))
+            yield _delimited(stack.enter_context(open_output(out)), "," if kind == ".csv" else "\t")
 
 
 def _moses(path: Path) -> list[Path]:
     """The two files of a Moses pair; none for other names."""
-    stem, packed = (path.stem, path.suffix) if path.suffix in PACKED else (path.name, "")
+    stem, packed = (path.stem, path.suffix) if path.suffix.lower() in PACKED else (path.name, "")
     match = MOSES.fullmatch(stem)
     return [path.with_name(f"{stem}.{code}{packed}") for code in match.groups()] if match else []
 
 
-def _tsv(file) -> Write:
+def tsv_line(fields: Sequence[str]) -> str:
+    """A row of TSV as Excel and pandas write it, without its end; tabs and line breaks are spaces."""
+    return "\t".join(quoted(BREAKS.sub(" ", field)) for field in fields)
+
+
+def _delimited(file, delimiter: str) -> Write:
     has_header = False
 
     def write(sources, targets, scores=None):
         nonlocal has_header
         if not has_header:
-            file.write(("" if scores is None else "score\t") + "source\ttarget\n")
+            names = ["source", "target"] if scores is None else ["score", "source", "target"]
+            file.write(delimiter.join(names) + "\n")
             has_header = True
-        pairs = (f"{BREAKS.sub(' ', source)}\t{BREAKS.sub(' ', target)}\n" for source, target in zip(sources, targets))
-        file.writelines(pairs if scores is None else (f"{score:.6f}\t{pair}" for score, pair in zip(scores, pairs)))
+        for row, texts in enumerate(zip(sources, targets)):
+            if delimiter == "\t":
+                line = tsv_line(texts)
+            else:
+                line = delimiter.join(quoted(text, delimiter) for text in texts)
+            if scores is not None:
+                line = f"{scores[row]:.6f}{delimiter}{line}"
+            file.write(f"{line}\n")
 
     return write
 
@@ -130,7 +150,7 @@ def _tmx(path: Path, langs) -> Iterator[Write]:
         from lxml import etree
         from translate.storage.tmx import tmxfile, tmxunit
     except ImportError as error:
-        raise ImportError("TMX files need the translate toolkit: pip install 'hf-echo[tmx]'") from error
+        raise ImportError("TMX files need the translate toolkit: pip install -e '.[tmx]'") from error
     source_lang, target_lang = map(bcp47, langs)
     store = tmxfile(sourcelanguage=source_lang)
     store.addheader()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hf_echo.languages import find_language
+from hf_echo.languages import find_language, tagged_code
 
 from ..utils.hub import out_of_reach, split_revision
 from . import nway, schema
@@ -45,12 +45,12 @@ def load_parallel(
     The columns hard_negatives (list of texts) and quality are added if the data have them.
 
     Args:
-        path_or_name: ``"builtin"``; a file (.tsv, .tsv.gz, .jsonl, .jsonl.gz, .parquet, .arrow, or .json with one
-            object per line or one array of objects); a folder of such files; or the name of a dataset on the Hub. A
-            table with the columns id (verse_id, index_id), lang, text is n-way, and its pairs are formed
-            (`hf_echo.data.nway`).
-        source_lang, target_lang: for all rows, if the file has no column for it. With both, a TSV file of two
-            columns needs no header.
+        path_or_name: ``"builtin"``; a file (.tsv, .csv, .jsonl, .tmx, .xlf, .xml of OPUS, also packed; .parquet,
+            .arrow, or .json with one object per line or one array of objects); a Moses pair; a folder of such files;
+            or the name of a dataset on the Hub. A table with the columns id (verse_id, index_id), lang, text is n-way,
+            and its pairs are formed (`hf_echo.data.nway`).
+        source_lang, target_lang: for all rows, if the file has no column for it; any name or code. With both, a TSV
+            or CSV file of two columns needs no header. They choose the texts of a file that holds several languages.
         columns: schema name -> name in the file, for names other than the usual ones (src/tgt,
             sentence1/sentence2 ...): ``{"source": "translation.fr", "target": "translation.en"}``. It can also swap
             the sides: ``dict(source="tgt", target="src", source_lang="tgt_lang", target_lang="src_lang")``.
@@ -125,6 +125,7 @@ def _open(
     """(parts, schema columns with one value for all rows, split to select from rows, whether the parts are n-way)."""
     positive(limit)
     langs = {side: find_language(given[side], strict=True) for side in given if side.endswith("lang") and given[side]}
+    tags = tuple(_tag(given.get(side)) for side in ("source_lang", "target_lang"))
     if (provenance := given.get("provenance")) is not None and provenance not in schema.PROVENANCES:
         raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
     constants = {key: value for key, value in {**given, **langs}.items() if value is not None}
@@ -132,7 +133,7 @@ def _open(
         parts = [open_hub(split_revision(label)[0], hub_dataset(label, name, split))]
     else:
         options: dict[str, Any] = {"is_header": partial(_is_header, columns, constants)}
-        options["langs"] = (constants.get("source_lang"), constants.get("target_lang"))
+        options["langs"] = tags
         if columns is not None and all(str(column).isdigit() for column in columns.values()):
             options |= {"is_header": lambda fields: False, "without_header": None}
         parts = [open_file(file, **options) for file in list_files(Path(label), split)]
@@ -140,6 +141,13 @@ def _open(
         nway.find_nway_columns(part.columns, id_column) and not schema.has_pair(part.columns) for part in parts
     )
     return parts, constants, split if is_here else None, is_nway  # the Hub has already selected the split
+
+
+def _tag(lang: str | None) -> str | None:
+    """The code of a language, with the region that a caller names: a file may hold several variants."""
+    if lang is None or hasattr(lang, "tag"):
+        return lang
+    return tagged_code(lang)
 
 
 def _plan(

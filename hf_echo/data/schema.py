@@ -1,8 +1,9 @@
 """The parallel schema: the columns of a sentence pair, and the checks of a row.
 
 ``source, source_lang, target, target_lang, provenance`` are required; ``hard_negatives`` (texts close to ``target``
-that do not translate ``source``) and ``quality`` are optional. Languages are NLLB codes or longer codes; code and
-mathematics count as languages (`hf_echo.languages`). Texts are never changed here. `formats` reads the files.
+that do not translate ``source``) and ``quality`` are optional. Languages are NLLB codes or longer codes; a file may
+name them by any name or code that commands take ("fr"). Code and mathematics count as languages
+(`hf_echo.languages`). Texts are never changed here. `formats` reads the files.
 """
 
 from __future__ import annotations
@@ -157,13 +158,41 @@ def check_language(name: str, code: Any) -> str | None:
 
 @cache
 def _language_error(name: str, code: str) -> str | None:
-    from hf_echo.languages import language
+    from hf_echo.languages import as_code, language, meanings
 
     try:
-        language(code)
+        language(as_code(code) if meanings(code) else code)
     except ValueError as error:
         return f"{name}: {error}"
     return None
+
+
+@cache
+def _code(name: str) -> str:
+    from hf_echo.languages import as_code
+
+    try:
+        return as_code(name)
+    except ValueError:
+        return name
+
+
+def language_codes(values: Any) -> Any:
+    """A column of languages by their codes: "fr", "fra" and "French" are fra_Latn, as in the options of commands.
+
+    What names no language, or more than one ("zh"), stays as it is: the check of the row says so.
+    """
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        distinct = as_list(pc.unique(values))
+    else:
+        distinct = list({value for value in values if isinstance(value, str)})
+    codes = {}
+    for value in distinct:
+        if isinstance(value, str) and len(value) < 60 and _code(value) != value:
+            codes[value] = _code(value)
+    if not codes:
+        return values
+    return [codes.get(value, value) if isinstance(value, str) else value for value in as_list(values)]
 
 
 def normalise(
@@ -226,6 +255,7 @@ def checked(
         check: row -> reason; bytes stand for text that is not UTF-8.
         known: whether a code of a language is accepted.
     """
+    columns = {name: language_codes(column) if name.endswith("lang") else column for name, column in columns.items()}
     try:
         table = pa.table({field.name: _array(columns[field.name], field.type) for field in types})
         if not any(_is_suspect(field.name, table[field.name], known) for field in types):

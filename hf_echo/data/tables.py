@@ -20,7 +20,8 @@ import pyarrow as pa
 import hf_echo
 
 from ..utils.files import files_below, write_whole
-from .formats import KNOWN, Part, moses_pair, suffix_of
+from .formats import KNOWN, Part, kind_of, moses_pair, suffix_of
+from .parts import left_out_line
 from .schema import as_list
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class BadRows:
         self.first: list[str] = []
         self.where = ""  # file and line of the first one
         self.reasons: Counter[str] = Counter()
+        self.left_out: dict[str, Counter[str]] = {}  # file -> reason -> number of rows that are none, and no error
 
     def add(self, label: str, line: int, reason: str) -> None:
         self.where = self.where or f"{label}:{line}"
@@ -68,8 +70,27 @@ class BadRows:
             self.first.append(f"{label}:{line}: {reason}")
         self.reasons[reason] += 1
 
+    def leave_out(self, label: str, counts: Mapping[str, int]) -> None:
+        """Count what a file holds that is no row, such as a unit of TMX without one of the languages."""
+        if any(counts.values()):
+            self.left_out.setdefault(label, Counter()).update(counts)
+
     def report(self, so_far: str = "") -> str | None:
-        """Raise ValueError if bad rows are errors; otherwise log the warning and return it (None without bad rows)."""
+        """Raise ValueError if bad rows are errors; otherwise log what was left out and return it (None: nothing)."""
+        warnings = []
+        bad_rows = self._bad_rows(so_far)
+        if bad_rows:
+            warnings.append(bad_rows)
+        if not so_far:
+            for label, counts in self.left_out.items():
+                line = left_out_line(label, counts)
+                if line:
+                    warnings.append(line)
+        for warning in warnings:
+            logger.warning(warning)
+        return "; ".join(warnings) or None
+
+    def _bad_rows(self, so_far: str) -> str | None:
         total = self.reasons.total()
         if not total:
             return None
@@ -79,9 +100,7 @@ class BadRows:
             raise ValueError(f"{'; '.join(self.first)}{more} ({rows}{so_far}; {self.fix})")
         reasons = "; ".join(f"{reason}: {count}" for reason, count in self.reasons.most_common(SHOWN))
         more = f"; {len(self.reasons) - SHOWN} other reasons" if len(self.reasons) > SHOWN else ""
-        warning = f"skipped {rows} ({reasons}{more}), the first at {self.where}"
-        logger.warning(warning)
-        return warning
+        return f"skipped {rows} ({reasons}{more}), the first at {self.where}"
 
 
 def list_files(path: Path, split: str | None) -> list[Path]:
@@ -120,8 +139,9 @@ def check_split(path: Path, parts: Sequence[Part], split: str | None) -> None:
 
 
 def _is_table(path: Path) -> bool:
-    """A Moses pair is listed by its first file."""
-    return bool(suffix_of(path)) or ((pair := moses_pair(path)) is not None and pair[0][0] == path)
+    """A Moses pair is listed by its first file. XML and subtitles are read where they are named, not in folders."""
+    is_known = bool(suffix_of(path)) and kind_of(path) not in (".xml", ".srt", ".vtt")
+    return is_known or ((pair := moses_pair(path)) is not None and pair[0][0] == path)
 
 
 def _hidden(path: Path) -> bool:
@@ -143,6 +163,7 @@ def checked_tables(
     good, splits = 0, set()
     for part, mapping, split in plans:
         for block in part.read(list({*mapping.values(), *(["split"] if split is not None else [])})):
+            bad.leave_out(part.label, block.left_out)
             columns, lines = {name: block.columns[found] for name, found in mapping.items()}, block.lines
             if split is not None:
                 values = as_list(block.columns["split"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -20,10 +21,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..languages import CODE_SHAPE, is_language, language
-from ..utils.text import EMPTY, PACKED, STANDARD, TextLines, is_packed, name_of, text_blocks
+from ..languages import as_code
+from ..utils.text import EMPTY, PACKED, STANDARD, TextLines, check_file, is_packed, name_of, text_blocks
 from . import schema
-from .formats import BLOCK, Block, Part, open_file, open_text, open_tmx_text, suffix_of
+from .bitexts import open_two
+from .delimited import each_line
+from .formats import BLOCK, Block, Languages, Part, kind_of, open_file, open_text, open_texts_of
+from .parts import log_left_out
 from .tables import BadRows, Plan, checked_tables, list_files
 
 TYPES = pa.schema({"lang": pa.string(), "text": pa.string()})
@@ -50,8 +54,11 @@ def open_texts(
     """
     if kind not in (None, *KINDS):
         raise ValueError(f"kind={kind!r} is not one of {', '.join(KINDS)}")
-    if lang is not None and (reason := code_error(lang)):
-        raise ValueError(reason)
+    if lang is not None:
+        reason = code_error(lang)
+        if reason:
+            raise ValueError(reason)
+        lang = as_code(lang)
     opened: list[Texts] = []
     for number, source in enumerate([sources] if isinstance(sources, (str, os.PathLike)) else sources, 1):
         if isinstance(source, tuple):
@@ -131,12 +138,10 @@ def _check_row(text: str, lang: str, row: Mapping[str, Any]) -> str | None:
 
 @cache
 def code_error(code: str) -> str | None:
-    """Why a code is not a language code; None if it is. Codes that `hf_echo.languages` does not know are valid if they
+    """Why a word names no language; None if it does. Codes that `hf_echo.languages` does not know are valid if they
     have the form of one, because corpora have thousands of languages."""
-    if is_language(code) or CODE_SHAPE.fullmatch(code):
-        return None
     try:
-        language(code)
+        as_code(code)
     except ValueError as error:
         return f"{error} (write an unlisted language as xyz_Latn or xyz_Latn_BR)"
     return None
@@ -155,12 +160,19 @@ def _blocks_of_pairs(pairs: Iterable[tuple[str, str]], wanted: Any) -> Iterator[
 def read_texts(path: str | Path, *, column: str | None = None, lang: str | None = None) -> list[str]:
     """All texts of a file, or of standard input ("-"): its lines, or a column of a table (line breaks become spaces).
 
+    A line of the log says how many of its rows are no texts (`open_text_rows`).
+
     Args:
-        column: of a table (TSV, JSONL, Parquet): a name, or a number from 1 in a TSV file without header; default:
-            text. A TSV file without `column` is read as lines.
-        lang: which texts of a TMX file.
+        column: of a table (TSV, CSV, JSONL, Parquet): a name, or a number from 1 in a file without header; default:
+            text. A TSV file of one column is read as lines, and so is standard input without `column`.
+        lang: which texts of a TMX or XLIFF file, or of an alignment of OPUS.
+
+    Raises:
+        FileNotFoundError, ValueError: no text, an unknown kind of file, or a row that is none (with its number).
     """
-    texts = [text for block, _ in _text_rows(path, column, lang) for text in block]
+    rows = open_text_rows(path, column, lang)
+    texts = [text for block, _ in rows.blocks() for text in block]
+    rows.report()
     if not texts:
         raise ValueError(EMPTY.format(name_of(path)))
     return texts
@@ -182,47 +194,95 @@ def open_lines(
     """
     options: dict[str, Any] = {"name": name_of(path), "every": every, "dedup": dedup}
     is_file = str(path) != STANDARD and Path(path).is_file()
-    if str(path) != STANDARD and not _is_table(path, column) and not (is_file and is_packed(path)):
+    rows = open_text_rows(path, column, lang)
+    if str(path) != STANDARD and not rows.is_table and not (is_file and is_packed(path)):
         yield TextLines(Path(path).absolute(), **options)
         return
     numbers = array("q")
     copy.parent.mkdir(parents=True, exist_ok=True)
     try:
         with copy.open("w", encoding="utf-8", newline="") as file:
-            for texts, lines in _text_rows(path, column, lang):
+            for texts, lines in rows.blocks():
                 file.writelines(f"{text}\r\n" for text in texts)  # so a CR at the end of a text stays
                 numbers.extend(lines)
-        yield TextLines(copy.absolute(), numbers=numbers, **options)
+        rows.report()
+        text_lines = TextLines(copy.absolute(), numbers=numbers, **options)
+        text_lines.left_out = rows.left_out.total()
+        yield text_lines
     finally:
         copy.unlink(missing_ok=True)
 
 
-def _is_table(path: str | Path, column: str | None) -> bool:
-    return column is not None or (suffix_of(Path(path)) or "").startswith((".json", ".parquet", ".arrow", ".tmx"))
+class TextRows(NamedTuple):
+    """An opened file of texts: `blocks()` gives (texts, their numbers), and counts in `left_out` what is no text."""
+
+    label: str
+    is_table: bool  # other than lines
+    blocks: Callable[[], Iterator[tuple[list[str], Sequence[int]]]]
+    left_out: Counter[str]
+
+    def report(self) -> None:
+        log_left_out(self.label, self.left_out)
 
 
-def _text_rows(path: str | Path, column: str | None, lang: str | None) -> Iterator[tuple[list[str], Sequence[int]]]:
-    """Blocks of (texts, their numbers)."""
+def open_text_rows(path: str | Path, column: str | None = None, lang: str | None = None) -> TextRows:
+    """Open any file of texts; its name says its kind. Arguments as in `read_texts`."""
     label = name_of(path)
-    if not _is_table(path, column):
-        for block in text_blocks(path):
-            _refuse(label, block.bad)
-            yield block.texts, block.numbers
-        return
-    if (suffix_of(Path(path)) or "").startswith(".tmx"):
-        part, name = open_tmx_text(Path(path), lang), "text"
-    else:
-        name, numbered = column or "text", (column or "").isdigit()
+    left_out: Counter[str] = Counter()
+    numbered = (column or "").isdigit()
+    if column is not None:
         part = open_file(Path(path), is_header=lambda fields: not numbered, without_header=None)
+    elif str(path) == STANDARD:
+        part = None
+    else:
+        part = open_texts_of(Path(path), lang)
+    name = column or "text"
+    is_one_column = part is not None and len(part.columns) == 1 and kind_of(path) == ".tsv"
+    if part is None or (column is None and is_one_column and part.columns != ["text"]):
+        return TextRows(label, False, partial(_lines, path), left_out)
     if name not in part.columns:
         raise ValueError(f"{label} has no column {name!r}: name one of {', '.join(part.columns)}")
+    return TextRows(label, True, partial(_texts_of_column, part, name, left_out), left_out)
+
+
+def _lines(path: str | Path) -> Iterator[tuple[list[str], Sequence[int]]]:
+    for block in text_blocks(path):
+        _refuse(name_of(path), block.bad)
+        yield block.texts, block.numbers
+
+
+def _texts_of_column(part: Part, name: str, left_out: Counter[str]) -> Iterator[tuple[list[str], Sequence[int]]]:
+    left_out.clear()
     for block in part.read([name]):
-        _refuse(label, block.bad)
+        left_out.update(block.left_out)
         texts = schema.as_list(block.columns[name])
-        reasons = (schema.check_text(name, text) for text in texts)
-        wrong = [(n, why) for n, why in zip(block.lines, reasons) if why and not why.endswith("is empty")]
-        _refuse(label, wrong)
+        wrong = list(block.bad)
+        for number, text in zip(block.lines, texts):
+            reason = schema.check_text(name, text)
+            if reason and not reason.endswith("is empty"):
+                wrong.append((number, reason))
+        _refuse(part.label, sorted(wrong))
         yield [text.replace("\n", " ") for text in texts], block.lines
+
+
+def open_two_texts(files: Sequence[Path], langs: Languages) -> Part:
+    """Two files of texts of any kind, of which row i translates row i; one of them may be "-"."""
+    for file in files:
+        check_file(file)
+    readers = []
+    for file, lang in zip(files, langs):
+        readers.append(partial(_rows_of_texts, open_text_rows(file, None, lang)))
+    choice = tuple(getattr(lang, "tag", lang) for lang in langs)
+    return open_two(files, readers, choice=choice)
+
+
+def _rows_of_texts(rows: TextRows) -> Iterator[tuple[int, str, str | None]]:
+    if not rows.is_table:
+        yield from each_line(text_blocks(rows.label if rows.label != name_of(STANDARD) else STANDARD))
+        return
+    for texts, numbers in rows.blocks():
+        for number, text in zip(numbers, texts):
+            yield number, text, None
 
 
 def _refuse(label: str, bad: Sequence[tuple[int, str]]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..data.formats import Block, open_file, suffix_of
-from ..data.tables import as_list
+from ..data.formats import Block, kind_of, open_file
+from ..data.parts import log_left_out
+from ..data.schema import as_list, language_codes
 
 Check = Callable[[Mapping[str, Any], str], dict[str, Any]]
 
@@ -19,19 +21,22 @@ def read_rows(
     fix = f"give a {'Parquet, JSONL or TSV' if tsv else 'Parquet or JSONL'} file with {', '.join(needed)}"
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; {fix}")
-    if not tsv and (suffix_of(path) or "").startswith(".tsv"):
-        raise ValueError(f"{path}: the fields of a TSV file are text, not lists or numbers; {fix}")
+    if not tsv and kind_of(path) in (".tsv", ".csv"):
+        raise ValueError(f"{path}: the fields of a TSV or CSV file are text, not lists or numbers; {fix}")
     part = open_file(path)
     if missing := [name for name in needed if name not in part.columns]:
         raise ValueError(f"{path} has no column {', '.join(missing)}; found: {', '.join(part.columns)}")
     wanted = [name for name in part.columns if optional is None or name in (*needed, *optional)]
     wanted += [name for name in optional or () if part.open_ended and name not in wanted]
+    left_out: Counter[str] = Counter()
     for block in part.read(wanted):
+        left_out.update(block.left_out)
         if block.bad:
             raise ValueError(f"{path}:{block.bad[0][0]}: {block.bad[0][1]}")
         columns = [_values(path, block, name) for name in wanted]
         for line, values in zip(block.lines, zip(*columns)):
             yield line, dict(zip(wanted, values))
+    log_left_out(str(path), left_out)
 
 
 def _values(path: Path, block: Block, name: str) -> list:
@@ -40,7 +45,7 @@ def _values(path: Path, block: Block, name: str) -> list:
         if isinstance(value, bytes) or (isinstance(value, str) and "\0" in value):
             reason = "holds a NUL character" if isinstance(value, str) else "is not UTF-8"
             raise ValueError(f"{path}:{line}: {name} {reason}")
-    return values
+    return language_codes(values) if name.endswith("lang") else values
 
 
 def row_names(rows: Iterable[Mapping[str, Any]], what: str) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,10 +25,12 @@ from tqdm.auto import tqdm
 
 import hf_echo
 
-from ..data.formats import Languages, Part, open_file, open_two, suffix_of
-from ..data.pair_writer import BREAKS, check_not_read, is_table, write_pairs
+from ..data.formats import Languages, Part, kind_of, open_file, quoted
+from ..data.pair_writer import check_not_read, check_text_output, is_table, tsv_line, write_pairs
+from ..data.parts import log_left_out
 from ..data.pipeline.filters.threshold import DirectionThreshold
 from ..data.schema import LANGUAGE_ALIASES, TEXT_ALIASES, as_list, check_text, find_columns
+from ..data.texts import open_two_texts
 from ..inference.embedding_files import take_rows
 from ..inference.embedding_store import key_of
 from ..inference.encoders import Encode
@@ -61,13 +64,18 @@ class Pairs(NamedTuple):
     header: str | None  # the first line of a TSV file, if it names the columns
     identity: Any
     files: list[Path]
+    left_out: Counter[str]  # reason -> number of what the last `blocks()` has read and is no pair
 
 
 @dataclass(frozen=True)
 class ScoreReport(Result):
-    """`rows` read, `scored` of them (those without an empty side), `kept`; `mean` and `sigma` of the scores."""
+    """`rows` read, `scored` of them (those without an empty side), `kept`; `mean` and `sigma` of the scores.
+
+    `left_out`: what the input holds that is no pair, such as units of TMX without one of the languages.
+    """
 
     rows: int
+    left_out: int
     scored: int
     kept: int
     mean: float | None
@@ -106,13 +114,13 @@ def open_pairs(
 
     if target is not None:
         files = [source, Path(target)]
-        part = open_two(files, langs)
+        part = open_two_texts(files, langs)
         is_tsv = False
     else:
         files = [source]
         names = None if columns_are_numbers else ("source", "target")
         part = open_file(source, is_header=is_header, without_header=names, langs=langs)
-        is_tsv = str(source) == STANDARD or (suffix_of(source) or "").startswith(".tsv")
+        is_tsv = str(source) == STANDARD or kind_of(source) == ".tsv"
 
     # A language is a constant of the whole file unless the file has a column for it.
     constants = []
@@ -125,17 +133,23 @@ def open_pairs(
     identity = None
     if STANDARD not in map(str, files):  # all that a row's texts and languages depend on
         identity = (part.identity, tuple(langs), tuple(sorted(columns.items())))
+    left_out: Counter[str] = Counter()
     return Pairs(
-        blocks=partial(_blocks, part, mapping, langs, is_tsv),
+        blocks=partial(_blocks, part, mapping, langs, is_tsv, left_out),
         header=header_lines[0] if header_lines else None,
         identity=identity,
         files=files,
+        left_out=left_out,
     )
 
 
-def _blocks(part: Part, mapping: Mapping[str, str], langs: Languages, is_tsv: bool) -> Iterator[PairBlock]:
+def _blocks(
+    part: Part, mapping: Mapping[str, str], langs: Languages, is_tsv: bool, left_out: Counter[str]
+) -> Iterator[PairBlock]:
     names = list(part.columns) if is_tsv else list(mapping.values())
+    left_out.clear()
     for block in part.read(list(dict.fromkeys(names))):
+        left_out.update(block.left_out)
         bad_rows = list(block.bad)
         texts = {}
         codes = {}
@@ -161,7 +175,8 @@ def _blocks(part: Part, mapping: Mapping[str, str], langs: Languages, is_tsv: bo
         lines = None
         if is_tsv:
             rows = zip(*(block.columns[name] for name in names))
-            lines = ["\t".join(fields) for fields in rows]
+            as_written = quoted if part.is_quoted else str
+            lines = ["\t".join(map(as_written, fields)) for fields in rows]
         yield PairBlock(texts["source"], texts["target"], source_langs, target_langs, lines)
 
 
@@ -214,6 +229,8 @@ def score_pairs(
         files += reference.files
         identity = (pairs.identity, reference.identity)
     check_not_read(out, files)
+    if not is_table(out):
+        check_text_output(out)
     # scores are found again only by the same package, input, model and options
     model_prints = (fingerprint(model), blaser and fingerprint(blaser))
     key = repr((hf_echo.__version__, identity, *model_prints, score, k, dtype))
@@ -259,7 +276,8 @@ def score_pairs(
     if scored:
         mean = total / scored
         deviation = math.sqrt(max(0.0, total_of_squares / scored - mean**2))
-    return ScoreReport(rows, scored, rows_kept, mean, deviation, str(out))
+    log_left_out(" and ".join(map(str, pairs.files)), pairs.left_out)
+    return ScoreReport(rows, pairs.left_out.total(), scored, rows_kept, mean, deviation, str(out))
 
 
 def check_score(score: str, blaser: str | None, reference: Pairs | None) -> None:
@@ -440,4 +458,4 @@ def _line(block: PairBlock, row: int) -> str:
     """The row as it stands in a TSV file, or in a new one."""
     if block.lines is not None:
         return block.lines[row]
-    return BREAKS.sub(" ", block.sources[row]) + "\t" + BREAKS.sub(" ", block.targets[row])
+    return tsv_line([block.sources[row], block.targets[row]])

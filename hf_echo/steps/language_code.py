@@ -1,4 +1,4 @@
-"""Settings that name a language: `setting(..., convert=language_code)`."""
+"""Settings that name a language: `setting(..., convert=language_code)`, or `language_tag` where files hold variants."""
 
 from __future__ import annotations
 
@@ -8,3 +8,10 @@ def language_code(text: str) -> str:
     from ..languages import as_code  # when it is needed: it imports torch, which no help of a command should
 
     return as_code(text)
+
+
+def language_tag(text: str) -> str:
+    """The same code, which remembers the region that it was named with: "en-GB" chooses that variant in a TMX file."""
+    from ..languages import tagged_code
+
+    return tagged_code(text)

@@ -24,8 +24,9 @@ CONVERT = "convert the file to UTF-8"
 EMPTY = "{} is empty; it needs one sentence per line"
 BLOCK = 10_000  # a block of lines ends after so many lines,
 BYTES = 1 << 23  # or so many bytes
-PACKED = {".gz": "gzip", ".zst": "zstd", ".xz": "xz"}
+PACKED = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bz2"}
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz"}
+MAGIC |= {b"BZh%d1A" % level: "bz2" for level in range(1, 10)}
 STANDARD = "-"  # standard input or output
 
 
@@ -97,6 +98,10 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
                 import lzma
 
                 yield io.BufferedReader(lzma.open(raw), 1 << 16)
+            elif kind == "bz2":
+                import bz2
+
+                yield io.BufferedReader(bz2.open(raw), 1 << 16)
             else:
                 yield io.BufferedReader(pa.input_stream(raw, compression=kind), 1 << 16)
 
@@ -208,8 +213,8 @@ def check_file(path: str | Path, name: str | None = None) -> None:
 class TextLines:
     """The rows of a plain UTF-8 file: `len()`, `read(start, stop)`, `texts(rows)`; `line_of(row)` counts from 1.
 
-    Only the position of each row is in memory. `digest` is of the whole file. `hf_echo.data.texts.open_lines` opens
-    other files so.
+    Only the position of each row is in memory. `digest` is of the whole file; `blank` and `duplicates` are the numbers
+    of lines that are no rows. `hf_echo.data.texts.open_lines` opens other files so.
 
     Args:
         name: of the file in messages.
@@ -235,6 +240,8 @@ class TextLines:
 
         starts = array("q")  # where each row begins in the file
         row_numbers = array("q")
+        blank = 0
+        duplicates = 0
         seen = set()
         digest = hashlib.blake2b(digest_size=16)
         with path.open("rb", 1 << 16) as file:
@@ -246,15 +253,20 @@ class TextLines:
                 number = index + 1 if numbers is None else numbers[index]
                 text = self._decoded(line, number)
                 if not every and is_blank(text):
+                    blank += 1
                     continue
                 if dedup:
                     key = hashlib.blake2b(text.encode(), digest_size=12).digest()
                     if key in seen:
+                        duplicates += 1
                         continue
                     seen.add(key)
                 starts.append(start)
                 row_numbers.append(number)
         self.digest = digest.hexdigest()
+        self.left_out = 0  # rows of another kind of file that are no texts
+        self.blank = blank
+        self.duplicates = duplicates
         self.starts = np.array(starts)
         self.numbers = np.array(row_numbers)
         if not len(starts):
@@ -289,6 +301,8 @@ def open_output(path: str | Path) -> Iterator[TextIO]:
     output.
     """
     if str(path) == STANDARD:
+        if sys.stdout is None:
+            raise ValueError("standard output is closed: leave it open, or name a file with --out")
         yield sys.stdout
         sys.stdout.flush()
         return
@@ -308,6 +322,11 @@ def _packed_file(path: Path, suffix: str) -> Iterator[Any]:
             import lzma
 
             with lzma.open(raw, "wb") as file:
+                yield file
+        elif suffix == ".bz2":
+            import bz2
+
+            with bz2.open(raw, "wb") as file:
                 yield file
         elif suffix in PACKED:
             import pyarrow as pa

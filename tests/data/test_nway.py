@@ -127,7 +127,7 @@ def test_load_parallel_hands_its_options_on(tmp_path):
 
 def test_bad_rows_and_second_rows_are_reported(tmp_path, caplog):
     lines = [("id", "lang", "text"), ("1", "fra_Latn", ""), ("1", "fra_Latn", "un"), ("1", "eng_Latn", "one")]
-    lines += [("1", "fra_Latn", "encore un"), ("2", "french", "deux"), ("", "fra_Latn", "trois")]
+    lines += [("1", "fra_Latn", "encore un"), ("2", "frenchish", "deux"), ("", "fra_Latn", "trois")]
     path = write(tmp_path / "c.tsv", lines)
     reasons = r"c.tsv:2: text is empty.*:5: a second row for id '1' in fra_Latn.*unknown.*c.tsv:7: id.*\(4 bad rows"
     refuses(reasons, load_nway, path)

@@ -82,7 +82,7 @@ FINE = "un\tfra_Latn\tone\teng_Latn"
     ("name", "line", "reason"),
     [
         ("c.tsv", "\tfra_Latn\tone\teng_Latn", "source is empty"),
-        ("c.tsv", "un\tfra_Latn\tone\tenglish", "target_lang: unknown language code 'english'"),
+        ("c.tsv", "un\tfra_Latn\tone\tenglisch", "target_lang: unknown language code 'englisch'"),
         ("c.tsv", b"un caf\xe9\tfra_Latn\tone\teng_Latn", "not UTF-8 (byte 0xe9 at position 7)"),
         ("c.tsv", "un\tfra_Latn\tone", "3 fields instead of 4"),
         ("c.tsv", "un\tfra_Latn\tone\teng_Latn\tmore", "5 fields instead of 4"),
@@ -96,7 +96,7 @@ FINE = "un\tfra_Latn\tone\teng_Latn"
 )
 def test_bad_lines(tmp_path, caplog, name, line, reason):
     fine = '{"source": "un", "target": "one", "hard_negatives": [], "quality": 1, "provenance": "mined"}'
-    # An empty line in JSONL is nothing.
+    # An empty line in JSONL is no row, and no bad one.
     lines = (HEADER, FINE, line, FINE) if name == "c.tsv" else (fine, "", line, fine)
     path, languages = tsv(tmp_path / name, *lines), {} if name == "c.tsv" else FRENCH
     with pytest.raises(ValueError) as error:
@@ -104,7 +104,8 @@ def test_bad_lines(tmp_path, caplog, name, line, reason):
     assert f"{name}:3: {reason}" in str(error.value)
     assert "1 bad row" in str(error.value) and "set on_bad_row to skip" in str(error.value)
     assert len(load_parallel(path, on_bad_row="skip", **languages)) == 2
-    (message,) = caplog.messages
+    message, *others = caplog.messages
+    assert all("left out 1 (blank lines: 1)" in other for other in others)
     assert f"skipped 1 bad row ({reason}" in message and f"{name}:3" in message
 
 
@@ -243,10 +244,11 @@ test_wrong_arguments = refusals(
     call=load,
 )
 test_unreadable_files = refusals(
-    ("c.csv", "a,b", "c.csv: unknown file type; use one of .tsv"),
+    ("c.odt", "a,b", "c.odt: unknown file type; use one of .tsv"),
+    ("c.csv", "a,b,c", "c.csv has no columns for source and target; found: a, b, c"),
     ("c.parquet", "no", "c.parquet: damaged, incomplete, or not what its name says"),
     ("c.parquet", TWICE, "c.parquet: the column name 'src' appears twice"),
-    ("c.tsv", '"src"\t"tgt"\tx\nun\tone\tdeux\n', 'c.tsv: the column name "src" has quotes'),
+    ("c.tsv", '"src"\t"tgt"\tx\nun "1"\tone\tdeux\n', 'c.tsv: the column name "src" has quotes'),
     ("c.tsv", "src\ttgt\tsrc\nun\tone\tdeux\n", "c.tsv: the column name 'src' appears twice"),
     ("c.tsv", "", "c.tsv: the first line is empty"),
     ("c.json", '[{"source": "un"},\n {"source" "deux"}]', r"c.json:2: not a valid JSON array \(.* at column 12"),

@@ -264,7 +264,7 @@ def test_refusals_leave_nothing(tmp_path, monkeypatch, data, options, message):
     assert not (tmp_path / "o.txt").exists()
 
 
-@pytest.mark.parametrize("paths", [["no.parquet"], ["no.fr-en"], [__file__, "no.txt"]])
+@pytest.mark.parametrize("paths", [["no.parquet"], ["no.fr-en"], ["-", "no.txt"]])
 def test_a_missing_file_is_named(paths):
     refuses("no file no", open_pairs, *paths, error=FileNotFoundError)
 

@@ -16,12 +16,12 @@ from typing import Any
 from transformers import set_seed
 
 from ...data.readers import load_parallel
+from ...data.texts import read_texts
 from ...inference.modular import open_modular
 from ...languages import language as checked_language
 from ...utils.fingerprint import fingerprint, sha256
 from ...utils.folders import write_folder
 from ...utils.lineage import write_lineage
-from ...utils.text import read_lines
 from ...vocabulary.match import language_vocabulary
 from .folder import LANGUAGES, check_modular, languages_of, pivot_of
 
@@ -78,7 +78,7 @@ def add_language(
     needed = {pivot} & set(earlier)
     for name in ("cross_paraphrases", "parallel"):
         needed |= set(read.get(name, ()))
-    lines = [line for line in read_lines(texts) if line.strip()] if texts is not None else None
+    lines = [line for line in read_texts(texts) if line.strip()] if texts is not None else None
     opened = open_modular(model, sorted(needed))
     module = opened[0]
     losses = _train(opened, language, lines, read, settings)

@@ -53,7 +53,11 @@ def test_calibrate(run, files, monkeypatch):
     monkeypatch.setattr(fake, lambda model, blaser: lambda *c: [len(s) / 100 for s in c[0]])
     code, out, _ = run("calibrate", "pairs.parquet", "--model", "m", "--out", "x/c.json")
     found = json.loads((files / "x/c.json").read_text())
-    assert code == 0 and found == {"fra_Latn>eng_Latn": [pytest.approx(0.12), 0]} and "1 directions calibrated" in out
+    assert (
+        code == 0
+        and found == {"fra_Latn>eng_Latn": [pytest.approx(0.12), 0]}
+        and "fra_Latn>eng_Latn: mean 0.120" in out
+    )
 
 
 def test_errors_are_one_line(refused, files):

@@ -1,0 +1,447 @@
+"""Files of translations by language: TMX, XLIFF, OPUS's XCES, Moses pairs, two files of lines.
+
+A unit holds texts under names of languages ("en-US", "EN", "eng"). `Sides` says which of them are the source and the
+target: the most exact ones first, never one text for both. Each other spelling of a language counts as it, texts that
+fit equally well are rows of their own, and what is no row is counted: units without one of the sides, texts in a
+less exact variant.
+
+Inline codes of TMX and XLIFF (`<bpt>`, `<ph>` ... with what they hold) are no text; what `<hi>`, `<g>` and `<mrk>`
+mark is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from ..languages import find_language, language_fit, meanings
+from ..utils.text import BLOCK, PACKED, BrokenFile, check_file, name_of, open_bytes, text_blocks
+from .delimited import each_line
+from .parts import Block, Languages, Part
+
+MOSES = re.compile(r"(?:.*\.)?([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)-([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)")
+CODES = ("bpt", "ept", "ph", "it", "ut", "sub", "x", "bx", "ex", "sc", "ec")  # inline elements that hold no text
+BREAK = re.compile(r"<br\s*/?>|^\\?n$|^\n$", re.IGNORECASE)  # a code that stands between two words
+Texts = list[tuple[str, str]]  # (name of the language, text) of a unit
+Units = Iterator[tuple[int, Texts, str | None]]  # (number, texts, reason why it is none)
+SIDES = ("source", "target")
+
+
+class Sides:
+    """The languages of source and target in a file, chosen among the `names` that its first units have.
+
+    Args:
+        names: of languages, in order of appearance.
+        langs: codes (`as_code`, `tagged_code`) of source and target; None: the other language of the file.
+
+    Raises:
+        ValueError: no text in a language, or not clear which languages are meant.
+    """
+
+    def __init__(self, label: str, names: Sequence[str], langs: Languages):
+        self.label = label
+        self.fits: dict[str, tuple[int, int] | None] = {}  # name -> (side, how well it fits)
+        self.langs = list(langs)
+        listing = ", ".join(names) or "none"
+        if None not in langs and str(langs[0]) == str(langs[1]) and not _tags_differ(langs):
+            raise ValueError(f"{label}: source and target are both {langs[0]}: name two of its languages ({listing})")
+
+        # A language that is not given is the only other one.
+        if None in langs:
+            rest = []
+            for name in names:
+                if not any(lang and language_fit(name, lang) is not None for lang in langs):
+                    rest.append(name)
+            codes = _codes_of(rest, self.langs.count(None))
+            if codes is None:
+                there = ", ".join(names) or "no language"
+                raise ValueError(f"{label} has texts in {there}: give source_lang and target_lang")
+            others = iter(codes)
+            for side, lang in enumerate(langs):
+                if lang is None:
+                    self.langs[side] = next(others)
+
+        for side, lang in enumerate(self.langs):
+            if not any((self.fit(name) or (None,))[0] == side for name in names):
+                tag = getattr(lang, "tag", lang)
+                alone = "of its own " if any(language_fit(name, lang) is not None for name in names) else ""
+                raise ValueError(f"{label}: no text {alone}in {tag}; its languages are {listing}")
+
+    @property
+    def codes(self) -> tuple[str, str]:
+        return (str(self.langs[0]), str(self.langs[1]))
+
+    @property
+    def choice(self) -> tuple[str, ...]:
+        return tuple(getattr(lang, "tag", str(lang)) for lang in self.langs)
+
+    def fit(self, name: str) -> tuple[int, int] | None:
+        """(0 for the source or 1 for the target, how well the name fits), or None."""
+        if name not in self.fits:
+            ranks = [language_fit(name, lang) for lang in self.langs]
+            self.fits[name] = _better_side(ranks)
+        return self.fits[name]
+
+    def rows(self, texts: Texts) -> tuple[list[tuple[str, str]], dict[str, int]]:
+        """([(source, target)], reason -> number of what is left out) of a unit."""
+        best: list[list[str]] = [[], []]
+        best_ranks: list[int | None] = [None, None]
+        left_out: Counter[str] = Counter()
+        for name, text in sorted(texts, key=lambda entry: (self.fit(entry[0]) or (0, 9))[1]):
+            side_and_rank = self.fit(name)
+            if side_and_rank is None:
+                continue
+            side, rank = side_and_rank
+            if best_ranks[side] in (None, rank):
+                best_ranks[side] = rank
+                best[side].append(text)
+            else:
+                left_out[f"texts in {name} beside a more exact variant"] += 1
+        for side, lang in enumerate(self.choice):
+            if not best[side]:
+                return [], {f"units without text in {lang}": 1}
+        rows = [(source, target) for source in best[0] for target in best[1]]
+        return rows, left_out
+
+
+def _codes_of(names: Sequence[str], number: int) -> list[str] | None:
+    """The codes of so many languages, in order of appearance; None if the names are of more or fewer.
+
+    Variants ("en-US", "en-GB") count as one language, if these are not all that there is.
+    """
+    variants: dict[str, list[str]] = {}  # code without region -> codes
+    for name in names:
+        code = meanings(name)[0] if meanings(name) else name
+        codes = variants.setdefault(code[:8], [])
+        if code not in codes:
+            codes.append(code)
+    if len(variants) == number:
+        chosen = [codes[0] if len(codes) == 1 else base for base, codes in variants.items()]
+    else:
+        chosen = [code for codes in variants.values() for code in codes]
+    if len(chosen) != number:
+        return None
+    return [find_language(code, strict=True) for code in chosen]
+
+
+def _tags_differ(langs: Languages) -> bool:
+    tags = [getattr(lang, "tag", lang) for lang in langs]
+    return tags[0] != tags[1]
+
+
+def _better_side(ranks: Sequence[int | None]) -> tuple[int, int] | None:
+    """The side that a name fits better; None where it fits none, or both alike."""
+    source, target = ranks
+    if source == target:
+        return None
+    if target is None or (source is not None and source < target):
+        return (0, source)
+    return (1, target)
+
+
+def pair_part(label: str, units: Callable[[], Units], sides: Sides, langs: Languages, source: Any) -> Part:
+    """A table of source and target, and of the languages that were not given."""
+    columns = ["source", "target"]
+    for name, given in zip(("source_lang", "target_lang"), langs):
+        if given is None:
+            columns.append(name)
+
+    def read(wanted: Sequence[str]) -> Iterator[Block]:
+        return _blocks(units(), sides, wanted)
+
+    return Part(label, columns, read, source, choice=sides.choice)
+
+
+def _blocks(units: Units, sides: Sides, wanted: Sequence[str]) -> Iterator[Block]:
+    while block := list(islice(units, BLOCK)):
+        pairs: list[tuple[str, str]] = []
+        numbers: list[int] = []
+        bad: list[tuple[int, str]] = []
+        left_out: Counter[str] = Counter()
+        for number, texts, reason in block:
+            if reason is not None:
+                bad.append((number, reason))
+                continue
+            rows, others = sides.rows(texts)
+            pairs += rows
+            numbers += [number] * len(rows)
+            left_out.update(others)
+        columns: dict[str, Sequence] = {}
+        for place, (side, code) in enumerate(zip(SIDES, sides.codes)):
+            columns[side] = [pair[place] for pair in pairs]
+            columns[f"{side}_lang"] = [code] * len(pairs)
+        yield Block({name: columns[name] for name in wanted}, numbers, bad, left_out)
+
+
+def text_part(label: str, units: Callable[[], Units], lang: str | None, source: Path) -> Part:
+    """The texts of one language as a table with the column text."""
+    names = language_names(units(), (lang, lang))
+    listing = ", ".join(names) or "no language"
+    if lang is None and len(names) != 1:
+        raise ValueError(f"{label} has texts in {listing}: give the language of one of them")
+    wanted_name = names[0] if lang is None else getattr(lang, "tag", str(lang))
+
+    def fits(name: str) -> int | None:
+        if lang is None:
+            return 0 if name == wanted_name else None
+        return language_fit(name, lang)
+
+    if all(fits(name) is None for name in names):
+        raise ValueError(f"{label}: no text in {wanted_name}; its languages are {listing}")
+
+    def blocks() -> Iterator[Block]:
+        rows = units()
+        while block := list(islice(rows, BLOCK)):
+            texts: list[str] = []
+            numbers: list[int] = []
+            left_out: Counter[str] = Counter()
+            for number, unit_texts, _ in block:
+                ranked = [(fits(name), name, text) for name, text in unit_texts]
+                ranked = [entry for entry in ranked if entry[0] is not None]
+                best = min((rank for rank, _, _ in ranked), default=None)
+                if best is None:
+                    left_out[f"units without text in {wanted_name}"] += 1
+                for rank, name, text in ranked:
+                    if rank == best:
+                        texts.append(text)
+                        numbers.append(number)
+                    else:
+                        left_out[f"texts in {name} beside a more exact variant"] += 1
+            yield Block({"text": texts}, numbers, [], left_out)
+
+    return Part(label, ["text"], lambda wanted: blocks(), source, choice=wanted_name)
+
+
+def language_names(units: Units, langs: Languages) -> list[str]:
+    """The names of languages in the first units, or in all if the given ones are not among the first."""
+    names: dict[str, None] = {}
+    for number, texts, _ in units:
+        names |= dict.fromkeys(name for name, _ in texts)
+        all_found = all(any(language_fit(name, lang) == 0 for name in names) for lang in langs if lang)
+        if number >= BLOCK and all_found:
+            break
+    return list(names)
+
+
+# Moses pairs, and two files of lines
+
+
+def moses_pair(path: Path) -> tuple[list[Path], list[str]] | None:
+    """([file of the source, file of the target], their names of languages) of a Moses pair, or None."""
+    name = path.name.removesuffix(path.suffix) if path.suffix.lower() in PACKED else path.name
+    prefix, _, code = name.rpartition(".")
+    if code and (match := MOSES.fullmatch(prefix)) and code in match.groups():
+        path = path.with_name(prefix)
+    elif not (match := MOSES.fullmatch(path.name)):
+        return None
+    places = [[path.with_name(f"{path.name}.{code}{packed}") for packed in ("", *PACKED)] for code in match.groups()]
+    files = [next(filter(Path.is_file, of_side), None) for of_side in places]
+    return ([*files], [*match.groups()]) if all(files) else None
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a path of `open_file` stands for: two for a Moses pair."""
+    return pair[0] if (pair := moses_pair(path)) else [path]
+
+
+def open_moses(path: Path, files: list[Path], names: list[str], langs: Languages) -> Part:
+    given = langs
+    if None not in langs and not any(map(meanings, names)):  # corpus.src-tgt.src
+        names = [str(langs[0]), str(langs[1])]
+        langs = (names[0], names[1])
+    sides = Sides(str(path), names, langs)
+    return pair_part(str(path), partial(_moses_units, files, names), sides, given, files)
+
+
+def _moses_units(files: list[Path], names: Sequence[str]) -> Units:
+    for number, texts, reason in pairs_of_lines(files, [partial(each_line, text_blocks(file)) for file in files]):
+        yield number, list(zip(names, texts)), reason
+
+
+def pairs_of_lines(
+    files: Sequence[Path], readers: Sequence[Callable[[], Iterator[tuple[int, str, str | None]]]]
+) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
+    """(number, texts, reason) of the rows of two files; BrokenFile at the end if one has more rows."""
+    counts = [0, 0]
+    for pair in zip_longest(*(read() for read in readers)):
+        for side, line in enumerate(pair):
+            counts[side] += line is not None
+        if counts[0] == counts[1]:
+            reason = next((reason for _, _, reason in pair if reason), None)
+            yield pair[0][0], tuple(text for _, text, _ in pair), reason
+    if counts[0] != counts[1]:
+        has = " and ".join(f"{name_of(file)} has {count} lines" for file, count in zip(files, counts))
+        raise BrokenFile(files[0], f"{has}: line i must translate line i")
+
+
+def open_two(
+    files: Sequence[Path], readers: Sequence[Callable[[], Iterator[tuple[int, str, str | None]]]], choice: Any = None
+) -> Part:
+    """Two files of texts, of which row i translates row i; one of them may be "-"."""
+    for file in files:
+        check_file(file)
+
+    def read(wanted: Sequence[str]) -> Iterator[Block]:
+        rows = pairs_of_lines(files, readers)
+        while block := list(islice(rows, BLOCK)):
+            good = [(number, texts) for number, texts, reason in block if reason is None]
+            bad = [(number, reason) for number, _, reason in block if reason is not None]
+            columns = {side: [texts[place] for _, texts in good] for place, side in enumerate(SIDES)}
+            yield Block({name: columns[name] for name in wanted}, [number for number, _ in good], bad)
+
+    return Part(" and ".join(map(name_of, files)), list(SIDES), read, list(files), choice=choice)
+
+
+# XML
+
+
+def _lxml() -> Any:
+    try:
+        from lxml import etree
+    except ImportError as error:
+        raise ImportError("TMX, XLIFF and XCES files need lxml: pip install -e '.[tmx]'") from error
+    return etree
+
+
+def _tag(element: Any) -> str:
+    """The name of an element without its namespace; of a comment, none."""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def plain_text(element: Any) -> str:
+    """The text of a segment without inline codes; a line break among them is a space."""
+    pieces = [element.text or ""]
+    for child in element:
+        name = _tag(child)
+        if name == "cp":  # XLIFF 2: a character that XML cannot hold
+            pieces.append("")
+        elif name in CODES:
+            if BREAK.search("".join(child.itertext())) or child.get("ctype") == "lb":
+                pieces.append(" ")
+        elif name:
+            pieces.append(plain_text(child))
+        pieces.append(child.tail or "")
+    return "".join(pieces)
+
+
+def _forget(element: Any) -> None:
+    """An element that was read, and those before it, leave the memory."""
+    element.clear(keep_tail=True)
+    while element.getprevious() is not None:
+        del element.getparent()[0]
+
+
+def _language_of(element: Any) -> str:
+    return element.get("{http://www.w3.org/XML/1998/namespace}lang") or element.get("lang") or ""
+
+
+def tmx_units(path: Path) -> Units:
+    etree = _lxml()
+    with open_bytes(path) as file:
+        for number, (_, unit) in enumerate(etree.iterparse(file, tag="{*}tu", no_network=True), 1):
+            texts = []
+            for variant in unit.iterchildren("{*}tuv"):
+                segment = next(variant.iterchildren("{*}seg"), None)
+                if segment is not None:
+                    texts.append((_language_of(variant), plain_text(segment)))
+            yield number, texts, None
+            _forget(unit)
+
+
+def xliff_units(path: Path) -> Units:
+    """XLIFF 1.2 (`trans-unit`) and 2 (`segment`); a unit with an empty target is not translated."""
+    etree = _lxml()
+    languages = ["", ""]
+    number = 0
+    tags = [f"{{*}}{name}" for name in ("xliff", "file", "trans-unit", "segment")]
+    with open_bytes(path) as file:
+        for event, element in etree.iterparse(file, events=("start", "end"), tag=tags, no_network=True):
+            name = _tag(element)
+            if event == "start":
+                for place, attributes in enumerate([("source-language", "srcLang"), ("target-language", "trgLang")]):
+                    for attribute in attributes:
+                        languages[place] = element.get(attribute) or languages[place]
+            elif name in ("trans-unit", "segment"):
+                number += 1
+                texts = []
+                for side, language in zip(SIDES, languages):
+                    content = next(element.iterchildren(f"{{*}}{side}"), None)
+                    if content is not None:
+                        text = plain_text(content)
+                        if side == "source" or text.strip():
+                            texts.append((_language_of(content) or language or side, text))
+                yield number, texts, None
+                element.clear(keep_tail=True)
+
+
+def root_of(path: Path) -> str:
+    """The name of the root element of an XML file; "" where there is none."""
+    etree = _lxml()
+    with open_bytes(path) as file:
+        try:
+            _, root = next(etree.iterparse(file, events=("start",), no_network=True, load_dtd=False))
+        except (StopIteration, etree.XMLSyntaxError):
+            return ""
+        return _tag(root)
+
+
+def xces_units(path: Path) -> Units:
+    """OPUS's sentence alignments (`cesAlign`): links between sentences of documents, which lie in folders beside it."""
+    etree = _lxml()
+    number = 0
+    documents: list[dict[str, str]] = [{}, {}]
+    names = ["", ""]
+    with open_bytes(path) as file:
+        for event, element in etree.iterparse(file, events=("start", "end"), tag=["{*}linkGrp", "{*}link"]):
+            if event == "start" and _tag(element) == "linkGrp":
+                for side, attribute in enumerate(("fromDoc", "toDoc")):
+                    document = element.get(attribute) or ""
+                    documents[side] = dict(xces_sentences(_document(path, document)))
+                    names[side] = document.split("/")[0] if "/" in document else _side_of_name(path, side)
+            elif event == "end" and _tag(element) == "link":
+                number += 1
+                texts = []
+                for side, ids in enumerate((element.get("xtargets") or "").partition(";")[::2]):
+                    sentences = [documents[side].get(one) for one in ids.split()]
+                    if None in sentences:
+                        missing = ids.split()[sentences.index(None)]
+                        yield number, [], f"no sentence {missing!r} in the document of {names[side]}"
+                        break
+                    if sentences:
+                        texts.append((names[side], " ".join(sentences)))
+                else:
+                    yield number, texts, None
+                element.clear(keep_tail=True)
+
+
+def _side_of_name(path: Path, side: int) -> str:
+    match = MOSES.fullmatch(path.name.split(".")[0])
+    if match is None:
+        raise BrokenFile(path, "its documents have no language; name it such as en-fr.xml")
+    return match.group(side + 1)
+
+
+def _document(path: Path, name: str) -> Path:
+    """The file of a document that an alignment names, packed or not; OPUS writes names from the folder of languages."""
+    for folder in [path.parent, *list(path.absolute().parents)[1:4]]:
+        for place in (folder / name, folder / "xml" / name, folder / "raw" / name):
+            for file in (place, place.with_name(f"{place.name}.gz"), place.with_suffix("")):
+                if name and file.is_file():
+                    return file
+    raise FileNotFoundError(f"{path}: no document {name} beside it; unpack the documents of OPUS there")
+
+
+def xces_sentences(path: Path) -> Iterator[tuple[str, str]]:
+    """(id, text) of the sentences of a document; words stand apart."""
+    etree = _lxml()
+    with open_bytes(path) as file:
+        for _, sentence in etree.iterparse(file, tag="{*}s", no_network=True):
+            words = [word.text or "" for word in sentence.iter("{*}w")]
+            text = " ".join(words) if words else " ".join("".join(sentence.itertext()).split())
+            yield sentence.get("id") or "", text
+            sentence.clear(keep_tail=True)
