@@ -26,6 +26,8 @@ from ..checkpoints.published.test_from_whisper import toy_config
 from ..modeling.spectrum_toy import make_spectrum
 from ..speech_toy import save_random_encoder
 
+pytestmark = pytest.mark.slow  # thirteen models are made, pushed and opened
+
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 VERSION, LICENSE = "1.2.0", "mit"
 POOLER = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)

@@ -68,9 +68,8 @@ KILLED = """
     print(json.dumps(outcomes))"""
 
 
-@pytest.mark.parametrize(
-    "kind", ["model", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("dataset", "space"))]
-)
+@pytest.mark.slow  # a push for every request of a push
+@pytest.mark.parametrize("kind", ["model", "dataset", "space"])
 def test_killed_after_every_request(on_the_hub, model, tmp_path, kind):
     """`main` is the old version or the new one, and the same push again completes it."""
     name = {"model": "model.safetensors", "dataset": "data/train-0.parquet", "space": "main.py"}[kind]

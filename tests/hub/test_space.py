@@ -25,8 +25,8 @@ HOSTILE = [
     "</td></table>${1+1}{{value}}<b>",
     "\u202eفاز الفريق بالمباراة\u202c 👩‍👩‍👧‍👦 \u200b\x00\x1f",
     "\" onmouseover='alert(1)",
-    "x" * 10_000,
-    "e\u0301" * 3_000,
+    "x" * 1_000,
+    "e\u0301" * 500,
 ]
 TAGS = set("div p span bdi small table caption thead tbody tr th td svg rect g title circle text".split())
 ATTRIBUTES = set(
@@ -229,7 +229,7 @@ def test_the_folder_can_be_pushed(run):
 def test_without_gradio_one_line_says_so(refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
     monkeypatch.delitem(sys.modules, "hf_echo.hub.space.app", raising=False)
-    refused("gradio is not installed: pip install 'hf-echo[space]'", "space", "--model", "echo-nano")
+    refused("gradio is not installed: pip install -e '.[space]'", "space", "--model", "echo-nano")
 
 
 def test_what_npm_brings_is_checked(refused, tmp_path, monkeypatch):

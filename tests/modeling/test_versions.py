@@ -84,6 +84,7 @@ def hub(folders, hub_environment, toy, tmp_path_factory):
     return run
 
 
+@pytest.mark.slow
 def test_each_version_without_the_package(hub, folders, tmp_path):
     """All three ways in, `decoder/`, tokenizer and remote code of one revision, equal to the folder's own."""
     names = [f"{REPO}@v1.0.0", f"{REPO}@v2.0.0"]
@@ -99,6 +100,7 @@ def test_each_version_without_the_package(hub, folders, tmp_path):
     assert ["version_of_the_code" in code for code in codes] == [False, True]
 
 
+@pytest.mark.slow
 def test_a_version_by_its_name(hub, folders, toy, tmp_path):
     hub("-c", INSTALLED, tmp_path / "found.npz")
     found = np.load(tmp_path / "found.npz")
@@ -143,6 +145,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_operations_read_versions(hub, folders, tmp_path):
     """The same weights as from the folders that were pushed; a finished step is known by the commits it read."""
     done = json.loads(hub("-c", OPERATE, tmp_path).stdout.splitlines()[-1])

@@ -25,7 +25,8 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-@pytest.mark.parametrize("afterwards", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("afterwards", [False, True])
 def test_a_finished_run_is_pushed(recipe, place, hub_environment, afterwards):
     """The repository holds the folder of the run: weights as they are saved, figures, card and record."""
     path = recipe("a", use_cpu=True)

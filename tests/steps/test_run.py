@@ -208,6 +208,7 @@ def test_dry_run_of_large(recipe):
     assert report["steps"] == 100_000 and report["batches"]["tokens per step"] == 8192 and "data" not in report
 
 
+@pytest.mark.slow  # tests/stages/test_two_processes.py trains in two processes in the fast tests
 def test_script_in_two_processes(recipe, place):
     """torchrun of a stage's script: one process prepares the data, both train, one checkpoint of whole weights."""
     train_recipe(recipe("0", max_steps=2))

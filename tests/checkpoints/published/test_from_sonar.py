@@ -192,6 +192,7 @@ print(json.dumps([vectors, text]))
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_process_opens_it_without_this_package(folder, expected, tmp_path):
     """AutoModel is the encoder, twice the same."""
     vectors, text = json.loads(python("-c", OPENED, folder, cwd=tmp_path))
