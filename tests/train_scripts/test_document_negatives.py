@@ -38,7 +38,6 @@ def test_short_documents_and_no_strangers():
     assert document_negatives(["a."], ["a."]) == []
     assert [kind for _, kind in document_negatives(["a."], ["x."])] == ["replace_last"]
     assert [kind for _, kind in document_negatives(["a.", "a."], [])] == ["drop_last"]
-    refuses("unknown kind 'first'", document_negatives, DOCUMENT, OTHERS, kinds=["first"])
 
 
 def test_a_paragraphs_negative_has_one_sentence_swapped():

@@ -8,7 +8,6 @@ input_ids and attention_mask (batch, seq), padded on either side. --plot draws t
 a row for each model and language, as MEXMA's Figures 7 to 10 do.
 """
 
-import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,13 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from study_parts import command_line
 
 from hf_echo.evaluation import xsim
 from hf_echo.evaluation.tokens.token_states import evaluating
 from hf_echo.inference import load_encoder
 from hf_echo.stages.token import own_tokens
-from hf_echo.utils.files import write_whole
+from hf_echo.utils.files import write_text
 from hf_echo.utils.text import read_lines
+from hf_echo.utils.vectors import unit_length
 
 Batch = Mapping[str, torch.Tensor]
 WordMask = Callable[[Batch], torch.Tensor]
@@ -144,13 +145,16 @@ def both_poolings(model: Any, batches: Iterable[Batch]) -> tuple[np.ndarray, np.
     Raises:
         ValueError: as `cls_attention_entropy`.
     """
-    trained, uniform = [], []
+    trained = []
+    uniform = []
     for batch, mask, first in _batches(model, batches):
         output = model(**batch, return_dict=True)
-        states, weight = output.last_hidden_state, mask[..., None].to(output.last_hidden_state.dtype)
+        states = output.last_hidden_state  # (batch, seq, hidden)
+        weight = mask[..., None].to(states.dtype)
         mean = (states * weight).sum(1) / weight.sum(1)
         if hasattr(output, "sentence_embedding"):
-            pooled, mean = output.sentence_embedding, model.projection(mean)
+            pooled = output.sentence_embedding
+            mean = model.projection(mean)
         else:
             pooled = states[torch.arange(len(mask), device=mask.device), first]
         trained.append(pooled.float().cpu().numpy())
@@ -163,11 +167,16 @@ def compare_poolings(source: tuple[np.ndarray, np.ndarray], target: tuple[np.nda
 
     `source`, `target`: from `both_poolings`, parallel rows. Raises ValueError as `xsim`.
     """
-    trained, uniform = (xsim(x, y).error_rate for x, y in zip(source, target, strict=True))
-    a, b = (np.concatenate([source[i], target[i]]).astype(np.float64) for i in range(2))
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)  # xsim has refused zero rows
-    delta, cosine = relative_delta(trained, uniform), float(((a * b).sum(1) / norms).mean())
-    return {"xsim_trained": trained, "xsim_uniform": uniform, "delta": delta, "cosine": cosine}
+    trained = xsim(source[0], target[0]).error_rate
+    uniform = xsim(source[1], target[1]).error_rate
+    a = unit_length(np.concatenate([source[0], target[0]]).astype(np.float64))
+    b = unit_length(np.concatenate([source[1], target[1]]).astype(np.float64))
+    return {
+        "xsim_trained": trained,
+        "xsim_uniform": uniform,
+        "delta": relative_delta(trained, uniform),
+        "cosine": float((a * b).sum(1).mean()),
+    }
 
 
 def relative_delta(trained: float, uniform: float) -> float | None:
@@ -186,8 +195,9 @@ def _batches(model: Any, batches: Iterable[Batch]) -> Iterator[tuple[dict, torch
         for batch in batches:
             batch = {name: value.to(model.device) for name, value in batch.items()}
             mask = batch["attention_mask"].bool()
-            if len(empty := (~mask.any(1)).nonzero()):
-                raise ValueError(f"text {texts + int(empty[0])} (from 0) has no tokens")
+            without_tokens = ~mask.any(1)
+            if without_tokens.any():
+                raise ValueError(f"text {texts + int(without_tokens.int().argmax())} (from 0) has no tokens")
             yield batch, mask, mask.int().argmax(1)
             texts += len(mask)
     if not texts:
@@ -221,7 +231,7 @@ def plot_rows(name: str, lines: Sequence[str], lang: str) -> list[PlotRow]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("model")
     parser.add_argument("source", type=Path)
     parser.add_argument("source_lang")
@@ -231,19 +241,20 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=4, help="first lines of the files in the plot")
     parser.add_argument("--beside", nargs="+", default=[], metavar="MODEL", help="further models in the plot")
     args = parser.parse_args()
-    sides = [(read_lines(args.source), args.source_lang), (read_lines(args.target), args.target_lang)]
+    source_lines = read_lines(args.source)
+    target_lines = read_lines(args.target)
     model, tokenizer = load_encoder(args.model)
-    source, target = (tokenized(tokenizer, *side) for side in sides)
+    source = tokenized(tokenizer, source_lines, args.source_lang)
+    target = tokenized(tokenizer, target_lines, args.target_lang)
     report = cls_attention_entropy(model, source, partial(words_of, tokenizer))
     report |= compare_poolings(both_poolings(model, source), both_poolings(model, target))
     print(json.dumps(report | {"heads": report["heads"].tolist()}, indent=2))
     if args.plot:
         columns = []
-        for lines, lang in sides:
+        for lines, lang in ((source_lines, args.source_lang), (target_lines, args.target_lang)):
             for name in (args.model, *args.beside):
                 columns.append(plot_rows(name, lines[: args.lines], lang))
-        with write_whole(args.plot) as unfinished:
-            unfinished.write_text(attention_page(list(zip(*columns, strict=True))), encoding="utf-8")
+        write_text(args.plot, attention_page(list(zip(*columns, strict=True))))
 
 
 if __name__ == "__main__":

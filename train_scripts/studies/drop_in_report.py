@@ -9,14 +9,13 @@ knows, and reads every model's; "own probe" is trained on the model's own. --bui
 corpus, and chrF++ of the TEACHER's decoder on every encoder. --out writes the rows as JSON.
 """
 
-import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from study_parts import command_line
 
 from hf_echo.data.builtin import dev_set
 from hf_echo.evaluation import evaluate_translation
@@ -26,41 +25,51 @@ from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages import DevSet, evaluate_sets
 from hf_echo.steps.arguments import DataArguments
 from hf_echo.steps.data import load_dev_sets
-from hf_echo.utils.results import cell_text, markdown_table
+from hf_echo.utils.files import write_json
+from hf_echo.utils.results import Table
 
 Model = tuple[EchoForTranslation, Any]  # and its tokenizer
 
 
 def dev_sets(folder: Path | None, builtin: int) -> dict[str, DevSet]:
-    found = {path.stem[4:]: str(path) for path in sorted(folder.glob("dev_*.parquet"))} if folder else {}
-    if folder and not found:
+    files = sorted(folder.glob("dev_*.parquet")) if folder else []
+    if folder and not files:
         raise FileNotFoundError(f"{folder} holds no dev_NAME.parquet")
-    sets = load_dev_sets(DataArguments(dev_data=found))
-    return sets | ({"builtin": DevSet(*dev_set(builtin, split="test"))} if builtin else {})
+    names = {file.stem.removeprefix("dev_"): str(file) for file in files}
+    sets = load_dev_sets(DataArguments(dev_data=names))
+    if builtin:
+        sets["builtin"] = DevSet(*dev_set(builtin, split="test"))
+    return sets
+
+
+def vectors_of_rows(model: Model, rows: pd.DataFrame) -> np.ndarray:
+    """Unit vectors (rows, dimensions) of the texts, each read in its language."""
+    vectors = np.zeros((len(rows), model[0].config.embedding_size), np.float32)
+    for lang in rows.lang.unique():
+        places = np.flatnonzero(rows.lang == lang)
+        texts = list(rows.text.iloc[places])
+        vectors[places] = vectors_of(lambda texts, lang: encode(*model, texts, lang), texts, lang)
+    return vectors
 
 
 def topic_accuracies(teacher: Model, models: Mapping[str, Model], rows: pd.DataFrame) -> dict[str, dict[str, float]]:
     """{model: {"teacher's probe", "own probe"}}, percent right on `dev`, the mean over languages."""
     rows = rows[rows.lang.isin(teacher[0].config.languages or rows.lang.unique())]
-    learn, ask = rows[rows.split == "train"], rows[rows.split == "dev"]
-
-    def vectors(model: Model, part: pd.DataFrame) -> np.ndarray:
-        found = np.zeros((len(part), model[0].config.embedding_size), np.float32)
-        for lang in part.lang.unique():
-            here = np.flatnonzero(part.lang == lang)
-            found[here] = vectors_of(lambda texts, lang: encode(*model, texts, lang), list(part.text.iloc[here]), lang)
-        return found
-
+    learn = rows[rows.split == "train"]
+    ask = rows[rows.split == "dev"]
     labels = learn.category.to_numpy()
-    probe = fit_linear_probe(vectors(teacher, learn), labels)
-    out = {}
+    teachers_probe = fit_linear_probe(vectors_of_rows(teacher, learn), labels)
+    accuracies: dict[str, dict[str, float]] = {}
     for name, model in models.items():
-        asked = vectors(model, ask)
-        own = probe if model is teacher else fit_linear_probe(vectors(model, learn), labels)
-        guesses = {"teacher's probe": probe.predict(asked), "own probe": own.predict(asked)}
-        right = {kind: guess == ask.category for kind, guess in guesses.items()}
-        out[name] = {kind: 100 * hits.groupby(ask.lang).mean().mean() for kind, hits in right.items()}
-    return out
+        own_probe = teachers_probe
+        if model is not teacher:
+            own_probe = fit_linear_probe(vectors_of_rows(model, learn), labels)
+        vectors = vectors_of_rows(model, ask)
+        accuracies[name] = {}
+        for kind, probe in (("teacher's probe", teachers_probe), ("own probe", own_probe)):
+            right = probe.predict(vectors) == ask.category
+            accuracies[name][kind] = 100 * right.groupby(ask.lang).mean().mean()
+    return accuracies
 
 
 def with_decoder_of(teacher: Model, model: Model) -> EchoForTranslation:
@@ -70,7 +79,7 @@ def with_decoder_of(teacher: Model, model: Model) -> EchoForTranslation:
     return EchoForTranslation.from_parts(model[0].encoder, teacher[0].decoder).eval()
 
 
-def chrf(teacher: Model, model: Model, rows) -> float:
+def chrf(teacher: Model, model: Model, rows: Sequence[Mapping[str, Any]]) -> float:
     joined = with_decoder_of(teacher, model)
 
     def written(texts: Sequence[str], source: str, target: str) -> list[str]:
@@ -80,7 +89,7 @@ def chrf(teacher: Model, model: Model, rows) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("models", nargs="+", help="the teacher, then its students")
     parser.add_argument("--dev", type=Path)
     parser.add_argument("--topics", type=Path)
@@ -94,16 +103,16 @@ def main() -> None:
     rows = []
     for name, model in models.items():
         row: dict[str, Any] = {"model": name, "parameters": model[0].encoder.num_parameters()}
-        metrics = evaluate_sets(*model, sets)
-        row |= {key.removeprefix("eval_").replace("_", " "): value for key, value in metrics.items()}
+        for measured, value in evaluate_sets(*model, sets).items():
+            row[measured.removeprefix("eval_").replace("_", " ")] = value
         row |= topics.get(name, {})
         if args.builtin:
-            row["chrF++ by the teacher's decoder"] = chrf(teacher, model, dev_set(50, split="test", max_negatives=0)[0])
+            texts, _ = dev_set(50, split="test", max_negatives=0)
+            row["chrF++ by the teacher's decoder"] = chrf(teacher, model, texts)
         rows.append(row)
     if args.out:
-        args.out.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    cells = [[cell_text(value) for value in row.values()] for row in rows]
-    print(markdown_table(list(rows[0]), cells))
+        write_json(args.out, rows)
+    print(Table(rows).to_markdown())
 
 
 if __name__ == "__main__":

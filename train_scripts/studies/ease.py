@@ -8,7 +8,6 @@ on the languages and columns given: of two correlated features (examples and dic
 may get the importance.
 """
 
-import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.inspection import permutation_importance
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.model_selection import KFold
+from study_parts import command_line
 
 from hf_echo.evaluation.labelled_rows import read_rows
 from hf_echo.languages import LANGUAGES
@@ -30,7 +30,9 @@ MAX_CATEGORIES = 200  # histogram boosting allows 255; rarer values share one
 MODEL = {"learning_rate": 0.05, "max_iter": 200, "max_leaf_nodes": 15, "min_samples_leaf": 5, "early_stopping": False}
 
 
-def join_features(results: pd.DataFrame, target: str, features: pd.DataFrame | None, groups: Sequence[str] = ()) -> Any:
+def join_features(
+    results: pd.DataFrame, target: str, features: pd.DataFrame | None, groups: Sequence[str] = ()
+) -> pd.DataFrame:
     """The columns lang and `target` of results, features of the same languages, and known properties.
 
     Without features and groups the other columns of `results` are the features.
@@ -40,19 +42,20 @@ def join_features(results: pd.DataFrame, target: str, features: pd.DataFrame | N
         groups: "script", "family", "resource".
 
     Raises:
-        ValueError: no such column, a language without features or with two rows of them.
+        ValueError: no such column, a language without features; pandas' MergeError: two rows of features.
     """
     if target not in results:
         raise ValueError(f"no column {target!r} in the results; found {', '.join(results)}")
     table = results[["lang", target]] if groups or features is not None else results.copy()
     if features is not None:
-        if twice := features.lang[features.lang.duplicated()].tolist():
-            raise ValueError(f"language {twice[0]!r} has two rows of features; remove one")
-        if alone := table.lang[~table.lang.isin(features.lang)].tolist():
-            raise ValueError(f"language {alone[0]!r} has no row of features (of {len(features)}); add one")
-        table = table.merge(features.drop(columns=target, errors="ignore"), on="lang")
-    own = {name: [getattr(LANGUAGES.get(lang), name, None) for lang in table.lang] for name in groups}
-    return table.assign(**own)
+        missing = table.lang[~table.lang.isin(features.lang)].tolist()
+        if missing:
+            raise ValueError(f"language {missing[0]!r} has no row of features (of {len(features)}); add one")
+        features = features.drop(columns=target, errors="ignore")
+        table = table.merge(features, on="lang", validate="one_to_one")
+    for name in groups:
+        table[name] = [getattr(LANGUAGES.get(lang), name, None) for lang in table.lang]
+    return table
 
 
 def explain_ease(
@@ -90,27 +93,40 @@ def explain_ease(
             of numbers and text, a language with two rows.
     """
     y, table = _checked(pd.DataFrame(rows), target, features, folds)
-    predictions, by_fold, baselines, rises = np.empty_like(y), [], [], []
+    predictions = np.empty_like(y)
+    errors = []  # root mean squared error of each fold
+    baseline_errors = []
+    rises = []  # (features, repeats) of each fold
     for train, test in KFold(folds, shuffle=True, random_state=seed).split(table):
         model = HistGradientBoostingRegressor(**MODEL, categorical_features="from_dtype", random_state=seed)
         model.fit(table.iloc[train], y[train])
         predictions[test] = model.predict(table.iloc[test])
-        by_fold.append(root_mean_squared_error(y[test], predictions[test]))
-        baselines.append(root_mean_squared_error(y[test], np.full(len(test), y[train].mean())))
-        options = {"scoring": "neg_root_mean_squared_error", "n_repeats": repeats, "random_state": seed}
-        rises.append(permutation_importance(model, table.iloc[test], y[test], **options).importances)
+        errors.append(root_mean_squared_error(y[test], predictions[test]))
+        mean = np.full(len(test), y[train].mean())
+        baseline_errors.append(root_mean_squared_error(y[test], mean))
+        permuted = permutation_importance(
+            model,
+            table.iloc[test],
+            y[test],
+            scoring="neg_root_mean_squared_error",
+            n_repeats=repeats,
+            random_state=seed,
+        )
+        rises.append(permuted.importances)
     rise = np.concatenate(rises, axis=1)  # (features, folds * repeats)
     importance = pd.DataFrame({"feature": table.columns, "importance": rise.mean(axis=1)})
-    importance["ci_low"], importance["ci_high"] = np.percentile(rise, [2.5, 97.5], axis=1)
+    importance["ci_low"] = np.percentile(rise, 2.5, axis=1)
+    importance["ci_high"] = np.percentile(rise, 97.5, axis=1)
     importance = importance.sort_values("importance", ascending=False, kind="stable")
     importance["rank"] = range(1, len(importance) + 1)
-    rmse, baseline = float(np.mean(by_fold)), float(np.mean(baselines))
+    rmse = float(np.mean(errors))
+    baseline = float(np.mean(baseline_errors))
     return {
         "target": target,
         "languages": len(y),
         "folds": folds,
         "rmse": rmse,
-        "rmse_std": float(np.std(by_fold)),
+        "rmse_std": float(np.std(errors)),
         "r2": float(r2_score(y, predictions)),
         "baseline_rmse": baseline,
         "improvement": 100 * (1 - rmse / baseline),
@@ -125,18 +141,18 @@ def _checked(
     """(target (languages,), table of numbers and categories)"""
     if len(table) < 2 * folds:
         raise ValueError(f"{len(table)} languages for {folds} folds: give at least {2 * folds}, or fewer folds")
-    names = [name for name in table if name not in ("lang", target)] if features is None else list(features)
-    if missing := [name for name in ("lang", target, *names) if name not in table]:
-        raise ValueError(f"no column {missing[0]!r}: found {', '.join(table)}")
-    if not names:
-        raise ValueError(f"no features: the rows have only lang and {target!r}; add columns, or give groups")
-    if twice := table.lang[table.lang.duplicated()].tolist():
+    names = features or [name for name in table if name not in ("lang", target)]
+    for name in ("lang", target, *names):
+        if name not in table:
+            raise ValueError(f"no column {name!r}: found {', '.join(table)}")
+    twice = table.lang[table.lang.duplicated()].tolist()
+    if twice:
         raise ValueError(f"{twice[0]!r} has two rows: give one row per language")
     table = table.set_index("lang")
     y = pd.to_numeric(table[target], errors="coerce").to_numpy(np.float64)
-    if not (finite := np.isfinite(y)).all():
-        lang, value = table.index[~finite][0], table[target][~finite].tolist()[0]
-        raise ValueError(f"{target!r} of {lang!r} is {value!r}; it must be a finite number")
+    broken = table[target][~np.isfinite(y)]
+    if len(broken):
+        raise ValueError(f"{target!r} of {broken.index[0]!r} is {broken.tolist()[0]!r}; it must be a finite number")
     if np.ptp(y) == 0:
         raise ValueError(f"{target!r} is {y[0]} for all {len(y)} languages: give a target that varies")
     return y, pd.DataFrame({name: _column(name, table[name]) for name in names})
@@ -144,34 +160,36 @@ def _checked(
 
 def _column(name: str, column: pd.Series) -> pd.Series:
     """Numbers, or categories of text; the rarest of more than 200 share one."""
-    known = column.dropna()
-    is_text = known.map(lambda value: isinstance(value, str))
-    if known.empty or is_text.nunique() > 1:
-        problem = "has no value in any language" if known.empty else "holds numbers and text"
-        raise ValueError(f"feature {name!r} {problem}: leave it out or correct it")
-    if is_text.all():
-        rare = known.value_counts().index[MAX_CATEGORIES:]
+    present = column.dropna()
+    is_text = present.map(lambda value: isinstance(value, str))
+    if is_text.nunique() > 1:
+        raise ValueError(f"feature {name!r} holds numbers and text: leave it out or correct it")
+    if is_text.any():
+        rare = present.value_counts().index[MAX_CATEGORIES:]
         return column.where(~column.isin(rare), "(rare)").astype("category")
     numbers = pd.to_numeric(column).astype(np.float64)
-    if len(infinite := numbers.index[np.isinf(numbers)]):
+    infinite = numbers.index[np.isinf(numbers)]
+    if len(infinite):
         raise ValueError(f"feature {name!r} of {infinite[0]!r} is infinite")
     return numbers
 
 
 def rows_of_languages(path: Path) -> pd.DataFrame:
     """A table (numbers converted from text), or the rows of the JSON of `hf-echo evaluate xsim --data`."""
-    table = pd.DataFrame(
-        read_json(path)["rows"] if path.suffix == ".json" else [r for _, r in read_rows(path, ["lang"])]
-    )
+    if path.suffix == ".json":
+        table = pd.DataFrame(read_json(path)["rows"])
+    else:
+        table = pd.DataFrame([row for _, row in read_rows(path, ["lang"])])
     for name in table.columns.drop("lang"):
-        numbers = pd.to_numeric(table[name].replace("", None), errors="coerce")
-        if numbers.notna().sum() == table[name].replace("", None).notna().sum():
+        filled = table[name].replace("", None)
+        numbers = pd.to_numeric(filled, errors="coerce")
+        if numbers.notna().sum() == filled.notna().sum():
             table[name] = numbers
     return table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--features", type=Path, help="table of lang and features; default: those of the data")
     parser.add_argument("--group", action="append", default=[], choices=["family", "script", "resource"])
@@ -181,8 +199,9 @@ def main() -> None:
     args = parser.parse_args()
     features = rows_of_languages(args.features) if args.features else None
     rows = join_features(rows_of_languages(args.data), args.target, features, args.group)
-    found = explain_ease(rows, args.target, folds=args.folds, repeats=args.repeats)
-    print(json.dumps(found | {"predictions": found["predictions"].tolist()}, indent=2))
+    report = explain_ease(rows, args.target, folds=args.folds, repeats=args.repeats)
+    report["predictions"] = report["predictions"].tolist()
+    print(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

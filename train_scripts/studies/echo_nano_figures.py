@@ -13,28 +13,32 @@ while the next ones train. --readme writes the tables of README.md. Speed is tha
 this process.
 """
 
-import argparse
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import torch
-from echo_nano_report import ENG, FORTY_ONE, SETS, TWELVE, by_group, in_order, measure, opened, search
+from echo_nano_report import FORTY_ONE, SETS, TWELVE, by_group, in_order, measure, opened, search
+from study_parts import ENGLISH, command_line, dev_rows, english_of, topic_rows
 from transformers import AutoModel
 
 from hf_echo.evaluation import evaluate_geometry, evaluate_noise, evaluate_xsim, measure_speed, translation_scores
-from hf_echo.evaluation.probes.downstream import evaluate_classification
+from hf_echo.evaluation.probes.downstream import evaluate_classification, raw_vectors_of
 from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.inference import load_translator, translate
 from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.inference.encoders import Encode
 from hf_echo.modeling.precision_echo import bf16_is_faster
-from hf_echo.negatives.rules import hard_negatives_for
+from hf_echo.negatives.rules import hard_negatives_by_id
+from hf_echo.search.margin import best_matches
+from hf_echo.utils.files import read_json, write_json
+from hf_echo.utils.fingerprint import sha256
 from hf_echo.utils.hub import snapshot
 
 SENTENCES = 60  # translated per language
@@ -51,167 +55,173 @@ PEERS = "| model | parameters | everyday | FLORES | NTREX | WMT | xsim++ everyda
 def hard_negatives(model: str, data: Path) -> dict[str, dict[str, float]]:
     """xsimpp: {set: xsim++ in percent}, mean of the twelve languages, with five negatives by rule per English sentence;
     errors_by_kind: {kind: percent of the sentences with a negative of this kind that chose it}, over all sets."""
-    found: dict[str, float] = {}
-    chosen, offered = Counter(), Counter()
+    errors = {}
+    chosen: Counter[str] = Counter()
+    offered: Counter[str] = Counter()
     for name in HARD:
-        table = pd.read_parquet(data / f"dev_{name}.parquet")
-        encode = opened(model, table.text.tolist())
-        english = table[table.lang == ENG].set_index("id").text
-        english = english[in_order(english.index)[: SETS[name]]]
-        table = table[table.lang.isin([*TWELVE, ENG]) & table.id.isin(english.index)]
-        made = {k: n for k, n in zip(english.index, hard_negatives_for(english.tolist(), 5), strict=True) if n}
-        rows = evaluate_xsim(encode, table.to_dict("records"), negatives=made, same_text_is_right=True)
-        found[name] = rows.average["xsimpp"]
-        for row in rows.rows:
-            own = [made[key] for key in table[table.lang == row["lang"]].id if key in made]
-            offered.update(kind for negatives in own for kind in {kind for _, kind in negatives})
-            chosen.update({k.split("/")[1]: n for k, n in row.items() if k.startswith("xsimpp_errors/")})
-    kinds = {kind: 100 * chosen[kind] / number for kind, number in offered.most_common()}
-    return {"xsimpp": found, "errors_by_kind": kinds}
+        everything = pd.read_parquet(data / f"dev_{name}.parquet")
+        encode = opened(model, everything.text.tolist())
+        ids = in_order(english_of(everything).index)[: SETS[name]]
+        table = everything[everything.lang.isin([*TWELVE, ENGLISH]) & everything.id.isin(ids)]
+        rows = table.to_dict("records")
+        negatives = hard_negatives_by_id(rows)
+        results = evaluate_xsim(encode, rows, negatives=negatives, same_text_is_right=True)
+        errors[name] = results.average["xsimpp"]
+        for row in results.rows:
+            for key in table[table.lang == row["lang"]].id:
+                offered.update({kind for _, kind in negatives.get(key, ())})
+            for column, count in row.items():
+                if column.startswith("xsimpp_errors/"):
+                    chosen[column.removeprefix("xsimpp_errors/")] += count
+    kinds = {kind: 100 * chosen[kind] / count for kind, count in offered.most_common()}
+    return {"xsimpp": errors, "errors_by_kind": kinds}
 
 
-def noise(encode, data: Path) -> list[dict]:
+def noise(encode: Encode, data: Path) -> list[dict[str, Any]]:
     """xsim of news with noise on the source side, twelve languages."""
-    rows = pd.read_parquet(data / "dev_ntrex.parquet")
-    langs = [lang for lang in TWELVE if lang in set(rows.lang)]
-    rows = rows[rows.lang.isin([*langs, ENG])]
-    return evaluate_noise(encode, rows.to_dict("records"), source_langs=langs, limit=NOISY).rows
+    rows = dev_rows(data, "ntrex", TWELVE)
+    languages = [lang for lang in TWELVE if lang in set(rows.lang)]
+    return evaluate_noise(encode, rows.to_dict("records"), source_langs=languages, limit=NOISY).rows
 
 
-def compared(name: str, model: str, data: Path) -> dict[str, float]:
+def compared(name: str, model: str, data: Path) -> dict[str, Any]:
     """One row of a table of models: xsim of the four sets, twelve languages, xsim++ of three, and parameters."""
-    row: dict = {"model": name, "parameters": parameters(model)}
+    row: dict[str, Any] = {"model": name, "parameters": parameters(model)}
     for part, number in SETS.items():
-        rows = pd.read_parquet(data / f"dev_{part}.parquet")
-        rows = rows[rows.lang.isin([*TWELVE, ENG])]
-        row[part] = by_group(search(opened(model, rows.text.tolist()), rows, number, margins=(None,)))["12"][0]
-    return row | {f"{part}_hard": wrong for part, wrong in hard_negatives(model, data)["xsimpp"].items()}
+        rows = dev_rows(data, part, TWELVE)
+        table = search(opened(model, rows.text.tolist()), rows, number, margins=(None,))
+        row[part], _ = by_group(table)["12"]
+    for part, wrong in hard_negatives(model, data)["xsimpp"].items():
+        row[f"{part}_hard"] = wrong
+    return row
 
 
 def parameters(model: str) -> int | None:
     """Of the encoder."""
     if model == "tfidf":
         return None
-    return AutoModel.from_pretrained(minilm_folder() if model == "minilm" else snapshot(model)).num_parameters()
+    folder = minilm_folder() if model == "minilm" else snapshot(model)
+    return AutoModel.from_pretrained(folder).num_parameters()
 
 
-def translation(checkpoint: Path, data: Path) -> dict:
+def translation(checkpoint: Path, data: Path) -> dict[str, Any]:
     """chrF++ and BLEU into English of the decoder (as set and greedy), of the source itself and the nearest of
     30,000 training sentences, in the twelve languages; and examples drawn by a fixed order that ignores the texts."""
-    model, tokenizer = load_translator(checkpoint, dtype="fp32")
+    into_english = partial(translate, *load_translator(checkpoint, dtype="fp32"), max_new_tokens=MOST_TOKENS)
     encode = any_encoder(str(checkpoint))
     pool = pd.read_parquet(data / "train_decoder.parquet", columns=["target"]).target.drop_duplicates()
-    pool = pool.sample(min(len(pool), NEAREST), random_state=0).tolist()
-    known = torch.nn.functional.normalize(torch.tensor(np.asarray(encode(pool, ENG))), dim=1)
-    found: dict = {"sets": {}, "pool": len(pool)}
+    pool = pool.sample(min(len(pool), NEAREST), random_state=0).to_numpy()
+    pool_vectors = raw_vectors_of(encode, pool, ENGLISH)
+    report: dict[str, Any] = {"sets": {}, "pool": len(pool)}
     for name in ("everyday", "flores"):
         rows = pd.read_parquet(data / f"dev_{name}.parquet")
-        english = rows[rows.lang == ENG].set_index("id").text
+        english = english_of(rows)
         outputs: dict[str, list[str]] = {"decoder": [], "greedy": [], "source": [], "nearest": []}
         references: list[str] = []
-        drawn = []
+        examples = []
         for lang in TWELVE:
-            own = rows[(rows.lang == lang) & rows.id.isin(english.index)].set_index("id").text
-            ids = in_order(own.index)[:SENTENCES]
+            of_language = rows[(rows.lang == lang) & rows.id.isin(english.index)].set_index("id").text
+            ids = in_order(of_language.index)[:SENTENCES]
             if not ids:
                 continue
-            texts = own[ids].tolist()
-            made = list(translate(model, tokenizer, texts, lang, ENG, max_new_tokens=MOST_TOKENS))
-            hits = (torch.tensor(np.asarray(encode(texts, lang))) @ known.T).argmax(1)
-            outputs["decoder"] += made
-            outputs["greedy"] += translate(model, tokenizer, texts, lang, ENG, num_beams=1, max_new_tokens=MOST_TOKENS)
+            texts = of_language[ids].tolist()
+            translations = list(into_english(texts, lang, ENGLISH))
+            nearest = best_matches(raw_vectors_of(encode, texts, lang), pool_vectors, None)
+            outputs["decoder"] += translations
+            outputs["greedy"] += into_english(texts, lang, ENGLISH, num_beams=1)
             outputs["source"] += texts
-            outputs["nearest"] += [pool[i] for i in hits]
+            outputs["nearest"] += pool[nearest].tolist()
             references += english[ids].tolist()
-            drawn.append({"lang": lang, "source": texts[0], "translation": made[0], "reference": english[ids[0]]})
-        own = english[in_order(english.index)[:SENTENCES]].tolist()
-        rebuilt = list(translate(model, tokenizer, own, ENG, ENG, max_new_tokens=MOST_TOKENS))
-        found["sets"][name] = {
-            "sentences": len(references),
-            "word_for_word": 100 * float(np.mean([a == b for a, b in zip(outputs["decoder"], references)])),
-            **{key: chrf_and_bleu(lines, references) for key, lines in outputs.items()},
-            "english_rebuilt": chrf_and_bleu(rebuilt, own),
-        }
+            pair = {"lang": lang, "source": texts[0]}
+            examples.append(pair | {"translation": translations[0], "reference": english[ids[0]]})
+        # How well English itself comes back from its embedding.
+        originals = english[in_order(english.index)[:SENTENCES]].tolist()
+        rebuilt = list(into_english(originals, ENGLISH, ENGLISH))
+        same = np.array(outputs["decoder"]) == np.array(references)
+        figures: dict[str, Any] = {"sentences": len(references), "word_for_word": 100 * float(same.mean())}
+        for way, lines in outputs.items():
+            figures[way] = chrf_and_bleu(lines, references)
+        figures["english_rebuilt"] = chrf_and_bleu(rebuilt, originals)
+        report["sets"][name] = figures
         if name == "everyday":
-            found["examples"] = drawn[:EXAMPLES]
-    return found
+            report["examples"] = examples[:EXAMPLES]
+    return report
 
 
-def chrf_and_bleu(lines: list[str], references: list[str], lang: str = ENG) -> dict[str, float]:
-    score = translation_scores(lines, references, target_lang=lang, spbleu=False)
+def chrf_and_bleu(lines: list[str], references: list[str]) -> dict[str, float]:
+    score = translation_scores(lines, references, target_lang=ENGLISH, spbleu=False)
     return {"chrf": score.chrf, "bleu": score.bleu}
 
 
-def topics(encode, corpora: Path) -> dict:
+def topics(encode: Encode, corpora: Path) -> dict[str, Any]:
     """Classifiers of SIB topics by mteb's protocol: taught in French (train), tested on dev in 41 languages."""
-    table = pd.read_parquet(corpora / "flores_sib.parquet")
-    table = table[table.lang.isin([*FORTY_ONE, ENG])].rename(columns={"category": "label"})
-    parts = (table[table.split == split].to_dict("records") for split in ("train", "dev"))
-    return evaluate_classification(encode, *parts, train_lang="fra_Latn").average
+    train, dev = topic_rows(corpora, [*FORTY_ONE, ENGLISH])
+    return evaluate_classification(encode, train, dev, train_lang="fra_Latn").average
 
 
-def geometry(encode, data: Path) -> dict:
-    rows = pd.read_parquet(data / "dev_flores.parquet")
-    rows = rows[rows.lang.isin([*FORTY_ONE, ENG])]
-    ids = sorted(set.intersection(*(set(group.id) for _, group in rows.groupby("lang"))))
-    texts = {lang: group.set_index("id").text[ids].tolist() for lang, group in rows.groupby("lang")}
-    parts = [(lang, np.asarray(encode(own, lang))) for lang, own in texts.items()]
-    found = evaluate_geometry(parts)
-    values = found.singular_values / found.singular_values[0]
-    row = {key: found.to_row()[key] for key in ("dimensions", "feature_std", "spread", "effective_rank", "isotropy")}
-    return row | {"one_over_sqrt_dim": found.dimensions**-0.5, "least_singular_value": float(values.min())}
+def geometry(encode: Encode, data: Path) -> dict[str, float]:
+    """Of the FLORES sentences that 41 languages and English have."""
+    rows = dev_rows(data, "flores", FORTY_ONE)
+    texts = rows.pivot(index="id", columns="lang", values="text").dropna()
+    result = evaluate_geometry([(lang, np.asarray(encode(texts[lang].tolist(), lang))) for lang in texts])
+    columns = ("dimensions", "feature_std", "spread", "effective_rank", "isotropy")
+    figures = {column: result.to_row()[column] for column in columns}
+    figures["one_over_sqrt_dim"] = result.dimensions**-0.5
+    figures["least_singular_value"] = float(result.singular_values.min() / result.singular_values[0])
+    return figures
 
 
-def speed(encode, checkpoint: Path, data: Path) -> dict:
-    news = pd.read_parquet(data / "dev_ntrex.parquet")
-    texts = (news[news.lang == ENG].text.tolist() * 8)[:2000]
-    found = {"encode": speeds(measure_speed(encode, texts, ENG, rounds=3)), "threads": torch.get_num_threads()}
-    found["dtype"] = "bf16" if bf16_is_faster() else "fp32"
-    if not has_decoder(checkpoint):
-        return found
-    model, tokenizer = load_translator(checkpoint)
+def speed(encode: Encode, checkpoint: Path, data: Path) -> dict[str, Any]:
+    news = english_of(pd.read_parquet(data / "dev_ntrex.parquet"))
+    texts = (news.tolist() * 8)[:2000]
+    figures: dict[str, Any] = {"threads": torch.get_num_threads(), "dtype": "bf16" if bf16_is_faster() else "fp32"}
+    runs = {"encode": (encode, texts, 3)}
+    if has_decoder(checkpoint):
+        model, tokenizer = load_translator(checkpoint)
 
-    def run(batch, lang, num_beams=None):
-        return translate(model, tokenizer, batch, lang, ENG, num_beams=num_beams, max_new_tokens=MOST_TOKENS)
+        def run(batch: list[str], lang: str, num_beams: int | None = None) -> Any:
+            return translate(model, tokenizer, batch, lang, ENGLISH, num_beams=num_beams, max_new_tokens=MOST_TOKENS)
 
-    for name, beams in (("translate", None), ("translate_greedy", 1)):
-        found[name] = speeds(measure_speed(partial(run, num_beams=beams), texts[:256], ENG, rounds=1))
-    return found
+        runs["translate"] = (run, texts[:256], 1)
+        runs["translate_greedy"] = (partial(run, num_beams=1), texts[:256], 1)
+    for name, (call, lines, rounds) in runs.items():
+        result = measure_speed(call, lines, ENGLISH, rounds=rounds)
+        figures[name] = {"sentences_per_second": result.sentences_per_second, "peak_memory_mib": result.peak_memory}
+    return figures
 
 
 def has_decoder(model: Path) -> bool:
     return (Path(snapshot(model)) / "decoder").is_dir()
 
 
-def speeds(found) -> dict[str, float]:
-    return {"sentences_per_second": found.sentences_per_second, "peak_memory_mib": found.peak_memory}
-
-
-def search_rows(model: str, data: Path) -> dict:
+def search_rows(model: str, data: Path) -> dict[str, Any]:
     """Figures of echo_nano_report.py as rows for the card: by set and group, by length, by language."""
-    values = {tuple(key.split(", ")): value for key, value in measure(model, data).items()}
-    rows: dict[tuple[str, str], dict] = {}
-    for key, value in values.items():
-        if len(key) == 4:
-            row = rows.setdefault(key[:2], {"set": key[0], "group": key[1], "counted": key[2]})
-            row[key[-1]] = value
-    lengths = [{"group": k[1], "words": k[2], "wrong": value} for k, value in values.items() if k[2].endswith(" words")]
-    found = {"rows": list(rows.values()), "lengths": lengths}
-    for name in ("everyday", "flores"):
-        own = {key[1]: value for key, value in values.items() if len(key) == 3 and "_" in key[1] and key[0] == name}
-        found[f"{name}_languages"] = dict(sorted(own.items()))
+    by_set: dict[tuple[str, str], dict[str, Any]] = {}
+    lengths = []
+    languages: dict[str, dict[str, float]] = {"everyday": {}, "flores": {}}
+    for (name, group, *rest), wrong in measure(model, data):
+        if len(rest) == 1:
+            languages[name][group] = wrong
+            continue
+        row = by_set.setdefault((name, group), {"set": name, "group": group, "counted": rest[0]})
+        row[rest[1]] = wrong
+        if rest[0].endswith(" words"):
+            lengths.append({"group": group, "words": rest[0], "wrong": wrong})
+    found: dict[str, Any] = {"rows": list(by_set.values()), "lengths": lengths}
+    for name, errors in languages.items():
+        found[f"{name}_languages"] = dict(sorted(errors.items()))
     return found
 
 
-def training_mix(data: Path) -> dict:
+def training_mix(data: Path) -> dict[str, Any]:
     train = data / "train.parquet"
-    return {"pairs": pq.read_metadata(train).num_rows, "sha256": hashlib.sha256(train.read_bytes()).hexdigest()}
+    return {"pairs": pq.read_metadata(train).num_rows, "sha256": sha256(train)}
 
 
-def parts(model: Path, corpora: Path, data: Path) -> dict[str, Callable[[], dict]]:
+def parts(model: Path, corpora: Path, data: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """What the card reads. Speed comes first: peak memory is that of the process so far."""
     encode = cache(lambda: any_encoder(str(model)))
-    return {
+    calls = {
         "speed": lambda: {"speed": speed(encode(), model, data)},
         "search": lambda: {"search": search_rows(str(model), data)},
         "noise": lambda: {"noise": noise(encode(), data)},
@@ -219,43 +229,45 @@ def parts(model: Path, corpora: Path, data: Path) -> dict[str, Callable[[], dict
         "topics": lambda: {"topics": topics(encode(), corpora)},
         "geometry": lambda: {"geometry": geometry(encode(), data)},
         "train": lambda: {"train": training_mix(data)},
-    } | ({"translation": lambda: {"translation": translation(model, data)}} if has_decoder(model) else {})
+    }
+    if has_decoder(model):
+        calls["translation"] = lambda: {"translation": translation(model, data)}
+    return calls
 
 
-def write_readme(found: dict, readme: Path) -> None:
+def write_readme(figures: dict[str, Any], readme: Path) -> None:
     """Replace the rows of two tables by those of the card."""
-    rows = {(row["set"], row["group"]): row for row in found["search"]["rows"]}
-    groups = ("12", "41", "all (104)")
+    rows = {(row["set"], row["group"]): row for row in figures["search"]["rows"]}
     names = {"everyday": "everyday (Tatoeba)", "flores": "FLORES", "ntrex": "NTREX (news)", "wmt": "WMT (news)"}
-    search = [
-        f"| {names[name]} | {SETS[name]} | "
-        + " | ".join(f"{rows[name, group][column]:.1f}" for column in ("cosine", "ratio") for group in groups)
-        + " |"
-        for name in SETS
-    ]
-    tables = {SEARCH: search, PEERS: [comparison_row(row) for row in found.get("peers", [])]}
+    search_lines = []
+    for name, sentences in SETS.items():
+        cells = [names[name], str(sentences)]
+        for column in ("cosine", "ratio"):
+            cells += [f"{rows[name, group][column]:.1f}" for group in ("12", "41", "all (104)")]
+        search_lines.append(f"| {' | '.join(cells)} |")
+    peer_lines = [comparison_row(row) for row in figures.get("peers", [])]
     lines = readme.read_text(encoding="utf-8").splitlines()
-    for start, body in tables.items():
-        at = next((n for n, line in enumerate(lines) if line.startswith(start)), None)
-        if at is None and body:  # the first time: behind the other table
-            at = next(n for n, line in enumerate(lines) if line.startswith(SEARCH)) + 2 + len(search)
-            lines[at:at] = ["", start, "|---|" + "--:|" * (start.count("|") - 2)]
-            at += 1
+    for header, body in ((SEARCH, search_lines), (PEERS, peer_lines)):
         if body:
-            end = next(n for n in range(at, len(lines) + 1) if n == len(lines) or not lines[n].startswith("|"))
-            lines[at + 2 : end] = body
+            (start,) = (number for number, line in enumerate(lines) if line.startswith(header))
+            first = start + 2  # behind the header and its rule
+            end = first
+            while end < len(lines) and lines[end].startswith("|"):
+                end += 1
+            lines[first:end] = body
     readme.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def comparison_row(row: dict) -> str:
+def comparison_row(row: dict[str, Any]) -> str:
     """As in hub_cards/echo_nano.md.j2."""
     size = f"{row['parameters'] / 1e6:.0f}M" if row["parameters"] else ""
-    wrong = [f"{row[name]:.1f}" for name in (*SETS, *(f"{name}_hard" for name in HARD))]
-    return f"| {' | '.join([row['model'], size, *wrong])} |"
+    columns = [*SETS, *(f"{name}_hard" for name in HARD)]
+    cells = [row["model"], size, *(f"{row[column]:.1f}" for column in columns)]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("model", type=Path, help="folder of a release, or echo-nano")
     parser.add_argument("corpora", type=Path, help="folder with flores_sib.parquet")
     parser.add_argument("--data", type=Path, default=Path("outputs/echo-nano/data"))
@@ -265,25 +277,23 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=[], help="other models, with or without NAME=; minilm, tfidf")
     parser.add_argument("--readme", action="store_true", help="write the tables of README.md too")
     args = parser.parse_args()
-    found = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
-
-    def keep(new: dict) -> None:
-        found.update(new)
-        args.out.write_text(json.dumps(found, indent=2, ensure_ascii=False, default=float) + "\n", encoding="utf-8")
-
-    for name, part in parts(args.model, args.corpora, args.data).items():
-        if name not in found and (args.only is None or name in args.only):
-            keep(part())
+    figures = read_json(args.out, {})
+    for name, call in parts(args.model, args.corpora, args.data).items():
+        if name not in figures and (args.only is None or name in args.only):
+            figures |= call()
+            write_json(args.out, figures)
     peers = [f"echo-nano={args.model}", *args.peers] if args.peers else []
-    for table, models in {"stages": args.stages, "peers": peers}.items():
+    for table, models in (("stages", args.stages), ("peers", peers)):
         for model in models:
             name, _, folder = model.rpartition("=")
-            name, rows = name or Path(model).name, found.get(table, [])
-            if name not in {row["model"] for row in rows}:
-                keep({table: [*rows, compared(name, folder, args.data)]})
+            name = name or Path(model).name
+            rows = figures.get(table, [])
+            if name not in [row["model"] for row in rows]:
+                figures[table] = [*rows, compared(name, folder, args.data)]
+                write_json(args.out, figures)
     if args.readme:
-        write_readme(found, ROOT / "README.md")
-    print(json.dumps(found, indent=2, ensure_ascii=False))
+        write_readme(figures, ROOT / "README.md")
+    print(json.dumps(figures, indent=2, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -15,13 +15,12 @@ grammar MSE alone is enough. tests/stages/test_extension.py asserts it in a spac
 little, because it grows with the square of their length.
 """
 
-import argparse
-import json
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
-import yaml
-from rich.console import Console
-from rich.table import Table
+from study_parts import ENGLISH, command_line
 
 from hf_echo.data.builtin import LANGUAGES, builtin_nway, dev_set
 from hf_echo.evaluation import translation_scores
@@ -30,10 +29,14 @@ from hf_echo.stages import DevSet, evaluate_sets
 from hf_echo.steps.recipe import find_recipes
 from hf_echo.steps.run import run_operation
 from hf_echo.steps.training import train_recipe
+from hf_echo.utils.files import write_json
+from hf_echo.utils.recipe_yaml import read_yaml
+from hf_echo.utils.results import Table
+from hf_echo.vocabulary import train_tokenizer
 
 EXTENSION = find_recipes("nano-omni/1_extension")[0]
 TEACHER_ERRORS = find_recipes("nano-omni/0_teacher_errors")[0]
-BASE = yaml.safe_load(EXTENSION.read_text(encoding="utf-8"))["base_languages"]
+BASE = read_yaml(EXTENSION)["base_languages"]
 NEW = [lang for lang in LANGUAGES if lang not in BASE]
 VARIANTS = {
     "extension": {},
@@ -42,18 +45,19 @@ VARIANTS = {
     "MSE as base languages": {"new_mse_weight": 0.5},
     "scale as base languages": {"new_logit_scale": 10.0},
 }
-HELD_OUT, SENTENCES = 300, 50
+HELD_OUT = 300
+SENTENCES = 50
 
 
 def train_teacher(out: Path) -> Path:
     """Stages 1 to 3 on the base languages, with a tokenizer of all of them (a vocabulary is another proof)."""
     previous = None
     for path in find_recipes("nano")[:3]:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data_options = read_yaml(path).get("data_options", {})
         changes = {
             "output_dir": str(out / path.stem),
             "cache_dir": str(out / "cache"),
-            "data_options": {**values.get("data_options", {}), "languages": BASE},
+            "data_options": data_options | {"languages": BASE},
         }
         if previous is None:
             changes["tokenizer_name_or_path"] = str(tokenizer_of_all(out))
@@ -65,8 +69,6 @@ def train_teacher(out: Path) -> Path:
 
 
 def tokenizer_of_all(out: Path) -> Path:
-    from hf_echo.vocabulary import train_tokenizer
-
     folder = out / "tokenizer"
     if not folder.exists():
         texts = (row["text"] for row in builtin_nway())
@@ -74,10 +76,11 @@ def tokenizer_of_all(out: Path) -> Path:
     return folder
 
 
-def against_the_paper(rows: list[dict]) -> list[str]:
+def against_the_paper(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What is not as OS 7.4 says; empty where all is."""
     by_name = {row["run"]: row for row in rows}
-    before, whole = by_name["teacher"], by_name["extension"]
+    before = by_name["teacher"]
+    whole = by_name["extension"]
     no_mse = by_name["without MSE"]
     claims = {
         "new languages fall below 10 % of their start": whole["new xsim"] < 0.1 * before["new xsim"],
@@ -90,28 +93,28 @@ def against_the_paper(rows: list[dict]) -> list[str]:
 
 
 def measure(checkpoint: Path) -> dict[str, float]:
+    """xsim of the held-out meanings and chrF++ of the model's decoder, means over base and over new languages."""
     model, tokenizer = load_translator(checkpoint, dtype="fp32")
-    tables = {}
+    tables: dict[str, Table] = {}
     evaluate_sets(model, tokenizer, {"test": DevSet(*dev_set(HELD_OUT, split="test"))}, tables=tables)
     xsim = {row["lang"]: row["xsim"] for row in tables["test"].rows}
-    row = {"checkpoint": str(checkpoint)}
-    for name, langs in (("base", [lang for lang in BASE if lang != "eng_Latn"]), ("new", NEW)):
-        row[f"{name} xsim"] = round(sum(xsim[lang] for lang in langs) / len(langs), 2)
-        row[f"{name} chrF++"] = round(sum(chrf(model, tokenizer, lang) for lang in langs) / len(langs), 2)
+    row = {}
+    for name, languages in (("base", BASE), ("new", NEW)):
+        languages = [lang for lang in languages if lang != ENGLISH]
+        row[f"{name} xsim"] = round(mean(xsim[lang] for lang in languages), 2)
+        row[f"{name} chrF++"] = round(mean(chrf(model, tokenizer, lang) for lang in languages), 2)
     return row
 
 
-def chrf(model, tokenizer, lang: str) -> float:
-    texts = {
-        code: [r["text"] for r in builtin_nway(SENTENCES, split="test", languages=[code])]
-        for code in (lang, "eng_Latn")
-    }
-    hypotheses = translate(model, tokenizer, texts[lang], lang, "eng_Latn", max_new_tokens=40)
-    return translation_scores(hypotheses, texts["eng_Latn"], spbleu=False).chrf
+def chrf(model: Any, tokenizer: Any, lang: str) -> float:
+    texts = builtin_nway(SENTENCES, split="test", languages=[lang])["text"]
+    references = builtin_nway(SENTENCES, split="test", languages=[ENGLISH])["text"]
+    hypotheses = translate(model, tokenizer, list(texts), lang, ENGLISH, max_new_tokens=40)
+    return translation_scores(hypotheses, list(references), spbleu=False).chrf
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("out", type=Path, nargs="?", default=Path("outputs/nano-omni"))
     parser.add_argument("--steps", type=int, help="of each extension, instead of the recipe's")
     args = parser.parse_args()
@@ -129,17 +132,15 @@ def main() -> None:
             "cache_dir": str(args.out / "cache"),
         }
         if args.steps:
-            changes |= {"max_steps": args.steps}
+            changes["max_steps"] = args.steps
         result = train_recipe(EXTENSION, changes)
         rows.append({"run": name, **measure(folder), "seconds": result["seconds"]})
-    (args.out / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    columns = [c for c in rows[0] if c != "checkpoint"]
-    table = Table(*columns, title=f"{len(BASE) - 1} base and {len(NEW)} new languages, {HELD_OUT} held-out meanings")
-    for row in rows:
-        table.add_row(*("-" if row[c] is None else str(row[c]) for c in columns))
-    Console().print(table)
-    if wrong := against_the_paper(rows):
-        raise SystemExit("not as in the paper: " + "; ".join(wrong))
+    write_json(args.out / "results.json", rows)
+    print(f"{len(BASE) - 1} base and {len(NEW)} new languages, {HELD_OUT} held-out meanings\n")
+    print(Table(rows).to_markdown())
+    failed_claims = against_the_paper(rows)
+    if failed_claims:
+        raise SystemExit("not as in the paper: " + "; ".join(failed_claims))
 
 
 if __name__ == "__main__":

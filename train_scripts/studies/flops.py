@@ -139,13 +139,15 @@ def spectrum_flops(
     """
     _positive(document=document, sentence_tokens=sentence_tokens)
     whole, rest = divmod(document, sentence_tokens)
-    sentences = whole + bool(rest)
-    memory = {"memory": sentences + 1, "memory_width": tower.hidden}
+    read = whole * encoder_flops(encoder, sentence_tokens + prefix_tokens)
+    sentences = whole
+    if rest:
+        read += encoder_flops(encoder, rest + prefix_tokens)
+        sentences += 1
     parts = {
-        "encoder": whole * encoder_flops(encoder, sentence_tokens + prefix_tokens)
-        + (encoder_flops(encoder, rest + prefix_tokens) if rest else 0.0),
+        "encoder": read,
         "tower": tower_flops(tower, sentences),
-        "decoder": decoder_flops(decoder, output, prompt=prompt, **memory),
+        "decoder": decoder_flops(decoder, output, prompt=prompt, memory=sentences + 1, memory_width=tower.hidden),
     }
     return parts | {"total": sum(parts.values())}
 
@@ -175,9 +177,14 @@ def cost_grid(
     The decoder-only model reads prompt and document in its context, so each generated token attends to all of it.
     `spectrum`: arguments of `spectrum_flops`.
     """
-    ours = [[spectrum_flops(d, o, prompt=prompt, **spectrum)["total"] for o in outputs] for d in documents]
-    theirs = [[decoder_flops(baseline, o, prompt=prompt + d) for o in outputs] for d in documents]
-    ours, theirs = np.array(ours), np.array(theirs)
+    shape = (len(documents), len(outputs))
+    ours = np.zeros(shape)
+    theirs = np.zeros(shape)
+    for place in np.ndindex(shape):
+        document = documents[place[0]]
+        output = outputs[place[1]]
+        ours[place] = spectrum_flops(document, output, prompt=prompt, **spectrum)["total"]
+        theirs[place] = decoder_flops(baseline, output, prompt=prompt + document)
     return CostGrid(theirs / ours, ours, theirs)
 
 

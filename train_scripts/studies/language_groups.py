@@ -9,21 +9,23 @@ from a YAML file {A: [fra_Latn, ...], B: [...]}. Writes groups.yaml, table.json,
 A step that is finished is not trained again.
 """
 
-import argparse
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import yaml
+from study_parts import ENGLISH, command_line
 
 from hf_echo.data import load_parallel
 from hf_echo.languages import LANGUAGES
 from hf_echo.steps.recipe import find_recipes, parse_overrides, read_recipe
 from hf_echo.steps.training import train_recipe
+from hf_echo.utils.files import read_json
 from hf_echo.utils.results import Table
 
-ENGLISH = "eng_Latn"
 BY = ("resource", "family")
 
 
@@ -38,26 +40,26 @@ def group_languages(sizes: Mapping[str, float], by: str, groups: int) -> dict[st
         groups: number of groups.
 
     Raises:
-        ValueError: an unknown `by`, or fewer languages (families) than groups.
+        ValueError: fewer languages (families) than groups.
     """
-    if by not in BY:
-        raise ValueError(f"by is {by!r}; it must be one of {', '.join(BY)}")
     order = sorted(sizes, key=lambda lang: (-sizes[lang], lang))
-    names = [chr(ord("A") + i) for i in range(groups)]
+    parts = [[lang] for lang in order]
     if by == "family":
         families: dict[str, list[str]] = {}
         for lang in order:
-            families.setdefault(getattr(LANGUAGES.get(lang), "family", None) or lang, []).append(lang)
+            family = getattr(LANGUAGES.get(lang), "family", None)
+            families.setdefault(family or lang, []).append(lang)
         parts = sorted(families.values(), key=len, reverse=True)
-    else:
-        parts = [[lang] for lang in order]
-    if not 1 <= groups <= min(len(parts), 26):
+    most = min(len(parts), 26)
+    if not 1 <= groups <= most:
         kind = "families" if by == "family" else "languages"
-        raise ValueError(f"{groups} groups of {len(parts)} {kind}: give 1 to {min(len(parts), 26)}")
+        raise ValueError(f"{groups} groups of {len(parts)} {kind}: give 1 to {most}")
+    names = [chr(ord("A") + number) for number in range(groups)]
     if by == "resource":
-        cuts = [round(i * len(order) / groups) for i in range(groups + 1)]
-        return {name: order[a:b] for name, a, b in zip(names, cuts, cuts[1:])}
+        cuts = [round(number * len(order) / groups) for number in range(groups + 1)]
+        return {name: order[start:end] for name, start, end in zip(names, cuts, cuts[1:])}
     members_of = {name: list(members) for name, members in zip(names, parts)}
+    # The families that are left go to the smallest group; A stays one family where there are others.
     for family in parts[groups:]:
         smallest = min(names[1:] or names, key=lambda name: len(members_of[name]))
         members_of[smallest] += family
@@ -66,10 +68,12 @@ def group_languages(sizes: Mapping[str, float], by: str, groups: int) -> dict[st
 
 def growing(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Training languages of each step: {"A": ..., "A-B": ..., "A-C": ...}."""
-    names, steps, languages = list(groups), {}, []
-    for name in names:
-        languages = [*languages, *groups[name]]
-        steps[name if name == names[0] else f"{names[0]}-{name}"] = languages
+    first, *_ = groups
+    steps = {}
+    languages: list[str] = []
+    for name, members in groups.items():
+        languages = [*languages, *members]
+        steps[name if name == first else f"{first}-{name}"] = languages
     return steps
 
 
@@ -81,60 +85,56 @@ def group_table(
     Args:
         by_step: step -> language -> value. Only languages with a value count; a group without any has no column.
     """
+    group_of = {lang: name for name, members in groups.items() for lang in members}
     rows = []
     for step, values in by_step.items():
-        row = {"trained on": step}
-        for name, members in groups.items():
-            if values_of_group := [values[lang] for lang in members if lang in values]:
-                row[name] = sum(values_of_group) / len(values_of_group)
-        known = [values[lang] for members in groups.values() for lang in members if lang in values]
-        rows.append(row | {"All": sum(known) / len(known) if known else None})
+        errors = pd.Series({lang: value for lang, value in values.items() if lang in group_of}, dtype=float)
+        means = errors.groupby(group_of).mean()
+        in_order = {name: float(means[name]) for name in groups if name in means}
+        rows.append({"trained on": step, **in_order, "All": float(errors.mean())})
     return Table(rows, notes={"measure": measure})
 
 
-def training_sizes(recipe: Path, overrides: dict) -> dict[str, int]:
+def training_sizes(recipe: Path, overrides: Mapping[str, Any]) -> dict[str, int]:
     """Training examples of each source language but English."""
     data = read_recipe(recipe, overrides).data
-    rows = load_parallel(data.train_data, **data.data_options)
-    return {lang: n for lang, n in Counter(rows["source_lang"]).items() if lang != ENGLISH}
+    sizes = Counter(load_parallel(data.train_data, **data.data_options)["source_lang"])
+    sizes.pop(ENGLISH, None)
+    return dict(sizes)
 
 
 def by_language(folder: Path) -> dict[str, float]:
     """xsim of each language, the mean over the dev sets that have it."""
-    found: dict[str, list[float]] = {}
-    for table in json.loads((folder / "results.json").read_text(encoding="utf-8"))["tables"].values():
-        for row in table["rows"]:
-            found.setdefault(row["lang"], []).append(row["xsim"])
-    return {lang: sum(values) / len(values) for lang, values in found.items()}
+    rows = []
+    for table in read_json(folder / "results.json")["tables"].values():
+        rows += table["rows"]
+    return pd.DataFrame(rows).groupby("lang").xsim.mean().to_dict()
 
 
-def draw(table, path: Path) -> bool:
-    try:
-        import matplotlib
-    except ImportError:
-        return False
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+def draw(table: Table, path: Path) -> None:
+    """The heat map: a row for each step, a column for each group."""
+    from matplotlib.figure import Figure
 
-    columns = [column for column in table.columns if column != "trained on"]
-    values = [[row.get(column, float("nan")) for column in columns] for row in table.rows]
-    figure, axes = plt.subplots(figsize=(1.4 + 0.9 * len(columns), 1.2 + 0.6 * len(values)))
+    rows = pd.DataFrame(table.rows).set_index("trained on")
+    values = rows.to_numpy(float)
+    height, width = values.shape
+    figure = Figure(figsize=(1.4 + 0.9 * width, 1.2 + 0.6 * height))
+    axes = figure.subplots()
     axes.imshow(values, cmap="viridis_r", aspect="auto")
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(range(len(values)), [row["trained on"] for row in table.rows])
+    axes.set_xticks(range(width), rows.columns)
+    axes.set_yticks(range(height), rows.index)
     axes.set_xlabel("evaluated on group")
     axes.set_ylabel("trained on groups")
-    middle = (min(map(min, values)) + max(map(max, values))) / 2
-    for i, row in enumerate(values):
-        for j, value in enumerate(row):
-            axes.text(j, i, f"{value:.1f}", ha="center", va="center", color="white" if value > middle else "black")
     axes.set_title("xsim, error in percent")
+    middle = (values.min() + values.max()) / 2
+    for (row, column), value in np.ndenumerate(values):
+        color = "white" if value > middle else "black"
+        axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=color)
     figure.savefig(path, dpi=150, bbox_inches="tight")
-    return True
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("recipe", help="YAML file or name of a recipe")
     parser.add_argument("--by", choices=BY, default="resource")
     parser.add_argument("--groups", type=int, default=4, help="how many groups")
@@ -142,7 +142,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("outputs/groups"))
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="any field of the recipe")
     args = parser.parse_intermixed_args()
-    recipe, overrides = find_recipes(args.recipe)[0], parse_overrides(args.overrides)
+    recipe = find_recipes(args.recipe)[0]
+    overrides = parse_overrides(args.overrides)
     if args.groups_file:
         groups = yaml.safe_load(args.groups_file.read_text(encoding="utf-8"))
     else:
@@ -153,14 +154,13 @@ def main() -> None:
     for step, languages in growing(groups).items():
         folder = args.out / step
         changes = {"output_dir": str(folder), "source_languages": [*languages, ENGLISH]}
-        train_recipe(recipe, {**overrides, **changes})
+        train_recipe(recipe, overrides | changes)
         values[step] = by_language(folder)
     table = group_table(values, groups)
     (args.out / "table.json").write_text(table.to_json(), encoding="utf-8")
     (args.out / "table.md").write_text(table.to_markdown() + "\n", encoding="utf-8")
     print(table.to_markdown())
-    if draw(table, args.out / "heat.png"):
-        print(f"heat map: {args.out / 'heat.png'}")
+    draw(table, args.out / "heat.png")
 
 
 if __name__ == "__main__":

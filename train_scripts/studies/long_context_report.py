@@ -10,7 +10,6 @@ whatever it was trained on (rotary positions need no weights). A kind's figure i
 neighbour was a negative of that kind; figures are means over languages. --out: tables as JSON.
 """
 
-import argparse
 import json
 import random
 from collections.abc import Hashable, Mapping, Sequence
@@ -19,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from study_parts import ENGLISH, command_line
 
 from hf_echo.evaluation import evaluate_xsim
 from hf_echo.evaluation.retrieval.hard_negatives import by_text, published_negatives, rule_negatives
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encoders import Encode
+from hf_echo.utils.files import write_json
 from hf_echo.utils.results import Table, cell_text, markdown_table
 
-ENG = "eng_Latn"
 KINDS = ("drop_last", "replace_last", "drop_random", "replace_random", "shuffle")  # of changed documents (OS 10.2)
 
 Negative = tuple[list[str], str]  # sentences, kind
@@ -60,13 +60,7 @@ def document_negatives(
         sentences: of one document; `drop_...` and `shuffle` need at least two.
         others: sentences of other documents in the same language, as replacements.
         seed: equal document, others and seed give equal negatives.
-
-    Raises:
-        ValueError: an unknown kind.
     """
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown:
-        raise ValueError(f"unknown kind {unknown[0]!r}; choose from {', '.join(KINDS)}")
     rng = random.Random(f"{seed} {' '.join(sentences)}")
     whole = list(sentences)
     negatives: list[Negative] = []
@@ -123,7 +117,7 @@ def read_documents(path: Path, languages: Sequence[str] = ()) -> Documents:
     """Documents of a dev_NAME.parquet in these languages and English; without languages, in all."""
     documents: Documents = {}
     for row in pd.read_parquet(path).itertuples():
-        if not languages or row.lang in (*languages, ENG):
+        if not languages or row.lang in (*languages, ENGLISH):
             documents.setdefault(row.lang, {})[row.id] = list(row.sentences)
     return documents
 
@@ -162,7 +156,7 @@ def percent_by_kind(table: Table) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", metavar="NAME", help="of dev_NAME.parquet; default: all")
@@ -184,25 +178,23 @@ def main() -> None:
         "sentences": partial(negatives_of_paragraphs, published=args.published),
     }
     rows: list[dict[str, Any]] = []
-    tables = []
+    reports = []
     for name in args.models:
         model, tokenizer = load_encoder(name, dtype="fp32")
         embed = partial(encode, model, tokenizer, max_length=args.max_length)
         for file in files:
             documents = read_documents(file, args.languages)
-            for of_which in args.negatives:
-                table = evaluate_documents(embed, documents, negatives_of[of_which](documents[ENG]))
-                about = {"model": name, "set": file.stem, "negatives": of_which}
-                tables.append(about | json.loads(table.to_json()))
-                figures = {"xsim": table.average["xsim"], "xsim++": table.average["xsimpp"]}
-                rows.append(about | figures | percent_by_kind(table))
+            for kind in args.negatives:
+                table = evaluate_documents(embed, documents, negatives_of[kind](documents[ENGLISH]))
+                measured = {"model": name, "set": file.stem, "negatives": kind}
+                reports.append(measured | json.loads(table.to_json()))
+                errors = {"xsim": table.average["xsim"], "xsim++": table.average["xsimpp"]}
+                rows.append(measured | errors | percent_by_kind(table))
     if args.out:
-        args.out.write_text(json.dumps(tables, indent=2) + "\n", encoding="utf-8")
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    cells = []
-    for row in rows:
-        cells.append([cell_text(row[name]) if name in row else "" for name in columns])
-    print(markdown_table([name.replace("_", " ") for name in columns], cells))
+        write_json(args.out, reports)
+    table = pd.DataFrame(rows).rename(columns=lambda name: name.replace("_", " "))
+    cells = table.map(lambda value: "" if pd.isna(value) else cell_text(value))
+    print(markdown_table(cells.columns, cells.to_numpy()))
 
 
 if __name__ == "__main__":

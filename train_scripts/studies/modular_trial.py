@@ -20,32 +20,33 @@ of the same English sentence. Writes results.json and prints a table. A run that
 is not trained again. OUT/dev is a data folder for `hf-echo report`: FLORES in these languages.
 """
 
-import argparse
 import itertools
-import json
 import shutil
 import statistics
 import sys
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from full_models import BOTH, CROSS_LINGUAL, MONOLINGUAL, cross_lingual_pairs, train_full
 from sentence_transformers import SentenceTransformer
+from study_parts import ENGLISH, RememberingEncoder, command_line, topic_rows
+from study_parts import dev_rows as rows_of_set
 
 from hf_echo.evaluation import evaluate_xsim, rsim
 from hf_echo.evaluation.probes.downstream import evaluate_classification
 from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.modeling.precision_echo import bf16_is_faster
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular
-from hf_echo.utils.files import write_json
+from hf_echo.utils.files import read_json, write_json
+from hf_echo.utils.results import markdown_table
 
 sys.path.append(str(Path(__file__).parents[1] / "corpora"))
 from nano_real_data import short_pairs
 
-ENG = "eng_Latn"
 LANGUAGES = ["deu_Latn", "tur_Latn"]
 ALL = "epo_Latn"  # the joint module needs some language's code
 ALIGNED = ("texts", "paraphrases", "cross_paraphrases", "parallel")
@@ -74,44 +75,49 @@ def write_data(train: Path, out: Path, texts: int, pairs: int, longest: int) -> 
     for column in ("source", "target"):
         table[column] = table[column].str.split().str.join(" ")
     table = table.drop_duplicates(["source", "source_lang"]).sample(frac=1, random_state=0)
-    files: dict[str, dict[str, list]] = {}
+    together: dict[str, list] = {name: [] for name in ALIGNED}
     for lang in LANGUAGES:
-        own = table[table.source_lang == lang]
-        several = own.groupby("target", sort=False).source.agg(list)
+        of_language = table[table.source_lang == lang]
+        # English sentences with several translations: these are paraphrases of each other.
+        several = of_language.groupby("target", sort=False).source.agg(list)
         several = several[several.str.len() > 1].head(pairs)
-        parallel = own.head(pairs)
-        files[lang] = {
-            "texts": [(text,) for text in own.source.head(texts)],
-            "paraphrases": [tuple(translations[:2]) for translations in several],
+        parallel = of_language.head(pairs)
+        files = {
+            "texts": of_language[["source"]].head(texts).to_numpy(),
+            "paraphrases": [translations[:2] for translations in several],
             "cross_paraphrases": list(zip(several.index, several.str[1])),
-            "parallel": list(zip(parallel.target, parallel.source)),
+            "parallel": parallel[["target", "source"]].to_numpy(),
         }
-    files[ALL] = {name: [row for lang in LANGUAGES for row in files[lang][name]] for name in ALIGNED}
-    for lang, parts in files.items():
-        for name, rows in parts.items():
-            text = "".join("\t".join(row) + "\n" for row in rows)
-            file_of(out, lang, name).write_text(text, encoding="utf-8")
+        for name, rows in files.items():
+            write_rows(file_of(out, lang, name), rows)
+            together[name] += list(rows)
+    for name, rows in together.items():
+        write_rows(file_of(out, ALL, name), rows)
     meanings = meanings_of(table)
     for lang in LANGUAGES[1:]:
         all_pairs(meanings, lang, pairs).to_parquet(out / f"{lang}.all_pairs.parquet")
-    rows = cross_lingual_pairs(list(meanings.values()), pairs * len(LANGUAGES))
-    text = "".join("\t".join(row) + "\n" for row in rows)
-    file_of(out, ALL, "full").write_text(text, encoding="utf-8")
+    full_pairs = cross_lingual_pairs(list(meanings.values()), pairs * len(LANGUAGES))
+    write_rows(file_of(out, ALL, "full"), full_pairs)
+
+
+def write_rows(file: Path, rows: Iterable[Iterable[str]]) -> None:
+    lines = ["\t".join(row) + "\n" for row in rows]
+    file.write_text("".join(lines), encoding="utf-8")
 
 
 def meanings_of(table: pd.DataFrame) -> dict[str, dict[str, list[str]]]:
     """English sentence -> language -> sentences that mean the same, the English among them."""
     meanings: dict[str, dict[str, list[str]]] = {}
     for row in table.itertuples():
-        of_meaning = meanings.setdefault(row.target, {ENG: [row.target]})
+        of_meaning = meanings.setdefault(row.target, {ENGLISH: [row.target]})
         of_meaning.setdefault(row.source_lang, []).append(row.source)
     return meanings
 
 
-def all_pairs(meanings: dict[str, dict[str, list[str]]], lang: str, count: int) -> pd.DataFrame:
+def all_pairs(meanings: Mapping[str, Mapping[str, list[str]]], lang: str, count: int) -> pd.DataFrame:
     """Translations between a language and English and every language before it, as many of each (6.1)."""
     rows = []
-    for other in (ENG, *LANGUAGES[: LANGUAGES.index(lang)]):
+    for other in (ENGLISH, *LANGUAGES[: LANGUAGES.index(lang)]):
         shared = [of_meaning for of_meaning in meanings.values() if lang in of_meaning and other in of_meaning]
         for of_meaning in shared[:count]:
             rows.append((of_meaning[other][0], other, of_meaning[lang][0], lang))
@@ -120,9 +126,9 @@ def all_pairs(meanings: dict[str, dict[str, list[str]]], lang: str, count: int) 
 
 def dev_rows(dev: Path, name: str) -> pd.DataFrame:
     """The rows in these languages, and their English."""
-    rows = pd.read_parquet(dev / f"dev_{name}.parquet")
-    own = rows.lang.isin(LANGUAGES)
-    return rows[own | ((rows.lang == ENG) & rows.id.isin(rows[own].id))]
+    rows = rows_of_set(dev, name, LANGUAGES)
+    translated_ids = rows[rows.lang != ENGLISH].id
+    return rows[rows.id.isin(translated_ids)]
 
 
 def file_of(data: Path, lang: str, name: str) -> Path:
@@ -133,36 +139,35 @@ def folder_of(out: Path, way: str, seed: int) -> Path:
     return out / f"{way.replace(',', '').replace(' ', '_')}_{seed}"
 
 
-def train(data: Path, base: Path, folder: Path, way: str, s: dict) -> float:
-    """Train all languages of a way; returns the seconds of CPU of this call."""
-    start = time.process_time()
+def train(data: Path, base: Path, folder: Path, way: str, settings: dict[str, Any]) -> None:
+    """Train all languages of a way; what is trained already is not trained again."""
     if way in FULL:
         if not folder.exists():
-            options = {name: s[name] for name in ("epochs", "batch_size", "max_length", "seed")}
+            options = {name: settings[name] for name in ("epochs", "batch_size", "max_length", "seed")}
             train_full(base, folder, full_parts(data, way), **options)
-        return time.process_time() - start
+        return
     if not folder.exists():
-        modular_backbone(base, folder, pivot=ENG, max_seq_length=64)
-        add_language(folder, ENG)
+        modular_backbone(base, folder, pivot=ENGLISH, max_seq_length=64)
+        add_language(folder, ENGLISH)
+    if way == "joint":
+        # One module: a vocabulary of both languages, and as many steps in all.
+        size = 3 * settings["vocab_size"] // 2
+        settings = settings | {"vocab_size": size, "mlm_steps": len(LANGUAGES) * settings["mlm_steps"]}
     for lang in {START: (), "joint": (ALL,)}.get(way, LANGUAGES):
         if (folder / "languages" / lang).exists():
             continue
-        if lang == ALL:  # a vocabulary of both languages, and as many steps in all
-            s = s | {"vocab_size": 3 * s["vocab_size"] // 2, "mlm_steps": len(LANGUAGES) * s["mlm_steps"]}
         inputs = {name: file_of(data, lang, name) for name in WAYS[way]}
         if way == ALL_PAIRS and lang != LANGUAGES[0]:
             inputs["parallel"] = data / f"{lang}.all_pairs.parquet"
-        add_language(folder, lang, **s, **inputs)
-    return time.process_time() - start
+        add_language(folder, lang, **settings, **inputs)
 
 
 def full_parts(data: Path, way: str) -> list[dict[str, list[tuple[str, str]]]]:
     """The pairs of a monolithic baseline, as `train_full` takes them."""
     parts = []
     for name in FULL[way]:
-        languages = LANGUAGES if name == "paraphrases" else [ALL]
         pairs_of_sets = {}
-        for lang in languages:
+        for lang in LANGUAGES if name == "paraphrases" else [ALL]:
             lines = file_of(data, lang, name).read_text(encoding="utf-8").splitlines()
             pairs_of_sets[lang] = [tuple(line.split("\t")) for line in lines]
         parts.append(pairs_of_sets)
@@ -173,58 +178,66 @@ def without_alignment(aligned: Path, out: Path) -> None:
     """Copy a model and leave out the alignment adapters."""
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(aligned, out)
-    for folder in (out / "languages" / lang for lang in LANGUAGES):
-        notes = json.loads((folder / "language.json").read_text(encoding="utf-8"))
+    for lang in LANGUAGES:
+        folder = out / "languages" / lang
+        notes = read_json(folder / "language.json")
         notes["parts"].remove("alignment")
         write_json(folder / "language.json", notes)
         (folder / "alignment.safetensors").unlink()
 
 
+def open_way(folder: Path, way: str) -> RememberingEncoder:
+    """The trained model of a way as an encoder of texts in a language."""
+    if way in FULL:
+        model = SentenceTransformer(str(folder), device="cpu")
+    else:
+        model = open_modular(folder, device="cpu")
+
+    def encode(texts: list[str], lang: str) -> Any:
+        prompt = {}
+        if way not in FULL:
+            module = lang if lang == ENGLISH else {START: ENGLISH, "joint": ALL}.get(way, lang)
+            prompt["prompt_name"] = module
+        with torch.autocast("cpu", enabled=bf16_is_faster(training=True)):
+            return model.encode(texts, **prompt, batch_size=64)
+
+    return RememberingEncoder(encode)
+
+
 def measure(folder: Path, dev: Path, corpora: Path, way: str) -> dict[str, float]:
     """Error rates on sentences in these languages and English, and accuracy of a probe of each language's own."""
-    model = SentenceTransformer(str(folder), device="cpu") if way in FULL else open_modular(folder, device="cpu")
-    code_of = {lang: {START: ENG, "joint": ALL}.get(way, lang) for lang in LANGUAGES} | {ENG: ENG}
-    kept: dict[tuple[str, str], np.ndarray] = {}
-
-    def encode(texts, lang):
-        new = [text for text in dict.fromkeys(texts) if (lang, text) not in kept]
-        with torch.autocast("cpu", enabled=bf16_is_faster(training=True)):
-            prompt = {} if way in FULL else {"prompt_name": code_of[lang]}
-            vectors = model.encode(new, **prompt, batch_size=64) if new else []
-        kept.update({(lang, text): vector for text, vector in zip(new, vectors, strict=True)})
-        return np.stack([kept[lang, text] for text in texts])
-
-    found = {}
+    encode = open_way(folder, way)
+    figures = {}
     for name in ("flores", "tatoeba"):
-        rows = dev_rows(dev, name)
-        found[f"{name} xsim"] = evaluate_xsim(encode, rows.to_dict("records"), same_text_is_right=True).average["xsim"]
-        if name == "flores":
-            texts = {lang: group.set_index("id").text for lang, group in rows.groupby("lang")}
-            ids = sorted(set.intersection(*(set(text.index) for text in texts.values())))
-            found["RSIM"] = 100 * rsim({lang: encode(text[ids].tolist(), lang) for lang, text in texts.items()}).mean()
-    table = pd.read_parquet(corpora / "flores_sib.parquet").rename(columns={"category": "label"})
-    table = table[table.lang.isin(LANGUAGES)]
-    parts = (table[table.split == split].to_dict("records") for split in ("train", "dev"))
-    return found | {"SIB": evaluate_classification(encode, *parts).average["accuracy"]}
+        rows = dev_rows(dev, name).to_dict("records")
+        figures[f"{name} xsim"] = evaluate_xsim(encode, rows, same_text_is_right=True).average["xsim"]
+    texts = dev_rows(dev, "flores").pivot(index="id", columns="lang", values="text").dropna()
+    figures["RSIM"] = 100 * rsim({lang: encode(texts[lang].tolist(), lang) for lang in texts}).mean()
+    learn, ask = topic_rows(corpora, LANGUAGES)
+    figures["SIB"] = evaluate_classification(encode, learn, ask).average["accuracy"]
+    return figures
 
 
-def table_of(rows: list[dict]) -> str:
+def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
     """Mean and standard deviation over seeds of each way, as Markdown."""
-    lines = [f"| | {' | '.join(MEASURES)} | seconds of CPU |", "|---" * (len(MEASURES) + 2) + "|"]
+    lines = []
     for way in WAYS:
-        cells = []
+        rows_of_way = [row for row in rows if row["way"] == way]
+        if not rows_of_way:
+            continue
+        cells = [way]
         for measured in (*MEASURES, "seconds"):
-            values = [row[measured] for row in rows if row["way"] == way]
-            if values:
-                deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-                cells.append(f"{statistics.mean(values):.1f}{deviation}")
-        if cells:
-            lines.append(f"| {way} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            values = [row[measured] for row in rows_of_way]
+            cell = f"{statistics.mean(values):.1f}"
+            if len(values) > 1:
+                cell += f" ± {statistics.stdev(values):.1f}"
+            cells.append(cell)
+        lines.append(cells)
+    return markdown_table(["", *MEASURES, "seconds of CPU"], lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("data", type=Path, help="folder of nano_real_data.py")
     parser.add_argument("corpora", type=Path, help="folder with flores_sib.parquet")
     parser.add_argument("out", type=Path)
@@ -250,11 +263,11 @@ def main() -> None:
     if args.data_only:
         return
     file = args.out / "results.json"
-    rows = json.loads(file.read_text()) if file.exists() else []
+    rows = read_json(file, [])
+    measured_before = {(row["seed"], row["way"]) for row in rows}
     for seed, way in itertools.product(range(args.seeds), args.ways):
-        if any((row["seed"], row["way"]) == (seed, way) for row in rows):
-            continue
-        if way == START and seed:
+        # The start has no seed: it is measured once.
+        if (seed, way) in measured_before or (way == START and seed):
             continue
         settings = dict(
             vocab_size=args.vocab_size,
@@ -267,14 +280,17 @@ def main() -> None:
             max_length=32,
             seed=seed,
         )
-        folder, seconds = folder_of(args.out, way, seed), 0.0
+        folder = folder_of(args.out, way, seed)
+        seconds = 0.0
         if way in UNALIGNED:
             without_alignment(folder_of(args.out, UNALIGNED[way], seed), folder)
         else:
-            seconds = train(args.out / "data", args.start or minilm_folder(), folder, way, settings)
-        found = measure(folder, args.data, args.corpora, way)
-        rows.append({"way": way, "seed": seed, "seconds": seconds, **found})
-        file.write_text(json.dumps(rows, indent=1))
+            before = time.process_time()
+            train(args.out / "data", args.start or minilm_folder(), folder, way, settings)
+            seconds = time.process_time() - before
+        figures = measure(folder, args.data, args.corpora, way)
+        rows.append({"way": way, "seed": seed, "seconds": seconds, **figures})
+        write_json(file, rows)
         print(rows[-1], flush=True)
     print(table_of(rows))
 

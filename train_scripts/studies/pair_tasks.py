@@ -35,17 +35,13 @@ def evaluate_pair_classification(encode: Encode, rows: Iterable[Mapping[str, Any
     """
     table = []
     for name, cosines, labels in _pairs(encode, rows, "label"):
-        if set(labels) - {0, 1}:
-            raise ValueError(f"{name}: label {sorted(set(labels) - {0, 1})[0]!r} is neither 0 nor 1")
+        other_labels = set(labels) - {0, 1}
+        if other_labels:
+            raise ValueError(f"{name}: label {min(other_labels)!r} is neither 0 nor 1")
         if len(set(labels)) < 2:
             raise ValueError(f"{name}: all {len(labels)} labels are {labels[0]}; both 0 and 1 are needed")
-        table.append(
-            {
-                "lang": name,
-                "count": len(labels),
-                "average_precision": float(100 * average_precision_score(labels, cosines)),
-            }
-        )
+        precision = float(100 * average_precision_score(labels, cosines))
+        table.append({"lang": name, "count": len(labels), "average_precision": precision})
     return Table(table).with_average(["average_precision"])
 
 
@@ -61,35 +57,41 @@ def evaluate_similarity(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Ta
     Raises:
         ValueError: no rows, a missing column, fewer than two distinct scores in a language pair.
     """
-    scores = {name: (cosines, gold) for name, cosines, gold in _pairs(encode, rows, "score")}
     table = []
-    for name, (cosines, gold) in scores.items():
-        if len(gold) < 2 or len(set(gold)) < 2:
+    all_cosines = []
+    all_scores = []
+    for name, cosines, scores in _pairs(encode, rows, "score"):
+        distinct = len(set(scores))
+        if distinct < 2:
             raise ValueError(
-                f"{name}: {len(gold)} rows with {len(set(gold))} distinct score; a correlation needs at least two"
+                f"{name}: {len(scores)} rows with {distinct} distinct score; a correlation needs at least two"
             )
-        table.append({"lang": name, "count": len(gold), "spearman": float(100 * spearmanr(cosines, gold).statistic)})
+        correlation = float(100 * spearmanr(cosines, scores).statistic)
+        table.append({"lang": name, "count": len(scores), "spearman": correlation})
+        all_cosines.extend(cosines)
+        all_scores.extend(scores)
     result = Table(table).with_average(["spearman"])
-    if len(scores) > 1:
-        together = 100 * float(spearmanr(*map(np.concatenate, zip(*scores.values(), strict=True))).statistic)
-        bias = sum(row["spearman"] for row in table) / len(table) - together
-        result.notes = {"multilingual": together, "language_bias": bias}
+    if len(table) > 1:
+        together = 100 * float(spearmanr(all_cosines, all_scores).statistic)
+        result.notes = {"multilingual": together, "language_bias": result.average["spearman"] - together}
     return result
 
 
 def _pairs(encode: Encode, rows: Iterable[Mapping[str, Any]], gold: str) -> Iterator[tuple[str, np.ndarray, list]]:
     """Yield (language or "a-b", cosines, gold) of each language pair."""
     checked = checked_rows(rows, "row", ("text1", "text2", gold), partial(_pair, gold=gold))
-    for name, at in rows_by_language(checked).items():
-        of_pair = [checked[i] for i in at]
-        x, y = (vectors_of(encode, [row[f"text{n}"] for row in of_pair], of_pair[0][f"lang{n}"]) for n in "12")
+    for name, places in rows_by_language(checked).items():
+        of_pair = [checked[place] for place in places]
+        x = vectors_of(encode, [row["text1"] for row in of_pair], of_pair[0]["lang1"])
+        y = vectors_of(encode, [row["text2"] for row in of_pair], of_pair[0]["lang2"])
         yield name, (x * y).sum(1), [row[gold] for row in of_pair]
 
 
 def _pair(row: Mapping[str, Any], where: str, gold: str) -> dict[str, Any]:
     """Two texts, their languages, and a number, which a TSV has as text."""
-    langs = [row.get(f"lang{n}", row.get("lang")) for n in "12"]
-    if None in langs:
+    first_lang = row.get("lang1", row.get("lang"))
+    second_lang = row.get("lang2", row.get("lang"))
+    if first_lang is None or second_lang is None:
         raise ValueError(f"{where}: no lang (or lang1 and lang2); the columns are {', '.join(row)}")
     try:
         number = float(row[gold])
@@ -97,9 +99,14 @@ def _pair(row: Mapping[str, Any], where: str, gold: str) -> dict[str, Any]:
         raise ValueError(f"{where}: {gold} {row[gold]!r} is not a number") from None
     if math.isnan(number):
         raise ValueError(f"{where}: {gold} is NaN; remove the row")
-    name = langs[0] if langs[0] == langs[1] else "-".join(langs)
-    texts = {"text1": row["text1"], "text2": row["text2"], gold: int(number) if number.is_integer() else number}
-    return texts | {"lang": name, "lang1": langs[0], "lang2": langs[1]}
+    return {
+        "text1": row["text1"],
+        "text2": row["text2"],
+        gold: int(number) if number.is_integer() else number,
+        "lang": first_lang if first_lang == second_lang else f"{first_lang}-{second_lang}",
+        "lang1": first_lang,
+        "lang2": second_lang,
+    }
 
 
 if __name__ == "__main__":

@@ -10,20 +10,21 @@ the spread of sentence counts over languages (`count_consistency`) and BLEU of a
 A segmenter is a callable (texts, lang) -> pieces of each text; see `hf_echo.data.segmentation`.
 """
 
-import argparse
-import json
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
+import pandas as pd
+from study_parts import command_line
 
 from hf_echo.data.segmentation import rule_segmenter, sat_segmenter, trimmed
 from hf_echo.evaluation.translation import translation_scores
 from hf_echo.languages import is_language
+from hf_echo.utils.files import write_json
 from hf_echo.utils.results import Result, Table
 
 sys.path.append(str(Path(__file__).parents[1] / "corpora"))
@@ -54,13 +55,19 @@ def boundary_scores(documents: Sequence[Sequence[str]], segment: Segment, lang: 
     if not documents:
         raise ValueError(f"no documents of {lang}; give at least one")
     texts = [join_sentences(document, lang)[0] for document in documents]
-    hits = predicted = true = 0
+    hits = 0
+    predicted = 0
+    true = 0
     for document, pieces in zip(documents, segment(texts, lang), strict=True):
-        gold, ours = _inner_ends(document), _inner_ends(pieces)
-        hits, predicted, true = hits + len(gold & ours), predicted + len(ours), true + len(gold)
-    precision, recall = hits / max(predicted, 1), hits / max(true, 1)
-    f1 = 2 * hits / max(predicted + true, 1)
-    return BoundaryResult(lang, len(texts), true, 100 * precision, 100 * recall, 100 * f1)
+        true_ends = _inner_ends(document)
+        ends = _inner_ends(pieces)
+        hits += len(true_ends & ends)
+        predicted += len(ends)
+        true += len(true_ends)
+    precision = 100 * hits / max(predicted, 1)
+    recall = 100 * hits / max(true, 1)
+    f1 = 200 * hits / max(predicted + true, 1)
+    return BoundaryResult(lang, len(texts), true, precision, recall, f1)
 
 
 def _inner_ends(pieces: Sequence[str]) -> set[int]:
@@ -84,17 +91,19 @@ def count_consistency(paragraphs: Mapping[str, Sequence[str]], segment: Segment)
         paragraphs: language -> texts; texts with the same index are translations.
 
     Raises:
-        ValueError: fewer than two languages, or different numbers of paragraphs.
+        ValueError: different numbers of paragraphs.
     """
-    if len(paragraphs) < 2:
-        raise ValueError(f"{len(paragraphs)} language: count_consistency needs at least two")
-    sizes = {lang: len(texts) for lang, texts in paragraphs.items()}
-    first, size = next(iter(sizes.items()))
-    if unequal := [lang for lang in sizes if sizes[lang] != size or not size]:
-        raise ValueError(f"{unequal[0]} has {sizes[unequal[0]]} paragraphs and {first} {size}: they must be parallel")
-    counts = np.array([[len(trimmed(pieces)) for pieces in segment(texts, lang)] for lang, texts in paragraphs.items()])
-    difference = counts - counts.mean(axis=0)
-    return ConsistencyResult(float(difference.std()), size, dict(zip(paragraphs, difference.mean(axis=1).tolist())))
+    first, *others = paragraphs
+    size = len(paragraphs[first])
+    for lang in others:
+        if len(paragraphs[lang]) != size:
+            raise ValueError(f"{lang} has {len(paragraphs[lang])} paragraphs and {first} {size}: they must be parallel")
+    counts = []  # (languages, paragraphs)
+    for lang, texts in paragraphs.items():
+        counts.append([len(trimmed(pieces)) for pieces in segment(texts, lang)])
+    difference = counts - np.mean(counts, axis=0)
+    means = dict(zip(paragraphs, difference.mean(axis=1).tolist()))
+    return ConsistencyResult(float(difference.std()), size, means)
 
 
 def round_trip_bleu(
@@ -117,55 +126,50 @@ def round_trip_bleu(
         ValueError: no paragraphs, the pivot among the languages, a translator that loses lines.
     """
     if not paragraphs or pivot in paragraphs:
-        raise ValueError(
-            f"a round trip through {pivot} needs paragraphs in other languages only, got "
-            f"{', '.join(paragraphs) or 'none'}"
-        )
+        languages = ", ".join(paragraphs) or "none"
+        raise ValueError(f"a round trip through {pivot} needs paragraphs in other languages only, got {languages}")
     rows = []
     for lang, texts in paragraphs.items():
-        pieces = [trimmed(p) for p in segment(texts, lang)]
-        sentences = [sentence for piece in pieces for sentence in piece]
-        there = _same_number(translate(sentences, lang, pivot), sentences, pivot)
-        back = iter(_same_number(translate(there, pivot, lang), sentences, lang))
-        joined = [separator(lang).join(next(back).strip() for _ in piece) for piece in pieces]
+        pieces = [trimmed(of_text) for of_text in segment(texts, lang)]
+        sentences = list(chain.from_iterable(pieces))
+        pivot_sentences = _same_number(translate(sentences, lang, pivot), sentences, pivot)
+        returned = _same_number(translate(pivot_sentences, pivot, lang), sentences, lang)
+        joined = []
+        remaining = iter(returned)
+        for of_text in pieces:
+            translations = islice(remaining, len(of_text))
+            joined.append(separator(lang).join(sentence.strip() for sentence in translations))
         score = translation_scores(joined, list(texts), target_lang=lang, spbleu=False)
-        rows.append(
-            {
-                "lang": lang,
-                "paragraphs": len(texts),
-                "sentences": len(sentences),
-                "bleu": score.bleu,
-                "tokenizer": score.bleu_tokenizer,
-            }
-        )
+        row = {"lang": lang, "paragraphs": len(texts), "sentences": len(sentences)}
+        rows.append(row | {"bleu": score.bleu, "tokenizer": score.bleu_tokenizer})
     return Table(rows).with_average(["bleu"])
 
 
 def _same_number(translations: Sequence[str], sentences: Sequence[str], lang: str) -> list[str]:
     if len(translations) != len(sentences):
-        raise ValueError(
-            f"the translator returned {len(translations)} lines for {len(sentences)} sentences into {lang}"
-        )
+        counts = f"{len(translations)} lines for {len(sentences)} sentences"
+        raise ValueError(f"the translator returned {counts} into {lang}")
     return list(translations)
 
 
 def documents(path: Path, key: str, sentences: int) -> dict[str, list[list[str]]]:
     """Language -> documents; the same ids, cut at the same places, in each."""
-    table = pq.read_table(path, columns=[key, "lang", "text"]).to_pylist()
-    by_lang: dict[str, dict] = {}
-    for row in table:
-        if is_language(row["lang"]):
-            by_lang.setdefault(row["lang"], {})[row[key]] = row["text"]
-    ids = sorted(set.intersection(*(set(texts) for texts in by_lang.values())))[:sentences]
-    cuts, rng = [0], random.Random(0)
-    while cuts[-1] < len(ids):
+    rows = pd.read_parquet(path, columns=[key, "lang", "text"])
+    texts = rows[rows.lang.map(is_language)].pivot(index=key, columns="lang", values="text")
+    texts = texts.dropna()[:sentences]  # (ids in order, languages)
+    cuts = [0]
+    rng = random.Random(0)
+    while cuts[-1] < len(texts):
         cuts.append(cuts[-1] + rng.randint(3, 8))
-    parts = [ids[start:stop] for start, stop in zip(cuts, cuts[1:], strict=False)]
-    return {lang: [[texts[i] for i in part] for part in parts] for lang, texts in sorted(by_lang.items())}
+    documents_of = {}
+    for lang in texts:
+        sentences_of_lang = texts[lang].tolist()
+        documents_of[lang] = [sentences_of_lang[start:stop] for start, stop in pairwise(cuts)]
+    return documents_of
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--model", help="SaT model; the rules by default")
     parser.add_argument("--sentences", type=int, default=100, help="of each language")
@@ -175,19 +179,20 @@ def main() -> None:
 
     report = {}
     for name, (file, key) in TABLES.items():
-        found = documents(args.corpora / file, key, args.sentences)
-        table = Table.of(
-            [boundary_scores(parts, segment, lang) for lang, parts in found.items()], ["precision", "recall", "f1"]
-        )
-        paragraphs = {lang: [join_sentences(part, lang)[0] for part in parts] for lang, parts in found.items()}
+        documents_of = documents(args.corpora / file, key, args.sentences)
+        results = []
+        paragraphs = {}
+        for lang, parts in documents_of.items():
+            results.append(boundary_scores(parts, segment, lang))
+            paragraphs[lang] = [join_sentences(part, lang)[0] for part in parts]
+        table = Table.of(results, ["precision", "recall", "f1"])
         spread = count_consistency(paragraphs, segment)
         worst = sorted(table.rows, key=lambda row: row["f1"])[:15]
-        print(f"{name}: {len(found)} languages, standard deviation of counts {spread.std:.2f}")
+        print(f"{name}: {len(results)} languages, standard deviation of counts {spread.std:.2f}")
         print(Table(worst, table.average).to_markdown(["lang", "precision", "recall", "f1"], 1), end="\n\n")
         report[name] = {"rows": table.rows, "average": table.average, "count_std": spread.std}
     if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
+        write_json(args.out, report)
 
 
 if __name__ == "__main__":

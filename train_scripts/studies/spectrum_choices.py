@@ -9,12 +9,13 @@ measured after prefix training in the paper (3_prefix), the others after fine-tu
 sentences by rules, topics are not.
 """
 
-import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from study_parts import command_line
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import hf_echo
@@ -28,19 +29,21 @@ from hf_echo.stages.spectrum.prompts import SYSTEMS, Prompt, written_prompt
 SPEECH = ("speech_belebele", "spoken_story_cloze")
 
 
-def prompted(choice: Choice, tokenizer: Any, size: int) -> Choice:
-    """The choice with the ids of its prompt as in fine-tuning: system prompt and chat template (Figure 7).
+def decoder_ids(ids: Sequence[int], tokenizer: Any, size: int) -> list[int]:
+    """Ids beyond the decoder's vocabulary of `size` are read as in training: as the separator."""
+    return [number if number < size else tokenizer.sep_token_id for number in ids]
 
-    Ids beyond the decoder's vocabulary of `size` are read as in training: as the separator.
-    """
+
+def prompted(choice: Choice, tokenizer: Any, size: int) -> Choice:
+    """The choice with the ids of its prompt as in fine-tuning: system prompt and chat template (Figure 7)."""
     if not choice.prompt:
         return choice
     ids = written_prompt(Prompt(SYSTEMS[0], str(choice.prompt), "", []), tokenizer)
-    return replace(choice, prompt=[number if number < size else tokenizer.sep_token_id for number in ids])
+    return replace(choice, prompt=decoder_ids(ids, tokenizer, size))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("model", type=Path, help="folder of a Spectrum")
     parser.add_argument("set")
     parser.add_argument("--path", type=Path, help="local copy of the set; default: the Hub")

@@ -14,13 +14,14 @@ curves.json, curves.md and curves.png into OUT.
   tag. Every second pair trains. These tags are silver: compare the points of one curve, not with the paper.
 """
 
-import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from study_parts import ENGLISH, command_line
 
 from hf_echo.data import load_nway
 from hf_echo.evaluation import evaluate_xsim
@@ -28,12 +29,11 @@ from hf_echo.evaluation.benchmarks.public_sets import load_benchmark
 from hf_echo.evaluation.tokens.alignment import AlignedPair, aer_by_layer, evaluate_alignment, load_alignment
 from hf_echo.evaluation.tokens.tagging import OUTSIDE, evaluate_tagging
 from hf_echo.inference import encode, load_encoder
-from hf_echo.negatives.rules import hard_negatives_for
+from hf_echo.negatives.rules import hard_negatives_by_id
 from hf_echo.steps.record import read_record
 from hf_echo.utils.hub import packaged_model
 from hf_echo.utils.results import Table
 
-ENGLISH = "eng_Latn"
 CURVES = {"AER": "alignment error rate", "xsim++": "xsim++, percent", "F1": "tagging, span F1"}
 
 
@@ -80,7 +80,8 @@ def projected(pairs: Sequence[AlignedPair]) -> tuple[list[dict[str, Any]], list[
     Pairs without English are left out. A word of the other language takes the tag of the first English word with a
     tag that it is linked to.
     """
-    train, test = [], []
+    train = []
+    test = []
     for number, pair in enumerate(pairs):
         source = words_of(pair.source, pair.source_words)
         target = words_of(pair.target, pair.target_words)
@@ -107,7 +108,7 @@ def projected(pairs: Sequence[AlignedPair]) -> tuple[list[dict[str, Any]], list[
 def measured(
     checkpoint: Path | str,
     pairs: Sequence[AlignedPair],
-    nway: Any,
+    nway: Iterable[Mapping[str, Any]],
     tagging: tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]],
 ) -> dict[str, float]:
     """The three measures of one checkpoint: {"AER", "xsim++", "F1"}.
@@ -117,10 +118,8 @@ def measured(
     """
     model, tokenizer = load_encoder(checkpoint)
     alignment = evaluate_alignment(model, tokenizer, pairs, layers=[-1], on_long="skip")
-    english = {row["id"]: row["text"] for row in nway if row["lang"] == ENGLISH}
-    negatives = dict(zip(english, hard_negatives_for(list(english.values())), strict=True))
-    encoder = lambda texts, lang: encode(model, tokenizer, texts, lang)  # noqa: E731
-    errors = evaluate_xsim(encoder, nway, negatives=negatives).average
+    encoder = partial(encode, model, tokenizer)
+    errors = evaluate_xsim(encoder, nway, negatives=hard_negatives_by_id(nway)).average
     tags = evaluate_tagging(model, tokenizer, *tagging).average
     return {"AER": aer_by_layer(alignment).rows[0]["mean"], "xsim++": errors["xsimpp"], "F1": tags["f1"]}
 
@@ -139,7 +138,7 @@ def draw(table: Table, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("run", type=Path, help="folder of a token stage with its checkpoints")
     parser.add_argument("--start", help="model that the run started from; by default the one that its record names")
     parser.add_argument("--alignment", type=Path, required=True, help="word alignments (hf-echo evaluate alignment)")

@@ -9,10 +9,11 @@ groups "based on the sentence they belong to"; the data only tells the sentence.
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hf_echo.data import load_nway
 from hf_echo.evaluation.nway_texts import texts_by_language
@@ -50,39 +51,53 @@ def token_neighbours(
     texts = texts_by_language(rows)
     if query_lang not in texts or len(texts) < 2:
         raise ValueError(f"give sentences in {query_lang!r} and in another language; found {', '.join(texts)}")
-    flat = [(key, lang, text) for lang, of_lang in texts.items() for key, text in of_lang.items()]
-    asked = {(key, query_lang) for key in list(texts[query_lang])[:query_sentences]}
-    numbers = [{name: i for i, name in enumerate(dict.fromkeys(column))} for column in zip(*flat, strict=True)]
-    options = {"layers": [-1], "on_long": "skip"}
-    all_states = token_states(model, tokenizer, [row[2] for row in flat], [row[1] for row in flat], **options)
-    rng, states, facts, own, pool = np.random.default_rng(seed), [], [], [], 0
-    for (key, lang, _), found in zip(flat, all_states, strict=True):
-        count = 0 if found is None else len(found.ids)
+    keys: list[Hashable] = []
+    langs: list[str] = []
+    sentences: list[str] = []
+    for lang, of_language in texts.items():
+        keys += of_language
+        langs += [lang] * len(of_language)
+        sentences += of_language.values()
+    key_numbers, _ = pd.factorize(pd.Series(keys))
+    lang_numbers, _ = pd.factorize(pd.Series(langs))
+    query_keys = list(texts[query_lang])[:query_sentences]
+    rng = np.random.default_rng(seed)
+    states = []  # (tokens, d) of each sentence
+    facts = []  # (tokens, 3): numbers of id, language and token
+    queries = []  # rows of the queries among all tokens
+    pool = 0
+    all_states = token_states(model, tokenizer, sentences, langs, layers=[-1], on_long="skip")
+    for place, of_sentence in enumerate(all_states):
+        count = 0 if of_sentence is None else len(of_sentence.ids)
         if not count:
             continue
-        states.append(found.states[0])
-        facts.append(np.stack([np.full(count, numbers[0][key]), np.full(count, numbers[1][lang]), found.ids], 1))
-        if (key, lang) in asked:
-            own.append(pool + np.sort(rng.choice(count, min(tokens_each, count), replace=False)))
+        states.append(of_sentence.states[0])
+        key_column = np.full(count, key_numbers[place])
+        lang_column = np.full(count, lang_numbers[place])
+        facts.append(np.stack([key_column, lang_column, of_sentence.ids], axis=1))
+        if langs[place] == query_lang and keys[place] in query_keys:
+            drawn = rng.choice(count, min(tokens_each, count), replace=False)
+            queries.extend(pool + np.sort(drawn))
         pool += count
-    if not own or pool <= k:
-        raise ValueError(f"{pool} tokens, of which {len(own)} queries: give more text or a smaller k than {k}")
-    queries = np.concatenate(own)
-    shares = neighbour_shares(np.concatenate(states), np.concatenate(facts), queries, k)
+    if not queries or pool <= k:
+        raise ValueError(f"{pool} tokens, of which {len(queries)} queries: give more text or a smaller k than {k}")
+    shares = neighbour_shares(np.concatenate(states), np.concatenate(facts), np.array(queries), k)
     return shares | {"queries": len(queries), "pool": pool}
 
 
-def neighbour_shares(states: np.ndarray, facts: np.ndarray, own: np.ndarray, k: int) -> dict[str, float]:
+def neighbour_shares(states: np.ndarray, facts: np.ndarray, queries: np.ndarray, k: int) -> dict[str, float]:
     """Shares of the kinds of the k nearest tokens of some tokens; of equal cosines the first wins.
 
     Args:
         states: (n, d). facts: (n, 3) integers: id of the sentence, language, vocabulary id.
-        own: (queries,) rows of the queries; none is its own neighbour.
+        queries: (queries,) rows of the queries; none is its own neighbour.
     """
-    indices = nearest_neighbours(states[own], states, min(k + 1, len(states))).indices
+    indices = nearest_neighbours(states[queries], states, min(k + 1, len(states))).indices
     # Move the query itself to the end. If more than k tokens equal it, it may not be among those found.
-    last = np.argsort(indices == own[:, None], axis=1, kind="stable")[:, :k]
-    sentence, lang, token = np.moveaxis(facts[np.take_along_axis(indices, last, 1)] == facts[own][:, None], 2, 0)
+    query_last = np.argsort(indices == queries[:, None], axis=1, kind="stable")[:, :k]
+    neighbours = np.take_along_axis(indices, query_last, axis=1)  # (queries, k)
+    same = facts[neighbours] == facts[queries][:, None]  # (queries, k, 3)
+    sentence, lang, token = np.moveaxis(same, 2, 0)
     kinds = (lang & ~sentence, lang & sentence, sentence & ~lang, ~lang & ~sentence, lang & ~sentence & token)
     return {name: 100 * float(kind.mean()) for name, kind in zip(KINDS, kinds, strict=True)}
 
