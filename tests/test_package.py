@@ -1,6 +1,7 @@
 """The house itself: what wheel and sdist carry, what `import hf_echo` drags in, which way imports run."""
 
 import ast
+import json
 import re
 import shutil
 import sys
@@ -202,45 +203,76 @@ def test_import_of_the_command_is_light():
     assert python("-c", code).split("\n") == ["[]", "['hf_echo.register']", ""]
 
 
-def test_import_registers_with_functions_of_transformers_alone():
-    """Nothing of transformers is replaced, and no part that a program may not need is loaded."""
+@pytest.fixture(scope="module")
+def plain_import() -> dict:
+    """What a fresh process sees after `import hf_echo`; transformers was imported before it."""
     code = """
-        import sys, transformers
+        import json, sys
+        import transformers
         get_attribute = transformers.__dict__.get("__getattr__")
         import hf_echo
-        print(transformers.__dict__.get("__getattr__") is get_attribute)
+        seen = {"transformers is unchanged": transformers.__dict__.get("__getattr__") is get_attribute}
         from transformers.pipelines import PIPELINE_REGISTRY
-        print("echo" in transformers.CONFIG_MAPPING, "sonar-translation" in PIPELINE_REGISTRY.supported_tasks)
-        print([name for name in ("datasets", "sentence_transformers", "hf_echo.hub") if name in sys.modules])"""
-    assert python("-c", code).split("\n")[:3] == ["True", "True True", "[]"]
+        seen["registered"] = [
+            "echo" in transformers.CONFIG_MAPPING,
+            "sonar-translation" in PIPELINE_REGISTRY.supported_tasks,
+        ]
+        heavy = ("datasets", "sentence_transformers", "hf_echo.hub")
+        seen["loaded too early"] = [name for name in heavy if name in sys.modules]
+        seen["not in dir"] = sorted({*hf_echo.__all__, "hub", "evaluation"} - {*dir(hf_echo)})
+        strange = ("EchoDecoders", "recipes", "no_such_part", "_x")
+        seen["strange names"] = [name for name in strange if hasattr(hf_echo, name)]
+        seen["pretrained"] = type(hf_echo.pretrained("echo-nano")).__name__
+        seen["misnamed"] = [name for name in hf_echo.__all__ if getattr(hf_echo, name).__name__ != name]
+        seen["one class"] = hf_echo.modeling.EchoEncoder is hf_echo.EchoEncoder
+        seen["space"] = (hf_echo.hub.space_folder() / "app.py").exists()
+        seen["parts"] = [hf_echo.hub.push.__name__, hf_echo.evaluation.probes.downstream.__name__]
+        seen["no such part"] = hasattr(hf_echo.evaluation, "no_such_part")
+        try:
+            seen["mteb"] = hf_echo.evaluation.benchmarks.mteb_model.EchoForMTEB.__name__
+        except ImportError as error:
+            seen["mteb"] = "EchoForMTEB" if ".[mteb]" in str(error) else str(error)
+        hooks = [hook for hook in sys.meta_path if getattr(hook, "__module__", "").startswith("hf_echo")]
+        seen["import hooks"] = len(hooks)
+        print(json.dumps(seen))"""
+    return json.loads(python("-c", code).splitlines()[-1])
 
 
-def test_names_of_the_package():
-    code = """
-        import hf_echo
-        print(set(hf_echo.__all__) <= set(dir(hf_echo)), {"hub", "evaluation"} <= set(dir(hf_echo)))
-        print([hasattr(hf_echo, name) for name in ("EchoDecoders", "recipes", "no_such_part", "_x")])
-        print(type(hf_echo.pretrained("echo-nano")).__name__)"""
-    assert python("-c", code).split("\n") == ["True True", "[False, False, False, False]", "str", ""]
+def test_import_replaces_nothing_of_transformers(plain_import):
+    assert plain_import["transformers is unchanged"]
 
 
-def test_parts_are_there_after_a_plain_import():
-    """And no hook on imports, nor an entry point that torch loads: a broken package cannot break other libraries."""
+def test_import_registers_models_with_transformers(plain_import):
+    assert plain_import["registered"] == [True, True]
+
+
+def test_import_loads_no_part_that_a_program_may_not_need(plain_import):
+    assert plain_import["loaded too early"] == []
+
+
+def test_names_of_the_package(plain_import):
+    assert plain_import["not in dir"] == []
+    assert plain_import["misnamed"] == []
+    assert plain_import["strange names"] == []
+
+
+def test_a_packaged_checkpoint_is_a_plain_path(plain_import):
+    assert plain_import["pretrained"] == "str"
+
+
+def test_parts_are_there_after_a_plain_import(plain_import):
+    assert plain_import["one class"]
+    assert plain_import["space"]
+    assert plain_import["parts"] == ["hf_echo.hub.push", "hf_echo.evaluation.probes.downstream"]
+    assert plain_import["mteb"] == "EchoForMTEB"
+    assert not plain_import["no such part"]
+
+
+def test_the_package_hooks_into_no_import(plain_import):
+    """Nor has it an entry point that torch loads: a broken package cannot break other libraries."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert "entry-points" not in project
-    code = """
-        import sys, hf_echo
-        print(*[name for name in hf_echo.__all__ if getattr(hf_echo, name).__name__ != name])
-        print(hf_echo.modeling.EchoEncoder is hf_echo.EchoEncoder)
-        print((hf_echo.hub.space_folder() / "app.py").exists(), hf_echo.hub.push.__name__)
-        print(hf_echo.evaluation.probes.downstream.__name__, hasattr(hf_echo.evaluation, "no_such_part"))
-        try:
-            print(hf_echo.evaluation.benchmarks.mteb_model.EchoForMTEB.__name__)
-        except ImportError as error:
-            print("EchoForMTEB" if ".[mteb]" in str(error) else error)
-        print([hook for hook in sys.meta_path if getattr(hook, "__module__", "").startswith("hf_echo")])"""
-    want = ["", "True", "True hf_echo.hub.push", "hf_echo.evaluation.probes.downstream False", "EchoForMTEB", "[]", ""]
-    assert python("-c", code).split("\n") == want
+    assert plain_import["import hooks"] == 0
 
 
 # Every way of opening the packaged model in a process of its own: what is imported, and what opens it.
