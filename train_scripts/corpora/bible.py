@@ -6,31 +6,43 @@ The order is that of OS A.8: read, label, lengths, quality, splits, pivots. A pi
 verse needs one of them. With a scorer, it is the text with the highest mean score against the other pivot texts of the
 verse; without, the best edition that has the verse. Dev and test always use the best edition. Only a few integers per
 verse and edition are in memory; the texts are on disk. The same sources, options and callables give the same files.
-USFM needs usfmtc (pip install 'hf-echo[corpora]').
+USFM needs usfmtc (pip install -e '.[corpora]').
 """
 
 import tempfile
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import typer
 from bible_filters import (
     MINIMUM,
+    REASONS,
     Contradicts,
+    Corpus,
     Edition,
+    Label,
     LanguageId,
-    VerseNumbers,
-    crosslingual_outliers,
+    drop_outliers,
     judge,
     label_of,
-    monolingual_outliers,
-    spool,
 )
-from bible_output import Removed, Scorer, choose, corpus_report, write_nway, write_pairs
-from bible_sources import Source, find_sources, language_of_ces, place_of, read_source
+from bible_output import (
+    NWAY,
+    REMOVED,
+    Scorer,
+    corpus_report,
+    keep_best_of_held_out,
+    pivot_rows,
+    write_pairs,
+    write_rows,
+)
+from bible_sources import SPLITS, Source, Verses, find_sources, language_of_ces, place_of, read_source, split_of
+from pyarrow import feather
 from run_script import run, show
 from tqdm.auto import tqdm
 
@@ -80,142 +92,109 @@ def build_bible(
     Raises:
         ValueError: unreadable files or rows, a source without a language, or no verse remains.
     """
-    bad, numbers, out = BadRows(on_bad), VerseNumbers(), Path(out)
+    bad = BadRows(on_bad)
+    out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
+    label = partial(_label, lid=lid, contradicts=contradicts, sample=sample, seed=seed)
     with tempfile.TemporaryDirectory(dir=out, prefix=".texts-") as folder:
-        removed = Removed(out / "removed.parquet")
-        options = {"lid": lid, "contradicts": contradicts, "sample": sample, "seed": seed}
-        editions, unread = _read(list(sources), Path(folder), numbers, bad, removed, options, progress)
+        corpus, unread = read_corpus(list(sources), Path(folder), bad, label, progress)
         warning = bad.report()
-        if not editions:
-            raise ValueError("no edition with verses is left; check the sources and filters")
-        _lengths(editions, numbers, tolerance, sigmas)
-        _quality(editions, numbers, sample, minimum_quality, seed, progress)
-        editions.sort(key=lambda e: (e.lang, -e.best, -e.merit, e.name))
-        removed.of_editions(editions, numbers)
-        left = [e for e in editions if e.keep.any()]
-        splits = write_nway(left, numbers, out / "nway.parquet", progress)
-        chosen = choose(left, pivot_languages, numbers, scorer, progress=progress)
-        pairs = write_pairs(left, chosen, numbers, out / "pairs", progress)
-        removed.close()
-    report = corpus_report(editions, unread, splits, pairs, warning)
+        drop_outliers(corpus, tolerance, sigmas)
+        judge(corpus, sample=sample, minimum=minimum_quality, seed=seed, progress=progress)
+        keep_best_of_held_out(corpus)
+        write_rows(corpus, corpus.kept, NWAY, out / "nway.parquet", progress)
+        removed = corpus.rows[corpus.rows.reason.notna()]
+        write_rows(corpus, removed, REMOVED, out / "removed.parquet", progress)
+        pivots = pivot_rows(corpus, pivot_languages, scorer, progress=progress)
+        pairs = write_pairs(corpus, pivots, out / "pairs", progress)
+    report = corpus_report(corpus, unread, pairs, warning)
     write_json(out / "report.json", report)
     return report
 
 
-def _read(
-    sources: list[Source],
-    folder: Path,
-    numbers: VerseNumbers,
-    bad: BadRows,
-    removed: Removed,
-    options: dict[str, Any],
-    progress: bool,
-) -> tuple[list[Edition], list[dict[str, str]]]:
-    editions, unread, taken = [], [], set()
-    for i, source in enumerate(tqdm(sources, desc="sources", disable=not progress)):
+def read_corpus(
+    sources: list[Source], folder: Path, bad: BadRows, label: Callable[..., Label], progress: bool
+) -> tuple[Corpus, list[dict[str, str]]]:
+    """The verses of all sources, with their texts in files of the folder; and the sources that cannot be read."""
+    editions: list[Edition] = []
+    unread = []
+    tables = []  # verse, length, reason of each edition
+    texts = []
+    verse_numbers: dict[str, int] = {}
+    for source in tqdm(sources, desc="sources", disable=not progress):
         try:
-            edition = _edition(source, folder / f"{i}.arrow", numbers, bad, removed, options)
+            verses = read_source(source, bad.add)
+            edition = _edition(source, verses, label)
         except ValueError as error:
             if not bad.skip:
                 raise
             unread.append({"source": source.label, "reason": str(error)})
             continue
-        while (edition.lang, edition.name) in taken:  # relabelling gave two editions the same language
+        # Relabelling may give two editions the same language.
+        while (edition.lang, edition.name) in [(other.lang, other.name) for other in editions]:
             edition.name += f"-{source.lang}" if source.lang else "-2"
-        taken.add((edition.lang, edition.name))
+        table = table_of(verses)
+        mapped, table["length"] = spool(table.pop("text").tolist(), folder / f"{len(editions)}.arrow")
+        for name in table.verse:
+            verse_numbers.setdefault(name, len(verse_numbers))
+        table["verse"] = table.verse.map(verse_numbers)
+        table["edition"] = len(editions)
         editions.append(edition)
-    return editions, unread
+        tables.append(table)
+        texts += mapped.chunks
+    if not editions:
+        raise ValueError("no edition with verses is left; check the sources and filters")
+    rows = pd.concat(tables, ignore_index=True)
+    rows["reason"] = pd.Categorical(rows.reason, categories=REASONS)
+    languages = sorted({edition.lang for edition in editions})
+    language_numbers = np.array([languages.index(edition.lang) for edition in editions])
+    rows["lang"] = language_numbers[rows.edition]
+    split_numbers = np.array([SPLITS.index(split_of(verse)) for verse in verse_numbers])
+    rows["split"] = split_numbers[rows.verse]
+    corpus = Corpus(editions, rows, languages, np.array(list(verse_numbers)), pa.chunked_array(texts))
+    return corpus, unread
 
 
-def _edition(
-    source: Source, path: Path, numbers: VerseNumbers, bad: BadRows, removed: Removed, options: dict[str, Any]
-) -> Edition:
-    verses = read_source(source, bad.add)
+def _edition(source: Source, verses: Verses, label: Callable[..., Label]) -> Edition:
     if not verses.texts:
         raise ValueError(f"{source.label}: no verse with its own text")
-    declared = source.lang or (language_of_ces(source.files[0]) if source.kind == "ces" else None)
-    names = sorted(verses.texts, key=place_of)
-    texts = [verses.texts[name] for name in names]
-    label = label_of(_sampled(texts, options), declared, options["lid"], contradicts=options["contradicts"])
-    if label.lang is None:
+    declared = source.lang
+    if declared is None and source.kind == "ces":
+        declared = language_of_ces(source.files[0])
+    texts = [verses.texts[name] for name in sorted(verses.texts, key=place_of)]
+    lang, predicted, share = label(texts, declared)
+    if lang is None:
         raise ValueError(
             f"{source.label}: unknown language; write fra_Latn={source.label} or give a language identifier"
         )
-    column, length = spool(texts, path)
-    verse = numbers(names)
-    edition = Edition(
-        label.lang,
-        source.name,
-        declared,
-        verse,
-        length,
-        column,
-        np.ones(len(verse), bool),
-        counts={
-            "verses": len(texts) + len(verses.empty) + len(verses.merged),
-            "empty": len(verses.empty),
-            "merged": len(verses.merged),
-        },
-        facts={"file": source.label, "format": source.kind, "predicted": label.predicted, "share": label.share},
-    )
-    for reason, rows in (("empty", dict.fromkeys(verses.empty, "")), ("merged", verses.merged)):
-        removed.add(edition, list(rows), list(rows.values()), reason)
-    return edition
+    facts = {"file": source.label, "format": source.kind, "predicted": predicted, "share": share}
+    return Edition(lang, source.name, declared, facts)
 
 
-def _sampled(texts: list[str], options: dict[str, Any]) -> list[str]:
-    size = options["sample"]
-    if size is None or len(texts) <= size:
-        return texts
-    rows = np.random.default_rng(options["seed"]).choice(len(texts), size, replace=False)
-    return [texts[i] for i in sorted(rows)]
+def _label(texts: list[str], declared: str | None, *, sample: int | None, seed: int, **options: Any) -> Label:
+    """`label_of` a sample of the texts."""
+    if sample is not None and len(texts) > sample:
+        rows = np.random.default_rng(seed).choice(len(texts), sample, replace=False)
+        texts = [texts[row] for row in sorted(rows)]
+    return label_of(texts, declared, **options)
 
 
-def _lengths(editions: list[Edition], numbers: VerseNumbers, tolerance: float, sigmas: float) -> None:
-    for _, group in _by_language(editions):
-        if len(group) > 1:
-            verse, length, parts = _rows(group)
-            mask = monolingual_outliers(verse, length, tolerance)
-            _drop(group, parts, mask, "monolingual length")
-    verse, length, parts = _rows(editions)
-    codes = {lang: i for i, (lang, _) in enumerate(_by_language(editions))}
-    lang = np.repeat([codes[e.lang] for e in editions], [e.keep.sum() for e in editions])
-    mask = crosslingual_outliers(lang, verse, length, sigmas)
-    _drop(editions, parts, mask, "crosslingual length")
+def table_of(verses: Verses) -> pd.DataFrame:
+    """verse, text, reason; in the order of the Bible, then the verses that have no text of their own."""
+    names = sorted(verses.texts, key=place_of)
+    texts = [verses.texts[name] for name in names]
+    with_text = pd.DataFrame({"verse": names, "text": texts, "reason": None})
+    empty = pd.DataFrame({"verse": verses.empty, "text": "", "reason": "empty"})
+    merged = pd.DataFrame({"verse": list(verses.merged), "text": list(verses.merged.values()), "reason": "merged"})
+    return pd.concat([part for part in (with_text, empty, merged) if len(part)], ignore_index=True)
 
 
-def _rows(editions: Sequence[Edition]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Verse and length of all kept rows, and the row numbers of each edition."""
-    parts = [np.flatnonzero(e.keep) for e in editions]
-    verse = np.concatenate([e.verse[rows] for e, rows in zip(editions, parts)])
-    length = np.concatenate([e.length[rows] for e, rows in zip(editions, parts)])
-    return verse, length, parts
-
-
-def _drop(editions: Sequence[Edition], parts: list[np.ndarray], mask: np.ndarray, reason: str) -> None:
-    start = 0
-    for edition, rows in zip(editions, parts):
-        own = np.zeros(len(edition.verse), bool)
-        own[rows] = mask[start : start + len(rows)]
-        start += len(rows)
-        edition.drop(own, reason)
-        edition.facts.setdefault("dropped", {})[reason] = own
-
-
-def _quality(
-    editions: list[Edition], numbers: VerseNumbers, sample: int | None, minimum: float, seed: int, progress: bool
-) -> None:
-    groups = _by_language(editions)
-    total = sum(len(group) * (len(group) - 1) // 2 for _, group in groups)
-    with tqdm(total=total, desc="source pairs (chrF++)", disable=not progress) as bar:
-        for _, group in groups:
-            judge(group, numbers, sample=sample, minimum=minimum, seed=seed, on_pair=lambda: bar.update(1))
-
-
-def _by_language(editions: Sequence[Edition]) -> list[tuple[str, list[Edition]]]:
-    ordered = sorted(editions, key=lambda e: (e.lang, e.name))
-    return [(lang, list(group)) for lang, group in groupby(ordered, key=lambda e: e.lang)]
+def spool(texts: list[str], path: Path) -> tuple[pa.ChunkedArray, np.ndarray]:
+    """Write texts to disk; return them memory-mapped, and their lengths."""
+    table = pa.table({"text": pa.array(texts, pa.large_string())})
+    feather.write_feather(table, path, compression="uncompressed")
+    mapped = feather.read_table(path, memory_map=True)["text"]
+    return mapped, np.array([len(text) for text in texts])
 
 
 def main(

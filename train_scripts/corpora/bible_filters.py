@@ -14,55 +14,32 @@ its mean chrF++ against the other editions of its language, divided by the best 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import NamedTuple
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import regex
-from bible_sources import SPLITS, split_of
+from tqdm.auto import tqdm
 
 from hf_echo.languages import SCRIPTS, find_language
 
-
-class VerseNumbers:
-    """Maps verse names to small integers, with the split of each."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.splits: list[int] = []
-        self._number: dict[str, int] = {}
-
-    def __call__(self, names: Iterable[str]) -> np.ndarray:
-        return np.fromiter(map(self._one, names), np.int32)
-
-    def _one(self, name: str) -> int:
-        number = self._number.get(name)
-        if number is None:
-            number = self._number[name] = len(self.names)
-            self.names.append(name)
-            self.splits.append(SPLITS.index(split_of(name)))
-        return number
-
-    def split(self, verse: np.ndarray) -> np.ndarray:
-        """(verses,) index of each verse's split in ``SPLITS``."""
-        return np.asarray(self.splits, np.int8)[verse]
+# Why a verse is left out, in the order of the steps.
+REASONS = ("empty", "merged", "monolingual length", "crosslingual length", "quality", "not the best source")
 
 
 @dataclass(eq=False)
 class Edition:
-    """The verses of one source.
+    """What is known of one source; its verses are rows of the corpus.
 
     Attributes:
         lang: code with script, after relabelling; ``declared`` is the code that the file gave.
-        verse: (rows,) verse numbers, each once, in the order of the Bible.
-        length: (rows,) characters.
-        texts: (rows,) mapped from disk.
-        keep: (rows,) False for a verse that a filter removed.
+        facts: file, format, predicted language and its share.
         quality: mean chrF++ against the other sources of the language, divided by the best such mean; None
             without other sources.
         completeness: mean over the splits of the share of the language's verses that this source has.
@@ -71,16 +48,11 @@ class Edition:
     lang: str
     name: str
     declared: str | None
-    verse: np.ndarray
-    length: np.ndarray
-    texts: pa.ChunkedArray
-    keep: np.ndarray
+    facts: dict[str, Any]
     chrf: float | None = None
     quality: float | None = None
     completeness: float = 0.0
     best: bool = False
-    counts: dict[str, int] = field(default_factory=dict)
-    facts: dict = field(default_factory=dict)
 
     @property
     def merit(self) -> float:
@@ -91,31 +63,33 @@ class Edition:
         """
         return (1.0 if self.quality is None else self.quality) * self.completeness
 
-    def kept_verses(self) -> np.ndarray:
-        return self.verse[self.keep]
 
-    def at(self, verses: np.ndarray) -> list[str]:
-        """The texts of the given verses; all of them must exist."""
-        order = np.argsort(self.verse, kind="stable")
-        rows = order[np.searchsorted(self.verse, verses, sorter=order)]
-        return self.texts.take(pa.array(rows)).to_pylist()
+@dataclass
+class Corpus:
+    """All verses of all editions.
 
-    def drop(self, mask: np.ndarray, reason: str) -> None:
-        """Remove the rows of a mask that are not yet removed, and count them."""
-        mask = mask & self.keep
-        self.counts[reason] = self.counts.get(reason, 0) + int(mask.sum())
-        self.keep = self.keep & ~mask
+    Attributes:
+        rows: a row a verse of an edition, with the numbers of its `edition`, `lang`, `verse` and `split`, its `length`
+            in characters, and the `reason` why it is left out (NaN: it is kept). The index is its row in `texts`.
+        languages: codes, in order. verses: names of the verses.
+        texts: mapped from disk.
+    """
 
+    editions: list[Edition]
+    rows: pd.DataFrame
+    languages: list[str]
+    verses: np.ndarray
+    texts: pa.ChunkedArray
 
-def spool(texts: list[str], path: Path) -> tuple[pa.ChunkedArray, np.ndarray]:
-    """Write texts to disk; return them memory-mapped, and their lengths."""
-    column = pa.chunked_array([pa.array(texts, pa.large_string())])
-    with pa.OSFile(str(path), "wb") as sink:
-        table = pa.table({"text": column})
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-    mapped = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["text"]
-    return mapped, pc.utf8_length(column).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int32)
+    @property
+    def kept(self) -> pd.DataFrame:
+        return self.rows[self.rows.reason.isna()]
+
+    def remove(self, rows: pd.Index, reason: str) -> None:
+        self.rows.loc[rows, "reason"] = reason
+
+    def texts_at(self, rows: pd.Index) -> pa.ChunkedArray:
+        return self.texts.take(pa.array(rows.to_numpy()))
 
 
 LanguageId = Callable[[list[str]], Sequence[str | None]]  # texts -> codes ("fra_Latn" or "fra")
@@ -152,46 +126,45 @@ def label_of(
     """
     language, declared_script = split_code(declared)
     script = script_of(texts) or declared_script
-    predicted, share, lid_script = None, None, None
+    predicted = None
+    predicted_script = None
+    share = None
     if lid is not None and texts:
         votes = Counter(lid(list(texts)))
         predicted, count = min(votes.items(), key=lambda item: (-item[1], str(item[0])))
         share = count / len(texts)
         if predicted is not None and share >= minimum_share:
-            iso = split_code(predicted)[0]
-            lid_script = next((s for s in ("Hans", "Hant") if s in predicted), None)
-            if iso and not (language and contradicts and not contradicts(f"{language}_{script}", predicted)):
-                language = iso
+            predicted_language, _ = split_code(predicted)
+            predicted_script = next((name for name in ("Hans", "Hant") if name in predicted), None)
+            agrees = language and contradicts and not contradicts(f"{language}_{script}", predicted)
+            if predicted_language and not agrees:
+                language = predicted_language
     if script == "Hani":  # Unicode does not distinguish Hans and Hant
-        script = next((s for s in (lid_script, declared_script) if s in ("Hans", "Hant")), "Hans")
-    return Label(f"{language}_{script}" if language and script else None, predicted, share)
+        chinese = [name for name in (predicted_script, declared_script) if name in ("Hans", "Hant")]
+        script = chinese[0] if chinese else "Hans"
+    code = f"{language}_{script}" if language and script else None
+    return Label(code, predicted, share)
 
 
 def split_code(code: str | None) -> tuple[str | None, str | None]:
     """(ISO 639-3, script or None). An unknown code is returned unchanged."""
     if not code:
         return None, None
-    parts = re.split("[-_]", code)
-    script = next((part for part in parts[1:] if len(part) == 4), None)
-    try:
-        known = find_language(code)
-    except ValueError:
-        try:
-            known = find_language(parts[0])
-        except ValueError:
-            return (parts[0], script) if re.fullmatch("[a-z]{3}", parts[0]) else (None, script)
-    return known.split("_")[0], script or (known.split("_")[1] if "_" in known else None)
+    language, *rest = re.split("[-_]", code)
+    script = next((part for part in rest if len(part) == 4), None)
+    for spelling in (code, language):
+        with suppress(ValueError):
+            language, *rest = find_language(spelling).split("_")
+            return language, script or next(iter(rest), None)
+    return (language if re.fullmatch("[a-z]{3}", language) else None), script
 
 
 def script_of(texts: Sequence[str]) -> str | None:
     """ISO 15924 code of the script of most letters; None without a letter of a known script."""
-    characters = Counter()
-    for text in texts:
-        characters.update(text)
     scripts: Counter[str] = Counter()
-    for character, count in characters.items():
-        if script := _script(character):
-            scripts[script] += count
+    for character, count in Counter("".join(texts)).items():
+        scripts[_script(character)] += count
+    scripts.pop("", None)
     if not scripts:
         return None
     scripts["Jpan"] = scripts.pop("Hira", 0) + scripts.pop("Kana", 0)
@@ -201,10 +174,13 @@ def script_of(texts: Sequence[str]) -> str | None:
 
 
 @cache
-def _script(character: str) -> str | None:
-    if not character.isalpha():
-        return None
-    return next((s for s in UNICODE_SCRIPTS.split() if _is_in(s).match(character)), None)
+def _script(character: str) -> str:
+    """Empty for what is no letter of a known script."""
+    if character.isalpha():
+        for script in UNICODE_SCRIPTS.split():
+            if _is_in(script).match(character):
+                return script
+    return ""
 
 
 @cache
@@ -213,6 +189,17 @@ def _is_in(script: str) -> regex.Pattern:
 
 
 ROUNDS = 4  # of fitting language factors and verse means in turn; two or three suffice
+
+
+def drop_outliers(corpus: Corpus, tolerance: float, sigmas: float) -> None:
+    """Remove the verses that are too long or too short, first within a language, then across languages."""
+    kept = corpus.kept
+    same_verse = kept.groupby(["lang", "verse"]).ngroup().to_numpy()
+    outliers = monolingual_outliers(same_verse, kept.length.to_numpy(), tolerance)
+    corpus.remove(kept.index[outliers], "monolingual length")
+    kept = corpus.kept
+    outliers = crosslingual_outliers(kept.lang.to_numpy(), kept.verse.to_numpy(), kept.length.to_numpy(), sigmas)
+    corpus.remove(kept.index[outliers], "crosslingual length")
 
 
 def monolingual_outliers(verse: np.ndarray, length: np.ndarray, tolerance: float) -> np.ndarray:
@@ -263,16 +250,8 @@ def _mean(group: np.ndarray, value: np.ndarray) -> np.ndarray:
 MINIMUM = 0.75
 
 
-def judge(
-    editions: Sequence[Edition],
-    numbers: VerseNumbers,
-    *,
-    sample: int | None = 500,
-    minimum: float = MINIMUM,
-    seed: int = 0,
-    on_pair: Callable[[], object] = lambda: None,
-) -> None:
-    """Set chrf, quality, completeness and best of the sources of one language; remove the bad ones.
+def judge(corpus: Corpus, *, sample: int | None, minimum: float, seed: int, progress: bool) -> None:
+    """Set chrf, quality, completeness and best of all editions; remove the bad ones, and sort them, the best first.
 
     Completeness: share of the verses that any source of the language has, averaged over train, dev and test.
 
@@ -281,55 +260,77 @@ def judge(
             None: all.
         minimum: sources with a lower quality lose all their verses.
     """
-    for edition, score in zip(editions, mutual_chrf(editions, sample=sample, seed=seed, on_pair=on_pair)):
-        edition.chrf = score
-    top = max((e.chrf for e in editions if e.chrf is not None), default=0.0)
-    for edition in editions:
-        edition.quality = edition.chrf / top if edition.chrf is not None and top > 0 else None
-        if edition.quality is not None and edition.quality < minimum:
-            edition.drop(np.ones(len(edition.verse), bool), "quality")
-    for edition, share in zip(editions, completeness(editions, numbers)):
+    kept = corpus.kept
+    comparisons = tqdm(desc="source pairs (chrF++)", disable=not progress)
+    for _, of_language in kept.groupby("lang"):
+        numbers = []
+        texts = []
+        for number, rows in of_language.groupby("edition"):
+            numbers.append(number)
+            texts.append(pd.Series(corpus.texts_at(rows.index).to_pylist(), index=rows.verse))
+        scores = mutual_chrf(texts, sample=sample, seed=seed, on_pair=comparisons.update)
+        top = max((score for score in scores if score is not None), default=0.0)
+        for number, score in zip(numbers, scores, strict=True):
+            edition = corpus.editions[number]
+            edition.chrf = score
+            if score is not None and top > 0:
+                edition.quality = score / top
+                if edition.quality < minimum:
+                    corpus.remove(of_language.index[of_language.edition == number], "quality")
+    comparisons.close()
+    shares = completeness(corpus.kept)
+    best: dict[str, Edition] = {}
+    for number, share in shares.items():
+        edition = corpus.editions[number]
         edition.completeness = share
-    left = [e for e in editions if e.keep.any()]
-    if left:
-        min(left, key=lambda e: (-e.merit, e.name)).best = True
+        best[edition.lang] = min(edition, best.get(edition.lang, edition), key=lambda e: (-e.merit, e.name))
+    for edition in best.values():
+        edition.best = True
+    _sort(corpus)
+
+
+def _sort(corpus: Corpus) -> None:
+    """By language, the best edition first."""
+    old_order = corpus.editions
+    corpus.editions = sorted(old_order, key=lambda e: (e.lang, -e.best, -e.merit, e.name))
+    new_number = np.array([corpus.editions.index(edition) for edition in old_order])
+    corpus.rows["edition"] = new_number[corpus.rows.edition]
+    corpus.rows = corpus.rows.sort_values("edition", kind="stable")
 
 
 def mutual_chrf(
-    editions: Sequence[Edition],
+    editions: Sequence[pd.Series],
     *,
     sample: int | None = 500,
     seed: int = 0,
     on_pair: Callable[[], object] = lambda: None,
 ) -> list[float | None]:
-    """Mean chrF++ (0-100) of each source against the others as references; None for a source without common verses."""
+    """Mean chrF++ (0-100) of each source against the others as references; None for a source without common verses.
+
+    Args:
+        editions: number of a verse -> its text.
+    """
     from sacrebleu.metrics import CHRF
 
     chrf = CHRF(word_order=2)
     scores: list[list[float]] = [[] for _ in editions]
-    kept = [e.kept_verses() for e in editions]
-    last = max((int(v.max(initial=0)) for v in kept), default=0)
+    last = max(edition.index.max() for edition in editions)
     order = np.random.default_rng(seed).permutation(last + 1)  # rank of each verse
-    for i, first in enumerate(editions):
-        for j in range(i + 1, len(editions)):
-            shared = np.intersect1d(kept[i], kept[j])
-            if len(shared):
-                shared = shared[np.argsort(order[shared])][:sample]
-                a, b = first.at(shared), editions[j].at(shared)
-                scores[i].append(chrf.corpus_score(a, [b]).score)
-                scores[j].append(chrf.corpus_score(b, [a]).score)
-            on_pair()
-    return [float(np.mean(s)) if s else None for s in scores]
+    for i, j in combinations(range(len(editions)), 2):
+        shared = editions[i].index.intersection(editions[j].index)
+        if len(shared):
+            shared = shared[np.argsort(order[shared])][:sample]
+            first = editions[i][shared].tolist()
+            second = editions[j][shared].tolist()
+            scores[i].append(chrf.corpus_score(first, [second]).score)
+            scores[j].append(chrf.corpus_score(second, [first]).score)
+        on_pair()
+    return [float(np.mean(of_edition)) if of_edition else None for of_edition in scores]
 
 
-def completeness(editions: Sequence[Edition], numbers: VerseNumbers) -> list[float]:
-    kept = [e.kept_verses() for e in editions]
-    every = np.unique(np.concatenate(kept)) if kept else np.zeros(0, np.int32)
-    total = np.bincount(numbers.split(every), minlength=len(SPLITS))
-    there = total > 0
-    return [
-        float((np.bincount(numbers.split(v), minlength=len(SPLITS))[there] / total[there]).mean())
-        if there.any()
-        else 0.0
-        for v in kept
-    ]
+def completeness(kept: pd.DataFrame) -> dict[int, float]:
+    """Number of an edition -> share of its language's verses that it has, mean over the splits."""
+    counts = kept.groupby(["lang", "edition", "split"]).size().unstack("split", fill_value=0)
+    totals = kept.drop_duplicates(["lang", "verse"]).groupby(["lang", "split"]).size().unstack("split")
+    shares = counts.div(totals, level="lang").mean(axis=1)  # a split that the language lacks is NaN
+    return shares.droplevel("lang").to_dict()

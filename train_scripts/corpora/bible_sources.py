@@ -12,6 +12,7 @@ reference parser, parses USFM; text between a heading and the next verse number 
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
@@ -29,12 +30,8 @@ BOOKS = tuple(
     """.split()
 )
 # codes of christos-c/bible-corpus that differ from USFM's
-ALIASES = dict(
-    pair.split("=")
-    for pair in """
-    SON=SNG EZE=EZK JOE=JOL NAH=NAM MAR=MRK JOH=JHN PHI=PHP JAM=JAS 1JO=1JN 2JO=2JN 3JO=3JN
-    """.split()
-)
+ALIASES = dict(SON="SNG", EZE="EZK", JOE="JOL", NAH="NAM", MAR="MRK", JOH="JHN", PHI="PHP", JAM="JAS")
+ALIASES |= {"1JO": "1JN", "2JO": "2JN", "3JO": "3JN"}
 SPLITS = ("train", "dev", "test")
 
 _ORDER = {book: number for number, book in enumerate(BOOKS)}
@@ -54,17 +51,20 @@ def parse_reference(text: str) -> tuple[list[str], bool]:
     Raises:
         ValueError: not a reference, or an unknown book.
     """
-    match = _REFERENCE.fullmatch(text.strip())
+    text = text.strip()
+    match = _REFERENCE.fullmatch(text)
     if not match:
-        raise ValueError(f"{text.strip()[:40]!r} is not a verse reference such as JHN 3:16 or b.JHN.3.16")
-    book = ALIASES.get(match["book"].upper(), match["book"].upper())
+        raise ValueError(f"{text[:40]!r} is not a verse reference such as JHN 3:16 or b.JHN.3.16")
+    book = match["book"].upper()
+    book = ALIASES.get(book, book)
     if book not in _ORDER:
         raise ValueError(f"unknown book {match['book']!r}; use the codes of USFM (GEN ... REV)")
     first = int(match["first"])
     last = int(match["last"] or first)
     if not first <= last < first + _LONGEST:
-        raise ValueError(f"{text.strip()!r} is not a range of verses")
-    names = [f"{book} {int(match['chapter'])}:{verse}" for verse in range(first, last + 1)]
+        raise ValueError(f"{text!r} is not a range of verses")
+    chapter = int(match["chapter"])
+    names = [f"{book} {chapter}:{verse}" for verse in range(first, last + 1)]
     return names, bool(match["part"])
 
 
@@ -117,18 +117,17 @@ def find_sources(paths: Iterable[str | Path], *, vref: Path | None = None) -> li
         path = Path(rest if lang else text)
         if not path.exists():
             raise FileNotFoundError(f"no file or folder {path}")
-        editions = [_source(files, lang, vref) for files in _editions(path)]
+        editions = list(_editions(path))
         if not editions:
             raise FileNotFoundError(f"{path} holds no edition of the Bible ({', '.join(KINDS)})")
-        sources += editions
-    seen: dict[tuple[str | None, str], Source] = {}
-    for source in sources:
-        other = seen.setdefault((source.lang, source.name), source)
-        if other is not source:
+        sources += [_source(files, lang, vref) for files in editions]
+    sources.sort(key=lambda source: (source.lang or "", source.name))
+    for source, other in pairwise(sources):
+        if (source.lang, source.name) == (other.lang, other.name):
             raise ValueError(
-                f"{source.label} and {other.label} are both called {source.name!r} ({source.lang}): rename one"
+                f"{other.label} and {source.label} are both called {source.name!r} ({source.lang}): rename one"
             )
-    return sorted(sources, key=lambda s: (s.lang or "", s.name))
+    return sources
 
 
 def _editions(path: Path) -> Iterator[tuple[Path, ...]]:
@@ -152,32 +151,38 @@ def _editions(path: Path) -> Iterator[tuple[Path, ...]]:
 
 def _source(files: tuple[Path, ...], lang: str | None, vref: Path | None) -> Source:
     kind = KINDS[files[0].suffix.lower()]
-    path = files[0].parent if len(files) > 1 else files[0]
-    path = path.resolve() if not path.name else path
-    stem = path.name if len(files) > 1 else path.stem
-    name = stem
-    front, _, rest = stem.partition("-")
+    if len(files) > 1:
+        path = files[0].parent.resolve()
+        name = path.name
+    else:
+        path = files[0].resolve()
+        name = path.stem
+    folder = path.parent.name
+    front, _, rest = name.partition("-")
     if rest and _CODE.fullmatch(front):
-        lang, name = lang or front, rest
-    elif _CODE.fullmatch(stem) and ("_" in stem or is_code(stem)):
-        lang = lang or stem
-    elif len(path.parent.name) > 2 and _CODE.fullmatch(path.parent.name) and is_code(path.parent.name):  # not "in"
-        lang = lang or path.parent.name
-    return Source(lang, name, kind, files, _vref(files[0], vref) if kind == "vref" else None)
+        lang = lang or front
+        name = rest
+    elif _CODE.fullmatch(name) and ("_" in name or is_code(name)):
+        lang = lang or name
+    elif len(folder) > 2 and _CODE.fullmatch(folder) and is_code(folder):  # a folder "in" is no language
+        lang = lang or folder
+    if kind == "vref":
+        vref = _vref(files[0], vref)
+    return Source(lang, name, kind, files, vref)
 
 
-def _vref(file: Path, given: Path | None) -> Path:
-    places = [given] if given else [file.parent]
-    if not given:
-        for folder in list(file.resolve().parents)[:3]:
+def _vref(file: Path, vref: Path | None) -> Path:
+    """The list of verses of a .txt file."""
+    places = [vref] if vref else []
+    if not vref:
+        for folder in file.resolve().parents[:3]:
             places += [folder / "vref.txt", folder / "metadata" / "vref.txt"]
-        places = places[1:]
-    vref = next((place for place in places if place.is_file()), None)
-    if vref is None:
-        raise FileNotFoundError(
-            f"{file}: a .txt file has one verse per line in the order of a vref.txt; none was found, give it (--vref)"
-        )
-    return vref
+    for place in places:
+        if place.is_file():
+            return place
+    raise FileNotFoundError(
+        f"{file}: a .txt file has one verse per line in the order of a vref.txt; none was found, give it (--vref)"
+    )
 
 
 def is_code(text: str) -> bool:
@@ -217,8 +222,13 @@ def read_source(source: Source, on_bad: OnBad) -> Verses:
             except ValueError as error:
                 on_bad(str(file), line, str(error))
                 continue
-            names = [name for verse_names, _ in parsed for name in verse_names]
-            if problem := _add(verses, names, any(part for _, part in parsed), normalise_spaces(text)):
+            names: list[str] = []
+            is_part = False
+            for verse_names, part in parsed:
+                names += verse_names
+                is_part |= part
+            problem = _add(verses, names, is_part, normalise_spaces(text))
+            if problem:
                 on_bad(str(file), line, problem)
     for name in set(verses.merged) & set(verses.texts):
         del verses.texts[name]
@@ -261,7 +271,8 @@ def read_text(path: Path) -> str:
         ValueError: the bytes are not UTF-8, with file and line.
     """
     data = path.read_bytes()
-    if reason := why_not_text(data):
+    reason = why_not_text(data)
+    if reason:
         raise ValueError(f"{path}: {reason}")
     try:
         return data.decode("utf-8-sig")
@@ -285,17 +296,22 @@ def read_tsv(path: Path) -> Iterator[Row]:
 
 def read_vref(path: Path, vref: Path) -> Iterator[Row]:
     """Read one verse per line, parallel to the list of verses; ``<range>``: the text above also covers this verse."""
-    names, texts = (read_text(p).replace("\r", "").removesuffix("\n").split("\n") for p in (vref, path))
+    names = _lines(vref)
+    texts = _lines(path)
     if len(names) != len(texts):
+        line = min(len(names), len(texts)) + 1
         raise ValueError(
-            f"{path}:{min(len(names), len(texts)) + 1}: {len(texts)} lines, but {vref} has {len(names)}; "
-            f"they must correspond line by line"
+            f"{path}:{line}: {len(texts)} lines, but {vref} has {len(names)}; they must correspond line by line"
         )
     start = 0
     for end in range(1, len(texts) + 1):
         if end == len(texts) or texts[end].strip() != RANGE:
             yield start + 1, tuple(names[start:end]), texts[start]
             start = end
+
+
+def _lines(path: Path) -> list[str]:
+    return read_text(path).replace("\r", "").removesuffix("\n").split("\n")
 
 
 def read_ces(path: Path) -> Iterator[Row]:
@@ -313,8 +329,13 @@ def read_ces(path: Path) -> Iterator[Row]:
             rows.append((open_seg[0], (open_seg[1],), "".join(open_seg[2])))
             open_seg.clear()
 
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler = lambda data: open_seg and open_seg[2].append(data)
+    def characters(data: str) -> None:
+        if open_seg:
+            open_seg[2].append(data)
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = characters
     with path.open("rb") as file:
         last = False
         while not last:
@@ -361,7 +382,7 @@ def read_usfm(path: Path, text: str) -> Iterator[tuple[int, tuple[str, ...], str
     try:
         from usfmtc import USX
     except ImportError:
-        raise ValueError(f"{path}: reading USFM needs usfmtc (pip install 'hf-echo[corpora]')") from None
+        raise ValueError(f"{path}: reading USFM needs usfmtc (pip install -e '.[corpora]')") from None
     if not text.lstrip().startswith("\\id "):
         raise ValueError(f"{path}:1: not USFM; a book must begin with \\id and its code (\\id GEN)")
     try:
@@ -381,7 +402,8 @@ class _Walk:
         from usfmtc.usfmparser import Grammar
 
         self.categories = Grammar().marker_categories
-        self.book, self.chapter = book, ""
+        self.book = book
+        self.chapter = ""
         self.rows: list[tuple[int, tuple[str, ...], str]] = []
         self.verse: tuple[int, str] | None = None
         self.parts: list[str] = []
@@ -392,7 +414,8 @@ class _Walk:
             line, number = self.verse
             reference = f"{self.book} {self.chapter}:{number}"
             self.rows.append((line, (reference,), "".join(self.parts).replace("~", " ")))
-        self.verse, self.parts = None, []
+        self.verse = None
+        self.parts = []
 
     def say(self, text: str | None) -> None:
         if text and not self.silent and self.verse is not None:
@@ -405,11 +428,13 @@ class _Walk:
             self.chapter = node.get("number", "")
         elif node.tag == "verse":
             self.close()
-            self.verse, self.silent = (_line(node), node.get("number", "")), False
+            self.verse = (_line(node), node.get("number", ""))
+            self.silent = False
         elif node.tag in ("para", "row", "cell", "table"):
             self.say(" ")
-        before, self.silent = self.silent, self.silent or self.is_silent(node.tag, style)
+        before = self.silent
         after = self.verse
+        self.silent = before or self.is_silent(node.tag, style)
         self.say(node.text)
         for child in node:
             self.element(child)
