@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.metrics import calinski_harabasz_score
 
 from ..inference.embedding_files import encoded
 from ..inference.encoders import Encode
-from ..search.checks import as_array
+from ..search.checks import as_array, refuse_broken
 from ..utils.results import Result, Table
 from .nway_texts import texts_by_language
 
@@ -54,9 +55,12 @@ class GeometryResult(Result):
 
     def by_language(self) -> Table:
         """Table of lang, invariance, rsim: each language's mean over its pairs. Empty for one language."""
-        columns = (self.language_names, self.language_invariance, self.language_rsim)
-        rows = zip(*(column.tolist() for column in columns), strict=False)
-        return Table([{"lang": lang, "invariance": kl, "rsim": r} for lang, kl, r in rows])
+        rows = []
+        for lang, kl, correlation in zip(
+            self.language_names, self.language_invariance, self.language_rsim, strict=False
+        ):
+            rows.append({"lang": lang, "invariance": float(kl), "rsim": float(correlation)})
+        return Table(rows)
 
 
 def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE) -> GeometryResult:
@@ -67,27 +71,37 @@ def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE) -> Geometry
             language with identical rows.
     """
     names, space = read_space(parts)
-    many = len(names) > 1
-    divergences = invariance(parts, shrinkage=shrinkage) if many else None
-    correlations = rsim(parts) if many else None
-    rows = space.reshape(-1, space.shape[2])
-    values, centred = singular_values(rows), singular_values(rows - rows.mean(axis=0))
+    languages, count, dimensions = space.shape
+
+    # How the languages relate needs more than one.
+    divergences = np.array([])
+    correlations = np.array([])
+    means: dict[str, float | None] = dict.fromkeys(("invariance", "calinski_harabasz", "rsim"))
+    if languages > 1:
+        divergences = invariance(parts, shrinkage=shrinkage)
+        correlations = rsim(parts)
+        means["invariance"] = float(divergences.mean())
+        means["calinski_harabasz"] = calinski_harabasz(parts)
+        means["rsim"] = float(correlations.mean())
+
+    # How the sentences of all languages fill the space.
+    rows = space.reshape(-1, dimensions)
+    values = singular_values(rows)
+    centred_values = singular_values(rows - rows.mean(axis=0))
     return GeometryResult(
-        languages=len(names),
-        rows=space.shape[1],
-        dimensions=space.shape[2],
+        languages=languages,
+        rows=count,
+        dimensions=dimensions,
         **feature_spread(rows),
         effective_rank=effective_rank(values),
-        centred_effective_rank=effective_rank(centred),
+        centred_effective_rank=effective_rank(centred_values),
         isotropy=principal_ratio(rows),
-        invariance=float(divergences.mean()) if many else None,
-        calinski_harabasz=calinski_harabasz(parts) if many else None,
-        rsim=float(correlations.mean()) if many else None,
+        **means,
         shrinkage=shrinkage,
         singular_values=values,
         language_names=np.array(names, dtype=object),
-        language_invariance=divergences if many else np.array([]),
-        language_rsim=correlations if many else np.array([]),
+        language_invariance=divergences,
+        language_rsim=correlations,
     )
 
 
@@ -95,25 +109,30 @@ def read_space(parts: Parts, fewest: int = 1) -> tuple[list[str], np.ndarray]:
     """(languages, (languages, n, d) float64); raises ValueError as `evaluate_geometry`, and for fewer than `fewest`."""
     arrays: dict[str, np.ndarray] = {}
     for lang, array in parts.items() if isinstance(parts, Mapping) else parts:
-        if hasattr(array, "tocsr"):
-            raise ValueError(f"{lang!r} has sparse embeddings: geometry needs dense arrays")
-        rows = as_array(array, repr(lang)).astype(np.float64)
+        rows = _language_rows(lang, array)
         if lang in arrays:
             raise ValueError(f"{lang!r} comes twice: put its rows into one array")
-        if rows.ndim != 2 or len(rows) < 3 or not rows.shape[1]:
-            raise ValueError(f"{lang!r} has shape {rows.shape}; it must be (at least 3 rows, dimensions)")
-        for problem, bad in (("NaN or infinity", ~np.isfinite(rows).all(1)), ("only zeros", ~rows.any(1))):
-            if bad.any():
-                raise ValueError(f"{lang!r} row {bad.argmax()} has {problem} ({bad.sum()} such rows)")
-        if np.ptp(rows, axis=0).max() <= np.finfo(float).eps * np.abs(rows).max():
-            raise ValueError(f"all {len(rows)} rows of {lang!r} are the same: leave this language out")
-        first, other = next(iter(arrays.items()), (lang, rows))
-        if rows.shape != other.shape:
-            raise ValueError(f"{lang!r} has shape {rows.shape} and {first!r} {other.shape}: row i is sentence i in all")
+        for first, first_rows in list(arrays.items())[:1]:
+            if rows.shape != first_rows.shape:
+                shapes = f"{lang!r} has shape {rows.shape} and {first!r} {first_rows.shape}"
+                raise ValueError(f"{shapes}: row i is sentence i in all")
         arrays[lang] = rows
     if len(arrays) < fewest:
         raise ValueError(f"{len(arrays)} languages ({', '.join(arrays) or 'none'}): give at least {fewest}")
     return list(arrays), np.stack(list(arrays.values()))
+
+
+def _language_rows(lang: str, array: Any) -> np.ndarray:
+    """(n, d) float64; raises ValueError for rows whose geometry is not defined."""
+    if issparse(array):
+        raise ValueError(f"{lang!r} has sparse embeddings: geometry needs dense arrays")
+    rows = as_array(array, repr(lang)).astype(np.float64)
+    if rows.ndim != 2 or len(rows) < 3 or not rows.shape[1]:
+        raise ValueError(f"{lang!r} has shape {rows.shape}; it must be (at least 3 rows, dimensions)")
+    refuse_broken(rows, lambda row: f"{lang!r} row {row}")
+    if np.ptp(rows, axis=0).max() <= np.finfo(float).eps * np.abs(rows).max():
+        raise ValueError(f"all {len(rows)} rows of {lang!r} are the same: leave this language out")
+    return rows
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -153,8 +172,9 @@ def principal_ratio(rows: np.ndarray) -> float:
     eigenvector is arbitrary, so both are used.
     """
     rows = unit(rows)
-    products = rows @ np.linalg.eigh(rows.T @ rows)[1]
-    z = np.concatenate([np.exp(products).sum(axis=0), np.exp(-products).sum(axis=0)])
+    _, eigenvectors = np.linalg.eigh(rows.T @ rows)
+    products = rows @ np.concatenate([eigenvectors, -eigenvectors], axis=1)  # (n, 2 d)
+    z = np.exp(products).sum(axis=0)
     return float(z.min() / z.max())
 
 
@@ -176,21 +196,27 @@ def invariance(parts: Parts, *, shrinkage: float = SHRINKAGE) -> np.ndarray:
     """
     if not 0 <= shrinkage <= 1:
         raise ValueError(f"shrinkage is {shrinkage}; it must be from 0 to 1")
-    names, space = read_space(parts, fewest=2)
-    count, rows, size = space.shape
+    _, space = read_space(parts, fewest=2)
+    languages, rows, size = space.shape
     if shrinkage == 0 and rows <= size:
         raise ValueError(f"{rows} rows in {size} dimensions: their covariance has no inverse; give shrinkage above 0")
+
+    # One Gaussian a language: means (languages, d), covariances C and precisions P (languages, d, d).
     means = space.mean(axis=1)
-    covariances = np.stack([np.cov(part.T, bias=True).reshape(size, size) for part in space])
-    level = np.trace(covariances, axis1=1, axis2=2)[:, None, None] / size
-    covariances = (1 - shrinkage) * covariances + shrinkage * level * np.eye(size)
+    centred = space - means[:, None]
+    covariances = centred.transpose(0, 2, 1) @ centred / rows
+    mean_variances = np.trace(covariances, axis1=1, axis2=2) / size
+    targets = mean_variances[:, None, None] * np.eye(size)
+    covariances = (1 - shrinkage) * covariances + shrinkage * targets
     precisions = np.linalg.inv(covariances)
-    divergence = precisions.reshape(count, -1) @ covariances.reshape(count, -1).T - size  # tr(P_a C_b) - d
-    for a in range(count):
+
+    # Entry (a, b): tr(P_a C_b) - d + (m_b - m_a) P_a (m_b - m_a). The log determinants of two directions cancel.
+    divergence = precisions.reshape(languages, -1) @ covariances.reshape(languages, -1).T - size
+    for a, precision in enumerate(precisions):
         gaps = means - means[a]
-        divergence[a] += ((gaps @ precisions[a]) * gaps).sum(axis=1)
-    symmetric = (divergence + divergence.T) / 4  # the log determinants of the two directions cancel
-    return np.maximum(symmetric.sum(axis=1), 0) / (count - 1)
+        divergence[a] += ((gaps @ precision) * gaps).sum(axis=1)
+    symmetric = (divergence + divergence.T) / 4
+    return np.maximum(symmetric.sum(axis=1), 0) / (languages - 1)
 
 
 def calinski_harabasz(parts: Parts) -> float:
@@ -202,11 +228,12 @@ def calinski_harabasz(parts: Parts) -> float:
     Raises:
         ValueError: as `evaluate_geometry`; fewer than two languages; identical rows in all languages.
     """
-    names, space = read_space(parts, fewest=2)
+    _, space = read_space(parts, fewest=2)
+    languages, count, dimensions = space.shape
     if (space == space[0]).all():
-        raise ValueError(f"the rows of all {len(names)} languages are the same: the index is infinite")
-    meanings = np.tile(np.arange(space.shape[1]), len(names))
-    return float(calinski_harabasz_score(space.reshape(-1, space.shape[2]), meanings))
+        raise ValueError(f"the rows of all {languages} languages are the same: the index is infinite")
+    meanings = np.tile(np.arange(count), languages)
+    return float(calinski_harabasz_score(space.reshape(-1, dimensions), meanings))
 
 
 def rsim(parts: Parts, *, max_rows: int = MAX_ROWS) -> np.ndarray:
@@ -219,13 +246,17 @@ def rsim(parts: Parts, *, max_rows: int = MAX_ROWS) -> np.ndarray:
         ValueError: as `evaluate_geometry`; fewer than two languages; a language whose cosines are all equal.
     """
     names, space = read_space(parts, fewest=2)
-    chosen = np.linspace(0, space.shape[1] - 1, min(space.shape[1], max_rows)).round().astype(int)
+    count = space.shape[1]
+    chosen = np.linspace(0, count - 1, min(count, max_rows)).round().astype(int)
     upper = np.triu_indices(len(chosen), 1)
-    cosines = np.stack([(rows @ rows.T)[upper] for rows in unit(space[:, chosen])])
-    for lang, spread in zip(names, cosines.std(axis=1), strict=True):
-        if spread < 1e-12:
+    cosines = []  # of each language, one number for two sentences
+    for lang, rows in zip(names, unit(space[:, chosen]), strict=True):
+        language_cosines = (rows @ rows.T)[upper]
+        if language_cosines.std() < 1e-12:
             raise ValueError(f"all sentences of {lang!r} are equally similar: their correlation is not defined")
-    return (np.corrcoef(cosines).sum(axis=1) - 1) / (len(names) - 1)  # 1: the language with itself
+        cosines.append(language_cosines)
+    with_itself = 1
+    return (np.corrcoef(cosines).sum(axis=1) - with_itself) / (len(names) - 1)
 
 
 def encode_parallel(
@@ -239,13 +270,20 @@ def encode_parallel(
         ValueError: a language without rows; fewer than 3 ids in common; an encoder that loses rows.
     """
     texts = texts_by_language(rows)
-    wanted = list(texts) if languages is None else list(languages)
-    missing = [lang for lang in wanted if lang not in texts]
-    if missing or not wanted:
-        raise ValueError(f"no rows in {missing[0] if missing else 'any language'!r}: found {', '.join(texts)}")
-    ids = [key for key in texts[wanted[0]] if all(key in texts[lang] for lang in wanted)]
+    if languages is not None:
+        for lang in languages:
+            if lang not in texts:
+                raise ValueError(f"no rows in {lang!r}: found {', '.join(texts)}")
+        texts = {lang: texts[lang] for lang in languages}
+    if not texts:
+        raise ValueError("no rows in any language: give an n-way table (id, lang, text)")
+
+    # The ids that every language has, in the order of the first.
+    first, *others = texts.values()
+    common = set(first).intersection(*others)
+    ids = [key for key in first if key in common]
     if len(ids) < 3:
-        least = min(wanted, key=lambda lang: len(texts[lang]))
-        own = f"{least!r} has only {len(texts[least])}: leave it out"
-        raise ValueError(f"{len(wanted)} languages have {len(ids)} ids in common, fewer than 3; {own}")
-    return {lang: encoded(encode, [texts[lang][key] for key in ids], lang) for lang in wanted}
+        smallest = min(texts, key=lambda lang: len(texts[lang]))
+        advice = f"{smallest!r} has only {len(texts[smallest])}: leave it out"
+        raise ValueError(f"{len(texts)} languages have {len(ids)} ids in common, fewer than 3; {advice}")
+    return {lang: encoded(encode, [of_id[key] for key in ids], lang) for lang, of_id in texts.items()}

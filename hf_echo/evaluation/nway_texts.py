@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain, permutations
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -14,13 +15,14 @@ def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hasha
     """{language: {id: text}}, both in order of appearance."""
     texts: dict[str, dict[Hashable, str]] = {}
     for row in rows:
-        try:
-            key, lang, text = row["id"], row["lang"], row["text"]
-        except KeyError as error:
-            raise ValueError(f"no column {error} in an n-way row (id, lang, text); found {', '.join(row)}") from None
-        if key in texts.setdefault(lang, {}):
-            raise ValueError(f"id {key!r} has two texts in {lang!r}; an n-way table has one: remove the other")
-        texts[lang][key] = text
+        for column in ("id", "lang", "text"):
+            if column not in row:
+                raise ValueError(f"no column {column!r} in an n-way row (id, lang, text); found {', '.join(row)}")
+        key = row["id"]
+        language_texts = texts.setdefault(row["lang"], {})
+        if key in language_texts:
+            raise ValueError(f"id {key!r} has two texts in {row['lang']!r}; an n-way table has one: remove the other")
+        language_texts[key] = row["text"]
     return texts
 
 
@@ -35,32 +37,46 @@ def pairs_of_table(
     if direction not in allowed:
         raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(allowed)}")
     texts = texts_by_language(rows)
-    langs = [lang for lang in texts if lang != target_lang] if source_langs is None else list(source_langs)
+    if source_langs is None:
+        source_langs = [lang for lang in texts if lang != target_lang]
+    pairs = []
     if direction == "all":
-        every = list(dict.fromkeys([*langs, target_lang]))
-        pairs = [(a, b) for a in every for b in every if a != b]
-    else:
-        pairs = [(lang, target_lang) for lang in langs if direction in ("to", "both")]
-        pairs += [(target_lang, lang) for lang in langs if direction in ("from", "both")]
-    return texts, *measurable_pairs(texts, pairs)
+        pairs += permutations(dict.fromkeys([*source_langs, target_lang]), 2)
+    if direction in ("to", "both"):
+        pairs += [(lang, target_lang) for lang in source_langs]
+    if direction in ("from", "both"):
+        pairs += [(target_lang, lang) for lang in source_langs]
+    measurable, skipped = measurable_pairs(texts, pairs)
+    return texts, measurable, skipped
 
 
 def measurable_pairs(
     texts: Mapping[str, Mapping[Hashable, str]], pairs: Sequence[tuple[str, str]]
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """(pairs of languages with an id in common, one reason for each other two languages); warns once about those."""
-    for lang in dict.fromkeys(lang for pair in pairs for lang in pair):
+    for lang in chain.from_iterable(pairs):
         if lang not in texts:
             raise ValueError(f"no rows in {lang!r}: found {', '.join(map(str, texts)) or 'no rows'}")
-    good = [(a, b) for a, b in pairs if not texts[a].keys().isdisjoint(texts[b])]
-    alone = {frozenset(pair) for pair in set(pairs) - set(good)}
-    named = [" and ".join(f"{lang!r} ({len(texts[lang])} rows)" for lang in sorted(pair)) for pair in alone]
-    skipped = sorted(f"{names} have no id in common" for names in named)
-    if not good:
-        raise ValueError(skipped[0] if skipped else f"only rows in {', '.join(texts)}: give another language too")
+    if not pairs:
+        raise ValueError(f"only rows in {', '.join(texts)}: give another language too")
+    measurable = []
+    reasons = set()  # one for both directions of two languages
+    for pair in pairs:
+        first, second = sorted(pair)
+        if texts[first].keys().isdisjoint(texts[second]):
+            rows = f"{first!r} ({len(texts[first])} rows) and {second!r} ({len(texts[second])} rows)"
+            reasons.add(f"{rows} have no id in common")
+        else:
+            measurable.append(pair)
+    skipped = sorted(reasons)
+    if not measurable:
+        raise ValueError(skipped[0])
     if skipped:
-        warn_once(f"not measured: {'; '.join(skipped[:5])}{f'; and {len(skipped) - 5} more' * (len(skipped) > 5)}")
-    return good, skipped
+        shown = skipped[:5]
+        if len(skipped) > len(shown):
+            shown.append(f"and {len(skipped) - len(shown)} more")
+        warn_once(f"not measured: {'; '.join(shown)}")
+    return measurable, skipped
 
 
 @cache

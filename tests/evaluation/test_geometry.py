@@ -2,11 +2,10 @@
 
 import json
 import re
-from itertools import permutations
 
 import numpy as np
 import pytest
-from scipy.stats import ortho_group, pearsonr
+from scipy.stats import entropy, ortho_group, pearsonr
 from sklearn.metrics import calinski_harabasz_score
 
 from hf_echo.evaluation.geometry import (
@@ -27,121 +26,220 @@ pytestmark = pytest.mark.trains
 LANGUAGES = ["eng_Latn", "fra_Latn", "rus_Cyrl", "kor_Hang"]
 
 
-def space(rows: int = 40, size: int = 8, noise: float = 0.5, seed: int = 0) -> dict[str, np.ndarray]:
+def space(rows: int = 40, size: int = 8) -> dict[str, np.ndarray]:
     """Four languages: shared meanings, an offset of each language, noise of its own strength."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     meaning = rng.normal(size=(rows, size)) * np.linspace(2, 0.5, size)
-    offsets = [1.0 + 0.3 * i * rng.normal(size=size) for i in range(4)]
-    return {
-        lang: meaning + offsets[i] + noise * (i + 1) * rng.normal(size=(rows, size)) for i, lang in enumerate(LANGUAGES)
-    }
+    parts = {}
+    for number, lang in enumerate(LANGUAGES):
+        offset = 1 + 0.3 * number * rng.normal(size=size)
+        noise = 0.5 * (number + 1) * rng.normal(size=(rows, size))
+        parts[lang] = meaning + offset + noise
+    return parts
 
 
-def joined(parts):
+def joined(parts: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate(list(parts.values()))
 
 
-def test_spread_shows_collapse_and_the_papers_std_does_not():
+def unit_rows_near_each_other() -> np.ndarray:
+    """Collapsed to one direction, with a mean near 0, as trained models have."""
     rng = np.random.default_rng(0)
-    wide = unit(rng.normal(size=(4000, 64)))
-    narrow = unit(rng.normal(size=64) + 0.01 * rng.normal(size=(4000, 64)))
-    signs = narrow * np.where(np.arange(64) % 2, 1, -1)  # a mean near 0, as trained models have
-    a, b = feature_spread(wide), feature_spread(signs)
-    assert a["spread"] > 0.98 and b["spread"] < 0.02
-    assert a["std"] == pytest.approx(1 / 8, rel=1e-3)
-    assert b["std"] == pytest.approx(np.sqrt(1 / 64 - b["mean"] ** 2), rel=1e-9)
-    assert feature_spread(np.tile(wide[:1], (5, 1)))["spread"] < 1e-6
-    # mE5 and LaBSE: the std of ECHO Table 15 is what any vectors of length 1 with that mean have
-    for size, mean, printed in ((1024, -0.0008, 0.0312), (768, 0.0049, 0.0358)):
-        assert np.sqrt(1 / size - mean**2) == pytest.approx(printed, abs=6e-5)
+    direction = rng.choice([-1.0, 1.0], size=64)
+    return unit(direction + 0.08 * rng.normal(size=(4000, 64)))
 
 
-def test_spectrum_is_the_svd_of_the_joined_matrix():
-    for every in (joined(space()), joined(space(rows=3, size=20))[:6]):  # 6 rows of 20 features: 6 singular values
-        found = singular_values(every)
-        np.testing.assert_allclose(found, np.linalg.svd(every, compute_uv=False), rtol=1e-7)
-        shares = found / found.sum()
-        assert effective_rank(found) == pytest.approx(np.exp(-(shares * np.log(shares)).sum()))
+def test_spread_of_random_directions_is_near_1():
+    rows = unit(np.random.default_rng(0).normal(size=(4000, 64)))
+
+    assert feature_spread(rows)["spread"] > 0.98
+
+
+def test_spread_shows_a_partial_collapse():
+    assert feature_spread(unit_rows_near_each_other())["spread"] < 0.1
+
+
+def test_spread_of_equal_rows_is_0():
+    assert feature_spread(np.ones((5, 64)))["spread"] < 1e-6
+
+
+def test_std_of_unit_rows_does_not_show_collapse():
+    spread = feature_spread(unit_rows_near_each_other())
+
+    assert spread["std"] == pytest.approx(np.sqrt(1 / 64 - spread["mean"] ** 2), rel=1e-9)
+
+
+@pytest.mark.parametrize(("size", "mean", "printed"), [(1024, -0.0008, 0.0312), (768, 0.0049, 0.0358)])
+def test_printed_std_is_that_of_any_unit_rows(size, mean, printed):
+    """ECHO Table 15, mE5 and LaBSE."""
+    rows = unit(np.random.default_rng(0).normal(size=(500, size)) + mean * size**0.5)
+
+    assert feature_spread(rows)["std"] == pytest.approx(printed, abs=6e-5)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(40, 8), (3, 20)])
+def test_spectrum_is_the_svd_of_the_joined_matrix(rows, size):
+    """12 rows of 20 features have 12 singular values."""
+    matrix = joined(space(rows, size))
+
+    values = singular_values(matrix)
+
+    np.testing.assert_allclose(values, np.linalg.svd(matrix, compute_uv=False), rtol=1e-7)
+
+
+def test_effective_rank_is_the_exponential_of_the_entropy():
+    values = np.array([3.0, 2.0, 1.0, 0.0])
+
+    assert effective_rank(values) == pytest.approx(np.exp(entropy(values / 6)))
 
 
 def test_principal_ratio_is_the_formula_written_out():
-    every = joined(space())
-    rows = unit(every)
-    vectors = np.linalg.eigh(rows.T @ rows)[1].T
-    z = [np.exp(rows @ (sign * v)).sum() for v in vectors for sign in (1, -1)]
-    assert principal_ratio(every) == pytest.approx(min(z) / max(z))
-    rng = np.random.default_rng(1)
-    assert principal_ratio(rng.normal(size=(5000, 6))) > 0.95
-    assert principal_ratio(rng.normal(size=(5000, 6)) + 5) < 0.2
+    matrix = joined(space())
+    rows = unit(matrix)
+    _, eigenvectors = np.linalg.eigh(rows.T @ rows)
+    z = []
+    for eigenvector in eigenvectors.T:
+        z.append(np.exp(rows @ eigenvector).sum())
+        z.append(np.exp(rows @ -eigenvector).sum())
+
+    assert principal_ratio(matrix) == pytest.approx(min(z) / max(z))
 
 
-def kl(mean0, cov0, mean1, cov1):
-    gap, logs = mean1 - mean0, np.linalg.slogdet(cov1)[1] - np.linalg.slogdet(cov0)[1]
-    return 0.5 * (np.trace(np.linalg.solve(cov1, cov0)) + gap @ np.linalg.solve(cov1, gap) - len(gap) + logs)
+def test_a_round_cloud_is_isotropic():
+    assert principal_ratio(np.random.default_rng(1).normal(size=(5000, 6))) > 0.95
+
+
+def test_a_shifted_cloud_is_not_isotropic():
+    assert principal_ratio(np.random.default_rng(1).normal(size=(5000, 6)) + 5) < 0.2
+
+
+def kl(rows0: np.ndarray, rows1: np.ndarray, shrinkage: float) -> float:
+    """Kullback-Leibler divergence between the Gaussians of two languages."""
+    covariances = []
+    for rows in (rows0, rows1):
+        covariance = np.cov(rows.T, bias=True)
+        covariances.append((1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / 8 * np.eye(8))
+    first, second = covariances
+    gap = rows1.mean(0) - rows0.mean(0)
+    log_ratio = np.linalg.slogdet(second).logabsdet - np.linalg.slogdet(first).logabsdet
+    return (np.trace(np.linalg.solve(second, first)) + gap @ np.linalg.solve(second, gap) - 8 + log_ratio) / 2
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 0.1])
 def test_invariance_is_the_loop_over_pairs(shrinkage):
-    parts, gaussians = space(), {}
-    for lang, rows in parts.items():
-        cov = np.cov(rows.T, bias=True)
-        gaussians[lang] = rows.mean(0), (1 - shrinkage) * cov + shrinkage * np.trace(cov) / 8 * np.eye(8)
-    pair = {
-        (a, b): (kl(*gaussians[a], *gaussians[b]) + kl(*gaussians[b], *gaussians[a])) / 2
-        for a, b in permutations(LANGUAGES, 2)
-    }
-    want = [sum(v for (a, _), v in pair.items() if a == lang) / 3 for lang in LANGUAGES]
-    np.testing.assert_allclose(invariance(parts, shrinkage=shrinkage), want)
+    parts = space()
+    expected = []
+    for lang in LANGUAGES:
+        divergences = []
+        for other in LANGUAGES:
+            if other != lang:
+                divergences.append(kl(parts[lang], parts[other], shrinkage))
+                divergences.append(kl(parts[other], parts[lang], shrinkage))
+        expected.append(np.mean(divergences))
+
+    np.testing.assert_allclose(invariance(parts, shrinkage=shrinkage), expected)
 
 
-def test_invariance_of_known_gaussians():
-    """Two equal shapes, 1 apart in units of their own deviation: KL is 1/2. One twice as wide: by hand."""
-    x = np.array([[-1.0], [1.0], [-1.0], [1.0]])
-    assert invariance({"a": x, "b": x + 3}, shrinkage=0).mean() == pytest.approx(4.5)
-    wide = (0.5 * (4 - 1 - np.log(4)) + 0.5 * (0.25 - 1 + np.log(4))) / 2
-    assert invariance({"a": x, "b": 2 * x}, shrinkage=0).mean() == pytest.approx(wide)
-    same = np.random.default_rng(0).normal(size=(30, 5))
-    assert invariance({"a": same, "b": same[::-1]}).mean() == pytest.approx(0, abs=1e-9)
+DEVIATION_1 = np.array([[-1.0], [1.0], [-1.0], [1.0]])
+
+
+def test_invariance_of_equal_shapes():
+    """3 apart in units of their deviation: KL is 3 squared / 2."""
+    divergence = invariance({"a": DEVIATION_1, "b": DEVIATION_1 + 3}, shrinkage=0)
+
+    assert divergence.mean() == pytest.approx(4.5)
+
+
+def test_invariance_of_a_language_that_is_twice_as_wide():
+    to_narrow = (4 - 1 - np.log(4)) / 2
+    to_wide = (1 / 4 - 1 + np.log(4)) / 2
+
+    divergence = invariance({"a": DEVIATION_1, "b": 2 * DEVIATION_1}, shrinkage=0)
+
+    assert divergence.mean() == pytest.approx((to_narrow + to_wide) / 2)
+
+
+def test_invariance_of_equal_distributions_is_0():
+    rows = np.random.default_rng(0).normal(size=(30, 5))
+
+    assert invariance({"a": rows, "b": rows[::-1]}).mean() == pytest.approx(0, abs=1e-9)
 
 
 def test_rsim_is_the_pearson_of_all_cosines():
     parts = space(rows=12)
     upper = np.triu_indices(12, 1)
     cosines = {lang: (unit(rows) @ unit(rows).T)[upper] for lang, rows in parts.items()}
-    pair = {(a, b): pearsonr(cosines[a], cosines[b]).statistic for a, b in permutations(LANGUAGES, 2)}
-    np.testing.assert_allclose(rsim(parts), [sum(v for (a, _), v in pair.items() if a == c) / 3 for c in LANGUAGES])
-    turned = {"a": parts["eng_Latn"], "b": parts["eng_Latn"] @ ortho_group.rvs(8, random_state=0)}
-    assert rsim(turned).mean() == pytest.approx(1)  # isomorphic, though no row is near its translation
-    assert rsim(parts, max_rows=5).shape == (4,)
+    expected = []
+    for lang in LANGUAGES:
+        correlations = [pearsonr(cosines[lang], cosines[other]).statistic for other in LANGUAGES if other != lang]
+        expected.append(np.mean(correlations))
+
+    np.testing.assert_allclose(rsim(parts), expected)
 
 
-def test_evaluate_geometry_is_its_parts_in_one_row():
-    parts = space()
-    every, found = joined(parts), evaluate_geometry({lang: rows.astype(np.float32) for lang, rows in parts.items()})
-    row = found.to_row()
-    assert json.loads(found.to_json()) == row
-    assert (row["languages"], row["rows"], row["dimensions"]) == (4, 40, 8)
-    for name, value in {
-        "mean": every.mean(),
-        "std": every.std(),
-        "feature_std": unit(every).std(axis=0).mean(),
-        "centred_effective_rank": effective_rank(np.linalg.svd(every - every.mean(0), compute_uv=False)),
-        "calinski_harabasz": calinski_harabasz_score(every, np.tile(np.arange(40), 4)),
-    }.items():
-        assert row[name] == pytest.approx(value, rel=1e-4), name
-    table = found.by_language()
-    assert [line["lang"] for line in table.rows] == LANGUAGES
-    assert table.rows[2]["rsim"] == pytest.approx(rsim(parts)[2], rel=1e-4)
-    alone = evaluate_geometry({"eng_Latn": parts["eng_Latn"]})
-    assert alone.invariance is alone.calinski_harabasz is alone.rsim is None and alone.by_language().rows == []
+def test_rsim_of_a_rotated_space_is_1():
+    """Isomorphic, though no row is near its translation."""
+    rows = space()["eng_Latn"]
+
+    correlations = rsim({"a": rows, "b": rows @ ortho_group.rvs(8, random_state=0)})
+
+    assert correlations.mean() == pytest.approx(1)
 
 
-def test_the_rsim_of_a_space_is_the_mean_over_its_languages():
-    parts = space()
+def test_rsim_of_many_rows_is_that_of_evenly_spaced_ones():
+    parts = space(rows=9)
+    every_second = {lang: rows[::2] for lang, rows in parts.items()}
 
-    result = evaluate_geometry(parts)
+    np.testing.assert_allclose(rsim(parts, max_rows=5), rsim(every_second))
 
-    assert result.rsim == pytest.approx(np.mean(rsim(parts)), rel=1e-9)
+
+@pytest.fixture(scope="module")
+def geometry():
+    return evaluate_geometry({lang: rows.astype(np.float32) for lang, rows in space().items()})
+
+
+def test_shape_of_the_space_is_in_the_row(geometry):
+    row = geometry.to_row()
+
+    assert json.loads(geometry.to_json()) == row
+    assert row["languages"] == 4
+    assert row["rows"] == 40
+    assert row["dimensions"] == 8
+
+
+def test_measures_of_all_rows_are_numpys(geometry):
+    rows = joined(space())
+    centred_values = np.linalg.svd(rows - rows.mean(0), compute_uv=False)
+
+    assert geometry.mean == pytest.approx(rows.mean(), rel=1e-4)
+    assert geometry.std == pytest.approx(rows.std(), rel=1e-4)
+    assert geometry.feature_std == pytest.approx(unit(rows).std(axis=0).mean(), rel=1e-4)
+    assert geometry.centred_effective_rank == pytest.approx(effective_rank(centred_values), rel=1e-4)
+
+
+def test_calinski_harabasz_has_a_cluster_a_meaning(geometry):
+    expected = calinski_harabasz_score(joined(space()), np.tile(np.arange(40), 4))
+
+    assert geometry.calinski_harabasz == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_rsim_of_a_space_is_the_mean_over_its_languages(geometry):
+    assert geometry.rsim == pytest.approx(np.mean(rsim(space())), rel=1e-4)
+
+
+def test_table_by_language(geometry):
+    table = geometry.by_language()
+
+    assert [row["lang"] for row in table.rows] == LANGUAGES
+    assert table.rows[2]["rsim"] == pytest.approx(rsim(space())[2], rel=1e-4)
+    assert table.rows[2]["invariance"] == pytest.approx(invariance(space())[2], rel=1e-4)
+
+
+def test_one_language_has_no_measures_of_pairs():
+    result = evaluate_geometry({"eng_Latn": space()["eng_Latn"]})
+
+    assert result.invariance is result.calinski_harabasz is result.rsim is None
+    assert result.by_language().rows == []
 
 
 def broken(row, value):
@@ -151,25 +249,31 @@ def broken(row, value):
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("measure", "parts", "message"),
     [
-        (lambda: evaluate_geometry(broken(7, np.nan)), "'rus_Cyrl' row 7 has NaN"),
-        (lambda: rsim(broken(5, 0.0)), "'rus_Cyrl' row 5 has only zeros"),
-        (lambda: evaluate_geometry({"a": np.ones(3)}), "'a' has shape (3,)"),
-        (lambda: calinski_harabasz(space() | {"b": np.eye(9, 8) + 1}), "'b' has shape (9, 8) and 'eng_Latn' (40, 8)"),
-        (lambda: calinski_harabasz([*space().items()] * 2), "'eng_Latn' comes twice"),
-        (lambda: calinski_harabasz({"a": np.eye(3)}), "1 languages (a): give at least 2"),
-        (lambda: calinski_harabasz({"a": np.eye(3), "b": np.eye(3)}), "the rows of all 2 languages"),
-        (lambda: evaluate_geometry({"a": np.ones((4, 3)) / 3}), "all 4 rows of 'a' are the same"),
-        (lambda: invariance(space(rows=8), shrinkage=0), "8 rows in 8 dimensions"),
-        (lambda: invariance(space(), shrinkage=2), "shrinkage is 2"),
-        (lambda: rsim({"a": np.eye(4), "b": np.eye(4)}), "all sentences of 'a' are equally similar"),
-        (lambda: evaluate_geometry([]), "0 languages (none)"),
+        (evaluate_geometry, broken(7, np.nan), "'rus_Cyrl' row 7: a NaN, infinite or zero embedding"),
+        (rsim, broken(5, 0.0), "'rus_Cyrl' row 5: a NaN, infinite or zero embedding"),
+        (evaluate_geometry, {"a": np.ones(3)}, "'a' has shape (3,)"),
+        (calinski_harabasz, space() | {"b": np.eye(9, 8) + 1}, "'b' has shape (9, 8) and 'eng_Latn' (40, 8)"),
+        (calinski_harabasz, [*space().items()] * 2, "'eng_Latn' comes twice"),
+        (calinski_harabasz, {"a": np.eye(3)}, "1 languages (a): give at least 2"),
+        (calinski_harabasz, {"a": np.eye(3), "b": np.eye(3)}, "the rows of all 2 languages"),
+        (evaluate_geometry, {"a": np.ones((4, 3)) / 3}, "all 4 rows of 'a' are the same"),
+        (rsim, {"a": np.eye(4), "b": np.eye(4)}, "all sentences of 'a' are equally similar"),
+        (evaluate_geometry, [], "0 languages (none)"),
     ],
 )
-def test_bad_input_names_language_and_row(call, message):
+def test_bad_input_names_language_or_row(measure, parts, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        call()
+        measure(parts)
+
+
+@pytest.mark.parametrize(
+    ("rows", "shrinkage", "message"), [(8, 0, "8 rows in 8 dimensions"), (40, 2, "shrinkage is 2")]
+)
+def test_a_bad_shrinkage_is_told(rows, shrinkage, message):
+    with pytest.raises(ValueError, match=message):
+        invariance(space(rows=rows), shrinkage=shrinkage)
 
 
 def nway(lang, ids):
@@ -177,17 +281,35 @@ def nway(lang, ids):
 
 
 def encode(texts, lang):
+    """The number of each text, beside the length of its language."""
     return np.array([[len(lang), float(text.split()[1])] for text in texts])
 
 
-def test_an_nway_table_is_embedded_row_by_row():
-    rows = nway("eng_Latn", "12345") + nway("fra_Latn", "5431") + nway("de", "1345")
-    found = {lang: array[:, 1].tolist() for lang, array in encode_parallel(encode, rows).items()}
-    assert found == {lang: [1, 3, 4, 5] for lang in ("eng_Latn", "fra_Latn", "de")}
-    assert list(encode_parallel(encode, rows, ["de", "eng_Latn"])) == ["de", "eng_Latn"]
-    holes = nway("eng_Latn", "1234") + nway("fra_Latn", "12")
-    for languages, message in ((["xyz"], "no rows in 'xyz'"), (None, "'fra_Latn' has only 2: leave it out")):
-        with pytest.raises(ValueError, match=message):
-            encode_parallel(encode, holes, languages)
+TABLE = nway("eng_Latn", "12345") + nway("fra_Latn", "5431") + nway("de", "1345")
+
+
+def test_row_i_of_all_languages_is_the_same_sentence():
+    arrays = encode_parallel(encode, TABLE)
+
+    assert list(arrays) == ["eng_Latn", "fra_Latn", "de"]
+    for array in arrays.values():
+        assert array[:, 1].tolist() == [1, 3, 4, 5]
+
+
+def test_languages_are_embedded_in_the_order_asked():
+    assert list(encode_parallel(encode, TABLE, ["de", "eng_Latn"])) == ["de", "eng_Latn"]
+
+
+@pytest.mark.parametrize(
+    ("languages", "message"), [(["xyz"], "no rows in 'xyz'"), (None, "'fra_Latn' has only 2: leave it out")]
+)
+def test_languages_without_enough_rows_are_told(languages, message):
+    rows = nway("eng_Latn", "1234") + nway("fra_Latn", "12")
+
+    with pytest.raises(ValueError, match=message):
+        encode_parallel(encode, rows, languages)
+
+
+def test_an_encoder_that_adds_rows_is_told():
     with pytest.raises(ValueError, match=r"the encoder gave shape \(5, 2\) for 4 texts in 'eng_Latn'"):
         encode_parallel(lambda texts, lang: np.ones((5, 2)), nway("eng_Latn", "1234"))

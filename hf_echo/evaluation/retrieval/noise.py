@@ -40,14 +40,21 @@ def evaluate_noise(
         ValueError: as in `evaluate_xsim`.
     """
     texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs)
-    wrong: dict[str, dict[str, float]] = {kind: {} for kind in (CLEAN, *KINDS)}
+    error_rates: dict[str, dict[str, float]] = {kind: {} for kind in (CLEAN, *KINDS)}
     for lang, _ in pairs:
         ids = [key for key in texts[lang] if key in texts[target_lang]][:limit]
-        own, right = ([texts[code][key] for key in ids] for code in (lang, target_lang))
-        y = encode(right, target_lang)
-        for kind, found in wrong.items():
-            changed = own if kind == CLEAN else [noisy(text, kind, seed, lang) for text in own]
-            found[lang] = xsim(encode(changed, lang), y, gold=text_groups(right)).error_rate
-    mean = {kind: float(np.mean(list(found.values()))) for kind, found in wrong.items()}
-    table = [{"noise": kind, "xsim": mean[kind], "worse": mean[kind] - mean[CLEAN], **wrong[kind]} for kind in wrong]
-    return Table(table, notes={"not_measured": skipped} if skipped else {})
+        sources = [texts[lang][key] for key in ids]
+        targets = [texts[target_lang][key] for key in ids]
+        y = encode(targets, target_lang)
+        for kind, of_languages in error_rates.items():
+            changed = sources
+            if kind != CLEAN:
+                changed = [noisy(text, kind, seed, lang) for text in sources]
+            of_languages[lang] = xsim(encode(changed, lang), y, gold=text_groups(targets)).error_rate
+
+    rows: list[dict[str, Any]] = []
+    for kind, of_languages in error_rates.items():
+        mean = float(np.mean(list(of_languages.values())))
+        clean_mean = rows[0]["xsim"] if rows else mean
+        rows.append({"noise": kind, "xsim": mean, "worse": mean - clean_mean, **of_languages})
+    return Table(rows, notes={"not_measured": skipped} if skipped else {})

@@ -7,6 +7,7 @@ language's own rows, so recordings of one sentence are never each other's error.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from ...utils.results import Table
 from ..labelled_rows import rows_by_language
 from ..translation import translation_scores
 from .hard_negatives import PUBLISHED, RULES, by_text, described, published_negatives, rule_negatives
-from .xsimpp import stack
 
 ENGLISH = "eng_Latn"
 MEASURES = ("xsim", "xsimpp", "own_xsim", "text_xsim", "chrf", "bleu", "text_chrf", "text_bleu")
@@ -61,54 +61,47 @@ def evaluate_speech(
             no English at all.
     """
     if "audio" in (getattr(rows, "column_names", None) or ()):
-        rows = rows.remove_columns("audio")
-    rows = [dict(row) for row in rows]
+        rows = rows.remove_columns("audio")  # a copy of a row would decode it
+    recordings = [_recording(number, row) for number, row in enumerate(rows, 1)]
     embeddings = np.asarray(embeddings)
-    if not rows:
+    if not recordings:
         raise ValueError("no rows: give at least one recording")
-    if embeddings.ndim != 2 or len(embeddings) != len(rows):
-        raise ValueError(f"embeddings have shape {embeddings.shape}; {len(rows)} rows need one each")
-    for number, row in enumerate(rows):
-        if not row.get("text") or not row.get("lang"):
-            raise ValueError(f"row {number + 1} has no {'lang' if row.get('text') else 'text'}")
-        if is_english(row["lang"]):
-            row["english"] = row["text"]
-    if not any(row.get("english") for row in rows):
+    if embeddings.ndim != 2 or len(embeddings) != len(recordings):
+        raise ValueError(f"embeddings have shape {embeddings.shape}; {len(recordings)} rows need one each")
+    if not any(recording["english"] for recording in recordings):
         raise ValueError("no row has an English translation: add the column english")
-    refuse_broken(embeddings, lambda row: f"speech embedding of row {row + 1} ({rows[row]['text'][:40]!r})")
-    by_lang = {lang: np.array(at) for lang, at in rows_by_language(rows).items()}
+    refuse_broken(embeddings, lambda row: f"speech embedding of row {row + 1} ({recordings[row]['text'][:40]!r})")
 
-    options, encode, table = {"margin": checked_margin(margin), "k": k}, _remembered(encode), []
-    for lang, places in by_lang.items():
+    options = {"margin": checked_margin(margin), "k": k}
+    search = _Search(_remembered(encode), negatives or {}, options)
+    table = []
+    for lang, places in rows_by_language(recordings).items():
         line: dict[str, Any] = {"lang": lang, "count": len(places)}
         if unheard is not None:
-            line["heard"] = lang not in set(unheard)
-        measured = places[[bool(rows[place].get("english")) for place in places]]
-        if len(measured):
-            x, english = embeddings[measured], [rows[place]["english"] for place in measured]
-            texts = [rows[place]["text"] for place in measured]
+            line["heard"] = lang not in unheard
+        translated = [place for place in places if recordings[place]["english"]]
+        if translated:
+            x = embeddings[translated]
+            texts = [recordings[place]["text"] for place in translated]
+            english = [recordings[place]["english"] for place in translated]
             line["candidates"] = len(set(english))
-            line["xsim"] = _wrong(x, english, english, encode, ENGLISH, **options)
+            line["xsim"] = search.error_rate(x, english, ENGLISH)
             if negatives is not None:
-                hard = {text: negatives.get(text, ()) for text in english}
-                line["xsimpp"] = _wrong(x, english, english, encode, ENGLISH, hard, **options)
-            once = list({text: at for at, text in enumerate(texts)}.values())
-            right = [english[at] for at in once]
-            line["text_xsim"] = _wrong(
-                encode([texts[at] for at in once], lang), right, right, encode, ENGLISH, **options
-            )
+                line["xsimpp"] = search.error_rate(x, english, ENGLISH, with_negatives=True)
+            english_of = dict(zip(texts, english, strict=True))  # each text once
+            text_vectors = search.encode(list(english_of), lang)
+            line["text_xsim"] = search.error_rate(text_vectors, list(english_of.values()), ENGLISH)
             if translate is not None:
                 line |= _translated(translate, x, texts, english, lang)
-        own = [rows[place]["text"] for place in places]
-        line["own_xsim"] = _wrong(embeddings[places], own, own, encode, lang, **options)
+        own_texts = [recordings[place]["text"] for place in places]
+        line["own_xsim"] = search.error_rate(embeddings[places], own_texts, lang)
         table.append(line)
 
-    measures = [name for name in MEASURES if any(name in row for row in table)]
+    measures = [name for name in MEASURES if any(name in line for line in table)]
     languages = Table(table, notes=dict(options)).with_average(measures)
     if unheard is not None:
-        for name, heard in (("average_heard", True), ("average_unheard", False)):
-            part = Table([row for row in table if row["heard"] is heard]).with_average(measures).average
-            languages.notes[name] = {key: value for key, value in (part or {}).items() if key != "lang"} or None
+        languages.notes["average_heard"] = _average(table, measures, heard=True)
+        languages.notes["average_unheard"] = _average(table, measures, heard=False)
     return languages
 
 
@@ -119,53 +112,85 @@ def english_negatives(
 
     They are made by rule, or with `file` read from the published set.
     """
-    english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
-    texts = [text if is_english(lang) else other for text, lang, other in zip(rows["text"], rows["lang"], english)]
-    texts = list(dict.fromkeys(text for text in texts if text))
-    negatives = rule_negatives(texts) if file is None else published_negatives(file, texts)
-    return by_text(negatives, texts), described(negatives, RULES if file is None else PUBLISHED, file)
+    texts: dict[str, None] = {}  # each one once, in order
+    columns = [name for name in ("text", "lang", "english") if name in rows.column_names]
+    for row in rows.select_columns(columns):
+        english = _english_of(row)
+        if english:
+            texts[english] = None
+    sentences = list(texts)
+    if file is None:
+        negatives = rule_negatives(sentences)
+        description = described(negatives, RULES)
+    else:
+        negatives = published_negatives(file, sentences)
+        description = described(negatives, PUBLISHED, file)
+    return by_text(negatives, sentences), description
 
 
 def is_english(lang: str) -> bool:
     return lang == ENGLISH or lang.startswith(ENGLISH + "_")
 
 
+def _english_of(row: Mapping[str, Any]) -> str | None:
+    return row["text"] if is_english(row["lang"]) else row.get("english")
+
+
+def _recording(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    """text, lang and english of a row; raises ValueError without the first two."""
+    for name in ("text", "lang"):
+        if not row.get(name):
+            raise ValueError(f"row {number} has no {name}")
+    return {"text": row["text"], "lang": row["lang"], "english": _english_of(row)}
+
+
+def _average(table: Sequence[dict[str, Any]], measures: Sequence[str], *, heard: bool) -> dict[str, Any] | None:
+    lines = [line for line in table if line["heard"] is heard]
+    average = Table(lines).with_average(measures).average or {}
+    average.pop("lang", None)
+    return average or None
+
+
 def _remembered(encode: Encode) -> Encode:
     """The encoder with a memory: languages share most English texts."""
-    known: dict[tuple[str, str], np.ndarray] = {}
+    vectors: dict[tuple[str, str], np.ndarray] = {}
 
     def encode_once(texts: list[str], lang: str) -> np.ndarray:
-        new = [text for text in dict.fromkeys(texts) if (text, lang) not in known]
-        if new:
-            known.update(zip(((text, lang) for text in new), np.asarray(encode(new, lang)), strict=True))
-        return np.stack([known[text, lang] for text in texts])
+        new_texts = [text for text in dict.fromkeys(texts) if (text, lang) not in vectors]
+        if new_texts:
+            for text, vector in zip(new_texts, np.asarray(encode(new_texts, lang)), strict=True):
+                vectors[text, lang] = vector
+        return np.stack([vectors[text, lang] for text in texts])
 
     return encode_once
 
 
-def _wrong(
-    x: np.ndarray,
-    gold: Sequence[str],
-    texts: Sequence[str],
-    encode: Encode,
-    lang: str,
-    negatives: Mapping[str, Sequence[tuple[str, str]]] | None = None,
-    **options: Any,
-) -> float:
-    """Percentage of x[i] whose best text, of the different ones and of all hard negatives, is not its gold text."""
-    candidates = list(dict.fromkeys(texts))
-    y = encode(candidates, lang)
-    if hard := [text for candidate in candidates for text, _ in (negatives or {}).get(candidate, ())]:
-        y = stack(y, encode(hard, lang))
-    found = best_matches(x, y, **options)
-    place = {text: at for at, text in enumerate(candidates)}
-    return 100 * float((found != np.array([place[text] for text in gold])).mean())
+@dataclass
+class _Search:
+    """The search of `evaluate_speech`: among the different texts, and with `negatives` among these too."""
+
+    encode: Encode
+    negatives: Mapping[str, Sequence[tuple[str, str]]]
+    options: dict[str, Any]
+
+    def error_rate(self, x: np.ndarray, gold: Sequence[str], lang: str, *, with_negatives: bool = False) -> float:
+        """Percentage of x[i] whose best text is not gold[i]."""
+        candidates = list(dict.fromkeys(gold))
+        pool = list(candidates)
+        if with_negatives:
+            for candidate in candidates:
+                pool += [text for text, _ in self.negatives.get(candidate, ())]
+        best = best_matches(x, self.encode(pool, lang), **self.options)
+        place = {text: number for number, text in enumerate(candidates)}
+        gold_places = np.array([place[text] for text in gold])
+        return 100 * float(np.mean(best != gold_places))
 
 
 def _translated(translate: Translate, x: np.ndarray, texts: list[str], english: list[str], lang: str) -> dict[str, Any]:
     scores = {}
-    for prefix, inputs in (("", x), ("text_", texts)):
+    for prefix, inputs in {"": x, "text_": texts}.items():
         hypotheses = list(translate(inputs, lang, ENGLISH))
         result = translation_scores(hypotheses, english, source_lang=lang, target_lang=ENGLISH, spbleu=False)
-        scores |= {f"{prefix}bleu": result.bleu, f"{prefix}chrf": result.chrf}
+        scores[f"{prefix}bleu"] = result.bleu
+        scores[f"{prefix}chrf"] = result.chrf
     return scores

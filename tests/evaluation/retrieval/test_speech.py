@@ -1,17 +1,17 @@
 """Speech measures on embeddings that are known, against counts by hand; the command with a tiny random encoder."""
 
 import json
-import re
 
 import datasets
 import numpy as np
 import pytest
+from sacrebleu.metrics import BLEU, CHRF
 
 from hf_echo.evaluation import evaluate_speech
 
 from ...speech_toy import save_random_encoder
 
-COMMAND = "evaluate"
+COMMAND = "evaluate speech"
 MEANINGS = ["sun", "rain", "snow", "wind"]
 WORDS = {
     "eng_Latn": MEANINGS,
@@ -23,48 +23,57 @@ AXES = np.eye(8)
 
 def encode(texts, lang):
     """Each meaning is an axis, in every language. The Catalan text of snow is at rain. Negatives are at axis 4 on."""
-    vectors = []
-    for text in texts:
-        if text.startswith("not "):
-            vectors.append(AXES[4 + MEANINGS.index(text[4:])])
-        else:
-            at = WORDS[lang].index(text)
-            vectors.append(AXES[1] if (lang, at) == ("cat_Latn", 2) else AXES[at])
-    return np.stack(vectors)
+    axis_of = {word: axis for axis, word in enumerate(WORDS[lang])}
+    axis_of |= {f"not {word}": axis + 4 for axis, word in enumerate(MEANINGS)}
+    axis_of["neu"] = 1
+    return AXES[[axis_of[text] for text in texts]]
 
 
-def row(lang: str, meaning: int, at: int, source: str = "one", speaker: str = "v", english: bool = True):
-    """(row, embedding): speech of a meaning that the encoder puts on axis `at`."""
-    text = {"english": MEANINGS[meaning]} if english and lang != "eng_Latn" else {}
-    return {"text": WORDS[lang][meaning], "lang": lang, "source": source, "speaker": speaker} | text, AXES[at] * 2.5
-
-
-SPEECH = [
-    row("eng_Latn", 0, 0),
-    row("eng_Latn", 0, 1, "two"),  # a second recording of sun, heard as rain
-    row("eng_Latn", 1, 1),
-    row("eng_Latn", 2, 2, "two", "w"),
-    row("deu_Latn", 0, 0),
-    row("deu_Latn", 3, 3, "two", "w"),
-    row("cat_Latn", 2, 2),  # its text is wrong, its speech is right
-    row("cat_Latn", 1, 0, "two"),  # heard as sun, which no Catalan row is
-    row("cat_Latn", 1, 1, "two", english=False),
+# Language, meaning, and the meaning that the encoder hears.
+HEARD = [
+    ("eng_Latn", 0, 0),
+    ("eng_Latn", 0, 1),  # a second recording of sun, heard as rain
+    ("eng_Latn", 1, 1),
+    ("eng_Latn", 2, 2),
+    ("deu_Latn", 0, 0),
+    ("deu_Latn", 3, 3),
+    ("cat_Latn", 2, 2),  # its text is wrong, its speech is right
+    ("cat_Latn", 1, 0),  # heard as sun, which no Catalan row is
+    ("cat_Latn", 1, 1),
 ]
-ROWS, VECTORS = [r for r, _ in SPEECH], np.stack([v for _, v in SPEECH])
+ROWS = [{"text": WORDS[lang][meaning], "lang": lang, "english": MEANINGS[meaning]} for lang, meaning, _ in HEARD]
+ROWS[-1]["english"] = None
+VECTORS = 2.5 * AXES[[heard for _, _, heard in HEARD]]
 
 
-def test_by_language_against_counts_by_hand():
+@pytest.mark.parametrize(
+    ("lang", "count", "candidates", "xsim", "text_xsim", "own_xsim"),
+    [
+        ("eng_Latn", 4, 3, 25.0, 0.0, 25.0),
+        ("deu_Latn", 2, 2, 0.0, 0.0, 0.0),
+        ("cat_Latn", 3, 2, 50.0, 50.0, pytest.approx(200 / 3)),
+    ],
+)
+def test_figures_of_a_language_are_counted_by_hand(lang, count, candidates, xsim, text_xsim, own_xsim):
     """Candidates of Catalan are snow and rain. Speech on the axis of sun has cosine 0 with both, and equal scores go to
     the first, snow. In its own text, snow and rain are both on axis 1: the first one, snow, is found for all."""
-    report = evaluate_speech(ROWS, VECTORS, encode, unheard=["cat_Latn"])
-    columns = ("count", "heard", "candidates", "xsim", "text_xsim", "own_xsim")
-    assert {row["lang"]: tuple(row[name] for name in columns) for row in report.rows} == {
-        "eng_Latn": (4, True, 3, 25.0, 0.0, 25.0),
-        "deu_Latn": (2, True, 2, 0.0, 0.0, 0.0),
-        "cat_Latn": (3, False, 2, 50.0, 50.0, pytest.approx(200 / 3)),
-    }
-    assert report.average["xsim"] == 25.0
-    assert [report.notes[f"average_{kind}"]["xsim"] for kind in ("heard", "unheard")] == [12.5, 50.0]
+    table = evaluate_speech(ROWS, VECTORS, encode)
+
+    (row,) = [row for row in table.rows if row["lang"] == lang]
+    assert row["count"] == count
+    assert row["candidates"] == candidates
+    assert row["xsim"] == xsim
+    assert row["text_xsim"] == text_xsim
+    assert row["own_xsim"] == own_xsim
+
+
+def test_unheard_languages_have_an_average_of_their_own():
+    table = evaluate_speech(ROWS, VECTORS, encode, unheard=["cat_Latn"])
+
+    assert [row["heard"] for row in table.rows] == [True, True, False]
+    assert table.average["xsim"] == 25.0
+    assert table.notes["average_heard"]["xsim"] == 12.5
+    assert table.notes["average_unheard"]["xsim"] == 50.0
 
 
 def test_hard_negatives_are_candidates():
@@ -72,70 +81,106 @@ def test_hard_negatives_are_candidates():
     vectors = VECTORS.copy()
     vectors[2] = AXES[1] + 1.1 * AXES[6]
     negatives = {text: [(f"not {text}", "negation")] for text in MEANINGS}
-    report = evaluate_speech(ROWS, vectors, encode, negatives=negatives).rows[0]
-    assert report["xsim"] == 25.0 and report["xsimpp"] == 50.0
+
+    english = evaluate_speech(ROWS, vectors, encode, negatives=negatives).rows[0]
+
+    assert english["xsim"] == 25.0
+    assert english["xsimpp"] == 50.0
 
 
-def test_translation_scores():
-    """A decoder that reads the axis: the scores of sacrebleu for these words."""
-    from sacrebleu.metrics import BLEU, CHRF
+def test_translation_scores_are_sacrebleus():
+    """The decoder reads the meaning of a vector, and of any text "sun"."""
 
     def translate(inputs, source, target):
-        assert target == "eng_Latn"
-        return [MEANINGS[int(np.argmax(v))] if not isinstance(v, str) else "sun" for v in inputs]
+        if isinstance(inputs[0], str):
+            return ["sun"] * len(inputs)
+        return [MEANINGS[vector.argmax()] for vector in inputs]
 
-    report = evaluate_speech(ROWS, VECTORS, encode, translate=translate)
-    english, german, _ = report.rows
-    assert german["chrf"] == 100 and german["text_chrf"] < 60
-    texts = ["sun", "rain", "rain", "snow"], [["sun", "sun", "rain", "snow"]]
-    chrf, bleu = (metric.corpus_score(*texts).score for metric in (CHRF(word_order=2), BLEU()))
-    assert (english["chrf"], english["bleu"]) == pytest.approx((chrf, bleu))
-    assert report.average["chrf"] < 100
+    english, german, _ = evaluate_speech(ROWS, VECTORS, encode, translate=translate).rows
+
+    references = [["sun", "sun", "rain", "snow"]]
+    from_speech = ["sun", "rain", "rain", "snow"]
+    assert english["chrf"] == pytest.approx(CHRF(word_order=2).corpus_score(from_speech, references).score)
+    assert english["bleu"] == pytest.approx(BLEU().corpus_score(from_speech, references).score)
+    from_text = CHRF(word_order=2).corpus_score(["sun"] * 4, references).score
+    assert english["text_chrf"] == pytest.approx(from_text)
+    assert german["chrf"] == 100
 
 
 @pytest.mark.parametrize(
-    "rows, vectors, options, message",
+    "rows, vectors, message",
     [
-        (ROWS, VECTORS[:3], {}, "9 rows need one each"),
-        ([{"lang": "deu_Latn", "text": "Sonne"}], AXES[:1], {}, "no row has an English translation"),
-        (ROWS, VECTORS * np.where(np.arange(9) == 4, np.nan, 1)[:, None], {}, r"speech embedding of row 5 \('Sonne'\)"),
+        (ROWS, VECTORS[:3], "9 rows need one each"),
+        ([{"lang": "deu_Latn", "text": "Sonne"}], AXES[:1], "no row has an English translation"),
+        (ROWS, np.where(np.arange(9) == 4, np.nan, VECTORS.T).T, r"speech embedding of row 5 \('Sonne'\)"),
     ],
 )
-def test_wrong_input(rows, vectors, options, message):
+def test_wrong_input(rows, vectors, message):
     with pytest.raises(ValueError, match=message):
-        evaluate_speech(rows, vectors, encode, **options)
+        evaluate_speech(rows, vectors, encode)
+
+
+@pytest.fixture(scope="module")
+def speech_folder(tmp_path_factory):
+    """A tiny random speech encoder with the embedding size of echo-nano, and three recordings of tones."""
+    soundfile = pytest.importorskip("soundfile")
+    folder = tmp_path_factory.mktemp("speech")
+    save_random_encoder(folder / "model", languages=["eng_Latn"])
+    rows = ["audio\ttext\tlang\tenglish", "0.wav\tWe saw 12 ships.\teng_Latn\t"]
+    rows += ["1.wav\tJa\tdeu_Latn\tYes", "2.wav\tNein\tdeu_Latn\tNo"]
+    for number in range(3):
+        seconds = np.arange(8000 + 800 * number) / 16_000
+        tone = np.sin(2 * np.pi * (200 + 50 * number) * seconds)
+        soundfile.write(folder / f"{number}.wav", 0.3 * tone, 16_000)
+    (folder / "speech.tsv").write_text("\n".join(rows) + "\n")
+    return folder
 
 
 @pytest.fixture
-def speech_folder(tmp_path, monkeypatch):
-    """A tiny random speech encoder with the embedding size of echo-nano, and a corpus of tones."""
-    soundfile = pytest.importorskip("soundfile")
+def arguments(speech_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    save_random_encoder(tmp_path / "model", languages=["eng_Latn"])
-    lines = ["audio\ttext\tlang\tenglish\tsource"]
-    for n, (text, lang) in enumerate([("We saw 12 ships.", "eng_Latn"), ("Ja", "deu_Latn"), ("Nein", "deu_Latn")] * 2):
-        tone = 0.3 * np.sin(2 * np.pi * (200 + 50 * n) * np.arange(8000 + 800 * n) / 16_000)
-        soundfile.write(tmp_path / f"{n}.wav", tone, 16_000)
-        lines.append(f"{n}.wav\t{text}\t{lang}\t{ {'Ja': 'Yes', 'Nein': 'No'}.get(text, '') }\tespeak-ng")
-    (tmp_path / "speech.tsv").write_text("\n".join(lines) + "\n")
-    return tmp_path
+    files = ["--model", speech_folder / "model", "--data", speech_folder / "speech.tsv"]
+    return [*files, "--text-model", "echo-nano"]
 
 
-def test_command(run, answer, refused, speech_folder, monkeypatch):
-    arguments = ["speech", "--model", speech_folder / "model", "--data", speech_folder / "speech.tsv"]
-    arguments += ["--text-model", "echo-nano"]
+def test_command_measures_each_language(answer, arguments):
     report = answer(*arguments, "--hard-negatives", "--decoder", "echo-nano")
-    table = {row["lang"]: row for row in report["rows"]}
-    assert table["eng_Latn"]["heard"] and not table["deu_Latn"]["heard"]  # the model names English
-    assert table["deu_Latn"]["count"] == 4 and table["deu_Latn"]["candidates"] == 2
-    assert 0 <= table["deu_Latn"]["chrf"] < 60 and table["deu_Latn"]["text_xsim"] <= 50
-    assert report["hours"] == pytest.approx(sum(8000 + 800 * n for n in range(6)) / 16_000 / 3600)
 
-    (speech_folder / "2.wav").write_text("not audio")
-    refused("2.wav: not a readable wav", *arguments)
-    code, out, err = run(*arguments, "--on-bad-row", "skip")
-    assert code == 0 and json.loads(out)["skipped"] == 1 and "skipped 1 of 6 audio files, the first:" in err
-    other = "hf_echo.inference.any_encoder.any_encoder"
-    monkeypatch.setattr(other, lambda name: lambda texts, lang: np.ones((len(texts), 24)))
-    code, _, err = run(*arguments, "--on-bad-row", "skip")
-    assert code == 2 and re.search("embeddings of size 384 and .*echo-nano of size 24: give", err)
+    german, english = sorted(report["rows"], key=lambda row: row["lang"])
+    assert english["heard"]  # the model names English
+    assert not german["heard"]
+    assert german["count"] == german["candidates"] == 2
+    assert german["text_xsim"] <= 50
+    assert 0 <= german["chrf"] < 60
+    assert report["hours"] == pytest.approx((8000 + 8800 + 9600) / 16_000 / 3600)
+
+
+@pytest.fixture
+def data_with_a_broken_file(speech_folder, tmp_path):
+    for file in speech_folder.glob("*.*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "2.wav").write_text("not audio")
+    return ["--data", tmp_path / "speech.tsv"]
+
+
+def test_a_file_that_is_no_audio_is_named(refused, arguments, data_with_a_broken_file):
+    refused("2.wav: not a readable wav", *arguments, *data_with_a_broken_file)
+
+
+def test_a_file_that_is_no_audio_may_be_skipped(run, arguments, data_with_a_broken_file):
+    code, out, err = run(*arguments, *data_with_a_broken_file, "--on-bad-row", "skip")
+
+    assert code == 0
+    assert json.loads(out)["skipped"] == 1
+    assert "skipped 1 of 3 audio files, the first:" in err
+
+
+def test_a_text_model_of_another_space_is_refused(run, arguments, monkeypatch):
+    other_space = "hf_echo.inference.any_encoder.any_encoder"
+    monkeypatch.setattr(other_space, lambda name: lambda texts, lang: np.ones((len(texts), 24)))
+
+    code, _, error = run(*arguments)
+
+    assert code == 2
+    assert "embeddings of size 384" in error
+    assert "echo-nano of size 24: give" in error
