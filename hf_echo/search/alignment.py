@@ -46,8 +46,8 @@ Span = tuple[int, int]  # the first run, and the one after the last
 class Bead(NamedTuple):
     """Sentences `sources` and `targets`, one of which may be empty; then `cost` is 0, else the first part of c."""
 
-    sources: range
-    targets: range
+    sources: Sequence[int]
+    targets: Sequence[int]
     cost: float
 
     @property
@@ -121,7 +121,7 @@ class _Side:
     def rows(self, size: int, start: int, stop: int) -> np.ndarray:
         """(stop - start, d) unit embeddings of the runs of `size` sentences that begin with these sentences."""
         if size <= len(self.parts):
-            return unit_length(np.asarray(self.parts[size - 1][start:stop], np.float32))
+            return unit_length(np.ascontiguousarray(self.parts[size - 1][start:stop], np.float32))
         sentences = self.rows(1, start, stop + size - 1)
         total = sentences[: stop - start].copy()
         for offset in range(1, size):
@@ -143,7 +143,7 @@ class _Side:
     def strangeness(self, other: _Side, size: int) -> np.ndarray:
         """(runs of `size`,) 1 minus the mean cosine with sentences of the other side, the nearest left out."""
         sampled = np.unique(np.linspace(0, len(other) - 1, SAMPLE).astype(int))
-        strangers = unit_length(np.asarray(other.parts[0][sampled], np.float32))
+        strangers = unit_length(np.ascontiguousarray(other.parts[0][sampled], np.float32))
         runs = max(0, len(self) - size + 1)
         means = np.zeros(runs, np.float32)
         for start in range(0, runs, ROWS):

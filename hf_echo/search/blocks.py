@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
@@ -16,7 +17,7 @@ import numpy as np
 
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import make_once
-from .checks import Embeddings, as_rows, unit_rows
+from .checks import Embeddings, as_rows, has_direction, log_zero_rows, unit_rows
 from .neighbours import Neighbours, unit_neighbours
 
 BLOCK = 65_536  # rows of one side that are in memory at a time
@@ -36,6 +37,7 @@ class Rows:
         if not is_list_of_shards:
             parts = [parts]
         self.name = name
+        self.kept: np.ndarray | None = None  # the rows that are read, where some are left out
         self.parts = [as_rows(part, name) for part in parts]
         self.width = self.parts[0].shape[1]
         self.starts = [0]  # the first row of each part, and the number of all rows
@@ -46,20 +48,50 @@ class Rows:
             raise ValueError(f"the parts of {name} differ in dimensions: {widths}")
 
     def __len__(self) -> int:
-        return self.starts[-1]
+        return self.starts[-1] if self.kept is None else len(self.kept)
+
+    def with_direction(self) -> Rows:
+        """These rows without those that are all zero; a line of the log counts them.
+
+        Raises:
+            ValueError: all of them are.
+        """
+        is_zero = []
+        for start in range(0, len(self), BLOCK):
+            is_zero.append(~has_direction(self.raw(start, start + BLOCK)))
+        left_out = np.concatenate(is_zero)
+        if not left_out.any():
+            return self
+        if left_out.all():
+            raise ValueError(f"{self.name}: all {len(left_out)} embeddings are zero, and have no direction")
+        log_zero_rows(self.name, left_out)
+        rows = copy.copy(self)
+        rows.kept = np.flatnonzero(~left_out)
+        return rows
+
+    def numbers(self, rows: np.ndarray) -> np.ndarray:
+        """The numbers of rows in the whole collection; -1, for none, stays."""
+        return rows if self.kept is None else np.where(rows < 0, rows, self.kept[rows])
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Unit rows, float32; raises ValueError for a NaN, infinite or zero row."""
-        return unit_rows(self._raw(start, stop), self.name, start)
+        return unit_rows(self.raw(start, stop), self.name, start)
 
     def digest(self) -> str:
         """Digest of all numbers; it does not depend on the files or on how many there are."""
         digest = hashlib.blake2b(f"{len(self)} {self.width} {self.parts[0].dtype}".encode(), digest_size=16)
         for start in range(0, len(self), BLOCK):
-            digest.update(np.ascontiguousarray(self._raw(start, start + BLOCK)))
+            digest.update(np.ascontiguousarray(self.raw(start, start + BLOCK)))
         return digest.hexdigest()
 
-    def _raw(self, start: int, stop: int) -> np.ndarray:
+    def raw(self, start: int, stop: int) -> np.ndarray:
+        """Rows as they are, float or integer."""
+        if self.kept is None:
+            return self._rows_of_parts(start, stop)
+        rows = self.kept[start:stop]
+        return self._rows_of_parts(rows[0], rows[-1] + 1)[rows - rows[0]]
+
+    def _rows_of_parts(self, start: int, stop: int) -> np.ndarray:
         pieces = []
         for first, part in zip(self.starts, self.parts, strict=False):
             if first < stop and first + len(part) > start:
@@ -184,7 +216,10 @@ def _filled_index(y: Rows, index: str, block: int) -> Any:
         size = min(TRAINING_ROWS, len(y)) // runs
         starts = np.linspace(0, len(y) - size, runs).astype(int)
         training_rows = np.concatenate([y.read(start, start + size) for start in starts])
-        _call_faiss(index, faiss_index.train, training_rows)
+        try:
+            _call_faiss(index, faiss_index.train, training_rows)
+        except ValueError as error:
+            raise ValueError(f"{error}; there are {len(y):,} rows: name a smaller index, such as SQ8") from None
     for start in range(0, len(y), block):
         _call_faiss(index, faiss_index.add, y.read(start, start + block))
     return faiss_index

@@ -1,7 +1,12 @@
-"""Checks of embeddings, and rows of length 1. Errors name the row: a zero vector has no direction and would score 0."""
+"""Checks of embeddings, and rows of length 1. Errors name the row.
+
+A zero vector has no direction: it is that of a text without known tokens. Searches that go through whole collections
+leave it out and count it; others refuse it.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -12,23 +17,43 @@ from scipy import sparse
 
 Embeddings: TypeAlias = ArrayLike | torch.Tensor | sparse.spmatrix  # (rows, dimensions), real numbers
 Matrix: TypeAlias = np.ndarray | sparse.csr_matrix  # the same, checked
+logger = logging.getLogger(__name__)
+
 BLOCK = 1024  # rows that are in float64 at a time
 
 
-def refuse_broken(vectors: Embeddings, where: Callable[[int], str]) -> None:
+def refuse_broken(vectors: Embeddings, where: Callable[[int], str], *, zeros: bool = True) -> None:
     """Raise ValueError for the first row that is NaN, infinite or all zero; `where(row)` says whose it is.
 
-    In sparse matrices a row without entries passes: it is a text without known features.
+    In sparse matrices a row without entries passes: it is a text without known features. Without `zeros`, zero rows of
+    others pass, too.
     """
     if sparse.issparse(vectors):
         entries = vectors.tocoo()
         broken_rows = np.sort(entries.row[~np.isfinite(entries.data)])
     else:
         rows = as_array(vectors, where(0))
-        is_broken = ~np.isfinite(rows).all(axis=1) | ~rows.any(axis=1)
+        is_broken = ~np.isfinite(rows).all(axis=1)
+        if zeros:
+            is_broken |= ~rows.any(axis=1)
         broken_rows = np.flatnonzero(is_broken)
     if len(broken_rows):
         raise ValueError(f"{where(int(broken_rows[0]))}: a NaN, infinite or zero embedding has no direction")
+
+
+def has_direction(vectors: Embeddings, name: str = "x") -> np.ndarray:
+    """(rows,) whether a row is not all zero. True for each row of a sparse matrix, whose empty rows have cosine 0."""
+    rows = as_rows(vectors, name)
+    if sparse.issparse(rows):
+        return np.ones(rows.shape[0], bool)
+    return rows.any(axis=1)
+
+
+def log_zero_rows(name: str, is_left_out: np.ndarray) -> None:
+    """Say how many rows were left out of a search, if any."""
+    rows = np.flatnonzero(is_left_out)
+    if len(rows):
+        logger.warning("%s: left out %s (rows whose embedding is zero, the first is row %s)", name, len(rows), rows[0])
 
 
 def check_counts(**counts: int) -> None:

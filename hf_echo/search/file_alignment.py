@@ -6,6 +6,8 @@ in `file_mining`; a stopped run resumes at the first missing shard. Only one doc
 
 from __future__ import annotations
 
+import logging
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -15,30 +17,44 @@ from pathlib import Path
 import numpy as np
 from tqdm.auto import tqdm
 
+from ..data.formats import is_plain_text, kind_of
 from ..data.pair_writer import check_pair_output, write_pairs
+from ..data.parts import log_left_out
 from ..data.segmentation import rule_segmenter, trimmed
-from ..data.texts import read_texts
+from ..data.texts import open_text_rows
 from ..inference.encoders import Encode
 from ..modeling.prompting_echo import is_blank
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output
 from ..utils.results import Result
-from ..utils.text import STANDARD, TextLines, open_output
+from ..utils.text import EMPTY, STANDARD, TextLines, name_of, open_output
 from .alignment import LARGEST, Bead, align
 from .blocks import Rows
+from .checks import has_direction, unit_rows
 from .file_mining import SIDES, encode_lines, work_folder
 
+logger = logging.getLogger(__name__)
+
 PATH = ".path"
+SYSTEM_FILES = ("thumbs.db", "desktop.ini", "ehthumbs.db")
 
 
 @dataclass(frozen=True)
 class AlignmentReport(Result):
-    """Sentences (`sources`, `targets`) in `documents`, pairs written to `out`, sentences without partner (`alone`)."""
+    """Sentences (`sources`, `targets`) in `documents`, pairs written to `out`, sentences without partner (`alone`).
+
+    `documents_left_out`: files of folders that have no partner, are no text, or are empty. `sources_left_out` and
+    `targets_left_out`: blank lines, and sentences whose embedding is zero. `below_threshold`: pairs not written.
+    """
 
     documents: int
+    documents_left_out: int
     sources: int
     targets: int
+    sources_left_out: int
+    targets_left_out: int
     pairs: int
+    below_threshold: int
     sources_alone: int
     targets_alone: int
     out: str
@@ -52,6 +68,7 @@ class _Side:
     sentences: TextLines
     bounds: list[tuple[int, int]]
     line_numbers: list[int]
+    blank: int  # lines of the documents that are no sentences
 
     def document(self, number: int) -> list[str]:
         return self.sentences.read(*self.bounds[number])
@@ -81,7 +98,8 @@ def align_files(
     """Write the pairs of two documents with their scores, in order: 1 for equal embeddings, about 0 for strangers.
 
     Args:
-        source, target: two files, or two folders with files of equal names; others in them are left out.
+        source, target: two files, or two folders with files of equal names. Other files in folders, and those that
+            are no text or hold none, are left out and counted.
         out: pairs of all documents (`pair_writer`). Or vecalign's format, which also holds the sentences without a
             partner, and costs (1 - score) in place of scores: a file NAME.path, for folders a folder.
         raw: the files hold raw text, which is cut by rules. Otherwise each line is a sentence; blank lines are none.
@@ -92,13 +110,15 @@ def align_files(
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with the options.
     """
     # all that can be wrong, before anything is encoded
-    documents = paired_documents(source, target)
+    documents, alone = paired_documents(source, target)
     langs = (source_lang, target_lang)
     as_paths = out.suffix == PATH or (source.is_dir() and not out.suffix and str(out) != STANDARD)
     check_output(out, [source, target], folder=as_paths and source.is_dir())
     if not as_paths:
         check_pair_output(out, langs, [path for document in documents for path in document])
-    elif threshold is not None or raw:
+    if raw and None in langs:
+        raise ValueError("raw text is cut by the rules of its language: give the languages of both sides")
+    if as_paths and (threshold is not None or raw):
         raise ValueError(f"{out}: vecalign's format holds line numbers of all pairs; leave out raw and threshold")
     name = "aligned" if str(out) == STANDARD else out.name
     work = (Path(work) if work else out.with_name(name + ".work")).absolute()
@@ -107,11 +127,12 @@ def align_files(
     with ExitStack() as stack:
         # the sentences of both sides, then their embeddings
         stack.enter_context(work_folder(work, fresh))
-        sides = []
-        for paths, side_name, lang in zip(zip(*documents, strict=True), SIDES, langs, strict=True):
-            copy = work / f"{side_name}.txt"
+        copies = [work / f"{side_name}.txt" for side_name in SIDES]
+        for copy in copies:
             stack.callback(copy.unlink, missing_ok=True)
-            sides.append(_gathered(paths, lang, copy, column, raw))
+        documents, sides, unreadable = _gathered(documents, langs, copies, column, raw, in_folders=source.is_dir())
+        documents_left_out = alone + unreadable
+        log_left_out(f"{source} and {target}", documents_left_out)
         vectors = []
         for side, side_name, lang in zip(sides, SIDES, langs, strict=True):
             shards = encode_lines(side.sentences, encode, lang, work / side_name, model=model, executor=executor)
@@ -126,29 +147,46 @@ def align_files(
         for number in tqdm(range(len(documents)), "Aligning", unit="document", disable=not progress):
             source_sentences = sides[0].document(number)
             target_sentences = sides[1].document(number)
+            source_vectors, source_kept = _vectors(vectors[0], sides[0].bounds[number])
+            target_vectors, target_kept = _vectors(vectors[1], sides[1].bounds[number])
             beads = align(
-                _vectors(vectors[0], sides[0].bounds[number]),
-                _vectors(vectors[1], sides[1].bounds[number]),
-                [len(sentence) for sentence in source_sentences],
-                [len(sentence) for sentence in target_sentences],
+                source_vectors,
+                target_vectors,
+                [len(source_sentences[i]) for i in source_kept],
+                [len(target_sentences[j]) for j in target_kept],
                 largest=largest,
             )
+            beads = _in_document(beads, source_kept, target_kept)
             pairs = [bead for bead in beads if bead.is_pair]
+            counts["sources_alone"] += sum(len(bead.sources) for bead in beads if not bead.targets)
+            counts["targets_alone"] += sum(len(bead.targets) for bead in beads if not bead.sources)
+            counts["sources_zero"] += len(source_sentences) - len(source_kept)
+            counts["targets_zero"] += len(target_sentences) - len(target_kept)
             if write is None:
                 path = out / f"{documents[number][0].name}{PATH}" if source.is_dir() else out
+                lost_sources = np.setdiff1d(np.arange(len(source_sentences)), source_kept)
+                lost_targets = np.setdiff1d(np.arange(len(target_sentences)), target_kept)
+                beads = _with_lost(beads, lost_sources, lost_targets)
                 _write_path(path, beads, sides[0].document_lines(number), sides[1].document_lines(number))
             else:
+                found = len(pairs)
                 if threshold is not None:
                     pairs = [bead for bead in pairs if 1 - bead.cost >= threshold]
+                counts["below_threshold"] += found - len(pairs)
                 _write_beads(write, pairs, source_sentences, target_sentences)
             counts["pairs"] += len(pairs)
-            counts["sources_alone"] += sum(not bead.targets for bead in beads)
-            counts["targets_alone"] += sum(not bead.sources for bead in beads)
+    for side, name in zip(sides, SIDES, strict=True):
+        reasons = {"blank lines": side.blank, "sentences whose embedding is zero": counts[f"{name}s_zero"]}
+        log_left_out(side.sentences.name, reasons)
     return AlignmentReport(
         documents=len(documents),
-        sources=len(sides[0].sentences),
-        targets=len(sides[1].sentences),
+        documents_left_out=documents_left_out.total(),
+        sources=len(sides[0].sentences) - counts["sources_zero"],
+        targets=len(sides[1].sentences) - counts["targets_zero"],
+        sources_left_out=sides[0].blank + counts["sources_zero"],
+        targets_left_out=sides[1].blank + counts["targets_zero"],
         pairs=counts["pairs"],
+        below_threshold=counts["below_threshold"],
         sources_alone=counts["sources_alone"],
         targets_alone=counts["targets_alone"],
         out=str(out),
@@ -156,16 +194,44 @@ def align_files(
     )
 
 
-def _vectors(rows: Rows, bounds: tuple[int, int]) -> np.ndarray:
-    """(sentences, d) embeddings of a document; it may have no sentence."""
+def _vectors(rows: Rows, bounds: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """((kept, d) embeddings, (kept,) sentences of a document); sentences whose embedding is zero are not kept."""
     start, stop = bounds
     if start == stop:
-        return np.empty((0, rows.width))
-    return rows.read(start, stop)
+        return np.empty((0, rows.width)), np.arange(0)
+    raw = rows.raw(start, stop)
+    kept = np.flatnonzero(has_direction(raw))
+    if not len(kept):
+        return np.empty((0, rows.width)), kept
+    return unit_rows(raw[kept], rows.name, start), kept
 
 
-def paired_documents(source: Path, target: Path) -> list[tuple[Path, Path]]:
-    """The two files, or the files of equal names in two folders."""
+def _in_document(beads: Sequence[Bead], source_kept: np.ndarray, target_kept: np.ndarray) -> list[Bead]:
+    """Beads of the kept sentences by the numbers of these in the document."""
+    renumbered = []
+    for bead in beads:
+        sources = [int(source_kept[i]) for i in bead.sources]
+        targets = [int(target_kept[j]) for j in bead.targets]
+        renumbered.append(Bead(sources, targets, bead.cost))
+    return renumbered
+
+
+def _with_lost(beads: Sequence[Bead], sources: Sequence[int], targets: Sequence[int]) -> list[Bead]:
+    """The beads, and one for each sentence that was left out, before the first bead that comes after it."""
+    lost = [Bead([int(i)], [], 0.0) for i in sources] + [Bead([], [int(j)], 0.0) for j in targets]
+    ordered = list(beads)
+    for bead in reversed(lost):
+        side = "sources" if bead.sources else "targets"
+        number = getattr(bead, side)[0]
+        later = (
+            place for place, other in enumerate(ordered) if getattr(other, side) and getattr(other, side)[0] > number
+        )
+        ordered.insert(next(later, len(ordered)), bead)
+    return ordered
+
+
+def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]], Counter[str]]:
+    """(the two files, or the files of equal names in two folders; reason -> number of other files in the folders)."""
     for path in (source, target):
         if not path.exists() and str(path) != STANDARD:
             raise FileNotFoundError(f"no file or folder {path}; give a document, or a folder of documents")
@@ -173,49 +239,113 @@ def paired_documents(source: Path, target: Path) -> list[tuple[Path, Path]]:
         raise ValueError(f"{source} and {target} are a file and a folder: give two files or two folders")
     if str(source) == str(target) == STANDARD:
         raise ValueError("source and target are both standard input: give a file for one of them")
+    left_out: Counter[str] = Counter()
     if not source.is_dir():
-        return [(source, target)]
-    source_names = _file_names(source)
-    target_names = _file_names(target)
-    common = sorted(source_names & target_names)
+        return [(source, target)], left_out
+    source_files = _documents(source, left_out)
+    target_files = _documents(target, left_out)
+    common = sorted(source_files.keys() & target_files.keys())
     if not common:
-        examples = f"{min(source_names, default='none')!r} and {min(target_names, default='none')!r}"
+        examples = f"{min(source_files, default='none')!r} and {min(target_files, default='none')!r}"
         raise ValueError(f"{source} and {target} have no file names in common (such as {examples}): rename the files")
-    return [(source / name, target / name) for name in common]
+    for folder, files in ((source, source_files), (target, target_files)):
+        left_out[f"files of {folder} without a partner"] += len(files) - len(common)
+    return [(source_files[name], target_files[name]) for name in common], left_out
 
 
-def _file_names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.is_file()}
+def _documents(folder: Path, left_out: Counter[str]) -> dict[str, Path]:
+    """The documents of a folder by name, however it writes accents (macOS: decomposed). Counts what is none."""
+    documents: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        name = unicodedata.normalize("NFC", path.name)
+        if not path.is_file():
+            continue
+        if name.startswith((".", "~$", "#")) or name.endswith("~") or name.lower() in SYSTEM_FILES:
+            left_out["hidden and backup files"] += 1
+        elif kind_of(name) is None and not is_plain_text(name):
+            left_out["files of unknown types"] += 1
+        elif name in documents:
+            left_out["second files of one name"] += 1
+        else:
+            documents[name] = path
+    return documents
 
 
-def _cut(texts: Sequence[str], lang: str | None) -> list[str]:
-    if lang is None:
-        raise ValueError("raw text is cut by the rules of its language: give the languages of both sides")
+def _cut(texts: Sequence[str], lang: str) -> list[str]:
     sentences = []
     for pieces in rule_segmenter(texts, lang):
         sentences += trimmed(pieces)
     return sentences
 
 
-def _gathered(paths: Sequence[Path], lang: str | None, copy: Path, column: str | None, raw: bool) -> _Side:
-    """The sentences of the documents in the plain file `copy`."""
-    bounds = []
-    line_numbers: list[int] = []
-    with open_output(copy) as file:
-        for path in paths:
-            lines = read_texts(path, column=column, lang=lang)
-            if raw:
-                lines = _cut(lines, lang)
-            start = len(line_numbers)
-            for number, line in enumerate(lines):
-                sentence = " ".join(line.split())
-                if not is_blank(sentence):
-                    file.write(f"{sentence}\n")
-                    line_numbers.append(number)
-            bounds.append((start, len(line_numbers)))
-    name = str(paths[0] if len(paths) == 1 else paths[0].parent)
-    sentences = TextLines(copy, name=name, numbers=[number + 1 for number in line_numbers])
-    return _Side(sentences, bounds, line_numbers)
+def _gathered(
+    documents: Sequence[tuple[Path, Path]],
+    langs: tuple[str | None, str | None],
+    copies: Sequence[Path],
+    column: str | None,
+    raw: bool,
+    *,
+    in_folders: bool,
+) -> tuple[list[tuple[Path, Path]], list[_Side], Counter[str]]:
+    """(documents with sentences, the sides, reason -> number of files that are left out).
+
+    The sentences of a side go into a plain file. In folders a document that is no text, or holds none, is left out with
+    its partner; alone it is an error.
+    """
+    kept: list[tuple[Path, Path]] = []
+    bounds: list[list[tuple[int, int]]] = [[], []]
+    line_numbers: list[list[int]] = [[], []]
+    blank = [0, 0]
+    left_out: Counter[str] = Counter()
+    with ExitStack() as stack:
+        files = [stack.enter_context(open_output(copy)) for copy in copies]
+        for paths in documents:
+            try:
+                sentences = [_sentences(path, lang, column, raw) for path, lang in zip(paths, langs, strict=True)]
+            except ValueError as error:  # damaged, empty, no text, no table with the column
+                if not in_folders:
+                    raise
+                logger.warning("left out: %s", error)
+                left_out["files that are no text or empty, and their partners"] += 2
+                continue
+            kept.append(paths)
+            for side, (numbered, blank_lines) in enumerate(sentences):
+                start = len(line_numbers[side])
+                for number, sentence in numbered:
+                    files[side].write(f"{sentence}\n")
+                    line_numbers[side].append(number)
+                bounds[side].append((start, len(line_numbers[side])))
+                blank[side] += blank_lines
+    if not kept:
+        raise ValueError(f"{documents[0][0].parent} and {documents[0][1].parent}: no two documents with text")
+    sides = []
+    for side, copy in enumerate(copies):
+        first = kept[0][side]
+        name = str(first.parent if in_folders else first)
+        numbers = [number + 1 for number in line_numbers[side]]
+        lines = TextLines(copy, name=name, numbers=numbers)
+        sides.append(_Side(lines, bounds[side], line_numbers[side], blank[side]))
+    return kept, sides, left_out
+
+
+def _sentences(path: Path, lang: str | None, column: str | None, raw: bool) -> tuple[list[tuple[int, str]], int]:
+    """([(number of its line from 0, sentence)], number of blank lines) of a document."""
+    rows = open_text_rows(path, column, lang)
+    lines = [text for block, _ in rows.blocks() for text in block]
+    rows.report()
+    blank = rows.left_out.total()
+    if raw:
+        lines = _cut(lines, lang)
+    numbered = []
+    for number, line in enumerate(lines):
+        sentence = " ".join(line.split())
+        if is_blank(sentence):
+            blank += 1
+        else:
+            numbered.append((number, sentence))
+    if not numbered:
+        raise ValueError(EMPTY.format(name_of(path)))
+    return numbered, blank
 
 
 def _write_beads(

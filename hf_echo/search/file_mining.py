@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,7 @@ from ..utils.files import only_run, read_json, write_json
 from ..utils.results import Result
 from ..utils.text import STANDARD, TextLines
 from .blocks import BLOCK, search_cost
-from .checks import refuse_broken
+from .checks import has_direction, refuse_broken
 from .mining import check_options, mine
 
 SIDES = ("source", "target")
@@ -40,10 +40,16 @@ PROBE = "One sentence, by which a model is known again: 1, 2, 3."
 
 @dataclass(frozen=True)
 class MiningReport(Result):
-    """`sources` and `targets`: number of rows searched; `pairs` written to `out`."""
+    """`sources` and `targets`: number of rows searched; `pairs` written to `out`.
+
+    `sources_left_out` and `targets_left_out`: what else the files hold (blank lines, duplicates with `dedup`, units
+    without the language, texts whose embedding is zero); lines of the log say how many of each.
+    """
 
     sources: int
     targets: int
+    sources_left_out: int
+    targets_left_out: int
     pairs: int
     out: str
     work: str
@@ -70,8 +76,8 @@ def mine_files(
 ) -> MiningReport:
     """Mine the texts of two files into a file of score, source, target, best first (formats: `pair_writer`).
 
-    Blank lines are left out. Embeddings and the neighbours of finished blocks go to `work` (default: OUT.work), where
-    a stopped run, or one with other `options`, finds them again.
+    Blank lines, and texts whose embedding is zero, are left out and counted. Embeddings and the neighbours of finished
+    blocks go to `work` (default: OUT.work), where a stopped run, or one with other `options`, finds them again.
 
     Args:
         encode: (texts, lang) -> (len(texts), d); `encode_target` for the target, if another encoder of the same space
@@ -112,7 +118,22 @@ def mine_files(
             sources = list(source_lines.texts(mined.sources[part]))
             targets = list(target_lines.texts(mined.targets[part]))
             write(sources, targets, mined.scores[part].tolist())
-    return MiningReport(len(source_lines), len(target_lines), len(mined.scores), str(out), str(work))
+    source_zeros = zero_rows(x)
+    target_zeros = zero_rows(y)
+    return MiningReport(
+        sources=len(source_lines) - source_zeros,
+        targets=len(target_lines) - target_zeros,
+        sources_left_out=source_lines.left_out_lines() + source_zeros,
+        targets_left_out=target_lines.left_out_lines() + target_zeros,
+        pairs=len(mined.scores),
+        out=str(out),
+        work=str(work),
+    )
+
+
+def zero_rows(shards: Sequence[np.ndarray]) -> int:
+    """The number of embeddings that are zero, which no search reads."""
+    return sum(int((~has_direction(shard)).sum()) for shard in shards)
 
 
 def encode_lines(
@@ -136,7 +157,7 @@ def _encoded_rows(lines: TextLines, encode: Encode, lang: str | None, start: int
     for first in range(start, stop, CHUNK):
         texts = lines.read(first, min(first + CHUNK, stop))
         vectors = encoded(encode, texts, lang, f"lines of {lines.name}")
-        refuse_broken(vectors, lambda row, first=first: f"{lines.name}:{lines.line_of(first + row)}")
+        refuse_broken(vectors, lambda row, first=first: f"{lines.name}:{lines.line_of(first + row)}", zeros=False)
         parts.append(vectors)
     return np.concatenate(parts)
 

@@ -61,6 +61,8 @@ def mine(
 ) -> MinedPairs:
     """Pairs (row of x, row of y) that look like translations, best first.
 
+    Zero rows, which have no direction, are left out; a line of the log counts them.
+
     Args:
         x, y: (n, d) and (m, d) embeddings of any scale; arrays (also memory-mapped), tensors, or lists of arrays that
             follow one another (shards). Only `block` rows of a side are read at a time.
@@ -75,15 +77,15 @@ def mine(
             memory-mapped arrays in files that every node sees.
 
     Raises:
-        ValueError: unknown margin or retrieval, k < 1, different d, empty, NaN or zero rows (with the row).
+        ValueError: unknown margin or retrieval, k < 1, different d, no rows, NaN rows (with the row).
     """
     check_options(k=k, margin=margin, retrieval=retrieval, block=block, threshold=threshold, index=index)
     margin = checked_margin(margin)
     executor = executor or LocalExecutor(progress)
     if work is None and not executor.local:
         raise ValueError("work is None: a search on a cluster needs a folder that every node sees")
-    x_rows = Rows(x, "x")
-    y_rows = Rows(y, "y")
+    x_rows = Rows(x, "x").with_direction()
+    y_rows = Rows(y, "y").with_direction()
     if x_rows.width != y_rows.width:
         raise ValueError(f"x has {x_rows.width} dimensions and y {y_rows.width}: they must come from one model")
     k = min(k, len(x_rows), len(y_rows))
@@ -100,6 +102,7 @@ def mine(
     best_sources = best_by_margin(backward, forward, margin)
     pairs = _candidates(best_targets, best_sources, retrieval)
     pairs = _best_first(pairs)
+    pairs = MinedPairs(pairs.scores, x_rows.numbers(pairs.sources), y_rows.numbers(pairs.targets))
     if retrieval == "max":
         pairs = _each_row_once(pairs)
     return pairs if threshold is None else pairs.above(threshold)

@@ -10,6 +10,7 @@ on disk, or of a reference: pairs of the same kind, for standard input.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import tempfile
 from collections import Counter
@@ -40,9 +41,12 @@ from ..modeling.prompting_echo import is_blank
 from ..utils.files import make_once, only_run, remove_work
 from ..utils.fingerprint import fingerprint
 from ..utils.results import Result
-from ..utils.text import STANDARD, open_output
+from ..utils.text import STANDARD, name_of, open_output
 from .blocks import Rows, neighbours_in_blocks
+from .checks import has_direction
 from .margin import margin_of
+
+logger = logging.getLogger(__name__)
 
 SCORES = ("cosine", "margin", "blaser-qe")
 
@@ -69,7 +73,7 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreReport(Result):
-    """`rows` read, `scored` of them (those without an empty side), `kept`; `mean` and `sigma` of the scores.
+    """`rows` read, `scored` of them (both sides have text and a direction), `kept`; `mean` and `sigma` of the scores.
 
     `left_out`: what the input holds that is no pair, such as units of TMX without one of the languages.
     """
@@ -276,7 +280,12 @@ def score_pairs(
     if scored:
         mean = total / scored
         deviation = math.sqrt(max(0.0, total_of_squares / scored - mean**2))
-    log_left_out(" and ".join(map(str, pairs.files)), pairs.left_out)
+    label = " and ".join(map(name_of, pairs.files))
+    log_left_out(label, pairs.left_out)
+    if scored < rows:
+        logger.warning(
+            "%s: %s of %s pairs score nan: a side is empty, or its embedding is zero", label, rows - scored, rows
+        )
     return ScoreReport(rows, pairs.left_out.total(), scored, rows_kept, mean, deviation, str(out))
 
 
@@ -348,8 +357,8 @@ class Margin:
             self.targets.add(target_texts, encode, folder, number)
         if not self.sources.parts:
             raise ValueError("no pair has text on both sides: there is nothing to compare")
-        self.source_rows = Rows(self.sources.parts, "source")
-        self.target_rows = Rows(self.targets.parts, "target")
+        self.source_rows = Rows(self.sources.parts, "source").with_direction()
+        self.target_rows = Rows(self.targets.parts, "target").with_direction()
         self.smaller = min(len(self.source_rows), len(self.target_rows))
         self.k = min(k, self.smaller)
 
@@ -360,8 +369,16 @@ class Margin:
         source_langs: Sequence[str | None],
         target_langs: Sequence[str | None],
     ) -> np.ndarray:
+        """(rows,) float64 margins; NaN where an embedding is zero and has no direction."""
         x = self.sources.vectors(sources, source_langs, self.encode)
         y = self.targets.vectors(targets, target_langs, self.encode)
+        scores = np.full(len(x), np.nan)
+        rows = np.flatnonzero(has_direction(x) & has_direction(y))
+        if len(rows):
+            scores[rows] = self._margins(x[rows], y[rows])
+        return scores
+
+    def _margins(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         cosines = np.einsum("nd,nd->n", x, y, dtype=np.float64)
         x_neighbours = neighbours_in_blocks(Rows(x, "texts"), self.target_rows, self.k)
         y_neighbours = neighbours_in_blocks(Rows(y, "texts"), self.source_rows, self.k)

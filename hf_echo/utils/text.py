@@ -275,6 +275,10 @@ class TextLines:
     def __len__(self) -> int:
         return len(self.starts)
 
+    def left_out_lines(self) -> int:
+        """What the file holds beside its rows: blank lines, duplicates, rows of another kind of file without text."""
+        return self.blank + self.duplicates + self.left_out
+
     def line_of(self, row: int) -> int:
         return int(self.numbers[row])
 

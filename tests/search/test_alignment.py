@@ -204,6 +204,66 @@ def test_the_report_counts_sentences(folders):
     assert (report.sources_alone, report.targets_alone) == (1, 0)
 
 
+def test_the_report_counts_what_is_left_out(folders):
+    report = align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
+
+    assert (report.documents_left_out, report.sources_left_out, report.targets_left_out) == (1, 0, 1)
+
+
+NO_DOCUMENTS = {
+    ".DS_Store": b"\0\1",
+    "a.txt~": b"old",
+    "Thumbs.db": b"\0",
+    "photo.png": b"\x89PNG",
+    "note.pdf": b"%PDF",
+}
+
+
+def test_other_files_in_folders_are_no_documents(folders):
+    clean = align_files(folders / "fr", folders / "en", folders / "clean.tsv", encode, progress=False)
+    for name, content in NO_DOCUMENTS.items():
+        for side in ("fr", "en"):
+            (folders / side / name).write_bytes(content)
+
+    report = align_files(folders / "fr", folders / "en", folders / "out.tsv", encode, progress=False)
+
+    assert (folders / "out.tsv").read_bytes() == (folders / "clean.tsv").read_bytes()
+    assert report.documents_left_out == clean.documents_left_out + 2 * len(NO_DOCUMENTS)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", bytes(range(256)), b"caf\xe9\n" * 9])
+def test_a_document_without_text_does_not_stop_a_folder(folders, caplog, content):
+    align_files(folders / "fr", folders / "en", folders / "clean.tsv", encode, progress=False)
+    write_lines(folders / "fr" / "aa.txt", ["red cat"])
+    (folders / "en" / "aa.txt").write_bytes(content)
+
+    report = align_files(folders / "fr", folders / "en", folders / "out.tsv", encode, progress=False)
+
+    assert (folders / "out.tsv").read_bytes() == (folders / "clean.tsv").read_bytes()
+    assert (report.documents, report.documents_left_out) == (2, 3)
+    assert "aa.txt" in caplog.text
+
+
+def test_names_meet_in_either_normal_form(folders):
+    """macOS decomposes the letters of names."""
+    write_lines(folders / "fr" / "\u00e9t\u00e9.txt", ["red cat"])
+    write_lines(folders / "en" / "e\u0301te\u0301.txt", ["red cat"])
+
+    assert align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False).documents == 3
+
+
+def test_sentences_without_direction_are_left_out(folders, caplog):
+    def without_third(texts, lang):
+        return encode(texts) * np.array([[text != sentences(8, 0)[2]] for text in texts])
+
+    report = align_files(folders / "fr", folders / "en", folders / "out", without_third, progress=False)
+
+    lines = (folders / "out" / "a.txt.path").read_text().splitlines()
+    assert [line.rsplit(":", 1)[0] for line in lines] == [*TRUE[:1], "[]:[2]", "[2]:[]", *TRUE[2:]]
+    assert (report.sources, report.sources_left_out, report.sources_alone) == (15, 1, 1)
+    assert "sentences whose embedding is zero: 1" in caplog.text
+
+
 def test_two_files_give_what_two_folders_give(folders):
     align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
     align_files(folders / "fr" / "a.txt", folders / "en" / "a.txt", folders / "one.path", encode, progress=False)
@@ -252,7 +312,7 @@ def test_raw_text_is_cut(folders):
         ("fr", "en/a.txt", "o.tsv", {}, "a file and a folder"),
         ("fr", "none", "o.tsv", {}, "no file or folder"),
         ("fr", "other", "o.tsv", {}, "no file names in common"),
-        ("fr", "en", "o.csv", {}, "unknown format"),
+        ("fr", "en", "o.xlsx", {}, "unknown format"),
         ("fr", "en", "out", {"threshold": 0.5}, "leave out raw and threshold"),
         ("fr", "en", "fr/a.txt", {}, "is an input too"),
         ("fr", "en", "o.tsv", {"raw": True}, "give the languages"),

@@ -140,10 +140,24 @@ def zero_at_fish(texts, lang):
     return encode(texts) * np.array([["fish" not in text.split()] for text in texts])
 
 
+def nan_at_fish(texts, lang):
+    return np.where(np.array([["fish" in text.split()] for text in texts]), np.nan, encode(texts))
+
+
+def test_texts_without_direction_are_left_out(files, caplog):
+    (files / "c.txt").write_text("red cat\n\nold fish\nblue dog\nfish\n")
+
+    report = mine_files(files / "c.txt", files / "c.txt", files / "o.tsv", zero_at_fish, progress=False)
+
+    assert (report.sources, report.sources_left_out, report.targets_left_out) == (2, 3, 3)
+    assert [row[1:] for row in rows(files / "o.tsv")] == [["red cat"] * 2, ["blue dog"] * 2]
+    assert "x: left out 2 (rows whose embedding is zero, the first is row 1)" in caplog.text
+
+
 @pytest.mark.parametrize(
     "content, encoder, message",
     [
-        (b"red cat\n\nblue dog\nold fish\n", zero_at_fish, r"c.txt:4: a NaN, infinite or zero embedding"),
+        (b"red cat\n\nblue dog\nold fish\n", nan_at_fish, r"c.txt:4: a NaN, infinite or zero embedding"),
         (b"a\nb\nc\n", lambda t, lang: encode(t[: max(1, len(t) - 1)]), r"shape \(2, 24\) for 3 lines of .*c.txt"),
         (b"fine\n\xff\xfe\n", encode, r"c.txt:2: not UTF-8"),
         (b"\n \n", encode, "c.txt is empty"),
@@ -221,7 +235,7 @@ def test_command_mines_with_the_toy_model(answer, refused, toy, toy_folders, tmp
     gold = set(zip(french[8:], english[:16], strict=True))
     assert len(mined & gold) >= 8  # half of the pairs of held-out sentences, among strangers
 
-    options += ["--retrieval", "intersection", "--margin", "cosine"]
+    options += ["--retrieval", "intersection", "--margin", "cosine", "--overwrite"]
     assert answer("mine", tmp_path / "fr.txt", tmp_path / "en.txt", *options)["pairs"] > 0
     refused("no.txt", "mine", tmp_path / "no.txt", tmp_path / "en.txt", *options)
 

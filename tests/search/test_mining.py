@@ -204,7 +204,7 @@ def test_inverted_lists_of_which_one_is_probed_come_near():
     "x, y, words",
     [
         (np.eye(3), np.eye(4), "x has 3 dimensions and y 4"),
-        (np.eye(3), [np.eye(3), np.array([[1, 2, 3], [0, 0, 0.0]])], "y, row 4: a NaN, infinite or zero"),
+        (np.eye(3), [np.eye(3), np.array([[1, 2, 3], [0, 0, np.inf]])], "y, row 4: a NaN, infinite or zero"),
         (np.array([[1.0, np.nan]]), np.eye(2), "x, row 0: a NaN"),
         (np.eye(3), [], r"y must be a \(rows, dimensions\) matrix"),
         ([np.eye(3), np.eye(2)], np.eye(3), r"parts of x differ in dimensions: \[2, 3\]"),

@@ -16,6 +16,8 @@ from ..nway_texts import pairs_of_table, warn_once
 from .xsim import text_groups, xsim
 from .xsimpp import xsimpp
 
+Negatives = Mapping[Hashable, Sequence[str | tuple[str, str]]]  # id of a sentence -> texts, or (text, kind)
+
 
 def evaluate_xsim(
     encode: Encode,
@@ -24,7 +26,7 @@ def evaluate_xsim(
     target_lang: str = "eng_Latn",
     source_langs: Sequence[str] | None = None,
     direction: str = "to",
-    negatives: Mapping[Hashable, Sequence[str | tuple[str, str]]] | None = None,
+    negatives: Negatives | None = None,
     margin: str | None = "cosine",
     k: int = 4,
     same_text_is_right: bool = True,
@@ -61,49 +63,47 @@ def evaluate_xsim(
     if negatives is not None and direction != "to":
         raise ValueError(f"direction is {direction!r}; with negatives (of the target's sentences) it must be 'to'")
     texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs, direction)
-    keep, known = {target_lang, *(lang for lang, _ in pairs if direction == "all")}, {}
-
-    def vectors(lang: str, ids: list[Hashable]) -> Any:
-        """Embeddings of some sentences; the languages in `keep` are encoded once."""
-        own = texts[lang]
-        if lang not in keep:
-            return _encode(encode, [own[key] for key in ids], lang, ids)
-        if lang not in known:
-            known[lang] = _encode(encode, list(own.values()), lang, list(own))
-        place = {key: i for i, key in enumerate(own)}
-        return known[lang][np.array([place[key] for key in ids])]
-
-    vectors(target_lang, list(texts[target_lang]))  # first, so that a broken model fails early
-    hard = [] if negatives is None else _flat(negatives, list(texts[target_lang]))
-    owners = [f"hard negative of {key}" for key, _, _ in hard]
-    near = _encode(encode, [text for _, text, _ in hard], target_lang, owners) if hard else None
+    # The other languages come once: their embeddings are not kept.
+    repeated = {target_lang}
+    if direction == "all":
+        repeated.update(source for source, _ in pairs)
+    vectors = _Vectors(encode, texts, repeated)
+    target_ids = list(texts[target_lang])
+    vectors.of(target_lang, target_ids)  # first, so that a broken model fails early
+    hard = None
+    if negatives is not None:
+        hard = _HardNegatives(encode, negatives, target_lang, target_ids)
     options = {"margin": margin, "k": k}
 
     table = []
     for source, target in tqdm(pairs, desc="xsim", unit="pair", disable=not progress):
-        order = texts[target if direction != "from" else source]
-        ids = [key for key in order if key in texts[source] and key in texts[target]]
-        x, y = vectors(source, ids), vectors(target, ids)
-        gold = text_groups([texts[target][i] for i in ids]) if same_text_is_right else None
+        # The order of the target language, whose rows are the same for all sources.
+        ordered_ids = texts[source] if direction == "from" else texts[target]
+        ids = [key for key in ordered_ids if key in texts[source] and key in texts[target]]
+        x = vectors.of(source, ids)
+        y = vectors.of(target, ids)
+        gold = text_groups([texts[target][key] for key in ids]) if same_text_is_right else None
         plain = xsim(x, y, gold=gold, **options)
-        row = {"lang": target if direction == "from" else source}
-        if direction == "all":
+        row: dict[str, Any] = {"lang": source}
+        if direction == "from":
+            row["lang"] = target
+        elif direction == "all":
             row["target_lang"] = target
-        row |= {"count": plain.count, "xsim": plain.error_rate}
-        place = {key: i for i, key in enumerate(ids)}
-        own = [at for at, (key, _, _) in enumerate(hard) if key in place]
-        if hard and not own:
-            warn_once(f"xsim++ of {source!r} is not measured: its {len(ids)} sentences have no hard negatives")
-            row |= {"xsimpp": None, "pool": None}
-        elif hard:
-            owner, kinds = [place[hard[at][0]] for at in own], [hard[at][2] for at in own]
-            found = xsimpp(x, y, near[np.array(own)], owner, negative_kind=kinds, gold=gold, **options)
-            row |= {"xsimpp": found.error_rate, "pool": found.pool}
-            row |= {f"xsimpp_errors/{kind}": number for kind, number in found.errors_by_kind.items()}
+        row["count"] = plain.count
+        row["xsim"] = plain.error_rate
+        if plain.left_out:
+            row["left_out"] = plain.left_out
+        if hard is not None:
+            row |= hard.measured(x, y, ids, source, gold=gold, **options)
         table.append(row)
-    notes = {"target_lang": target_lang, "direction": direction, **options}
-    notes |= {"same_text_is_right": same_text_is_right} | ({"not_measured": skipped} if skipped else {})
-    return Table(table, notes=notes).with_average(["xsim"] if negatives is None else ["xsim", "xsimpp"])
+
+    notes = {"target_lang": target_lang, "direction": direction, **options, "same_text_is_right": same_text_is_right}
+    if skipped:
+        notes["not_measured"] = skipped
+    averaged = ["xsim"]
+    if hard is not None:
+        averaged.append("xsimpp")
+    return Table(table, notes=notes).with_average(averaged)
 
 
 def pairs_as_nway(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -113,18 +113,65 @@ def pairs_as_nway(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
             yield {"id": number, "lang": row[f"{side}_lang"], "text": row[side]}
 
 
-def _flat(negatives: Mapping[Hashable, Sequence[Any]], ids: list[Hashable]) -> list[tuple[Hashable, str, str]]:
-    """[(id of the target sentence, text, kind)]"""
-    items = [(key, item) for key in ids for item in negatives.get(key, ())]
-    if not items:
-        raise ValueError(f"negatives has {len(negatives)} ids, but none is an id of the {len(ids)} target sentences")
-    return [(key, item, "negative") if isinstance(item, str) else (key, *item) for key, item in items]
+class _Vectors:
+    """Embeddings of the sentences of each language; those of the `repeated` languages are encoded once."""
+
+    def __init__(self, encode: Encode, texts: Mapping[str, Mapping[Hashable, str]], repeated: set[str]):
+        self.encode = encode
+        self.texts = texts
+        self.repeated = repeated
+        self.encoded: dict[str, Any] = {}
+
+    def of(self, lang: str, ids: Sequence[Hashable]) -> Any:
+        """(len(ids), d)"""
+        language_texts = self.texts[lang]
+        if lang not in self.repeated:
+            return _encode(self.encode, [language_texts[key] for key in ids], lang, ids)
+        all_ids = list(language_texts)
+        if lang not in self.encoded:
+            self.encoded[lang] = _encode(self.encode, list(language_texts.values()), lang, all_ids)
+        place = {key: row for row, key in enumerate(all_ids)}
+        return self.encoded[lang][np.array([place[key] for key in ids])]
+
+
+class _HardNegatives:
+    """Hard negatives of the target's sentences, with their embeddings."""
+
+    def __init__(self, encode: Encode, negatives: Negatives, lang: str, ids: Sequence[Hashable]):
+        self.keys: list[Hashable] = []
+        self.kinds: list[str] = []
+        texts = []
+        for key in ids:
+            for negative in negatives.get(key, ()):
+                text, kind = (negative, "negative") if isinstance(negative, str) else negative
+                self.keys.append(key)
+                self.kinds.append(kind)
+                texts.append(text)
+        if not texts:
+            ids_given = f"negatives has {len(negatives)} ids"
+            raise ValueError(f"{ids_given}, but none is an id of the {len(ids)} target sentences")
+        self.vectors = _encode(encode, texts, lang, [f"hard negative of {key}" for key in self.keys])
+
+    def measured(self, x: Any, y: Any, ids: Sequence[Hashable], lang: str, **options: Any) -> dict[str, Any]:
+        """The xsimpp columns of a row; x and y are the embeddings of the sentences `ids`."""
+        place = {key: row for row, key in enumerate(ids)}
+        rows = [row for row, key in enumerate(self.keys) if key in place]
+        if not rows:
+            warn_once(f"xsim++ of {lang!r} is not measured: its {len(ids)} sentences have no hard negatives")
+            return {"xsimpp": None, "pool": None}
+        owners = [place[self.keys[row]] for row in rows]
+        kinds = [self.kinds[row] for row in rows]
+        result = xsimpp(x, y, self.vectors[np.array(rows)], owners, negative_kind=kinds, **options)
+        columns: dict[str, Any] = {"xsimpp": result.error_rate, "pool": result.pool}
+        for kind, number in result.errors_by_kind.items():
+            columns[f"xsimpp_errors/{kind}"] = number
+        return columns
 
 
 def _encode(encode: Encode, texts: list[str], lang: str, ids: Sequence[Hashable]) -> Any:
     vectors = encode(texts, lang)
-    if getattr(vectors, "ndim", 0) != 2 or vectors.shape[0] != len(texts):
-        shape = tuple(getattr(vectors, "shape", ()))
+    shape = tuple(getattr(vectors, "shape", ()))
+    if len(shape) != 2 or shape[0] != len(texts):
         raise ValueError(f"encode gave shape {shape} for {len(texts)} texts in {lang!r}: one row per text is needed")
-    refuse_broken(vectors, lambda row: f"{lang!r}, id {ids[row]!r} (row {row})")
+    refuse_broken(vectors, lambda row: f"{lang!r}, id {ids[row]!r} (row {row})", zeros=False)
     return vectors

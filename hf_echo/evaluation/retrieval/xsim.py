@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from ...search.checks import has_direction, log_zero_rows
 from ...search.margin import best_matches, checked_margin
 from ...utils.results import Result
 
 
 @dataclass(frozen=True, eq=False)
 class XsimResult(Result):
-    """`error_rate` in percent, `errors` of `count` sentences; `predictions` (count,): the chosen row of y."""
+    """`error_rate` in percent, `errors` of `count` sentences; `predictions` (n,): the chosen row of y.
+
+    `left_out`: pairs of which an embedding is zero. Their predictions are -1.
+    """
 
     error_rate: float
     errors: int
@@ -25,6 +29,7 @@ class XsimResult(Result):
     predictions: np.ndarray
     margin: str
     k: int
+    left_out: int = 0
 
 
 def xsim(x: Any, y: Any, *, margin: str | None = "cosine", k: int = 4, gold: Any = None) -> XsimResult:
@@ -38,18 +43,39 @@ def xsim(x: Any, y: Any, *, margin: str | None = "cosine", k: int = 4, gold: Any
         gold: (n,) group of each row of y, such as `text_groups` of the texts; a prediction in the same group is
             correct, so that copies of a sentence are not errors. Default: only y[i] is correct.
 
-    Equal scores go to the lowest index (`neighbours`). Empty rows of a sparse matrix have cosine 0 to every row.
+    Equal scores go to the lowest index (`neighbours`). A pair with a zero row is left out and counted; empty rows of a
+    sparse matrix have cosine 0 to every row.
 
     Raises:
-        ValueError: x and y differ in rows or dimensions; empty input; a NaN, infinite or zero row; unknown margin;
-            k < 1; wrong length of gold.
+        ValueError: x and y differ in rows or dimensions; empty input; a NaN or infinite row; only zero rows; unknown
+            margin; k < 1; wrong length of gold.
     """
     margin = checked_margin(margin)
     check_pairs(x, y)
-    predictions = best_matches(x, y, margin, k)
-    right = same_group(predictions, gold, len(predictions))
+    kept = pairs_with_direction(x, y)
+    rows = np.flatnonzero(kept)
+    if kept.all():
+        predictions = best_matches(x, y, margin, k)
+    else:
+        predictions = np.full(len(kept), -1)
+        predictions[rows] = rows[best_matches(x[rows], y[rows], margin, k)]
+    right = same_group(predictions, gold, len(predictions))[rows]
     errors = int((~right).sum())
-    return XsimResult(100.0 * errors / len(predictions), errors, len(predictions), predictions, margin, k)
+    left_out = len(kept) - len(rows)
+    return XsimResult(100.0 * errors / len(rows), errors, len(rows), predictions, margin, k, left_out)
+
+
+def pairs_with_direction(x: Any, y: Any) -> np.ndarray:
+    """(n,) whether neither row of a pair is all zero: such a text has no neighbours. A line of the log counts others.
+
+    Raises:
+        ValueError: no pair is left.
+    """
+    kept = has_direction(x, "x") & has_direction(y, "y")
+    if not kept.any():
+        raise ValueError(f"x and y: each of the {len(kept)} pairs has a zero embedding, which has no direction")
+    log_zero_rows("pairs", ~kept)
+    return kept
 
 
 def text_groups(texts: Sequence[str]) -> np.ndarray:
@@ -59,19 +85,15 @@ def text_groups(texts: Sequence[str]) -> np.ndarray:
 
 
 def check_pairs(x: Any, y: Any) -> None:
-    shapes = [tuple(getattr(a, "shape", ())) for a in (x, y)]
-    for name, shape in zip("xy", shapes, strict=True):
-        if len(shape) != 2:
-            raise ValueError(f"{name} must be a (rows, dimensions) array, got shape {shape}")
-    if shapes[0][0] != shapes[1][0]:
-        raise ValueError(f"x has {shapes[0][0]} rows and y has {shapes[1][0]}: x[i] must translate y[i]")
+    """Raise ValueError unless x and y have as many rows; `best_matches` checks the rest."""
+    if x.shape[0] != y.shape[0]:
+        raise ValueError(f"x has {x.shape[0]} rows and y has {y.shape[0]}: x[i] must translate y[i]")
 
 
 def same_group(predictions: np.ndarray, gold: Any, count: int) -> np.ndarray:
     """(n,) bool: the predicted row of y is the row's own, or is in its group."""
-    own = np.arange(count)
     if gold is None:
-        return predictions == own
+        return predictions == np.arange(count)
     gold = np.asarray(gold)
     if gold.shape != (count,):
         raise ValueError(f"gold has shape {gold.shape}; it must be ({count},), one group per row of y")

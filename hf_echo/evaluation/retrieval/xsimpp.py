@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...search.checks import as_array
+from ...search.checks import as_array, has_direction
 from ...search.margin import best_matches, checked_margin
 from ...utils.results import Result
-from .xsim import check_pairs, same_group
+from .xsim import check_pairs, pairs_with_direction, same_group
 
 RESERVED_KINDS = ("other", "other_negative")
 
@@ -64,39 +64,60 @@ def xsimpp(
     """
     margin = checked_margin(margin)
     check_pairs(x, y)
-    count, total = y.shape[0], negatives.shape[0]
-    owner = np.asarray(negative_owner.cpu() if isinstance(negative_owner, torch.Tensor) else negative_owner)
-    kinds = np.asarray(["negative"] * total if negative_kind is None else list(negative_kind), dtype=object)
+    count = y.shape[0]
+    total = negatives.shape[0]
+    if isinstance(negative_owner, torch.Tensor):
+        negative_owner = negative_owner.cpu()
+    owner = np.asarray(negative_owner)
+    kinds = np.full(total, "negative", dtype=object)
+    if negative_kind is not None:
+        kinds = np.asarray(list(negative_kind), dtype=object)
     if total == 0:
         raise ValueError("negatives is empty: give hard negatives, or call xsim")
-    if negatives.ndim != 2 or negatives.shape[1] != y.shape[1]:
-        raise ValueError(f"negatives has shape {tuple(negatives.shape)}; it must be (M, {y.shape[1]}), as y")
     if owner.shape != (total,) or kinds.shape != (total,):
         raise ValueError(f"{total} negatives need as many owners and kinds, got {owner.shape} and {kinds.shape}")
     if owner.dtype.kind not in "iu" or owner.min() < 0 or owner.max() >= count:
         raise ValueError(f"negative_owner must be integers from 0 to {count - 1}, got {owner.min()} to {owner.max()}")
-    if reserved := set(kinds) & set(RESERVED_KINDS):
+    reserved = set(kinds) & set(RESERVED_KINDS)
+    if reserved:
         raise ValueError(f"negative_kind {sorted(reserved)} is reserved for errors on other sentences: rename it")
 
-    predictions = best_matches(x, stack(y, negatives), margin, k)
+    predictions = _predictions(x, y, negatives, margin, k)
+    kept = predictions >= 0
     is_negative = predictions >= count
-    # the prediction as a row of y: the translation itself, or the sentence that the negative was made from
-    picked = np.where(is_negative, owner[np.maximum(predictions - count, 0)], predictions)
-    own = same_group(picked, gold, count)
-    wrong = is_negative | ~own
-    labels = np.where(own, kinds[np.maximum(predictions - count, 0)], np.where(is_negative, *RESERVED_KINDS[::-1]))
+    # The row of y behind each prediction: the translation itself, or the sentence that the negative was made from.
+    sentences = np.concatenate([np.arange(count), owner])[predictions]
+    is_right_sentence = same_group(sentences, gold, count)
+    wrong = kept & (is_negative | ~is_right_sentence)
+    pool_kinds = np.concatenate([np.full(count, "other", dtype=object), kinds])
+    labels = np.where(is_right_sentence, pool_kinds[predictions], np.where(is_negative, "other_negative", "other"))
     number_of = Counter(labels[wrong].tolist())
     errors = int(wrong.sum())
     return XsimppResult(
-        error_rate=100.0 * errors / count,
+        error_rate=100.0 * errors / int(kept.sum()),
         errors=errors,
-        count=count,
+        count=int(kept.sum()),
         pool=count + total,
         errors_by_kind={kind: number_of[kind] for kind in [*sorted(set(kinds)), *RESERVED_KINDS]},
         predictions=predictions,
         margin=margin,
         k=k,
     )
+
+
+def _predictions(x: Any, y: Any, negatives: Any, margin: str, k: int) -> np.ndarray:
+    """(n,) rows of the pool; -1 for pairs of which an embedding is zero, which are not in the pool, either."""
+    kept = pairs_with_direction(x, y)
+    has_negative = has_direction(negatives, "negatives")
+    if kept.all() and has_negative.all():
+        return best_matches(x, stack(y, negatives), margin, k)
+    rows = np.flatnonzero(kept)
+    negatives_kept = np.flatnonzero(has_negative)
+    pool_rows = np.concatenate([rows, y.shape[0] + negatives_kept])
+    predictions = np.full(len(kept), -1)
+    pool = stack(y[rows], negatives[negatives_kept])
+    predictions[rows] = pool_rows[best_matches(x[rows], pool, margin, k)]
+    return predictions
 
 
 def stack(a: Any, b: Any) -> Any:

@@ -1,3 +1,5 @@
+"""xsim and xsim++ of an n-way table against `xsim` and `xsimpp` of the same embeddings, language by language."""
+
 import numpy as np
 import pytest
 
@@ -6,6 +8,7 @@ from hf_echo.evaluation.nway_texts import warn_once
 from hf_echo.inference.encoders import tfidf_encoder
 
 ENGLISH = {"1": "the red house", "2": "the blue house", "3": "a black cat", "4": "two dogs", "5": "the red house"}
+NOISE = {"eng_Latn": 0.0, "fra_Latn": 0.3, "deu_Latn": 2.0}
 
 
 def vector(text: str) -> np.ndarray:
@@ -14,68 +17,154 @@ def vector(text: str) -> np.ndarray:
 
 def encode(texts: list[str], lang: str) -> np.ndarray:
     """Reads "L:text" as text plus a noise that grows with the language's number; English as it is."""
-    noise = {"eng_Latn": 0.0, "fra_Latn": 0.3, "deu_Latn": 2.0}[lang]
-    return np.stack([vector(t.split(":")[-1]) + noise * vector(lang + t) for t in texts])
+    return np.stack([vector(text.split(":")[-1]) + NOISE[lang] * vector(lang + text) for text in texts])
+
+
+def noiseless(texts: list[str], lang: str) -> np.ndarray:
+    return np.stack([vector(text.split(":")[-1]) for text in texts])
+
+
+def said(lang: str, key: str) -> str:
+    return ENGLISH[key] if lang == "eng_Latn" else f"{lang}:{ENGLISH[key]}"
 
 
 def nway(lang: str, ids: str = "12345") -> list[dict]:
-    return [{"id": i, "lang": lang, "text": f"{lang}:{ENGLISH[i]}"} for i in ids]
+    return [{"id": key, "lang": lang, "text": said(lang, key)} for key in ids]
 
 
-ROWS = (
-    [{"id": i, "lang": "eng_Latn", "text": t} for i, t in ENGLISH.items()] + nway("fra_Latn", "1234") + nway("deu_Latn")
-)
+def vectors_of(lang: str, ids: str) -> np.ndarray:
+    return encode([said(lang, key) for key in ids], lang)
+
+
+ROWS = nway("eng_Latn") + nway("fra_Latn", "1234") + nway("deu_Latn")
 NEGATIVES = {
     "1": [("the green house", "entity"), ("no red house", "negation")],
     "3": [("a white cat", "entity")],
     "5": ["the red horse"],
     "99": [("of a sentence that is not here", "number")],
 }
+RATIO = dict(margin="ratio", k=2, same_text_is_right=False)
 
 
-def test_each_row_is_what_xsim_and_xsimpp_say():
-    calls, options = [], dict(negatives=NEGATIVES, margin="ratio", k=2, same_text_is_right=False)
-    table = evaluate_xsim(lambda t, lang: calls.append((lang, len(t))) or encode(t, lang), ROWS, **options)
-    assert calls == [("eng_Latn", 5), ("eng_Latn", 4), ("fra_Latn", 4), ("deu_Latn", 5)]  # target and negatives once
-    assert [row["lang"] for row in table.rows] == ["fra_Latn", "deu_Latn"]
-    for row, ids in zip(table.rows, ("1234", "12345"), strict=True):
-        x, y = vectors_of(row["lang"], ids), vectors_of("eng_Latn", ids)
-        flat = [
-            (ids.index(i), *n) if isinstance(n, tuple) else (ids.index(i), n, "negative")
-            for i in ids
-            for n in NEGATIVES.get(i, [])
-        ]
-        owners, texts, kinds = zip(*flat)
-        hard = xsimpp(x, y, encode(texts, "eng_Latn"), list(owners), negative_kind=list(kinds), margin="ratio", k=2)
-        assert row["count"] == len(ids) and row["pool"] == len(ids) + len(flat)
-        assert row["xsim"] == xsim(x, y, margin="ratio", k=2).error_rate
-        assert row["xsimpp"] == hard.error_rate
-        assert {k.split("/")[1]: v for k, v in row.items() if "/" in k} == hard.errors_by_kind
+def test_xsim_is_that_of_the_sentences_in_common():
+    french, german = evaluate_xsim(encode, ROWS, **RATIO).rows
+
+    of_french = xsim(vectors_of("fra_Latn", "1234"), vectors_of("eng_Latn", "1234"), margin="ratio", k=2)
+    of_german = xsim(vectors_of("deu_Latn", "12345"), vectors_of("eng_Latn", "12345"), margin="ratio", k=2)
+    assert french == {"lang": "fra_Latn", "count": 4, "xsim": of_french.error_rate}
+    assert german == {"lang": "deu_Latn", "count": 5, "xsim": of_german.error_rate}
 
 
-def test_the_same_text_is_right_unless_refused():
-    def exact(texts, lang):
-        return np.stack([vector(t.split(":")[-1]) for t in texts])
+@pytest.mark.parametrize(
+    ("lang", "ids", "owners", "kinds", "texts"),
+    [
+        (
+            "fra_Latn",
+            "1234",
+            [0, 0, 2],
+            ["entity", "negation", "entity"],
+            ["the green house", "no red house", "a white cat"],
+        ),
+        (
+            "deu_Latn",
+            "12345",
+            [0, 0, 2, 4],
+            ["entity", "negation", "entity", "negative"],
+            ["the green house", "no red house", "a white cat", "the red horse"],
+        ),
+    ],
+)
+def test_xsimpp_has_the_hard_negatives_of_the_sentences(lang, ids, owners, kinds, texts):
+    """The third has the kind "negative", since it comes without one."""
+    near = encode(texts, "eng_Latn")
+    x = vectors_of(lang, ids)
+    y = vectors_of("eng_Latn", ids)
+    expected = xsimpp(x, y, near, owners, negative_kind=kinds, margin="ratio", k=2)
 
-    assert evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"]).rows[0]["xsim"] == 0.0
-    by_id = evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"], same_text_is_right=False)
-    assert by_id.rows[0]["xsim"] == 20.0
-    other = {"id": "5", "lang": "eng_Latn", "text": "a:the red house"}  # German says both alike: one is an error
-    assert evaluate_xsim(exact, [*ROWS[:4], other, *nway("deu_Latn")]).rows[0]["xsim"] == 20.0
+    table = evaluate_xsim(encode, ROWS, negatives=NEGATIVES, **RATIO)
+
+    (row,) = [row for row in table.rows if row["lang"] == lang]
+    assert row["pool"] == len(ids) + len(texts)
+    assert row["xsimpp"] == expected.error_rate
+    for kind, errors in expected.errors_by_kind.items():
+        assert row[f"xsimpp_errors/{kind}"] == errors
 
 
-def test_tfidf_finds_shared_spelling_and_only_that():
-    english = ["Berlin hosted the conference", "the president visited Paris", "three museums in Madrid"]
-    german = ["Berlin war Gastgeber der Konferenz", "der Praesident besuchte Paris", "drei Museen in Madrid"]
-    rows = [{"id": i, "lang": "eng_Latn", "text": text} for i, text in enumerate(english)]
-    rows += [{"id": i, "lang": "deu_Latn", "text": text} for i, text in enumerate(german)]
-    encode = tfidf_encoder(row["text"] for row in rows)
-    negatives = {0: [("Berlin refused the conference", "antonym")], 2: [("five museums in Madrid", "number")]}
-    table = evaluate_xsim(encode, rows, negatives=negatives)
+def counting(calls: list):
+    """The encoder, which notes (language, number of texts)."""
+
+    def call(texts, lang):
+        calls.append((lang, len(texts)))
+        return encode(texts, lang)
+
+    return call
+
+
+def test_target_sentences_are_encoded_once():
+    calls = []
+
+    evaluate_xsim(counting(calls), ROWS, negatives=NEGATIVES)
+
+    hard_negatives = ("eng_Latn", 4)
+    assert calls == [("eng_Latn", 5), hard_negatives, ("fra_Latn", 4), ("deu_Latn", 5)]
+
+
+def test_all_pairs_encode_each_language_once():
+    calls = []
+
+    evaluate_xsim(counting(calls), ROWS, direction="all")
+
+    assert sorted(calls) == [("deu_Latn", 5), ("eng_Latn", 5), ("fra_Latn", 4)]
+
+
+def test_the_same_text_is_right():
+    table = evaluate_xsim(noiseless, ROWS, source_langs=["deu_Latn"])
+
     assert table.rows[0]["xsim"] == 0.0
-    assert table.rows[0]["pool"] == 5 and table.rows[0]["xsimpp"] > 0
-    dense = evaluate_xsim(lambda t, lang: encode(t, lang).toarray(), rows, negatives=negatives)
-    assert dense.rows == table.rows
+
+
+def test_the_same_text_is_wrong_if_asked():
+    table = evaluate_xsim(noiseless, ROWS, source_langs=["deu_Latn"], same_text_is_right=False)
+
+    assert table.rows[0]["xsim"] == 20.0
+
+
+def test_one_vector_of_two_texts_is_an_error():
+    """German says both alike."""
+    other = {"id": "5", "lang": "eng_Latn", "text": "a:the red house"}
+
+    table = evaluate_xsim(noiseless, [*ROWS[:4], other, *nway("deu_Latn")])
+
+    assert table.rows[0]["xsim"] == 20.0
+
+
+CITIES = [
+    {"id": 0, "lang": "eng_Latn", "text": "Berlin hosted the conference"},
+    {"id": 1, "lang": "eng_Latn", "text": "the president visited Paris"},
+    {"id": 2, "lang": "eng_Latn", "text": "three museums in Madrid"},
+    {"id": 0, "lang": "deu_Latn", "text": "Berlin war Gastgeber der Konferenz"},
+    {"id": 1, "lang": "deu_Latn", "text": "der Praesident besuchte Paris"},
+    {"id": 2, "lang": "deu_Latn", "text": "drei Museen in Madrid"},
+]
+CITY_NEGATIVES = {0: [("Berlin refused the conference", "antonym")], 2: [("five museums in Madrid", "number")]}
+
+
+def test_tfidf_finds_shared_spelling_only():
+    tfidf = tfidf_encoder(row["text"] for row in CITIES)
+
+    (row,) = evaluate_xsim(tfidf, CITIES, negatives=CITY_NEGATIVES).rows
+
+    assert row["xsim"] == 0.0
+    assert row["xsimpp"] > 0
+
+
+def test_sparse_embeddings_give_the_figures_of_dense_ones():
+    tfidf = tfidf_encoder(row["text"] for row in CITIES)
+
+    sparse = evaluate_xsim(tfidf, CITIES, negatives=CITY_NEGATIVES)
+    dense = evaluate_xsim(lambda texts, lang: tfidf(texts, lang).toarray(), CITIES, negatives=CITY_NEGATIVES)
+
+    assert sparse.rows == dense.rows
 
 
 @pytest.mark.parametrize(
@@ -95,36 +184,63 @@ def test_bad_input_is_refused_in_one_line(rows, options, words):
         evaluate_xsim(encode, rows, **options)
 
 
+GERMAN_ALONE = ROWS[:3] + nway("fra_Latn", "123") + nway("deu_Latn", "45")
+
+
 @pytest.mark.parametrize("direction", ["to", "from", "all"])
-def test_a_language_without_common_sentences_is_left_out_and_named(direction, caplog):
-    rows = ROWS[:3] + nway("fra_Latn", "123") + nway("deu_Latn", "45")
+def test_a_language_without_common_sentences_is_left_out(direction):
+    without_german = [row for row in GERMAN_ALONE if row["lang"] != "deu_Latn"]
+
+    table = evaluate_xsim(encode, GERMAN_ALONE, direction=direction)
+
+    expected = evaluate_xsim(encode, without_german, direction=direction)
+    assert table.rows == expected.rows
+    assert table.average == expected.average
+    assert "'deu_Latn' (2 rows) and 'eng_Latn' (3 rows) have no id in common" in table.notes["not_measured"]
+    assert "not_measured" not in expected.notes
+
+
+def test_a_language_left_out_is_warned_of_once(caplog):
     warn_once.cache_clear()
-    for _ in range(2):
-        table = evaluate_xsim(encode, rows, direction=direction)
-    without = evaluate_xsim(encode, [row for row in rows if row["lang"] != "deu_Latn"], direction=direction)
-    assert table.rows == without.rows and table.average == without.average
-    reason = "'deu_Latn' (2 rows) and 'eng_Latn' (3 rows) have no id in common"
-    assert reason in table.notes["not_measured"] and "not_measured" not in without.notes
-    assert len(caplog.messages) == 1 and reason in caplog.messages[0]
+
+    evaluate_xsim(encode, GERMAN_ALONE)
+    evaluate_xsim(encode, GERMAN_ALONE)
+
+    assert caplog.messages == ["not measured: 'deu_Latn' (2 rows) and 'eng_Latn' (3 rows) have no id in common"]
 
 
 def test_a_language_without_hard_negatives_has_no_xsimpp(caplog):
     warn_once.cache_clear()
-    table = evaluate_xsim(encode, ROWS[:5] + nway("fra_Latn", "24") + nway("deu_Latn", "1234"), negatives=NEGATIVES)
+    rows = nway("eng_Latn") + nway("fra_Latn", "24") + nway("deu_Latn", "1234")
+
+    table = evaluate_xsim(encode, rows, negatives=NEGATIVES)
+
     french, german = table.rows
-    assert (french["count"], french["xsimpp"], french["pool"]) == (2, None, None)
-    assert german["xsimpp"] == table.average["xsimpp"] and german["pool"] == 7
+    assert french["xsimpp"] is None
+    assert french["pool"] is None
+    assert german["xsimpp"] == table.average["xsimpp"]
     assert caplog.messages == ["xsim++ of 'fra_Latn' is not measured: its 2 sentences have no hard negatives"]
 
 
-def test_a_broken_embedding_names_language_and_id():
-    def broken(text, where):
-        return lambda texts, lang: encode(texts, lang) * [[lang != where or text not in t] for t in texts]
+@pytest.mark.parametrize(
+    ("lang", "text", "message"),
+    [
+        ("deu_Latn", "two dogs", r"'deu_Latn', id '4' \(row 3\): a NaN, infinite or zero embedding"),
+        ("eng_Latn", "a white cat", r"'eng_Latn', id 'hard negative of 3'"),
+    ],
+)
+def test_a_broken_embedding_names_its_text(lang, text, message):
+    def broken(texts, of_lang):
+        vectors = encode(texts, of_lang)
+        if of_lang == lang:
+            vectors[[text in candidate for candidate in texts]] = np.nan
+        return vectors
 
-    with pytest.raises(ValueError, match=r"'deu_Latn', id '4' \(row 3\): a NaN, infinite or zero embedding"):
-        evaluate_xsim(broken("two dogs", "deu_Latn"), ROWS)
-    with pytest.raises(ValueError, match=r"'eng_Latn', id 'hard negative of 3'"):
-        evaluate_xsim(broken("a white cat", "eng_Latn"), ROWS, negatives=NEGATIVES)
+    with pytest.raises(ValueError, match=message):
+        evaluate_xsim(broken, ROWS, negatives=NEGATIVES)
+
+
+def test_an_encoder_that_loses_rows_is_told():
     with pytest.raises(ValueError, match=r"encode gave shape \(4, 16\) for 5 texts in 'eng_Latn'"):
         evaluate_xsim(lambda texts, lang: encode(texts[1:], lang), ROWS)
 
@@ -132,59 +248,96 @@ def test_a_broken_embedding_names_language_and_id():
 # Directions
 
 
-def vectors_of(lang, ids):
-    return encode([ENGLISH[i] if lang == "eng_Latn" else f"{lang}:{ENGLISH[i]}" for i in ids], lang)
+def test_from_the_target_searches_the_language():
+    french, german = evaluate_xsim(encode, ROWS, direction="from", **RATIO).rows
+
+    of_french = xsim(vectors_of("eng_Latn", "1234"), vectors_of("fra_Latn", "1234"), margin="ratio", k=2)
+    of_german = xsim(vectors_of("eng_Latn", "12345"), vectors_of("deu_Latn", "12345"), margin="ratio", k=2)
+    assert french == {"lang": "fra_Latn", "count": 4, "xsim": of_french.error_rate}
+    assert german == {"lang": "deu_Latn", "count": 5, "xsim": of_german.error_rate}
 
 
-def test_from_the_target_and_all_pairs():
-    calls = []
-    counted = lambda texts, lang: calls.append(lang) or encode(texts, lang)  # noqa: E731
-    options = dict(margin="ratio", k=2)
-    into = evaluate_xsim(encode, ROWS, direction="from", same_text_is_right=False, **options)
-    pairs = evaluate_xsim(counted, ROWS, direction="all", same_text_is_right=False, **options)
-    assert sorted(calls) == ["deu_Latn", "eng_Latn", "fra_Latn"]  # each language once
-    assert len(pairs.rows) == 6 and into.notes["direction"] == "from"
-    for row in [*pairs.rows, *({"target_lang": row["lang"], **row, "lang": "eng_Latn"} for row in into.rows)]:
-        ids = "1234" if "fra_Latn" in (row["lang"], row["target_lang"]) else "12345"
-        found = xsim(vectors_of(row["lang"], ids), vectors_of(row["target_lang"], ids), **options)
-        assert (row["count"], row["xsim"]) == (len(ids), found.error_rate)
+def test_all_ordered_pairs_are_measured():
+    table = evaluate_xsim(encode, ROWS, direction="all", **RATIO)
+
+    assert len(table.rows) == 6
+    for row in table.rows:
+        ids = "1234" if "fra_Latn" in row.values() else "12345"
+        pair = xsim(vectors_of(row["lang"], ids), vectors_of(row["target_lang"], ids), margin="ratio", k=2)
+        assert row["count"] == len(ids)
+        assert row["xsim"] == pair.error_rate
 
 
 # Groups
 
+XSIM = {"fra_Latn": 1.0, "deu_Latn": 3.0, "rus_Cyrl": 8.0, "srp_Cyrl": 4.0, "python": 9.0}
 
-def test_groups_by_script_family_and_resource():
-    values = {"fra_Latn": 1.0, "deu_Latn": 3.0, "rus_Cyrl": 8.0, "srp_Cyrl": 4.0, "python": 9.0}
-    table = Table([{"lang": lang, "count": 10, "xsim": v} for lang, v in values.items()]).with_average(["xsim"])
-    script, resource, family = (
-        {row[by]: (row["languages"], row["xsim"]) for row in grouped(table, by).rows}
-        for by in ("script", "resource", "family")
-    )
-    assert script == {"Latin": (2, 2.0), "Cyrillic": (2, 6.0), "none": (1, 9.0)}
+
+@pytest.fixture
+def table() -> Table:
+    rows = [{"lang": lang, "count": 10, "xsim": error_rate} for lang, error_rate in XSIM.items()]
+    return Table(rows).with_average(["xsim"])
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        ("script", {"Latin": (2, 2.0), "Cyrillic": (2, 6.0), "none": (1, 9.0)}),
+        ("resource", {"high": (3, 4.0), "low": (1, 4.0), "none": (1, 9.0)}),
+    ],
+)
+def test_groups_of_languages(table, by, expected):
+    groups = {row[by]: (row["languages"], row["xsim"]) for row in grouped(table, by).rows}
+
+    assert groups == expected
+
+
+def test_every_language_is_in_a_family(table):
+    rows = grouped(table, "family").rows
+
+    assert sum(row["languages"] for row in rows) == 5
+    assert rows[-1] == {"family": "none", "languages": 1, "xsim": 9.0}
+
+
+def test_the_average_of_groups_is_that_of_the_table(table):
     assert grouped(table, "script").average == {"script": "average", "languages": 5, "xsim": 5.0}
-    assert {name: languages for name, (languages, _) in resource.items()} == {"high": 3, "low": 1, "none": 1}
-    assert sum(languages for languages, _ in family.values()) == 5 and family["none"] == (1, 9.0)
+
+
+def test_pairs_are_grouped_by_target():
     pairs = evaluate_xsim(encode, ROWS, direction="all")
-    into = {row["target_lang"]: row["xsim"] for row in grouped(pairs, "target_lang").rows}
-    assert into["deu_Latn"] == np.mean([r["xsim"] for r in pairs.rows if r["target_lang"] == "deu_Latn"])
-    with pytest.raises(ValueError, match="by is 'continent'"):
-        grouped(table, "continent")
-    with pytest.raises(ValueError, match="needs a table with an average and a column 'target_lang'"):
-        grouped(table, "target_lang")
+
+    groups = {row["target_lang"]: row["xsim"] for row in grouped(pairs, "target_lang").rows}
+
+    into_german = [row["xsim"] for row in pairs.rows if row["target_lang"] == "deu_Latn"]
+    assert groups["deu_Latn"] == np.mean(into_german)
 
 
-# Shapes of data: one interface
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        ("continent", "by is 'continent'"),
+        ("target_lang", "needs a table with an average and a column 'target_lang'"),
+    ],
+)
+def test_groups_that_do_not_fit_are_refused(table, by, message):
+    with pytest.raises(ValueError, match=message):
+        grouped(table, by)
 
 
-def test_pairs_with_a_target_of_their_own():
+@pytest.mark.parametrize("direction", ["to", "from"])
+def test_pairs_with_a_target_of_their_own(direction):
     """As Tatoeba: each language has other English sentences, and is searched among its own."""
-    pairs = [
-        {"source": f"{lang}:{ENGLISH[i]}", "source_lang": lang, "target": ENGLISH[i], "target_lang": "eng_Latn"}
-        for lang, ids in (("fra_Latn", "123"), ("deu_Latn", "2345"))
-        for i in ids
-    ]
-    table = evaluate_xsim(encode, pairs_as_nway(pairs), same_text_is_right=True)
-    assert [(row["lang"], row["count"]) for row in table.rows] == [("fra_Latn", 3), ("deu_Latn", 4)]
-    back = evaluate_xsim(encode, pairs_as_nway(pairs), direction="from", same_text_is_right=True)
-    for row, lang, ids in zip(back.rows, ("fra_Latn", "deu_Latn"), ("123", "2345"), strict=True):
-        assert row["xsim"] == xsim(vectors_of("eng_Latn", ids), vectors_of(lang, ids)).error_rate
+    ids_of = {"fra_Latn": "123", "deu_Latn": "2345"}
+    pairs = []
+    for lang, ids in ids_of.items():
+        for key in ids:
+            sides = {"source": said(lang, key), "target": ENGLISH[key]}
+            pairs.append(sides | {"source_lang": lang, "target_lang": "eng_Latn"})
+
+    table = evaluate_xsim(encode, pairs_as_nway(pairs), direction=direction)
+
+    for row, (lang, ids) in zip(table.rows, ids_of.items(), strict=True):
+        x = vectors_of(lang, ids)
+        y = vectors_of("eng_Latn", ids)
+        expected = xsim(x, y) if direction == "to" else xsim(y, x)
+        assert row == {"lang": lang, "count": len(ids), "xsim": expected.error_rate}
