@@ -7,7 +7,7 @@ Links (i, j) between words count from 0; sure links are also possible links. Sou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,11 +49,23 @@ def read_alignment(row: Mapping[str, Any], where: str) -> AlignedPair:
     missing = [name for name in COLUMNS if row.get(name) is None]
     if missing:
         raise ValueError(f"{where}: no {', '.join(missing)}; the columns are {', '.join(row)}")
-    langs = row.get("src_lang"), row.get("tgt_lang")
-    where = f"{where} ({langs[0] or '?'}-{langs[1] or '?'})"
-    (source, m), (target, n) = (join_words(row[name], f"{where}, {name}") for name in ("src_tokens", "tgt_tokens"))
-    sure, possible = (parse_links(row.get(name) or "", len(m), len(n), where) for name in ("alignment", "possible"))
-    return AlignedPair(where, source, target, *langs, m, n, sure, possible)
+    source_lang = row.get("src_lang")
+    target_lang = row.get("tgt_lang")
+    where = f"{where} ({source_lang or '?'}-{target_lang or '?'})"
+    source, source_words = join_words(row["src_tokens"], f"{where}, src_tokens")
+    target, target_words = join_words(row["tgt_tokens"], f"{where}, tgt_tokens")
+    lengths = (len(source_words), len(target_words))
+    return AlignedPair(
+        where=where,
+        source=source,
+        target=target,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        source_words=source_words,
+        target_words=target_words,
+        sure=parse_links(row["alignment"], *lengths, where),
+        possible=parse_links(row.get("possible") or "", *lengths, where),
+    )
 
 
 def parse_links(text: str, m: int, n: int, where: str = "alignment") -> Links:
@@ -75,34 +87,33 @@ def load_alignment(path: str | Path, *, split: str | None = None, limit: int | N
     """Load a Parquet or JSONL file with the columns of `read_alignment`: of a split, and of each pair the first
     `limit`."""
     path = Path(path)
-    pairs, taken = [], Counter()
+    pairs: list[AlignedPair] = []
+    taken: Counter[tuple[str | None, str | None]] = Counter()  # of each pair of languages
     for line, row in read_rows(path, COLUMNS, OPTIONAL, tsv=False):
         if split is not None and "split" not in row:
             raise ValueError(f"{path} has no column split; leave split {split!r} out")
-        langs = row.get("src_lang"), row.get("tgt_lang")
-        if split not in (None, row.get("split")) or (limit is not None and taken[langs] >= limit):
+        if split is not None and row["split"] != split:
             continue
-        taken[langs] += 1
-        pairs.append(read_alignment(row, f"{path}:{line}"))
+        langs = (row.get("src_lang"), row.get("tgt_lang"))
+        if limit is None or taken[langs] < limit:
+            taken[langs] += 1
+            pairs.append(read_alignment(row, f"{path}:{line}"))
     if not pairs:
-        raise ValueError(f"{path} has no rows{'' if split is None else f' of split {split!r}'}")
+        of_split = "" if split is None else f" of split {split!r}"
+        raise ValueError(f"{path} has no rows{of_split}")
     return pairs
 
 
 def token_similarity(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Cosines (..., m, n) of (..., m, d) and (..., n, d), scaled to 0..1 as in SimAlign; a zero row gets 0.5."""
-    x, y = unit_length(x), unit_length(y)
-    return (1 + x @ np.swapaxes(y, -1, -2)) / 2
+    cosines = unit_length(x) @ np.swapaxes(unit_length(y), -1, -2)
+    return (1 + cosines) / 2
 
 
 def argmax_links(similarity: np.ndarray) -> np.ndarray:
     """(m, n) bool: i and j are each other's most similar token; the first of equals wins."""
-    m, n = similarity.shape
-    forward, backward = similarity.argmax(1), similarity.argmax(0)
-    links = np.zeros((m, n), bool)
-    links[np.arange(m), forward] = True
-    links &= np.arange(m)[:, None] == backward[None, :]
-    return links
+    rows, columns = np.indices(similarity.shape)
+    return (columns == similarity.argmax(1)[:, None]) & (rows == similarity.argmax(0))
 
 
 def itermax_links(similarity: np.ndarray, *, iterations: int = 2, alpha: float = 0.9) -> np.ndarray:
@@ -116,22 +127,24 @@ def itermax_links(similarity: np.ndarray, *, iterations: int = 2, alpha: float =
     if min(links.shape) <= 2:
         return links
     for _ in range(iterations - 1):
-        row, column = links.any(1), links.any(0)
-        if row.all() or column.all():
+        row_linked = links.any(1)
+        column_linked = links.any(0)
+        if row_linked.all() or column_linked.all():
             break
-        both, one = row[:, None] & column, row[:, None] ^ column
-        new = argmax_links(similarity * np.where(both, 0.0, np.where(one, alpha, 1.0))) & ~both
-        if not new.any():
+        linked_sides = row_linked[:, None].astype(int) + column_linked  # (m, n), 0 to 2
+        factors = np.array([1.0, alpha, 0.0])[linked_sides]
+        new_links = argmax_links(similarity * factors) & (linked_sides < 2)
+        if not new_links.any():
             break
-        links = links | new
+        links = links | new_links
     return links
 
 
 def word_links(links: np.ndarray, source_words: np.ndarray, target_words: np.ndarray) -> Links:
     """Links of words of which any tokens are linked (OS 10.1); `*_words`: the word of each token, -1 for none."""
-    i, j = links.nonzero()
-    pairs = zip(source_words[i].tolist(), target_words[j].tolist())
-    return {pair for pair in pairs if min(pair) >= 0}
+    source_tokens, target_tokens = links.nonzero()
+    word_pairs = zip(source_words[source_tokens].tolist(), target_words[target_tokens].tolist(), strict=True)
+    return {pair for pair in word_pairs if -1 not in pair}
 
 
 @dataclass(frozen=True)
@@ -156,17 +169,24 @@ def alignment_error_rate(
     where: str = "the reference",
 ) -> AlignmentScores:
     """Alignment error rate of one set of links per sentence; without `possible` only the sure links are possible."""
-    possible = [set() for _ in sure] if possible is None else possible
-    if not len(predicted) == len(sure) == len(possible):
-        raise ValueError(f"{len(predicted)} predicted, {len(sure)} sure, {len(possible)} possible: give equal numbers")
-    in_sure = sum(len(a & s) for a, s in zip(predicted, sure, strict=True))
-    in_possible = sum(len(a & (s | p)) for a, s, p in zip(predicted, sure, possible, strict=True))
-    made, wanted = sum(map(len, predicted)), sum(map(len, sure))
-    if not wanted:
+    possible = sure if possible is None else possible
+    predicted_links = sum(map(len, predicted))
+    sure_links = sum(map(len, sure))
+    if not sure_links:
         raise ValueError(f"{where} has no sure links in {len(sure)} sentences: the error rate is not defined")
-    precision, recall = in_possible / made if made else None, in_sure / wanted
-    f1 = 2 * precision * recall / (precision + recall) if precision and recall else 0.0
-    return AlignmentScores(1 - (in_sure + in_possible) / (made + wanted), precision, recall, f1, len(sure))
+    in_sure = in_possible = 0
+    for links, sure_ones, possible_ones in zip(predicted, sure, possible, strict=True):
+        in_sure += len(links & sure_ones)
+        in_possible += len(links & (sure_ones | possible_ones))
+    aer = 1 - (in_sure + in_possible) / (predicted_links + sure_links)
+    recall = in_sure / sure_links
+    if not predicted_links:
+        return AlignmentScores(aer, None, recall, 0.0, len(sure))
+    precision = in_possible / predicted_links
+    f1 = 0.0
+    if precision and recall:
+        f1 = 2 * precision * recall / (precision + recall)
+    return AlignmentScores(aer, precision, recall, f1, len(sure))
 
 
 def evaluate_alignment(
@@ -190,51 +210,76 @@ def evaluate_alignment(
     Returns:
         Table with pair, method, layer, aer, precision, recall, f1, sentences; `aer_by_layer` makes it wide.
     """
-    pairs = [
-        row if isinstance(row, AlignedPair) else read_alignment(row, f"row {number}")
-        for number, row in enumerate(rows, 1)
-    ]
+    pairs = []
+    for number, row in enumerate(rows, 1):
+        pairs.append(row if isinstance(row, AlignedPair) else read_alignment(row, f"row {number}"))
     if not pairs:
         raise ValueError("no rows: give at least one sentence pair")
     numbers = layer_numbers(model, layers)
-    sides = []
-    for side, texts, langs in (
-        ("src_tokens", [p.source for p in pairs], [p.source_lang for p in pairs]),
-        ("tgt_tokens", [p.target for p in pairs], [p.target_lang for p in pairs]),
-    ):
-        names = [f"{p.where}, {side}" for p in pairs]
-        options = {"layers": numbers, "on_long": on_long, "max_tokens": max_tokens, "names": names}
-        sides.append(token_states(model, tokenizer, texts, langs, **options, progress=progress and not sides))
-    links: dict[tuple[str, str, int], list[tuple[Links, Links, Links]]] = {}
+    options: dict[str, Any] = {"layers": numbers, "on_long": on_long, "max_tokens": max_tokens}
+    sources = token_states(
+        model,
+        tokenizer,
+        [pair.source for pair in pairs],
+        [pair.source_lang for pair in pairs],
+        names=[f"{pair.where}, src_tokens" for pair in pairs],
+        progress=progress,
+        **options,
+    )
+    targets = token_states(
+        model,
+        tokenizer,
+        [pair.target for pair in pairs],
+        [pair.target_lang for pair in pairs],
+        names=[f"{pair.where}, tgt_tokens" for pair in pairs],
+        **options,
+    )
+
+    # The predictions, and the pairs that they are of, by (languages, method, layer).
+    predicted: dict[tuple[str, str, int], list[Links]] = {}
+    measured: dict[tuple[str, str, int], list[AlignedPair]] = {}
     skipped = 0
-    for pair, x, y in zip(pairs, *sides, strict=True):
-        if x is None or y is None:
+    for pair, source, target in zip(pairs, sources, targets, strict=True):
+        if source is None or target is None:
             skipped += 1
             continue
-        for key, predicted in _predictions(pair, x, y, numbers, iterations):
-            links.setdefault(key, []).append((predicted, pair.sure, pair.possible))
-    if not links:
+        for method, layer, links in _predictions(pair, source, target, numbers, iterations):
+            key = (pair.name, method, layer)
+            predicted.setdefault(key, []).append(links)
+            measured.setdefault(key, []).append(pair)
+    if not measured:
         raise ValueError(f"all {skipped} pairs are longer than the model's {tokenizer.model_max_length} tokens")
-    table = [
-        {"pair": pair, "method": method, "layer": layer}
-        | alignment_error_rate(*zip(*of_pair, strict=True), where=f"language pair {pair}").to_row()
-        for (pair, method, layer), of_pair in sorted(links.items())
-    ]
+
+    table = []
+    for key in sorted(measured):
+        languages, method, layer = key
+        scores = alignment_error_rate(
+            predicted[key],
+            [pair.sure for pair in measured[key]],
+            [pair.possible for pair in measured[key]],
+            where=f"language pair {languages}",
+        )
+        table.append({"pair": languages, "method": method, "layer": layer, **scores.to_row()})
     return Table(table, notes={"skipped_too_long": skipped, "iterations": iterations})
 
 
-def _predictions(pair: AlignedPair, x: TokenStates, y: TokenStates, layers, iterations: int):
-    i, j = owners(x.offsets, pair.source_words), owners(y.offsets, pair.target_words)
+def _predictions(
+    pair: AlignedPair, source: TokenStates, target: TokenStates, layers: Sequence[int], iterations: int
+) -> Iterator[tuple[str, int, Links]]:
+    """(method, layer, links between words)"""
+    source_words = owners(source.offsets, pair.source_words)
+    target_words = owners(target.offsets, pair.target_words)
     # Remove tokens of no word (spaces): in argmax they could only displace links between words.
-    similarity = token_similarity(x.states[:, i >= 0], y.states[:, j >= 0])
-    i, j = i[i >= 0], j[j >= 0]
-    for layer, matrix in zip(layers, similarity):
-        for method in METHODS:
-            if not matrix.size:  # one side has no token of a word
-                yield (pair.name, method, layer), set()
-                continue
-            links = argmax_links(matrix) if method == "argmax" else itermax_links(matrix, iterations=iterations)
-            yield (pair.name, method, layer), word_links(links, i, j)
+    source_inside = source_words >= 0
+    target_inside = target_words >= 0
+    words = (source_words[source_inside], target_words[target_inside])
+    similarity = token_similarity(source.states[:, source_inside], target.states[:, target_inside])
+    for layer, matrix in zip(layers, similarity, strict=True):
+        if not matrix.size:  # one side has no token of a word
+            matrix = np.zeros((1, 1))
+            words = (np.array([-1]), np.array([-1]))
+        yield "argmax", layer, word_links(argmax_links(matrix), *words)
+        yield "itermax", layer, word_links(itermax_links(matrix, iterations=iterations), *words)
 
 
 def aer_by_layer(table: Table, method: str = "itermax") -> Table:
@@ -245,7 +290,7 @@ def aer_by_layer(table: Table, method: str = "itermax") -> Table:
             rows.setdefault(row["layer"], {})[row["pair"]] = row["aer"]
     if not rows:
         raise ValueError(f"the table has no rows of method {method!r}")
-    wide = [
-        {"layer": layer, "mean": float(np.mean(list(pairs.values()))), **pairs} for layer, pairs in sorted(rows.items())
-    ]
+    wide = []
+    for layer, of_pairs in sorted(rows.items()):
+        wide.append({"layer": layer, "mean": float(np.mean(list(of_pairs.values()))), **of_pairs})
     return Table(wide, notes={**table.notes, "method": method})

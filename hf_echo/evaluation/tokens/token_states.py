@@ -63,10 +63,11 @@ def token_states(
     check_numbers(max_tokens=max_tokens)
     if on_long not in ("error", "skip"):
         raise ValueError(f"on_long is {on_long!r}; it must be 'error' or 'skip'")
-    chosen = layer_numbers(model, layers)
-    max_tokens = max_tokens or (1_536 if model.device.type == "cpu" else 16_384)
-    names = names or [f"text {i}" for i in range(1, len(texts) + 1)]
-    return _states(model, tokenizer, texts, lang, chosen, max_tokens, on_long, names, progress)
+    numbers = layer_numbers(model, layers)
+    if max_tokens is None:
+        max_tokens = 1_536 if model.device.type == "cpu" else 16_384
+    names = names or [f"text {number}" for number in range(1, len(texts) + 1)]
+    return _states(model, tokenizer, texts, lang, numbers, max_tokens, on_long, names, progress)
 
 
 def layer_numbers(model: Any, layers: Sequence[int] | None) -> list[int]:
@@ -80,34 +81,50 @@ def layer_numbers(model: Any, layers: Sequence[int] | None) -> list[int]:
     return [layer % count for layer in layers]
 
 
-def _states(model, tokenizer, texts, lang, layers, max_tokens, on_long, names, progress) -> Iterator:
+def _states(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    lang: str | Sequence[str | None] | None,
+    layers: list[int],
+    max_tokens: int,
+    on_long: str,
+    names: Sequence[str],
+    progress: bool,
+) -> Iterator[TokenStates | None]:
     bar = tqdm(total=len(texts), desc="Token states", unit="text", disable=not progress)
     for start in range(0, len(texts), WINDOW):
-        part = slice(start, start + WINDOW)
-        codes = lang if lang is None or isinstance(lang, str) else lang[part]
-        encodings = _encodings(tokenizer, list(texts[part]), codes)
-        long = [i for i, e in enumerate(encodings) if len(e.ids) > tokenizer.model_max_length]
-        if long and on_long == "error":
-            raise ValueError(
-                f"{names[start + long[0]]} has {len(encodings[long[0]].ids)} tokens, more than the model's limit of "
-                f"{tokenizer.model_max_length}: shorten it, or use on_long='skip'"
-            )
-        results: list[TokenStates | None] = [None] * len(encodings)
-        rest = sorted(set(range(len(encodings))) - set(long))
-        for batch in length_batches([len(encodings[i].ids) for i in rest], max_tokens):
-            batch = [rest[i] for i in batch]
-            states = _forward(model, tokenizer, [encodings[i].ids for i in batch], layers)
-            for i, of_text in zip(batch, states):
-                of_text_itself = int(getattr(tokenizer, "prompts", "none") == "name")  # behind a language prefix
-                own = np.flatnonzero([number == of_text_itself for number in encodings[i].sequence_ids])
-                results[i] = TokenStates(
-                    of_text[:, own],
-                    np.array(encodings[i].offsets, np.int64).reshape(-1, 2)[own],
-                    np.array(encodings[i].ids, np.int64)[own],
+        window = slice(start, start + WINDOW)
+        codes = lang if lang is None or isinstance(lang, str) else lang[window]
+        encodings = _encodings(tokenizer, list(texts[window]), codes)
+        short_ones = []
+        for place, encoding in enumerate(encodings):
+            if len(encoding.ids) <= tokenizer.model_max_length:
+                short_ones.append(place)
+            elif on_long == "error":
+                raise ValueError(
+                    f"{names[start + place]} has {len(encoding.ids)} tokens, more than the model's limit of "
+                    f"{tokenizer.model_max_length}: shorten it, or use on_long='skip'"
                 )
+
+        results: list[TokenStates | None] = [None] * len(encodings)
+        for batch in length_batches([len(encodings[place].ids) for place in short_ones], max_tokens):
+            places = [short_ones[row] for row in batch]
+            batch_states = _forward(model, tokenizer, [encodings[place].ids for place in places], layers)
+            for place, states in zip(places, batch_states, strict=True):
+                results[place] = _of_text(tokenizer, encodings[place], states)
         yield from results
         bar.update(len(results))
     bar.close()
+
+
+def _of_text(tokenizer: Any, encoding: Any, states: np.ndarray) -> TokenStates:
+    """The states (layers, longest, hidden) of the text's own tokens."""
+    # The text is the second sequence behind a language prefix, else the first; the layout is in none.
+    sequence = int(getattr(tokenizer, "prompts", "none") == "name")
+    in_text = np.flatnonzero([number == sequence for number in encoding.sequence_ids])
+    offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+    return TokenStates(states[:, in_text], offsets[in_text], np.array(encoding.ids, np.int64)[in_text])
 
 
 def _encodings(tokenizer: Any, texts: list[str], lang: Any) -> list:
@@ -141,7 +158,8 @@ def _forward(model: Any, tokenizer: Any, rows: list[list[int]], layers: list[int
             return_dict=True,
         )
     states = output.hidden_states or (output.last_hidden_state,)  # static embeddings have no layers
-    return torch.stack([states[layer].float() for layer in layers], 1).cpu().numpy()
+    chosen_states = torch.stack([states[layer].float() for layer in layers], 1)
+    return chosen_states.cpu().numpy()
 
 
 def join_words(words: Sequence[str], where: str = "words") -> tuple[str, np.ndarray]:
@@ -151,9 +169,12 @@ def join_words(words: Sequence[str], where: str = "words") -> tuple[str, np.ndar
     for number, word in enumerate(words):
         if not isinstance(word, str) or not word.strip():
             raise ValueError(f"{where}: word {number} (from 0) is {word!r}; give a string that is not empty")
-    lengths = np.array([len(word) for word in words])
-    starts = np.concatenate([[0], np.cumsum(lengths + 1)[:-1]])
-    return " ".join(words), np.stack([starts, starts + lengths], 1)
+    spans = []
+    start = 0
+    for word in words:
+        spans.append((start, start + len(word)))
+        start += len(word) + 1  # a space
+    return " ".join(words), np.array(spans)
 
 
 def owners(offsets: np.ndarray, segments: np.ndarray) -> np.ndarray:
@@ -161,11 +182,11 @@ def owners(offsets: np.ndarray, segments: np.ndarray) -> np.ndarray:
     if not len(segments):
         return np.full(len(offsets), -1)
     shared = overlaps(offsets, segments)
-    best = shared.argmax(1)  # the first of equals
-    return np.where(shared.max(1) > 0, best, -1)
+    return np.where(shared.any(1), shared.argmax(1), -1)  # argmax: the first of equals
 
 
 def overlaps(offsets: np.ndarray, segments: np.ndarray) -> np.ndarray:
     """(tokens, segments) number of shared characters."""
-    ends = np.minimum(offsets[:, None, 1], segments[None, :, 1])
-    return np.maximum(ends - np.maximum(offsets[:, None, 0], segments[None, :, 0]), 0)
+    starts = np.maximum(offsets[:, None, 0], segments[:, 0])
+    ends = np.minimum(offsets[:, None, 1], segments[:, 1])
+    return np.maximum(ends - starts, 0)

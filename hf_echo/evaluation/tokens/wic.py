@@ -7,11 +7,13 @@ comparison, the best threshold on their cosine comes from the training rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.metrics import f1_score
 
 from ...utils.results import Table
+from ...utils.vectors import unit_length
 from ..labelled_rows import checked_rows, row_names, rows_by_language
 from ..probes.downstream import fit_linear_probe
 from .token_states import overlaps, token_states
@@ -31,27 +33,26 @@ def word_vectors(
     names: Sequence[str] | None = None,
 ) -> np.ndarray:
     """(texts, hidden): mean state of the tokens that share a character with the word (start, end) of each text."""
-    names = names or [f"text {i}" for i in range(1, len(texts) + 1)]
-    if len(texts) != len(words):
-        raise ValueError(f"{len(texts)} texts but {len(words)} words")
-    for name, text, (start, end) in zip(names, texts, words):
+    names = names or [f"text {number}" for number in range(1, len(texts) + 1)]
+    for name, text, (start, end) in zip(names, texts, words, strict=True):
         if not 0 <= start < end <= len(text) or not text[start:end].strip():
             raise ValueError(f"{name}: characters {start}-{end} are not a word of its {len(text)} characters")
-    options = {"layers": [layer], "names": names, "progress": progress}
+    all_states = token_states(model, tokenizer, texts, lang, layers=[layer], names=names, progress=progress)
     vectors = []
-    for name, span, token in zip(names, words, token_states(model, tokenizer, texts, lang, **options)):
-        own = overlaps(token.offsets, np.array([span]))[:, 0] > 0
-        if not own.any():
+    for name, span, tokens in zip(names, words, all_states, strict=True):
+        in_word = overlaps(tokens.offsets, np.array([span]))[:, 0] > 0
+        if not in_word.any():
             raise ValueError(f"{name}: characters {span[0]}-{span[1]} have no token")
-        vectors.append(token.states[0, own].mean(0))
+        vectors.append(tokens.states[0, in_word].mean(0))
     return np.stack(vectors)
 
 
 def best_threshold(scores: np.ndarray, same: np.ndarray) -> float:
     """The threshold t where `scores >= t` best predicts `same`; halfway between two scores, the lowest of equals."""
     values = np.unique(scores)
-    between = [values[0] - 1e-6, *((values[1:] + values[:-1]) / 2), values[-1] + 1e-6]
-    return float(max(between, key=lambda t: ((scores >= t) == same).sum()))
+    thresholds = np.concatenate([[values[0] - 1e-6], (values[1:] + values[:-1]) / 2, [values[-1] + 1e-6]])
+    right = (scores >= thresholds[:, None]) == same  # (thresholds, scores)
+    return float(thresholds[right.sum(1).argmax()])
 
 
 def evaluate_wic(
@@ -76,47 +77,52 @@ def evaluate_wic(
     """
     train = checked_rows(train_rows, "training row", COLUMNS, _checked)
     test = checked_rows(test_rows, "test row", COLUMNS, _checked)
-    options = {"layer": layer, "progress": progress}
-    one, two = _both_vectors(model, tokenizer, train, "training row", **options)
-    same = np.array([row["label"] for row in train])
-    probe = fit_linear_probe(np.concatenate([one, two], 1), same, "the training rows")
-    threshold = best_threshold(_cosine(one, two), same)
-    one, two = _both_vectors(model, tokenizer, test, "test row", **options)
-    guesses = probe.predict(np.concatenate([one, two], 1)).astype(bool)
-    cosine_guesses = _cosine(one, two) >= threshold
-    truth = np.array([row["label"] for row in test])
-    from sklearn.metrics import f1_score
+    pairs = _word_pairs(model, tokenizer, train, "training row", layer, progress)
+    probe = fit_linear_probe(pairs.features, pairs.same, "the training rows")
+    threshold = best_threshold(pairs.cosines, pairs.same)
 
+    pairs = _word_pairs(model, tokenizer, test, "test row", layer, progress)
+    probe_guesses = probe.predict(pairs.features)
+    cosine_guesses = pairs.cosines >= threshold
     rows = []
-    for lang, at in rows_by_language(test).items():
+    for lang, places in rows_by_language(test).items():
+        truth = pairs.same[places]
+        guesses = probe_guesses[places]
+        share_of_same = truth.mean()
         rows.append(
             {
                 "lang": lang,
-                "accuracy": float((guesses == truth)[at].mean()),
-                "f1": float(f1_score(truth[at], guesses[at], average="macro", zero_division=0)),
-                "cosine_accuracy": float((cosine_guesses == truth)[at].mean()),
-                "majority": float(max(truth[at].mean(), 1 - truth[at].mean())),
-                "pairs": len(at),
+                "accuracy": float(np.mean(guesses == truth)),
+                "f1": float(f1_score(truth, guesses, average="macro", zero_division=0)),
+                "cosine_accuracy": float(np.mean(cosine_guesses[places] == truth)),
+                "majority": float(max(share_of_same, 1 - share_of_same)),
+                "pairs": len(places),
             }
         )
     notes = {"layer": layer, "train_pairs": len(train), "cosine_threshold": threshold}
     return Table(rows, notes=notes).with_average(("accuracy", "f1", "cosine_accuracy", "majority"))
 
 
-def _both_vectors(model, tokenizer, rows, what: str, **options) -> tuple[np.ndarray, np.ndarray]:
-    vectors = []
-    for side in "12":
-        names = [f"{name}, sentence{side}" for name in row_names(rows, what)]
+class _WordPairs(NamedTuple):
+    """features (n, 2 hidden): the vectors of both words; cosines (n,) of the two; same (n,): the labels."""
+
+    features: np.ndarray
+    cosines: np.ndarray
+    same: np.ndarray
+
+
+def _word_pairs(
+    model: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]], row_kind: str, layer: int, progress: bool
+) -> _WordPairs:
+    langs = [row["lang"] for row in rows]
+    sides = []
+    for side in ("1", "2"):
+        names = [f"{name}, sentence{side}" for name in row_names(rows, row_kind)]
         texts = [row["sentence" + side] for row in rows]
         words = [(row["start" + side], row["end" + side]) for row in rows]
-        langs = [row["lang"] for row in rows]
-        vectors.append(word_vectors(model, tokenizer, texts, words, langs, names=names, **options))
-    return vectors[0], vectors[1]
-
-
-def _cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    norms = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
-    return (x * y).sum(1) / np.maximum(norms, 1e-12)
+        sides.append(word_vectors(model, tokenizer, texts, words, langs, layer=layer, progress=progress, names=names))
+    cosines = (unit_length(sides[0]) * unit_length(sides[1])).sum(1)
+    return _WordPairs(np.concatenate(sides, 1), cosines, np.array([row["label"] for row in rows]))
 
 
 def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:

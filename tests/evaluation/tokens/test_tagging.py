@@ -1,29 +1,16 @@
-"""Label projection and spans by hand; a probe on states that can be told apart."""
+"""Spans and their scores by hand; a probe on states that can be told apart."""
 
 import numpy as np
 import pytest
 
 from hf_echo.evaluation.probes.downstream import fit_linear_probe
-from hf_echo.evaluation.tokens.tagging import evaluate_tagging, project_labels, span_scores, spans
+from hf_echo.evaluation.tokens.tagging import evaluate_tagging, span_scores, spans
 
 pytestmark = pytest.mark.trains
 
-pytest.importorskip("sklearn")
-
-
-def test_projection_by_hand():
-    segments = [(0, 4, "A"), (4, 6, "B"), (7, 9, "C")]
-    offsets = [(0, 3), (2, 6), (3, 6), (5, 9), (3, 5), (6, 7), (9, 12)]
-    #           A     A=B=2     B>A      C>B     A=B=1   space   beyond
-    assert project_labels(offsets, segments) == ["A", "A", "B", "C", "A", "O", "O"]
-    assert project_labels([(0, 3)], [], outside="none") == ["none"]
-    for bad in ([(3, 3, "A")], [(0, 4, "A"), (3, 5, "B")], [(5, 6, "A"), (0, 4, "B")]):
-        with pytest.raises(ValueError, match="is empty, overlaps or is out of order"):
-            project_labels(offsets, bad)
-
 
 @pytest.mark.parametrize(
-    ("tags", "found"),
+    ("tags", "expected"),
     [
         ("O B-A I-A O", {(1, 3, "A")}),
         ("B-A B-A I-A", {(0, 1, "A"), (1, 3, "A")}),
@@ -34,62 +21,104 @@ def test_projection_by_hand():
         ("O O", set()),
     ],
 )
-def test_spans_as_conlleval_reads_them(tags, found):
-    assert spans(tags.split()) == found
+def test_spans_as_conlleval_reads_them(tags, expected):
+    assert spans(tags.split()) == expected
+
+
+GOLD = ["B-A I-A O B-B".split(), "O B-A".split()]
 
 
 def test_scores_by_hand():
-    gold = ["B-A I-A O B-B".split(), "O B-A".split()]
+    """3 spans, 3 guessed, 2 right; 4 of 6 words."""
     guess = ["B-A I-A B-B O".split(), "O B-A".split()]
-    found = span_scores(gold, guess)  # 3 spans, 3 guessed, 2 right; 4 of 6 words
-    assert (found.precision, found.recall, found.f1) == pytest.approx((2 / 3, 2 / 3, 2 / 3))
-    assert (found.accuracy, found.spans, found.sentences) == (pytest.approx(4 / 6), 3, 2)
-    silent = span_scores(gold, [["O"] * 4, ["O"] * 2])
-    assert (silent.f1, silent.precision, silent.recall) == (0, 0, 0)
+
+    scores = span_scores(GOLD, guess)
+
+    assert scores.precision == pytest.approx(2 / 3)
+    assert scores.recall == pytest.approx(2 / 3)
+    assert scores.f1 == pytest.approx(2 / 3)
+    assert scores.accuracy == pytest.approx(4 / 6)
+    assert scores.spans == 3
+    assert scores.sentences == 2
+
+
+def test_precision_counts_guesses():
+    """1 of 2 guesses is right, and 1 of 3 spans."""
+    scores = span_scores(GOLD, ["B-A I-A B-B O".split(), "O O".split()])
+
+    assert scores.precision == pytest.approx(1 / 2)
+    assert scores.recall == pytest.approx(1 / 3)
+
+
+def test_scores_without_a_guess_are_0():
+    scores = span_scores(GOLD, [["O"] * 4, ["O"] * 2])
+
+    assert scores.f1 == scores.precision == scores.recall == 0
+
+
+def test_gold_tags_without_a_span_are_refused():
     with pytest.raises(ValueError, match="language x: no span in 1 sentences"):
         span_scores([["O"]], [["O"]], "language x")
-    with pytest.raises(ValueError, match="sentence 2: 2 gold tags but 1 predicted"):
-        span_scores(gold, [guess[0], ["O"]])
-    with pytest.raises(ValueError, match="2 gold sentences but 1"):
-        span_scores(gold, guess[:1])
 
 
-def test_probe_tells_states_apart():
+@pytest.fixture
+def states() -> np.ndarray:
+    """100 states of each of three tags, far from the origin and in another scale."""
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(3, 8))
-    label = rng.integers(0, 3, 300)
-    x = 1000 * (centres[label] + 0.05 * rng.normal(size=(300, 8))) + 5000  # far from the origin, another scale
-    names = np.array(["O", "B-A", "I-A"])[label]
-    probe = fit_linear_probe(x[:200], names[:200])
-    assert (probe.predict(x[200:]) == names[200:]).all()
+    centres = np.repeat(rng.normal(size=(3, 8)), 100, axis=0)
+    return 1000 * (centres + 0.05 * rng.normal(size=(300, 8))) + 5000
+
+
+TAGS = np.repeat(["O", "B-A", "I-A"], 100)
+
+
+def test_probe_tells_states_apart(states):
+    probe = fit_linear_probe(states[::2], TAGS[::2])
+
+    assert (probe.predict(states[1::2]) == TAGS[1::2]).all()
+
+
+def test_a_probe_of_one_class_is_refused(states):
     with pytest.raises(ValueError, match=r"the training data: 1 class \(O\)"):
-        fit_linear_probe(x[:5], ["O"] * 5)
-    with pytest.raises(ValueError, match="5 states but 4 labels"):
-        fit_linear_probe(x[:5], names[:4])
-    x[7, 2] = np.nan
-    with pytest.raises(ValueError, match="row 7"):
-        fit_linear_probe(x, names)
+        fit_linear_probe(states[:5], TAGS[:5])
 
 
 def tagged(toy, lang, part):
     """The number and the animal with its verb; the colour and the full stop are outside. Without "four" and "small",
     which begin with the same token as "fish" and "sleeps"."""
-    meanings = [m for m in toy.split(part) if m[0] != 2 and m[1] != 3]
-    made = []
-    for meaning in meanings[:: 3 if part == "train" else 1]:
-        words = [*toy.say(meaning, lang)[:-1].split(), "."]
-        made.append(dict(tokens=words, tags="B-NUM O B-DO I-DO O".split(), lang=lang))
-    return made
+    rows = []
+    for meaning in toy.split(part):
+        if meaning[0] != 2 and meaning[1] != 3:
+            words = [*toy.say(meaning, lang)[:-1].split(), "."]
+            rows.append({"tokens": words, "tags": "B-NUM O B-DO I-DO O".split(), "lang": lang})
+    return rows
 
 
-def test_a_language_learnt_and_one_never_seen(encoder, toy, toy_tokenizer):
+@pytest.fixture(scope="module")
+def table(encoder, toy, toy_tokenizer):
+    """Learnt on English, tested on English and Russian."""
+    train = tagged(toy, "eng_Latn", "train")[::3]
     test = tagged(toy, "eng_Latn", "dev") + tagged(toy, "rus_Cyrl", "dev")
-    table = evaluate_tagging(encoder, toy_tokenizer, tagged(toy, "eng_Latn", "train"), test, layer=0)
+    return evaluate_tagging(encoder, toy_tokenizer, train, test, layer=0)
+
+
+def test_words_of_the_training_language_are_tagged(table):
     english, russian = table.rows
-    assert (english["lang"], english["f1"], english["accuracy"]) == ("eng_Latn", 1, 1)
-    assert english["spans"] == 2 * english["sentences"] == len(test)
+
+    assert english["lang"] == "eng_Latn"
+    assert english["f1"] == english["accuracy"] == 1
+    assert english["spans"] == 2 * english["sentences"]
     assert russian["lang"] == "rus_Cyrl"
-    assert table.average["f1"] == pytest.approx((1 + russian["f1"]) / 2)
+
+
+def test_the_average_is_over_languages(table):
+    english, russian = table.rows
+
+    assert table.average["f1"] == pytest.approx((english["f1"] + russian["f1"]) / 2)
+
+
+def test_every_token_of_a_word_is_learnt(table):
+    """Five words a sentence."""
     assert table.notes["train_tokens"] >= 5 * table.notes["train_sentences"]
 
 
@@ -98,14 +127,19 @@ def test_a_language_learnt_and_one_never_seen(encoder, toy, toy_tokenizer):
     [
         ({"tags": ["O"] * 4}, r"test row 2 \(eng_Latn\): 5 words but 4 tags"),
         ({"tags": ["B-X"] * 5}, r"test row 2 \(eng_Latn\): tag 'B-X' is not one of B-DO, B-NUM, I-DO, O"),
+        ({"tags": [3] * 5}, r"test row 2 \(eng_Latn\): tag 3 is not text such as B-LOC"),
         ({"tokens": ["a", " ", "b", "c", "d"]}, r"test row 2 \(eng_Latn\): word 1"),
+        ({"tokens": "a b c d e"}, r"test row 2 \(eng_Latn\): tokens and tags must be lists"),
     ],
 )
 def test_bad_rows(encoder, toy, toy_tokenizer, change, message):
-    train = tagged(toy, "eng_Latn", "train")
-    test = tagged(toy, "eng_Latn", "dev")[:3]
-    test[1] = test[1] | change
+    train = tagged(toy, "eng_Latn", "train")[::9]
+    first, second = tagged(toy, "eng_Latn", "dev")[:2]
+
     with pytest.raises(ValueError, match=message):
-        evaluate_tagging(encoder, toy_tokenizer, train, test, layer=0)
+        evaluate_tagging(encoder, toy_tokenizer, train, [first, second | change], layer=0)
+
+
+def test_no_test_row_is_refused(encoder, toy, toy_tokenizer):
     with pytest.raises(ValueError, match="no test row: give at least one"):
-        evaluate_tagging(encoder, toy_tokenizer, train, [])
+        evaluate_tagging(encoder, toy_tokenizer, tagged(toy, "eng_Latn", "train")[::9], [])

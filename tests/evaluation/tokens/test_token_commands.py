@@ -9,44 +9,77 @@ from hf_echo.evaluation.benchmarks.public_sets import load_benchmark
 from hf_echo.evaluation.tokens.tagging import evaluate_tagging
 from hf_echo.inference import load_encoder
 
-pytest.importorskip("sklearn")
-
 COMMAND = "evaluate"
+PERSON = 1
+ORGANISATION = 3
 
 
-@pytest.fixture
-def panx(toy, tmp_path):
-    """A local copy of PAN-X's shape: the number is a person and animal with verb an organisation."""
-    for code, lang, part in (("en", "eng_Latn", "train"), ("en", "eng_Latn", "test"), ("fr", "fra_Latn", "test")):
-        meanings = [m for m in toy.split("dev" if part == "test" else part) if m[0] != 2 and m[1] != 3]
-        rows = [
-            {"tokens": [*toy.say(m, lang)[:-1].split(), "."], "ner_tags": [1, 0, 3, 4, 0], "langs": [code] * 5}
-            for m in meanings[:: 1 if part == "test" else 3]
-        ]
-        (tmp_path / "panx" / code).mkdir(parents=True, exist_ok=True)
-        Dataset.from_list(rows).to_parquet(tmp_path / "panx" / code / f"{part}.parquet")
-    return tmp_path / "panx"
+def write_panx(file, toy, lang, meanings):
+    """PAN-X's shape: the number is a person, and animal with verb an organisation."""
+    rows = []
+    for meaning in meanings:
+        if meaning[0] != 2 and meaning[1] != 3:
+            words = [*toy.say(meaning, lang)[:-1].split(), "."]
+            rows.append({"tokens": words, "ner_tags": [PERSON, 0, ORGANISATION, ORGANISATION + 1, 0]})
+    file.parent.mkdir(exist_ok=True)
+    Dataset.from_list(rows).to_parquet(file)
 
 
-def test_tagging_of_a_public_set_and_of_files(answer, panx, toy_folders, tmp_path):
-    model = toy_folders["release"]
-    arguments = ("tagging", "--model", model, "--set", "panx", "--path", panx)
-    report = answer(*arguments, "--layer", 0, "--json", tmp_path / "o.json")
-    assert report == json.loads((tmp_path / "o.json").read_text())
+@pytest.fixture(scope="module")
+def panx(toy, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("panx")
+    write_panx(folder / "en" / "train.parquet", toy, "eng_Latn", toy.split("train")[::3])
+    write_panx(folder / "en" / "test.parquet", toy, "eng_Latn", toy.split("dev"))
+    write_panx(folder / "fr" / "test.parquet", toy, "fra_Latn", toy.split("dev"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(panx, toy_folders):
+    """What the package's function says about the set."""
     train = load_benchmark("panx", langs=["eng_Latn"], split="train", path=panx)
     test = load_benchmark("panx", path=panx)
-    want = evaluate_tagging(*load_encoder(str(model)), train, test, layer=0)
-    assert report["rows"] == want.rows and report["average"] == want.average
-    assert [row["lang"] for row in report["rows"]] == ["eng_Latn", "fra_Latn"]
-    assert report["rows"][0]["f1"] == 1 and report["train_sentences"] == len(train)
-    assert [row["lang"] for row in answer(*arguments, "--lang", "fra_Latn")["rows"]] == ["fra_Latn"]
-    for name, rows in (("train", train), ("test", test)):
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    files = ("--train", tmp_path / "train.jsonl", "--test", tmp_path / "test.jsonl", "--layer", 0)
-    assert answer("tagging", "--model", model, *files)["rows"] == want.rows
+    model, tokenizer = load_encoder(str(toy_folders["release"]))
+    return evaluate_tagging(model, tokenizer, train, test, layer=0)
 
 
-def test_errors_are_one_line(refused):
-    refused("give --train and --test (two files of rows) or --set", "tagging", "--train", "a.jsonl", "--model", "m")
-    words = "--set 'xlwic' has no rows for tagging; choose from massive_slots, panx"
-    refused(words, "tagging", "--set", "xlwic", "--model", "m")
+def test_tagging_of_a_public_set(answer, panx, toy_folders, expected, tmp_path):
+    arguments = ("--model", toy_folders["release"], "--set", "panx", "--path", panx, "--layer", 0)
+
+    report = answer("tagging", *arguments, "--json", tmp_path / "report.json")
+
+    assert report["rows"] == expected.rows
+    assert report["average"] == expected.average
+    assert report == json.loads((tmp_path / "report.json").read_text())
+
+
+def test_one_language_of_a_public_set(answer, panx, toy_folders, expected):
+    arguments = ("--model", toy_folders["release"], "--set", "panx", "--path", panx, "--layer", 0)
+
+    report = answer("tagging", *arguments, "--lang", "fra_Latn")
+
+    assert report["rows"] == expected.rows[1:]
+
+
+def test_tagging_of_files(answer, panx, toy_folders, expected, tmp_path):
+    files = []
+    for split, langs in (("train", ["eng_Latn"]), ("test", None)):
+        rows = load_benchmark("panx", langs=langs, split=split, path=panx)
+        file = tmp_path / f"{split}.jsonl"
+        file.write_text("\n".join(map(json.dumps, rows)))
+        files += [f"--{split}", file]
+
+    report = answer("tagging", "--model", toy_folders["release"], *files, "--layer", 0)
+
+    assert report["rows"] == expected.rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--train a.jsonl", "give --train and --test (two files of rows) or --set"),
+        ("--set xlwic", "--set 'xlwic' has no rows for tagging; choose from massive_slots, panx"),
+    ],
+)
+def test_errors_are_one_line(refused, arguments, message):
+    refused(message, "tagging", *arguments.split(), "--model", "m")

@@ -10,68 +10,123 @@ TEXTS = ["one red cat sleeps.", "  four old fish  ", "un chat", "два крас
 LANGS = ["eng_Latn", None, "fra_Latn", "rus_Cyrl"]
 
 
-def test_states_are_the_models_without_the_layout(encoder, toy_tokenizer):
-    found = list(token_states(encoder, toy_tokenizer, TEXTS, LANGS, max_tokens=40))
-    for text, lang, one in zip(TEXTS, LANGS, found, strict=True):
-        ids = toy_tokenizer([text], lang=lang, return_tensors="pt")["input_ids"]
-        head = ids[0].tolist().index(toy_tokenizer.sep_token_id) + 1
-        with torch.no_grad():
-            want = encoder(ids, output_hidden_states=True).hidden_states
-        assert one.states.shape[0] == 3 and one.states.dtype == np.float32
-        for layer in range(3):
-            np.testing.assert_allclose(one.states[layer], want[layer][0, head:-1], rtol=1e-4, atol=1e-5)
-        assert one.ids.tolist() == ids[0, head:-1].tolist() == toy_tokenizer.text_ids([text])[0]
-        covered = "".join(text[a:b] for a, b in one.offsets)
-        assert covered.strip() == text.strip()
+@pytest.mark.parametrize("number", range(len(TEXTS)))
+def test_states_are_the_models_without_the_layout(encoder, toy_tokenizer, number):
+    ids = toy_tokenizer([TEXTS[number]], lang=LANGS[number], return_tensors="pt")["input_ids"]
+    first = ids[0].tolist().index(toy_tokenizer.sep_token_id) + 1
+    with torch.no_grad():
+        hidden_states = encoder(ids, output_hidden_states=True).hidden_states
+
+    tokens = list(token_states(encoder, toy_tokenizer, TEXTS, LANGS, max_tokens=40))[number]
+
+    expected = torch.stack(hidden_states)[:, 0, first:-1]
+    np.testing.assert_allclose(tokens.states, expected, rtol=1e-4, atol=1e-5)
+    assert tokens.states.dtype == np.float32
+    assert tokens.ids.tolist() == ids[0, first:-1].tolist()
 
 
-def test_batches_do_not_change_states_and_layers_are_chosen(encoder, toy_tokenizer):
-    texts = [t for t in TEXTS for _ in range(40)]  # more than one window
+@pytest.mark.parametrize("text", TEXTS)
+def test_offsets_cover_the_text(encoder, toy_tokenizer, text):
+    (tokens,) = token_states(encoder, toy_tokenizer, [text])
+
+    covered = "".join(text[start:end] for start, end in tokens.offsets)
+    assert covered.strip() == text.strip()
+
+
+@pytest.fixture(scope="module")
+def states_of_many_texts(encoder, toy_tokenizer):
+    """More texts than a window has."""
+    texts = [text for text in TEXTS for _ in range(40)]
+    return list(token_states(encoder, toy_tokenizer, texts, "eng_Latn", layers=[-1, 0]))
+
+
+@pytest.mark.parametrize("row", [0, 63, 64, 159])
+def test_batches_do_not_change_states(encoder, toy_tokenizer, states_of_many_texts, row):
+    (alone,) = token_states(encoder, toy_tokenizer, [TEXTS[row // 40]], "eng_Latn")
+
+    np.testing.assert_allclose(states_of_many_texts[row].states, alone.states[[2, 0]], rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_in_training_stays_so(encoder, toy_tokenizer):
     encoder.train()
-    many = list(token_states(encoder, toy_tokenizer, texts, "eng_Latn", layers=[-1, 0]))
+
+    list(token_states(encoder, toy_tokenizer, TEXTS))
+
     assert encoder.training
     encoder.eval()
-    for i in (0, 63, 64, 159):
-        (alone,) = token_states(encoder, toy_tokenizer, [texts[i]], "eng_Latn")
-        np.testing.assert_allclose(many[i].states, alone.states[[2, 0]], rtol=1e-4, atol=1e-5)
 
 
 def test_any_encoder_of_transformers_will_do(toy):
     tokenizer = toy.plain_tokenizer()
-    model, text = toy.plain_encoder(tokenizer).eval(), "cat sleeps dog"
-    one, other = token_states(model, tokenizer, [text, "cat"], ["eng_Latn", "fra_Latn"])
+    model = toy.plain_encoder(tokenizer).eval()
+    text = "cat sleeps dog"
     with torch.no_grad():
-        want = model(torch.tensor([tokenizer(text).input_ids])).last_hidden_state[0, 1:-1]
-    np.testing.assert_allclose(one.states[1], want, rtol=1e-4, atol=1e-5)
-    assert one.offsets.tolist() == [[0, 3], [4, 10], [11, 14]] and other.ids.tolist() == one.ids.tolist()[:1]
+        last = model(torch.tensor([tokenizer(text).input_ids])).last_hidden_state[0, 1:-1]
+
+    (tokens,) = token_states(model, tokenizer, [text], ["eng_Latn"])
+
+    np.testing.assert_allclose(tokens.states[1], last, rtol=1e-4, atol=1e-5)
+    assert tokens.offsets.tolist() == [[0, 3], [4, 10], [11, 14]]
 
 
-def test_long_text_is_refused_or_skipped(encoder, toy_tokenizer):
-    texts = ["one cat.", "one red cat " * 30]
-    first, second = token_states(encoder, toy_tokenizer, texts, on_long="skip")
-    assert first is not None and second is None
-    for options, message in (
-        (dict(texts=texts), r"text 2 has \d+ tokens, more than the model's limit of 64"),
-        (dict(texts="one"), "texts is one string"),
-        (dict(texts=["one"], on_long="split"), "it must be 'error' or 'skip'"),
-        (dict(texts=["one"], layers=[3]), r"no layer 3: this model has layers 0 \(embeddings\) to 2"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            list(token_states(encoder, toy_tokenizer, **options))
+LONG = "one red cat " * 30
 
 
-def test_join_words():
-    text, places = join_words(["der", "1 000", "ü"])
-    assert text == "der 1 000 ü" and [text[a:b] for a, b in places] == ["der", "1 000", "ü"]
-    with pytest.raises(ValueError, match="row 3: word 1 .* is ' '"):
-        join_words(["a", " "], "row 3")
-    with pytest.raises(ValueError, match="at least one word"):
-        join_words([])
+def test_a_long_text_may_be_skipped(encoder, toy_tokenizer):
+    first, second = token_states(encoder, toy_tokenizer, ["one cat.", LONG], on_long="skip")
+
+    assert first is not None
+    assert second is None
 
 
-def test_owner_is_the_largest_overlap_and_the_earliest_of_equals():
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        (["one cat.", LONG], {}, r"text 2 has \d+ tokens, more than the model's limit of 64"),
+        ("one", {}, "texts is one string"),
+        (["one"], {"on_long": "split"}, "it must be 'error' or 'skip'"),
+        (["one"], {"layers": [3]}, r"no layer 3: this model has layers 0 \(embeddings\) to 2"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(encoder, toy_tokenizer, texts, options, message):
+    with pytest.raises(ValueError, match=message):
+        list(token_states(encoder, toy_tokenizer, texts, **options))
+
+
+def test_joined_words_are_found_in_the_text():
+    words = ["der", "1 000", "ü"]
+
+    text, places = join_words(words)
+
+    assert text == "der 1 000 ü"
+    assert [text[start:end] for start, end in places] == words
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), [(["a", " "], "row 3: word 1 .* is ' '"), ([], "at least one word"), ("a b", "not 'a b'")]
+)
+def test_words_that_are_none_are_refused(words, message):
+    with pytest.raises(ValueError, match=message):
+        join_words(words, "row 3")
+
+
+@pytest.mark.parametrize(
+    ("token", "segment"),
+    [
+        ((0, 2), 0),
+        ((3, 8), 1),  # 1 character in 0, 3 in 1
+        ((4, 5), -1),  # a space
+        ((7, 9), 1),  # 1 in each
+        ((6, 12), 2),
+        ((12, 14), -1),
+        ((0, 0), -1),
+    ],
+)
+def test_owner_is_the_earliest_of_the_largest_overlaps(token, segment):
     segments = np.array([[0, 4], [5, 8], [8, 12]])
-    tokens = np.array([[0, 2], [3, 8], [4, 5], [7, 9], [6, 12], [12, 14], [0, 0]])
-    #                  in 0    1: 3>1  space   tie     2: 4>2   beyond    empty
-    assert owners(tokens, segments).tolist() == [0, 1, -1, 1, 2, -1, -1]
-    assert owners(tokens, np.zeros((0, 2))).tolist() == [-1] * 7
+
+    assert owners(np.array([token]), segments).tolist() == [segment]
+
+
+def test_without_segments_no_token_has_an_owner():
+    assert owners(np.array([[0, 2], [3, 8]]), np.zeros((0, 2))).tolist() == [-1, -1]

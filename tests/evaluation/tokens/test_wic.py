@@ -8,60 +8,82 @@ from hf_echo.evaluation.tokens.wic import best_threshold, evaluate_wic, word_vec
 
 pytestmark = pytest.mark.trains
 
-pytest.importorskip("sklearn")
 
-
-def test_vector_is_the_mean_of_the_words_tokens(encoder, toy_tokenizer):
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_vector_is_the_mean_of_the_words_tokens(encoder, toy_tokenizer, layer):
     text = "one red catbirdfish sleeps."
-    start, end = text.index("catbird"), text.index(" sleeps")
-    (states,) = token_states(encoder, toy_tokenizer, [text], "eng_Latn")
-    own = [i for i, (a, b) in enumerate(states.offsets) if a < end and b > start]
-    assert len(own) > 1 and text[states.offsets[own[0]][0] : states.offsets[own[-1]][1]].strip() == "catbirdfish"
-    for layer in (0, 1, 2):
-        found = word_vectors(encoder, toy_tokenizer, [text], [(start, end)], "eng_Latn", layer=layer)
-        np.testing.assert_allclose(found[0], states.states[layer, own].mean(0), rtol=1e-5)
+    start = text.index("catbird")
+    end = text.index(" sleeps")
+    (tokens,) = token_states(encoder, toy_tokenizer, [text], "eng_Latn")
+    in_word = [number for number, (first, last) in enumerate(tokens.offsets) if first < end and last > start]
+
+    vectors = word_vectors(encoder, toy_tokenizer, [text], [(start, end)], "eng_Latn", layer=layer)
+
+    assert len(in_word) > 1
+    np.testing.assert_allclose(vectors[0], tokens.states[layer, in_word].mean(0), rtol=1e-5)
 
 
-def test_threshold_is_the_best_of_all():
+@pytest.mark.parametrize("digits", [1, 6])
+def test_threshold_is_the_best_of_all(digits):
+    """With one digit, scores are equal."""
     rng = np.random.default_rng(0)
-    for trial in range(50):
-        scores = rng.random(12).round(1 if trial % 2 else 6)
+    for _ in range(25):
+        scores = rng.random(12).round(digits)
         same = rng.random(12) < 0.5
-        t = best_threshold(scores, same)
-        right = ((scores >= t) == same).sum()
-        tries = [-1, *(scores + 1e-9), *(scores - 1e-9), 2]
-        assert right == max(((scores >= other) == same).sum() for other in tries)
+        right = [np.sum((scores >= threshold) == same) for threshold in (-1, *(scores - 1e-9), 2)]
+
+        threshold = best_threshold(scores, same)
+
+        assert np.sum((scores >= threshold) == same) == max(right)
 
 
 def pairs(toy, part, lang="eng_Latn"):
     """The animal of two sentences; the label says whether it is the same."""
     rng = np.random.default_rng(len(part))
-    meanings, made = toy.split(part), []
-    for _ in range(60):
-        row = {"lang": lang}
-        one, two = (meanings[i] for i in rng.integers(0, len(meanings), 2))
-        for side, meaning in (("1", one), ("2", two)):
-            text = toy.say(meaning, lang)
+    meanings = toy.split(part)
+    rows = []
+    for first, second in rng.integers(0, len(meanings), (60, 2)):
+        row = {"lang": lang, "label": int(meanings[first][2] == meanings[second][2])}
+        for side, number in (("1", first), ("2", second)):
+            text = toy.say(meanings[number], lang)
             word = text.split()[2]
-            row |= {"sentence" + side: text, "start" + side: text.index(word)}
-            row["end" + side] = row["start" + side] + len(word)
-        made.append(row | {"label": int(one[2] == two[2])})
-    return made
+            start = text.index(word)
+            row |= {f"sentence{side}": text, f"start{side}": start, f"end{side}": start + len(word)}
+        rows.append(row)
+    return rows
 
 
-def test_same_word_is_found_by_cosine_and_a_word_by_the_probe(encoder, toy, toy_tokenizer):
-    train, test = pairs(toy, "train"), pairs(toy, "dev") + pairs(toy, "dev", "fra_Latn")
-    table = evaluate_wic(encoder, toy_tokenizer, train, test, layer=0)
-    assert [row["lang"] for row in table.rows] == ["eng_Latn", "fra_Latn"]
-    assert table.rows[0]["cosine_accuracy"] == 1  # the threshold is of English words
-    for row in table.rows:
-        assert row["pairs"] == 60
-        share = np.mean([r["label"] for r in test if r["lang"] == row["lang"]])
-        assert row["majority"] == pytest.approx(max(share, 1 - share))
-    first = [row | {"label": "cat" in row["sentence1"]} for row in train]  # linear in the first vector
-    asked = [row | {"label": "cat" in row["sentence1"]} for row in test[:60]]
-    (row,) = evaluate_wic(encoder, toy_tokenizer, first, asked, layer=0).rows
-    assert (row["lang"], row["accuracy"], row["f1"]) == ("eng_Latn", 1, 1)
+def test_same_word_is_found_by_cosine(encoder, toy, toy_tokenizer):
+    """The threshold is of English words."""
+    test = pairs(toy, "dev") + pairs(toy, "dev", "fra_Latn")
+
+    table = evaluate_wic(encoder, toy_tokenizer, pairs(toy, "train"), test, layer=0)
+
+    english, french = table.rows
+    assert english["lang"] == "eng_Latn"
+    assert english["cosine_accuracy"] == 1
+    assert french["lang"] == "fra_Latn"
+
+
+def test_majority_is_the_share_of_the_more_frequent_class(encoder, toy, toy_tokenizer):
+    test = pairs(toy, "dev")
+    share_of_same = np.mean([row["label"] for row in test])
+
+    (row,) = evaluate_wic(encoder, toy_tokenizer, pairs(toy, "train"), test, layer=0).rows
+
+    assert row["pairs"] == 60
+    assert row["majority"] == pytest.approx(1 - share_of_same)
+    assert share_of_same < 0.5
+
+
+def test_a_word_is_found_by_the_probe(encoder, toy, toy_tokenizer):
+    """Linear in the vector of the first word."""
+    train = [row | {"label": "cat" in row["sentence1"]} for row in pairs(toy, "train")]
+    test = [row | {"label": "cat" in row["sentence1"]} for row in pairs(toy, "dev")]
+
+    (row,) = evaluate_wic(encoder, toy_tokenizer, train, test, layer=0).rows
+
+    assert row["accuracy"] == row["f1"] == 1
 
 
 @pytest.mark.parametrize(
@@ -74,7 +96,6 @@ def test_same_word_is_found_by_cosine_and_a_word_by_the_probe(encoder, toy, toy_
 )
 def test_bad_rows(encoder, toy, toy_tokenizer, change, message):
     train = pairs(toy, "train")
-    test = train[:3]
-    test[1] = test[1] | change
+
     with pytest.raises(ValueError, match=message):
-        evaluate_wic(encoder, toy_tokenizer, train, test, layer=0)
+        evaluate_wic(encoder, toy_tokenizer, train, [train[0], train[1] | change], layer=0)
