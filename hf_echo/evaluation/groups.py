@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ..languages import LANGUAGES
 from ..utils.results import Table
@@ -34,14 +33,15 @@ def grouped(table: Table, by: str) -> Table:
         raise ValueError(f"grouping by {by} needs a table with an average and a column {column!r}")
     measures = [name for name in table.average if name in table.columns[1:]]
     averaged_rows = rows_of_average(table)
-    groups: dict[Any, list[dict]] = {}
+    groups: dict[str, list[dict]] = {}
     for row in averaged_rows:
         groups.setdefault(_group_of(row[column], by), []).append(row)
     rows = []
     for name, members in groups.items():
-        means = Table(members).with_average(measures).average or {}
-        rows.append({by: name, "languages": len(members)} | {m: means[m] for m in measures})
-    average = {by: "average", "languages": len(averaged_rows)} | {m: table.average[m] for m in measures}
+        rows.append({by: name, "languages": len(members), **_means(members, measures)})
+    average = {by: "average", "languages": len(averaged_rows)}
+    for measure in measures:
+        average[measure] = table.average[measure]
     return Table(rows, average, table.notes)
 
 
@@ -74,33 +74,41 @@ def average_over_benchmarks(
         members = rows_of_average(table)
         if languages is not None:
             members = [row for row in members if row["lang"] in LANGUAGE_SETS[languages]]
-        means = Table(members).with_average(measures).average or {}
-        unmeasured = [name for name in measures if means.get(name) is None]
+        means = _means(members, measures)
+        unmeasured = [name for name in measures if means[name] is None]
         if unmeasured:
             among = f" in the languages of {languages}" if languages else ""
             raise ValueError(f"{benchmark} has no {', '.join(unmeasured)}{among}: leave it out")
-        rows.append({"benchmark": benchmark, "languages": len(members)} | {name: means[name] for name in measures})
+        rows.append({"benchmark": benchmark, "languages": len(members), **means})
     return Table(rows, notes={"languages": languages}).with_average(list(measures))
+
+
+def _means(rows: list[dict], measures: Sequence[str]) -> dict[str, float | None]:
+    """The mean of each measure over the rows; None where no row has it."""
+    average = Table(rows).with_average(measures).average or {}
+    return {name: average.get(name) for name in measures}
 
 
 def common_measures(tables: Mapping[str, Table]) -> list[str]:
     """The columns of which every table has an average; raises ValueError if there is none."""
-    measured_columns = []
-    for table in tables.values():
+    columns_of = {}
+    for benchmark, table in tables.items():
         average = table.average or {}
-        measured_columns.append([name for name, value in average.items() if isinstance(value, (int, float))])
-    measures = [name for name in measured_columns[0] if all(name in columns for columns in measured_columns)]
-    if not measures:
-        columns_of = zip(tables, measured_columns, strict=True)
-        names = [f"{name}: {', '.join(columns) or 'none'}" for name, columns in columns_of]
-        raise ValueError(f"the benchmarks have no measure in common ({'; '.join(names)})")
-    return measures
+        columns_of[benchmark] = [name for name, value in average.items() if isinstance(value, (int, float))]
+    first, *others = columns_of.values()
+    common = set(first).intersection(*others)
+    if not common:
+        benchmarks = [f"{name}: {', '.join(columns) or 'none'}" for name, columns in columns_of.items()]
+        raise ValueError(f"the benchmarks have no measure in common ({'; '.join(benchmarks)})")
+    return [name for name in first if name in common]
 
 
 def rows_of_average(table: Table) -> list[dict]:
     """The rows that the average is over: all, or in a table of cross-lingual transfer those of the other languages."""
-    taught = table.notes.get("train_lang")
-    others = [row for row in table.rows if taught is None or row.get("lang") != taught]
+    train_lang = table.notes.get("train_lang")
+    if train_lang is None:
+        return table.rows
+    others = [row for row in table.rows if row.get("lang") != train_lang]
     return others or table.rows
 
 

@@ -26,8 +26,9 @@ def tower_predictions(tower: Any, documents: Sequence[np.ndarray]) -> list[np.nd
     tower.eval()
     predictions = []
     for document in documents:
-        vectors = torch.as_tensor(document, dtype=torch.float32, device=tower.device)[None, : len(document) - 1]
-        predictions.append(tower(vectors).next_embedding[0].float().cpu().numpy())
+        # The last sentence predicts nothing: (1, sentences - 1, d).
+        before = torch.as_tensor(document[:-1], dtype=torch.float32, device=tower.device)[None]
+        predictions.append(tower(before).next_embedding[0].float().cpu().numpy())
     tower.train(was_training)
     return predictions
 
@@ -43,24 +44,30 @@ def next_sentence_retrieval(
     """
     if candidates not in ("others", "unread"):
         raise ValueError(f"candidates must be 'others' or 'unread', not {candidates!r}")
-    right = dict.fromkeys(("prediction", "last_sentence", "mean_before"), 0.0)
-    questions, chance = 0, 0.0
+    points: dict[str, list[float]] = {"prediction": [], "last_sentence": [], "mean_before": [], "chance": []}
     for vectors, predicted in zip(documents, predictions, strict=True):
         if vectors.shape != predicted.shape:
             raise ValueError(f"predictions are {predicted.shape} for embeddings of {vectors.shape}")
         unit = unit_length(vectors)
         for i in range(1, len(vectors) - 1):
-            choices = unit[i:] if candidates == "unread" else np.concatenate([unit[i:], unit[: i - 1]])
-            queries = {"prediction": predicted[i], "last_sentence": vectors[i - 1], "mean_before": unit[:i].mean(0)}
-            for name, query in queries.items():
-                scores = choices @ query
-                best = scores == scores.max()
-                right[name] += best[0] / best.sum()  # equal scores, of equal sentences, share the point
-            questions, chance = questions + 1, chance + 1 / len(choices)
+            choices = unit[i:]  # the next sentence is the first
+            if candidates == "others":
+                choices = np.concatenate([choices, unit[: i - 1]])
+            points["prediction"].append(_points(choices @ predicted[i]))
+            points["last_sentence"].append(_points(choices @ vectors[i - 1]))
+            points["mean_before"].append(_points(choices @ unit[:i].mean(0)))
+            points["chance"].append(1 / len(choices))
+    questions = len(points["chance"])
     if not questions:
         raise ValueError("no document has three sentences: there is nothing to choose from")
-    figures = {name: float(100 * count / questions) for name, count in right.items()}
-    return figures | {"chance": 100 * chance / questions, "questions": questions}
+    figures = {name: float(100 * np.mean(of_questions)) for name, of_questions in points.items()}
+    return figures | {"questions": questions}
+
+
+def _points(scores: np.ndarray) -> float:
+    """1 if the first score is the highest; equal scores, of equal sentences, share the point."""
+    best = scores == scores.max()
+    return best[0] / best.sum()
 
 
 @dataclass
@@ -99,33 +106,38 @@ def choice_accuracy(
     """
     if not choices:
         raise ValueError("there are no questions")
+    by_language: dict[str, list[Choice]] = {}
+    for choice in choices:
+        by_language.setdefault(choice.lang, []).append(choice)
     rows = []
-    for lang in dict.fromkeys(choice.lang for choice in choices):
-        of_language = [choice for choice in choices if choice.lang == lang]
+    for lang, questions in by_language.items():
         right = 0
-        for first in range(0, len(of_language), batch):
-            part = of_language[first : first + batch]
-            best = _option_losses(model, tokenizer, encode, part, mean=mean).argmin(1).tolist()
-            right += sum(option == choice.answer for option, choice in zip(best, part, strict=True))
-        chance = float(np.mean([100 / len(choice.options) for choice in of_language]))
-        accuracy = 100 * right / len(of_language)
-        rows.append({"lang": lang, "accuracy": accuracy, "chance": chance, "count": len(of_language)})
+        for first in range(0, len(questions), batch):
+            part = questions[first : first + batch]
+            lowest = _option_losses(model, tokenizer, encode, part, mean=mean).argmin(1)
+            right += int((lowest == torch.tensor([choice.answer for choice in part])).sum())
+        accuracy = 100 * right / len(questions)
+        chance = float(np.mean([100 / len(choice.options) for choice in questions]))
+        rows.append({"lang": lang, "accuracy": accuracy, "chance": chance, "count": len(questions)})
     return Table(rows).with_average(["accuracy"])
 
 
 def _option_losses(model: Any, tokenizer: Any, encode: Embed, choices: Sequence[Choice], *, mean: bool) -> torch.Tensor:
     """NLL of each option: (choices, options)."""
-    end = [model.config.decoder.eos_token_id]
-    documents, options, prompts = [], [], []
+    documents = []
+    options = []
+    prompts = []
     for choice in choices:
         documents.append(torch.as_tensor(np.asarray(encode(choice.sentences, choice.lang))))
-        last = end if choice.ends else []
-        options.append([[*ids, *last] for ids in tokenizer.text_ids(list(choice.options))])
+        end = [model.config.decoder.eos_token_id] if choice.ends else []
+        options.append([[*ids, *end] for ids in tokenizer.text_ids(list(choice.options))])
         prompt = choice.prompt
         if isinstance(prompt, str):
             prompt = tokenizer.text_ids([prompt])[0]
-        # Without a prompt the option is read as the next sentence of the document.
-        prompts.append([model.config.start_token_id, *prompt] if choice.prompt else model.config.prompt_ids)
+        if choice.prompt:
+            prompts.append([model.config.start_token_id, *prompt])
+        else:  # the option is read as the next sentence of the document
+            prompts.append(model.config.prompt_ids)
     return model.score_options(model.encode_document(documents), options, prompts, mean=mean)
 
 
@@ -152,16 +164,22 @@ def rebuild_bleu(
             f"there are {len(written)} texts, {len(references)} references and {len(lengths)} lengths: give one of "
             "each per document, at least one"
         )
-    ranges = [("all", 0.0, float("inf"))]
-    ranges += [(f"{start + 1} to {end}", start, end) for start, end in zip([0, *limits], limits, strict=False)]
-    ranges.append((f"over {limits[-1]}", limits[-1], float("inf")))
-    metric, rows = BLEU(), []
-    for label, start, end in ranges:
-        chosen = [i for i, count in enumerate(lengths) if start < count <= end]
-        if not chosen:
+    # Label of a range -> the numbers of its documents.
+    ranges = {"all": list(range(len(lengths)))}
+    start = 0
+    for end in limits:
+        ranges[f"{start + 1} to {end}"] = [number for number in ranges["all"] if start < lengths[number] <= end]
+        start = end
+    ranges[f"over {start}"] = [number for number in ranges["all"] if lengths[number] > start]
+
+    metric = BLEU()
+    rows = []
+    for label, numbers in ranges.items():
+        if not numbers:
             continue
-        score = metric.corpus_score([written[i] for i in chosen], [[references[i] for i in chosen]])
-        row: dict[str, Any] = {"sentences": label, "documents": len(chosen)}
+        hypotheses = [written[number] for number in numbers]
+        score = metric.corpus_score(hypotheses, [[references[number] for number in numbers]])
+        row: dict[str, Any] = {"sentences": label, "documents": len(numbers)}
         for n, precision in enumerate(score.precisions, 1):
             row[f"bleu{n}"] = precision
         rows.append(row | {"bleu": score.score, "brevity_penalty": score.bp})

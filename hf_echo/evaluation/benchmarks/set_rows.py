@@ -19,15 +19,17 @@ NumberedRow = tuple[int, Row]
 
 TAXI_TOPICS = ("Recommendation", "Faith", "Description", "Sin", "Grace", "Violence")
 # A clip of Spoken StoryCloze: the four sentences, the right ending, the wrong one.
-CLIP = r"(?P<story>.+)_(?P<part>mutual|correct|incorrect)\.(?P<kind>wav|txt)"
+CLIP = r"(?P<story>.+)_(?P<part>(mutual|correct|incorrect)\.(wav|txt))"
 
 
 def belebele_row(row: Mapping[str, Any], code: str) -> Row:
     """facebook/belebele: link and question_number (and split, if there) name the question; answers count from 1."""
     options = [_text(row, f"mc_answer{number}") for number in range(1, 5)]
-    key = [row["link"], row["question_number"], *([row["split"]] if "split" in row else [])]
+    key = f"{row['link']}#{row['question_number']}"
+    if "split" in row:
+        key += f"#{row['split']}"
     return {
-        "id": "#".join(map(str, key)),
+        "id": key,
         "lang": code,
         "document": _text(row, "flores_passage"),
         "question": _text(row, "question"),
@@ -41,7 +43,8 @@ def spoken_belebele_row(row: Mapping[str, Any], code: str) -> Row:
 
     `document` is a list of {"array", "sampling_rate"}, `spoken_texts` are the sentences.
     """
-    clips, texts = [], list(row["flores_sentences"])
+    clips = []
+    texts = list(row["flores_sentences"])
     recordings = list(row["audio_segments"])
     if len(recordings) != len(texts):
         raise ValueError(f"audio_segments has {len(recordings)} sentences and flores_sentences {len(texts)}")
@@ -86,30 +89,36 @@ def story_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
         match = re.fullmatch(CLIP, file.name)
         if match and (split == "*" or split in file.parts):
             name = str(file.parent.relative_to(folder) / match["story"])
-            stories.setdefault(name, {})[f"{match['part']}.{match['kind']}"] = file
+            stories.setdefault(name, {})[match["part"]] = file
     if not stories:
         raise FileNotFoundError(
             f"{folder} has no story such as sSC/1_mutual.wav with 1_correct.txt and 1_incorrect.txt"
         )
     for number, (name, parts) in enumerate(sorted(stories.items())):
-        lacking = [part for part in ("mutual.wav", "correct.txt", "incorrect.txt") if part not in parts]
-        if lacking:
-            raise ValueError(f"{folder}: story {name} has no {' and no '.join(f'{name}_{part}' for part in lacking)}")
-        endings = [parts[f"{part}.txt"].read_text(encoding="utf-8").strip() for part in ("correct", "incorrect")]
-        if not all(endings):
+        missing = [f"{name}_{part}" for part in ("mutual.wav", "correct.txt", "incorrect.txt") if part not in parts]
+        if missing:
+            raise ValueError(f"{folder}: story {name} has no {' and no '.join(missing)}")
+        options = [_file_text(parts["correct.txt"]), _file_text(parts["incorrect.txt"])]
+        if not all(options):
             raise ValueError(f"{folder}: story {name} has an empty ending")
         answer = number % 2
+        if answer == 1:
+            options.reverse()
         row = {
             "id": name,
             "lang": "eng_Latn",
             "document": [str(parts["mutual.wav"])],
             "question": "",
-            "options": endings[::-1] if answer else endings,
+            "options": options,
             "answer": answer,
         }
         if "mutual.txt" in parts:
-            row["spoken_texts"] = [parts["mutual.txt"].read_text(encoding="utf-8").strip()]
+            row["spoken_texts"] = [_file_text(parts["mutual.txt"])]
         yield name, row
+
+
+def _file_text(file: Path) -> str:
+    return file.read_text(encoding="utf-8").strip()
 
 
 def sib_row(row: Mapping[str, Any], code: str) -> Row:
@@ -133,39 +142,48 @@ def taxi_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
         ValueError: a bad line, with its file and number.
         FileNotFoundError: no English verses.
     """
-    english = [file for file in files_below(folder) if file.name == f"eng_{split}.tsv"]
-    if not english:
-        raise FileNotFoundError(f"taxi1500: {folder} has no file of split {split!r}, eng_data/eng_{split}.tsv")
-    labels: dict[str, str] = {}
-    labelled_files = [file for file in files_below(folder) if re.fullmatch(rf"[a-z]{{3}}_{split}\.tsv", file.name)]
-    for file in [english[0], *(file for file in labelled_files if file != english[0])]:
-        for number, cells in _lines(file, 3):
-            place = f"{file}, row {number}"
+    english_file = f"eng_{split}.tsv"
+    labelled_files = []
+    editions = []
+    for file in files_below(folder):
+        if re.fullmatch(rf"[a-z]{{3}}_{split}\.tsv", file.name):
+            labelled_files.append(file)
+        elif re.fullmatch(r"[a-z]{3}[-_].*\.txt", file.name):
+            editions.append(file)
+    labelled_files.sort(key=lambda file: file.name != english_file)  # the English verses come first
+    if not labelled_files or labelled_files[0].name != english_file:
+        raise FileNotFoundError(f"taxi1500: {folder} has no file of split {split!r}, eng_data/{english_file}")
+
+    labels: dict[str, str] = {}  # of the English verses
+    for file in labelled_files:
+        for place, (verse, topic, text) in _lines(file, 3):
             try:
-                label = _label(cells[1], TAXI_TOPICS)
+                label = _label(topic, TAXI_TOPICS)
             except ValueError as error:
                 raise ValueError(f"{place}: {error}") from None
-            if file == english[0]:
-                labels[cells[0]] = label
-            row = {"id": f"{file.stem}:{cells[0]}", "lang": file.name[:3], "text": cells[2], "label": label}
-            yield place, row
-    for file in files_below(folder):
-        if not re.fullmatch(r"[a-z]{3}[-_].*\.txt", file.name):
-            continue
-        for number, (verse, text) in _lines(file, 2):
+            if file == labelled_files[0]:
+                labels[verse] = label
+            yield place, _verse(file, verse, text, label)
+    for file in editions:
+        for place, (verse, text) in _lines(file, 2):
             if verse in labels and text:  # an edition has thousands of verses without a label, and empty ones
-                row = {"id": f"{file.stem}:{verse}", "lang": file.name[:3], "text": text, "label": labels[verse]}
-                yield f"{file}, row {number}", row
+                yield place, _verse(file, verse, text, labels[verse])
 
 
-def _lines(file: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
+def _verse(file: Path, verse: str, text: str, label: str) -> Row:
+    return {"id": f"{file.stem}:{verse}", "lang": file.name[:3], "text": text, "label": label}
+
+
+def _lines(file: Path, columns: int) -> Iterator[tuple[str, list[str]]]:
+    """(place, cells) of each line that is neither empty nor a comment."""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
+        place = f"{file}, row {number}"
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) != columns:
-            raise ValueError(f"{file}, row {number}: {len(cells)} columns instead of {columns}")
-        yield number, cells
+            raise ValueError(f"{place}: {len(cells)} columns instead of {columns}")
+        yield place, cells
 
 
 def _text(row: Mapping[str, Any], column: str) -> str:

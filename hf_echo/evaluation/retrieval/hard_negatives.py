@@ -12,7 +12,7 @@ A figure belongs to one of the two sources, and the sources give different figur
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +73,18 @@ def read_published(file: str | Path) -> dict[str, list[tuple[str, str]]]:
     file = Path(file)
     if not file.is_file():
         raise FileNotFoundError(f"no file {file}; give LANG_errtype.SPLIT.json of the published xsim++ set")
-    entries = _entries(file)
     by_sentence: dict[str, list[tuple[str, str]]] = {}
-    for number, (text, entry) in enumerate(entries.items(), 1):
-        sentence, kind = _source_and_kind(entry)
-        if not text.strip() or not sentence or not kind:
+    for number, (text, entry) in enumerate(_entries(file).items(), 1):
+        fields = [text]
+        if isinstance(entry, dict):
+            fields += [entry.get("src"), entry.get("errtype")]
+        fields = [field.strip() for field in fields if isinstance(field, str) and field.strip()]
+        if len(fields) < 3:
             raise ValueError(
                 f"{file}, entry {number} ({text[:40]!r}): needs a changed sentence with the strings src and errtype"
             )
-        by_sentence.setdefault(sentence, []).append((text.strip(), kind))
+        changed_sentence, sentence, kind = fields
+        by_sentence.setdefault(sentence, []).append((changed_sentence, kind))
     return by_sentence
 
 
@@ -103,8 +106,8 @@ def by_text(negatives: Negatives, sentences: Sequence[str]) -> dict[str, list[tu
 
 def described(negatives: Negatives, source: str, file: str | Path | None = None) -> dict[str, Any]:
     """The report's entries: source and number of the negatives, and the number of sentences that have some."""
-    description: dict[str, Any] = {"source": source, "count": len(negatives)}
-    description["sentences"] = len({place for place, _, _ in negatives})
+    changed_sentences = {place for place, _, _ in negatives}
+    description: dict[str, Any] = {"source": source, "count": len(negatives), "sentences": len(changed_sentences)}
     if file is not None:
         description["file"] = str(file)
     return description
@@ -123,12 +126,3 @@ def _entries(file: Path) -> Mapping[str, Any]:
     if not isinstance(entries, dict) or not entries:
         raise ValueError(f"{file}: the published xsim++ set is {layout}, not {type(entries).__name__} of another form")
     return entries
-
-
-def _source_and_kind(entry: Any) -> Iterable[str]:
-    """(src, errtype) without spaces around them; empty where one is missing or no text."""
-    values = []
-    for name in ("src", "errtype"):
-        value = entry.get(name) if isinstance(entry, dict) else None
-        values.append(value.strip() if isinstance(value, str) else "")
-    return values
