@@ -28,11 +28,8 @@ from hf_echo.data.formats import open_file, suffix_of
 from hf_echo.data.tables import as_list
 
 # OS Table 30 lists align, multline, gather, eqnarray with and without star, and equation without
-ENVIRONMENTS = frozenset(
-    name + star
-    for name in ("equation", "align", "multline", "gather", "eqnarray", "flalign", "alignat")
-    for star in ("", "*")
-) | {"displaymath", "math"}
+_STARRED = ("equation", "align", "multline", "gather", "eqnarray", "flalign", "alignat")
+ENVIRONMENTS = {*_STARRED, *(f"{name}*" for name in _STARRED), "displaymath", "math"}
 VERBATIM = frozenset("verbatim verbatim* Verbatim lstlisting minted comment filecontents filecontents*".split())
 CLOSERS = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]"}
 
@@ -46,10 +43,8 @@ _BOTH = (
     r"\\(?P<edge>begin|end)\s*\{(?P<name>[^{}\n]*)\}|(?P<bracket>\\[()\[\]])|\\.|(?P<dollar>\$\$?)|(?P<brace>[{}])"
     r"|(?P<gap>\n[^\S\n]*\n\s*)"
 )
-_TOKENS = {
-    markdown: re.compile((_MARKDOWN if markdown else _LATEX) + _BOTH, re.DOTALL | re.MULTILINE)
-    for markdown in (False, True)
-}
+_FLAGS = re.DOTALL | re.MULTILINE
+_TOKENS = {True: re.compile(_MARKDOWN + _BOTH, _FLAGS), False: re.compile(_LATEX + _BOTH, _FLAGS)}
 
 
 class Found(NamedTuple):
@@ -76,7 +71,8 @@ def scan(text: str, *, markdown: bool = False) -> Iterator[Found]:
             closing one), so that prices are not mathematics.
     """
     tokens = _TOKENS[markdown]
-    place, missing = 0, set()
+    place = 0
+    missing: set[str] = set()  # ends of verbatim environments that the text does not have
     while token := tokens.search(text, place):
         place = token.end()
         if token["verb"] is not None:
@@ -89,15 +85,15 @@ def scan(text: str, *, markdown: bool = False) -> Iterator[Found]:
         elif token["edge"] == "begin" and token["name"] in VERBATIM:
             place = _end_of_verbatim(text, token, missing)
             yield Found(token.start(), place, "break", place, place)
-        elif opening := _opening(token):
-            expression = _closed(text, tokens, token, opening, markdown)
+        else:
+            opening = _opening(token)
+            expression = _closed(text, tokens, token, opening, markdown) if opening else None
+            if expression:
+                place = expression.end
             if expression and text[expression.body : expression.body_end].strip():
                 yield expression
             elif token["edge"]:
                 yield _plain(token, "break")
-            place = expression.end if expression else place
-        elif token["edge"]:
-            yield _plain(token, "break")
 
 
 def _plain(token: re.Match, kind: str) -> Found:
@@ -121,11 +117,14 @@ def _opening(token: re.Match) -> str | None:
     return opening if opening in CLOSERS else None
 
 
+_COLUMNS = re.compile(r"(\s*\{\d*\})?")  # of alignat
+
+
 def _closed(text: str, tokens: re.Pattern, opening: re.Match, kind: str, markdown: bool) -> Found | None:
     """The expression that begins here, if it ends before a token that it cannot contain."""
     body = opening.end()
-    if kind.startswith("alignat") and (columns := re.compile(r"\s*\{\d*\}").match(text, body)):
-        body = columns.end()
+    if kind.startswith("alignat"):
+        body = _COLUMNS.match(text, body).end()
     if kind == "$":
         end = _closing_dollar(text, tokens, body, markdown)
         return None if end is None else Found(opening.start(), end + 1, kind, body, end)
@@ -146,29 +145,36 @@ def _closed(text: str, tokens: re.Pattern, opening: re.Match, kind: str, markdow
 
 def _closing_dollar(text: str, tokens: re.Pattern, body: int, markdown: bool) -> int | None:
     """Position of the closing dollar; one within braces (`\\text{if $x$}`) counts only if there is no other."""
-    depth, second_best, place = 0, None, body
     if markdown and text[body : body + 1].isspace():
         return None
+    depth = 0
+    second_best = None  # the first dollar within braces
+    place = body
     while token := tokens.search(text, place):
         place = token.end()
-        if token["brace"]:
-            depth += 1 if token["brace"] == "{" else -1
-        elif token["dollar"] and markdown:
-            sound = not text[token.start() - 1].isspace() and not text[token.start() + 1 : token.start() + 2].isdigit()
-            if depth == 0 or not sound:
-                return token.start() if sound else None
         if token["dollar"]:
-            second_best = token.start() if second_best is None else second_best
-        stop = token["gap"] is not None or token["bracket"] == r"\[" or token["name"] in ENVIRONMENTS
-        if stop or depth < 0 or token["dollar"] and depth == 0:
-            return token.start() if token["dollar"] else second_best
+            dollar = token.start()
+            is_price = text[dollar - 1].isspace() or text[dollar + 1 : dollar + 2].isdigit()
+            if markdown and is_price:
+                return None
+            if depth == 0:
+                return dollar
+            if second_best is None:
+                second_best = dollar
+        elif token["brace"]:
+            depth += 1 if token["brace"] == "{" else -1
+        ends = token["gap"] is not None or token["bracket"] == r"\[" or token["name"] in ENVIRONMENTS
+        if ends or depth < 0:
+            return second_best
     return second_best
 
 
-MIN_LENGTH, MAX_LENGTH = 20, 150  # characters (OS A.3)
+MIN_LENGTH = 20  # characters (OS A.3)
+MAX_LENGTH = 150
 MAX_ALPHABETIC = 0.9
 _NAMES = {"$": "inline", r"\(": "inline", "math": "inline", "$$": "display", r"\[": "display"}
-_MASK, _REMARK = "\ue000", "\ue001"  # neither letters nor blanks nor sentence ends
+_MASK = "\ue000"  # neither a letter nor a blank nor the end of a sentence
+_REMARK = "\ue001"
 _EDGE = re.compile(rf"[\s{_REMARK}]*")
 _SENTENCE_END = r"\n[^\S\n]*\n\s*|(?<=[.!?])\s+"  # as in Table 30, plus empty lines
 _HEADS = (  # LaTeX commands that are not part of a sentence
@@ -212,7 +218,7 @@ def keep_expression(text: str, *, inline: bool, min_length: int = MIN_LENGTH, ma
     if not min_length <= len(text) <= max_length:
         return False
     letters = sum(map(str.isalpha, text))
-    return inline or letters <= MAX_ALPHABETIC * sum(not c.isspace() for c in text)
+    return inline or letters <= MAX_ALPHABETIC * len("".join(text.split()))
 
 
 def math_rows(
@@ -231,20 +237,19 @@ def math_rows(
     seen: set[bytes] = set()
     for name, document, markdown in documents:
         spans = list(scan(document, markdown=markdown))
-        kept = [
-            expression
-            for expression in _expressions(document, spans, markdown)
-            if keep_expression(
-                expression.text, inline=expression.kind == "inline", min_length=min_length, max_length=max_length
-            )
-        ]
-        kept += _sentences(document, spans, markdown) if sentences else []
+        kept = []
+        for expression in _expressions(document, spans, markdown):
+            inline = expression.kind == "inline"
+            if keep_expression(expression.text, inline=inline, min_length=min_length, max_length=max_length):
+                kept.append(expression)
+        if sentences:
+            kept += _sentences(document, spans, markdown)
         for start, end, kind, text in kept:
             key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).digest()
             if key not in seen:
                 seen.add(key)
                 row = {"id": f"{name}:{start}-{end}", "language": "latex", "text": text}
-                yield {**row, "class": kind, "start": start, "end": end}
+                yield row | {"class": kind, "start": start, "end": end}
 
 
 def _expressions(document: str, spans: list[Found], markdown: bool) -> Iterator[MathText]:
@@ -265,12 +270,13 @@ def _sentences(document: str, spans: list[Found], markdown: bool) -> Iterator[Ma
 
 def _masked(document: str, spans: list[Found]) -> str:
     """Replace each character of expressions and comments by one mask character, and breaks by empty lines."""
-    parts, place = [], 0
+    masked = ""
+    place = 0
     for span in spans:
         cover = {"break": "\n", "comment": _REMARK}.get(span.kind, _MASK)
-        parts += [document[place : span.start], cover * (span.end - span.start)]
+        masked += document[place : span.start] + cover * (span.end - span.start)
         place = span.end
-    return "".join([*parts, document[place:]])
+    return masked + document[place:]
 
 
 def _stretches(masked: str, markdown: bool) -> Iterator[tuple[int, int]]:
@@ -307,35 +313,33 @@ def read_documents(
     for path in each_file(paths, (*MATH_SUFFIXES, *_TABLES), on_bad, progress):
         name = path.as_posix()
         if suffix_of(path) in _TABLES:
-            for row, text in _table_texts(path, on_bad):
-                yield f"{name}:{row}", text, True
-        elif data := read_utf8(path, on_bad):
+            for line, text in _table_texts(path):
+                if isinstance(text, str):
+                    yield f"{name}:{line}", text, True
+                elif text is not None:
+                    bad_file(str(text), on_bad)
+            continue
+        data = read_utf8(path, on_bad)
+        if data:
             yield name, data.decode("utf-8-sig"), not name.lower().endswith(LATEX_SUFFIXES)
 
 
-def _table_texts(path: Path, on_bad: str) -> Iterator[tuple[int, str]]:
-    for line, text, reason in _table_rows(path):
-        if reason:
-            bad_file(reason, on_bad)
-        elif text is not None:
-            yield line, text
-
-
-def _table_rows(path: Path) -> Iterator[tuple[int, str | None, str | None]]:
-    """Yield (line, text, error message or None)."""
+def _table_texts(path: Path) -> Iterator[tuple[int, str | ValueError | None]]:
+    """Yield (line, text, or the error of that line or of the whole file)."""
     try:
         part = open_file(path)
         if "text" not in part.columns:
-            yield 0, None, f"{path}: no column 'text'; found: {', '.join(part.columns)}"
-            return
+            raise ValueError(f"{path}: no column 'text'; found: {', '.join(part.columns)}")
         for block in part.read(["text"]):
-            yield from ((line, None, f"{path}:{line}: {reason}") for line, reason in block.bad)
+            for line, reason in block.bad:
+                yield line, ValueError(f"{path}:{line}: {reason}")
             for line, text in zip(block.lines, as_list(block.columns["text"]), strict=True):
-                wrong = text is not None and not isinstance(text, str)
-                yield line, text, f"{path}:{line}: text must be a string, not {type(text).__name__}" if wrong else None
+                if text is not None and not isinstance(text, str):
+                    text = ValueError(f"{path}:{line}: text must be a string, not {type(text).__name__}")
+                yield line, text
     except (OSError, ValueError) as error:  # pyarrow raises subclasses of ValueError
         reason = " ".join(str(error).split())
-        yield 0, None, reason if str(path) in reason else f"{path}: {reason}"
+        yield 0, ValueError(reason if str(path) in reason else f"{path}: {reason}")
 
 
 def main(

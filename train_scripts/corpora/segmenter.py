@@ -14,21 +14,32 @@ from __future__ import annotations
 
 import argparse
 import json
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, cycle, islice
+from itertools import cycle, islice, pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from scipy.special import expit
+from sklearn.metrics import precision_recall_fscore_support
 from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
-from transformers import AutoModelForTokenClassification, AutoTokenizer, Trainer, TrainingArguments
+from transformers import (
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    Trainer,
+    TrainingArguments,
+)
 
 from hf_echo.data.builtin import LANGUAGES, builtin_nway
 from hf_echo.data.segmentation import trimmed
-from hf_echo.languages import language
 from hf_echo.utils.hub import snapshot
 
 if TYPE_CHECKING:
@@ -40,6 +51,7 @@ THRESHOLD = 0.25  # wtpsplit's, for models with one output
 XLM_R = "facebookAI/xlm-roberta-base"
 BLOCK = 256  # sentences per call of the translator
 
+Segment = Callable[[Sequence[str], str], list[list[str]]]
 Translate = Callable[[list[str], str, str], Sequence[str]]
 NANO = {"max_steps": 120, "per_device_train_batch_size": 16, "learning_rate": 2e-3, "warmup_steps": 20, "use_cpu": True}
 
@@ -47,7 +59,7 @@ NANO = {"max_steps": 120, "per_device_train_batch_size": 16, "learning_rate": 2e
 def segmentation_examples(
     texts: Sequence[str],
     target_langs: Sequence[str],
-    segment: Callable[[Sequence[str], str], list[list[str]]],
+    segment: Segment,
     translate: Translate,
     *,
     source_lang: str = "eng_Latn",
@@ -66,19 +78,16 @@ def segmentation_examples(
         per_document: sentences per row.
 
     Raises:
-        ValueError: no sentence in the texts, an unknown language, numbers below 1, or a wrong number of translations.
+        ValueError: no sentence in the texts, or a wrong number of translations.
     """
-    for code in (source_lang, *target_langs):
-        language(code)
-    if sentences < 1 or per_document < 1:
-        raise ValueError(f"sentences={sentences} and per_document={per_document} must be at least 1")
     stream = cycle(_once(texts, segment, source_lang))
     bar = tqdm(total=sentences * len(target_langs), desc="Translating", unit="sentence", disable=not progress)
     for lang in target_langs:
-        taken = islice(stream, sentences)
-        held: list[str] = []
-        while block := list(islice(taken, BLOCK)):
-            held += [text for text in _translated(block, source_lang, lang, translate) if text.strip()]
+        held: list[str] = []  # sentences of the next row
+        for start in range(0, sentences, BLOCK):
+            block = list(islice(stream, min(BLOCK, sentences - start)))
+            translations = _translated(block, source_lang, lang, translate)
+            held += [text for text in translations if text.strip()]
             bar.update(len(block))
             while len(held) >= per_document:
                 yield example(held[:per_document], lang)
@@ -90,7 +99,7 @@ def segmentation_examples(
 
 def separator(lang: str) -> str:
     """The separator between two sentences of a language: nothing in Chinese and Japanese, otherwise a space."""
-    return "" if lang.split("_")[1:2] and lang.split("_")[1] in UNSPACED else " "
+    return "" if set(UNSPACED) & set(lang.split("_")) else " "
 
 
 def join_sentences(sentences: Sequence[str], lang: str) -> tuple[str, list[int]]:
@@ -99,11 +108,14 @@ def join_sentences(sentences: Sequence[str], lang: str) -> tuple[str, list[int]]
     Raises:
         ValueError: an empty sentence; the message gives its position.
     """
-    between, text, ends = separator(lang), "", []
+    text = ""
+    ends = []
     for number, sentence in enumerate(sentences, 1):
-        if not (sentence := sentence.strip()):
+        if not sentence.strip():
             raise ValueError(f"sentence {number} of {len(sentences)} ({lang}) is empty; remove it")
-        text += (between if text else "") + sentence
+        if text:
+            text += separator(lang)
+        text += sentence.strip()
         ends.append(len(text))
     return text, ends
 
@@ -114,13 +126,15 @@ def example(sentences: Sequence[str], lang: str) -> dict[str, Any]:
     return {"lang": lang, "text": text, "ends": ends}
 
 
-def _once(texts: Sequence[str], segment, lang: str) -> Iterator[str]:
-    blocks = (segment(texts[start : start + BLOCK], lang) for start in range(0, len(texts), BLOCK))
-    sentences: Iterable[str] = chain.from_iterable(trimmed(pieces) for block in blocks for pieces in block)
-    first = next(iter(sentences := iter(sentences)), None)
-    if first is None:
+def _once(texts: Sequence[str], segment: Segment, lang: str) -> Iterator[str]:
+    is_empty = True
+    for start in range(0, len(texts), BLOCK):
+        for pieces in segment(texts[start : start + BLOCK], lang):
+            for sentence in trimmed(pieces):
+                is_empty = False
+                yield sentence
+    if is_empty:
         raise ValueError(f"the {len(texts)} texts of {lang} contain no sentence; give texts to translate")
-    return chain([first], sentences)
 
 
 def _translated(block: list[str], source_lang: str, lang: str, translate: Translate) -> Sequence[str]:
@@ -146,51 +160,47 @@ def segmenter_arguments(output_dir: str | Path, **options: Any) -> TrainingArgum
         save_total_limit=1,
         report_to="none",
     )
-    return TrainingArguments(str(output_dir), **{**defaults, **options})
+    return TrainingArguments(str(output_dir), **(defaults | options))
 
 
 def load_segmenter(name_or_path: str | Path) -> tuple[Any, Any]:
     """(model with one output, fast tokenizer) of a SaT model such as segment-any-text/sat-12l-sm, or a folder."""
     import_wtpsplit()
     name_or_path = snapshot(name_or_path)
-    folder = Path(name_or_path)
-    own = folder.is_dir() and (folder / "tokenizer_config.json").exists()
+    has_tokenizer = (Path(name_or_path) / "tokenizer_config.json").exists()
     model = AutoModelForTokenClassification.from_pretrained(name_or_path, num_labels=1, ignore_mismatched_sizes=True)
-    return model, AutoTokenizer.from_pretrained(name_or_path if own else XLM_R)
+    return model, AutoTokenizer.from_pretrained(name_or_path if has_tokenizer else XLM_R)
 
 
-def import_wtpsplit():
+def import_wtpsplit() -> ModuleType:
     """wtpsplit.models, which makes SaT's classes known to transformers."""
     try:
         import wtpsplit.models
     except ImportError as error:
-        raise ImportError("a SaT model needs wtpsplit: pip install 'hf-echo[segment]'") from error
+        raise ImportError("a SaT model needs wtpsplit: pip install -e '.[segment]'") from error
     return wtpsplit.models
 
 
-def tokenize_examples(rows: Iterable[dict], tokenizer, block_size: int = 256) -> Dataset:
+def tokenize_examples(rows: Iterable[dict], tokenizer: PreTrainedTokenizerBase, block_size: int = 256) -> Dataset:
     """Blocks of at most `block_size` tokens, special tokens included: input_ids, labels, lang.
 
     Args:
         rows: `lang`, `text` and `ends`, as `segmentation_examples` makes them.
 
     Raises:
-        ValueError: a tokenizer without offsets, a block without room, ends outside the text or not in order (with the
-            row).
+        ValueError: ends outside the text or not in order (with the row).
     """
     from datasets import Dataset
 
-    if not tokenizer.is_fast:
-        raise ValueError(f"{type(tokenizer).__name__} gives no character offsets: take a fast tokenizer")
-    if block_size < 3:
-        raise ValueError(f"block_size is {block_size}, must leave room beside two special tokens")
+    size = block_size - 2  # beside two special tokens
     blocks: dict[str, list] = {"input_ids": [], "labels": [], "lang": []}
     for number, row in enumerate(rows, 1):
         _check_row(row, number)
-        found = tokenizer(row["text"], return_offsets_mapping=True, add_special_tokens=False, verbose=False)
-        ids, labels = found["input_ids"], token_labels(found["offset_mapping"], row["ends"])
-        for start in range(0, len(ids), block_size - 2):
-            part = slice(start, start + block_size - 2)
+        tokens = tokenizer(row["text"], return_offsets_mapping=True, add_special_tokens=False, verbose=False)
+        ids = tokens["input_ids"]
+        labels = token_labels(tokens["offset_mapping"], row["ends"])
+        for start in range(0, len(ids), size):
+            part = slice(start, start + size)
             blocks["input_ids"].append([tokenizer.cls_token_id, *ids[part], tokenizer.sep_token_id])
             blocks["labels"].append([0, *labels[part], 0])
             blocks["lang"].append(row["lang"])
@@ -198,48 +208,51 @@ def tokenize_examples(rows: Iterable[dict], tokenizer, block_size: int = 256) ->
 
 
 def _check_row(row: dict, number: int) -> None:
-    ends = row["ends"]
-    if sorted(set(ends)) != list(ends) or (ends and not 0 < ends[0] <= ends[-1] <= len(row["text"])):
-        raise ValueError(
-            f"row {number} ({row['lang']}): ends must rise and lie within the {len(row['text'])} characters"
-        )
+    length = len(row["text"])
+    bounds = [0, *row["ends"], length + 1]
+    if any(end >= following for end, following in pairwise(bounds)):
+        raise ValueError(f"row {number} ({row['lang']}): ends must rise and lie within the {length} characters")
 
 
 def token_labels(offsets: Sequence[tuple[int, int]], ends: Sequence[int]) -> list[int]:
     """1 for the token that holds the last character of a sentence, by (start, end) of each token."""
-    labels, stops = [0] * len(offsets), [stop for _, stop in offsets]
-    for end in ends:
-        if (token := bisect_left(stops, end)) < len(labels):
-            labels[token] = 1
-    return labels
+    labels = np.zeros(len(offsets) + 1, int)  # the last place takes an end behind all tokens
+    stops = [stop for _, stop in offsets]
+    labels[np.searchsorted(stops, ends)] = 1
+    return labels[:-1].tolist()
 
 
 class SegmenterCollator:
     """Pads on the right; the model sees float masks, as SaT does."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
         self.pad = tokenizer.pad_token_id
 
     def __call__(self, rows: Sequence[dict]) -> dict[str, torch.Tensor]:
-        longest = max(len(row["input_ids"]) for row in rows)
-
-        def filled(name: str, value: int) -> torch.Tensor:
-            return torch.tensor([[*row[name], *[value] * (longest - len(row[name]))] for row in rows])
-
-        labels = filled("labels", IGNORED)
+        labels = padded([row["labels"] for row in rows], IGNORED)
         return {
-            "input_ids": filled("input_ids", self.pad),
+            "input_ids": padded([row["input_ids"] for row in rows], self.pad),
             "attention_mask": (labels != IGNORED).float(),
             "labels": labels,
         }
 
 
+def padded(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
+    """(rows, longest)"""
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
+
+
 class SegmenterTrainer(Trainer):
     """transformers' Trainer with the loss of a single output; `evaluate` gives precision, recall and f1 of tokens."""
 
-    def __init__(self, model, args: TrainingArguments, *, tokenizer, **options: Any):
-        if model.config.num_labels != 1:
-            raise ValueError(f"the model has {model.config.num_labels} outputs, must have 1: use load_segmenter")
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: TrainingArguments,
+        *,
+        tokenizer: PreTrainedTokenizerBase,
+        **options: Any,
+    ):
         args.remove_unused_columns = False
         super().__init__(
             model,
@@ -252,54 +265,51 @@ class SegmenterTrainer(Trainer):
         self.label_smoother = None  # the loss below smooths itself: the Trainer's is for classes
         self.model_accepts_loss_kwargs = False
 
-    def compute_loss(self, model, inputs, return_outputs: bool = False, num_items_in_batch=None):
-        labels = inputs["labels"]
-        outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
-        real = labels != IGNORED
-        smooth = self.args.label_smoothing_factor
-        target = labels[real].float() * (1 - smooth) + 0.5 * smooth
-        loss = binary_cross_entropy_with_logits(outputs.logits[..., 0][real].float(), target)
-        return (loss, {"loss": loss, "logits": outputs.logits}) if return_outputs else loss
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        labels = inputs["labels"]  # (batch, seq)
+        logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        is_token = labels != IGNORED
+        smoothing = self.args.label_smoothing_factor
+        target = labels[is_token].float() * (1 - smoothing) + 0.5 * smoothing
+        loss = binary_cross_entropy_with_logits(logits[..., 0][is_token].float(), target)
+        return (loss, {"loss": loss, "logits": logits}) if return_outputs else loss
 
 
-def _scores(found) -> dict[str, float]:
-    logits, labels = (np.asarray(part) for part in found)
-    real = labels != IGNORED
-    ours, gold = (1 / (1 + np.exp(-logits[..., 0][real])) > THRESHOLD), labels[real] == 1
-    hits = int((ours & gold).sum())
-    precision, recall = hits / max(int(ours.sum()), 1), hits / max(int(gold.sum()), 1)
-    return {"precision": precision, "recall": recall, "f1": 2 * hits / max(int(ours.sum() + gold.sum()), 1)}
+def _scores(prediction: EvalPrediction) -> dict[str, float]:
+    is_token = prediction.label_ids != IGNORED
+    true = prediction.label_ids[is_token] == 1
+    predicted = expit(prediction.predictions[..., 0][is_token]) > THRESHOLD
+    precision, recall, f1, _ = precision_recall_fscore_support(true, predicted, average="binary", zero_division=0)
+    return {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
 
 
 def builtin_examples(split: str, sentences: int) -> list[dict]:
     """Documents of eight sentences in each of the ten languages; the English ones are looked up in the other nine."""
-    table = builtin_nway(sentences, split=split)
-    texts = {}
-    for row in table:
+    texts: dict[str, list[str]] = {}
+    for row in builtin_nway(sentences, split=split):
         texts.setdefault(row["lang"], []).append(row["text"])
     english = texts["eng_Latn"]
-    place = {text: i for i, text in enumerate(english)}
+    place_of = {text: place for place, text in enumerate(english)}
 
-    def translate(block, source_lang, target_lang):
-        return [texts[target_lang][place[text]] for text in block]
+    def segment(block: Sequence[str], lang: str) -> list[list[str]]:
+        return [[text] for text in block]
 
-    return list(
-        segmentation_examples(
-            english,
-            list(LANGUAGES),
-            lambda block, lang: [[text] for text in block],
-            translate,
-            sentences=sentences,
-            per_document=8,
-            progress=False,
-        )
-    )
+    def translate(block: list[str], source_lang: str, target_lang: str) -> list[str]:
+        return [texts[target_lang][place_of[text]] for text in block]
+
+    options = {"sentences": sentences, "per_document": 8, "progress": False}
+    return list(segmentation_examples(english, list(LANGUAGES), segment, translate, **options))
 
 
-def nano_segmenter(rows: list[dict]):
+def nano_segmenter(rows: list[dict]) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """A SaT of two small layers and a unigram tokenizer of the rows."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
 
     special = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>"}
     raw = Tokenizer(models.Unigram())
@@ -338,7 +348,11 @@ def main() -> None:
     args = parser.parse_args()
 
     rows = read_examples(args.data) if args.data else builtin_examples("train", 400)
-    dev = read_examples(args.dev) if args.dev else [] if args.data else builtin_examples("dev", 80)
+    dev = []
+    if args.dev:
+        dev = read_examples(args.dev)
+    elif not args.data:
+        dev = builtin_examples("dev", 80)
     model, tokenizer = load_segmenter(args.model) if args.model else nano_segmenter(rows)
 
     options = {} if args.model else dict(NANO)

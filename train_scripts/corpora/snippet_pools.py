@@ -14,13 +14,16 @@ language. Snippets that differ only in white space count as one.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress, islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
+from datasets import Dataset
 from run_script import run, show
 from tqdm.auto import tqdm
 
@@ -51,55 +54,50 @@ class Columns:
         probe = np.asarray(encode([PROBE], "eng_Latn"), np.float64).round(3).tolist()
         self.encode = stored_encoder(encode, f"{model} {probe}", work)
 
-    def vectors(self, dataset: Any, side: str, rows: np.ndarray) -> np.ndarray:
+    def vectors(self, dataset: Dataset, side: str, rows: np.ndarray) -> np.ndarray:
         """(len(rows), d) float32 of one column, in the order of `rows`."""
-        if not len(rows):
-            raise ValueError(f"there are no {side}s to encode")
-        texts, langs = (list(dataset[rows][name]) for name in (side, f"{side}_lang"))
+        texts = dataset[rows][side]
+        langs = np.array(dataset[rows][f"{side}_lang"])
         vectors: list[Any] = [None] * len(rows)
-        for lang in dict.fromkeys(langs):
-            own = [i for i, other in enumerate(langs) if other == lang]
-            for i, vector in zip(own, self.encode([texts[i] for i in own], lang), strict=True):
-                vectors[i] = vector
+        for lang in pd.unique(langs):
+            places = np.flatnonzero(langs == lang)
+            of_language = self.encode([texts[place] for place in places], str(lang))
+            for place, vector in zip(places, of_language, strict=True):
+                vectors[place] = vector
         refuse_broken(np.stack(vectors), lambda row: f"{side} {rows[row] + 1} of the data")
         return unit_rows(np.stack(vectors))
 
 
-def row_keys(dataset: Any, side: str, progress: bool = True) -> np.ndarray:
+def row_keys(dataset: Dataset, side: str, progress: bool = True) -> np.ndarray:
     """(rows,) uint64: equal for texts with the same normal form, in the same language.
 
     Natural language: letters and digits, case folded. In code and mathematics every sign counts: only runs of white
     space become one space.
     """
-    keys = np.empty(len(dataset), np.uint64)
-    for start, batch in _batches(dataset, [side, f"{side}_lang"], f"Reading {side}s", progress):
-        texts, langs = batch[side], batch[f"{side}_lang"]
-        forms = normal_forms(texts, ["punctuation"])
-        for i, (text, form, lang) in enumerate(zip(texts, forms, langs, strict=True), start):
-            natural = language(lang).script is not None
-            written = f"{lang}\0{form if natural else ' '.join(text.split())}".encode()
-            keys[i] = int.from_bytes(hashlib.blake2b(written, digest_size=8).digest(), "little")
-    return keys
+    keys = []
+    for _, block in _blocks(dataset, [side, f"{side}_lang"], f"Reading {side}s", progress):
+        forms = normal_forms(block[side], ["punctuation"])
+        for text, form, lang in zip(block[side], forms, block[f"{side}_lang"], strict=True):
+            if language(lang).script is None:
+                form = " ".join(text.split())
+            digest = hashlib.blake2b(f"{lang}\0{form}".encode(), digest_size=8).digest()
+            keys.append(int.from_bytes(digest, "little"))
+    return np.array(keys, np.uint64)
 
 
-def rows_by(dataset: Any, column: str) -> dict[str, np.ndarray]:
+def rows_by(dataset: Dataset, column: str) -> dict[str, np.ndarray]:
     """Value of a column -> its row numbers, in order; values in alphabetic order."""
-    values = np.asarray(dataset.with_format("arrow")[:][column].to_numpy(zero_copy_only=False))
-    return {str(value): np.flatnonzero(values == value) for value in sorted(set(values))}
+    values = np.array(dataset[column][:])
+    return pd.Series(values).groupby(values).indices
 
 
-def first_of_each(keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Of `rows`, the first with each key, in order."""
-    return rows[np.sort(np.unique(keys[rows], return_index=True)[1])]
-
-
-def sampled(rows: np.ndarray, size: int | None, seed: int) -> np.ndarray:
-    """At most `size` rows, drawn at random, in order; None: all rows."""
-    if size is not None and size < 1:
-        raise ValueError(f"pool_size is {size}, must be at least 1")
-    if size is None or len(rows) <= size:
-        return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
+def drawn_pool(keys: np.ndarray, rows: np.ndarray, size: int | None, seed: int) -> np.ndarray:
+    """Of `rows`, the first with each key; at most `size`, drawn at random (None: all), in order."""
+    _, places = np.unique(keys[rows], return_index=True)
+    first_rows = rows[np.sort(places)]
+    if size is None or len(first_rows) <= size:
+        return first_rows
+    return np.sort(np.random.default_rng(seed).choice(first_rows, size, replace=False))
 
 
 def parts_of(rows: np.ndarray, label: str, progress: bool) -> Iterator[np.ndarray]:
@@ -108,20 +106,24 @@ def parts_of(rows: np.ndarray, label: str, progress: bool) -> Iterator[np.ndarra
 
 
 def write_rows(
-    dataset: Any, out: Path, change: Callable[[int, dict], dict], optional: Sequence[str], progress: bool
+    dataset: Dataset, out: Path, change: Callable[[int, dict], dict], optional: Sequence[str], progress: bool
 ) -> None:
     """The dataset in the parallel schema as Parquet after `change` (first row, columns of a block)."""
     arrow = schema.features(optional).arrow_schema
     with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, arrow) as writer:
-        for start, batch in _batches(dataset, dataset.column_names, "Writing", progress):
-            columns = change(start, dict(batch))
+        for start, block in _blocks(dataset, dataset.column_names, "Writing", progress):
+            columns = change(start, dict(block))
             writer.write_table(pa.table({name: columns[name] for name in arrow.names}).cast(arrow))
 
 
-def _batches(dataset: Any, columns: list[str], label: str, progress: bool) -> Iterator[tuple[int, dict]]:
+def _blocks(dataset: Dataset, columns: list[str], label: str, progress: bool) -> Iterator[tuple[int, dict]]:
     dataset = dataset.select_columns(columns)
     for start in tqdm(range(0, len(dataset), READ), desc=label, unit="block", disable=not progress):
         yield start, dataset[start : start + READ]
+
+
+def work_folder(out: Path, work: str | Path | None) -> Path:
+    return Path(work) if work else out.with_name(out.name + ".work")
 
 
 @dataclass(frozen=True)
@@ -138,11 +140,11 @@ class NegativesReport(Result):
 
 
 def mine_negatives(
-    dataset: Any,
+    dataset: Dataset,
     encode: Encode,
     out: str | Path,
     *,
-    pool: Any = None,
+    pool: Dataset | None = None,
     k: int = 5,
     max_cosine: float = 0.95,
     pool_size: int | None = 200_000,
@@ -154,7 +156,7 @@ def mine_negatives(
     """Write the rows with a new column `hard_negatives`, best first, as Parquet; an old one is replaced.
 
     Args:
-        dataset: a `datasets.Dataset` in the parallel schema (`load_parallel`).
+        dataset: in the parallel schema (`load_parallel`).
         encode: (texts, lang) -> (len(texts), d): an Echo checkpoint's `any_encoder`, or anybody's.
         pool: another such dataset, whose targets are the candidates; None: those of the dataset.
         k: negatives per row; a row has fewer if exclusions leave fewer of the best k + 27.
@@ -163,51 +165,61 @@ def mine_negatives(
         work: folder of embeddings (default: OUT.work); a stopped run resumes from it.
 
     Raises:
-        ValueError: k or pool_size below 1, no pool for a language, broken embeddings (with the row).
+        ValueError: k below 1, no pool for a language, broken embeddings (with the row).
     """
     check_counts(k=k)
     out = Path(out)
-    work = Path(work) if work else out.with_name(out.name + ".work")
-    columns, candidates = Columns(encode, work, model), dataset if pool is None else pool
-    source_keys, target_keys = (row_keys(dataset, side, progress) for side in ("source", "target"))
+    work = work_folder(out, work)
+    columns = Columns(encode, work, model)
+    candidates = dataset if pool is None else pool
+    source_keys = row_keys(dataset, "source", progress)
+    target_keys = row_keys(dataset, "target", progress)
     pool_keys = target_keys if pool is None else row_keys(pool, "target", progress)
+    # A copy of the source in the language of the target is no negative.
     swapped = dataset.select_columns(["source", "target_lang"]).rename_columns({"source": "target"})
-    copies = row_keys(swapped, "target", progress)  # a copy of the source is not a negative
-    by_source = np.argsort(source_keys, kind="stable")
-    in_order = source_keys[by_source]
-    in_pool = rows_by(candidates, "target_lang")
-    found = np.full((len(dataset), k), -1, np.int64)
-    sizes, excluded = {}, {"positive": 0, "same_source": 0, "cosine": 0}
+    copy_keys = row_keys(swapped, "target", progress)
+    rows_of_source = pd.Series(source_keys).groupby(source_keys).indices
+    rows_in_pool = rows_by(candidates, "target_lang")
+    negatives = np.full((len(dataset), k), -1, np.int64)  # rows of the candidates; -1: none
+    sizes = {}
+    excluded = {"positive": 0, "same_source": 0, "cosine": 0}
 
     for lang, rows in rows_by(dataset, "target_lang").items():
-        if lang not in in_pool:
+        if lang not in rows_in_pool:
             raise ValueError(f"the pool has no text in {lang}, the language of {len(rows)} targets")
-        chosen = sampled(first_of_each(pool_keys, in_pool[lang]), pool_size, seed)
-        keys, vectors = pool_keys[chosen], columns.vectors(candidates, "target", chosen)
+        chosen = drawn_pool(pool_keys, rows_in_pool[lang], pool_size, seed)
+        keys = pool_keys[chosen]
+        vectors = columns.vectors(candidates, "target", chosen)
         sizes[lang] = len(chosen)
         for part in parts_of(rows, f"Mining {lang}", progress):
-            sources, targets = (columns.vectors(dataset, side, part) for side in ("source", "target"))
-            near = unit_neighbours(sources, vectors, min(k + SPARE, len(chosen))).indices
-            for row, best, target in zip(part, near, targets, strict=True):
-                own = (keys[best] == target_keys[row]) | (keys[best] == copies[row])
-                start, stop = (np.searchsorted(in_order, source_keys[row], side) for side in ("left", "right"))
-                same = ~own & np.isin(keys[best], target_keys[by_source[start:stop]])
-                close = ~own & ~same & (vectors[best] @ target > max_cosine)
-                for reason, left_out in (("positive", own), ("same_source", same), ("cosine", close)):
-                    excluded[reason] += int(left_out.sum())
-                kept = chosen[best[~(own | same | close)][:k]]
-                found[row, : len(kept)] = kept
+            sources = columns.vectors(dataset, "source", part)
+            targets = columns.vectors(dataset, "target", part)
+            nearest = unit_neighbours(sources, vectors, min(k + SPARE, len(chosen))).indices
+            for row, best, target in zip(part, nearest, targets, strict=True):
+                best_keys = keys[best]
+                positive = (best_keys == target_keys[row]) | (best_keys == copy_keys[row])
+                targets_of_source = target_keys[rows_of_source[source_keys[row]]]
+                same_source = ~positive & np.isin(best_keys, targets_of_source)
+                too_close = ~positive & ~same_source & (vectors[best] @ target > max_cosine)
+                excluded["positive"] += int(positive.sum())
+                excluded["same_source"] += int(same_source.sum())
+                excluded["cosine"] += int(too_close.sum())
+                kept = best[~(positive | same_source | too_close)][:k]
+                negatives[row, : len(kept)] = chosen[kept]
 
-    def change(start: int, block: dict) -> dict:
-        chosen = found[start : start + len(block["source"])]
-        texts = iter(candidates[chosen[chosen >= 0]]["target"] if (chosen >= 0).any() else [])
-        return block | {"hard_negatives": [[next(texts) for _ in range(n)] for n in (chosen >= 0).sum(axis=1)]}
+    def with_negatives(start: int, block: dict) -> dict:
+        of_block = negatives[start : start + len(block["source"])]
+        has_negative = of_block >= 0
+        texts = iter(candidates[of_block[has_negative]]["target"] if has_negative.any() else [])
+        counts = has_negative.sum(axis=1)
+        return block | {"hard_negatives": [list(islice(texts, count)) for count in counts]}
 
-    write_rows(dataset, out, change, ["hard_negatives", *({"quality"} & set(dataset.column_names))], progress)
-    counts = (found >= 0).sum(axis=1)
-    return NegativesReport(
-        len(dataset), int(counts.sum()), int((counts < k).sum()), str(out), str(work), sizes, excluded
-    )
+    optional = [name for name in ("quality",) if name in dataset.column_names]
+    write_rows(dataset, out, with_negatives, ["hard_negatives", *optional], progress)
+    counts = (negatives >= 0).sum(axis=1)
+    total = int(counts.sum())
+    short = int((counts < k).sum())
+    return NegativesReport(len(dataset), total, short, str(out), str(work), sizes, excluded)
 
 
 @dataclass(frozen=True)
@@ -223,7 +235,7 @@ class ConsistencyCounts(Result):
 
 
 def filter_consistent(
-    dataset: Any,
+    dataset: Dataset,
     encode: Encode,
     out: str | Path,
     *,
@@ -237,40 +249,47 @@ def filter_consistent(
     """Write the rows whose description retrieves its own snippet, as Parquet.
 
     Args:
-        dataset: a `datasets.Dataset` in the parallel schema.
+        dataset: in the parallel schema.
         encode: (texts, lang) -> (len(texts), d); the papers use CodeRankEmbed; any SentenceTransformer works.
         snippets: "source" or "target", the side that holds code or mathematics; the other one describes it.
         pool_size: N, the number of snippets per language in the pool, in memory; None: all.
         work: folder of embeddings (default: OUT.work); a stopped run resumes from it.
 
     Raises:
-        ValueError: a wrong `snippets`, pool_size below 1, broken embeddings (with the row).
+        ValueError: a wrong `snippets`, broken embeddings (with the row).
     """
     if snippets not in SIDES:
         raise ValueError(f"snippets is {snippets!r}, must be source or target")
-    out, described = Path(out), SIDES[1 - SIDES.index(snippets)]
-    work = Path(work) if work else out.with_name(out.name + ".work")
-    columns, keys = Columns(encode, work, model), row_keys(dataset, snippets, progress)
+    out = Path(out)
+    work = work_folder(out, work)
+    descriptions = "target" if snippets == "source" else "source"
+    columns = Columns(encode, work, model)
+    keys = row_keys(dataset, snippets, progress)
     keep = np.zeros(len(dataset), bool)
-    kept, dropped, sizes = {}, {}, {}
+    kept = {}
+    dropped = {}
+    sizes = {}
     for lang, rows in rows_by(dataset, f"{snippets}_lang").items():
-        chosen = sampled(first_of_each(keys, rows), pool_size, seed)
+        chosen = drawn_pool(keys, rows, pool_size, seed)
         pool = columns.vectors(dataset, snippets, chosen)
         for part in parts_of(rows, f"Searching {lang}", progress):
-            own, asked = (columns.vectors(dataset, side, part) for side in (snippets, described))
-            near = unit_neighbours(asked, pool, min(2, len(chosen)))
-            itself = keys[chosen[near.indices]] == keys[part][:, None]
-            rival = np.where(itself, -np.inf, near.scores).max(axis=1)
-            keep[part] = np.einsum("rd,rd->r", asked, own) >= rival - ROUNDING
-        kept[lang], sizes[lang] = int(keep[rows].sum()), len(chosen)
+            snippet_vectors = columns.vectors(dataset, snippets, part)
+            queries = columns.vectors(dataset, descriptions, part)
+            # One of the two nearest is another snippet: the rival of the description's own.
+            nearest = unit_neighbours(queries, pool, min(2, len(chosen)))
+            is_itself = keys[chosen[nearest.indices]] == keys[part][:, None]
+            rival = np.where(is_itself, -np.inf, nearest.scores).max(axis=1)
+            keep[part] = (queries * snippet_vectors).sum(axis=1) >= rival - ROUNDING
+        sizes[lang] = len(chosen)
+        kept[lang] = int(keep[rows].sum())
         dropped[lang] = len(rows) - kept[lang]
 
-    def change(start: int, block: dict) -> dict:
-        good = np.flatnonzero(keep[start : start + len(block["source"])])
-        return {name: [values[i] for i in good] for name, values in block.items()}
+    def consistent(start: int, block: dict) -> dict:
+        is_kept = keep[start : start + len(block["source"])]
+        return {name: list(compress(values, is_kept)) for name, values in block.items()}
 
     optional = [name for name in ("hard_negatives", "quality") if name in dataset.column_names]
-    write_rows(dataset, out, change, optional, progress)
+    write_rows(dataset, out, consistent, optional, progress)
     share = float(keep.mean()) if len(keep) else 0.0
     return ConsistencyCounts(kept, dropped, sizes, str(out), str(work), share)
 

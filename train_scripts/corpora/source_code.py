@@ -4,7 +4,7 @@
 
 Snippets are adjacent byte ranges that together form the file. Each has at most `max_size` non-blank characters and is
 "code" or "text" (comments, docstrings, and parts of strings that form their own snippet). Tree-sitter parses (pip
-install 'hf-echo[corpora]'); `read_tree` turns its tree into adjacent leaves that contain every non-blank character.
+install -e '.[corpora]'); `read_tree` turns its tree into adjacent leaves that contain every non-blank character.
 
 The code follows Algorithm 1 with these corrections:
 
@@ -30,7 +30,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -90,7 +90,7 @@ def _grammar(language: str) -> Any:
         return Language(importlib.import_module(GRAMMARS[language]).language())
     except ImportError as error:
         raise ImportError(
-            f"splitting code needs tree-sitter: pip install 'hf-echo[corpora]' ({error.name} is missing)"
+            f"splitting code needs tree-sitter: pip install -e '.[corpora]' ({error.name} is missing)"
         ) from None
 
 
@@ -122,12 +122,15 @@ def read_tree(source: bytes, language: str, counts: array) -> SourceTree:
     from tree_sitter import Parser
 
     cursor = Parser(grammar).parse(source).walk()
-    tree, stack, place = SourceTree(), [0], 0
+    tree = SourceTree()
+    stack = [0]  # the open parents
+    place = 0  # end of the text that is taken
     kinds: dict[int, _Kind] = {}
 
     def take(start: int, end: int, node: int, is_text: bool) -> None:
         nonlocal place
-        start, place = max(start, place), max(end, place)
+        start = max(start, place)
+        place = max(end, place)
         if start < end and counts[start] < counts[end]:
             start, end = _strip(start, end, source, counts)
             tree.leaves.append(Leaf(start, end, node, is_text))
@@ -142,17 +145,18 @@ def read_tree(source: bytes, language: str, counts: array) -> SourceTree:
     in_lists = (None, 0, grammar.field_id_for_name("member"))
     while True:
         node = cursor.node
-        start, number = node.start_byte, node.kind_id
-        kind = kinds.get(number) or kinds.setdefault(number, _kind(node, language))
-        if tree.parent and start > place:
-            take_passed_over(start)
+        if node.kind_id not in kinds:
+            kinds[node.kind_id] = _kind(node, language)
+        kind = kinds[node.kind_id]
+        if tree.parent:
+            take_passed_over(node.start_byte)
         prose = kind.comment or kind.may_document and _is_docstring(node)
         listed = kind.named and cursor.field_id in in_lists and (prose or not node.is_extra)
         here = tree.open(stack[-1], listed, prose)
         if not (kind.one and not _holds_code(node)) and cursor.goto_first_child():
             stack.append(here)
             continue
-        take(start, node.end_byte, here, kind.text)
+        take(node.start_byte, node.end_byte, here, kind.text)
         while not cursor.goto_next_sibling():
             if not cursor.goto_parent():
                 take_passed_over(len(source))
@@ -173,10 +177,12 @@ class _Kind(NamedTuple):
 
 
 def _kind(node: Any, language: str) -> _Kind:
-    name, comment = node.type, "comment" in node.type
+    name = node.type
+    comment = "comment" in name
     text = comment or "string" in name or "heredoc" in name
     one = text and name not in _LISTS_OF_STRINGS
-    return _Kind(node.is_named, comment, text, one, language == "python" and name == "expression_statement")
+    may_document = language == "python" and name == "expression_statement"
+    return _Kind(node.is_named, comment, text, one, may_document)
 
 
 def _strip(start: int, end: int, source: bytes, counts: array) -> tuple[int, int]:
@@ -258,12 +264,12 @@ def segment_code(source: str | bytes, language: str, *, max_size: int = MAX_SIZE
     data = source.encode() if isinstance(source, str) else source
     counts = count_non_blank(data)
     tree = read_tree(data, language, counts)
-    owners, joints = _expand_upward(tree, counts, max_size), _joints(tree, counts, max_size)
-    pieces = (
-        _Piece(start, end, number, number, leaf.is_text)
-        for number, leaf in enumerate(tree.leaves)
-        for start, end in _cut(leaf.start, leaf.end, data, counts, max_size)
-    )
+    owners = _expand_upward(tree, counts, max_size)
+    joints = _joints(tree, counts, max_size)
+    pieces = []
+    for number, leaf in enumerate(tree.leaves):
+        for start, end in _cut(leaf.start, leaf.end, data, counts, max_size):
+            pieces.append(_Piece(start, end, number, number, leaf.is_text))
 
     def one_owner(a: _Piece, b: _Piece) -> bool:
         if data[a.start : a.end] in _ENDINGS or a.last == b.first:
@@ -271,40 +277,59 @@ def segment_code(source: str | bytes, language: str, *, max_size: int = MAX_SIZE
         return owners[a.last] == owners[b.first] and joints[b.first]
 
     def fit(a: _Piece, b: _Piece) -> bool:
-        return counts[b.end] - counts[a.start] <= max_size and (a.last == b.first or joints[b.first])
+        size = counts[b.end] - counts[a.start]
+        return size <= max_size and (a.last == b.first or joints[b.first])
 
-    return list(_snap(data, list(_join(_join(pieces, one_owner), fit))))
+    snippets = _join(pieces, one_owner)
+    merged = list(_join(snippets, fit))
+    return list(_snap(data, merged))
 
 
 def _size(tree: SourceTree, node: int, counts: array) -> int:
-    first, last = tree.first[node], tree.last[node]
-    return counts[tree.leaves[last - 1].end] - counts[tree.leaves[first].start] if first < last else 0
+    first = tree.first[node]
+    last = tree.last[node]
+    if first == last:
+        return 0
+    return counts[tree.leaves[last - 1].end] - counts[tree.leaves[first].start]
 
 
 def _expand_upward(tree: SourceTree, counts: array, max_size: int) -> list[int]:
     """Lines 3 to 25: for each leaf, the index of the leaf whose snippet contains it."""
-    leaves = [counts[leaf.end] - counts[leaf.start] for leaf in tree.leaves]
-    owners = [-1] * len(leaves)
+    sizes = [counts[leaf.end] - counts[leaf.start] for leaf in tree.leaves]
+    depths = [tree.depth[leaf.node] for leaf in tree.leaves]
+    owners = [-1] * len(sizes)
     # Unvisited leaves as a linked list (the last entry holds both ends): finding the rest of a parent takes max_size
     # steps.
-    before, behind = list(range(-1, len(leaves))), list(range(1, len(leaves) + 2))
-    for number in sorted(range(len(leaves)), key=lambda number: -tree.depth[tree.leaves[number].node]):
+    before = list(range(-1, len(sizes)))
+    behind = list(range(1, len(sizes) + 2))
+    deepest_first = sorted(range(len(sizes)), key=lambda number: -depths[number])
+    for number in deepest_first:
         if owners[number] >= 0:
             continue
-        top, low, high, size = tree.leaves[number].node, number, number, leaves[number]
+        # The snippet is the unvisited leaves from `low` to `high`, all below the node `top`.
+        top = tree.leaves[number].node
+        low = high = number
+        size = sizes[number]
         while top:
-            parent, from_, to = tree.parent[top], low, high
-            while size <= max_size and before[from_] >= tree.first[parent]:
-                from_ = before[from_]
-                size += leaves[from_]
-            while size <= max_size and behind[to] < tree.last[parent]:
-                to = behind[to]
-                size += leaves[to]
+            parent = tree.parent[top]
+            first = low
+            last = high
+            while size <= max_size and before[first] >= tree.first[parent]:
+                first = before[first]
+                size += sizes[first]
+            while size <= max_size and behind[last] < tree.last[parent]:
+                last = behind[last]
+                size += sizes[last]
             if size > max_size:
                 break
-            top, low, high = parent, from_, to
-        left, right = before[low], behind[high]
-        behind[left], before[right] = right, left
+            top = parent
+            low = first
+            high = last
+        # Take the snippet out of the list.
+        left = before[low]
+        right = behind[high]
+        behind[left] = right
+        before[right] = left
         while low < right:
             owners[low] = number
             low = behind[low]
@@ -313,18 +338,19 @@ def _expand_upward(tree: SourceTree, counts: array, max_size: int) -> list[int]:
 
 def _joints(tree: SourceTree, counts: array, max_size: int) -> list[bool]:
     """For each leaf, whether it may share a snippet with the leaf before it (line 27, see above)."""
-    parent, depth, joints = tree.parent, tree.depth, [False]
-    sizes = [_size(tree, node, counts) for node in range(len(parent))]
+    joints = [False]
+    sizes = [_size(tree, node, counts) for node in range(len(tree.parent))]
     for before, behind in pairwise(leaf.node for leaf in tree.leaves):
         same_type = tree.prose[before] == tree.prose[behind]
         a = b = 0  # at the end: the siblings that hold the two leaves
         while before != behind:
-            if depth[before] > depth[behind]:
-                a, before = before, parent[before]
-            elif depth[before] < depth[behind]:
-                b, behind = behind, parent[behind]
-            else:
-                a, before, b, behind = before, parent[before], behind, parent[behind]
+            difference = tree.depth[before] - tree.depth[behind]
+            if difference >= 0:
+                a = before
+                before = tree.parent[before]
+            if difference <= 0:
+                b = behind
+                behind = tree.parent[behind]
         broken = max(sizes[a], sizes[b]) > max_size
         apart = broken and tree.item[a] and tree.item[b]
         joints.append(sizes[before] <= max_size or same_type and not apart)
@@ -336,31 +362,32 @@ def _cut(start: int, end: int, data: bytes, counts: array, max_size: int) -> Ite
     while counts[end] - counts[start] > max_size:
         reach = bisect_right(counts, counts[start] + max_size, start, end) - 1  # start of the first character too many
         line = data.rfind(b"\n", start, reach) + 1
-        cut = line if line > start else _behind_last_blank(start, reach, data, counts)
+        cut = line if line > start else _behind_last_blank(start, reach, data)
         part_end = len(data[start:cut].decode().rstrip().encode()) + start
         yield start, part_end
         start = bisect_right(counts, counts[part_end], part_end, end) - 1
     yield start, end
 
 
-def _behind_last_blank(start: int, reach: int, data: bytes, counts: array) -> int:
+def _behind_last_blank(start: int, reach: int, data: bytes) -> int:
     text = data[start:reach].decode()
     words = text.rsplit(maxsplit=1)
-    blank_last = text[-1:].isspace()
-    return reach if blank_last or len(words) < 2 else reach - len(words[1].encode())
+    if text[-1:].isspace() or len(words) < 2:
+        return reach
+    return reach - len(words[1].encode())
 
 
 def _join(pieces: Iterable[_Piece], allowed: Callable[[_Piece, _Piece], bool]) -> Iterator[_Piece]:
     """Merge neighbours as long as that is allowed."""
     joined = None
     for piece in pieces:
-        if joined is None:
-            joined = piece
-        elif allowed(joined, piece):
-            joined = _Piece(joined.start, piece.end, joined.first, piece.last, joined.is_text and piece.is_text)
-        else:
+        if joined is not None and allowed(joined, piece):
+            is_text = joined.is_text and piece.is_text
+            joined = joined._replace(end=piece.end, last=piece.last, is_text=is_text)
+            continue
+        if joined is not None:
             yield joined
-            joined = piece
+        joined = piece
     if joined is not None:
         yield joined
 
@@ -368,12 +395,11 @@ def _join(pieces: Iterable[_Piece], allowed: Callable[[_Piece, _Piece], bool]) -
 def _snap(data: bytes, pieces: list[_Piece]) -> Iterator[Snippet]:
     """Lines 28 to 32: assign the blanks between pieces, and at both ends of the file, to one of them."""
     start = 0
-    for number, piece in enumerate(pieces):
-        if number + 1 < len(pieces):
-            behind = pieces[number + 1].start
-            end = data.rfind(b"\n", piece.end, behind) + 1 or behind
-        else:
-            end = len(data)
+    for piece, following in zip_longest(pieces, pieces[1:]):
+        end = len(data)
+        if following:
+            line = data.rfind(b"\n", piece.end, following.start) + 1
+            end = line or following.start
         yield Snippet(start, end, "text" if piece.is_text else "code", data[start:end].decode())
         start = end
 
@@ -401,9 +427,10 @@ def snippet_rows(
     for path in each_file(paths, SUFFIXES[language], on_bad, progress):
         data = read_utf8(path, on_bad)
         for start, end, kind, text in segment_code(data or b"", language, max_size=max_size):
-            row = {"id": f"{path.as_posix()}:{start}-{end}", "language": language, "text": tidy(text)}
-            if row["text"]:  # skip a byte order mark alone
-                yield {**row, "class": kind, "start": start, "end": end}
+            tidy_text = tidy(text)
+            if tidy_text:  # skip a byte order mark alone
+                row = {"id": f"{path.as_posix()}:{start}-{end}", "language": language, "text": tidy_text}
+                yield row | {"class": kind, "start": start, "end": end}
 
 
 def main(
