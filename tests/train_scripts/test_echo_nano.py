@@ -6,76 +6,152 @@ import echo_nano_figures as figures
 import echo_nano_report as report
 import numpy as np
 import pandas as pd
+import pytest
 import speech_nano_data
 
 
-def pairs(rows):
-    return pd.DataFrame(rows, columns=["src_lang", "src", "tgt_lang", "tgt"])
+def percent(text: str) -> int:
+    """The place of a text in 0 to 99 by its hash."""
+    digest = hashlib.sha256(text.lower().encode()).digest()
+    return int.from_bytes(digest[:4], "little") % 100
 
 
-def percent(text):
-    return int.from_bytes(hashlib.sha256(text.lower().encode()).digest()[:4], "little") % 100
+# Sentences that echo-nano may have seen, and others.
+SEEN = [f"Tom saw dog number {number}." for number in range(2000)]
+OTHER = [f"Mary has {number} cats." for number in range(2000)]
 
 
-def test_everyday_dev_is_a_share_by_the_hash_of_the_english(tmp_path):
-    """2 % of what echo-nano may have seen, in whatever spelling, 10 % of all else, the same in every language."""
+@pytest.fixture(scope="module")
+def everyday(tmp_path_factory):
+    """The dev table of two corpora: French of the seen sentences; Lithuanian of them in capitals, and translations of
+    the others, also in a language of no part."""
+    folder = tmp_path_factory.mktemp("corpora")
+    columns = ["src_lang", "src", "tgt_lang", "tgt"]
+    seen_rows = [("eng_Latn", text, "fra_Latn", f"fra {text}") for text in SEEN]
+    other_rows = [("eng_Latn", text.upper(), "lit_Latn", f"lit {text}") for text in SEEN]
+    for lang in ("lit_Latn", "fra_Latn", "tlh_Latn"):
+        other_rows += [("eng_Latn", text, lang, f"{lang} {text}") for text in OTHER]
+    pd.DataFrame(seen_rows, columns=columns).to_parquet(folder / "tatoeba_pairs.parquet")
+    pd.DataFrame([], columns=columns).astype(str).to_parquet(folder / "tatoeba_more.parquet")
+    pd.DataFrame(other_rows, columns=columns).to_parquet(folder / "tatoeba_challenge.parquet")
     speech_nano_data.use_parts()
-    old = [f"Tom saw dog number {n}." for n in range(2000)]
-    new = [f"Mary has {n} cats." for n in range(2000)]
-    seen = pairs(("eng_Latn", text, "fra_Latn", f"fra {text}") for text in old)
-    seen.to_parquet(tmp_path / "tatoeba_pairs.parquet")
-    pairs([]).astype(str).to_parquet(tmp_path / "tatoeba_more.parquet")
-    rows = [("eng_Latn", text, lang, f"{lang} {text}") for text in new for lang in ("lit_Latn", "fra_Latn")]
-    rows += [("eng_Latn", text.upper(), "lit_Latn", f"lit {text}") for text in old]
-    rows += [("eng_Latn", text, "tlh_Latn", f"tlh {text}") for text in new]  # a language of no part
-    pairs(rows).to_parquet(tmp_path / "tatoeba_challenge.parquet")
-    table = speech_nano_data.everyday_table(tmp_path)
-    want = {t for text in old if percent(text) < 2 for t in (text, text.upper())}
-    want |= {text for text in new if percent(text) < 10}
-    assert set(table.id) == want and set(table.lang) == {"eng_Latn", "fra_Latn", "lit_Latn"}
-    assert not table.duplicated(["id", "lang"]).any()
-    assert (table[table.lang == "eng_Latn"].text == table[table.lang == "eng_Latn"].id).all()
+    return speech_nano_data.everyday_table(folder)
 
 
-def test_every_language_is_searched_among_as_many_sentences():
-    """Against a count by hand: lit has two sentences, one of them wrong; its candidates are filled up with others'."""
-    english = {f"sentence number {n}": np.eye(8)[n] + 0.1 for n in range(8)}
-    texts = list(english)
-    rows = [(t, "eng_Latn", t) for t in texts] + [(t, "fra_Latn", f"fra {t}") for t in texts]
-    rows += [(t, "lit_Latn", f"lit {t}") for t in texts[:2]]
-    table = pd.DataFrame(rows, columns=["id", "lang", "text"])
-    vectors = english | {f"fra {t}": english[t] for t in texts}
-    other = next(t for t in report.in_order(texts) if t not in texts[:2])  # only there because it is filled up
-    vectors |= {f"lit {texts[0]}": english[texts[0]], f"lit {texts[1]}": english[other]}
-    asked = []
-
-    def encode(batch, lang):
-        asked.append((lang, len(batch)))
-        return np.stack([vectors[text] for text in batch])
-
-    found = report.search(encode, table, 6, margins=(None,), cut=(4,))
-    needed = {*report.in_order(texts)[:6], *report.candidates(texts[:2], report.in_order(texts), 6)}
-    assert asked == [("eng_Latn", len(needed)), ("fra_Latn", 6), ("lit_Latn", 2)]
-    assert found["4"].sum() > found.cosine.sum()  # half of the vectors are the same in four dimensions
-    assert not found[found.lang == "fra_Latn"].cosine.any() and set(found.words) == {3}
-    wrong = found[found.lang == "lit_Latn"].set_index("id").cosine
-    assert wrong[texts[1]] and not wrong[texts[0]]
-    pool = report.candidates(texts[:2], report.in_order(texts), 6)
-    assert len(pool) == len(set(pool)) == 6 and pool[:2] == texts[:2]
+def test_everyday_dev_is_a_share_by_the_hash_of_the_english(everyday):
+    """2 % of what echo-nano may have seen, in whatever spelling, 10 % of all else."""
+    held_out = {text for text in OTHER if percent(text) < 10}
+    for text in SEEN:
+        if percent(text) < 2:
+            held_out |= {text, text.upper()}
+    assert set(everyday.id) == held_out
 
 
-def test_groups_count_languages_and_lengths_count_sentences():
-    rows = [("fra_Latn", 3, n < 10) for n in range(20)] + [("deu_Latn", 8, False) for _ in range(40)]
-    rows += [("spa_Latn", 30, True) for _ in range(19)]  # too few for a language, enough for a length
-    table = pd.DataFrame(rows, columns=["lang", "words", "cosine"])
-    found = report.by_group(table)
-    assert found["12"] == (25.0, 2) and "new (51)" not in found
-    lengths = report.by_length(table, report.TWELVE)
+def test_everyday_dev_has_the_languages_of_the_parts(everyday):
+    assert set(everyday.lang) == {"eng_Latn", "fra_Latn", "lit_Latn"}
+
+
+def test_everyday_dev_has_a_sentence_once_in_a_language(everyday):
+    assert not everyday.duplicated(["id", "lang"]).any()
+
+
+def test_everyday_dev_is_named_by_its_english(everyday):
+    english = everyday[everyday.lang == "eng_Latn"]
+    assert (english.text == english.id).all()
+
+
+TEXTS = [f"sentence number {number}" for number in range(8)]
+VECTORS = {text: row for text, row in zip(TEXTS, np.eye(8) + 0.1)}
+
+
+class Searched:
+    """French of eight sentences, Lithuanian of two, one of them wrong; six candidates for each sentence.
+
+    The first four dimensions do not tell half of the sentences apart.
+    """
+
+    def __init__(self):
+        rows = []
+        for lang, texts in {"eng_Latn": TEXTS, "fra_Latn": TEXTS, "lit_Latn": TEXTS[:2]}.items():
+            rows += [(text, lang, f"{lang} {text}") for text in texts]
+        # A sentence that Lithuanian is searched among only because its candidates are filled up.
+        filled_up = next(text for text in report.in_order(TEXTS) if text not in TEXTS[:2])
+        self.asked = []
+        vectors = {f"{lang} {text}": VECTORS[text] for text, lang, _ in rows}
+        vectors[f"lit_Latn {TEXTS[1]}"] = VECTORS[filled_up]
+
+        def encode(texts, lang):
+            self.asked.append((lang, len(texts)))
+            return np.stack([vectors[text] for text in texts])
+
+        table = pd.DataFrame(rows, columns=["id", "lang", "text"])
+        self.table = report.search(encode, table, 6, margins=(None,), cut=(4,))
+
+
+@pytest.fixture(scope="module")
+def searched():
+    return Searched()
+
+
+def test_candidates_are_filled_up_with_other_sentences():
+    pool = report.candidates(TEXTS[:2], report.in_order(TEXTS), 6)
+    assert pool[:2] == TEXTS[:2]
+    assert len(set(pool)) == len(pool) == 6
+
+
+def test_english_is_encoded_once_for_all_languages(searched):
+    order = report.in_order(TEXTS)
+    needed = {*order[:6], *report.candidates(TEXTS[:2], order, 6)}
+    assert searched.asked == [("eng_Latn", len(needed)), ("fra_Latn", 6), ("lit_Latn", 2)]
+
+
+def test_errors_are_those_counted_by_hand(searched):
+    table = searched.table
+    assert not table[table.lang == "fra_Latn"].cosine.any()
+    lithuanian = table[table.lang == "lit_Latn"].set_index("id").cosine
+    assert lithuanian.to_dict() == {TEXTS[0]: False, TEXTS[1]: True}
+
+
+def test_words_are_those_of_the_english(searched):
+    assert set(searched.table.words) == {4}  # eng_Latn sentence number 1
+
+
+def test_cut_embeddings_err_more(searched):
+    assert searched.table["4"].sum() > searched.table.cosine.sum()
+
+
+@pytest.fixture(scope="module")
+def counted():
+    """French with ten errors in twenty short sentences, German without one in forty; Spanish has too few sentences for
+    a language, but enough for a length."""
+    rows = [("fra_Latn", 3, number < 10) for number in range(20)]
+    rows += [("deu_Latn", 8, False)] * 40
+    rows += [("spa_Latn", 30, True)] * 19
+    return pd.DataFrame(rows, columns=["lang", "words", "cosine"])
+
+
+def test_groups_count_languages(counted):
+    assert report.by_group(counted)["12"] == (25.0, 2)
+
+
+def test_a_group_without_languages_is_left_out(counted):
+    assert "new (51)" not in report.by_group(counted)
+
+
+def test_lengths_count_sentences(counted):
+    lengths = report.by_length(counted, report.TWELVE)
     assert lengths == {"1-5": (50.0, 20), "6-10": (0.0, 40), "21+": (100.0, 19)}
-    groups = report.GROUPS
-    assert [len(groups[name]) for name in groups] == [12, 41, 12, 51, 104]
-    assert len(set(groups["all (104)"])) == 104 and set(groups["12"]) <= set(groups["41"])
 
 
-def test_size_of_a_model_by_its_short_name():
-    assert figures.parameters("echo-nano") == 58_355_712 and figures.parameters("tfidf") is None
+def test_groups_have_as_many_languages_as_they_say():
+    groups = {name: set(languages) for name, languages in report.GROUPS.items()}
+    assert [len(languages) for languages in groups.values()] == [12, 41, 12, 51, 104]
+    assert groups["12"] <= groups["41"]
+
+
+def test_size_of_the_packaged_model():
+    assert figures.parameters("echo-nano") == 58_355_712
+
+
+def test_words_counts_have_no_size():
+    assert figures.parameters("tfidf") is None

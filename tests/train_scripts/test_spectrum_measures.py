@@ -31,42 +31,83 @@ def make_model() -> SpectrumForCausalLM:
     return SpectrumForCausalLM.from_parts(tower, EchoDecoder(decoder)).eval()
 
 
-def test_next_sentence_counts_by_hand():
-    a, b, c, d = np.eye(4)
-    document = np.stack([a, b, c, d])
-    right = np.stack([a, b, c, d])  # row i is the prediction of sentence i+1
-    assert next_sentence_retrieval([document], [right])["prediction"] == 100
-    wrong = np.stack([a, c, d, d])
-    found = next_sentence_retrieval([document], [wrong])
-    assert found["prediction"] == 0 and found["questions"] == 2
-    assert found["chance"] == pytest.approx(100 / 3)  # three other sentences at both places
-    blind = next_sentence_retrieval([document], [np.zeros((4, 4))])  # equal scores share the point
-    assert blind["prediction"] == pytest.approx(blind["chance"])
+A, B, C, D = np.eye(4)
+DOCUMENT = np.stack([A, B, C, D])
+READ = np.stack([A, B, 2 * A + C, C])  # after a and b: a again, which is among the others, and then c, the next
+
+
+def retrieved(predictions: np.ndarray, **options) -> dict[str, float]:
+    """Row i of the predictions is the one of sentence i + 1."""
+    return next_sentence_retrieval([DOCUMENT], [predictions], **options)
+
+
+def test_right_predictions_find_every_sentence():
+    assert retrieved(DOCUMENT)["prediction"] == 100
+
+
+def test_wrong_predictions_find_none():
+    found = retrieved(np.stack([A, C, D, D]))
+    assert found["prediction"] == 0
+    assert found["questions"] == 2
+
+
+def test_chance_is_one_of_the_other_sentences():
+    assert retrieved(DOCUMENT)["chance"] == pytest.approx(100 / 3)  # three other sentences at both places
+
+
+def test_chance_among_unread_sentences():
     expected = 100 * (1 / 3 + 1 / 2) / 2  # three, then two sentences that were not read yet
-    assert next_sentence_retrieval([document], [right], candidates="unread")["chance"] == pytest.approx(expected)
-    read = np.stack([a, b, 2 * a + c, c])  # after a and b: a again, which is among the others, and then c, the next
-    assert next_sentence_retrieval([document], [read])["prediction"] == 50
-    assert next_sentence_retrieval([document], [read], candidates="unread")["prediction"] == 100
+    assert retrieved(DOCUMENT, candidates="unread")["chance"] == pytest.approx(expected)
 
 
-def test_tower_predictions_do_not_see_what_they_predict():
+def test_equal_scores_share_the_point():
+    found = retrieved(np.zeros((4, 4)))
+    assert found["prediction"] == pytest.approx(found["chance"])
+
+
+@pytest.mark.parametrize("options, percent", [({}, 50), ({"candidates": "unread"}, 100)])
+def test_a_sentence_that_was_read_misleads_only_where_it_is_a_candidate(options, percent):
+    assert retrieved(READ, **options)["prediction"] == percent
+
+
+@pytest.fixture(scope="module")
+def predictions_of_changed():
+    """Of a document, and of the same with another third sentence."""
     tower = make_model().tower
     vectors = np.random.default_rng(0).normal(size=(4, 12)).astype(np.float32)
-    other = vectors.copy()
-    other[2] += 1
-    before, after = (tower_predictions(tower, [v])[0] for v in (vectors, other))
+    changed = vectors.copy()
+    changed[2] += 1
+    return tower_predictions(tower, [vectors])[0], tower_predictions(tower, [changed])[0]
+
+
+def test_a_prediction_does_not_see_the_sentence(predictions_of_changed):
+    before, after = predictions_of_changed
     assert before.shape == (4, 12)
     np.testing.assert_allclose(before[:3], after[:3], atol=1e-6)
+
+
+def test_a_prediction_sees_the_sentence_before(predictions_of_changed):
+    before, after = predictions_of_changed
     assert np.abs(before[3] - after[3]).max() > 1e-3
 
 
-def test_rebuilt_documents_by_length():
+def test_a_perfect_rebuild_has_full_marks_at_each_length():
     references = ["the cat sat on the mat today", "a b c d e f g h"]
+
     table = rebuild_bleu(references, references, [2, 6])
+
     assert [row["sentences"] for row in table.rows] == ["all", "1 to 4", "5 to 8"]
-    assert all(row[f"bleu{n}"] == pytest.approx(100) for row in table.rows for n in range(1, 5))
-    half = rebuild_bleu(["the cat sat on a rug today"], references[:1], [2]).rows[0]
-    assert half["bleu1"] == pytest.approx(100 * 5 / 7) and half["bleu2"] == pytest.approx(100 * 3 / 6)
+    for row in table.rows:
+        assert [row[f"bleu{n}"] for n in range(1, 5)] == pytest.approx([100] * 4)
+
+
+def test_precisions_of_a_rebuild_by_hand():
+    row = rebuild_bleu(["the cat sat on a rug today"], ["the cat sat on the mat today"], [2]).rows[0]
+    assert row["bleu1"] == pytest.approx(100 * 5 / 7)
+    assert row["bleu2"] == pytest.approx(100 * 3 / 6)
+
+
+def test_no_documents_cannot_be_measured():
     refuses("at least one", rebuild_bleu, [], [], [])
 
 
@@ -88,48 +129,79 @@ def test_printed_row_of_table_20_fits_these_columns():
 
 
 class Letters:
-    def text_ids(self, texts):
-        return [[3 + ord(c) % 120 for c in text] for text in texts]
+    """A tokenizer: a letter is a token."""
+
+    def text_ids(self, texts: list[str]) -> list[list[int]]:
+        return [[3 + ord(letter) % 120 for letter in text] for text in texts]
 
 
-def embed(texts, lang):
-    return np.stack([np.random.default_rng(sum(map(ord, text + lang))).normal(size=12) for text in texts]).astype("f4")
+def embed(texts: list[str], lang: str) -> np.ndarray:
+    """A random vector that the letters of a text decide."""
+    seeds = [sum(map(ord, text + lang)) for text in texts]
+    return np.stack([np.random.default_rng(seed).normal(size=12) for seed in seeds]).astype(np.float32)
 
 
-def test_choices_are_those_of_the_model_alone():
-    model = make_model()
-    choices = [Choice(["a", "b"], "fra_Latn", "Q", ["no", "yes", "some"], 1)]
-    choices.append(Choice(["c"], "fra_Latn", "Which", ["one", "t", "three"], 0))
-    choices.append(Choice(["d"], "eng_Latn", "", ["x", "yyyy", "zz"], 2))
-    table = choice_accuracy(model, Letters(), embed, choices)
+CHOICES = [
+    Choice(["a", "b"], "fra_Latn", "Q", ["no", "yes", "some"], 1),
+    Choice(["c"], "fra_Latn", "Which", ["one", "t", "three"], 0),
+    Choice(["d"], "eng_Latn", "", ["x", "yyyy", "zz"], 2),
+]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model()
+
+
+@pytest.fixture(scope="module")
+def accuracies(model):
+    return choice_accuracy(model, Letters(), embed, CHOICES)
+
+
+@torch.no_grad()
+def option_loss(model: SpectrumForCausalLM, choice: Choice, option: str) -> float:
+    """By the model alone: the loss of the option's tokens and of the end behind them."""
+    prompt = [1, *Letters().text_ids([choice.prompt])[0]]
+    ids = torch.tensor([[*prompt, *Letters().text_ids([option])[0], 2]])
+    document = model.encode_document(torch.tensor(embed(choice.sentences, choice.lang)))
+    hidden = model.decoder.model(ids[:, :-1], memory=document.states, use_cache=False).last_hidden_state
+    log_probabilities = model.decoder.lm_head(hidden).log_softmax(-1)
+    picked = log_probabilities[0].gather(1, ids[0, 1:, None])
+    return -picked[len(prompt) - 1 :].sum().item()
+
+
+def test_the_choice_is_the_likeliest_option(model, accuracies):
     right = []
-    for choice in choices:
-        losses = []
-        for option in choice.options:
-            prompt = [1, *Letters().text_ids([choice.prompt])[0]]
-            ids = torch.tensor([[*prompt, *Letters().text_ids([option])[0], 2]])
-            document = model.encode_document(torch.tensor(embed(choice.sentences, choice.lang)))
-            states = document.states
-            with torch.no_grad():
-                hidden = model.decoder.model(ids[:, :-1], memory=states, use_cache=False).last_hidden_state
-                logits = model.decoder.lm_head(hidden).log_softmax(-1)
-            picked = logits[0].gather(1, ids[0, 1:, None])[len(prompt) - 1 :]
-            losses.append(-picked.sum().item())
+    for choice in CHOICES:
+        losses = [option_loss(model, choice, option) for option in choice.options]
         right.append(int(np.argmin(losses) == choice.answer))
-    assert [row["accuracy"] for row in table.rows] == [50 * (right[0] + right[1]), 100 * right[2]]
-    assert [row["count"] for row in table.rows] == [2, 1] and table.rows[0]["chance"] == pytest.approx(100 / 3)
-    as_ids = [replace(choice, prompt=Letters().text_ids([choice.prompt])[0]) for choice in choices]
-    assert choice_accuracy(model, Letters(), embed, as_ids).rows == table.rows
-    refuses("no questions", lambda: choice_accuracy(model, Letters(), embed, []))
+    assert [row["accuracy"] for row in accuracies.rows] == [50 * (right[0] + right[1]), 100 * right[2]]
+
+
+def test_choices_are_counted_by_language(accuracies):
+    assert [row["count"] for row in accuracies.rows] == [2, 1]
+    assert accuracies.rows[0]["chance"] == pytest.approx(100 / 3)
+
+
+def test_a_prompt_may_be_ids(model, accuracies):
+    as_ids = [replace(choice, prompt=Letters().text_ids([choice.prompt])[0]) for choice in CHOICES]
+    assert choice_accuracy(model, Letters(), embed, as_ids).rows == accuracies.rows
+
+
+def test_no_questions_cannot_be_measured(model):
+    refuses("no questions", choice_accuracy, model, Letters(), embed, [])
 
 
 def test_flops_of_figure_8_are_those_that_torch_counts():
     """`flops.py` counts from shapes; this is the model itself."""
     model = make_model()
-    model.config._attn_implementation = model.decoder.config._attn_implementation = "eager"
-    sentences, written = 5, 3
-    slots, tower, decoder = sentences + 1, Stack.of(model.config), Stack.of(model.decoder.config)
-    counted = tower_flops(tower, sentences) + decoder_flops(decoder, written, memory=slots)
+    model.config._attn_implementation = "eager"
+    model.decoder.config._attn_implementation = "eager"
+    sentences = 5
+    written = 3
+    slots = sentences + 1
+    counted = tower_flops(Stack.of(model.config), sentences)
+    counted += decoder_flops(Stack.of(model.decoder.config), written, memory=slots)
     heads = 2 * slots * 16 * (12 + 24)  # the predicted next embedding, and the states at the decoder's width
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         document = model.encode_document(torch.randn(sentences, 12))

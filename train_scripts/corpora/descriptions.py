@@ -11,7 +11,8 @@ OPENAI_API_KEY; `transformers serve MODEL` starts one. A stopped run resumes (`h
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -91,20 +92,14 @@ def read_texts(
         raise ValueError(f"on_bad_row is {on_bad_row!r}; it must be 'error' or 'skip'")
     kind, options = READERS[path.suffix]
     rows = load_dataset(kind, data_files=str(path), split="train", **options)
-    names = [name for name in ([column] if column else TEXT_COLUMNS) if name in rows.column_names]
-    pairs = [(n, code) for n in names for code in (f"{n}_lang", "lang", "language") if code in rows.column_names]
-    if not names or not pairs and lang is None:
-        what = "language: give --lang, or a column lang" if names else f"texts ({column or ', '.join(TEXT_COLUMNS)})"
-        raise ValueError(f"{path} has no column of {what}; found: {', '.join(rows.column_names)}")
-    if only is not None and "class" not in rows.column_names:
-        raise ValueError(f"{path} has no column class to choose {only!r} by; found: {', '.join(rows.column_names)}")
-    name, code = pairs[0] if pairs else (names[0], None)
-    texts, bad = [], []
+    name, lang_column = _columns(rows.column_names, column, lang, only, path)
+    texts = []
+    bad = []
     for number, row in enumerate(rows, 1):
         if only is not None and row["class"] != only:
             continue
-        text = Text(row[name], row[code] if code else lang)
-        reason = check_text(name, text.text) or check_language(code or "lang", text.lang) or usable(text)
+        text = Text(row[name], row[lang_column] if lang_column else lang)
+        reason = check_text(name, text.text) or check_language(lang_column or "lang", text.lang) or usable(text)
         if reason:
             bad.append(f"{path}: row {number}: {reason}")
         else:
@@ -116,6 +111,25 @@ def read_texts(
     if not texts:
         raise ValueError(f"{path}: no usable row" + (f" of class {only!r}" if only is not None else ""))
     return texts
+
+
+def _columns(
+    names: Sequence[str], column: str | None, lang: str | None, only: str | None, path: Path
+) -> tuple[str, str | None]:
+    """The column of the texts, and that of their languages; None: they are all in `lang`."""
+    listing = f"found: {', '.join(names)}"
+    if only is not None and "class" not in names:
+        raise ValueError(f"{path} has no column class to choose {only!r} by; {listing}")
+    text_columns = [name for name in (column, *TEXT_COLUMNS) if name in names and column in (None, name)]
+    if not text_columns:
+        raise ValueError(f"{path} has no column of texts ({column or ', '.join(TEXT_COLUMNS)}); {listing}")
+    for name in text_columns:
+        for lang_column in (f"{name}_lang", "lang", "language"):
+            if lang_column in names:
+                return name, lang_column
+    if lang is None:
+        raise ValueError(f"{path} has no column of language: give --lang, or a column lang; {listing}")
+    return text_columns[0], None
 
 
 def describable(text: Text) -> str | None:
@@ -130,14 +144,23 @@ def translatable(text: Text) -> str | None:
 def descriptions(texts: Iterable[Text]) -> Iterator[Job]:
     """Jobs that describe snippets of code or LaTeX in English; rows code -> English, provenance code or math."""
     for text in texts:
-        is_math = text.lang == "latex"
-        prompt = DESCRIBE_MATH if is_math else DESCRIBE_CODE.format(language=language(text.lang).name)
+        if text.lang == "latex":
+            provenance = "math"
+            prompt = DESCRIBE_MATH
+        else:
+            provenance = "code"
+            prompt = DESCRIBE_CODE.format(language=language(text.lang).name)
+        fields = {"source": text.text, "source_lang": text.lang}
         yield Job(
-            failure_fields={"source": text.text, "source_lang": text.lang},
+            failure_fields=fields,
             messages=[{"role": "user", "content": prompt + text.text}],
-            parse=lambda reply, text=text: parse_description(reply, text.text),
-            row=lambda value, text=text, kind="math" if is_math else "code": _row(*text, value, ENGLISH, kind, value),
+            parse=partial(parse_description, source=text.text),
+            row=partial(_described, fields | {"target_lang": ENGLISH, "provenance": provenance}),
         )
+
+
+def _described(fields: Mapping[str, str], description: str | None) -> dict[str, str] | None:
+    return {**fields, "target": description} if description else None
 
 
 def back_translations(texts: Sequence[Text], languages: Sequence[str] = tuple(PAPER_LANGUAGES)) -> Iterator[Job]:
@@ -147,25 +170,24 @@ def back_translations(texts: Sequence[Text], languages: Sequence[str] = tuple(PA
         ValueError: an unknown language, or one that is English, code or math.
     """
     codes = list(dict.fromkeys(find_language(name) for name in languages))
-    if wrong := [code for code in codes if code == ENGLISH or language(code).script is None]:
-        raise ValueError(f"cannot translate English into {wrong[0]}; give another language")
+    for code in codes:
+        if code == ENGLISH or language(code).script is None:
+            raise ValueError(f"cannot translate English into {code}; give another language")
     system, user = TRANSLATE
     for text in texts:
         for code in codes:
             prompt = user.format(language=language(code).name) + text.text
+            fields = {"target": text.text, "source_lang": code}
             yield Job(
-                failure_fields={"target": text.text, "target_lang": text.lang, "source_lang": code},
+                failure_fields=fields | {"target_lang": text.lang},
                 messages=[{"role": "system", "content": system}, {"role": "user", "content": prompt}],
-                parse=lambda reply, text=text: parse_translation(reply, text.text),
-                row=lambda value, text=text, code=code: _row(
-                    value, code, text.text, ENGLISH, "back_translation", value
-                ),
+                parse=partial(parse_translation, text=text.text),
+                row=partial(_translated, fields | {"target_lang": ENGLISH, "provenance": "back_translation"}),
             )
 
 
-def _row(source: str, source_lang: str, target: str, target_lang: str, provenance: str, value: str | None):
-    names = ("source", "source_lang", "target", "target_lang", "provenance")
-    return dict(zip(names, (source, source_lang, target, target_lang, provenance))) if value else None
+def _translated(fields: Mapping[str, str], translation: str | None) -> dict[str, str] | None:
+    return {**fields, "source": translation} if translation else None
 
 
 def parse_description(reply: str, source: str) -> str:
@@ -188,10 +210,12 @@ def parse_translation(reply: str, text: str) -> str:
     """The translation of `text`; raises InvalidReply: empty, more lines than the text, or equal to the text."""
     translation = clean_reply(reply)
     _check_lines(translation, max(1, _lines(text)))
-    translation = _unquoted(translation) if _unquoted(text) == text else translation
+    if _unquoted(text) == text:
+        translation = _unquoted(translation)
     if not translation.strip():
         raise InvalidReply("empty")
-    if translation == text.strip() or 0 < len(normal_form(text)) and normal_form(translation) == normal_form(text):
+    form = normal_form(text)
+    if translation == text.strip() or (form and normal_form(translation) == form):
         raise InvalidReply("equal to the input")
     return translation
 
@@ -201,13 +225,15 @@ def _lines(text: str) -> int:
 
 
 def _check_lines(text: str, most: int) -> None:
-    if (lines := _lines(text)) > most:
+    lines = _lines(text)
+    if lines > most:
         raise InvalidReply(f"{lines} lines instead of {most}")
 
 
 def _unquoted(text: str) -> str:
     inner = text[1:-1]
-    if len(text) > 2 and QUOTES.get(text[0]) == text[-1] and not {text[0], text[-1]} & set(inner):
+    is_quoted = len(text) > 2 and QUOTES.get(text[0]) == text[-1]
+    if is_quoted and text[0] not in inner and text[-1] not in inner:
         return inner.strip()
     return text
 

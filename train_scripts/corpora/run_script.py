@@ -54,17 +54,18 @@ def find_files(paths: Iterable[str | Path], suffixes: Sequence[str]) -> list[Pat
     Raises:
         FileNotFoundError: no such path, or a folder without such files.
     """
-    all_files: dict[Path, None] = {}
+    all_files: list[Path] = []
     for path in map(Path, paths):
         if not path.exists():
             raise FileNotFoundError(f"no file or folder {path}; give files, or folders of files")
-        files = [path]
-        if path.is_dir():
-            files = [f for f in files_below(path) if f.name.endswith(tuple(suffixes)) and f.is_file()]
-            if not files:
-                raise FileNotFoundError(f"folder {path} has no file with suffix {', '.join(suffixes)}")
-        all_files |= dict.fromkeys(files)
-    return list(all_files)
+        if not path.is_dir():
+            all_files.append(path)
+            continue
+        files = [file for file in files_below(path) if file.name.endswith(tuple(suffixes)) and file.is_file()]
+        if not files:
+            raise FileNotFoundError(f"folder {path} has no file with suffix {', '.join(suffixes)}")
+        all_files += files
+    return list(dict.fromkeys(all_files))
 
 
 def each_file(paths: Iterable[str | Path], suffixes: Sequence[str], on_bad: str, progress: bool) -> Iterator[Path]:
@@ -82,17 +83,16 @@ def read_utf8(path: Path, on_bad: str) -> bytes | None:
     """The bytes of a UTF-8 file; None for other files (with the warning of `bad_file`)."""
     try:
         data = path.read_bytes()
-        if reason := why_not_text(data):
-            bad_file(f"{path}: {reason}", on_bad)
-            return None
         data.decode("utf-8")
+        reason = why_not_text(data)
     except UnicodeDecodeError as error:
-        bad_file(f"{path}: not UTF-8 at byte {error.start} ({error.reason})", on_bad)
+        reason = why_not_text(data) or f"not UTF-8 at byte {error.start} ({error.reason})"
     except OSError as error:
-        bad_file(f"{path}: cannot be read ({error.strerror})", on_bad)
-    else:
-        return data
-    return None
+        reason = f"cannot be read ({error.strerror})"
+    if reason:
+        bad_file(f"{path}: {reason}", on_bad)
+        return None
+    return data
 
 
 def bad_file(reason: str, on_bad: str) -> None:
