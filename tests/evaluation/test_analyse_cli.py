@@ -13,45 +13,71 @@ COMMAND = "evaluate"
 
 
 @pytest.fixture
-def table(toy, tmp_path, monkeypatch):
-    """24 held-out meanings in three languages; the third lacks one."""
+def arguments(toy, toy_folders, tmp_path, monkeypatch):
+    """24 held-out meanings in three languages; the third lacks number 5."""
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    rows = [
-        {"id": str(i), "lang": lang, "text": toy.say(meaning, lang)}
-        for lang in toy.LANGUAGES
-        for i, meaning in enumerate(toy.split("dev")[:24])
-        if (lang, i) != ("rus_Cyrl", 5)
-    ]
+    rows = []
+    for number, meaning in enumerate(toy.split("dev")[:24]):
+        for lang in toy.LANGUAGES:
+            if lang != "rus_Cyrl" or number != 5:
+                rows.append({"id": str(number), "lang": lang, "text": toy.say(meaning, lang)})
     Dataset.from_list(rows).to_parquet(tmp_path / "nway.parquet")
-    return tmp_path / "nway.parquet"
+    return ["geometry", "--model", toy_folders["release"], "--data", tmp_path / "nway.parquet"]
 
 
-def test_geometry_of_the_sentences_in_common(answer, refused, toy, toy_folders, table, tmp_path):
-    model = toy_folders["release"]
-    arguments = ("geometry", "--model", model, "--data", table)
-    report = answer(*arguments, "--json", tmp_path / "o.json")
-    in_file = json.loads((tmp_path / "o.json").read_text())
-    curve = in_file.pop("singular_values")
-    assert report == in_file  # hundreds of singular values are for a file, not for a screen
-    meanings = [m for i, m in enumerate(toy.split("dev")[:24]) if i != 5]
-    encoder = load_encoder(str(model))
-    parts = {lang: encode(*encoder, [toy.say(m, lang) for m in meanings], lang) for lang in toy.LANGUAGES}
-    want = evaluate_geometry(parts)
-    assert (report["languages"], report["rows"]) == (3, 23)
-    for name in ("spread", "isotropy", "invariance", "calinski_harabasz", "rsim"):
-        assert report[name] == pytest.approx(want.to_row()[name], rel=1e-3)
+@pytest.fixture
+def geometry(toy, toy_folders):
+    """What the package's function says about the sentences in common."""
+    meanings = toy.split("dev")[:24]
+    del meanings[5]
+    model, tokenizer = load_encoder(str(toy_folders["release"]))
+    parts = {}
+    for lang in toy.LANGUAGES:
+        parts[lang] = encode(model, tokenizer, [toy.say(meaning, lang) for meaning in meanings], lang)
+    return evaluate_geometry(parts)
+
+
+def test_geometry_of_the_sentences_in_common(answer, toy, arguments, geometry):
+    report = answer(*arguments)
+
+    assert report["rows"] == 23
     assert [row["lang"] for row in report["by_language"]] == toy.LANGUAGES
-    np.testing.assert_allclose(curve, want.singular_values, rtol=1e-3, atol=1e-4)
-    two = answer(*arguments, "--lang", "eng_Latn", "--lang", "fra_Latn")
-    assert (two["languages"], two["rows"]) == (2, 24)
+    for name in ("spread", "isotropy", "invariance", "calinski_harabasz", "rsim"):
+        assert report[name] == pytest.approx(geometry.to_row()[name], rel=1e-3)
+
+
+def test_singular_values_are_in_the_file_only(answer, arguments, geometry, tmp_path):
+    """There are hundreds, too many for a screen."""
+    report = answer(*arguments, "--json", tmp_path / "report.json")
+
+    in_file = json.loads((tmp_path / "report.json").read_text())
+    singular_values = in_file.pop("singular_values")
+    assert report == in_file
+    np.testing.assert_allclose(singular_values, geometry.singular_values, rtol=1e-3, atol=1e-4)
+
+
+def test_geometry_of_two_languages(answer, arguments):
+    report = answer(*arguments, "--lang", "eng_Latn", "--lang", "fra_Latn")
+
+    assert report["languages"] == 2
+    assert report["rows"] == 24
+
+
+def test_an_unknown_language_is_refused(refused, arguments):
     refused("unknown language 'xyz'", *arguments, "--lang", "xyz")
 
 
 def test_cost_of_a_model(answer, toy, toy_folders, tmp_path):
-    texts = [toy.say(m, "fra_Latn") for m in toy.split("dev")]
-    (tmp_path / "a.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    texts = [toy.say(meaning, "fra_Latn") for meaning in toy.split("dev")]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     model = toy_folders["release"]
-    report = answer("cost", "--model", model, "--texts", tmp_path / "a.txt", "--lang", "fra_Latn", "--rounds", 2)
-    assert (report["sentences"], report["rounds"]) == (32, 2) and report["seconds"] > 0
     _, tokenizer = load_encoder(str(model))
-    assert report["tokens"] == sum(map(len, tokenizer(texts, lang="fra_Latn")["input_ids"]))
+    lengths = [len(ids) for ids in tokenizer(texts, lang="fra_Latn")["input_ids"]]
+
+    options = ("--lang", "fra_Latn", "--rounds", 2)
+    report = answer("cost", "--model", model, "--texts", tmp_path / "texts.txt", *options)
+
+    assert report["sentences"] == 32
+    assert report["rounds"] == 2
+    assert report["seconds"] > 0
+    assert report["tokens"] == sum(lengths)

@@ -34,7 +34,7 @@ def test_the_language_that_was_taught_is_in_no_group():
     assert rows == [{"script": "Latin", "languages": 2, "clt": 85.0}]
 
 
-def test_languages_first_and_benchmarks_second():
+def test_the_mean_is_over_languages_first():
     """(80 + 60) / 2 = 70 and 40: the mean is 55, while the mean over all rows is 60."""
     tables = {"massive": table(fra_Latn=80.0, deu_Latn=60.0), "counterfactual": table(eng_Latn=40.0)}
 
@@ -60,9 +60,10 @@ def test_only_the_languages_of_a_set():
 
 
 def test_only_measures_that_every_benchmark_has():
-    both = [{"lang": "fra_Latn", "xsim": 2.0, "xsimpp": 8.0}]
-    without = [{"lang": "fra_Latn", "xsim": 4.0, "xsimpp": None}]
-    tables = {name: Table(rows).with_average(["xsim", "xsimpp"]) for name, rows in (("a", both), ("b", without))}
+    both = Table([{"lang": "fra_Latn", "xsim": 2.0, "xsimpp": 8.0}])
+    one = Table([{"lang": "fra_Latn", "xsim": 4.0, "xsimpp": None}])
+    measures = ["xsim", "xsimpp"]
+    tables = {"a": both.with_average(measures), "b": one.with_average(measures)}
 
     averages = average_over_benchmarks(tables)
 
@@ -94,10 +95,9 @@ def write(path, content):
 
 def of_mteb(task: str, **scores: float) -> dict:
     """The layout of mteb's result files."""
-    rows = [
-        {"hf_subset": lang, "languages": [lang.replace("_", "-")], "main_score": score}
-        for lang, score in scores.items()
-    ]
+    rows = []
+    for lang, score in scores.items():
+        rows.append({"hf_subset": lang, "languages": [lang.replace("_", "-")], "main_score": score})
     return {"task_name": task, "mteb_version": "2", "scores": {"test": rows}}
 
 
@@ -112,12 +112,12 @@ def test_the_command_averages_files_of_mteb(answer, tmp_path):
 
 
 def test_the_command_averages_own_files_over_the_languages_of_a_paper(answer, tmp_path):
-    files = []
-    for name, values in (("flores", {"fra_Latn": 2.0, "kac_Latn": 50.0}), ("ntrex", {"deu_Latn": 4.0})):
-        measured = table("xsim", **values)
-        files.append(write(tmp_path / f"{name}.json", {"rows": measured.rows, "average": measured.average}))
+    flores = table("xsim", fra_Latn=2.0, kac_Latn=50.0)
+    ntrex = table("xsim", deu_Latn=4.0)
+    flores_file = write(tmp_path / "flores.json", {"rows": flores.rows, "average": flores.average})
+    ntrex_file = write(tmp_path / "ntrex.json", {"rows": ntrex.rows, "average": ntrex.average})
 
-    report = answer(*files, "--languages", "mexma-72")
+    report = answer(flores_file, ntrex_file, "--languages", "mexma-72")
 
     assert report["average"] == {"benchmark": "average", "xsim": 3.0}
     assert report["languages"] == "mexma-72"
@@ -132,14 +132,26 @@ def test_a_pair_with_english_in_a_file_of_mteb_is_of_the_other_language(answer, 
     assert report["rows"] == [{"benchmark": "Tatoeba", "languages": 1, "score": 90.0}]
 
 
-def test_files_that_the_command_refuses(refused, tmp_path):
-    good = write(tmp_path / "a.json", of_mteb("Massive", fra_Latn=0.8))
-    same = write(tmp_path / "b.json", of_mteb("Massive", fra_Latn=0.7))
-    no_result = write(tmp_path / "c.json", {"rows": []})
-    two_splits = write(tmp_path / "d.json", {"task_name": "x", "scores": {"dev": [], "train": []}})
-    (tmp_path / "e.json").write_text("{", encoding="utf-8")
+def test_a_second_result_of_a_benchmark_is_refused(refused, tmp_path):
+    first = write(tmp_path / "a.json", of_mteb("Massive", fra_Latn=0.8))
+    second = write(tmp_path / "b.json", of_mteb("Massive", fra_Latn=0.7))
 
-    refused("b.json: a second result of 'Massive'", good, same)
-    refused("c.json has neither rows and an average", good, no_result)
-    refused("d.json has the splits dev, train; it needs test, or one split alone", two_splits)
-    refused("e.json is not JSON", tmp_path / "e.json")
+    refused("b.json: a second result of 'Massive'", first, second)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"rows": []}', "a.json has neither rows and an average"),
+        (
+            '{"task_name": "x", "scores": {"dev": [], "train": []}}',
+            "a.json has the splits dev, train; it needs test, or one split alone",
+        ),
+        ("{", "a.json is not JSON"),
+    ],
+)
+def test_a_file_that_is_no_result_is_refused(refused, tmp_path, text, message):
+    file = tmp_path / "a.json"
+    file.write_text(text, encoding="utf-8")
+
+    refused(message, file)

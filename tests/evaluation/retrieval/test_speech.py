@@ -144,15 +144,25 @@ def arguments(speech_folder, tmp_path, monkeypatch):
 
 
 def test_command_measures_each_language(answer, arguments):
-    report = answer(*arguments, "--hard-negatives", "--decoder", "echo-nano")
+    report = answer(*arguments, "--hard-negatives")
 
     german, english = sorted(report["rows"], key=lambda row: row["lang"])
     assert english["heard"]  # the model names English
     assert not german["heard"]
     assert german["count"] == german["candidates"] == 2
     assert german["text_xsim"] <= 50
-    assert 0 <= german["chrf"] < 60
+    assert english["xsimpp"] is not None
     assert report["hours"] == pytest.approx((8000 + 8800 + 9600) / 16_000 / 3600)
+
+
+@pytest.mark.slow
+def test_command_translates_with_a_decoder(answer, arguments):
+    """echo-nano writes until its limit, since the vectors are random."""
+    report = answer(*arguments, "--decoder", "echo-nano")
+
+    for row in report["rows"]:
+        assert 0 <= row["chrf"] < 60
+        assert 0 <= row["text_chrf"] <= 100
 
 
 @pytest.fixture

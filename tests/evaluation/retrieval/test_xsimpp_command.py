@@ -14,25 +14,23 @@ PLACES = {text: place for texts in (ENGLISH, FRENCH) for place, text in enumerat
 
 def encoder(texts, lang):
     """A sentence and its translation share a direction; so does the changed sentence, nearer to the French one."""
-    vectors = []
-    for text in texts:
-        vector = np.zeros(5)
+    vectors = np.zeros((len(texts), 5))
+    for text, vector in zip(texts, vectors, strict=True):
         vector[PLACES.get(text, 0)] = 1
-        if lang == "eng_Latn" and text in ENGLISH:
+        if text in ENGLISH:
             vector[4] = 0.5
-        vector[3] = 0.0 if text in PLACES or text in CHANGED else 9.0  # negatives by rule are far away
-        vectors.append(vector)
-    return np.array(vectors)
+        elif text not in PLACES and text not in CHANGED:
+            vector[3] = 9.0  # negatives by rule are far away
+    return vectors
 
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.setattr("hf_echo.inference.any_encoder.any_encoder", lambda name: encoder)
-    (tmp_path / "fr.txt").write_text("\n".join(FRENCH) + "\n", encoding="utf-8")
-    (tmp_path / "en.txt").write_text("\n".join(ENGLISH) + "\n", encoding="utf-8")
     rows = ["id\tlang\ttext"]
-    rows += [f"{i}\tfra_Latn\t{text}" for i, text in enumerate(FRENCH)]
-    rows += [f"{i}\teng_Latn\t{text}" for i, text in enumerate(ENGLISH)]
+    for name, lang, sentences in (("fr.txt", "fra_Latn", FRENCH), ("en.txt", "eng_Latn", ENGLISH)):
+        (tmp_path / name).write_text("\n".join(sentences) + "\n", encoding="utf-8")
+        rows += [f"{number}\t{lang}\t{text}" for number, text in enumerate(sentences)]
     (tmp_path / "n.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     (tmp_path / "errtype.json").write_text(json.dumps(CHANGED), encoding="utf-8")
     return tmp_path
@@ -50,14 +48,15 @@ def test_the_published_set_of_lines(answer, files):
     assert report["xsimpp"]["error_rate"] == pytest.approx(100 / 3)
     assert report["xsimpp"]["errors_by_kind/number"] == 1
     assert report["negatives"]["source"] == "published set"
-    assert (report["negatives"]["count"], report["negatives"]["sentences"]) == (1, 1)
+    assert report["negatives"]["count"] == report["negatives"]["sentences"] == 1
 
 
 def test_rule_negatives_of_lines(answer, files):
     report = answer(*of_lines(files))
 
     assert report["negatives"]["source"] == "rule negatives"
-    assert report["negatives"]["count"] > 1 and "file" not in report["negatives"]
+    assert report["negatives"]["count"] > 1
+    assert "file" not in report["negatives"]
     assert report["xsimpp"]["pool"] == 3 + report["negatives"]["count"]
 
 
@@ -65,7 +64,9 @@ def test_the_published_set_of_a_table(answer, files):
     report = answer("--model", "m", "--data", files / "n.tsv", "--negatives", files / "errtype.json")
 
     (row,) = report["rows"]
-    assert (row["lang"], row["xsim"], row["pool"]) == ("fra_Latn", 0, 4)
+    assert row["lang"] == "fra_Latn"
+    assert row["xsim"] == 0
+    assert row["pool"] == 4
     assert row["xsimpp"] == pytest.approx(100 / 3)
     assert report["negatives"]["source"] == "published set"
 
@@ -83,14 +84,30 @@ def test_a_group_may_be_the_languages_of_a_paper(answer, files):
     )
 
     (group,) = report["by_mexma-34"]
-    assert (group["mexma-34"], group["languages"]) == ("mexma-34", 1)
+    assert group["mexma-34"] == "mexma-34"
+    assert group["languages"] == 1
     assert group["xsimpp"] == report["average"]["xsimpp"]
 
 
-def test_what_is_refused(refused, files):
-    (files / "other.json").write_text('{"a": {"src": "b", "errtype": "c"}}', encoding="utf-8")
-    lines = of_lines(files)
-    refused("none of its 1 sentences is among the 3 target sentences", *lines, "--negatives", files / "other.json")
-    refused("en.txt is not JSON", *lines, "--negatives", files / "en.txt")
-    refused("rule negatives are English, not deu_Latn", *lines, "--target-lang", "deu_Latn")
+def test_the_published_set_of_other_sentences_is_refused(refused, files):
+    other = files / "other.json"
+    other.write_text('{"a": {"src": "b", "errtype": "c"}}', encoding="utf-8")
+
+    refused("none of its 1 sentences is among the 3 target sentences", *of_lines(files), "--negatives", other)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--negatives", "en.txt", "en.txt is not JSON"),
+        ("--target-lang", "deu_Latn", "rule negatives are English, not deu_Latn"),
+    ],
+)
+def test_what_is_refused_of_lines(refused, files, monkeypatch, option, value, message):
+    monkeypatch.chdir(files)
+
+    refused(message, *of_lines(files), option, value)
+
+
+def test_an_unknown_group_is_refused(refused, files):
     refused("by is 'continent'; it must be one of", "--model", "m", "--data", files / "n.tsv", "--group", "continent")
