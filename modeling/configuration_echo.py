@@ -28,7 +28,8 @@ REMOTE_PIPELINES = {
     }
 }
 DECODER_FOLDER = "decoder"  # of a release
-PROJECTIONS = ("linear", "tanh", "none")
+PROJECTIONS = ("linear", "affine", "tanh", "none")
+ATTENTIONS = ("both", "own")
 PROMPTS = ("name", "tokens", "none")
 # `pipeline()` demands trust_remote_code for every config that names a custom pipeline, even when the installed package
 # has registered it. The installed class therefore drops the entry on loading and writes it again on saving.
@@ -84,17 +85,21 @@ class EchoConfig(PreTrainedConfig):
     `config.hidden_size` that of any backbone.
 
     Args:
-        backbone: configuration of a text model, or its dict with `model_type`; default: a Llama. It attends in both
-            directions unless its `is_causal` is True. Of an encoder-decoder with `is_encoder_decoder=False` it is the
-            encoder.
+        backbone: configuration of a text model, or its dict with `model_type`; default: a Llama. Of an encoder-decoder
+            with `is_encoder_decoder=False` it is the encoder.
+        attention: "both": the backbone attends in both directions, unless its `is_causal` is True; "own": as its
+            configuration says, which keeps the vectors of a finished model.
         pooling: a name in `POOLINGS`, such as "cls" (the first token's state, as in the papers), "last" (the last
             token's) or "mean" over all tokens of the attention mask.
         embedding_size: size of the sentence embedding; None: that of the backbone's states, without a projection.
-        projection: "linear" (without bias), "tanh" (with bias and tanh, as LaBSE's) or "none".
+        projection: "linear" (without bias), "affine" (with bias), "tanh" (with bias and tanh, as LaBSE's) or "none".
         prompts: how texts name their language: "name" (`French:`), "tokens" (a special token for each language, as
             SONAR does) or "none".
         languages: codes that the model was trained on; they become the prompts of the SentenceTransformer.
         decoder: configuration of the decoder in the same training checkpoint; None for an encoder alone.
+        sentence_transformer: of a converted SentenceTransformer what it says beside its model: `prompts`,
+            `default_prompt_name`, `similarity_fn_name`, `truncate_dim` and `normalize` (whether its embeddings have
+            length 1). SentenceTransformer and `hf_echo.inference.encode` follow it; training reads texts as they are.
 
     Raises:
         ValueError: an unknown kind of backbone, or a value that is not allowed.
@@ -104,6 +109,7 @@ class EchoConfig(PreTrainedConfig):
     sub_configs = {"backbone": AutoConfig}
 
     backbone: PreTrainedConfig | dict | None = None
+    attention: str = "both"
     embedding_size: int | None = 1024
     pooling: str = "cls"
     projection: str = "linear"
@@ -112,9 +118,10 @@ class EchoConfig(PreTrainedConfig):
     cls_token_id: int | None = None
     sep_token_id: int | None = None
     decoder: EchoDecoderConfig | dict | None = None
+    sentence_transformer: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs: Any):
-        backbone, kwargs = _backbone(self.backbone, kwargs)
+        backbone, kwargs = _backbone(self.backbone, kwargs, self.attention)
         self.backbone = None  # until the base class has set its own fields
         self.validate_embedding()
         if isinstance(self.decoder, dict):
@@ -161,6 +168,8 @@ class EchoConfig(PreTrainedConfig):
         check_pooling(self.pooling)
         if self.projection not in PROJECTIONS:
             raise ValueError(f"projection must be one of {', '.join(map(repr, PROJECTIONS))}, not {self.projection!r}")
+        if self.attention not in ATTENTIONS:
+            raise ValueError(f"attention must be one of {', '.join(map(repr, ATTENTIONS))}, not {self.attention!r}")
         if self.prompts not in PROMPTS:
             raise ValueError(f"prompts must be one of {', '.join(map(repr, PROMPTS))}, not {self.prompts!r}")
 
@@ -168,6 +177,13 @@ class EchoConfig(PreTrainedConfig):
     def projection_dim(self) -> int | None:
         """Embedding size, under the name that sentence-transformers reads."""
         return self.embedding_size
+
+    @property
+    def vector_size(self) -> int:
+        """Size of the vectors that `encode` gives: of the embeddings, or `truncate_dim` of a SentenceTransformer."""
+        size: Any = self.embedding_size
+        truncate_dim = (self.sentence_transformer or {}).get("truncate_dim")
+        return min(size, truncate_dim or size)
 
     def get_text_config(self, decoder=None, encoder=None):
         """This configuration; the decoder's only if the caller asks for `decoder`."""
@@ -182,7 +198,7 @@ class EchoConfig(PreTrainedConfig):
         return values
 
 
-def _backbone(given: PreTrainedConfig | dict | None, options: dict) -> tuple[Any, dict]:
+def _backbone(given: PreTrainedConfig | dict | None, options: dict, attention: str) -> tuple[Any, dict]:
     """The backbone's configuration, and the options that are not fields of it."""
     if given is None or isinstance(given, str):
         given = {"model_type": given or "llama"}
@@ -199,8 +215,10 @@ def _backbone(given: PreTrainedConfig | dict | None, options: dict) -> tuple[Any
     if flat or not is_config:
         values = given.to_dict() if is_config else given
         given = kind(**{k: v for k, v in values.items() if k != "model_type"} | flat)
-    if getattr(given, "is_causal", None) is None:
+    if attention == "both" and getattr(given, "is_causal", None) is None:
         given.is_causal = False
+        if getattr(given, "is_decoder", False):  # of a BERT, whose layers would be causal all the same
+            given.is_decoder = False
     if hasattr(given, "use_cache"):
         given.use_cache = False
     for name in ("vocab_size", "hidden_size"):

@@ -133,19 +133,22 @@ class EchoPreTrainedModel(PreTrainedModel):
                 spectrum=model_type == "spectrum",
             )
             if model_type == "echo":
-                write_sentence_transformer_files(save_directory, self.config.languages, prompts=prompts)
+                settings = self.config.sentence_transformer
+                write_sentence_transformer_files(
+                    save_directory, self.config.languages, prompts=prompts, settings=settings
+                )
 
 
 class EchoProjection(nn.Linear):
     """Linear map between hidden size and embedding size, initialised to (part of) the identity.
 
     Args:
-        tanh: with a bias and a tanh behind it, as LaBSE's.
+        kind: "linear" (without bias), "affine" (with bias) or "tanh" (with bias and a tanh behind it, as LaBSE's).
     """
 
-    def __init__(self, in_features: int, out_features: int, *, tanh: bool = False):
-        super().__init__(in_features, out_features, bias=tanh)
-        self.tanh = tanh
+    def __init__(self, in_features: int, out_features: int, *, kind: str = "linear"):
+        super().__init__(in_features, out_features, bias=kind != "linear")
+        self.tanh = kind == "tanh"
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Project in the precision of the vectors: normalised float32 embeddings of a bf16 model have length 1."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +19,14 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils import ModelOutput, cached_file, can_return_tuple
 
 from .configuration_echo import EchoConfig
 from .modeling_echo_base import EchoPreTrainedModel, EchoProjection
 from .packed_echo import can_train_packed, packed_states, states_of_packed_row
 from .pooling_echo import POOLINGS
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -43,7 +46,9 @@ class EchoEncoderOutput(ModelOutput):
 
 
 class EchoEncoder(EchoPreTrainedModel):
-    """A text model of transformers that attends in both directions; its pooled states become a sentence embedding.
+    """A text model of transformers, whose pooled states become a sentence embedding.
+
+    It attends in both directions, or with `attention="own"` as its configuration says.
 
     Example:
         >>> batch = tokenizer(["Bonjour"], lang="fra_Latn", return_tensors="pt")
@@ -59,11 +64,10 @@ class EchoEncoder(EchoPreTrainedModel):
         self.backbone = backbone_model(config.backbone)
         self.projection = nn.Identity()
         if config.projection != "none":
-            self.projection = EchoProjection(
-                config.hidden_size, config.embedding_size, tanh=config.projection == "tanh"
-            )
+            self.projection = EchoProjection(config.hidden_size, config.embedding_size, kind=config.projection)
         self.post_init()
-        check_attention(self.backbone)
+        if config.attention == "both":
+            check_attention(self.backbone)
 
     @classmethod
     def from_backbone(
@@ -73,7 +77,9 @@ class EchoEncoder(EchoPreTrainedModel):
         pooling: str = "mean",
         embedding_size: int | None = None,
         part: str | None = None,
+        attention: str | None = None,
         revision: str | None = None,
+        subfolder: str = "",
         trust_remote_code: bool = False,
         **options: Any,
     ) -> EchoEncoder:
@@ -82,6 +88,9 @@ class EchoEncoder(EchoPreTrainedModel):
         Args:
             pooling, embedding_size: see `EchoConfig`; a projection starts as (part of) the identity.
             part: "encoder" takes the encoder of an encoder-decoder.
+            attention: "both" lets a language model read in both directions, as the start of a training; "own" keeps
+                the vectors of a finished model; default: "own" for a SentenceTransformer, else "both".
+            subfolder: where the model is in its repository.
             trust_remote_code: let the code of a repository run whose model type transformers does not know. Such a
                 model opens again in this process only: an Echo checkpoint does not carry foreign code.
             options: other fields of `EchoConfig`; `dtype`, `attn_implementation` and `gguf_file` are those of
@@ -91,7 +100,9 @@ class EchoEncoder(EchoPreTrainedModel):
             ValueError: the model reads no text, its weights are not complete, it cannot attend in both directions, or
                 its tokenizer does not fit.
         """
-        hub: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
+        if attention is None:
+            attention = "own" if _is_sentence_transformer(name_or_path, revision) else "both"
+        hub: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code, "subfolder": subfolder}
         if "gguf_file" in options:
             hub["gguf_file"] = options.pop("gguf_file")
         loading = {}
@@ -100,7 +111,7 @@ class EchoEncoder(EchoPreTrainedModel):
                 loading[name] = options.pop(name)
 
         # The configuration of the backbone, and of the encoder around it.
-        backbone = _config_of(name_or_path, hub)
+        backbone = config_of_backbone(name_or_path, attention, hub)
         if backbone.model_type == EchoConfig.model_type:
             raise ValueError(f"{name_or_path} is an Echo checkpoint: EchoEncoder.from_pretrained opens it")
         if part not in (None, "encoder"):
@@ -109,7 +120,8 @@ class EchoEncoder(EchoPreTrainedModel):
             raise ValueError(f"{name_or_path} is no encoder-decoder: leave part={part!r} out")
         if part:
             backbone.is_encoder_decoder = False
-        fields = {"pooling": pooling, "embedding_size": embedding_size, "prompts": "none"}
+        fields: dict[str, Any] = {"pooling": pooling, "embedding_size": embedding_size, "prompts": "none"}
+        fields["attention"] = attention
         fields |= _ids_of_tokenizer(name_or_path, backbone, pooling, hub)
         config = EchoConfig(backbone=backbone, **fields | options)
 
@@ -133,7 +145,8 @@ class EchoEncoder(EchoPreTrainedModel):
         if isinstance(encoder.projection, EchoProjection):
             projection = encoder.projection.to_empty(device=model.device).to(model.dtype)
             encoder.projection = projection.start()
-        check_attention(model)
+        if attention == "both":
+            check_attention(model)
         return encoder.eval()
 
     def get_input_embeddings(self):
@@ -310,13 +323,38 @@ def check_attention(backbone: PreTrainedModel) -> None:
 _attends_both_ways: set[type] = set()  # classes that passed `check_attention`
 
 
-def _config_of(name: str, hub: dict[str, Any]) -> PreTrainedConfig:
-    """The configuration of a backbone; one that needs code of its own is registered with transformers, if trusted."""
-    options = {option: hub[option] for option in ("revision", "gguf_file") if option in hub}
+def _is_sentence_transformer(name: str, revision: str | None) -> bool:
+    silent = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")}
+    return cached_file(str(name), "modules.json", revision=revision, **silent) is not None
+
+
+def config_of_backbone(name: str, attention: str, hub: dict[str, Any]) -> PreTrainedConfig:
+    """The configuration of a backbone; one that needs code of its own is registered with transformers, if trusted.
+
+    Code beside a model type that transformers knows may compute something else than transformers' class: a start
+    takes the class, with a warning.
+
+    Raises:
+        ValueError: code of its own that is not trusted, or beside a known type where the vectors must stay ("own").
+    """
+    options = {option: hub[option] for option in ("revision", "gguf_file", "subfolder") if option in hub}
     values, _ = PreTrainedConfig.get_config_dict(name, **options)
     model_type = values.get("model_type")
+    own_class = (values.get("auto_map") or {}).get("AutoModel")
+    if model_type in CONFIG_MAPPING and own_class and model_type != EchoConfig.model_type:
+        if attention == "own":
+            raise ValueError(
+                f"{name} computes with code of its own ({own_class}), which an Echo checkpoint cannot carry; where "
+                f"transformers' class of type {model_type!r} gives the same, delete auto_map from its config.json"
+            )
+        logger.warning(
+            "%s names code of its own (%s): the start takes transformers' class of type %r instead",
+            name,
+            own_class,
+            model_type,
+        )
     if model_type in CONFIG_MAPPING or model_type is None:
-        return AutoConfig.from_pretrained(name, **hub)
+        return AutoConfig.from_pretrained(name, **hub | {"trust_remote_code": False})
     if not hub["trust_remote_code"]:
         raise ValueError(
             f"{name} is a model of type {model_type!r}, which needs code of its own: pass trust_remote_code=True "

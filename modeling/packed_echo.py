@@ -90,11 +90,19 @@ def can_pack(encoder) -> bool:
         and embeddings.weight.dtype in (torch.float32, torch.bfloat16)
         and not torch.is_autocast_enabled("cpu")
         and config._attn_implementation in ("sdpa", PACKED_ATTENTION)
-        and not (getattr(config, "is_causal", False) or getattr(config, "is_decoder", False))
+        and not _is_causal(backbone)
         and not (encoder.config.output_hidden_states or encoder.config.output_attentions)
         and all(_is_plain(layer) for layer in layers)
         and not has_hooks(encoder)
     )
+
+
+def _is_causal(backbone) -> bool:
+    """Whether a token does not see those behind it; a Llama does so unless its configuration says otherwise."""
+    is_causal = getattr(backbone.config, "is_causal", None)
+    if is_causal is None:
+        is_causal = type(backbone) is LlamaModel
+    return bool(is_causal or getattr(backbone.config, "is_decoder", False))
 
 
 def layers_of(backbone) -> nn.ModuleList:
@@ -533,6 +541,7 @@ def can_train_packed(encoder, inputs: dict[str, Any], mask: torch.Tensor | None)
         and set(inputs) == {"input_ids"}
         and config.backbone._attn_implementation == PACKED_ATTENTION
         and config.backbone.model_type in TRAINABLE
+        and not _is_causal(encoder.backbone)
         and not (config.output_hidden_states or config.output_attentions)
         and bool(mask.any(1).all())
     )

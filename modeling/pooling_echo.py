@@ -36,6 +36,15 @@ def mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return total / count.clamp(min=1)
 
 
+def weighted_mean(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The mean over each text's tokens, the n-th with weight n (SGPT); zeros for a text without tokens."""
+    places = mask.long().cumsum(1) * mask  # 1 for the first token of a text, with padding on either side
+    sum_dtype = torch.promote_types(states.dtype, torch.float32)
+    weights = places.to(sum_dtype)[..., None]  # (texts, tokens, 1)
+    total = (states * weights).sum(1, dtype=sum_dtype)
+    return total / weights.sum(1).clamp(min=1)
+
+
 class Pooling(NamedTuple):
     """One way to pool.
 
@@ -56,6 +65,7 @@ POOLINGS: dict[str, Pooling] = {
     "cls": Pooling(first_token, "cls", "pooling_mode_cls_token", reads_only_first=True),
     "mean": Pooling(mean, "mean", "pooling_mode_mean_tokens"),
     "last": Pooling(last_token, "lasttoken", "pooling_mode_lasttoken"),
+    "weighted_mean": Pooling(weighted_mean, "weightedmean", "pooling_mode_weightedmean_tokens"),
 }
 
 
@@ -65,7 +75,7 @@ def check_pooling(name: str, field: str = "pooling") -> None:
         raise ValueError(f"{field} must be one of {', '.join(map(repr, POOLINGS))}, not {name!r}")
 
 
-def pooling_of_module(module_name: str) -> str | None:
+def pooling_of_module(module_name: str | tuple[str, ...]) -> str | None:
     """Our name of a pooling of sentence-transformers; None for one that an EchoEncoder does not have."""
     for name, pooling in POOLINGS.items():
         if pooling.module_name == module_name:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from .language_names_echo import LANGUAGE_NAMES
 from .prompting_echo import NAME_END, encoder_prompt
 
 DEFAULT_PROMPT = "unspecified"
+NORMALIZE = "sentence_transformers.base.modules.normalize.Normalize"
 
 
 def sentence_transformer_prompts(languages: list[str] | None = None, kind: str = "name") -> dict[str, str]:
@@ -34,15 +36,21 @@ def sentence_transformer_prompts(languages: list[str] | None = None, kind: str =
 
 
 def write_sentence_transformer_files(
-    folder: str | Path, languages: list[str] | None = None, *, prompts: str = "name", modality: str = "text"
+    folder: str | Path,
+    languages: list[str] | None = None,
+    *,
+    prompts: str = "name",
+    modality: str = "text",
+    settings: dict[str, Any] | None = None,
 ) -> None:
     """Write modules.json and the other SentenceTransformer files of an Echo encoder of "text" or "audio".
 
     Args:
         prompts: as in EchoConfig.
+        settings: `EchoConfig.sentence_transformer`.
     """
     folder = Path(folder)
-    files = {
+    files: dict[str, Any] = {
         "modules.json": [
             {
                 "idx": 0,
@@ -65,6 +73,12 @@ def write_sentence_transformer_files(
             "similarity_fn_name": "cosine",
         },
     }
+    if settings is not None:
+        served = dict(settings)
+        if served.pop("normalize", False):
+            module = {"idx": 1, "name": "1", "path": "1_Normalize", "type": NORMALIZE}
+            files["modules.json"].append(module)
+        files["config_sentence_transformers.json"].update(served)
     for name, content in files.items():
         # SentenceTransformer.save writes its settings (prompts, default prompt, similarity) before its modules.
         if name == "config_sentence_transformers.json" and _is_of_sentence_transformers(folder / name):

@@ -234,7 +234,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         backend = self.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        backend.encode_special_tokens = True
+        backend.encode_special_tokens = self.split_special_tokens
         return backend
 
     def _check_room(self, prompts: list[str], max_length: int) -> None:
@@ -266,7 +266,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return [*bos, *self.encode(text, add_special_tokens=False), self.sep_token_id]
 
     @classmethod
-    def around(cls, tokenizer, *, max_length: int = 512) -> EchoTokenizer:
+    def around(cls, tokenizer, *, max_length: int = 512, split_special_tokens: bool = True) -> EchoTokenizer:
         """The same tokenizer with `lang=` (unused), `on_long` and the prompts of a decoder. Its ids stay.
 
         A missing bos token is the CLS token, a missing eos token the SEP token and the other way round, a missing pad
@@ -274,6 +274,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
         Args:
             max_length: where the tokenizer names none.
+            split_special_tokens: whether a special token that is spelled out in a text is text.
 
         Raises:
             ValueError: a tokenizer without a fast backend, or with neither eos nor SEP token.
@@ -296,7 +297,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             tokenizer_object=backend,
             **{f"{role}_token": token for role, token in roles.items() if token is not None},
             model_max_length=longest if longest < 10**9 else max_length,
-            split_special_tokens=True,
+            padding_side=tokenizer.padding_side,
+            truncation_side=tokenizer.truncation_side,
+            split_special_tokens=split_special_tokens,
             prompts="none",
         )
 

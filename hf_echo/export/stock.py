@@ -11,7 +11,6 @@ from behind the padding token, so its table of positions starts with unused rows
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 from torch import nn
 from transformers import (
+    MODEL_FOR_TEXT_ENCODING_MAPPING,
     MODEL_MAPPING,
     AutoTokenizer,
     PreTrainedModel,
@@ -38,11 +38,7 @@ from ..modeling.sentence_transformer_echo import DEFAULT_PROMPT, sentence_transf
 from ..utils.files import read_json, write_json, write_text
 
 # Flags of sentence-transformers' poolings that an EchoEncoder does not have; servers expect each of them in the file.
-OTHER_POOLING_FLAGS = (
-    "pooling_mode_max_tokens",
-    "pooling_mode_mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens",
-)
+OTHER_POOLING_FLAGS = ("pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
 # The names of before sentence-transformers 6, which opens them too: vLLM and llama.cpp compare with these.
 MODULE = "sentence_transformers.models."
 
@@ -54,15 +50,18 @@ class Stock:
     Attributes:
         encoder: whose pooling and projection are used.
         backbone: what computes token states: a class of transformers.
-        prompts: name -> text in front of a text.
-        default_prompt: the name of the one that stands in front of a text without `prompt_name`; None: none does.
+        served: config_sentence_transformers.json, such as the prompts.
     """
 
     encoder: EchoEncoder
     backbone: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
-    prompts: dict[str, str]
-    default_prompt: str | None
+    served: dict[str, Any]
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether the embeddings of a converted SentenceTransformer have length 1."""
+        return bool((self.encoder.config.sentence_transformer or {}).get("normalize"))
 
     @property
     def max_length(self) -> int:
@@ -71,7 +70,7 @@ class Stock:
 
     def batch(self, texts: list[str]) -> dict[str, torch.Tensor]:
         """Ids and mask of texts behind the default prompt, padded and cut."""
-        prompt = self.prompts.get(self.default_prompt or "", "")
+        prompt = self.served["prompts"].get(self.served["default_prompt_name"], "")
         options = dict(padding=True, truncation=True, max_length=self.max_length, return_tensors="pt")
         return dict(self.tokenizer([prompt + text for text in texts], **options))
 
@@ -80,64 +79,63 @@ def open_stock(model: str | Path) -> Stock:
     """The parts of a stock folder from a checkpoint, release or model of the package, in float32."""
     encoder = encoder_of(open_checkpoint(model))
     config = encoder.config
-    backbone = encoder.backbone
     if config.prompts == "tokens":
         raise ValueError(f"{model} marks languages by special tokens, as SONAR does: no stock tokenizer adds them")
-    classes = MODEL_MAPPING.get(type(backbone.config), None)  # of AutoModel: one, several or none
-    if not isinstance(classes, tuple):
-        classes = (classes,)
-    if type(backbone) not in classes:
+    backbone = model_for_auto_class(encoder.backbone)
+    if backbone is None:
         raise ValueError(
-            f"{model} is the {type(backbone).__name__} of an encoder-decoder: AutoModel opens the whole one"
+            f"{model} is the {type(encoder.backbone).__name__} of an encoder-decoder: AutoModel opens the whole one"
         )
     with opening(model) as place:
         tokenizer = AutoTokenizer.from_pretrained(place)
         settings = read_json(Path(place) / "config_sentence_transformers.json", {})
 
-    # Prompts: of the languages, or what the checkpoint's tokenizer puts in front itself.
-    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    # Prompts: of the languages, or as they are.
+    served: dict[str, Any] = {
+        "model_type": "SentenceTransformer",
+        "prompts": settings.get("prompts") or {},
+        "default_prompt_name": settings.get("default_prompt_name"),
+        "similarity_fn_name": settings.get("similarity_fn_name") or "cosine",
+    }
     if config.prompts == "name":
-        prompts = sentence_transformer_prompts(config.languages)
-        default = DEFAULT_PROMPT
-    else:
-        prompts = settings.get("prompts") or {}
-        default = settings.get("default_prompt_name")
-        backend, prompt = without_prompt(backend)
-        if prompt and prompts.get(default) != prompt:
-            prompts = {"query": prompt}
-            default = "query"
-    default_text = prompts.get(default, "")
-    prompts = {"query": default_text, "document": prompts.get("passage", default_text), **prompts}
+        served["prompts"] = sentence_transformer_prompts(config.languages)
+        served["default_prompt_name"] = DEFAULT_PROMPT
+    if settings.get("truncate_dim") is not None:
+        served["truncate_dim"] = settings["truncate_dim"]
 
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     options: dict[str, Any] = dict(tokenizer.special_tokens_map)
-    if backbone.config.model_type == "bert" and isinstance(backend.model, Unigram):
+    is_plain_bert = backbone.config.model_type == "bert" and not backbone.config.is_decoder
+    if is_plain_bert and isinstance(backend.model, Unigram):
         backbone = as_xlm_roberta(backbone, tokenizer.pad_token_id)
         options |= {"add_prefix_space": True, "clean_up_tokenization_spaces": True}  # llama.cpp reads them
     words = PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=tokenizer.model_max_length,
+        padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
         model_input_names=["input_ids", "attention_mask"],
         **options,
     )
-    return Stock(encoder, backbone.eval(), words, prompts, default)
+    return Stock(encoder, backbone.eval(), words, served)
 
 
-def without_prompt(tokenizer: Tokenizer) -> tuple[Tokenizer, str]:
-    """The inverse of `checkpoints.published.from_encoder.prompted`: the tokenizer and the prompt that it put first."""
-    state = json.loads(tokenizer.to_str())
-    steps = (state["normalizer"] or {}).get("normalizers") or []
-    if len(steps) < 2 or steps[0]["type"] != "Prepend":
-        return tokenizer, ""
-    pattern = (steps[1].get("pattern") or {}).get("Regex", "")
-    if not re.match(r"\^\(\?:.+\)\+\(\?=.+\)$", pattern):
-        return tokenizer, ""
-    others = steps[2:]
-    state["normalizer"] = None
-    if len(others) == 1:
-        state["normalizer"] = others[0]
-    elif others:
-        state["normalizer"] = {"type": "Sequence", "normalizers": others}
-    return Tokenizer.from_str(json.dumps(state)), steps[0]["prepend"]
+def model_for_auto_class(backbone: PreTrainedModel) -> PreTrainedModel | None:
+    """The model of a backbone that AutoModel opens, or sentence-transformers (the encoder of a T5); None: neither."""
+    config = backbone.config
+    classes = MODEL_MAPPING.get(type(config), None)  # of AutoModel: one, several or none
+    if type(backbone) in (classes if isinstance(classes, tuple) else (classes,)):
+        return backbone
+    encoder_class: Any = MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), None)
+    if encoder_class is None or not type(config).is_encoder_decoder:
+        return None
+    with torch.device("meta"):
+        whole = encoder_class(config)
+    if type(whole.encoder) is not type(backbone):
+        return None
+    whole.encoder = backbone
+    whole.set_input_embeddings(backbone.get_input_embeddings())
+    return whole
 
 
 def as_xlm_roberta(bert: PreTrainedModel, pad: int) -> XLMRobertaModel:
@@ -196,15 +194,13 @@ def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
     if not isinstance(stock.encoder.projection, nn.Identity):
         modules.append({"idx": 2, "name": "2", "path": "2_Dense", "type": f"{MODULE}Dense"})
         write_dense(stock.encoder.projection, folder / "2_Dense")
+    if stock.normalizes:
+        number = len(modules)
+        module = {"idx": number, "name": str(number), "path": f"{number}_Normalize", "type": f"{MODULE}Normalize"}
+        modules.append(module)
     write_json(folder / "modules.json", modules)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": stock.max_length, "do_lower_case": False})
-    settings = {
-        "model_type": "SentenceTransformer",
-        "prompts": stock.prompts,
-        "default_prompt_name": stock.default_prompt,
-        "similarity_fn_name": "cosine",
-    }
-    write_json(folder / "config_sentence_transformers.json", settings)
+    write_json(folder / "config_sentence_transformers.json", stock.served)
 
 
 def write_pooling(stock: Stock, folder: Path) -> None:

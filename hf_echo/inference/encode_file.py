@@ -92,7 +92,7 @@ def encode_file(
 def _row_bytes(model: str) -> int:
     """Bytes of one embedding of an Echo checkpoint; 0 for other models, whose width is not known in advance."""
     with opening(model) as name:
-        return 4 * AutoConfig.from_pretrained(name).embedding_size if is_echo(name) else 0
+        return 4 * AutoConfig.from_pretrained(name).vector_size if is_echo(name) else 0
 
 
 def _encoded_part(

@@ -5,6 +5,7 @@ This file imports nothing heavy, since the help of the commands reads it.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from ..utils.settings import CHECKPOINT, setting, step
@@ -61,9 +62,22 @@ class ConvertLlama(Conversion):
     example="hf-echo convert encoder intfloat/multilingual-e5-small outputs/e5",
 )
 class ConvertEncoder(Conversion):
-    """Make an Echo encoder of any pretrained encoder or language model: LaBSE, multilingual-e5, XLM-R, Qwen3 ..."""
+    """Make an Echo encoder of any pretrained encoder or language model: LaBSE, multilingual-e5, XLM-R, Qwen3 ...
 
-    then = "{output_dir}: ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
+    A SentenceTransformer is taken as it is: its vectors stay, or it is refused by the name of what has no place.
+    Another model is a start for training: it reads in both directions. `--as` chooses.
+    """
+
+    @property
+    def then(self) -> str:
+        """The last line says in which of the two ways the model was taken."""
+        from ..utils.files import read_json
+
+        attention = read_json(Path(self.output_dir, "config.json"), {}).get("attention")
+        how = "a start, with attention in both directions"
+        if attention == "own":
+            how = "it is, with its own attention"
+        return "{output_dir}: taken as " + how + "; ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
 
     source: str = model("text model of transformers or SentenceTransformer: folder or Hub name")
     output_dir: str = output("folder of the encoder")
@@ -73,6 +87,12 @@ class ConvertEncoder(Conversion):
         None,
     )
     embedding_size: int | None = setting("size of a new projection; without it there is none", None, least=1)
+    taken_as: Literal["start", "is"] | None = setting(
+        "is: keep the model's attention, and the vectors of a SentenceTransformer; start: read in both "
+        "directions; default: is for a SentenceTransformer (modules.json), else start",
+        None,
+        option="--as",
+    )
     part: Literal["encoder"] | None = setting("take the encoder of an encoder-decoder", None)
     tokenizer: str | None = setting("folder or Hub name; default: that of SOURCE", None, reads=CHECKPOINT)
     license: str | None = license_of_weights()

@@ -245,9 +245,9 @@ def test_gradient_checkpointing_lora_and_compile(kind):
         ({"backbone": Wav2Vec2Config()}, "type 'wav2vec2' reads input_values: give the configuration of a text model"),
         ({"backbone": M2M100Config()}, "is an encoder and a decoder: is_encoder_decoder=False"),
         ({"backbone": "nope"}, "model_type is 'nope', which this transformers does not know"),
-        ({"pooling": "max"}, "pooling must be one of 'cls', 'mean', 'last', not 'max'"),
+        ({"pooling": "max"}, "pooling must be one of 'cls', 'mean', 'last', 'weighted_mean', not 'max'"),
         ({"decoder": {"embedding_size": -1}}, "embedding_size must be a positive integer, not -1"),
-        ({"backbone": BertConfig(**SHAPE), "projection": "relu"}, "projection must be one of 'linear', 'tanh'"),
+        ({"backbone": BertConfig(**SHAPE), "projection": "relu"}, "projection must be one of 'linear', 'affine'"),
         ({"backbone": BertConfig(**SHAPE), "prompts": "all"}, "prompts must be one of 'name', 'tokens', 'none'"),
     ],
 )

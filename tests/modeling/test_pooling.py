@@ -25,6 +25,9 @@ def by_hand(name: str, states: np.ndarray) -> np.ndarray:
         return states[-1]
     if name == "mean":
         return sum(states) / len(states)
+    if name == "weighted_mean":
+        weights = np.arange(1, len(states) + 1, dtype=np.float32)
+        return sum(weight * state for weight, state in zip(weights, states)) / weights.sum()
     return states.max(axis=0)  # "max", the new pooling of these tests
 
 
@@ -76,7 +79,7 @@ def test_mean_of_bfloat16_states_is_summed_in_float32():
 
 
 def test_unknown_pooling_is_named():
-    with pytest.raises(ValueError, match="shape.pooling must be one of 'cls', 'mean', 'last', not 'max'"):
+    with pytest.raises(ValueError, match="shape.pooling must be one of 'cls', .*, not 'max'"):
         check_pooling("max", "shape.pooling")
 
 
@@ -140,5 +143,5 @@ def test_new_pooling_is_a_value_of_recipes_and_commands(max_pooling, toy_tokeniz
 def test_pooling_of_a_command_is_checked():
     from hf_echo.steps.conversions import ConvertLlama
 
-    with pytest.raises(ValueError, match="pooling must be one of 'cls', 'mean', 'last', not 'max'"):
+    with pytest.raises(ValueError, match="pooling must be one of 'cls', 'mean', 'last', 'weighted_mean', not 'max'"):
         ConvertLlama(source="a", output_dir="b", pooling="max")

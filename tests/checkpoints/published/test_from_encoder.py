@@ -12,12 +12,22 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    Qwen3Config,
+    Qwen3Model,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
 
 from hf_echo import pretrained
 from hf_echo.checkpoints import convert_encoder, convert_mexma
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoEncoder
+from hf_echo.modeling.pooling_echo import POOLINGS
 from hf_echo.utils.lineage import read_lineage
 
 COMMAND = "convert encoder"
@@ -83,30 +93,103 @@ MODULES = {
 
 @pytest.mark.parametrize("kind", MODULES)
 def test_a_sentence_transformer(parts, tmp_path, kind):
-    """Pooling, Dense and the longest text are those of its modules; its Normalize is left out."""
+    """Pooling, Dense, Normalize and the longest text are those of its modules."""
     torch.manual_seed(1)
     source = sentence_transformer(tmp_path / "source", parts["bert"], *MODULES[kind]())
     texts = [*TEXTS, "cat " * 40]
-    wanted, found = vectors(source, texts), vectors(convert_encoder(source, tmp_path / "out"), texts)
-    if kind == "e5":
-        found = found / np.linalg.norm(found, axis=1, keepdims=True)
-    assert np.abs(found - wanted).max() < 1e-5
+    expected = vectors(source, texts)
+    assert np.abs(vectors(convert_encoder(source, tmp_path / "out"), texts) - expected).max() < 1e-5
 
 
-def test_prompts(parts, tmp_path):
-    """The default prompt is in front of every text, however the checkpoint is opened; the others by name."""
-    prompts = {"query": "query: ", "passage": "passage: "}
-    options = dict(prompts=prompts, default="query")
-    source = sentence_transformer(tmp_path / "source", parts["bert"], Pooling(32, "mean"), **options)
-    out = convert_encoder(source, tmp_path / "out")
-    wanted = {name: vectors(source, prompt_name=name) for name in prompts}
-    assert np.abs(wanted["query"] - wanted["passage"]).max() > 0.1
-    for name, of_name in wanted.items():
-        assert np.abs(vectors(out, prompt_name=name) - of_name).max() < 1e-5
-    assert np.abs(vectors(out) - wanted["query"]).max() < 1e-5
-    assert np.abs(vectors(out, [f"query: {text}" for text in TEXTS]) - wanted["query"]).max() < 1e-5
+PROMPTS = {"query": "query: ", "passage": "passage: "}
+
+
+@pytest.fixture(scope="module")
+def prompted(parts, tmp_path_factory):
+    """(a SentenceTransformer with a default prompt, the checkpoint of it)"""
+    place = tmp_path_factory.mktemp("prompted")
+    pooling = Pooling(32, "mean")
+    source = sentence_transformer(place / "source", parts["bert"], pooling, prompts=PROMPTS, default="query")
+    return source, convert_encoder(source, place / "out")
+
+
+@pytest.mark.parametrize("options", [{}, {"prompt": ""}, {"prompt": "cat "}, {"prompt_name": "passage"}])
+def test_prompts_are_those_of_sentence_transformers(prompted, options):
+    source, out = prompted
+    texts = [*TEXTS, "query: le chat dort", "passage: cat"]
+    assert np.abs(vectors(out, texts, **options) - vectors(source, texts, **options)).max() < 1e-5
+
+
+def test_the_tokenizer_adds_no_prompt(prompted):
+    _, out = prompted
+    assert AutoTokenizer.from_pretrained(out)("le chat")["input_ids"] == [0, 4, 5, 2]
+
+
+def test_hf_echo_puts_the_prompt_of_the_language_before_the_default_one(prompted):
+    source, out = prompted
+    encode = any_encoder(str(out), dtype="fp32")
+    assert np.abs(encode(TEXTS) - vectors(source)).max() < 1e-5
+    assert np.abs(encode(TEXTS, "fra_Latn") - vectors(source)).max() < 1e-5
+    assert np.abs(encode(TEXTS, "passage") - vectors(source, prompt_name="passage")).max() < 1e-5
+
+
+def test_a_copy_by_sentence_transformers_keeps_the_prompts(prompted, tmp_path):
+    source, out = prompted
     SentenceTransformer(str(out), device="cpu").save(str(tmp_path / "copy"))
-    assert np.abs(vectors(tmp_path / "copy") - wanted["query"]).max() < 1e-5
+    assert np.abs(vectors(tmp_path / "copy") - vectors(source)).max() < 1e-5
+
+
+def test_a_causal_model_is_taken_as_it_is(causal, run, tmp_path):
+    """The truth is the plain model, whose last state has seen the tokens in front of it alone."""
+    code, _, err = run(causal, tmp_path / "out")
+    assert code == 0 and "taken as it is, with its own attention" in err
+    expected = vectors(causal)
+    assert np.abs(vectors(tmp_path / "out") - expected).max() < 1e-5
+
+
+def test_a_causal_model_can_be_a_start_that_reads_in_both_directions(causal, run, tmp_path):
+    code, _, err = run(causal, tmp_path / "out", "--as", "start")
+    assert code == 0 and "taken as a start, with attention in both directions" in err
+    model = AutoModel.from_pretrained(tmp_path / "out")
+    rows = torch.tensor([[0, 4, 5, 2], [0, 4, 5, 6]])
+    with torch.inference_mode():
+        first_states = model(rows).last_hidden_state[:, 0]
+    assert not torch.allclose(first_states[0], first_states[1])
+    assert model.config.pooling == "last" and model.config.sentence_transformer is None
+
+
+def test_a_plain_language_model_can_keep_its_attention(causal, tmp_path):
+    (causal / "modules.json").rename(tmp_path / "modules.json")
+    try:
+        out = convert_encoder(causal, tmp_path / "out", taken_as="is", pooling="last")
+    finally:
+        (tmp_path / "modules.json").rename(causal / "modules.json")
+    assert np.abs(vectors(out) - vectors(causal)).max() < 1e-5
+
+
+def test_from_backbone_keeps_the_attention_of_a_sentence_transformer(causal):
+    assert EchoEncoder.from_backbone(causal, pooling="last").config.attention == "own"
+    assert EchoEncoder.from_backbone(causal, pooling="last", attention="both").config.attention == "both"
+
+
+@pytest.fixture(scope="module")
+def causal(parts, tmp_path_factory):
+    """A Qwen3 with pooling of the last token."""
+    place = tmp_path_factory.mktemp("causal")
+    shape = SHAPE | {"num_key_value_heads": 1, "head_dim": 16}
+    torch.manual_seed(2)
+    Qwen3Model(Qwen3Config(**shape)).save_pretrained(place / "qwen3")
+    shutil.copytree(parts["tokenizer"], place / "qwen3", dirs_exist_ok=True)
+    return sentence_transformer(place / "source", place / "qwen3", Pooling(32, "lasttoken"))
+
+
+def test_vectors_that_would_change_are_refused(prompted, tmp_path, monkeypatch):
+    """Whatever the cause: here a pooling that this package computes in another way."""
+    source, _ = prompted
+    monkeypatch.setitem(POOLINGS, "mean", POOLINGS["mean"]._replace(pool=POOLINGS["cls"].pool))
+    with pytest.raises(ValueError, match=r"the converted model would give other vectors \(cosine"):
+        convert_encoder(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_mexma(parts, tmp_path):
@@ -130,9 +213,7 @@ def test_unfit_models_are_refused(parts, refused, tmp_path):
     refused("/no/tokenizer does not exist", parts["bert"], out, "--tokenizer", "/no/tokenizer")
     unfit = {"pooling 'max'": [Pooling(32, "max")]}
     unfit["pooling without the prompt"] = [Pooling(32, "mean", include_prompt=False)]
-    for kind in ("ReLU", "Identity"):
-        dense = Dense(32, 8, activation_function=getattr(torch.nn, kind)())
-        unfit[f"a Dense with {kind}"] = [Pooling(32, "mean"), dense]
+    unfit["a Dense with ReLU"] = [Pooling(32, "mean"), Dense(32, 8, activation_function=torch.nn.ReLU())]
     for number, (message, modules) in enumerate(unfit.items()):
         refused(message, sentence_transformer(tmp_path / f"{number}", parts["bert"], *modules), out)
     source = sentence_transformer(tmp_path / "dense", parts["bert"], *MODULES["labse"]())
