@@ -97,9 +97,12 @@ def far_executor(tmp_path_factory):
 
 
 @pytest.fixture
-def hf_echo_cli(monkeypatch, capfd):
+def hf_echo_cli(monkeypatch, capfd, tmp_path_factory):
     """call(*arguments, stdin=bytes) -> (exit code, standard output, standard error) of `hf-echo`, in this process."""
     import hf_echo.cli as cli
+
+    monkeypatch.setenv("HF_ECHO_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("HF_ECHO_DEVICE", "")  # what --device sets is gone after the test
 
     def call(*arguments, stdin: bytes = b""):
         monkeypatch.setattr(sys, "argv", ["hf-echo", *map(str, arguments)])

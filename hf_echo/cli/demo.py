@@ -16,6 +16,7 @@ from ..inference import load_translator, translate
 from ..stages import DevSet, evaluate_sets
 from ..steps.recipe import find_recipes
 from ..steps.training import train_recipe
+from ..utils.quiet import opening_quietly
 from .tour import run_tour
 
 STAGES = ("seq2seq", "contrastive", "hard_negatives")
@@ -96,7 +97,8 @@ def show(console: Console, release: Path) -> None:
         console.print(f"{cosine:6.3f}  {lang}  {text}")
 
     console.rule("SentenceTransformer: search")
-    model = SentenceTransformer(str(release))
+    with opening_quietly():
+        model = SentenceTransformer(str(release))
     pool = builtin_nway(200, split="test", languages=["eng_Latn", "fra_Latn"])
     english = [row["text"] for row in pool if row["lang"] == "eng_Latn"]
     french = [row["text"] for row in pool if row["lang"] == "fra_Latn"][:3]

@@ -11,7 +11,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from ..register import register_with_transformers
+from ..steps.operations import Operation
+from ..utils.devices import choose_device
 from ..utils.files import write_text
+from ..utils.outputs import FIX, earlier_run, note_run, output_files
 from ..utils.recipe_yaml import parse_overrides
 from ..utils.settings import (
     Step,
@@ -44,14 +47,18 @@ def _function(kind: type[Step]) -> Callable[..., None]:
     if kind.reports:
         report = typer.Option("--json", help="Also write the report to this JSON file.")
         parameters.append(_keyword("report_file", None, Annotated[Path | None, report]))
+    writes = kind.reports or any(declared.metadata["writes"] for declared in known.values())
+    if writes and not _has_own_rule(kind):
+        replace = typer.Option("--overwrite", help="Replace an output that is there.", show_default=False)
+        parameters.append(_keyword("replace", False, Annotated[bool, replace]))
 
-    def call(report_file: Path | None = None, **values: Any) -> None:
+    def call(report_file: Path | None = None, replace: bool = False, **values: Any) -> None:
         read = {name: _from_words(kind, name, value) for name, value in values.items()}
         given = {name: value for name, value in read.items() if value is not None}
         settings = make(kind, given, spelled=_spelled(kind))
         check_outputs(settings, report_file)
         try:
-            run_command(settings, report_file)
+            run_command(settings, report_file, replace=replace)
         except EOFError as error:  # typer would print "Aborted!"
             raise ValueError(f"a file ends too early: {error}") from error
 
@@ -61,18 +68,65 @@ def _function(kind: type[Step]) -> Callable[..., None]:
     return call
 
 
-def run_command(settings: Step, report_file: Path | None = None) -> None:
-    """Carry out a step and print its report."""
-    from ..utils.text import STANDARD  # imports numpy, which no help needs
+def _has_own_rule(kind: type[Step]) -> bool:
+    """Whether the command itself decides what happens to an output that is there."""
+    return kind.continues or "overwrite" in fields_of(kind)
 
+
+def run_command(settings: Step, report_file: Path | None = None, *, replace: bool = False) -> None:
+    """Carry out a step and print its report; not again where an equal run has made its outputs already.
+
+    Raises ValueError where an output is there that was made in another way, unless `replace`.
+    """
     register_with_transformers()
+    if getattr(settings, "device", None):
+        from ..inference.encode import pick_device
+
+        pick_device(settings.device)  # a device that is not there is refused before data are read
+        choose_device(settings.device)
+    is_dry = getattr(settings, "dry_run", False)
+    has_own_rule = _has_own_rule(type(settings)) or is_dry
+    if not has_own_rule and not replace:
+        earlier = _earlier_result(settings, report_file)
+        if earlier is not None and getattr(settings, "resume", True):
+            made = output_files(settings, report_file)[0]
+            typer.echo(f"{made} is made already, by the same command; --overwrite makes it again", err=True)
+            _show(settings, earlier["report"])
+            return
     report = settings.run()
-    if report is not None:
-        to_screen = str(getattr(settings, "out", "")) != STANDARD or getattr(settings, "dry_run", False)
-        names = [name for name in report if name not in settings.file_only]
-        print_report(report, report_file, screen=names if to_screen else [])
+    _show(settings, report, report_file)
+    if not has_own_rule and not isinstance(settings, Operation):
+        note_run(settings, report, report_file)
     if settings.then:
         typer.echo(settings.then.format(**vars(settings)), err=True)
+
+
+def _earlier_result(settings: Step, report_file: Path | None) -> dict[str, Any] | None:
+    """The report of an equal run, under "report"; None where no output is there. Raises as `run_command`."""
+    if not isinstance(settings, Operation):
+        return earlier_run(settings, report_file)
+    is_made = False
+    if Path(settings.output_dir).exists():
+        from ..steps import run  # imports the stages
+        from ..utils.lineage import read_lineage
+
+        is_made = run.is_made(settings, FIX)
+    if not is_made:
+        if report_file is not None and report_file.exists():
+            raise ValueError(f"{report_file} is there: {FIX}")
+        return None
+    settings.write_card()
+    counted = (read_lineage(settings.output_dir) or {}).get("results", {})
+    return {"report": {"output_dir": settings.output_dir, **counted}}
+
+
+def _show(settings: Step, report: dict[str, Any] | None, file: Path | None = None) -> None:
+    """Print the report of a step, unless standard output is the result's; write it to a file if one is given."""
+    if report is None:
+        return
+    is_on_screen = str(getattr(settings, "out", "")) == "-" and not getattr(settings, "dry_run", False)
+    names = [] if is_on_screen else [name for name in report if name not in settings.file_only]
+    print_report(report, file, screen=names)
 
 
 def print_report(report: dict[str, Any], file: Path | None = None, *, screen: list[str] | None = None) -> None:

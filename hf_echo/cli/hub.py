@@ -72,9 +72,9 @@ class Push(Step):
 class Space(OpensModel):
     """Open a page in the browser to search, translate, align words, draw a map and find speech.
 
-    It runs on this machine's CPU, without network. `hf-echo push` sends the same page to the Hub as a Space. With
-    --static it writes a page that needs no server: the model runs in the visitor's browser, and the page searches and
-    draws the map.
+    It runs on this machine, on the CPU unless --device says otherwise, without network. `hf-echo push` sends the same
+    page to the Hub as a Space. With --static it writes a page that needs no server: the model runs in the visitor's
+    browser, and the page searches and draws the map.
     """
 
     model: str = model("Echo checkpoint or release with a decoder")
@@ -100,7 +100,9 @@ class Space(OpensModel):
 
         with extra("space"):
             from ..hub.space import app
-        app.build(SpaceViews(self.model, self.speech)).launch(server_port=self.port, **app.LAUNCH)
+        app.build(SpaceViews(self.model, self.speech, device=self.device or "cpu")).launch(
+            server_port=self.port, **app.LAUNCH
+        )
 
 
 @step("metrics", example="hf-echo metrics outputs/metrics", calls="hub.metric_folders.write_metrics")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import typer
 
-from ..steps.language_code import language_code
+from ..steps.language_code import language_tag
 from ..utils.hub import SPEECH, packaged_model, packaged_speech
 from ..utils.settings import CHECKPOINT, Step, setting
 
@@ -17,15 +18,25 @@ Executor = Literal["local", "ray"]
 OnBadRow = Literal["error", "skip"]
 Margin = Literal["cosine", "ratio", "distance"]
 TEXTS = (
-    "texts: lines (.gz, .zst, .xz too), a table (JSONL, Parquet, TMX; TSV with --column), or - for standard input; "
-    "with --audio: a recording, or a TSV of paths"
+    "texts: lines (.gz, .bz2, .zst, .xz too), a table (TSV, CSV, JSONL, Parquet), TMX, XLIFF, OPUS's XML, subtitles "
+    "(.srt, .vtt), or - for lines of standard input; with --audio: a recording, or a TSV of paths"
 )
 
 
+def device() -> Any:
+    help = "where the model runs: cpu, cuda, cuda:1, mps; default: $HF_ECHO_DEVICE, else CUDA where there is one"
+    return setting(help, None)
+
+
+@dataclass(kw_only=True)
 class OpensModel(Step):
-    """A command with the field `model`: without it, the model of the package, which a line on stderr says."""
+    """A command with the field `model`: without it, the model of the package, which a line on stderr says.
+
+    `--device` is that of every model that the command opens.
+    """
 
     model: str
+    device: str | None = device()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,11 +76,11 @@ def resume(**options: Any) -> Any:
 def language(of: str, default: Any = None, **options: Any) -> Any:
     """A field of a language; a default of ... is none."""
     more = {} if default is ... else {"default": default}
-    return setting(of, **more, convert=language_code, **options)
+    return setting(of, **more, convert=language_tag, **options)
 
 
 def column(**options: Any) -> Any:
-    help = "column of the texts in a table: a name, or a number in a TSV file without header; default: text"
+    help = "column of the texts in a table: a name, or a number in a TSV or CSV file without header; default: text"
     return setting(help, None, **options)
 
 

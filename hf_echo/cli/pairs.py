@@ -1,4 +1,4 @@
-"""hf-echo mine, score, align: sentence pairs that translate each other."""
+"""hf-echo mine, score, match, align: sentence pairs that translate each other."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ def anywhere(model: str) -> Any:
     return NamedEncoder(str(Path(model).absolute()) if Path(model).exists() else model)
 
 
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 @step("mine", example="hf-echo mine fr.txt en.txt --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv")
 class Mine(OpensModel):
     """Mine pairs of translations from two files by margin score. A stopped run resumes."""
@@ -39,8 +47,8 @@ class Mine(OpensModel):
     source: Path = setting(TEXTS, argument=True, reads=DATA)
     target: Path = setting("texts in the other language, in any order", argument=True, reads=DATA)
     out: Path = setting(
-        "pairs with their scores, best first: .tsv, .jsonl (also .gz, .zst, .xz), .parquet, .tmx, a Moses pair "
-        "NAME.fr-en, or - for TSV on standard output",
+        "pairs with their scores, best first: .tsv, .csv, .jsonl (also .gz, .bz2, .zst, .xz), .parquet, .tmx, a Moses "
+        "pair NAME.fr-en, or - for TSV on standard output",
         writes="file",
         short="-o",
     )
@@ -117,13 +125,13 @@ class Score(OpensModel):
     reports = True
 
     source: Path = setting(
-        "pairs: TSV, JSONL, Parquet, TMX, a Moses pair (NAME.fr-en), or - for TSV on standard input; with TARGET: "
-        "lines of text (.gz, .zst, .xz too)",
+        "pairs: TSV, CSV, JSONL, Parquet, TMX, XLIFF, an alignment of OPUS (.xml), a Moses pair (NAME.fr-en), or - for "
+        "TSV on standard input; with TARGET: texts (.gz, .bz2, .zst, .xz too)",
         Path("-"),
         argument=True,
         reads=DATA,
     )
-    target: Path | None = setting("lines that translate those of SOURCE", None, argument=True, reads=DATA)
+    target: Path | None = setting("texts that translate those of SOURCE, row by row", None, argument=True, reads=DATA)
     out: Path = setting(
         "output: - or a text file (scores, or with --threshold the pairs that are kept), or a table of score, source "
         "and target (formats as of hf-echo mine)",
@@ -161,6 +169,10 @@ class Score(OpensModel):
     def run(self):
         from ..search import open_pairs, score_pairs
 
+        if self.threshold is not None and not is_number(self.threshold) and not Path(self.threshold).is_file():
+            raise ValueError(
+                f"--threshold is {self.threshold!r}; give a number, or the JSON file that hf-echo data calibrate writes"
+            )
         langs = (self.source_lang, self.target_lang)
         pairs = open_pairs(self.source, self.target, langs=langs, columns=self.columns)
         reference = None if self.reference is None else open_pairs(self.reference, langs=langs, columns=self.columns)
@@ -168,6 +180,52 @@ class Score(OpensModel):
         options = {name: getattr(self, name) for name in names} | {"langs": langs, "reference": reference}
         progress = sys.stderr.isatty() and str(self.out) != "-"
         report = score_pairs(pairs, self.out, self.model, fresh=not self.resume, progress=progress, **options)
+        return report.to_row()
+
+
+@step("match", example="hf-echo match fr/ en/ matched --source-lang fra_Latn --target-lang eng_Latn --raw")
+class Match(OpensModel):
+    """Find which documents of two folders, or of two crawls, translate each other, whatever their names.
+
+    OUT gets the pairs as documents of equal names in OUT/source and OUT/target, which `hf-echo align OUT/source
+    OUT/target` takes, and OUT/pairs.tsv. A stopped run resumes.
+    """
+
+    reports = True
+
+    source: Path = setting(
+        "folder of documents (one sentence per line, or --raw), or a table of a document a row (JSONL, Parquet ...)",
+        argument=True,
+        reads=DATA,
+    )
+    target: Path = setting("the same in the other language, with strangers among them", argument=True, reads=DATA)
+    out: Path = setting("output folder of source/, target/ and pairs.tsv", argument=True, writes="folder")
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    source_lang: str | None = language("language of SOURCE")
+    target_lang: str | None = language("language of TARGET")
+    raw: bool = setting("the documents of folders are raw text, which is cut into sentences by rules", False)
+    threshold: float | None = setting(
+        "lowest score of a pair to keep: 1 is equal; default: keep all, since each model has its own scale", None
+    )
+    k: int = setting("candidates of each document, by the means of its sentences", 16, least=1)
+    index: str | None = setting(
+        "faiss index factory string of the search for candidates, such as IVF1024,Flat;nprobe=16; default: exact", None
+    )
+    column: str | None = column()
+    work: Path | None = setting("folder for sentences and embeddings; default: OUT.work", None)
+    executor: Executor = executor()
+    resume: bool = resume()
+
+    def run(self):
+        from ..search import match_files
+        from ..utils.executors import executor_named
+
+        names = ("source_lang", "target_lang", "raw", "k", "index", "threshold", "column", "work", "model")
+        options = {name: getattr(self, name) for name in names}
+        where = executor_named(self.executor)
+        report = match_files(
+            self.source, self.target, self.out, anywhere(self.model), executor=where, fresh=not self.resume, **options
+        )
         return report.to_row()
 
 
@@ -183,9 +241,11 @@ class Align(OpensModel):
     source: Path = setting("a document, one sentence per line, or a folder of documents", argument=True, reads=DATA)
     target: Path = setting("its translation, or a folder of translations of the same names", argument=True, reads=DATA)
     out: Path = setting(
-        "pairs with scores: .tsv, .jsonl, .tmx, .parquet, a Moses pair NAME.fr-en, or - for TSV on standard output; "
+        "pairs with scores: .tsv, .csv, .jsonl, .tmx, .parquet, a Moses pair NAME.fr-en, or - for TSV on standard "
+        "output; "
         "or vecalign's line numbers: .path, for folders a folder of them",
         argument=True,
+        writes="any",
     )
     model: str = model("Echo checkpoint or any SentenceTransformer")
     source_lang: str | None = language("language of SOURCE")

@@ -20,6 +20,7 @@ from .options import (
     OnLong,
     OpensModel,
     column,
+    device,
     dtype,
     executor,
     language,
@@ -33,6 +34,8 @@ from .options import (
 @step("demo", example="hf-echo demo --out outputs/demo")
 class Demo(Step):
     """Train stages 1 to 3 at nano size on the built-in corpus, then embed, search and translate with the result."""
+
+    continues = True
 
     out: Path = setting("where checkpoints, release and results.json go", Path("outputs/demo"), writes="folder")
     fresh: bool = setting("train again although stages are finished", False)
@@ -56,7 +59,7 @@ class Train(Step):
         list,
         argument=True,
     )
-    dry_run: bool = setting("print sizes, steps, memory and problems; make nothing", False)
+    dry_run: bool = setting("print sizes, steps, memory and problems (then exit code 1); make nothing", False)
     fresh: bool = setting("start over: repeat finished steps, and drop the checkpoints of stopped ones", False)
     changed_data: bool = setting("continue a run although its data have changed since", False)
 
@@ -69,8 +72,12 @@ class Train(Step):
             steps = describe_journey(paths, values)
         else:
             steps = run_journey(paths, values, fresh=self.fresh, changed_data=self.changed_data)
+        has_problems = False
         for report in steps:
             print_report(report)
+            has_problems = has_problems or bool(report.get("problems"))
+        if has_problems:
+            raise typer.Exit(1)
 
 
 @step("tour", example="hf-echo tour")
@@ -138,26 +145,36 @@ class Encode(OpensModel):
 
 
 @step("serve", calls="inference.serve.serve", example="hf-echo serve echo-nano --port 8080")
-class Serve(OpensModel):
-    """Serve embeddings over HTTP: OpenAI's /v1/embeddings, TEI's /embed and /info, and /health.
+class Serve(Step):
+    """Serve embeddings over HTTP: OpenAI's /v1/embeddings and /v1/models, TEI's /embed and /info, /health, /metrics.
 
-    Where the environment has HF_ECHO_API_KEY, requests need it as bearer token. SIGTERM lets accepted requests finish.
+    Where the environment has HF_ECHO_API_KEY, requests need it as bearer token. SIGTERM lets accepted requests finish;
+    then the exit code is 0.
     """
 
-    model: str = setting(
-        f"Echo checkpoint or any SentenceTransformer: folder or Hub name; default: {DEFAULT_MODEL}",
-        "",
+    models: list[str] = setting(
+        "Echo checkpoints or any SentenceTransformers: folders or Hub names, of which a request's `model` chooses; "
+        f"default: {DEFAULT_MODEL}",
+        list,
         reads=CHECKPOINT,
         argument=True,
     )
     port: int = setting("port; 0 is any free one", 8080, least=0, most=65_535)
     host: str = setting("address to listen at; 0.0.0.0 lets other machines in", "127.0.0.1")
+    cors_origin: list[str] = setting(
+        "origin whose pages may send requests, such as https://example.org; repeatable; default: none", list
+    )
     dtype: Dtype = dtype()
+    device: str | None = device()
     truncate: bool = setting("truncate texts over the model's limit where a request does not say so; else 413", False)
     batch_tokens: int = setting("tokens that are embedded together", 8_192, least=1)
     queue: int = setting("most texts that wait; above it the answer is 429", 8_192, least=1)
     max_texts: int = setting("most texts of a request", 2_048, least=1)
     max_body: int = setting("most bytes of a request", 4_000_000, least=1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.models = [named_model(name) for name in self.models or [""]]
 
 
 @step("translate", example="echo 'Bonjour' | hf-echo translate --from fra_Latn --to eng_Latn")
@@ -169,7 +186,7 @@ class Translate(OpensModel):
     target_lang: str = language("language of the translations", "eng_Latn", option="--to")
     source_lang: str | None = language("language of the texts; default: unspecified", option="--from", unless="audio")
     out: Path = setting(
-        "output file, packed as .gz, .zst or .xz says; - is standard output", Path("-"), writes="file", short="-o"
+        "output file, packed as .gz, .bz2, .zst or .xz says; - is standard output", Path("-"), writes="file", short="-o"
     )
     column: str | None = column(unless="audio")
     num_beams: int | None = setting("beams of the beam search; 1 is greedy; default: the model's own", None, least=1)
@@ -188,13 +205,19 @@ class Translate(OpensModel):
 
     def run(self):
         from .. import inference
+        from ..data.pair_writer import check_text_output
         from ..data.texts import read_texts
         from ..utils.text import open_output
 
+        check_text_output(self.out)
         if not self.audio:
             check_reads_text(self.model)
         texts = dict(column=self.column, lang=self.source_lang)
         inputs: Any = None if self.audio else read_texts(self.source, **texts)
+        if self.audio:
+            from .speech import audio_files
+
+            audio_files(self.source)  # a missing recording is named before models are read
         decoder = DEFAULT_MODEL if self.model == packaged_speech() else self.model
         translator, tokenizer = inference.load_translator(self.decoder or decoder, dtype=self.dtype)
         if self.audio:
@@ -230,18 +253,20 @@ class Report(Step):
     examples: int = setting("number of retrieval errors to show per model", 2, least=0)
     cache: Path | None = setting("folder for cached embeddings; default: ~/.cache/hf-echo/reports", None)
     title: str = setting("title of the page", "Embedding spaces")
+    device: str | None = device()
 
     def run(self):
         from ..evaluation import report
         from ..evaluation.report.models import BASELINES, open_models
         from ..utils.extras import extra
+        from ..utils.outputs import cache_folder
 
         with extra("plots"):  # before long measurements
             import matplotlib  # noqa: F401
         content = report.read_folder(self.data, target_lang=self.target_lang, published=self.negatives)
         names = [name if name in BASELINES else named_model(name) for name in self.models or [""]]
         opened = open_models(names, content.texts)
-        cache = self.cache or Path.home() / ".cache" / "hf-echo" / "reports"
+        cache = self.cache or cache_folder() / "reports"
         measured = report.measure(opened, content, cache, main=self.main, examples=self.examples)
         for file in report.write_report(measured, self.out, title=self.title):
             typer.echo(f"{file} ({file.stat().st_size / 1000:.0f} kB)")

@@ -34,12 +34,12 @@ UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khm
 
 
 class SpaceViews:
-    """The models behind the tabs, opened once on the CPU. Each method is one tab: texts in, HTML out."""
+    """The models behind the tabs, opened once. Each method is one tab: texts in, HTML out."""
 
-    def __init__(self, model: str = "echo-nano", speech: str | Path | None = None):
+    def __init__(self, model: str = "echo-nano", speech: str | Path | None = None, *, device: str = "cpu"):
         """Open a release with a decoder and a speech encoder of its space; of echo-nano that of the package, if it is
         there."""
-        self.translator, self.tokenizer = load_translator(model, device="cpu")
+        self.translator, self.tokenizer = load_translator(model, device=device)
         self.encoder = self.translator.encoder
         self.speech_encoder: Any = None
         packaged = packaged_model(model) == pretrained("echo-nano")  # commands give its folder, others its name
@@ -48,7 +48,7 @@ class SpaceViews:
         if speech:
             from ..inference.encode_speech import load_speech_encoder
 
-            self.speech_encoder, self.extractor = load_speech_encoder(speech, device="cpu")
+            self.speech_encoder, self.extractor = load_speech_encoder(speech, device=device)
             speech_size = self.speech_encoder.config.embedding_size
             size = self.encoder.config.embedding_size
             if speech_size != size:

@@ -1,23 +1,29 @@
-"""Serve embeddings over HTTP on one machine: OpenAI's `/v1/embeddings`, TEI's `/embed` and `/info`, and `/health`.
+"""Serve embeddings over HTTP on one machine: OpenAI's `/v1/embeddings` and `/v1/models`, TEI's `/embed` and `/info`.
 
     POST /v1/embeddings {"model": "any", "input": ["Bonjour"], "encoding_format": "base64", "dimensions": 256}
     POST /embed         {"inputs": ["Bonjour"], "normalize": true}
+    GET  /v1/models, /info, /health, /metrics (Prometheus)
 
-Both also read `truncate`, and `prompt_name`: a prompt of the model, such as "query" or a language. Concurrent requests
-share batches (`batcher.py`). Bad ones get 400 (no JSON, or a wrong value), 401 (no token), 413 (a body, a list or a
-text too long) or 429 (the queue is full). Sources: https://platform.openai.com/docs/api-reference/embeddings, and
-docs/openapi.json of https://github.com/huggingface/text-embeddings-inference
+Both POST routes also read `truncate` or `on_long`, and `prompt_name`: a prompt of the model, such as "query" or a
+language. Concurrent requests share batches (`batcher.py`). Bad ones get 400 (no JSON, or a wrong value), 401 (no
+token), 404 (an unknown model, where several are served), 413 (a body, a list or a text too long) or 429 (the queue is
+full). Sources: https://platform.openai.com/docs/api-reference/embeddings, and docs/openapi.json of
+https://github.com/huggingface/text-embeddings-inference
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
 import os
 import secrets
+import signal
 import socket
 import sys
+import time
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
@@ -25,39 +31,71 @@ try:
     import uvicorn
     from fastapi import FastAPI, HTTPException, Request
     from fastapi.exceptions import RequestValidationError, StarletteHTTPException
+    from fastapi.middleware.cors import CORSMiddleware
     from fastapi.responses import JSONResponse, Response
-    from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+    from pydantic import BaseModel, BeforeValidator, Field, StrictBool, StrictStr, TypeAdapter, ValidationInfo
 except ImportError as error:
-    raise ImportError("hf-echo serve needs FastAPI and uvicorn: pip install 'hf-echo[serve]'") from error
+    needed = "FastAPI, uvicorn and prometheus-client"
+    raise ImportError(f"hf-echo serve needs {needed}: pip install -e '.[serve]'") from error
 
-from ..modeling.prompting_echo import texts_of
+from ..utils.devices import choose_device
 from ..utils.vectors import unit_length
-from .batcher import Batcher, Full, Job, PromptedModel, TooLong
+from .batcher import Batcher, Full, Job, OnLong, PromptedModel, TooLong
 
 TOKEN_VARIABLE = "HF_ECHO_API_KEY"
 GRACE = 600  # seconds after SIGTERM for what is in the queue; only a client that never ends its request takes them all
 JSON = TypeAdapter(Any)  # ten times as fast as json.dumps: 2,048 vectors in 30 ms
+# What a value must be, by the type of pydantic's error.
+WANTED = {
+    "bool_type": "it must be true or false",
+    "string_type": "it must be a text",
+    "int_type": "it must be a whole number",
+    "greater_than_equal": "it must be a whole number of at least 1",
+}
+# Types and codes of errors as clients of OpenAI, and of TEI, know them.
+OPENAI_TYPES = {429: "requests", 500: "server_error", 503: "server_error"}
+OPENAI_CODES = {401: "invalid_api_key", 404: "not_found", 429: "rate_limit_exceeded"}
+TEI_TYPES = {429: "Overloaded", 500: "Backend", 503: "Unhealthy"}
 
 
-def _texts(value: Any) -> list[str]:
-    """The texts of a request, one or a list."""
-    if isinstance(value, list) and value and isinstance(value[0], (int, list)):
-        raise ValueError("token ids are those of another tokenizer: send texts")
-    if not (texts := texts_of([value] if isinstance(value, str) else value)):
-        raise ValueError("the list of texts is empty: send one or more")
+def _texts(value: Any, info: ValidationInfo) -> list[str]:
+    """The texts of a request, one or a list; messages name the place in the JSON, such as input[2]."""
+    name = info.field_name
+    if not isinstance(value, (str, list)):
+        raise ValueError(f"{name} is {_in_json(value)}: send a text or a list of texts")
+    texts = [value] if isinstance(value, str) else value
+    if not texts:
+        raise ValueError(f"{name} is []: the list of texts is empty, send one or more")
+    for number, text in enumerate(texts):
+        place = name if isinstance(value, str) else f"{name}[{number}]"
+        if isinstance(text, (int, list)) and not isinstance(text, bool):
+            raise ValueError(f"{place} is {_in_json(text)}: token ids are those of another tokenizer, send texts")
+        if not isinstance(text, str):
+            raise ValueError(f"{place} is {_in_json(text)}: send a text")
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ValueError(f"{place} holds a lone surrogate, which is not text: replace it")
     return texts
+
+
+def _in_json(value: Any) -> str:
+    """A value as JSON writes it, shortened."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:60] + "..."
 
 
 class Asked(BaseModel):
     """What both kinds of requests have."""
 
+    model: StrictStr | None = None
     dimensions: Annotated[int, Field(strict=True, ge=1)] | None = None
-    truncate: bool | None = None
-    prompt_name: str | None = None
+    truncate: StrictBool | None = None
+    on_long: OnLong | None = None
+    prompt_name: StrictStr | None = None
 
 
 class OfOpenAI(Asked):
-    """`/v1/embeddings`; a `model` is ignored, since only one is served."""
+    """`/v1/embeddings`."""
 
     input: Annotated[str | list[str], BeforeValidator(_texts)]
     encoding_format: Literal["float", "base64"] | None = None
@@ -67,7 +105,7 @@ class OfTEI(Asked):
     """`/embed`."""
 
     inputs: Annotated[str | list[str], BeforeValidator(_texts)]
-    normalize: bool = True
+    normalize: StrictBool = True
 
 
 class Guard:
@@ -99,13 +137,51 @@ class Guard:
         await self.app(scope, limited, send)
 
 
-def failure(path: str, status: int, message: str, headers: Any = None) -> JSONResponse:
-    """An error as clients of OpenAI, or of TEI, read it."""
-    of_openai, of_tei = ("invalid_request_error", "Validation") if status < 500 else ("server_error", "Backend")
-    content: Any = {"error": message, "error_type": of_tei}
+class Metrics:
+    """What the server has done, for Prometheus; one registry for each application."""
+
+    def __init__(self, batchers: Sequence[Batcher]):
+        self.registry = CollectorRegistry()
+        name = "hf_echo_"
+        self.requests = Counter(f"{name}requests", "Requests", ["route", "status"], registry=self.registry)
+        self.seconds = Histogram(f"{name}request_seconds", "Seconds of a request", ["route"], registry=self.registry)
+        self.texts = Counter(f"{name}texts", "Texts that were embedded", ["model"], registry=self.registry)
+        self.tokens = Counter(f"{name}tokens", "Tokens that were read", ["model"], registry=self.registry)
+        waiting = Gauge(f"{name}waiting_texts", "Texts that wait", ["model"], registry=self.registry)
+        for batcher in batchers:
+            waiting.labels(batcher.model.name).set_function(batcher.waiting)
+
+    def counts(self, app: FastAPI) -> None:
+        """Count every request of a known route."""
+
+        @app.middleware("http")
+        async def counted(request: Request, call_next: Any) -> Any:
+            start = time.perf_counter()
+            status = 500
+            try:
+                response = await call_next(request)
+                status = response.status_code
+                return response
+            finally:
+                route = request.scope.get("route")
+                path = getattr(route, "path", "other")  # never the path of a stranger: each would be a series
+                self.requests.labels(path, str(status)).inc()
+                self.seconds.labels(path).observe(time.perf_counter() - start)
+
+        @app.get("/metrics")
+        async def metrics() -> Response:
+            return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def failure(
+    path: str, status: int, message: str, headers: Any = None, *, field: str | None = None, code: str | None = None
+) -> JSONResponse:
+    """An error as clients of OpenAI, or of TEI, read it; `field` is the one that is wrong."""
     if path.startswith("/v1/"):
-        content = {"error": {"message": message, "type": of_openai, "param": None, "code": None}}
-    return JSONResponse(content, status, headers)
+        kind = OPENAI_TYPES.get(status, "invalid_request_error")
+        details = {"message": message, "type": kind, "param": field, "code": code or OPENAI_CODES.get(status)}
+        return JSONResponse({"error": details}, status, headers)
+    return JSONResponse({"error": message, "error_type": TEI_TYPES.get(status, "Validation")}, status, headers)
 
 
 def answer_errors(app: FastAPI) -> None:
@@ -114,46 +190,93 @@ def answer_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def wrong_value(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        where = [part for part in first["loc"][1:] if isinstance(part, str)] or ["body"]
-        message = f"{'.'.join(where)}: {str(first['msg']).removeprefix('Value error, ')}"
+        field = ".".join(part for part in first["loc"][1:] if isinstance(part, str)) or None
         if "json" not in request.headers.get("content-type", ""):
             message = "send JSON with the header `Content-Type: application/json`"
-        return failure(request.url.path, 400, message)
+        elif first["type"] == "value_error":  # of `_texts`, which names the place
+            message = str(first["msg"]).removeprefix("Value error, ")
+        elif first["type"] == "missing" and field:
+            message = f"{field} is missing: send a text or a list of texts"
+        elif first["type"] in ("json_invalid", "missing", "model_attributes_type"):
+            reason = first.get("ctx", {}).get("error", "")
+            message = f"the body is no JSON object{f' ({reason})' if reason else ''}"
+        else:
+            wanted = WANTED.get(first["type"]) or f"it must be {first.get('ctx', {}).get('expected', 'another value')}"
+            message = f"{field or 'the body'} is {_in_json(first.get('input'))}: {wanted}"
+        return failure(request.url.path, 400, message, field=field)
 
     @app.exception_handler(StarletteHTTPException)
     async def refused(request: Request, error: StarletteHTTPException) -> Response:
-        return failure(request.url.path, error.status_code, str(error.detail), error.headers)
+        details: Any = error.detail if isinstance(error.detail, dict) else {"message": str(error.detail)}
+        return failure(request.url.path, error.status_code, headers=error.headers, **details)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
         return failure(request.url.path, 500, "these texts could not be embedded; the log of the server says why")
 
 
+def wrong(field: str, message: str, status: int = 400, code: str | None = None) -> HTTPException:
+    """A refusal that names the field."""
+    details: Any = {"message": message, "field": field, "code": code}
+    return HTTPException(status, details)
+
+
+def on_long_of(asked: Asked, default: OnLong) -> OnLong:
+    """What happens to texts over the limit: `on_long`, or TEI's `truncate`, or what the server does."""
+    if asked.truncate is None:
+        return asked.on_long or default
+    from_truncate: OnLong = "truncate" if asked.truncate else "error"
+    if asked.on_long not in (None, from_truncate):
+        message = f"truncate is {_in_json(asked.truncate)} and on_long is {asked.on_long!r}: send one of them"
+        raise wrong("on_long", message)
+    return from_truncate
+
+
 def make_app(
-    batcher: Batcher,
-    *,
+    *batchers: Batcher,
     token: str | None = None,
     truncate: bool = False,
     max_texts: int = 2_048,
     max_body: int = 4_000_000,
+    origins: Sequence[str] = (),
 ) -> FastAPI:
-    """The routes; arguments as in `serve`."""
-    model, app = batcher.model, FastAPI(title="hf-echo serve", docs_url=None, redoc_url=None)  # they load from a CDN
+    """The routes; arguments as in `serve`. The first model answers requests that name none."""
+    by_name = {batcher.model.name: batcher for batcher in batchers}
+    started = int(time.time())
+    app = FastAPI(title="hf-echo serve", docs_url=None, redoc_url=None)  # they load from a CDN
     app.add_middleware(Guard, token=token, max_body=max_body)
+    metrics = Metrics(batchers)
+    metrics.counts(app)
+    if origins:  # outermost: a browser asks first, without the token
+        methods = ["GET", "POST"]
+        headers = ["Authorization", "Content-Type"]
+        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=headers)
     answer_errors(app)
 
-    async def embed(request: Request, asked: Asked, texts: Any) -> tuple[Any, int]:
-        """((texts, dimensions) float32, number of tokens)."""
+    def batcher_of(name: str | None) -> Batcher:
+        if name is None or len(batchers) == 1:
+            return batchers[0]
+        if name not in by_name:
+            message = f"model is {_in_json(name)}; this server has {', '.join(by_name)}"
+            raise wrong("model", message, 404, "model_not_found")
+        return by_name[name]
+
+    async def embed(request: Request, asked: Asked, texts: Any, field: str) -> tuple[Any, int, str]:
+        """((texts, dimensions) float32, number of tokens, name of the model)."""
+        batcher = batcher_of(asked.model)
+        model = batcher.model
         if len(texts) > max_texts:
-            raise HTTPException(413, f"{len(texts)} texts, at most {max_texts} are read: send several requests")
+            message = f"{field} has {len(texts)} texts, at most {max_texts} are read: send several requests"
+            raise wrong(field, message, 413)
         if asked.dimensions and asked.dimensions > model.size:
-            raise HTTPException(400, f"dimensions is {asked.dimensions}; embeddings of this model have {model.size}")
+            message = f"dimensions is {asked.dimensions}; embeddings of this model have {model.size}"
+            raise wrong("dimensions", message)
         name = asked.prompt_name or model.default
         if name and name not in model.prompts:
             known = ", ".join([*model.prompts][:5]) or "the model has none"
-            raise HTTPException(400, f"prompt_name is {name!r:.60}; it must be one of its prompts: {known}")
-        cut = truncate if asked.truncate is None else asked.truncate
-        job = Job(texts, model.prompts[name] if name else "", cut)
+            raise wrong("prompt_name", f"prompt_name is {_in_json(name)}; it must be one of its prompts: {known}")
+        on_long = on_long_of(asked, "truncate" if truncate else "error")
+        job = Job(texts, model.prompts[name] if name else "", on_long)
         try:
             batcher.add(job)
         except Full as error:
@@ -165,45 +288,65 @@ def make_app(
                 raise HTTPException(499, "the client has left")
             vectors, tokens = answer.result()
         except TooLong as error:
-            raise HTTPException(413, f"{error}, or send truncate=true") from None
+            message = f'{field}{error}, or send "on_long": "truncate" or "split"'
+            raise wrong(field, message, 413) from None
         finally:
             job.gone = True
             answer.cancel()
             leaving.cancel()
-        return vectors[:, : asked.dimensions], tokens
+        metrics.texts.labels(model.name).inc(len(texts))
+        metrics.tokens.labels(model.name).inc(tokens)
+        return vectors[:, : asked.dimensions], tokens, model.name
+
+    def described(batcher: Batcher) -> dict[str, Any]:
+        """A model as OpenAI's list has it."""
+        return {"id": batcher.model.name, "object": "model", "created": started, "owned_by": "hf-echo"}
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [described(batcher) for batcher in batchers]}
+
+    @app.get("/v1/models/{name:path}")
+    async def one_model(name: str) -> dict[str, Any]:
+        if name not in by_name:
+            message = f"no model {_in_json(name)}; this server has {', '.join(by_name)}"
+            raise wrong("model", message, 404, "model_not_found")
+        return described(by_name[name])
 
     @app.post("/v1/embeddings")
     async def openai(request: Request, body: OfOpenAI) -> Response:
-        vectors, tokens = await embed(request, body, body.input)
+        vectors, tokens, name = await embed(request, body, body.input, "input")
         rows: Any = unit_length(vectors).astype("<f4")
         in_base64 = body.encoding_format == "base64"
         rows = [base64.b64encode(row.tobytes()).decode() for row in rows] if in_base64 else rows.tolist()
         data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        answer = {"object": "list", "data": data, "model": model.name, "usage": usage}
+        answer = {"object": "list", "data": data, "model": name, "usage": usage}
         return Response(JSON.dump_json(answer), media_type="application/json")
 
     @app.post("/embed")
     async def tei(request: Request, body: OfTEI) -> Response:
-        vectors, _ = await embed(request, body, body.inputs)
+        vectors, _, _ = await embed(request, body, body.inputs, "inputs")
         rows = unit_length(vectors) if body.normalize else vectors
         return Response(JSON.dump_json(rows.tolist()), media_type="application/json")
 
     @app.get("/health")
     async def health() -> dict[str, str]:
-        if not batcher.thread.is_alive():
+        if not all(batcher.thread.is_alive() for batcher in batchers):
             raise HTTPException(503, "the thread that embeds has stopped: start the server again")
         return {"status": "ok"}
 
     @app.get("/info")
     async def info() -> dict[str, Any]:
+        model = batchers[0].model
         return {
             "model_id": model.name,
+            "models": [*by_name],
             "model_dtype": model.dtype,
             "embedding_size": model.size,
             "prompt_names": [*model.prompts],
             "max_input_length": model.limit,
-            "max_batch_tokens": batcher.max_tokens,
+            "max_batch_tokens": batchers[0].max_tokens,
             "max_client_batch_size": max_texts,
             "auto_truncate": truncate,
             "version": version("hf-echo"),
@@ -218,18 +361,34 @@ async def disconnected(request: Request) -> None:
         pass
 
 
-def serve(model: str, *, port: int, host: str, dtype: str, batch_tokens: int, queue: int, **limits: Any) -> None:
-    """Serve a model until SIGTERM or SIGINT, after which accepted requests are still answered.
+def serve(
+    models: Sequence[str],
+    *,
+    port: int,
+    host: str,
+    dtype: str,
+    device: str | None = None,
+    batch_tokens: int,
+    queue: int,
+    cors_origin: Sequence[str] = (),
+    **limits: Any,
+) -> None:
+    """Serve models until SIGTERM or SIGINT, after which accepted requests are still answered; then the exit code is 0.
 
     Args:
         port: 0 is any free one; a line on stderr has the address.
-        batch_tokens, queue: as `max_tokens` and `max_waiting` of `Batcher`.
+        device: of all models; None is that of `hf_echo.utils.devices`, CUDA if available, or the CPU.
+        batch_tokens, queue: as `max_tokens` and `max_waiting` of `Batcher`, for each model.
+        cors_origin: origins, such as https://example.org, whose pages may send requests.
         limits: `truncate` (long texts, where a request does not say whether), `max_texts` of a request, `max_body` in
             bytes.
 
     Raises:
         OSError: the port is in use. FileNotFoundError, ValueError: as in `any_encoder`.
     """
+    for origin in cors_origin:
+        if origin != "*" and not origin.startswith(("http://", "https://")):
+            raise ValueError(f"--cors-origin is {origin!r}; give an origin such as https://example.org")
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -237,14 +396,30 @@ def serve(model: str, *, port: int, host: str, dtype: str, batch_tokens: int, qu
         sock.listen(2_048)  # before the model is read, so that a second server at this port ends at once
     except OSError as error:
         raise OSError(f"--host {host} --port {port}: {error.strerror or error}: choose another one") from None
-    batcher = Batcher(PromptedModel(model, dtype), batch_tokens, queue)
-    app = make_app(batcher, token=os.environ.get(TOKEN_VARIABLE), **limits)
+    if device:
+        choose_device(device)
+    opened = [PromptedModel(name, dtype) for name in models]
+    names = [model.name for model in opened]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two models have one name ({', '.join(names)}): requests choose by name, so rename a folder")
+    batchers = [Batcher(model, batch_tokens, queue) for model in opened]
+    app = make_app(*batchers, token=os.environ.get(TOKEN_VARIABLE), origins=cors_origin, **limits)
     at = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
-    print(f"{batcher.model.name}: {batcher.model.size} dimensions, at {at}", file=sys.stderr, flush=True)
+    for model in opened:
+        print(f"{model.name}: {model.size} dimensions, at {at}", file=sys.stderr, flush=True)
     logger = logging.getLogger("hf_echo.inference.encode")
     before = logger.level
     logger.setLevel(logging.ERROR)  # a client that wants texts cut knows it
+    # When all is answered, uvicorn calls the handlers that were there before it.
+    handlers = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE)).run(sockets=[sock])
     finally:
         logger.setLevel(before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: Any) -> None:
+    """A server that was asked to end has done its work."""
+    sys.exit(0)

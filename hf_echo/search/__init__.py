@@ -5,8 +5,10 @@ from __future__ import annotations
 from .alignment import Bead as Bead
 from .alignment import align as align
 from .file_alignment import align_files as align_files
+from .file_matching import match_files as match_files
 from .file_mining import mine_files as mine_files
 from .margin import margin_scores as margin_scores
+from .matching import match_documents as match_documents
 from .mining import MinedPairs as MinedPairs
 from .mining import PairScore as PairScore
 from .mining import best_threshold as best_threshold

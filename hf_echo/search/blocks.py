@@ -217,11 +217,11 @@ def _filled_index(y: Rows, index: str, block: int) -> Any:
         starts = np.linspace(0, len(y) - size, runs).astype(int)
         training_rows = np.concatenate([y.read(start, start + size) for start in starts])
         try:
-            _call_faiss(index, faiss_index.train, training_rows)
+            call_faiss(index, faiss_index.train, training_rows)
         except ValueError as error:
             raise ValueError(f"{error}; there are {len(y):,} rows: name a smaller index, such as SQ8") from None
     for start in range(0, len(y), block):
-        _call_faiss(index, faiss_index.add, y.read(start, start + block))
+        call_faiss(index, faiss_index.add, y.read(start, start + block))
     return faiss_index
 
 
@@ -247,7 +247,7 @@ def _empty_index(width: int, index: str) -> Any:
     import faiss
 
     factory_string, _, _ = index.partition(";")
-    faiss_index = _call_faiss(index, faiss.index_factory, width, factory_string, faiss.METRIC_INNER_PRODUCT)
+    faiss_index = call_faiss(index, faiss.index_factory, width, factory_string, faiss.METRIC_INNER_PRODUCT)
     _set_parameters(faiss_index, index)  # a wrong parameter is refused before the index is filled
     return faiss_index
 
@@ -257,10 +257,10 @@ def _set_parameters(faiss_index: Any, index: str) -> None:
 
     _, _, parameters = index.partition(";")
     if parameters:
-        _call_faiss(index, faiss.ParameterSpace().set_index_parameters, faiss_index, parameters)
+        call_faiss(index, faiss.ParameterSpace().set_index_parameters, faiss_index, parameters)
 
 
-def _call_faiss(index: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_faiss(index: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """A call to faiss whose error is one line, without the place in its source."""
     try:
         return function(*arguments)

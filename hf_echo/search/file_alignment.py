@@ -242,8 +242,8 @@ def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]
     left_out: Counter[str] = Counter()
     if not source.is_dir():
         return [(source, target)], left_out
-    source_files = _documents(source, left_out)
-    target_files = _documents(target, left_out)
+    source_files = folder_documents(source, left_out)
+    target_files = folder_documents(target, left_out)
     common = sorted(source_files.keys() & target_files.keys())
     if not common:
         examples = f"{min(source_files, default='none')!r} and {min(target_files, default='none')!r}"
@@ -253,7 +253,7 @@ def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]
     return [(source_files[name], target_files[name]) for name in common], left_out
 
 
-def _documents(folder: Path, left_out: Counter[str]) -> dict[str, Path]:
+def folder_documents(folder: Path, left_out: Counter[str]) -> dict[str, Path]:
     """The documents of a folder by name, however it writes accents (macOS: decomposed). Counts what is none."""
     documents: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
@@ -271,7 +271,7 @@ def _documents(folder: Path, left_out: Counter[str]) -> dict[str, Path]:
     return documents
 
 
-def _cut(texts: Sequence[str], lang: str) -> list[str]:
+def cut_sentences(texts: Sequence[str], lang: str) -> list[str]:
     sentences = []
     for pieces in rule_segmenter(texts, lang):
         sentences += trimmed(pieces)
@@ -301,7 +301,9 @@ def _gathered(
         files = [stack.enter_context(open_output(copy)) for copy in copies]
         for paths in documents:
             try:
-                sentences = [_sentences(path, lang, column, raw) for path, lang in zip(paths, langs, strict=True)]
+                sentences = [
+                    document_sentences(path, lang, column, raw) for path, lang in zip(paths, langs, strict=True)
+                ]
             except ValueError as error:  # damaged, empty, no text, no table with the column
                 if not in_folders:
                     raise
@@ -328,14 +330,16 @@ def _gathered(
     return kept, sides, left_out
 
 
-def _sentences(path: Path, lang: str | None, column: str | None, raw: bool) -> tuple[list[tuple[int, str]], int]:
+def document_sentences(
+    path: Path, lang: str | None, column: str | None, raw: bool
+) -> tuple[list[tuple[int, str]], int]:
     """([(number of its line from 0, sentence)], number of blank lines) of a document."""
     rows = open_text_rows(path, column, lang)
     lines = [text for block, _ in rows.blocks() for text in block]
     rows.report()
     blank = rows.left_out.total()
     if raw:
-        lines = _cut(lines, lang)
+        lines = cut_sentences(lines, lang)
     numbered = []
     for number, line in enumerate(lines):
         sentence = " ".join(line.split())

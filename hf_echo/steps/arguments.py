@@ -12,6 +12,7 @@ import torch
 
 from ..languages import language
 from ..modeling.precision_echo import bf16_is_faster
+from ..stages.core.adapter import read_adapter_settings
 from ..stages.core.model_shape import check_shape
 from ..stages.core.stage import Stage
 from ..utils.did_you_mean import did_you_mean
@@ -31,6 +32,11 @@ class ModelArguments:
         "pretrained text model of transformers to start from (folder or Hub)", None, unless="model_name_or_path"
     )
     decoder: str | None = setting("checkpoint of the same space whose decoder the model takes over", None)
+    adapter: dict | None = setting(
+        "train low-rank matrices alone, on model_name_or_path: {r, alpha, dropout, target_modules, use_dora}",
+        None,
+        needs="model_name_or_path",
+    )
 
 
 @dataclass(kw_only=True)
@@ -106,6 +112,10 @@ def read_training(path: Path, values: Mapping[str, Any]) -> Training:
     check_is_read(path, name, parts[1])
     if model.shape:
         _with_name(str(path), stage.check_shape or check_shape, model.shape)
+    if model.adapter is not None:
+        if not stage.takes_adapter:
+            raise ValueError(f"{path}: stage {name!r} trains no adapter: leave adapter out")
+        read_adapter_settings(model.adapter, f"{path}: adapter")
     check_data(path, stage, data)
     if data.batch_by == "similarity" and not (model.model_name_or_path or model.backbone):
         raise ValueError(f"{path}: batch_by: similarity needs token vectors: name a start in model_name_or_path")
@@ -162,7 +172,8 @@ def make_config(path: Path, stage: Stage, values: Mapping[str, Any], data: DataA
     native = {"bf16": fast and not values.get("fp16")}
     try:
         values = check_values(stage.config, values)
-        defaults = native | defaults_for_log(values) | defaults_for_evaluation(stage, values, data.dev_data)
+        whole = {"enable_jit_checkpoint": True}  # SIGTERM saves and ends
+        defaults = native | whole | defaults_for_log(values) | defaults_for_evaluation(stage, values, data.dev_data)
         return make(stage.config, defaults | values, path)
     except Exception as error:  # TrainingArguments raises whatever a wrong value happens to cause
         text = " ".join(str(error).split()) or type(error).__name__
@@ -231,7 +242,7 @@ def check_report_to(name: str, report_to: Any) -> None:
         if not isinstance(tracker, str) or tracker not in INTEGRATION_TO_CALLBACK:
             raise ValueError(f"{name} is {tracker!r}; it must be none or one of {', '.join(INTEGRATION_TO_CALLBACK)}")
         if tracker != "flyte" and tracker not in get_available_reporting_integrations():
-            where = "'hf-echo[tracking]'" if tracker in ("tensorboard", "trackio", "wandb") else tracker
+            where = "-e '.[tracking]'" if tracker in ("tensorboard", "trackio", "wandb") else tracker
             raise ValueError(f"{name}: {tracker} is not installed; pip install {where}")
 
 

@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from ..data import load_nway, load_parallel
 from ..data.nway import dev_split
+from ..data.prepared import PreparedParallel, is_prepared
 from ..data.tokenized import TokenizedParallel, tokenize_parallel
 from ..inference.any_encoder import any_encoder
 from ..inference.embedding_store import LiveRows, frozen_embeddings
@@ -20,18 +21,25 @@ from ..stages.core.dev_sets import DevSet, check_dev_set
 from ..stages.core.stage import Rows, Stage, load_with
 from ..utils.fingerprint import fingerprint, sha256
 from ..utils.hub import snapshot
+from ..utils.quiet import opening_quietly
 from .arguments import DataArguments, ModelArguments
 from .model import load_tokenizer
 from .record import data_fingerprint
 
 logger = logging.getLogger(__name__)
 
+READ_TEXTS = ("data_options", "source_languages", "batch_by", "guide", "teacher", "cache_embeddings", "rule_negatives")
 CLUSTER = 1000  # rows of a cluster of similar targets, about
 
 
 def load_pairs(args: DataArguments) -> Dataset:
     if not args.train_data:
         raise ValueError("train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'")
+    if is_prepared(args.train_data):
+        for name in READ_TEXTS:
+            if getattr(args, name):
+                raise ValueError(f"{name} reads texts, and {args.train_data} holds tokens alone: name the data instead")
+        return PreparedParallel(args.train_data)
     return load_with(load_parallel, args.train_data, args.data_options)
 
 
@@ -75,7 +83,8 @@ def data_fingerprints(pairs: Dataset, dev_sets: dict[str, DevSet], args: DataArg
     models = {role: found for role, found in models.items() if not found.endswith(":unknown")}  # nothing is cached yet
     dev = {f"dev_data.{name}": data_fingerprint(dev.rows) for name, dev in dev_sets.items()}
     errors = {"teacher_xsimpp": sha256(args.teacher_xsimpp)} if args.teacher_xsimpp else {}
-    return {"train_data": data_fingerprint(pairs)} | dev | models | errors
+    own = pairs.fingerprint if isinstance(pairs, PreparedParallel) else data_fingerprint(pairs)
+    return {"train_data": own} | dev | models | errors
 
 
 def pair_tokenizer(args: ModelArguments, dataset: Dataset, config: Any, resume: str | None) -> Any:
@@ -86,6 +95,9 @@ def pair_tokenizer(args: ModelArguments, dataset: Dataset, config: Any, resume: 
 
 
 def tokenized_pairs(dataset: Dataset, tokenizer: Any, args: DataArguments, config: Any) -> TokenizedParallel:
+    if isinstance(dataset, PreparedParallel):
+        dataset.check_tokenizer(tokenizer, getattr(config, "max_length", 128))
+        return dataset
     return tokenize_parallel(
         dataset, tokenizer, max_length=getattr(config, "max_length", 128), cache_dir=args.cache_dir
     )
@@ -119,7 +131,9 @@ def training_rows(stage: Stage, args: DataArguments, config: Any, dataset: Datas
             )
     if hasattr(config, "base_languages"):
         config.base_languages = config.base_languages or teacher_languages(args.base_languages_of or args.teacher)
-    return stage.rows(dataset, args, config) if stage.rows else dataset
+    if stage.rows is None or isinstance(dataset, PreparedParallel):
+        return dataset
+    return stage.rows(dataset, args, config)
 
 
 def teacher_languages(name: str) -> list[str]:
@@ -157,5 +171,6 @@ def row_groups(dataset: Dataset, by: str, start: str, tokenizer: Any) -> np.ndar
     if by == "languages":
         pairs = [f"{source} {target}" for source, target in zip(dataset["source_lang"], dataset["target_lang"])]
         return np.unique(pairs, return_inverse=True)[1]
-    vectors = AutoModel.from_pretrained(snapshot(start)).get_input_embeddings().weight
+    with opening_quietly():
+        vectors = AutoModel.from_pretrained(snapshot(start)).get_input_embeddings().weight
     return text_clusters(dataset["target"][:], tokenizer, vectors, -(-len(dataset) // CLUSTER))

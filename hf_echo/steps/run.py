@@ -105,14 +105,17 @@ def describe_operation(
     return report | ({"problems": problems} if problems else {})
 
 
-def is_made(operation: Operation) -> bool:
-    """Whether the folder holds the result of this operation, with these settings, on inputs of the same content."""
+def is_made(operation: Operation, fix: str = "--fresh replaces it, or give another output_dir") -> bool:
+    """Whether the folder holds the result of this operation, with these settings, on inputs of the same content.
+
+    Raises ValueError where it holds another result; `fix` ends the message.
+    """
     out = Path(operation.output_dir)
     before = read_lineage(out)
     if before is None:
         return False
     if reason := _difference(operation, before):
-        raise ValueError(f"{out} was made in another way: {reason}; --fresh replaces it, or give another output_dir")
+        raise ValueError(f"{out} was made in another way: {reason}; {fix}")
     if not operation.is_whole():
         logger.warning("%s: its weights are missing or incomplete, it is made again", out)
         return False

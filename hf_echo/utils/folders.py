@@ -11,26 +11,31 @@ from pathlib import Path
 
 from .files import named_when_full
 from .lineage import FILE
+from .outputs import as_written
 
 # What a checkpoint consists of; other files are somebody's own.
 SUFFIXES = {".bin", ".jinja", ".json", ".md", ".model", ".npy", ".onnx", ".parquet", ".py", ".safetensors", ".xml"}
 NAMES = {"merges.txt", "vocab.txt"}
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
 
 
 @contextmanager
 def write_folder(path: str | Path) -> Iterator[Path]:
-    """Gives an empty folder, which replaces `path` (nothing, or a checkpoint) when the block ends without an error."""
+    """Gives an empty folder, which replaces `path` when the block ends without an error.
+
+    `path` is nothing, a checkpoint, or what a command of hf-echo has written and nobody has changed since.
+    """
     place = Path(os.path.realpath(path))
     if place.is_file():
         raise ValueError(f"{path} is a file; give the name of a folder")
-    if place.is_dir() and any(place.iterdir()) and not (place / FILE).is_file():
+    is_ours = as_written(place)
+    if place.is_dir() and any(place.iterdir()) and not (place / FILE).is_file() and not is_ours:
         raise ValueError(f"{path} is not empty and holds no checkpoint of hf-echo: name another folder")
     if next(place.glob("checkpoint-*"), None):
         raise ValueError(f"{path} holds a training run: name another folder")
     for file in sorted(place.rglob("*")):
         inner = file.relative_to(place)
-        if file.is_file() and not _is_ours(inner):
+        if file.is_file() and not is_ours and not _is_ours(inner):
             raise ValueError(f"{path} also holds {inner}: move it, or name another folder")
     place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = place.with_name(f".{place.name}.{os.getpid()}.{os.urandom(4).hex()}")

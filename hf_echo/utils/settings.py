@@ -40,7 +40,7 @@ def setting(
     default: Any = MISSING,
     *,
     reads: Literal["checkpoint", "data"] | None = None,
-    writes: Literal["file", "folder"] | None = None,
+    writes: Literal["file", "folder", "any"] | None = None,
     recorded: bool = True,
     least: float | None = None,
     most: float | None = None,
@@ -59,7 +59,7 @@ def setting(
         default: a value (a list or mapping is copied), or `dict` or `list` for an empty one; without it the field is
             required.
         reads: it names a checkpoint (or tokenizer), or a data file.
-        writes: it names an output.
+        writes: it names an output; "any" is a file or a folder.
         recorded: whether the lineage holds it; what changes no weight need not be.
         least, most, above: the range of a number, or of each in a list; `above` is exclusive.
         needs, unless: another field without which, or with which, this one would be ignored: then it is refused.
@@ -109,6 +109,7 @@ class Step(Checked):
         then: what the command says at the end, on stderr: a format of the fields.
         reports: `run` returns a report, so the command has the option --json.
         file_only: entries of the report that are too long for a screen.
+        continues: `run` itself continues, or refuses, what an earlier run left in its output.
     """
 
     command: ClassVar[str | None] = None
@@ -118,6 +119,7 @@ class Step(Checked):
     then: ClassVar[str] = ""
     reports: ClassVar[bool] = False
     file_only: ClassVar[tuple[str, ...]] = ()
+    continues: ClassVar[bool] = False
 
     def run(self) -> dict[str, Any] | None:
         """Do it; returns a report, which the command prints as JSON, or None if there is nothing to report."""
@@ -205,9 +207,9 @@ def check_outputs(settings: Any, report: str | Path | None = None) -> None:
         value = getattr(settings, name)
         kind = declared.metadata.get("writes")
         if kind is None:
-            taken += _paths(value)
+            taken += existing_paths(value)
         elif value:
-            outputs.append((value, kind == "folder"))
+            outputs.append((value, kind == "folder" or (kind == "any" and Path(value).is_dir())))
     for path, is_folder in outputs:
         check_output(path, taken, folder=is_folder)
         taken.append(path)
@@ -215,7 +217,7 @@ def check_outputs(settings: Any, report: str | Path | None = None) -> None:
         check_output(report, taken)
 
 
-def _paths(value: Any) -> list[str | Path]:
+def existing_paths(value: Any) -> list[str | Path]:
     """The existing paths in a value: a path, a text, `LANGUAGE=PATH`, or a list of them."""
     paths: list[str | Path] = []
     for entry in value if isinstance(value, (list, tuple)) else [value]:

@@ -62,7 +62,8 @@ def test_encode(space, vectors, run, tmp_path):
     code, _, err = run("encode", "--audio", space / "files.tsv", out, "--model", space / "speech", "--dtype", "fp32")
     assert code == 0, err
     np.testing.assert_allclose(np.load(out), vectors, atol=1e-5)
-    run("encode", "--audio", space / "1.flac", out, "--model", space / "speech", "--normalize")
+    again = ("--normalize", "--overwrite")
+    run("encode", "--audio", space / "1.flac", out, "--model", space / "speech", *again)
     np.testing.assert_allclose(np.load(out)[0], vectors[1] / np.linalg.norm(vectors[1]), atol=1e-2)
 
 

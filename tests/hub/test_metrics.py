@@ -278,7 +278,12 @@ def test_the_command_writes_the_folders_once(run, refused, tmp_path):
     for name in METRICS:
         files = {file.name for file in (tmp_path / "out" / name).iterdir()}
         assert files >= {f"{name}.py", "README.md", "requirements.txt", "app.py"}
-    refused("is not empty", tmp_path / "out")
+    code, _, err = run(tmp_path / "out")
+    assert code == 0
+    assert "is made already" in err
+    (tmp_path / "out" / "notes.txt").write_text("of somebody")
+    refused("--overwrite", tmp_path / "out")
+    refused("is not empty", tmp_path / "out", "--overwrite")
 
 
 @pytest.mark.parametrize("name", METRICS)

@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import os
 import random
+import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
+import hf_echo.inference.serve
 from hf_echo.inference import encode
 from hf_echo.inference.batcher import Batcher, PromptedModel
 from hf_echo.inference.serve import make_app
@@ -28,10 +31,10 @@ LIMITS = dict(token=TOKEN, max_texts=40, max_body=20_000)
 
 
 @contextmanager
-def serving(batcher, **options):
+def serving(*batchers, **options):
     """Yield (port, uvicorn's server); it has stopped behind the block."""
     sock = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(make_app(batcher, **options), log_level="critical"))
+    server = uvicorn.Server(uvicorn.Config(make_app(*batchers, **options), log_level="critical"))
     thread = Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
     try:
@@ -131,24 +134,29 @@ def test_a_model_of_sentence_transformers(toy_tokenizer, tmp_path):
 
 LONG = json.dumps({"input": "chat " * 1_000}).encode()
 REFUSED = [
-    (400, b"", "body: Field required"),
-    (400, b"{", "JSON decode error"),
-    (400, b"[" * 10_000, "body"),
+    (400, b"", "the body is no JSON object"),
+    (400, b"{", "the body is no JSON object (Expecting property name"),
+    (400, b"[" * 10_000, "parsing the body"),
     (400, b'{"input": "\xff"}', "parsing the body"),
-    (400, b'{"input": "\\ud800"}', "lone surrogate"),
-    (400, b"null", "body: "),
-    (400, b"{}", "input: Field required"),
-    (400, b'{"input": null}', "NoneType"),
+    (400, b'{"input": "\\ud800"}', "input holds a lone surrogate"),
+    (400, b"null", "the body is no JSON object"),
+    (400, b"{}", "input is missing: send a text or a list of texts"),
+    (400, b'{"input": null}', "input is null: send a text or a list of texts"),
     (400, b'{"input": []}', "the list of texts is empty"),
-    (400, b'{"input": [1, 2]}', "token ids"),
-    (400, b'{"input": ["a", null]}', "row 2 is NoneType"),
-    (400, b'{"input": {"a": "b"}}', "dict"),
-    (400, b'{"input": "a", "dimensions": 0}', "dimensions"),
+    (400, b'{"input": [1, 2]}', "input[0] is 1: token ids"),
+    (400, b'{"input": ["a", null]}', "input[1] is null: send a text"),
+    (400, b'{"input": {"a": "b"}}', 'input is {"a": "b"}: send a text'),
+    (400, b'{"input": "a", "dimensions": 0}', "dimensions is 0: it must be a whole number of at least 1"),
+    (400, b'{"input": "a", "dimensions": "64"}', 'dimensions is "64": it must be a whole number'),
+    (400, b'{"input": "a", "truncate": "yes"}', 'truncate is "yes": it must be true or false'),
+    (400, b'{"input": "a", "model": 5}', "model is 5: it must be a text"),
     (400, b'{"input": "a", "dimensions": 33}', "dimensions is 33; embeddings of this model have 32"),
     (400, b'{"input": "a", "encoding_format": "int8"}', "'float' or 'base64'"),
-    (400, b'{"input": "a", "prompt_name": "zzz"}', "prompt_name is 'zzz'; it must be one of its prompts: "),
-    (413, json.dumps({"input": ["a"] * 41}).encode(), "41 texts, at most 40"),
-    (413, LONG, "tokens, at most "),
+    (400, b'{"input": "a", "on_long": "cut"}', "'error', 'truncate' or 'split'"),
+    (400, b'{"input": "a", "on_long": "split", "truncate": true}', "send one of them"),
+    (400, b'{"input": "a", "prompt_name": "zzz"}', 'prompt_name is "zzz"; it must be one of its prompts: '),
+    (413, json.dumps({"input": ["a"] * 41}).encode(), "input has 41 texts, at most 40"),
+    (413, LONG, "input[0] has 2,023 tokens, at most 64"),
     (413, b"x" * 20_001, "more than 20,000 bytes"),
     (413, b"x" * 10_000_000, "more than 20,000 bytes"),
 ]
@@ -166,9 +174,131 @@ def test_other_refusals(port):
     assert send(port, "/nothing", None)[0] == 404
     status, content, _ = send(port, "/embed", b'{"inputs": "a"}', Content_Type="text/plain")
     assert (status, content["error_type"]) == (400, "Validation") and "Content-Type" in content["error"]
+    assert embed(port, "a", normalize="no") == (
+        400,
+        {"error": 'normalize is "no": it must be true or false', "error_type": "Validation"},
+    )
     for token in ("", "secret", "Bearer ", "Bearer no", "Bearer \xe9"):
         assert send(port, "/info", None, Authorization=token)[0] == 401, token
     assert embed(port, "chat " * 1_000, truncate=True)[0] == 200
+
+
+def test_a_wrong_key_is_named_as_by_openai(port):
+    status, content, _ = send(port, "/v1/embeddings", b'{"input": "a"}', Authorization="Bearer no")
+    assert status == 401
+    assert content["error"]["code"] == "invalid_api_key"
+
+
+def test_a_wrong_value_names_its_field(port):
+    _, content, _ = send(port, "/v1/embeddings", b'{"input": "a", "dimensions": 33}')
+    assert content["error"]["param"] == "dimensions"
+
+
+def test_a_long_text_is_split_on_request(port, model, texts):
+    long_text = " ".join(texts * 4)
+    status, content = embed(port, [long_text, texts[0]], on_long="split", normalize=False)
+    assert status == 200
+    want = encode(model.model, model.tokenizer, [long_text, texts[0]], on_long="split")
+    np.testing.assert_allclose(content, want, atol=1e-5)
+    truncated = encode(model.model, model.tokenizer, [long_text])
+    assert np.abs(want[0] - truncated[0]).max() > 1e-3  # so the comparison can fail
+
+
+def test_pieces_of_a_sentence_transformer_are_averaged(bert):
+    model = PromptedModel(str(bert), "fp32")
+    words = [f"w{number}" for number in range(17)]
+    long_text = " ".join(words)
+    got = model.embed([long_text], [""], split=True)[0]
+    room = model.limit - 2  # beside [CLS] and [SEP]
+    pieces = [words[start : start + room] for start in range(0, len(words), room)]
+    vectors = model.embed([" ".join(piece) for piece in pieces], [""] * len(pieces))
+    lengths = np.array([len(piece) + 2 for piece in pieces])
+    want = (vectors * lengths[:, None]).sum(0) / lengths.sum()
+    np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    """A SentenceTransformer of a BERT that reads 8 tokens, one for each word."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("bert")
+    words = {f"w{number}": number + 4 for number in range(20)}
+    tokenizer = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3} | words, "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=8, **names).save_pretrained(folder / "model")
+    sizes = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
+    BertModel(BertConfig(vocab_size=24, max_position_embeddings=8, **sizes)).save_pretrained(folder / "model")
+    SentenceTransformer(str(folder / "model"), device="cpu").save(str(folder / "bert"))
+    return folder / "bert"
+
+
+def test_the_list_of_models(port):
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=TOKEN, max_retries=0)
+    assert [model.id for model in client.models.list()] == ["toy"]
+    assert client.models.retrieve("toy").id == "toy"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("other")
+
+
+@pytest.fixture(scope="module")
+def two(model, bert):
+    """The port of a server of two models, to which pages of one origin may send requests."""
+    batchers = [Batcher(model), Batcher(PromptedModel(str(bert), "fp32"))]
+    with serving(*batchers, token=TOKEN, origins=["https://page.example"]) as (port, _):
+        yield port
+
+
+def test_a_request_chooses_its_model(two, bert):
+    body = json.dumps({"model": "bert", "input": "w1 w2"}).encode()
+    _, content, _ = send(two, "/v1/embeddings", body)
+    assert content["model"] == "bert"
+    want = SentenceTransformer(str(bert), device="cpu").encode("w1 w2", normalize_embeddings=True)
+    np.testing.assert_allclose(content["data"][0]["embedding"], want, atol=1e-5)
+
+
+def test_an_unknown_model_is_not_found(two):
+    status, content, _ = send(two, "/v1/embeddings", b'{"model": "gpt", "input": "a"}')
+    assert status == 404
+    assert content["error"]["code"] == "model_not_found"
+    assert 'model is "gpt"; this server has toy, bert' in content["error"]["message"]
+
+
+def preflight(port: int, origin: str):
+    """What a browser asks before a page of this origin may send a request."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    connection.request("OPTIONS", "/v1/embeddings", headers=headers)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.headers
+
+
+def test_pages_of_a_named_origin_may_ask(two):
+    assert preflight(two, "https://page.example")["Access-Control-Allow-Origin"] == "https://page.example"
+
+
+def test_pages_of_other_origins_may_not(two, port):
+    assert preflight(two, "https://other.example")["Access-Control-Allow-Origin"] is None
+    assert preflight(port, "https://page.example")["Access-Control-Allow-Origin"] is None
+
+
+def test_metrics_count_texts(model):
+    with serving(Batcher(model), token=TOKEN) as (port, _):
+        embed(port, ["chat", "chien"])
+        embed(port, [])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        lines = connection.getresponse().read().decode().splitlines()
+        connection.close()
+    assert 'hf_echo_texts_total{model="toy"} 2.0' in lines
+    assert 'hf_echo_requests_total{route="/embed",status="200"} 1.0' in lines
+    assert 'hf_echo_requests_total{route="/embed",status="400"} 1.0' in lines
+    assert 'hf_echo_waiting_texts{model="toy"} 0.0' in lines
 
 
 JSON = st.recursive(
@@ -176,7 +306,17 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = ["input", "inputs", "dimensions", "encoding_format", "normalize", "truncate", "prompt_name", "model"]
+FIELDS = [
+    "input",
+    "inputs",
+    "dimensions",
+    "encoding_format",
+    "normalize",
+    "truncate",
+    "on_long",
+    "prompt_name",
+    "model",
+]
 OBJECTS = st.dictionaries(st.sampled_from(FIELDS), JSON)
 BODIES = st.binary(max_size=40) | OBJECTS.map(lambda body: json.dumps(body).encode())
 
@@ -200,7 +340,7 @@ class Slow:
     def lengths(self, texts, prompt):
         return [1] * len(texts)
 
-    def embed(self, texts, prompts):
+    def embed(self, texts, prompts, *, split=False):
         self.started.set()
         assert self.go.wait(30)
         self.seen += texts
@@ -233,6 +373,7 @@ def test_a_full_queue_and_a_text_that_fails(slow):
     waiting = [later(["a", "b"]), later(["poison"])]
     wait_until(lambda: len(batcher.jobs) == 2)
     status, content, headers = send(port, "/v1/embeddings", b'{"input": "c"}')
+    assert content["error"]["code"] == "rate_limit_exceeded"
     assert status == 429 and headers["Retry-After"] and "3 texts are waiting" in content["error"]["message"]
     batcher.model.go.set()
     assert [one.result()[0] for one in waiting] == [200, 500]
@@ -269,6 +410,39 @@ def test_a_server_that_stops_answers_what_it_has(slow):
     wait_until(refuses)
     batcher.model.go.set()
     assert [one.result()[0] for one in waiting] == [200, 200]
+
+
+class Quick(Slow):
+    """A model for a server that gets no request."""
+
+    name = "quick"
+
+    def __init__(self, name, dtype):
+        super().__init__()
+
+
+def test_sigterm_ends_the_command_with_0(run, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr(hf_echo.inference.serve, "PromptedModel", Quick)
+
+    def ask_to_end():
+        for _ in range(1_000):
+            try:
+                if send(port, "/health", None)[0] == 200:
+                    return os.kill(os.getpid(), signal.SIGTERM)
+            except OSError:
+                Event().wait(0.01)
+
+    asker = Thread(target=ask_to_end)
+    asker.start()
+    code, _, err = run("serve", "quick", "--port", port)
+    asker.join()
+    assert (code, err) == (0, f"quick: 1 dimensions, at http://127.0.0.1:{port}\n")
+
+
+def test_an_origin_is_an_address(refused):
+    refused("--cors-origin is 'example.org'; give an origin such as", "serve", "quick", "--cors-origin", "example.org")
 
 
 def test_what_cannot_be_served(refused, tmp_path):

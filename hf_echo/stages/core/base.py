@@ -6,28 +6,36 @@ depends on the kind of row (text, audio, document) or on a decoder.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ...data.batching import TokenBudgetBatchSampler
+from ...data.prepared import PreparedParallel, ShardBatchSampler
 from ...losses import rank_weight, weighted_total
 from ...losses.gather import sum_over_ranks, world_size
 from ...modeling.packed_echo import train_packed
 from ...utils.settings import check, default_of, fields_of, setting
+from .adapter import freeze_base
 from .cpu_memory import EVERY, give_back_memory
 from .dev_sets import DevSet, evaluate_sets
 from .gradient_cache import Chunk, cached_step, chunks_of
+from .long_runs import SaveWhenAsked, check_finite_step, checkpoint_or_nothing, write_checkpoint_checksums
 
 # Settings of transformers' own batches, loss and evaluation, whose place CoreTrainer's take: here they change nothing.
 UNREAD = (
@@ -67,12 +75,19 @@ class CoreConfig(TrainingArguments):
                 raise ValueError(f"{name} is {value}; it must be at least {least[name]}")
         if not max(self.adam_beta1, self.adam_beta2) < 1:
             raise ValueError(f"adam_beta1 is {self.adam_beta1} and adam_beta2 {self.adam_beta2}; both must be below 1")
+        self._join_processes()
         super().__post_init__()
         if self.load_best_model_at_end and self.save_strategy == "steps" and not self.save_steps:
             raise ValueError("save_steps is 0, so only the last step is saved: leave load_best_model_at_end out")
         self.remove_unused_columns = False
         if self.max_steps == 0:
             raise ValueError("max_steps is 0; leave it out, and num_train_epochs counts")
+
+    def _join_processes(self) -> None:
+        """On a CPU, TrainingArguments would open the process group with torch's own 30 minutes."""
+        is_launched = int(os.environ.get("WORLD_SIZE", 1)) > 1
+        if is_launched and self.use_cpu and not dist.is_initialized():
+            dist.init_process_group(self.ddp_backend or "gloo", timeout=timedelta(seconds=self.ddp_timeout))
 
     def __getstate__(self) -> dict[str, Any]:
         """What training_args.bin holds. The token is a secret, and the file can be pushed."""
@@ -193,6 +208,9 @@ class CoreTrainer(Trainer):
                 parameter.requires_grad_(False)
             if not any(p.requires_grad for p in model.parameters()):
                 raise ValueError(f"freeze={args.freeze} leaves nothing to learn in this stage")
+        self._base_names = freeze_base(model)
+        saves_when_asked = args.enable_jit_checkpoint
+        args.enable_jit_checkpoint = False  # `SaveWhenAsked` is in its place
         super().__init__(
             model,
             args,
@@ -202,6 +220,10 @@ class CoreTrainer(Trainer):
             processing_class=tokenizer,
             **kwargs,
         )
+        args.enable_jit_checkpoint = saves_when_asked
+        self.save_when_asked = SaveWhenAsked()
+        if saves_when_asked:
+            self.add_callback(self.save_when_asked)
         self.add_callback(StepsOfTheRecipe())
         if self.args.device.type == "cpu":
             train_packed(model)
@@ -210,7 +232,8 @@ class CoreTrainer(Trainer):
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """Tied weights, such as the decoder's output layer, are stored once: they are not missing."""
         tied = getattr(self.model, "all_tied_weights_keys", None) or {}
-        missing = [name for name in load_result.missing_keys if name not in tied]
+        here = {*tied, *self._base_names}  # with an adapter, the weights of the base are not in a checkpoint
+        missing = [name for name in load_result.missing_keys if name not in here]
         super()._issue_warnings_after_load(load_result._replace(missing_keys=missing))
 
     # What a stage defines
@@ -228,7 +251,14 @@ class CoreTrainer(Trainer):
 
     def make_sampler(self) -> Any:
         """Batches of rows of similar length, as many as the budget allows. The sampler knows rank and epoch."""
-        return self.token_budget_sampler(groups=self.groups)
+        data = self.train_dataset
+        if isinstance(data, PreparedParallel):
+            return ShardBatchSampler(data, self.token_budget_sampler, self.lengths_of_shard, self.args.seed)
+        return self.token_budget_sampler(self.row_lengths, self.args.seed, groups=self.groups)
+
+    def lengths_of_shard(self, shard: Any) -> np.ndarray:
+        """(rows, sides) as `batch_lengths`, of a shard of prepared data."""
+        return self.batch_lengths(shard)
 
     def chunk_tokens(self) -> int:
         """The budget of what a device embeds at once, in the unit of `batch_lengths`."""
@@ -238,17 +268,16 @@ class CoreTrainer(Trainer):
         """The budget of a batch that is embedded in chunks; None: a batch is one chunk."""
         return getattr(self.args, "batch_tokens", None)
 
-    def token_budget_sampler(self, **options: Any) -> TokenBudgetBatchSampler:
+    def token_budget_sampler(self, lengths: np.ndarray, seed: int, **options: Any) -> TokenBudgetBatchSampler:
         """Batches by `batch_lengths`; with a cached batch, `max_rows` is a limit of its chunks."""
         cached = self.cached_tokens()
-        lengths = self.row_lengths
         if cached:
             check_cached_budget(cached, self.chunk_tokens(), lengths, self.args)
         return TokenBudgetBatchSampler(
             lengths,
             cached or self.chunk_tokens(),
             max_rows=None if cached else self.args.max_rows,
-            seed=self.args.seed,
+            seed=seed,
             bucket_multiple=self.bucket_multiple,
             rank=self.args.process_index,
             world_size=self.args.world_size,
@@ -263,9 +292,15 @@ class CoreTrainer(Trainer):
 
     def chunks(self, inputs: Mapping[str, Any]) -> list[Chunk]:
         """The parts of a cached batch."""
+        rows = inputs["index"].cpu().numpy()
+        if isinstance(self.train_dataset, PreparedParallel):
+            shard, rows = self.train_dataset.shard_of(rows)
+            lengths = self.lengths_of_shard(shard)[rows]
+        else:
+            lengths = self.row_lengths[rows]
         return chunks_of(
             inputs,
-            self.row_lengths[inputs["index"].cpu().numpy()],
+            lengths,
             max_tokens=self.chunk_tokens(),
             max_rows=self.args.max_rows,
             multiple=self.bucket_multiple,
@@ -329,7 +364,13 @@ class CoreTrainer(Trainer):
             pin_memory=args.dataloader_pin_memory and torch.cuda.is_available(),
             persistent_workers=args.dataloader_num_workers > 0 and args.dataloader_persistent_workers,
         )
-        loader.set_epoch = sampler.set_epoch  # the Trainer calls it at the start of every epoch
+
+        def set_epoch(epoch: int) -> None:
+            sampler.set_epoch(epoch)
+            if hasattr(self.data_collator, "set_epoch"):
+                self.data_collator.set_epoch(epoch)
+
+        loader.set_epoch = set_epoch  # the Trainer calls it at the start of every epoch
         return loader
 
     def create_optimizer(self, model=None):
@@ -355,6 +396,23 @@ class CoreTrainer(Trainer):
             kind = getattr(self.args.lr_scheduler_type, "value", self.args.lr_scheduler_type)
             raise ValueError(f"lr_scheduler_kwargs of {kind}: {error}") from None
 
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None) -> None:
+        """As Trainer's; with an adapter, a checkpoint holds what differs from the base, to be resumed on it."""
+        if not self._base_names:
+            super()._save(output_dir, state_dict)
+            return
+        if not self.args.should_save:
+            return
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {}
+        for name, tensor in (state_dict or self.model.state_dict()).items():
+            if name not in self._base_names:
+                tensors[name] = tensor.contiguous()
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        self.processing_class.save_pretrained(folder)
+        torch.save(self.args, folder / "training_args.bin")
+
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         if self.model_card is None:
             super().create_model_card(*args, **kwargs)
@@ -367,10 +425,34 @@ class CoreTrainer(Trainer):
             loss = self._cached_training_step(model, inputs, num_items_in_batch)
         else:
             loss = super().training_step(model, inputs, num_items_in_batch)
+        check_finite_step(loss, "loss", self.state.global_step, self.args.output_dir)
         if self.args.device.type == "cpu" and self.state.global_step % EVERY == EVERY - 1:
             give_back_memory()
         self._seconds += time.perf_counter() - start
         return loss
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.args.enable_jit_checkpoint:
+            return super().train(*args, **kwargs)
+        with self.save_when_asked.listening():
+            return super().train(*args, **kwargs)
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        """The norm of the gradients, which must be finite; a scaler of fp16 skips steps where it is not."""
+        norm = super()._get_grad_norm(model, grad_norm)
+        if not self.args.fp16:
+            check_finite_step(norm, "norm of the gradients", self.state.global_step, self.args.output_dir)
+        return norm
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """As Trainer's, whole or not at all, with checksums of all files."""
+        folder = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        with checkpoint_or_nothing(folder):
+            super()._save_checkpoint(model, trial)
+            if world_size() > 1:
+                dist.barrier()  # each process writes its random state
+            if self.args.should_save:
+                write_checkpoint_checksums(folder)
 
     def _cached_training_step(self, model, inputs, items: ItemsOfStep) -> torch.Tensor:
         """As Trainer's, with the gradients of `cached_step`."""
@@ -386,6 +468,10 @@ class CoreTrainer(Trainer):
     def _keep_frozen_parts(self) -> None:
         for part in self.frozen:
             part.eval()  # Trainer's model.train() would let batch norm follow the data, and switch dropout on
+
+    @property
+    def has_adapter(self) -> bool:
+        return bool(self._base_names)
 
     @property
     def tokens_per_second(self) -> float:

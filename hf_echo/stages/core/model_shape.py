@@ -57,6 +57,12 @@ def check_same_shape(shape: dict[str, Any], config: Any, name: str) -> None:
             )
 
 
+def check_backbone(name: str, model_type: str | None) -> None:
+    """Raises ValueError where the `backbone` of a recipe is a checkpoint of this package, which has one inside."""
+    if model_type is not None and model_type.startswith(EchoConfig.model_type):
+        raise ValueError(f"backbone: {name} is an Echo checkpoint already: name it as model_name_or_path")
+
+
 def check_activations(shape: dict[str, Any], of: str = "shape") -> None:
     """Raises ValueError for an unknown activation function; `of` is what `shape` is called in the recipe."""
     for name in ACTIVATIONS:

@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig
 
 from ...checkpoints.pruning.layout import layer_list
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
-from .model_shape import OF_DECODER, decoder_config, new_config
+from .model_shape import OF_DECODER, check_backbone, decoder_config, new_config
 
 ECHO = (EchoConfig,)
 
@@ -59,6 +59,7 @@ def _of_backbone(model_args: Any, start: Start) -> EchoConfig | None:
     backbone = start.config("backbone", model_args.backbone, (PreTrainedConfig,))
     if backbone is None:
         return None
+    check_backbone(model_args.backbone, backbone.model_type)
     return EchoConfig(backbone=backbone, prompts="none", **{"pooling": "mean", "embedding_size": None} | own)
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
-from ...checkpoints.rewrite import is_release
+from ...checkpoints.adapters import is_adapter
+from ...checkpoints.rewrite import is_release, open_checkpoint
 from ...inference.encode import opening
 from ...modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation
 from ...utils.hub import snapshot
 from ...vocabulary import load_tokenizer
-from .model_shape import OF_DECODER, decoder_config, new_config
+from .model_shape import OF_DECODER, check_backbone, decoder_config, new_config
 
 Model = EchoEncoder | EchoForTranslation
 
@@ -31,13 +32,19 @@ def start_model(
     elif args.backbone:
         own = {"pooling": pooling} | {key: shape.pop(key) for key in ("pooling", "embedding_size") if key in shape}
         with opening(args.backbone) as place:
-            model = EchoEncoder.from_backbone(place, **own, languages=languages, dtype=torch.float32)
+            check_backbone(args.backbone, EchoConfig.get_config_dict(place)[0].get("model_type"))
+            model = EchoEncoder.from_backbone(place, **own, attention="both", languages=languages, dtype=torch.float32)
     else:
         with opening(name) as place:
+            if is_adapter(name):
+                merged = open_checkpoint(name)
+                merged.config.sentence_transformer = None
+                return with_decoder(merged, args.decoder, tokenizer) if args.decoder else merged
             if (kind := EchoConfig.get_config_dict(place)[0].get("model_type")) != EchoConfig.model_type:
                 raise ValueError(f"{name} is a model of type {kind!r}, no Echo checkpoint: name it as `backbone`")
             whole = EchoConfig.from_pretrained(place).decoder is not None or is_release(place)
         model = (EchoForTranslation if whole else EchoEncoder).from_pretrained(snapshot(name), dtype=torch.float32)
+        model.config.sentence_transformer = None  # training reads texts without prompts
     if args.decoder:
         return with_decoder(model, args.decoder, tokenizer)
     if isinstance(model, EchoForTranslation):

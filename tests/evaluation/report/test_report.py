@@ -278,4 +278,4 @@ def test_the_command(folder, tmp_path, run, refused):
         (["tfidf", "--data", folder, "--main", "toy"], "no set 'toy'; found toys"),
         (["tfidf", "--data", folder, "--target-lang", "deu_Latn"], "no rows in 'deu_Latn'"),
     ):
-        refused(words, *arguments, *places)
+        refused(words, *arguments, *places, "--overwrite")

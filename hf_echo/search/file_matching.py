@@ -1,0 +1,214 @@
+"""Match the documents of two folders or of two crawls by content, into two folders of equal names for `hf-echo align`.
+
+The sentences of each side stand in one plain file of the work folder, with their embeddings in memory-mapped shards as
+in `file_mining`; a stopped run resumes at the first missing shard.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..data.formats import is_plain_text
+from ..data.parts import log_left_out
+from ..data.texts import open_text_rows
+from ..inference.encoders import Encode
+from ..utils.executors import LocalExecutor, RayExecutor
+from ..utils.files import check_output
+from ..utils.folders import write_folder
+from ..utils.results import Result
+from ..utils.text import TextLines, open_output
+from .blocks import Rows
+from .checks import has_direction, unit_rows
+from .file_alignment import cut_sentences, document_sentences, folder_documents
+from .file_mining import SIDES, encode_lines, work_folder
+from .matching import CANDIDATES, Matches, Read, match_documents
+
+logger = logging.getLogger(__name__)
+
+PAIRS = "pairs.tsv"
+
+
+@dataclass(frozen=True)
+class MatchReport(Result):
+    """Documents (`sources`, `targets`), and those that were left out since they hold no text; `pairs` written to `out`.
+
+    `below_threshold`: pairs that are not written. `sources_alone`, `targets_alone`: documents without a partner.
+    """
+
+    sources: int
+    targets: int
+    left_out: int
+    pairs: int
+    below_threshold: int
+    sources_alone: int
+    targets_alone: int
+    out: str
+    work: str
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The documents of a side: their names, their sentences in one file, and where each begins there."""
+
+    names: list[str]
+    sentences: TextLines
+    starts: np.ndarray
+    left_out: Counter[str]
+
+    def document(self, number: int) -> list[str]:
+        return self.sentences.read(int(self.starts[number]), int(self.starts[number + 1]))
+
+    def reader(self, vectors: Rows) -> Read:
+        """A function that gives the unit rows of a document; a sentence whose embedding is zero is left out."""
+
+        def read(number: int) -> np.ndarray:
+            start = int(self.starts[number])
+            rows = vectors.raw(start, int(self.starts[number + 1]))
+            rows = rows[has_direction(rows)]
+            return unit_rows(rows, vectors.name, start) if len(rows) else np.empty((0, vectors.width), np.float32)
+
+        return read
+
+
+def match_files(
+    source: Path,
+    target: Path,
+    out: Path,
+    encode: Encode,
+    *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    raw: bool = False,
+    k: int = CANDIDATES,
+    index: str | None = None,
+    threshold: float | None = None,
+    work: Path | None = None,
+    model: str = "",
+    column: str | None = None,
+    executor: LocalExecutor | RayExecutor | None = None,
+    fresh: bool = False,
+) -> MatchReport:
+    """Write the documents that translate each other under equal names, and a table of the pairs.
+
+    `out` gets source/000001.txt, target/000001.txt and so on, best pair first, one sentence per line, and pairs.tsv
+    (score, source, target: file names, or FILE:ROW of a crawl).
+
+    Args:
+        source, target: two folders of documents of any names, or two tables (such as JSONL) of one document a row.
+        raw: the documents of folders are raw text, which is cut by rules. Those of tables always are.
+        k, index: as in `match_documents`.
+        threshold: lowest score of a pair that is written.
+        encode, work, column, executor, fresh: as in `mine_files`.
+
+    Raises:
+        FileNotFoundError, ValueError: what is wrong with an input, with `out`, with `work` or with the options.
+    """
+    check_output(out, [source, target], folder=True)
+    langs = (source_lang, target_lang)
+    for path, lang in zip((source, target), langs, strict=True):
+        if not path.exists():
+            raise FileNotFoundError(f"no file or folder {path}; give a folder of documents, or a table of them")
+        if path.is_file() and is_plain_text(path.name):
+            raise ValueError(f"{path} is one text; give a folder of documents, or a table such as JSONL, one a row")
+        if (raw or path.is_file()) and lang is None:
+            raise ValueError("raw text is cut by the rules of its language: give the languages of both sides")
+    work = (Path(work) if work else out.with_name(out.name + ".work")).absolute()
+    executor = executor or LocalExecutor()
+
+    with ExitStack() as stack:
+        stack.enter_context(work_folder(work, fresh))
+        sides = []
+        readers = []
+        for path, side_name, lang in zip((source, target), SIDES, langs, strict=True):
+            copy = work / f"{side_name}.txt"
+            stack.callback(copy.unlink, missing_ok=True)
+            side = _gathered(path, copy, lang, column, raw)
+            log_left_out(str(path), side.left_out)
+            shards = encode_lines(side.sentences, encode, lang, work / side_name, model=model, executor=executor)
+            sides.append(side)
+            readers.append(side.reader(Rows(shards, side_name)))
+        counts = [len(side.names) for side in sides]
+        matches = match_documents(readers[0], counts[0], readers[1], counts[1], k=k, index=index)
+        kept = len(matches.scores) if threshold is None else int((matches.scores >= threshold).sum())
+        with write_folder(out) as folder:
+            _write(folder, sides, Matches(*(values[:kept] for values in matches)))
+    return MatchReport(
+        sources=counts[0],
+        targets=counts[1],
+        left_out=sum(side.left_out.total() for side in sides),
+        pairs=kept,
+        below_threshold=len(matches.scores) - kept,
+        sources_alone=counts[0] - len(matches.scores),
+        targets_alone=counts[1] - len(matches.scores),
+        out=str(out),
+        work=str(work),
+    )
+
+
+def _gathered(path: Path, copy: Path, lang: str | None, column: str | None, raw: bool) -> _Side:
+    """The documents of a folder or of a table, whose sentences are copied into one plain file."""
+    left_out: Counter[str] = Counter()
+    documents = _of_folder(path, lang, column, raw, left_out) if path.is_dir() else _of_table(path, lang, column)
+    names = []
+    starts = array("q", [0])
+    with open_output(copy) as file:
+        for name, sentences in documents:
+            if not sentences:
+                left_out["documents without text"] += 1
+                continue
+            file.writelines(f"{sentence}\n" for sentence in sentences)
+            names.append(name)
+            starts.append(starts[-1] + len(sentences))
+    if not names:
+        raise ValueError(f"{path} has no documents with text")
+    return _Side(names, TextLines(copy, name=str(path)), np.array(starts), left_out)
+
+
+def _of_folder(
+    folder: Path, lang: str | None, column: str | None, raw: bool, left_out: Counter[str]
+) -> Iterator[tuple[str, list[str]]]:
+    """(name, sentences) of the documents of a folder."""
+    for name, path in folder_documents(folder, left_out).items():
+        try:
+            numbered, _ = document_sentences(path, lang, column, raw)
+        except ValueError as error:  # damaged, empty or no text
+            logger.warning("left out: %s", error)
+            numbered = []
+        yield name, [sentence for _, sentence in numbered]
+
+
+def _of_table(path: Path, lang: str | None, column: str | None) -> Iterator[tuple[str, list[str]]]:
+    """(FILE:ROW, sentences) of the documents of a table."""
+    assert lang is not None
+    rows = open_text_rows(path, column, lang)
+    number = 0
+    for texts, _ in rows.blocks():
+        for text in texts:
+            number += 1
+            yield f"{path.name}:{number}", [" ".join(sentence.split()) for sentence in cut_sentences([text], lang)]
+    rows.report()
+
+
+def _write(out: Path, sides: list[_Side], matches: Matches) -> None:
+    """Write the folders of equal names and the table."""
+    folders = [out / side_name for side_name in SIDES]
+    for folder in folders:
+        folder.mkdir()
+    with open_output(out / PAIRS) as table:
+        table.write("score\tsource\ttarget\tfile\n")
+        for rank, (source, target, score) in enumerate(zip(*matches, strict=True), 1):
+            file_name = f"{rank:06}.txt"
+            names = []
+            for folder, side, number in zip(folders, sides, (int(source), int(target)), strict=True):
+                text = "".join(f"{sentence}\n" for sentence in side.document(number))
+                (folder / file_name).write_text(text, encoding="utf-8")
+                names.append(side.names[number].replace("\t", " "))
+            table.write(f"{score:.4f}\t{names[0]}\t{names[1]}\t{file_name}\n")
