@@ -93,5 +93,5 @@ def test_commands_run_without_extras(empty, arguments):
 def test_a_missing_extra_is_one_line(empty, arguments):
     done = run(empty, "hf-echo", *arguments.split())
     assert done.returncode == 2
-    assert f"hf-echo[{EXTRAS[arguments]}]" in done.stderr.splitlines()[-1]
+    assert f"pip install -e '.[{EXTRAS[arguments]}]'" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

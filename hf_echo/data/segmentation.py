@@ -41,7 +41,7 @@ def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
     try:
         from sentencex import segment
     except ImportError as error:
-        raise ImportError("sentences by rule need sentencex: pip install 'hf-echo[segment]'") from error
+        raise ImportError("sentences by rule need sentencex: pip install -e '.[segment]'") from error
     code = language(lang).code
     if LANGUAGES[code].script is None:
         raise ValueError(f"{lang} has no sentences; use source_code.py or latex.py of train_scripts/corpora")
@@ -120,7 +120,7 @@ def sat_segmenter(
     try:
         from wtpsplit import SaT
     except ImportError as error:
-        raise ImportError("a SaT model needs wtpsplit: pip install 'hf-echo[segment]'") from error
+        raise ImportError("a SaT model needs wtpsplit: pip install -e '.[segment]'") from error
     repo, version = split_revision(model)
     folder = Path(place := snapshot(model) if isinstance(model, str) else model)
     if not folder.is_dir() and (isinstance(model, Path) or str(model).startswith((".", "/", "~"))):

@@ -72,7 +72,7 @@ class Endpoint:
         try:
             import openai
         except ImportError:
-            raise ImportError("an endpoint needs the openai client: pip install 'hf-echo[llm]'") from None
+            raise ImportError("an endpoint needs the openai client: pip install -e '.[llm]'") from None
         if not base_url.startswith(("http://", "https://")):
             raise ValueError(f"endpoint is {base_url!r}; give an address such as http://localhost:8000/v1")
         self.model = model

@@ -12,4 +12,4 @@ def extra(name: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ImportError(f"{error.name} is not installed: pip install 'hf-echo[{name}]'") from None
+        raise ImportError(f"{error.name} is not installed: pip install -e '.[{name}]'") from None

@@ -205,7 +205,7 @@ def open_engines(names: Sequence[str] = ()) -> list[Engine]:
         import soundfile  # noqa: F401
         import soxr  # noqa: F401
     except ImportError as error:
-        raise ImportError("speech engines need soundfile and soxr: pip install 'hf-echo[speech]'") from error
+        raise ImportError("speech engines need soundfile and soxr: pip install -e '.[speech]'") from error
     if unknown := [name for name in names if name not in ENGINES]:
         raise ValueError(f"no speech engine {unknown[0]!r}; there are {', '.join(ENGINES)}")
     for name in names:

@@ -191,5 +191,5 @@ def _silero() -> Any:
     try:
         from silero_vad import load_silero_vad
     except ImportError:
-        raise ImportError("vad='silero' needs silero-vad: pip install 'hf-echo[vad]'; or use vad='energy'") from None
+        raise ImportError("vad='silero' needs silero-vad: pip install -e '.[vad]'; or use vad='energy'") from None
     return load_silero_vad(onnx=False)

