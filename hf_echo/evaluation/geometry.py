@@ -112,11 +112,11 @@ def read_space(parts: Parts, fewest: int = 1) -> tuple[list[str], np.ndarray]:
         rows = _language_rows(lang, array)
         if lang in arrays:
             raise ValueError(f"{lang!r} comes twice: put its rows into one array")
-        for first, first_rows in list(arrays.items())[:1]:
-            if rows.shape != first_rows.shape:
-                shapes = f"{lang!r} has shape {rows.shape} and {first!r} {first_rows.shape}"
-                raise ValueError(f"{shapes}: row i is sentence i in all")
         arrays[lang] = rows
+        first, first_rows = next(iter(arrays.items()))
+        if rows.shape != first_rows.shape:
+            shapes = f"{lang!r} has shape {rows.shape} and {first!r} {first_rows.shape}"
+            raise ValueError(f"{shapes}: row i is sentence i in all")
     if len(arrays) < fewest:
         raise ValueError(f"{len(arrays)} languages ({', '.join(arrays) or 'none'}): give at least {fewest}")
     return list(arrays), np.stack(list(arrays.values()))
@@ -130,7 +130,9 @@ def _language_rows(lang: str, array: Any) -> np.ndarray:
     if rows.ndim != 2 or len(rows) < 3 or not rows.shape[1]:
         raise ValueError(f"{lang!r} has shape {rows.shape}; it must be (at least 3 rows, dimensions)")
     refuse_broken(rows, lambda row: f"{lang!r} row {row}")
-    if np.ptp(rows, axis=0).max() <= np.finfo(float).eps * np.abs(rows).max():
+    # Equal rows may differ by rounding.
+    widest = np.ptp(rows, axis=0).max()
+    if widest <= np.finfo(float).eps * np.abs(rows).max():
         raise ValueError(f"all {len(rows)} rows of {lang!r} are the same: leave this language out")
     return rows
 
@@ -148,13 +150,19 @@ def feature_spread(rows: np.ndarray) -> dict[str, float]:
     sqrt(d), from 0 (all rows the same) to 1 (the widest possible in d dimensions).
     """
     feature_std = float(unit(rows).std(axis=0).mean())
-    spread = feature_std * rows.shape[1] ** 0.5
-    return {"mean": float(rows.mean()), "std": float(rows.std()), "feature_std": feature_std, "spread": spread}
+    return {
+        "mean": float(rows.mean()),
+        "std": float(rows.std()),
+        "feature_std": feature_std,
+        "spread": feature_std * rows.shape[1] ** 0.5,
+    }
 
 
 def singular_values(rows: np.ndarray) -> np.ndarray:
     """(min(n, d),) singular values of (n, d), largest first (ECHO C.8); below 1e-8 of it they are rounding error."""
-    squares = np.linalg.eigvalsh(rows.T @ rows)[::-1][: len(rows)]
+    # The eigenvalues of the small d x d matrix are the squares; they come in rising order.
+    squares = np.linalg.eigvalsh(rows.T @ rows)[::-1]
+    squares = squares[: len(rows)]
     return np.sqrt(np.maximum(squares, 0))
 
 
@@ -172,6 +180,7 @@ def principal_ratio(rows: np.ndarray) -> float:
     eigenvector is arbitrary, so both are used.
     """
     rows = unit(rows)
+    # Columns are eigenvectors of the d x d matrix E^T E, each with both signs.
     _, eigenvectors = np.linalg.eigh(rows.T @ rows)
     products = rows @ np.concatenate([eigenvectors, -eigenvectors], axis=1)  # (n, 2 d)
     z = np.exp(products).sum(axis=0)
@@ -247,7 +256,8 @@ def rsim(parts: Parts, *, max_rows: int = MAX_ROWS) -> np.ndarray:
     """
     names, space = read_space(parts, fewest=2)
     count = space.shape[1]
-    chosen = np.linspace(0, count - 1, min(count, max_rows)).round().astype(int)
+    chosen = np.linspace(0, count - 1, min(count, max_rows)).round()
+    chosen = chosen.astype(int)
     upper = np.triu_indices(len(chosen), 1)
     cosines = []  # of each language, one number for two sentences
     for lang, rows in zip(names, unit(space[:, chosen]), strict=True):
@@ -286,4 +296,7 @@ def encode_parallel(
         smallest = min(texts, key=lambda lang: len(texts[lang]))
         advice = f"{smallest!r} has only {len(texts[smallest])}: leave it out"
         raise ValueError(f"{len(texts)} languages have {len(ids)} ids in common, fewer than 3; {advice}")
-    return {lang: encoded(encode, [of_id[key] for key in ids], lang) for lang, of_id in texts.items()}
+    arrays = {}
+    for lang, text_of in texts.items():
+        arrays[lang] = encoded(encode, [text_of[key] for key in ids], lang)
+    return arrays

@@ -31,6 +31,7 @@ def grouped(table: Table, by: str) -> Table:
     column = by if by.endswith("lang") else "lang"
     if not table.average or any(column not in row for row in table.rows):
         raise ValueError(f"grouping by {by} needs a table with an average and a column {column!r}")
+    # The first column of an average is its label.
     measures = [name for name in table.average if name in table.columns[1:]]
     averaged_rows = rows_of_average(table)
     groups: dict[str, list[dict]] = {}
@@ -74,6 +75,7 @@ def average_over_benchmarks(
         members = rows_of_average(table)
         if languages is not None:
             members = [row for row in members if row["lang"] in LANGUAGE_SETS[languages]]
+        # The languages of a benchmark come first, so that one with many counts as much as one with few.
         means = _means(members, measures)
         unmeasured = [name for name in measures if means[name] is None]
         if unmeasured:
@@ -91,6 +93,7 @@ def _means(rows: list[dict], measures: Sequence[str]) -> dict[str, float | None]
 
 def common_measures(tables: Mapping[str, Table]) -> list[str]:
     """The columns of which every table has an average; raises ValueError if there is none."""
+    # Benchmark -> the columns that its average has as numbers.
     columns_of = {}
     for benchmark, table in tables.items():
         average = table.average or {}
@@ -121,8 +124,10 @@ def check_grouping(by: str) -> None:
 def _group_of(code: str, by: str) -> str:
     if by in LANGUAGE_SETS:
         return by if code in LANGUAGE_SETS[by] else "others"
+    # EMMA-X's head languages, against all others.
     if by == "head":
         return "head" if code in FLORES_HEAD else "long tail"
     if by.endswith("lang"):
         return code or "none"
+    # A property of OS Table 32; codes of other languages have none.
     return getattr(LANGUAGES.get(code), by, None) or "none"

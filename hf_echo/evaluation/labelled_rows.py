@@ -24,47 +24,53 @@ def read_rows(
     if not tsv and kind_of(path) in (".tsv", ".csv"):
         raise ValueError(f"{path}: the fields of a TSV or CSV file are text, not lists or numbers; {fix}")
     part = open_file(path)
-    if missing := [name for name in needed if name not in part.columns]:
+    missing = [name for name in needed if name not in part.columns]
+    if missing:
         raise ValueError(f"{path} has no column {', '.join(missing)}; found: {', '.join(part.columns)}")
-    wanted = [name for name in part.columns if optional is None or name in (*needed, *optional)]
-    wanted += [name for name in optional or () if part.open_ended and name not in wanted]
+    names = list(part.columns)
+    if optional is not None:
+        # An open-ended file may have an optional column further down.
+        names = [name for name in (*needed, *optional) if part.open_ended or name in part.columns]
     left_out: Counter[str] = Counter()
-    for block in part.read(wanted):
+    for block in part.read(names):
         left_out.update(block.left_out)
-        if block.bad:
-            raise ValueError(f"{path}:{block.bad[0][0]}: {block.bad[0][1]}")
-        columns = [_values(path, block, name) for name in wanted]
-        for line, values in zip(block.lines, zip(*columns)):
-            yield line, dict(zip(wanted, values))
+        for line, reason in block.bad:
+            raise ValueError(f"{path}:{line}: {reason}")
+        # Columns become rows; an error names the line of the file.
+        columns = [_values(path, block, name) for name in names]
+        for line, *values in zip(block.lines, *columns, strict=True):
+            yield line, dict(zip(names, values, strict=True))
     log_left_out(str(path), left_out)
 
 
 def _values(path: Path, block: Block, name: str) -> list:
     values = as_list(block.columns[name])
-    for line, value in zip(block.lines, values):
-        if isinstance(value, bytes) or (isinstance(value, str) and "\0" in value):
-            reason = "holds a NUL character" if isinstance(value, str) else "is not UTF-8"
-            raise ValueError(f"{path}:{line}: {name} {reason}")
+    for line, value in zip(block.lines, values, strict=True):
+        if isinstance(value, bytes):
+            raise ValueError(f"{path}:{line}: {name} is not UTF-8")
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError(f"{path}:{line}: {name} holds a NUL character")
     return language_codes(values) if name.endswith("lang") else values
 
 
-def row_names(rows: Iterable[Mapping[str, Any]], what: str) -> list[str]:
+def row_names(rows: Iterable[Mapping[str, Any]], row_kind: str) -> list[str]:
     """Names of rows for error messages: "test row 3 (fra_Latn)"."""
-    return [f"{what} {number} ({row.get('lang') or 'no language'})" for number, row in enumerate(rows, 1)]
+    return [f"{row_kind} {number} ({row.get('lang') or 'no language'})" for number, row in enumerate(rows, 1)]
 
 
 def checked_rows(
-    rows: Iterable[Mapping[str, Any]], what: str, columns: Sequence[str], check: Check
+    rows: Iterable[Mapping[str, Any]], row_kind: str, columns: Sequence[str], check: Check
 ) -> list[dict[str, Any]]:
     """Apply `check(row, name of the row)` to each row and add its `lang`."""
-    rows, checked = list(rows), []
-    for row, where in zip(rows, row_names(rows, what)):
+    rows = list(rows)
+    if not rows:
+        raise ValueError(f"no {row_kind}: give at least one")
+    checked = []
+    for row, where in zip(rows, row_names(rows, row_kind), strict=True):
         missing = [name for name in columns if row.get(name) is None]
         if missing:
             raise ValueError(f"{where}: no {', '.join(missing)}; the columns are {', '.join(row)}")
         checked.append({"lang": row.get("lang")} | check(row, where))
-    if not checked:
-        raise ValueError(f"no {what}: give at least one")
     return checked
 
 

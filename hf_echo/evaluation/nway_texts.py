@@ -64,13 +64,14 @@ def measurable_pairs(
     for pair in pairs:
         first, second = sorted(pair)
         if texts[first].keys().isdisjoint(texts[second]):
-            rows = f"{first!r} ({len(texts[first])} rows) and {second!r} ({len(texts[second])} rows)"
-            reasons.add(f"{rows} have no id in common")
+            sizes = [f"{lang!r} ({len(texts[lang])} rows)" for lang in (first, second)]
+            reasons.add(f"{' and '.join(sizes)} have no id in common")
         else:
             measurable.append(pair)
     skipped = sorted(reasons)
     if not measurable:
         raise ValueError(skipped[0])
+    # A table of 200 languages may have hundreds of such pairs.
     if skipped:
         shown = skipped[:5]
         if len(skipped) > len(shown):

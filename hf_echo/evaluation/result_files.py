@@ -27,27 +27,31 @@ def read_result(file: str | Path) -> tuple[str, Table]:
         content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file} is not JSON: {str(error).splitlines()[0]}") from None
-    if isinstance(content, dict) and isinstance(content.get("scores"), dict) and "task_name" in content:
+    if not isinstance(content, dict):
+        content = {}
+    if "task_name" in content and isinstance(content.get("scores"), dict):
         return str(content["task_name"]), _of_mteb(file, content["scores"])
-    if isinstance(content, dict) and content.get("rows") and content.get("average"):
+    if content.get("rows") and content.get("average"):
         notes = {"train_lang": content.get("train_lang")}
         return file.stem, Table(content["rows"], content["average"], notes)
     raise ValueError(f"{file} has neither rows and an average (`hf-echo evaluate ... --json`) nor task_name and scores")
 
 
 def _of_mteb(file: Path, scores: dict[str, Any]) -> Table:
-    split = "test" if "test" in scores else next(iter(scores), None)
-    if split is None or (split != "test" and len(scores) > 1):
+    if "test" not in scores and len(scores) != 1:
         raise ValueError(f"{file} has the splits {', '.join(scores) or 'none'}; it needs test, or one split alone")
-    rows = []
-    for subset in scores[split]:
-        rows.append({"lang": _language(subset), "score": 100 * subset["main_score"]})
+    subsets = scores["test"] if "test" in scores else next(iter(scores.values()))
+    rows = [{"lang": _language(subset), "score": 100 * subset["main_score"]} for subset in subsets]
     return Table(rows).with_average(["score"])
 
 
 def _language(subset: dict[str, Any]) -> str:
     """The NLLB code of a subset; of a pair with English the other language's; else the subset's own name."""
-    names = [name for name in subset.get("languages", []) if not name.startswith("eng")]
-    names = names or subset.get("languages", [])
-    codes = meanings(names[0]) if len(names) == 1 else ()
-    return codes[0] if len(codes) == 1 else str(subset.get("hf_subset"))
+    names = subset.get("languages", [])
+    others = [name for name in names if not name.startswith("eng")]
+    codes: set[str] = set()
+    for name in others or names:
+        codes.update(meanings(name))
+    if len(codes) == 1:
+        return codes.pop()
+    return str(subset.get("hf_subset"))

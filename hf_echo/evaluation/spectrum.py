@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,11 +48,10 @@ def next_sentence_retrieval(
         raise ValueError(f"candidates must be 'others' or 'unread', not {candidates!r}")
     points: dict[str, list[float]] = {"prediction": [], "last_sentence": [], "mean_before": [], "chance": []}
     for vectors, predicted in zip(documents, predictions, strict=True):
-        if vectors.shape != predicted.shape:
-            raise ValueError(f"predictions are {predicted.shape} for embeddings of {vectors.shape}")
         unit = unit_length(vectors)
         for i in range(1, len(vectors) - 1):
-            choices = unit[i:]  # the next sentence is the first
+            # The next sentence is the first of the choices. The one before it, which was read last, is none.
+            choices = unit[i:]
             if candidates == "others":
                 choices = np.concatenate([choices, unit[: i - 1]])
             points["prediction"].append(_points(choices @ predicted[i]))
@@ -128,6 +129,7 @@ def _option_losses(model: Any, tokenizer: Any, encode: Embed, choices: Sequence[
     options = []
     prompts = []
     for choice in choices:
+        # A document is a matrix of sentence embeddings, of any length.
         documents.append(torch.as_tensor(np.asarray(encode(choice.sentences, choice.lang))))
         end = [model.config.decoder.eos_token_id] if choice.ends else []
         options.append([[*ids, *end] for ids in tokenizer.text_ids(list(choice.options))])
@@ -164,13 +166,13 @@ def rebuild_bleu(
             f"there are {len(written)} texts, {len(references)} references and {len(lengths)} lengths: give one of "
             "each per document, at least one"
         )
-    # Label of a range -> the numbers of its documents.
-    ranges = {"all": list(range(len(lengths)))}
-    start = 0
-    for end in limits:
-        ranges[f"{start + 1} to {end}"] = [number for number in ranges["all"] if start < lengths[number] <= end]
-        start = end
-    ranges[f"over {start}"] = [number for number in ranges["all"] if lengths[number] > start]
+    # Label of a range -> the numbers of its documents, shorter documents first.
+    ends = [0, *limits]
+    labels = [f"{start + 1} to {end}" for start, end in pairwise(ends)] + [f"over {ends[-1]}"]
+    ranges: dict[str, list[int]] = {label: [] for label in ("all", *labels)}
+    for number, length in enumerate(lengths):
+        ranges["all"].append(number)
+        ranges[labels[bisect_left(limits, length)]].append(number)
 
     metric = BLEU()
     rows = []

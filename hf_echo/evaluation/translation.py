@@ -77,13 +77,15 @@ def translation_scores(
 
     bleu_tokenizer = bleu_tokenizer or _bleu_tokenizer(target_lang)
     missing = _flores200_missing() if spbleu else "not requested"
+    # Word order 2 makes chrF to chrF++.
     metrics = {"chrf": CHRF(word_order=2), "bleu": BLEU(tokenize=bleu_tokenizer)}
     if missing is None:
         metrics["spbleu"] = BLEU(tokenize="flores200")
-    lines = list(hypotheses)
-    scores = {name: metric.corpus_score(lines, [list(references)]).score for name, metric in metrics.items()}
+    scores = {}
+    for name, metric in metrics.items():
+        scores[name] = metric.corpus_score(list(hypotheses), [list(references)]).score
     return TranslationResult(
-        direction="-".join(code for code in (source_lang, target_lang) if code),
+        direction="-".join(filter(None, (source_lang, target_lang))),
         count=len(hypotheses),
         chrf=scores["chrf"],
         spbleu=scores.get("spbleu"),
@@ -130,8 +132,9 @@ def evaluate_translation(
     texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs, direction, DIRECTIONS)
     results = []
     for source, target in tqdm(pairs, desc="Translation", disable=not progress):
-        ids = [i for i in texts[source] if i in texts[target]]
-        originals, references = ([texts[code][i] for i in ids] for code in (source, target))
+        ids = [key for key in texts[source] if key in texts[target]]
+        originals = [texts[source][key] for key in ids]
+        references = [texts[target][key] for key in ids]
         hypotheses = list(translate(originals, source, target))
         if len(hypotheses) != len(ids):
             raise ValueError(f"{source}-{target}: {len(ids)} sentences but {len(hypotheses)} translations")
@@ -140,9 +143,13 @@ def evaluate_translation(
         if blaser is not None:
             row["blaser"] = blaser(originals, hypotheses, references, source, target)
         results.append(row)
-    extra = ["blaser"] if blaser is not None else []
-    notes: dict[str, Any] = {"direction": direction} | ({"not_measured": skipped} if skipped else {})
-    return Table(results, notes=notes).with_average(["chrf", "spbleu", "bleu", *extra])
+    measures = ["chrf", "spbleu", "bleu"]
+    if blaser is not None:
+        measures.append("blaser")
+    notes: dict[str, Any] = {"direction": direction}
+    if skipped:
+        notes["not_measured"] = skipped
+    return Table(results, notes=notes).with_average(measures)
 
 
 def blaser_scorer(blaser: str, encoder: str) -> Blaser:
@@ -155,9 +162,17 @@ def blaser_scorer(blaser: str, encoder: str) -> Blaser:
 
     scorer = EchoScorer(encoder, blaser=blaser)
 
-    def score(sources, hypotheses, references, source_lang: str, target_lang: str) -> float:
-        langs = [source_lang] * len(sources), [target_lang] * len(sources)
-        return float(scorer(list(sources), list(hypotheses), *langs, references=list(references)).mean())
+    def score(
+        sources: Sequence[str],
+        hypotheses: Sequence[str],
+        references: Sequence[str],
+        source_lang: str,
+        target_lang: str,
+    ) -> float:
+        source_langs = [source_lang] * len(sources)
+        target_langs = [target_lang] * len(sources)
+        scores = scorer(list(sources), list(hypotheses), source_langs, target_langs, references=list(references))
+        return float(scores.mean())
 
     return score
 
@@ -180,6 +195,7 @@ def _flores200_missing() -> str | None:
         from sentencepiece import SentencePieceProcessor
 
         if not os.path.exists(path):
+            # sacrebleu's own download has no time limit, and keeps whatever comes.
             with urllib.request.urlopen(url, timeout=20) as answer:
                 content = answer.read()
             SentencePieceProcessor(model_proto=content)  # raises if the download is not a model, before it is stored

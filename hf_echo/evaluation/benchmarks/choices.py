@@ -90,14 +90,15 @@ def load_choices(
             English question has, no spoken text, or nothing left.
         FileNotFoundError: as `load_benchmark`.
     """
-    fitting = [known for known, spec in SETS.items() if spec.shape in ("choices", "topics")]
-    if name not in fitting:
-        raise ValueError(f"{name!r} has no multiple choice; choose from {', '.join(fitting)}")
+    sets = [set_name for set_name, spec in SETS.items() if spec.shape in ("choices", "topics")]
+    if name not in sets:
+        raise ValueError(f"{name!r} has no multiple choice; choose from {', '.join(sets)}")
     rows = without_sentences(load_benchmark(name, langs=langs, split=split, path=path), exclude)
     if not rows:
         raise ValueError(f"{name}: no document is left after those with excluded sentences")
     if name in TOPICS:
         return topic_choices(rows, TOPICS[name])
+    # Documents in English alone are their own questions.
     asked = QUESTIONS.get(name, name)
     if all(row["lang"] == ENGLISH for row in rows) and asked == name:
         english = rows
@@ -137,8 +138,11 @@ def cross_lingual_choices(
         if as_text and "spoken_texts" not in row:
             raise ValueError(f"{place}: the row has no transcript of its audio")
         document = row["spoken_texts"] if as_text else row["document"]
-        if isinstance(document, str):
-            document = [document] if cut is None else trimmed(cut([document], row["lang"])[0])
+        if isinstance(document, str) and cut is None:
+            document = [document]
+        elif isinstance(document, str):
+            (sentences,) = cut([document], row["lang"])
+            document = trimmed(sentences)
         options = list(question["options"])
         prompt = ""
         if letters:
@@ -151,10 +155,11 @@ def cross_lingual_choices(
 def topic_choices(rows: Iterable[Row], topics: Sequence[str] = SIB_TOPICS) -> list[Choice]:
     """Rows of the shape "topics", not cut, with the prompt of Figure 7."""
     options = topic_options(topics)
-    return [
-        Choice([row["text"]], row["lang"], topic_prompt(row["lang"], topics), options, topics.index(row["label"]))
-        for row in rows
-    ]
+    choices = []
+    for row in rows:
+        prompt = topic_prompt(row["lang"], topics)
+        choices.append(Choice([row["text"]], row["lang"], prompt, options, topics.index(row["label"])))
+    return choices
 
 
 def spoken_topics(rows: Iterable[Row], clips: Mapping[tuple[str, str], Any]) -> list[Row]:

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import pyarrow.csv as pacsv
@@ -101,44 +102,59 @@ def load_benchmark(
         raise ValueError(f"{name} has no split {split!r}; choose from {', '.join(spec.splits)}")
     if path is None and spec.repo is None:
         raise ValueError(f"{name} is not on the Hub: download {spec.source} and give path=")
-    wanted = None if langs is None else [find_language(lang) for lang in langs]
-    rows, seen = [], set()
-    for row in _rows_of(name, spec, path, split, wanted, seen):
-        row |= {key: _nllb(row[key], spec) for key in LANGS if key in row}
-        row_languages = {row[key] for key in LANGS if key in row}
-        seen |= row_languages
-        if wanted is None or (row_languages & set(wanted) and row_languages <= {*wanted, "eng_Latn"}):
+    languages = None if langs is None else [find_language(lang) for lang in langs]
+    rows = []
+    kept_languages: set[str] = set()
+    seen_languages: set[str] = set()
+    for row in _rows_of(name, spec, path, split, languages, seen_languages):
+        row_languages = set()
+        for column in LANGS:
+            if column in row:
+                row[column] = _nllb(row[column], spec)
+                row_languages.add(row[column])
+        seen_languages |= row_languages
+        if languages is None or (row_languages & set(languages) and row_languages <= {*languages, "eng_Latn"}):
             rows.append(row)
-    kept = {row[key] for row in rows for key in LANGS if key in row}
-    missing = [lang for lang in wanted or [] if lang not in kept]
+            kept_languages |= row_languages
+    missing = [lang for lang in languages or [] if lang not in kept_languages]
     if not rows and not missing:
         missing = ["any language"]
     if missing:
-        found = ", ".join(sorted(seen)[:12]) or "none"
-        raise ValueError(f"{path or spec.repo} has no {split} rows in {', '.join(missing)}; found {found}")
+        seen = ", ".join(sorted(seen_languages)[:12]) or "none"
+        raise ValueError(f"{path or spec.repo} has no {split} rows in {', '.join(missing)}; found {seen}")
     return rows
 
 
 def _rows_of(
-    name: str, spec: PublicSet, path: str | Path | None, split: str, wanted: Sequence[str] | None, seen: set[str]
+    name: str,
+    spec: PublicSet,
+    path: str | Path | None,
+    split: str,
+    languages: Sequence[str] | None,
+    seen_languages: set[str],
 ) -> Iterator[Row]:
-    """Our rows, in the set's codes. `seen` gets the languages that are there but were not asked for.
+    """Our rows, in the set's codes. `seen_languages` gets those that are there but were not asked for.
 
     Raises:
         ValueError: a bad row, with its file and number.
     """
     if spec.read_folder is not None:
         _check_folder(name, path)
-        yield from (row for _, row in spec.read_folder(Path(str(path)), spec.splits[split]))
+        for _, row in spec.read_folder(Path(str(path)), spec.splits[split]):
+            yield row
         return
     assert spec.read is not None
-    places = _folders(name, spec, path) if spec.files is None else _files(name, spec, path, spec.splits[split])
+    if spec.files is None:
+        places = _folders(name, spec, path)
+    else:
+        places = _files(name, spec, path, spec.splits[split])
     for place, code in places:
         # The training split of an XL-WiC pair is in the other language than its name says.
         other_language_inside = (spec.shape, split) == ("wic", "train")
-        if code and wanted and _nllb(code, spec) not in wanted and not other_language_inside:
-            seen.add(_nllb(code, spec))
+        if code and languages and _nllb(code, spec) not in languages and not other_language_inside:
+            seen_languages.add(_nllb(code, spec))
             continue
+        # Files are read here; a folder of one language is left to `datasets`.
         if spec.files is None:
             numbered = enumerate(_read(name, spec, path, place, spec.splits[split]), 1)
         else:
@@ -175,8 +191,8 @@ def _files(name: str, spec: PublicSet, path: str | Path | None, split: str) -> l
         from huggingface_hub import HfApi
 
         with _named(name, spec):
-            found = HfApi().list_repo_files(str(spec.repo), repo_type="dataset", revision=spec.revision)
-        names = {file: file for file in found}
+            repo_files = HfApi().list_repo_files(str(spec.repo), repo_type="dataset", revision=spec.revision)
+        names = {file: file for file in repo_files}
     files = []
     for location in sorted(names):
         match = re.fullmatch(str(spec.files), location)
@@ -204,7 +220,7 @@ def _file_rows(file: Path) -> Iterator[NumberedRow]:
     """
     if file.suffix == ".parquet":
         batches = pq.ParquetFile(file).iter_batches(64)  # rows with audio are large
-        yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+        yield from enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
     elif file.suffix == ".tsv":
         options = pacsv.ParseOptions(delimiter="\t", quote_char=False)
         yield from enumerate(pacsv.read_csv(file, parse_options=options).to_pylist(), 1)
@@ -233,12 +249,16 @@ def _folders(name: str, spec: PublicSet, path: str | Path | None) -> list[tuple[
         with _named(name, spec):
             tree = HfApi().list_repo_tree(str(spec.repo), repo_type="dataset", revision=spec.revision)
             names = [entry.path for entry in tree if isinstance(entry, RepoFolder)]
-    matches = [match for folder in sorted(names) if (match := re.fullmatch(spec.folders, folder))]
-    if not matches:
+    folders = []
+    for folder in sorted(names):
+        match = re.fullmatch(spec.folders, folder)
+        if match:
+            folders.append((folder, match[1]))
+    if not folders:
         raise FileNotFoundError(
             f"{name}: {path or spec.repo} has no folder of one language; found {sorted(names)[:12]}"
         )
-    return [(match[0], match[1]) for match in matches]
+    return folders
 
 
 def _read(name: str, spec: PublicSet, path: str | Path | None, folder: str, split: str) -> Iterator[Row]:
@@ -252,8 +272,8 @@ def _read(name: str, spec: PublicSet, path: str | Path | None, folder: str, spli
     if not files:
         raise FileNotFoundError(f"{name}: {Path(path, folder)} has no file of split {split!r}, such as {split}.parquet")
     kind = {".parquet": "parquet", ".tsv": "csv"}.get(files[0].suffix, "json")
-    more = {"delimiter": "\t"} if kind == "csv" else {}
-    yield from load_dataset(kind, data_files=[str(file) for file in files], split="train", **more)
+    options = {"delimiter": "\t"} if kind == "csv" else {}
+    yield from load_dataset(kind, data_files=list(map(str, files)), split="train", **options)
 
 
 @contextmanager
@@ -263,8 +283,9 @@ def _named(name: str, spec: PublicSet) -> Iterator[None]:
         yield
     except (OSError, RuntimeError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        start, fix = f"{name}: {spec.repo}", "give path= with a local copy"
-        raise FileNotFoundError(f"{start} cannot be read, or is private or gated ({reason}); {fix}") from None
+        raise FileNotFoundError(
+            f"{name}: {spec.repo} cannot be read, or is private or gated ({reason}); give path= with a local copy"
+        ) from None
 
 
 def _flores(row: Row, code: str) -> Row:
@@ -291,17 +312,25 @@ def _afrolingu(row: Row, code: str) -> Row:
 
 def _programs(row: Row, code: str) -> Row:
     """Code to code; a pair's name is such as 9359-C-1/9359-Python-1."""
-    langs = [side.split("-")[1].lower() for side in row["idx"].split("/")]
-    source, target = (program(row[side]) for side in ("docstring_tokens", "code_tokens"))
-    return {"source_lang": langs[0], "target_lang": langs[1], "source": source, "target": target}
+    source_name, target_name = row["idx"].split("/")
+    return {
+        "source_lang": source_name.split("-")[1].lower(),
+        "target_lang": target_name.split("-")[1].lower(),
+        "source": program(row["docstring_tokens"]),
+        "target": program(row["code_tokens"]),
+    }
 
 
 def program(tokens: Sequence[str]) -> str:
     """XLCoST's tokens as a program: NEW_LINE ends a line, INDENT and DEDENT move the next ones (Python)."""
-    depth, line, lines = 0, [], []
+    depth = 0
+    line: list[str] = []
+    lines: list[str] = []
     for token in [*tokens, "NEW_LINE"]:
-        if token in ("INDENT", "DEDENT"):
-            depth += 1 if token == "INDENT" else -1
+        if token == "INDENT":
+            depth += 1
+        elif token == "DEDENT":
+            depth -= 1
         elif token != "NEW_LINE":
             line.append(token)
         elif line:
@@ -313,11 +342,15 @@ def program(tokens: Sequence[str]) -> str:
 def _slots(row: Row, code: str) -> Row:
     """Convert "wake me at [time : nine am]" to words and B-/I- tags; a word is a character in Japanese and Chinese."""
     split = list if row["locale"].split("-")[0] in ("ja", "zh") else str.split
-    tokens, tags = [], []
+    tokens: list[str] = []
+    tags: list[str] = []
     for slot, inside, outside in re.findall(r"\[\s*([^\[\]:]+?)\s*:\s*([^\[\]]*?)\s*\]|([^\[\]]+)", row["annot_utt"]):
         words = [word for word in split(inside or outside) if word.strip()]
         tokens += words
-        tags += [f"{'I' if i else 'B'}-{slot}" for i in range(len(words))] if slot else ["O"] * len(words)
+        if not slot:
+            tags += ["O"] * len(words)
+        elif words:
+            tags += [f"B-{slot}"] + [f"I-{slot}"] * (len(words) - 1)
     return {"lang": row["locale"], "tokens": tokens, "tags": tags}
 
 
@@ -334,17 +367,21 @@ WIC = ("sentence1", "start1", "end1", "sentence2", "start2", "end2", "label")
 
 def _wic(row: Row, code: str) -> Row | None:
     """Test sets have hidden labels (-1)."""
-    return None if row["label"] == -1 else {"lang": "eng_Latn"} | {name: row[name] for name in WIC}
+    if row["label"] == -1:
+        return None
+    return {"lang": "eng_Latn"} | {name: row[name] for name in WIC}
 
 
 def _xlwic(row: Row, code: str) -> Row | None:
     if row["label"] == -1:
         return None
-    found = {"lang": row["language"].lower(), "label": row["label"]}
-    for n in "12":
-        place = row[f"target_word_location_{n}"]
-        found |= {f"sentence{n}": row[f"context_{n}"], f"start{n}": place["char_start"], f"end{n}": place["char_end"]}
-    return found
+    pair = {"lang": row["language"].lower(), "label": row["label"]}
+    for side in ("1", "2"):
+        place = row[f"target_word_location_{side}"]
+        pair[f"sentence{side}"] = row[f"context_{side}"]
+        pair[f"start{side}"] = place["char_start"]
+        pair[f"end{side}"] = place["char_end"]
+    return pair
 
 
 TEST = {"test": "test"}

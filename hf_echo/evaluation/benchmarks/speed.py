@@ -52,7 +52,7 @@ def measure_speed(
     Raises:
         ValueError: no texts; rounds < 1; warm_up < 0.
     """
-    if isinstance(texts, str) or not len(texts):
+    if not len(texts):
         raise ValueError("texts must be a list with at least one text")
     if rounds < 1 or warm_up < 0:
         raise ValueError(f"rounds is {rounds} and warm_up {warm_up}; they must be at least 1 and 0")
@@ -85,7 +85,9 @@ def peak_memory() -> int:
     """Largest resident size of this process since its start, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():  # ru_maxrss of a child begins at its parent's size
-        return next(int(x.split()[1]) * 1024 for x in status.read_text().splitlines() if x.startswith("VmHWM:"))
+        _, _, rest = status.read_text().partition("VmHWM:")
+        kibibytes = rest.split(maxsplit=1)[0]
+        return int(kibibytes) * 1024
     import resource  # not on Windows
 
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

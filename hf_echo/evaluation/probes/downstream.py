@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -68,11 +69,14 @@ def evaluate_classification(
             classifiers[taught] = _taught_classifiers(encode, train_rows, taught)
         _refuse_unknown_labels(labels, classifiers[taught][0], lang)
         accuracies = draw_accuracies(classifiers[taught], raw_vectors_of(encode, texts, lang), labels)
-        rows.append({"lang": lang, "count": len(labels), "accuracy": 100 * float(np.mean(accuracies))})
+        accuracy = 100 * float(np.mean(accuracies))
+        rows.append({"lang": lang, "count": len(labels), "accuracy": accuracy})
 
     notes = {"train_lang": train_lang, "samples_per_label": SAMPLES_PER_LABEL, "draws": DRAWS}
     table = Table(rows, notes=notes)
-    return table.with_average(["accuracy"]) if train_lang is None else _with_transfer(table, train_lang)
+    if train_lang is None:
+        return table.with_average(["accuracy"])
+    return _with_transfer(table, train_lang)
 
 
 def draw_training_rows(labels: Sequence[Hashable]) -> list[list[int]]:
@@ -97,13 +101,14 @@ def draw_training_rows(labels: Sequence[Hashable]) -> list[list[int]]:
 
 def fit_classifiers(x: np.ndarray, labels: Sequence[Hashable]) -> list[LogisticRegression]:
     """One logistic regression per draw of `draw_training_rows`, from embeddings `x` (n, d) and `labels` (n,)."""
-    labels = list(labels)
+    targets = np.asarray(labels)
     classifiers = []
     for rows in draw_training_rows(labels):
         classifier = LogisticRegression(max_iter=ITERATIONS)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the protocol stops at 100 iterations, ready or not
-            classifier.fit(x[rows], [labels[row] for row in rows])
+            # The protocol stops at 100 iterations, ready or not.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            classifier.fit(x[rows], targets[rows])
         classifiers.append(classifier)
     return classifiers
 
@@ -132,20 +137,20 @@ def _taught_classifiers(
 
 
 def _refuse_unknown_labels(labels: Sequence[Hashable], classifier: LogisticRegression, lang: str) -> None:
-    known_labels = set(classifier.classes_)
+    train_labels = set(classifier.classes_)
     for number, label in enumerate(labels, 1):
-        if label not in known_labels:
+        if label not in train_labels:
             names = ", ".join(map(str, classifier.classes_))
             raise ValueError(f"test row {number} of {lang!r} has label {label!r}; the training rows have {names}")
 
 
 def _with_transfer(table: Table, train_lang: str) -> Table:
     """The table with the column clt, and the average over the other languages."""
-    taught_accuracy = next(row["accuracy"] for row in table.rows if row["lang"] == train_lang)
-    if not taught_accuracy:
+    accuracies = {row["lang"]: row["accuracy"] for row in table.rows}
+    if not accuracies[train_lang]:
         raise ValueError(f"accuracy on {train_lang!r} is 0: clt is not defined; choose another train_lang")
     for row in table.rows:
-        row["clt"] = 100 * row["accuracy"] / taught_accuracy
+        row["clt"] = 100 * row["accuracy"] / accuracies[train_lang]
     other_rows = [row for row in table.rows if row["lang"] != train_lang]
     average = Table(other_rows or table.rows).with_average(["accuracy", "clt"]).average
     return Table(table.rows, average, table.notes)
@@ -156,23 +161,21 @@ def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the tra
 
     Returns a scikit-learn pipeline (`predict`, `classes_`).
     """
-    labels = np.asarray(labels)
-    if len(x) != len(labels):
-        raise ValueError(f"{where}: {len(x)} states but {len(labels)} labels")
-    if not np.isfinite(x).all():
-        raise ValueError(f"{where}: row {int((~np.isfinite(x)).any(1).argmax())} (from 0) has NaN or infinity")
     classes = np.unique(labels)
     if len(classes) < 2:
         raise ValueError(f"{where}: {len(classes)} class ({', '.join(map(str, classes))}); a probe needs at least two")
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(x, labels)
+    probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    return probe.fit(x, labels)
 
 
 def raw_vectors_of(encode: Encode, texts: Sequence[str], lang: str | None) -> np.ndarray:
     """Encode texts as (n, d), of the length that the model gives them; raises ValueError for NaN or zero rows."""
     vectors = encode(list(texts), lang)
-    dense = vectors.toarray() if hasattr(vectors, "toarray") else as_array(vectors, f"texts in {lang!r}")
-    refuse_broken(dense, lambda row: f"texts in {lang!r}, row {row}")
-    return dense
+    if issparse(vectors):
+        vectors = vectors.toarray()
+    vectors = as_array(vectors, f"texts in {lang!r}")
+    refuse_broken(vectors, lambda row: f"texts in {lang!r}, row {row}")
+    return vectors
 
 
 def vectors_of(encode: Encode, texts: Sequence[str], lang: str | None) -> np.ndarray:
@@ -180,9 +183,9 @@ def vectors_of(encode: Encode, texts: Sequence[str], lang: str | None) -> np.nda
     return unit_rows(raw_vectors_of(encode, texts, lang), f"texts in {lang!r}")
 
 
-def _texts_by_language(rows: Iterable[Mapping[str, Any]], what: str) -> dict[str, tuple[list, list]]:
+def _texts_by_language(rows: Iterable[Mapping[str, Any]], row_kind: str) -> dict[str, tuple[list, list]]:
     """{language: (texts, labels)}"""
-    checked = checked_rows(rows, what, ("lang", "text", "label"), lambda row, where: dict(row))
+    checked = checked_rows(rows, row_kind, ("lang", "text", "label"), lambda row, where: dict(row))
     by_language = {}
     for lang, places in rows_by_language(checked).items():
         texts = [checked[place]["text"] for place in places]

@@ -75,7 +75,8 @@ def read_published(file: str | Path) -> dict[str, list[tuple[str, str]]]:
         raise FileNotFoundError(f"no file {file}; give LANG_errtype.SPLIT.json of the published xsim++ set")
     by_sentence: dict[str, list[tuple[str, str]]] = {}
     for number, (text, entry) in enumerate(_entries(file).items(), 1):
-        fields = [text]
+        # The changed sentence, its original and the kind, all with text in them.
+        fields: list[Any] = [text]
         if isinstance(entry, dict):
             fields += [entry.get("src"), entry.get("errtype")]
         fields = [field.strip() for field in fields if isinstance(field, str) and field.strip()]

@@ -82,7 +82,9 @@ def evaluate_xsim(
         ids = [key for key in ordered_ids if key in texts[source] and key in texts[target]]
         x = vectors.of(source, ids)
         y = vectors.of(target, ids)
-        gold = text_groups([texts[target][key] for key in ids]) if same_text_is_right else None
+        gold = None
+        if same_text_is_right:
+            gold = text_groups([texts[target][key] for key in ids])
         plain = xsim(x, y, gold=gold, **options)
         row: dict[str, Any] = {"lang": source}
         if direction == "from":
@@ -125,8 +127,10 @@ class _Vectors:
     def of(self, lang: str, ids: Sequence[Hashable]) -> Any:
         """(len(ids), d)"""
         language_texts = self.texts[lang]
+        # Only the sentences that are asked for, as nobody asks again.
         if lang not in self.repeated:
             return _encode(self.encode, [language_texts[key] for key in ids], lang, ids)
+        # All sentences once, and then some rows of them.
         all_ids = list(language_texts)
         if lang not in self.encoded:
             self.encoded[lang] = _encode(self.encode, list(language_texts.values()), lang, all_ids)
@@ -154,6 +158,7 @@ class _HardNegatives:
 
     def measured(self, x: Any, y: Any, ids: Sequence[Hashable], lang: str, **options: Any) -> dict[str, Any]:
         """The xsimpp columns of a row; x and y are the embeddings of the sentences `ids`."""
+        # `place`: id -> row of x and y. `rows`: the negatives of these sentences.
         place = {key: row for row, key in enumerate(ids)}
         rows = [row for row, key in enumerate(self.keys) if key in place]
         if not rows:

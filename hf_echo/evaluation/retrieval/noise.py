@@ -52,9 +52,9 @@ def evaluate_noise(
                 changed = [noisy(text, kind, seed, lang) for text in sources]
             of_languages[lang] = xsim(encode(changed, lang), y, gold=text_groups(targets)).error_rate
 
-    rows: list[dict[str, Any]] = []
+    clean_mean = float(np.mean(list(error_rates[CLEAN].values())))
+    table = []
     for kind, of_languages in error_rates.items():
         mean = float(np.mean(list(of_languages.values())))
-        clean_mean = rows[0]["xsim"] if rows else mean
-        rows.append({"noise": kind, "xsim": mean, "worse": mean - clean_mean, **of_languages})
-    return Table(rows, notes={"not_measured": skipped} if skipped else {})
+        table.append({"noise": kind, "xsim": mean, "worse": mean - clean_mean, **of_languages})
+    return Table(table, notes={"not_measured": skipped} if skipped else {})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from datasets import Dataset
 
 from ...inference.encoders import Encode
 from ...search.checks import refuse_broken
@@ -22,6 +23,7 @@ from ..translation import translation_scores
 from .hard_negatives import PUBLISHED, RULES, by_text, described, published_negatives, rule_negatives
 
 ENGLISH = "eng_Latn"
+COLUMNS = ("text", "lang", "english")
 MEASURES = ("xsim", "xsimpp", "own_xsim", "text_xsim", "chrf", "bleu", "text_chrf", "text_bleu")
 
 Translate = Callable[[Any, str, str], Sequence[str]]
@@ -60,8 +62,8 @@ def evaluate_speech(
         ValueError: no rows, a number of embeddings other than of rows, a missing text, broken embeddings,
             no English at all.
     """
-    if "audio" in (getattr(rows, "column_names", None) or ()):
-        rows = rows.remove_columns("audio")  # a copy of a row would decode it
+    if isinstance(rows, Dataset):
+        rows = rows.select_columns([name for name in COLUMNS if name in rows.column_names])  # audio is not decoded
     recordings = [_recording(number, row) for number, row in enumerate(rows, 1)]
     embeddings = np.asarray(embeddings)
     if not recordings:
@@ -70,8 +72,11 @@ def evaluate_speech(
         raise ValueError(f"embeddings have shape {embeddings.shape}; {len(recordings)} rows need one each")
     if not any(recording["english"] for recording in recordings):
         raise ValueError("no row has an English translation: add the column english")
-    refuse_broken(embeddings, lambda row: f"speech embedding of row {row + 1} ({recordings[row]['text'][:40]!r})")
 
+    def place_of(row: int) -> str:
+        return f"speech embedding of row {row + 1} ({recordings[row]['text'][:40]!r})"
+
+    refuse_broken(embeddings, place_of)
     options = {"margin": checked_margin(margin), "k": k}
     search = _Search(_remembered(encode), negatives or {}, options)
     table = []
@@ -79,6 +84,7 @@ def evaluate_speech(
         line: dict[str, Any] = {"lang": lang, "count": len(places)}
         if unheard is not None:
             line["heard"] = lang not in unheard
+        # Into English: the recordings that have a translation.
         translated = [place for place in places if recordings[place]["english"]]
         if translated:
             x = embeddings[translated]
@@ -88,11 +94,13 @@ def evaluate_speech(
             line["xsim"] = search.error_rate(x, english, ENGLISH)
             if negatives is not None:
                 line["xsimpp"] = search.error_rate(x, english, ENGLISH, with_negatives=True)
-            english_of = dict(zip(texts, english, strict=True))  # each text once
+            # What was said, as a text: each one once, however often it was recorded.
+            english_of = dict(zip(texts, english, strict=True))
             text_vectors = search.encode(list(english_of), lang)
             line["text_xsim"] = search.error_rate(text_vectors, list(english_of.values()), ENGLISH)
             if translate is not None:
                 line |= _translated(translate, x, texts, english, lang)
+        # To the language's own texts: all recordings.
         own_texts = [recordings[place]["text"] for place in places]
         line["own_xsim"] = search.error_rate(embeddings[places], own_texts, lang)
         table.append(line)
@@ -113,8 +121,7 @@ def english_negatives(
     They are made by rule, or with `file` read from the published set.
     """
     texts: dict[str, None] = {}  # each one once, in order
-    columns = [name for name in ("text", "lang", "english") if name in rows.column_names]
-    for row in rows.select_columns(columns):
+    for row in rows.select_columns([name for name in COLUMNS if name in rows.column_names]):
         english = _english_of(row)
         if english:
             texts[english] = None
@@ -176,6 +183,7 @@ class _Search:
     def error_rate(self, x: np.ndarray, gold: Sequence[str], lang: str, *, with_negatives: bool = False) -> float:
         """Percentage of x[i] whose best text is not gold[i]."""
         candidates = list(dict.fromkeys(gold))
+        # Hard negatives stand behind the candidates, so that a candidate's place is its row in the pool.
         pool = list(candidates)
         if with_negatives:
             for candidate in candidates:

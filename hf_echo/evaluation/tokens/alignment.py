@@ -112,8 +112,11 @@ def token_similarity(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def argmax_links(similarity: np.ndarray) -> np.ndarray:
     """(m, n) bool: i and j are each other's most similar token; the first of equals wins."""
+    # Entry (i, j): j is the best column of row i, and i the best row of column j.
     rows, columns = np.indices(similarity.shape)
-    return (columns == similarity.argmax(1)[:, None]) & (rows == similarity.argmax(0))
+    best_column = similarity.argmax(1)[:, None]
+    best_row = similarity.argmax(0)
+    return (columns == best_column) & (rows == best_row)
 
 
 def itermax_links(similarity: np.ndarray, *, iterations: int = 2, alpha: float = 0.9) -> np.ndarray:
@@ -174,6 +177,7 @@ def alignment_error_rate(
     sure_links = sum(map(len, sure))
     if not sure_links:
         raise ValueError(f"{where} has no sure links in {len(sure)} sentences: the error rate is not defined")
+    # |A and S| and |A and P| over all sentences: sums, not a mean of rates.
     in_sure = in_possible = 0
     for links, sure_ones, possible_ones in zip(predicted, sure, possible, strict=True):
         in_sure += len(links & sure_ones)
@@ -276,14 +280,16 @@ def _predictions(
     similarity = token_similarity(source.states[:, source_inside], target.states[:, target_inside])
     for layer, matrix in zip(layers, similarity, strict=True):
         if not matrix.size:  # one side has no token of a word
-            matrix = np.zeros((1, 1))
-            words = (np.array([-1]), np.array([-1]))
+            yield "argmax", layer, set()
+            yield "itermax", layer, set()
+            continue
         yield "argmax", layer, word_links(argmax_links(matrix), *words)
         yield "itermax", layer, word_links(itermax_links(matrix, iterations=iterations), *words)
 
 
 def aer_by_layer(table: Table, method: str = "itermax") -> Table:
     """One row per layer: the mean error rate over language pairs (OS Figure 10), then each pair's."""
+    # Layer -> pair of languages -> error rate.
     rows: dict[int, dict[str, Any]] = {}
     for row in table.rows:
         if row["method"] == method:
@@ -292,5 +298,6 @@ def aer_by_layer(table: Table, method: str = "itermax") -> Table:
         raise ValueError(f"the table has no rows of method {method!r}")
     wide = []
     for layer, of_pairs in sorted(rows.items()):
-        wide.append({"layer": layer, "mean": float(np.mean(list(of_pairs.values()))), **of_pairs})
+        mean = float(np.mean(list(of_pairs.values())))
+        wide.append({"layer": layer, "mean": mean, **of_pairs})
     return Table(wide, notes={**table.notes, "method": method})

@@ -30,6 +30,7 @@ def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
     start = 0
     open_type = None  # of the span that begins at `start`
     for position, tag in enumerate([*tags, OUTSIDE]):
+        # "X" without a prefix goes on with a span of X, as "I-X" does.
         prefix, _, span_type = tag.partition("-")
         if prefix not in ("B", "I") or not span_type:
             prefix = "I"
@@ -100,7 +101,8 @@ def evaluate_tagging(
     test = checked_rows(test_rows, "test row", COLUMNS, partial(_checked, train_tags=train_tags))
 
     # Every token of a word is an example.
-    states, labels = [], []
+    states = []
+    labels = []
     for row, tokens in _tagged_tokens(model, tokenizer, train, "training row", layer, progress):
         for state, word in zip(tokens.states, tokens.words, strict=True):
             states.append(state)
@@ -137,7 +139,9 @@ def _tagged_tokens(
     model: Any, tokenizer: Any, rows: Sequence[Row], row_kind: str, layer: int, progress: bool
 ) -> Iterator[tuple[Row, _Tokens]]:
     names = row_names(rows, row_kind)
-    texts, word_spans = [], []
+    texts = []
+    word_spans = []
+    # The encoder reads words joined by spaces.
     for row, name in zip(rows, names, strict=True):
         text, spans_of_words = join_words(row["tokens"], name)
         texts.append(text)
@@ -145,6 +149,7 @@ def _tagged_tokens(
     langs = [row["lang"] for row in rows]
     all_states = token_states(model, tokenizer, texts, langs, layers=[layer], names=names, progress=progress)
     for row, spans_of_words, tokens in zip(rows, word_spans, all_states, strict=True):
+        # Tokens of no word, such as spaces, are neither learnt nor tagged.
         words = owners(tokens.offsets, spans_of_words)
         inside = words >= 0
         yield row, _Tokens(tokens.states[0, inside], words[inside])

@@ -40,6 +40,7 @@ def word_vectors(
     all_states = token_states(model, tokenizer, texts, lang, layers=[layer], names=names, progress=progress)
     vectors = []
     for name, span, tokens in zip(names, words, all_states, strict=True):
+        # A token may hold a space and the word, or only a part of it.
         in_word = overlaps(tokens.offsets, np.array([span]))[:, 0] > 0
         if not in_word.any():
             raise ValueError(f"{name}: characters {span[0]}-{span[1]} have no token")
@@ -50,7 +51,8 @@ def word_vectors(
 def best_threshold(scores: np.ndarray, same: np.ndarray) -> float:
     """The threshold t where `scores >= t` best predicts `same`; halfway between two scores, the lowest of equals."""
     values = np.unique(scores)
-    thresholds = np.concatenate([[values[0] - 1e-6], (values[1:] + values[:-1]) / 2, [values[-1] + 1e-6]])
+    values = np.array([values[0] - 2e-6, *values, values[-1] + 2e-6])  # all are above the first, none above the last
+    thresholds = (values[1:] + values[:-1]) / 2
     right = (scores >= thresholds[:, None]) == same  # (thresholds, scores)
     return float(thresholds[right.sum(1).argmax()])
 
@@ -115,14 +117,15 @@ def _word_pairs(
     model: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]], row_kind: str, layer: int, progress: bool
 ) -> _WordPairs:
     langs = [row["lang"] for row in rows]
-    sides = []
+    sides = []  # (n, hidden) of the first word, and of the second
     for side in ("1", "2"):
         names = [f"{name}, sentence{side}" for name in row_names(rows, row_kind)]
         texts = [row["sentence" + side] for row in rows]
         words = [(row["start" + side], row["end" + side]) for row in rows]
         sides.append(word_vectors(model, tokenizer, texts, words, langs, layer=layer, progress=progress, names=names))
     cosines = (unit_length(sides[0]) * unit_length(sides[1])).sum(1)
-    return _WordPairs(np.concatenate(sides, 1), cosines, np.array([row["label"] for row in rows]))
+    labels = np.array([row["label"] for row in rows])
+    return _WordPairs(np.concatenate(sides, 1), cosines, labels)
 
 
 def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hf_echo.evaluation.benchmarks.choices import (
 from hf_echo.evaluation.spectrum import choice_accuracy
 
 from ...refusals import refusals, refuses
-from .test_public_sets import COPIES, write
+from .test_public_sets import copy
 
 END = 9
 
@@ -29,7 +29,8 @@ class LetterModel:
 
     def __init__(self, losses):
         self.losses = losses
-        self.options, self.prompts = [], []
+        self.options = []
+        self.prompts = []
 
     def encode_document(self, documents):
         return documents
@@ -37,7 +38,10 @@ class LetterModel:
     def score_options(self, document, options, prompts, *, mean):
         self.options += options
         self.prompts += prompts
-        return torch.tensor([[sum(self.losses.get(token, 0.0) for token in ids) for ids in row] for row in options])
+        return torch.tensor([[self.loss(ids) for ids in of_question] for of_question in options])
+
+    def loss(self, ids):
+        return sum(self.losses.get(token, 0.0) for token in ids)
 
 
 class Characters:
@@ -73,16 +77,27 @@ def test_the_letter_of_the_lowest_loss_is_the_answer(best, accuracy):
     assert table.rows == [{"lang": "fra_Latn", "accuracy": accuracy, "chance": 25, "count": 1}]
 
 
-def test_letters_are_scored_alone_and_options_stand_in_the_prompt():
+@pytest.fixture
+def asked_model():
+    """A model that was asked the French question."""
     model = LetterModel(losses_of(A=1.0))
     choice_accuracy(model, Characters(), one_vector, letters_of([FRENCH], [ENGLISH]))
-    assert model.options == [[[ord(letter)] for letter in "ABCD"]]  # no end token behind a letter
-    read = "".join(map(chr, model.prompts[0][1:]))
-    # OS 9.1: question block, choices block ("A: B: C: D:"), target format; question and choices in English.
-    assert "Question: Which number?" in read
-    assert "Here are the choices:\nA: one\nB: two\nC: three\nD: four" in read
-    assert read.endswith("Return only the ID of the correct option.")
-    assert "Quel" not in read and "trois" not in read
+    return model
+
+
+def test_letters_are_scored_without_an_end(asked_model):
+    assert asked_model.options == [[[ord("A")], [ord("B")], [ord("C")], [ord("D")]]]
+
+
+def test_the_prompt_is_english(asked_model):
+    """OS 9.1: question block, choices block ("A: B: C: D:"), target format."""
+    prompt = "".join(map(chr, asked_model.prompts[0][1:]))
+
+    assert "Question: Which number?" in prompt
+    assert "Here are the choices:\nA: one\nB: two\nC: three\nD: four" in prompt
+    assert prompt.endswith("Return only the ID of the correct option.")
+    assert "Quel" not in prompt
+    assert "trois" not in prompt
 
 
 def test_the_text_of_an_answer_does_not_count():
@@ -126,12 +141,17 @@ def test_documents_are_cut_in_their_language():
     assert choice.sentences == ["Un.", "Deux."]
 
 
-def test_speech_or_its_text():
-    spoken = question("fra_Latn", document=["clip 1", "clip 2"], spoken_texts=["Un.", "Deux."])
-    (speech,) = cross_lingual_choices([spoken], [ENGLISH], letters=True)
-    (text,) = cross_lingual_choices([spoken], [ENGLISH], letters=True, as_text=True)
-    assert (speech.sentences, text.sentences) == (["clip 1", "clip 2"], ["Un.", "Deux."])
-    assert speech.prompt == text.prompt
+SPOKEN = question("fra_Latn", document=["clip 1", "clip 2"], spoken_texts=["Un.", "Deux."])
+
+
+@pytest.mark.parametrize(("as_text", "sentences"), [(False, ["clip 1", "clip 2"]), (True, ["Un.", "Deux."])])
+def test_a_document_is_speech_or_its_text(as_text, sentences):
+    (choice,) = cross_lingual_choices([SPOKEN], [ENGLISH], letters=True, as_text=as_text)
+
+    assert choice.sentences == sentences
+
+
+def test_a_document_without_its_text_is_refused():
     refuses("no transcript of its audio", cross_lingual_choices, [FRENCH], [ENGLISH], letters=True, as_text=True)
 
 
@@ -158,20 +178,17 @@ def test_what_fleurs_has_in_training_is_left_out():
 
 
 def test_speech_sib_is_what_fleurs_has():
-    rows = [{"lang": lang, "text": "Un  chat.", "label": "travel"} for lang in ("fra_Latn", "oci_Latn")]
-    spoken = spoken_topics(rows, {("fra_Latn", "un chat."): "clip"})
-    assert [(row["lang"], row["text"], row["spoken_texts"]) for row in spoken] == [("fra_Latn", "clip", ["Un  chat."])]
+    french = {"lang": "fra_Latn", "text": "Un  chat.", "label": "travel"}
+    occitan = french | {"lang": "oci_Latn"}
 
+    spoken = spoken_topics([french, occitan], {("fra_Latn", "un chat."): "clip"})
 
-def copied(name, folder):
-    for file, rows in COPIES[name][0].items():
-        write(folder, file, rows)
-    return folder
+    assert spoken == [french | {"text": "clip", "spoken_texts": ["Un  chat."]}]
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_from_the_files_of_belebele(tmp_path):
-    (choice,) = load_choices("belebele", langs=["fra_Latn"], path=copied("belebele", tmp_path))
+    (choice,) = load_choices("belebele", langs=["fra_Latn"], path=copy("belebele", tmp_path))
     assert choice.answer == 1
     assert choice.options == ["A", "B", "C", "D"]
     assert "B: on the mat" in choice.prompt
@@ -179,19 +196,21 @@ def test_from_the_files_of_belebele(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_speech_takes_the_questions_of_belebele(tmp_path):
-    speech = copied("speech_belebele", tmp_path / "2M")
-    text = copied("belebele", tmp_path / "text")
+    speech = copy("speech_belebele", tmp_path / "2M")
+    text = copy("belebele", tmp_path / "text")
+
     (choice,) = load_choices("speech_belebele", path=speech, english_path=text)
-    assert [clip["sampling_rate"] for clip in choice.sentences] == [16000]
+
+    assert choice.sentences[0]["sampling_rate"] == 16000
     assert "B: on the mat" in choice.prompt
-    refuses(
-        "no document is left",
-        load_choices,
-        "speech_belebele",
-        path=speech,
-        english_path=text,
-        exclude=["Le chat est sur le tapis."],
-    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_set_of_excluded_documents_alone_is_refused(tmp_path):
+    speech = copy("speech_belebele", tmp_path)
+    exclude = ["Le chat est sur le tapis."]
+
+    refuses("no document is left", load_choices, "speech_belebele", path=speech, exclude=exclude)
 
 
 def test_sets_without_multiple_choice_are_refused():

@@ -28,7 +28,10 @@ def write(folder: Path, name: str, rows: list[dict] | str) -> Path:
         file.write_text(rows, encoding="utf-8")
         return file
     table = Dataset.from_list(rows)
-    table.to_parquet(file) if file.suffix == ".parquet" else table.to_json(file, force_ascii=False)
+    if file.suffix == ".parquet":
+        table.to_parquet(file)
+    else:
+        table.to_json(file, force_ascii=False)
     return file
 
 
@@ -246,40 +249,58 @@ STORY = {
 }
 
 
-def story(folder: Path, name: str, **changes: str | None) -> None:
-    for part, content in STORY.items():
-        content = changes.get(part.replace(".", "_"), content)
-        if content is not None:
-            write(folder, f"{name}_{part}", content)
+@pytest.fixture
+def stories(tmp_path: Path) -> Path:
+    """A story of either kind; the second has no text."""
+    for name in ("sSC/1_ab", "tSC/1_ab"):
+        for part, content in STORY.items():
+            write(tmp_path, f"{name}_{part}", content)
+    (tmp_path / "tSC/1_ab_mutual.txt").unlink()
+    return tmp_path
 
 
-def test_spoken_stories(tmp_path):
-    story(tmp_path, "sSC/1_ab")
-    story(tmp_path, "tSC/1_ab", mutual_txt=None)
-    first, second = load_benchmark("spoken_story_cloze", path=tmp_path)
-    assert first["document"] == [str(tmp_path / "sSC/1_ab_mutual.wav")]
-    assert first["spoken_texts"] == ["He cut."] and "spoken_texts" not in second
-    # The right ending is not always the same option.
-    assert (first["options"][first["answer"]], second["options"][second["answer"]]) == ("Then he ate.",) * 2
-    assert (first["answer"], second["answer"]) == (0, 1)
-    assert load_benchmark("spoken_story_cloze", path=tmp_path, split="topic") == [
-        second | {"answer": 0, "options": second["options"][::-1]}
-    ]
+def test_spoken_stories_have_their_text(stories):
+    first, second = load_benchmark("spoken_story_cloze", path=stories)
+
+    assert first["document"] == [str(stories / "sSC/1_ab_mutual.wav")]
+    assert first["spoken_texts"] == ["He cut."]
+    assert "spoken_texts" not in second
 
 
-def test_a_story_without_an_ending_is_named(tmp_path):
-    story(tmp_path, "sSC/1_ab", incorrect_txt=None)
-    refuses("story sSC/1_ab has no sSC/1_ab_incorrect.txt", load_benchmark, "spoken_story_cloze", path=tmp_path)
+def test_the_right_ending_is_not_always_the_same_option(stories):
+    first, second = load_benchmark("spoken_story_cloze", path=stories)
+
+    assert first["options"][0] == second["options"][1] == "Then he ate."
+    assert first["answer"] == 0
+    assert second["answer"] == 1
+
+
+def test_stories_of_one_kind(stories):
+    (row,) = load_benchmark("spoken_story_cloze", path=stories, split="topic")
+
+    assert row["id"] == "tSC/1_ab"
+
+
+def test_a_story_without_an_ending_is_named(stories):
+    (stories / "sSC/1_ab_incorrect.txt").unlink()
+
+    refuses("story sSC/1_ab has no sSC/1_ab_incorrect.txt", load_benchmark, "spoken_story_cloze", path=stories)
 
 
 def test_one_language_of_many_files_is_read(tmp_path):
-    for file, rows in COPIES["belebele"][0].items():
-        write(tmp_path, file, rows)
-    write(tmp_path, "data/deu_Latn.jsonl", "no JSON\n")  # is not opened
-    rows = load_benchmark("belebele", path=tmp_path, langs=["French"])
+    folder = copy("belebele", tmp_path)
+    write(folder, "data/deu_Latn.jsonl", "no JSON\n")  # is not opened
+
+    rows = load_benchmark("belebele", path=folder, langs=["French"])
+
     assert [row["lang"] for row in rows] == ["fra_Latn"]
+
+
+def test_the_languages_that_are_there_are_named(tmp_path):
+    folder = copy("belebele", tmp_path)
+
     refuses(
-        "no test rows in swh_Latn; found deu_Latn, eng_Latn", load_benchmark, "belebele", path=tmp_path, langs=["swh"]
+        "no test rows in swh_Latn; found eng_Latn, fra_Latn", load_benchmark, "belebele", path=folder, langs=["swh"]
     )
 
 
@@ -317,17 +338,36 @@ def test_a_bad_row_is_named(name, file, content, message, tmp_path):
     assert message in str(caught.value)
 
 
-def test_languages_are_chosen(tmp_path):
+@pytest.fixture
+def panx(tmp_path: Path) -> Path:
     for code in ("de", "fr", "zh-classical"):
         write(tmp_path, f"{code}/test.parquet", [{"tokens": [code], "ner_tags": [1]}])
-    assert [row["lang"] for row in load_benchmark("panx", path=tmp_path, langs=["German"])] == ["deu_Latn"]
-    assert {row["lang"] for row in load_benchmark("panx", path=tmp_path)} == {"deu_Latn", "fra_Latn", "zh-classical"}
-    with pytest.raises(ValueError, match="has no test rows in ita_Latn; found deu_Latn, fra_Latn"):
-        load_benchmark("panx", path=tmp_path, langs=["deu_Latn", "ita_Latn"])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("asked", "languages"), [(["German"], ["deu_Latn"]), (None, ["deu_Latn", "fra_Latn", "zh-classical"])]
+)
+def test_languages_are_chosen(panx, asked, languages):
+    rows = load_benchmark("panx", path=panx, langs=asked)
+
+    assert [row["lang"] for row in rows] == languages
+
+
+def test_a_language_without_rows_is_named(panx):
+    message = "has no test rows in ita_Latn; found deu_Latn, fra_Latn"
+
+    refuses(message, load_benchmark, "panx", path=panx, langs=["deu_Latn", "ita_Latn"])
+
+
+def test_pairs_of_a_language_with_english_are_chosen(tmp_path):
     rows = [{"langcode": pair, "input": "a", "output": "b"} for pair in ("eng-yor", "ewe-fra")]
-    write(tmp_path / "mt", "test.jsonl", rows)
-    found = load_benchmark("afrolingu_mt", path=tmp_path / "mt", langs=["yor_Latn"])
-    assert [(row["source_lang"], row["target_lang"]) for row in found] == [("eng_Latn", "yor_Latn")]
+    write(tmp_path, "test.jsonl", rows)
+
+    (row,) = load_benchmark("afrolingu_mt", path=tmp_path, langs=["yor_Latn"])
+
+    assert row["source_lang"] == "eng_Latn"
+    assert row["target_lang"] == "yor_Latn"
 
 
 @pytest.mark.parametrize(
@@ -346,7 +386,9 @@ def test_languages_are_chosen(tmp_path):
 )
 def test_bad_input_is_told_in_one_line(name, options, words, tmp_path):
     write(tmp_path, "de/test.jsonl", [{"words": "a", "label": 1}])
-    options = options | ({"path": options["path"].format(tmp_path)} if "path" in options else {})
+    if "path" in options:
+        options = options | {"path": options["path"].format(tmp_path)}
+
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         load_benchmark(name, **options)
 
@@ -373,8 +415,9 @@ CALLS = {
 
 
 def parquet(rows):
-    Dataset.from_list(rows).to_parquet(sink := io.BytesIO())
-    return sink.getvalue()
+    file = io.BytesIO()
+    Dataset.from_list(rows).to_parquet(file)
+    return file.getvalue()
 
 
 DATASETS = {
@@ -389,13 +432,18 @@ DATASETS = {
 
 @pytest.mark.slow
 def test_from_the_hub(hub_environment):
-    given = dict(input=json.dumps(list(CALLS.values())), text=True, env=hub_environment, timeout=300)
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, **given)
-    assert done.returncode == 0, done.stderr
-    answers = dict(zip(CALLS, json.loads(done.stdout), strict=True))
-    assert answers["wic"] == COPIES["wic"][1] and answers["gmmlu"] == COPIES["gmmlu"][1]
+    calls = json.dumps(list(CALLS.values()))
+    command = [sys.executable, "-c", SCRIPT]
+
+    process = subprocess.run(command, input=calls, capture_output=True, text=True, env=hub_environment, timeout=300)
+
+    assert process.returncode == 0, process.stderr
+    answers = dict(zip(CALLS, json.loads(process.stdout), strict=True))
+    assert answers["wic"] == COPIES["wic"][1]
+    assert answers["gmmlu"] == COPIES["gmmlu"][1]
     assert answers["belebele"] == COPIES["belebele"][1][1:]
     assert answers["slots"] == COPIES["massive_slots"][1][:1]
     assert answers["absent"].startswith("FileNotFoundError: panx: unimelb-nlp/wikiann cannot be read")
-    assert "give path=" in answers["absent"] and "\n" not in answers["absent"]
+    assert "give path=" in answers["absent"]
+    assert "\n" not in answers["absent"]
     assert answers["language"].startswith("ValueError: AmazonScience/massive has no test rows in ita_Latn; found deu")
