@@ -63,7 +63,7 @@ def beam_candidates(
     batch = len(sentence_embedding)
     device = sentence_embedding.device
     if not batch:
-        return [], torch.zeros(0, num_beams)
+        return [], torch.zeros(0, num_beams, dtype=torch.float32)
     start = prepare(decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size)
     early_stopping = decoder.generation_config.early_stopping
     length_penalty = decoder.generation_config.length_penalty
@@ -84,9 +84,9 @@ def beam_candidates(
     seen = torch.ones(batch, num_beams, cached, dtype=torch.bool, device=device)  # cached tokens before a beam
     itself = torch.eye(num_beams, dtype=torch.bool, device=device)
     written = torch.full((batch, 1, max_new_tokens), -1, device=device)  # of the running beams; one in the first step
-    scores = torch.zeros(batch, 1, device=device)
+    scores = torch.zeros(batch, 1, dtype=torch.float32, device=device)  # whatever the default dtype is
     done = written.repeat(1, num_beams, 1)  # tokens of the finished beams
-    done_scores = torch.full((batch, num_beams), -torch.inf, device=device)
+    done_scores = torch.full((batch, num_beams), -torch.inf, dtype=torch.float32, device=device)
     # The results, filled when a sentence is finished.
     best = done.clone()
     best_scores = done_scores.clone()

@@ -20,6 +20,8 @@ BLOCK = 1 << 20  # samples read at a time
 # libsndfile's description of a wav file whose header promises another number of bytes; a stream promises over 2 GB
 CUT_OFF = re.compile(r"^data : (\d+) \(should be (\d+)\)", re.MULTILINE)
 UNKNOWN_SIZE = 0x7FFF0000
+CHUNKS = (b"LIST", b"id3 ", b"ID3 ", b"fact", b"cue ", b"bext", b"smpl", b"PEAK", b"JUNK", b"PAD ")  # of wav files
+OGG_PAGE = 65_307  # bytes of the largest page
 MP3_FRAMES = 2 * 1152  # samples by which the length of an mp3 file is uncertain
 LOUDEST = 1e6  # of floats; 16-bit integers as floats still pass, because features do not depend on loudness
 WHISPER_SECONDS = 30.0  # that Whisper has positions for
@@ -94,11 +96,11 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> Iterator[np.ndarray
     try:
         import soundfile
     except ImportError as error:
-        raise ImportError("audio files need soundfile: pip install 'hf-echo[speech]'") from error
+        raise ImportError("audio files need soundfile: pip install soundfile") from error
     if not isinstance(audio, bytes) and not Path(audio).is_file():
         raise FileNotFoundError(f"no audio file {audio}")
     try:
-        with soundfile.SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else audio) as file:
+        with soundfile.SoundFile(audio_source(audio)) as file:
             resample = resampler(file.samplerate, sampling_rate, name)
             size, frames, last = max(BLOCK // file.channels, 1), 0, False
             while not last:
@@ -106,7 +108,7 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> Iterator[np.ndarray
                 frames, last = frames + len(block), len(block) < size
                 mono = block.mean(1) if block.shape[1] > 1 else block[:, 0]
                 yield mono if resample is None else resample(mono, last)
-            missing = ""
+            missing = lost_end(audio)
             if (cut := CUT_OFF.search(file.extra_info)) and int(cut[1]) < UNKNOWN_SIZE and int(cut[1]) > int(cut[2]):
                 missing = f"{cut[2]} of {cut[1]} bytes"
             elif frames < file.frames - MP3_FRAMES:
@@ -120,6 +122,66 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> Iterator[np.ndarray
         raise ValueError(f"{name}: not a readable wav, flac, ogg or mp3 file ({reason})") from None
     if missing:
         raise ValueError(f"{name}: cut off, it has {missing}; copy the whole file again")
+
+
+def audio_source(audio: str | Path | bytes) -> Any:
+    """What soundfile opens: a path, or the bytes of a file; those of a wav file whose header promises too little audio,
+    as a program leaves it that writes to a pipe or was killed, with the true size.
+    """
+    with _binary(audio) as file:
+        place = _understated(file)
+        if place is None:
+            return io.BytesIO(audio) if isinstance(audio, bytes) else audio
+        file.seek(0)
+        content = bytearray(file.read())
+    content[4:8] = min(len(content) - 8, 0xFFFFFFFF).to_bytes(4, "little")
+    content[place : place + 4] = min(len(content) - place - 4, 0xFFFFFFFF).to_bytes(4, "little")
+    return io.BytesIO(bytes(content))
+
+
+def _binary(audio: str | Path | bytes) -> Any:
+    return io.BytesIO(audio) if isinstance(audio, bytes) else open(audio, "rb")  # noqa: SIM115 (the caller closes it)
+
+
+def _understated(file: Any) -> int | None:
+    """Where the size of the audio stands in a wav file, if more audio follows than it says; None for others."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    head = file.read(12)
+    if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+        return None
+    place = 12
+    size_place = None
+    while place + 8 <= size:
+        file.seek(place)
+        name = file.read(4)
+        length = int.from_bytes(file.read(4), "little")
+        is_name = name.isascii() and name.decode().isprintable()
+        goes_on = place + 8 + length > size + 1 and name not in CHUNKS
+        if size_place is not None and (not is_name or goes_on):
+            return size_place  # audio where another chunk should be
+        if name == b"data" and size_place is None:
+            size_place = place + 4
+        place += 8 + length + length % 2
+    return None
+
+
+def lost_end(audio: str | Path | bytes) -> str:
+    """What an ogg file has lost, whose last page says that it is the last; "" for whole files and other formats."""
+    with _binary(audio) as file:
+        if file.read(4) != b"OggS":
+            return ""
+        size = file.seek(0, io.SEEK_END)
+        start = max(0, size - 2 * OGG_PAGE)
+        file.seek(start)
+        tail = file.read()
+    page = tail.rfind(b"OggS\0")
+    segments = tail[page + 26] if page >= 0 and page + 27 <= len(tail) else 0
+    length = 27 + segments + sum(tail[page + 27 : page + 27 + segments])
+    is_last = page >= 0 and page + 27 <= len(tail) and tail[page + 5] & 4
+    if is_last and page + length <= len(tail):
+        return ""
+    return f"{size} bytes and not its last page"
 
 
 def _floats(samples: np.ndarray, name: str) -> np.ndarray:
@@ -152,7 +214,7 @@ def resampler(rate: int, wanted: int, name: str) -> Any:
     try:
         import soxr
     except ImportError as error:
-        raise ImportError("another sampling rate needs soxr: pip install 'hf-echo[speech]'") from error
+        raise ImportError("another sampling rate needs soxr: pip install soxr") from error
     return soxr.ResampleStream(rate, wanted, 1, dtype="float32").resample_chunk
 
 

@@ -9,7 +9,10 @@ from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer
 
+from ..checkpoints.rewrite import is_release
 from ..inference.encode import opening
+from ..modeling import EchoConfig, EchoDecoderConfig
+from ..modeling.configuration_echo import DECODER_FOLDER
 from ..stages.core.model_shape import VocabularyOnly, check_same_shape
 from ..stages.core.plan import ECHO, size_of_echo
 from ..stages.core.stage import Rows
@@ -39,6 +42,8 @@ class _Start:
             try:
                 with opening(name) as place:
                     found = AutoConfig.from_pretrained(place)
+                    if isinstance(found, EchoConfig) and found.decoder is None and is_release(place):
+                        found.decoder = EchoDecoderConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
             except (OSError, ValueError, KeyError) as error:
                 self.problems.append(f"{field}: {_line(error)}")
                 return None
@@ -118,7 +123,8 @@ def dry_run(
         if config is not None and declared.size:
             report |= declared.size(config, args)
         elif config is not None:
-            report |= size_of_echo(config, args, declared.learns)
+            sides = getattr(declared.trainer, "encoder_sides", 1) + getattr(args, "max_negatives", 0)
+            report |= size_of_echo(config, args, declared.learns, sides)
     except (OSError, ValueError) as error:
         start.problems.append(f"model: {_line(error)}")
     start.check_other_models(training.data)

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,23 +68,53 @@ def named_when_full(path: str | Path) -> Iterator[None]:
 @contextmanager
 def only_run(out: str | Path) -> Iterator[None]:
     """A block that only one process runs at a time for one output."""
-    from filelock import FileLock, Timeout
-
     out = Path(out)
     if out.exists() and not out.is_file() and not out.is_dir():  # /dev/stdout, a pipe
         yield
         return
     out.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(out.with_name(f".{out.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise ValueError(f"another run writes {out}: wait until it ends, or name another output") from None
+    lock = _acquired_lock(out)
     try:
         yield
     finally:
+        _release(lock)
+
+
+# of drives without locks: some network and FUSE file systems
+NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS)
+
+
+def _acquired_lock(out: Path) -> Any:
+    """A lock of an output: one of the system, or where the drive has none a file that exists while the run does."""
+    from filelock import FileLock, SoftFileLock, Timeout
+
+    lock = FileLock(out.with_name(f".{out.name}.lock"))
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except OSError as error:
+            if isinstance(error, Timeout) or error.errno not in NO_LOCKS:
+                raise
+            Path(lock.lock_file).unlink(missing_ok=True)  # what the attempt left
+            lock = SoftFileLock(out.with_name(f".{out.name}.running"))
+            lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"another run writes {out}: wait until it ends, or name another output") from None
+    except OSError as error:
+        raise type(error)(error.errno, f"{lock.lock_file} cannot be locked: {error.strerror or error}") from None
+    return lock
+
+
+def _release(lock: Any) -> None:
+    """Release a lock and remove its file: before, so that nobody waits for a file that is gone; Windows after it."""
+    try:
         Path(lock.lock_file).unlink(missing_ok=True)
+    except PermissionError:  # Windows removes no open file
         lock.release()
+        with suppress(OSError):  # another run has it by now
+            Path(lock.lock_file).unlink(missing_ok=True)
+        return
+    lock.release()
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -53,6 +53,19 @@ def test_the_beam_that_is_chosen(double, tokenizer, embeddings, weight):
         assert have != decode_embeddings(double, tokenizer, embeddings, "fra_Latn", rerank_weight=0, **options)
 
 
+def test_beams_do_not_depend_on_the_default_dtype(double, tokenizer, embeddings):
+    options = dict(num_beams=BEAMS, max_new_tokens=LENGTH, rerank_weight=0.5)
+    expected = decode_embeddings(double, tokenizer, embeddings, "fra_Latn", **options)
+
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        ids = decode_embeddings(double, tokenizer, embeddings, "fra_Latn", **options)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+    assert ids == expected
+
+
 def test_defaults_come_from_the_generation_config(model, tokenizer, batch, tmp_path):
     """They survive saving; a call can ask for others; greedy decoding has nothing to rerank."""
     model.save_release(tmp_path)

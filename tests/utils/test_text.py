@@ -1,5 +1,6 @@
 """Errors for bytes that are not UTF-8 text name the likely encoding."""
 
+import bz2
 import gzip
 import io
 import lzma
@@ -124,3 +125,25 @@ def test_what_is_no_text_is_one_line(tmp_path, data, message, reader):
 def test_a_missing_text_is_named(tmp_path, reader):
     with pytest.raises(FileNotFoundError, match="no file .*b.txt; give a text file"):
         reader(tmp_path / "b.txt")
+
+
+def test_a_closed_standard_output_is_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+
+    with pytest.raises(ValueError, match="standard output is closed"), open_output("-"):
+        pass
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_bz2_of_several_members(tmp_path, level):
+    content = bz2.compress(b"un\n", level) + bz2.compress("été\n".encode(), level)
+    for name in ("a.bz2", "a.txt"):  # by its name, and by its first bytes
+        (tmp_path / name).write_bytes(content)
+        assert read_lines(tmp_path / name) == ["un", "été"]
+
+
+def test_bz2_is_written(tmp_path):
+    with open_output(tmp_path / "a.txt.bz2") as file:
+        file.write("été\n")
+
+    assert bz2.decompress((tmp_path / "a.txt.bz2").read_bytes()).decode() == "été\n"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...modeling.feature_extraction_echo_speech import audio_source
 from ...modeling.feature_extraction_echo_speech import load_audio as read_audio
 
 
@@ -24,12 +24,12 @@ def audio_length(audio: Any, sampling_rate: int, *, name: str = "audio") -> int:
     try:
         import soundfile
     except ImportError as error:
-        raise ImportError("audio files need soundfile: pip install 'hf-echo[speech]'") from error
+        raise ImportError("audio files need soundfile: pip install -e '.[speech]'") from error
     given = audio if isinstance(audio, Mapping) else {"bytes" if isinstance(audio, bytes) else "path": audio}
     path, content = given.get("path"), given.get("bytes")
     if given.get("array") is None and (content is not None or isinstance(path, (str, Path))):
         try:
-            about = soundfile.info(io.BytesIO(content) if content is not None else path)
+            about = soundfile.info(audio_source(content if content is not None else path))
             return max(1, round(about.frames * sampling_rate / about.samplerate))
         except (soundfile.LibsndfileError, RuntimeError, OSError):
             pass  # read_audio says what is wrong with it

@@ -157,3 +157,44 @@ def test_500_damaged_files(tmp_path):
         else:
             assert samples.dtype == np.float32 and np.isfinite(samples).all()
     assert 150 < refused < 490
+
+
+def streamed(size) -> tuple[bytes, int]:
+    """A wav file whose header gives this size of its audio, and what its audio is as a whole."""
+    content = bytearray(encoded(tone(1.0), "wav"))
+    place = content.index(b"data") + 4
+    content[place : place + 4] = size(len(content) - place - 4).to_bytes(4, "little")
+    return bytes(content), RATE
+
+
+@pytest.mark.parametrize(
+    "size", [lambda true: 0, lambda true: true // 2, lambda true: 0xFFFFFFFF], ids="0 half -1".split()
+)
+def test_a_wav_file_that_understates_its_length_is_whole(size, tmp_path):
+    content, length = streamed(size)
+    (tmp_path / "a.wav").write_bytes(content)
+
+    assert len(read_audio(content)) == length
+    np.testing.assert_array_equal(read_audio(tmp_path / "a.wav"), read_audio(encoded(tone(1.0), "wav")))
+
+
+def test_chunks_after_the_audio_are_no_audio():
+    content = encoded(tone(1.0), "wav") + b"LIST\x04\x00\x00\x00INFO" + b"odd!\x02\x00\x00\x00ab"
+
+    assert len(read_audio(content)) == RATE
+
+
+@pytest.mark.parametrize("coding", ["VORBIS", "OPUS"])
+@pytest.mark.parametrize("lost", ["page", "half a page"])
+def test_an_ogg_file_without_its_last_page_is_refused(coding, lost):
+    buffer = io.BytesIO()
+    noise = np.random.default_rng(0).normal(size=3 * RATE) * 0.1
+    soundfile.write(buffer, noise, RATE, format="OGG", subtype=coding)
+    content = buffer.getvalue()
+    last = content.rindex(b"OggS")
+    assert len(read_audio(content)) == pytest.approx(3 * RATE, abs=2)
+
+    cut = content[:last] if lost == "page" else content[: (last + len(content)) // 2]
+
+    with pytest.raises(ValueError, match="cut off, it has .* bytes and not its last page; copy the whole file again"):
+        read_audio(cut)
