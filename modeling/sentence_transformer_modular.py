@@ -26,15 +26,15 @@ from sentence_transformers.base.modules import InputModule
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from .adapters_echo import adapter_layers, adapter_parameters, copy_adapter
 from .configuration_echo import EchoConfig
 from .modeling_echo_encoder import EchoEncoder
 from .tokenization_echo import EchoTokenizer
 
 try:
     from peft import LoraConfig, inject_adapter_in_model
-    from peft.tuners.tuners_utils import BaseTunerLayer
 except ImportError as error:
-    raise ImportError("a modular encoder needs peft: pip install 'hf-echo[modular]'") from error
+    raise ImportError("a modular encoder needs peft: pip install peft") from error
 
 SETTINGS, LANGUAGES, LANGUAGE = "modular.json", "languages", "language.json"
 EMBEDDINGS, ALIGNMENT = "embeddings.safetensors", "alignment.safetensors"
@@ -44,7 +44,6 @@ ADAPTERS = {
 }
 PARTS = ("embeddings", *ADAPTERS, "alignment")
 FILES = {"embeddings": EMBEDDINGS, "alignment": ALIGNMENT} | {p: f"{p}/adapter_model.safetensors" for p in ADAPTERS}
-PREFIX = "base_model.model."  # of the names in peft's files
 LORA = dict(r=8, lora_alpha=16, lora_dropout=0.1)
 SCALING, REDUCTION = 4.0, 2
 
@@ -132,9 +131,7 @@ class ModularEncoder(InputModule):
             return {"weight": self.embeddings[language].weight}
         if part == "alignment":
             return dict(self.alignment[language].named_parameters())
-        own = f".{adapter_name(language, part)}."
-        named = self.backbone.named_parameters()
-        return {PREFIX + name.replace(own, "."): p for name, p in named if own in name}
+        return adapter_parameters(self.backbone, adapter_name(language, part))
 
     def learn(self, language: str, parts: Iterable[str]) -> None:
         """Only these parts of the language have gradients; without parts, nothing has."""
@@ -146,9 +143,8 @@ class ModularEncoder(InputModule):
     def _activate(self, language: str) -> None:
         """Switch the adapters to a language. LoRA deltas of its two adapters add up."""
         names = [adapter_name(language, part) for part in ADAPTERS if part in self.parts[language]]
-        for module in self.backbone.modules():
-            if isinstance(module, BaseTunerLayer):
-                module.set_adapter(names, inference_mode=True)
+        for _, layer in adapter_layers(self.backbone):
+            layer.set_adapter(names, inference_mode=True)
         for parameter in self._learning:  # peft froze them
             parameter.requires_grad_(True)
         self._active = language
@@ -253,7 +249,11 @@ class ModularEncoder(InputModule):
         self.notes[language] = notes
         for part in (part for part in parts if part != "embeddings"):
             self.add_part(language, part)
-            values, own = load_file(folder / FILES[part]), self.part_parameters(language, part)
+            values = load_file(folder / FILES[part])
+            if part in ADAPTERS:
+                copy_adapter(self.backbone, adapter_name(language, part), values, str(folder / FILES[part]))
+                continue
+            own = self.part_parameters(language, part)
             if {n: v.shape for n, v in values.items()} != {n: p.shape for n, p in own.items()}:
                 raise ValueError(f"{folder / FILES[part]} does not fit the backbone: it belongs to another one")
             for name, parameter in own.items():
@@ -313,7 +313,7 @@ def identify_by_heliport(texts: list[str], languages: list[str]) -> list[str]:
         import heliport
     except ImportError as error:
         raise ImportError(
-            "a text without a language needs heliport (pip install 'hf-echo[filters]'); or give prompt_name="
+            "a text without a language needs heliport (pip install heliport); or give prompt_name="
         ) from error
     identifier, codes = heliport.Identifier(), {language[:3]: language for language in languages}
     answers = [identifier.identify(text) for text in texts]

@@ -19,12 +19,18 @@ from ..utils.folders import write_folder
 from ..utils.hub import snapshot
 from ..utils.lineage import write_lineage
 from ..utils.speech_data import merge_speech_data, read_speech_data, write_speech_data
+from .adapters import base_of, is_adapter, merge_into
 
 logger = logging.getLogger(__name__)
 
 
 def stored_config(model: str | Path) -> EchoConfig:
-    """The configuration of a checkpoint of text, with the dtype of its file; no weights are read."""
+    """The configuration of a checkpoint of text, with the dtype of its file; no weights are read.
+
+    Of an adapter, that of its base.
+    """
+    if is_adapter(model):
+        return stored_config(base_of(model))
     with opening(model) as place:
         config = AutoConfig.from_pretrained(place)
         if isinstance(config, EchoSpeechConfig):
@@ -35,7 +41,14 @@ def stored_config(model: str | Path) -> EchoConfig:
 
 
 def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
-    """An encoder, a training checkpoint or a release, in fp32; an operation changes it in place."""
+    """An encoder, a training checkpoint or a release, in fp32; an operation changes it in place.
+
+    An adapter is merged into its base.
+    """
+    if is_adapter(model):
+        merged = open_checkpoint(base_of(model))
+        merge_into(merged, model)
+        return merged.eval()
     kind = EchoEncoder if stored_config(model).decoder is None and not is_release(model) else EchoForTranslation
     with opening(model) as place:
         return kind.from_pretrained(place, dtype=torch.float32).eval()

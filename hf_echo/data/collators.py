@@ -7,7 +7,8 @@
     source_key          (n,): equal for equal source texts, and target_key for targets: these pairs are no negatives
     index               (n,): row of the dataset (to look up guide embeddings)
 
-Deterministic: language drop depends only on the seed and the rows.
+What is random (language drop, masks) is a function of seed, epoch and row alone: it is the same on one process and on
+several, whatever rows are beside it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import DataCollatorForLanguageModeling
 
+from ..utils.counted_random import counted_uniform
 from .tokenized import KEYS
 
 IGNORE = -100
+DROPS, SIDES, CHOSEN, REPLACED, WORDS = range(5)  # what a random number of a row is for
 
 
 @dataclass
@@ -48,28 +50,46 @@ class TranslationCollator:
     seed: int = 0
     language_drops: dict[str, float] = field(default_factory=dict)
     decoder_vocab_size: int | None = None
+    # In shared memory: workers that outlive an epoch see the next one.
+    _epoch: torch.Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.int64).share_memory_(), repr=False)
     _frames: dict = field(default_factory=dict, repr=False)
     _prompts: dict = field(default_factory=dict, repr=False)
 
+    def set_epoch(self, epoch: int) -> None:
+        """Draw other random numbers for the same rows."""
+        self._epoch.fill_(epoch)
+
+    def uniform(self, purpose: int, *counters: Any) -> np.ndarray:
+        """Random numbers in [0, 1) of this epoch, a function of the counters."""
+        return counted_uniform(self.seed, int(self._epoch), purpose, *counters)
+
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
-        rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
         texts = [(row["source"], row["source_lang"]) for row in rows]
+        owners = [(row["index"], 0) for row in rows]  # row of the dataset, and which of its texts
         if self.encode_targets or self.max_negatives:
             texts += [(row["target"], row["target_lang"]) for row in rows]
+            owners += [(row["index"], 1) for row in rows]
         negative_index = np.full((len(rows), self.max_negatives), -1, np.int64)
         for i, row in enumerate(rows):
             for k, negative in enumerate(row.get("negatives", ())[: self.max_negatives]):
                 negative_index[i, k] = len(texts)
                 texts.append((negative, row["target_lang"]))
-        batch = self.encoder_inputs(texts, rows, rng) | self.decoder_inputs(rows)
+                owners.append((row["index"], 2 + k))
+        batch = self.encoder_inputs(texts, rows, owners) | self.decoder_inputs(rows)
         if self.max_negatives:
             batch["negative_index"] = torch.from_numpy(negative_index)
         return batch
 
-    def encoder_inputs(self, texts: list[tuple], rows: list[dict], rng: np.random.Generator) -> dict[str, torch.Tensor]:
-        """`input_ids` and `attention_mask` of (ids, language) pairs, some without their language; keys of the rows."""
+    def encoder_inputs(
+        self, texts: list[tuple], rows: list[dict], owners: list[tuple[int, int]]
+    ) -> dict[str, torch.Tensor]:
+        """`input_ids` and `attention_mask` of (ids, language) pairs, some without their language; keys of the rows.
+
+        `owners`: row of the dataset and number in it of each text.
+        """
         chance = [self.language_drops.get(lang, self.language_drop) for _, lang in texts]
-        dropped = rng.random(len(texts)) < np.array(chance)
+        row, number = np.array(owners).T
+        dropped = self.uniform(DROPS, row, number) < np.array(chance)
         encoded = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
         lengths = torch.tensor([len(ids) for ids in encoded])
         return {
@@ -135,11 +155,9 @@ class MaskedPairCollator(TranslationCollator):
     """
 
     mask_probability: float = 0.4
-    _masker: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._tail = len(self.tokenizer.end_ids)
-        self._masker = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=self.mask_probability)
 
     @property
     def has_front(self) -> bool:
@@ -147,29 +165,37 @@ class MaskedPairCollator(TranslationCollator):
         return len(self.encoder_ids(np.array([], np.int32), None)) > self._tail
 
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
-        rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
         texts = [(row[side], row[f"{side}_lang"]) for side in ("source", "target") for row in rows]
-        batch = self.encoder_inputs(texts, rows, rng)
-        batch["side"] = torch.from_numpy(rng.integers(0, 2, len(rows)))
+        owners = [(row["index"], number) for number in (0, 1) for row in rows]
+        batch = self.encoder_inputs(texts, rows, owners)
+        numbers = np.array([row["index"] for row in rows])
+        batch["side"] = torch.from_numpy((self.uniform(SIDES, numbers) < 0.5).astype(np.int64))
         if self.mask_probability:
             place, ends = torch.arange(batch["input_ids"].shape[1]), batch["attention_mask"].sum(1) - self._tail
             heads = ends - torch.tensor([len(ids) for ids, _ in texts])
             is_text = (place >= heads[:, None]) & (place < ends[:, None])
-            batch["masked_ids"], batch["labels"] = self.masked(batch["input_ids"], is_text, int(rng.integers(2**62)))
+            batch["masked_ids"], batch["labels"] = self.masked(batch["input_ids"], is_text, owners)
         return batch
 
-    def masked(self, ids: torch.Tensor, is_text: torch.Tensor, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(masked ids, labels), all of shape (rows, seq); transformers draws by the usual 80/10/10.
+    def masked(
+        self, ids: torch.Tensor, is_text: torch.Tensor, owners: list[tuple[int, int]]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(masked ids, labels), all of shape (rows, seq), by BERT's 80/10/10.
 
         A row of which no token was drawn has one masked, as in MEXMA's public code.
         """
-        generator = self._masker.generator = torch.Generator().manual_seed(seed)
-        masked, labels = self._masker.torch_mask_tokens(ids.clone(), special_tokens_mask=~is_text)
-        for row in ((labels == -100).all(1) & is_text.any(1)).nonzero()[:, 0]:
-            places = is_text[row].nonzero()[:, 0]
-            place = places[torch.randint(len(places), (), generator=generator)]
-            labels[row, place], masked[row, place] = ids[row, place], self.tokenizer.mask_token_id
-        return masked, labels
+        row, number = np.array(owners).T[:, :, None]
+        place = np.arange(ids.shape[1])[None]
+        drawn = torch.from_numpy(self.uniform(CHOSEN, row, number, place)).masked_fill(~is_text, 1.0)
+        how = torch.from_numpy(self.uniform(REPLACED, row, number, place))
+        words = torch.from_numpy(self.uniform(WORDS, row, number, place) * len(self.tokenizer)).long()
+        least = drawn.argmin(1, keepdim=True)  # one token in each row that has any
+        has_none = is_text.any(1, keepdim=True) & ~(drawn < self.mask_probability).any(1, keepdim=True)
+        only = torch.zeros_like(is_text).scatter_(1, least, has_none)
+        chosen = (drawn < self.mask_probability) | only
+        masked = torch.where(chosen & ((how < 0.8) | only), self.tokenizer.mask_token_id, ids)
+        masked = torch.where(chosen & (how >= 0.9) & ~only, words, masked)
+        return masked, ids.masked_fill(~chosen, IGNORE)
 
 
 def pad(rows: list[np.ndarray], value: int) -> torch.Tensor:

@@ -99,6 +99,11 @@ class TokenizedParallel(torch.utils.data.Dataset):
         targets = [self.target.lengths + prefix] * (encoder_sides - 1)
         return np.stack([self.source.lengths + prefix, *targets, self.target.lengths + prompt], axis=1)
 
+    def longest(self) -> dict[str, int]:
+        """Tokens of the longest text of each side."""
+        sides = {"source": self.source, "target": self.target, "negatives": self.negatives}
+        return {name: 0 if rows is None else int(rows.lengths.max(initial=0)) for name, rows in sides.items()}
+
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

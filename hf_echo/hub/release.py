@@ -16,6 +16,7 @@ from typing import Any, Literal
 from transformers import GenerationConfig
 
 from ..cards.model_card import checkpoint_card, write_checkpoint_card
+from ..checkpoints.adapters import base_of, is_adapter
 from ..checkpoints.few_bits import store_few_bits
 from ..checkpoints.rewrite import encoder_of, open_checkpoint
 from ..export.folder import GRAPHS
@@ -74,7 +75,8 @@ def release_checkpoint(
     elif generation:
         raise ValueError(f"{model} holds an encoder only: leave generation={generation!r} out")
     with opening(model) as place:
-        tokenizer = open_tokenizer(place).open_target(place)
+        # The decoder's own tokenizer, if it has one, stands beside the base.
+        tokenizer = open_tokenizer(place).open_target(base_of(model) if is_adapter(model) else place)
     whole.to(pick_dtype(dtype, "cpu"))
     out = Path(out)
     with write_folder(out) as folder:

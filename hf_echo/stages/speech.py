@@ -21,6 +21,7 @@ from ..losses import contrastive_loss, gather_with_grad, mse_loss
 from ..modeling import EchoSpeechEncoder
 from ..utils.settings import setting
 from ..utils.speech_data import write_speech_data
+from .core.adapter import add_adapter, read_adapter_settings
 from .core.base import CoreConfig, CoreTrainer
 from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
@@ -199,6 +200,9 @@ def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, tea
         model = EchoSpeechEncoder(new_config(shape | model_args.shape))
     model.config.languages = sorted({*(model.config.languages or []), *train_dataset.languages})
     scale_projection(model, teacher[0])
+    if model_args.adapter is not None:
+        settings = read_adapter_settings(model_args.adapter, "adapter")
+        add_adapter(model, settings, str(model_args.model_name_or_path))
     return SpeechTrainer(model, args, train_dataset=train_dataset, teacher=teacher, **kwargs)
 
 

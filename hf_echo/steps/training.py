@@ -16,7 +16,9 @@ from huggingface_hub import create_repo, upload_folder
 from transformers import TrainingArguments, set_seed
 
 from ..cards.model_card import checkpoint_card, model_card
+from ..data.prepared import PreparedParallel
 from ..data.tokenized import TokenizedParallel
+from ..stages.core.adapter import save_adapter
 from ..stages.core.base import CoreTrainer
 from ..stages.core.stage import Rows, Stage
 from ..utils.files import read_json, write_json
@@ -53,7 +55,7 @@ def train_recipe(
     stage, model_args, data_args, args = training.stage, training.model, training.data, training.config
     rows, out = rows_of(stage), Path(args.output_dir)
     check_output_folder(out)
-    run = record_of(training)
+    run = record_of(training) | {"processes": args.world_size}
     before = None if fresh else read_record(out)
     if is_finished(out, run, before):
         if before.get("data") and not changed_data:
@@ -84,7 +86,7 @@ def train_recipe(
     languages = rows.languages(train_dataset)
     options |= dict(train_dataset=train_dataset, tokenizer=tokenizer, dev_sets=dev_sets)
     trainer = build_trainer(stage, model_args, args, languages, **options)
-    if isinstance(train_dataset, TokenizedParallel):
+    if isinstance(train_dataset, (TokenizedParallel, PreparedParallel)):
         _add_written_languages(trainer.model, train_dataset)
     trainer.model_card = model_card(run, languages, config=_config(trainer.model))  # of a push during training
     if trainer.is_world_process_zero():
@@ -119,7 +121,10 @@ def _save(
     """Save the trained model, then evaluate it and add card, results and lineage; returns the results."""
     args, tokenizer, out = trainer.args, trainer.tokenizer, Path(trainer.args.output_dir)
     model = stage.finished(trainer, languages) if stage.finished else trainer.accelerator.unwrap_model(trainer.model)
-    if not stage.finished:  # every process takes part: under FSDP each holds a part of the weights
+    if trainer.has_adapter:
+        if trainer.is_world_process_zero():
+            save_adapter(trainer.accelerator.unwrap_model(trainer.model), out, tokenizer)
+    elif not stage.finished:  # every process takes part: under FSDP each holds a part of the weights
         trainer.save_model(str(out), _internal_call=True)  # not pushed yet: the card has no figures
     elif trainer.is_world_process_zero():
         model.save_pretrained(out)
@@ -178,7 +183,7 @@ def _data_of_finished(rows: Rows, args: DataArguments) -> dict[str, str]:
         return {}
 
 
-def _add_written_languages(model: Any, tokenized: TokenizedParallel) -> None:
+def _add_written_languages(model: Any, tokenized: TokenizedParallel | PreparedParallel) -> None:
     """Add the target languages to those that a trained decoder writes."""
     decoder = getattr(model, "decoder", None)
     if decoder is not None and any(parameter.requires_grad for parameter in decoder.parameters()):

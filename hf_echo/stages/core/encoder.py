@@ -38,8 +38,8 @@ class EncoderTrainer(CoreTrainer):
         """Probability of the unspecified-language prompt by language, where it is not `args.language_drop`."""
         return {}
 
-    def batch_lengths(self) -> np.ndarray:
-        return text_lengths(self, self.encoder_sides)[:, : self.encoder_sides]
+    def batch_lengths(self, data: Any = None) -> np.ndarray:
+        return text_lengths(self, self.encoder_sides, data)[:, : self.encoder_sides]
 
     def encode(self, model, inputs: dict[str, Any]):
         """The model's output for all texts of a batch: sources, then targets where there are any."""

@@ -15,9 +15,10 @@ from ...checkpoints.rewrite import encoder_of
 from ...data.collators import MaskedPairCollator
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from ...utils.settings import setting
+from .adapter import part_with_adapter
 from .base import CoreTrainer
 from .encoder import set_attention_dropout
-from .plan import Start, activation_memory, memory, plan_echo, size_of_echo, with_total
+from .plan import Stack, Start, activation_memory, memory, plan_echo, size_of_echo, with_total
 from .stage import Stage
 from .text import TextConfig, text_lengths
 
@@ -85,8 +86,8 @@ class MaskingTrainer(CoreTrainer):
             raise ValueError("pooling is 'cls' and the tokenizer puts no CLS in front: use pooling 'mean' or 'last'")
         return collator
 
-    def batch_lengths(self) -> np.ndarray:
-        return text_lengths(self, self.encoder_sides)[:, : self.encoder_sides]
+    def batch_lengths(self, data: Any = None) -> np.ndarray:
+        return text_lengths(self, self.encoder_sides, data)[:, : self.encoder_sides]
 
     def dev_model(self) -> EchoEncoder:
         return super().dev_model().encoder
@@ -98,6 +99,8 @@ def add_mask_token(encoder: EchoEncoder, tokenizer: Any) -> None:
         tokenizer.add_special_tokens({"mask_token": MASK})
     before = len(encoder.get_input_embeddings().weight)
     if len(tokenizer) > before:
+        if part_with_adapter(encoder) is not None:
+            raise ValueError("adapter: the base lacks a mask token, and a new one would change it: leave adapter out")
         encoder.resize_token_embeddings(len(tokenizer), mean_resizing=False)
         matrix = encoder.get_input_embeddings().weight
         with torch.no_grad():
@@ -127,7 +130,11 @@ def masking_stage(
         report = size_of_echo(encoder, args, "encoder")
         alone = report["parameters"].pop("total")
         parameters = with_total(report["parameters"] | beside(encoder, args, alone))
-        activations = activation_memory(args, encoder.hidden_size, encoder.num_hidden_layers)
+        # Each text goes through the encoder as it is, and masked.
+        inner = getattr(encoder.backbone, "intermediate_size", 4 * encoder.hidden_size)
+        is_gated = hasattr(encoder.backbone, "mlp_bias")  # Llama's configuration and those like it
+        stack = Stack(2 * args.max_tokens, encoder.num_hidden_layers, encoder.hidden_size, inner, is_gated)
+        activations = activation_memory(args, [stack])
         total = parameters["total"]
         return report | {"parameters": parameters, "memory_gib": memory(total, total, activations)}
 

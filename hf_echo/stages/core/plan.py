@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -63,8 +63,27 @@ def _of_backbone(model_args: Any, start: Start) -> EchoConfig | None:
     return EchoConfig(backbone=backbone, prompts="none", **{"pooling": "mean", "embedding_size": None} | own)
 
 
-def size_of_echo(config: EchoConfig, args: Any, learns: str) -> dict[str, Any]:
-    """Parameters, batches and memory of an encoder, with its decoder if there is one; `learns` as in `Stage`."""
+class Stack(NamedTuple):
+    """Blocks that learn, and the tokens of a batch that go through them.
+
+    Attributes:
+        layers, hidden, inner: blocks, width, width inside of the feed-forward layer.
+        is_gated: Llama's feed-forward layer, of three matrices.
+    """
+
+    tokens: float
+    layers: int
+    hidden: int
+    inner: int
+    is_gated: bool
+
+
+def size_of_echo(config: EchoConfig, args: Any, learns: str, encoder_sides: int = 1) -> dict[str, Any]:
+    """Parameters, batches and memory of an encoder, with its decoder if there is one; `learns` as in `Stage`.
+
+    `encoder_sides`: texts of a pair that are encoded. What `freeze` of a recipe names, and a decoder without a
+    translation loss, does not learn.
+    """
     if not config.decoder and learns != "encoder":
         raise ValueError("the start has no decoder to train with: give shape.decoder_layers, or decoder")
     with torch.device("meta"):
@@ -74,14 +93,30 @@ def size_of_echo(config: EchoConfig, args: Any, learns: str) -> dict[str, Any]:
     layers = layer_list(encoder)
     of_layers = count(encoder.backbone) - words if layers is None else count(layers)
     parameters = {"encoder embeddings": words, "encoder layers": of_layers}
-    trained, layers = count(encoder), config.num_hidden_layers
     if config.decoder:
         stack = model.decoder.model
         parameters |= {"decoder embeddings (tied)": count(stack.embed_tokens), "decoder layers": count(stack.layers)}
-        trained = count({"encoder": encoder, "decoder": model.decoder, "model": model}[learns])
-        layers += config.decoder.num_hidden_layers
     parameters["other"] = count(model) - sum(parameters.values())
-    activations = activation_memory(args, config.hidden_size, layers)
+    reads = bool(config.decoder) and learns != "encoder" and getattr(args, "translation_weight", 1) > 0
+    part = encoder
+    if config.decoder and learns == "decoder":
+        part = model.decoder
+    elif config.decoder and reads:
+        part = model
+    trained = _learning(model, part, args.freeze)
+    # max_tokens counts all texts of a pair together, or the longest side alone.
+    sides = encoder_sides + reads
+    of_side = args.max_tokens if getattr(args, "tokens_of", "pair") == "side" else args.max_tokens / sides
+    stacks = []
+    if learns != "decoder" and not _is_frozen("encoder.", args.freeze):
+        inner = getattr(config.backbone, "intermediate_size", 4 * config.hidden_size)
+        is_gated = any(name.endswith("gate_proj") for name, _ in encoder.named_modules())
+        stacks.append(Stack(of_side * encoder_sides, config.num_hidden_layers, config.hidden_size, inner, is_gated))
+    if reads:
+        own = config.decoder
+        read = of_side * getattr(args, "decoder_fraction", 1)
+        stacks.append(Stack(read, own.num_hidden_layers, own.hidden_size, own.intermediate_size, True))
+    activations = activation_memory(args, stacks)
     return {
         "parameters": with_total(parameters),
         "batches": batches(args),
@@ -107,10 +142,36 @@ def batches(args: Any) -> dict[str, int]:
     }
 
 
-def activation_memory(args: Any, hidden_size: int, layers: int) -> float:
-    """Bytes that Llama blocks keep for the backward pass: about 34 hidden sizes per token and layer in bf16
-    (Korthikanti et al. 2022); with gradient checkpointing, those of two layers."""
-    return 34 * args.max_tokens * hidden_size * (2 if args.gradient_checkpointing else layers)
+def _is_frozen(name: str, freeze: list[str]) -> bool:
+    return name.startswith(tuple(freeze)) if freeze else False
+
+
+def _learning(model: nn.Module, part: nn.Module, freeze: list[str]) -> int:
+    """Parameters of `part` that learn; `freeze` names those that do not, by the start of their name in the model."""
+    own = {id(parameter) for parameter in part.parameters()}
+    learning = {}
+    for name, parameter in model.named_parameters():
+        if id(parameter) in own and not _is_frozen(name, freeze):
+            learning[id(parameter)] = parameter.numel()
+    return sum(learning.values())
+
+
+def activation_memory(args: Any, stacks: Iterable[Stack]) -> float:
+    """Bytes that blocks keep for the backward pass; with gradient checkpointing, those of one block and its inputs.
+
+    A token keeps 16 vectors of the hidden size in a block (inputs and results of the norms, queries, keys and values
+    before and behind their rotation, what attention gives, sums) and 4 of the inner size, or 2 without a gate: the
+    scores of attention are not kept. docs/scale.md compares with measured memory.
+    """
+    size = 2 if args.bf16 or args.fp16 else 4
+    total = 0.0
+    for stack in stacks:
+        of_block = 16 * stack.hidden + (4 if stack.is_gated else 2) * stack.inner
+        if args.gradient_checkpointing:
+            total += stack.tokens * size * (of_block + stack.layers * stack.hidden)
+        else:
+            total += stack.tokens * size * of_block * stack.layers
+    return total
 
 
 def memory(parameters: int, trained: int, activations: float = 0) -> dict[str, float]:

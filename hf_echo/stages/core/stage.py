@@ -77,6 +77,7 @@ class Stage:
         plan: (model_args, config, start) -> the configuration of the saved model, for a dry run; None: not known.
         size: (configuration, config) -> what a dry run reports: "parameters" and, if known, "batches", "memory_gib".
         data: how rows are read; None: text pairs.
+        takes_adapter: a recipe may have `adapter`.
         check_shape: (shape) -> None; raises ValueError where `shape` of a recipe fits no model of the stage.
     """
 
@@ -95,6 +96,7 @@ class Stage:
     plan: Callable[[Any, Any, Start], Any] = plan_echo
     size: Callable[[Any, Any], dict[str, Any]] | None = None
     data: Rows | None = None
+    takes_adapter: bool = True
     check_shape: Callable[[dict[str, Any]], None] | None = None
 
 

@@ -33,17 +33,21 @@ class TextConfig(CoreConfig):
     max_grad_norm: float = setting("gradients are clipped to this norm", 1.0)
 
 
-def text_lengths(trainer: CoreTrainer, encoder_sides: int) -> np.ndarray:
+def text_lengths(trainer: CoreTrainer, encoder_sides: int, data: Any = None) -> np.ndarray:
     """(rows, encoder_sides + 1) tokens that a pair costs: texts that are encoded, and last what the decoder reads.
+
+    Of the training data, or of `data`, a shard of them.
 
     Raises:
         ValueError: a text that is encoded is beyond the learned positions.
     """
-    data = trainer.train_dataset
-    overhead = trainer.data_collator.overhead(data)
+    whole = trainer.train_dataset
+    data = whole if data is None else data
+    overhead = trainer.data_collator.overhead(whole)
     if positions := learned_positions(trainer.model):
-        texts = (data.source, data.target, data.negatives)[: min(encoder_sides, 3)]
-        longest, room = max(int(side.lengths.max(initial=0)) for side in texts), positions - overhead["prefix"]
+        sides = ("source", "target", "negatives")[: min(encoder_sides, 3)]
+        longest = max(data.longest()[side] for side in sides)
+        room = positions - overhead["prefix"]
         if longest > room:
             raise ValueError(f"a text has {longest} tokens, the encoder room for {room}; set max_length={room}")
     return data.lengths(encoder_sides=encoder_sides, **overhead)

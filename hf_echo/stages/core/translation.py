@@ -94,9 +94,9 @@ class TranslationTrainer(CoreTrainer):
             return encoder_tokens
         return encoder_tokens + int((inputs["labels"] != IGNORE).sum())
 
-    def batch_lengths(self) -> np.ndarray:
+    def batch_lengths(self, data: Any = None) -> np.ndarray:
         """(rows, sides), or with `tokens_of: side` (rows, 1): the longest side."""
-        lengths = text_lengths(self, self.encoder_sides)
+        lengths = text_lengths(self, self.encoder_sides, data)
         if not self.args.translation_weight:
             lengths = lengths[:, : self.encoder_sides]
         if self.args.tokens_of == "side":

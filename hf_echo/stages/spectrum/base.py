@@ -227,5 +227,13 @@ def spectrum_stage(
     def build(model_args: Any, args: Any, *, embeddings: Any, **kwargs: Any) -> SpectrumTrainer:
         return trainer(load(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
 
-    declared = dict(reads=("teacher",), build=build, data=DOCUMENTS, check_shape=check_shape, plan=plan, size=size)
+    declared = dict(
+        reads=("teacher",),
+        takes_adapter=False,
+        build=build,
+        data=DOCUMENTS,
+        check_shape=check_shape,
+        plan=plan,
+        size=size,
+    )
     return Stage(name, config, trainer, embedded=Embedded("embeddings", encoder, sides=("source",)), **declared)

@@ -1,0 +1,133 @@
+"""Adapters in training: `adapter` of a recipe. The base stays as it is, and low-rank matrices (LoRA, DoRA) learn.
+
+A checkpoint of the run holds what differs from the base. The result is a folder in peft's format: `AutoModel` and
+`SentenceTransformer` open it on its base, `hf-echo release` merges the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import nn
+
+from ...checkpoints.adapters import ADAPTER_WEIGHTS, write_base
+from ...modeling import EchoForTranslation
+from ...utils.did_you_mean import did_you_mean
+from ...utils.settings import make, setting
+
+NAME = "default"  # as peft calls the first adapter
+
+
+@dataclass(kw_only=True)
+class AdapterSettings:
+    """`adapter` of a recipe: LoRA (arXiv:2106.09685), or DoRA (arXiv:2402.09353) with `use_dora`."""
+
+    r: int = setting("rank of the matrices", 16, least=1)
+    alpha: float = setting("the product of the matrices is multiplied by alpha / r", 32, above=0)
+    dropout: float = setting("of the input of the matrices", 0.0, least=0, most=1)
+    target_modules: list[str] | None = setting(
+        "ends of the names of the linear layers that get one; default: all linear layers of all blocks", None
+    )
+    use_dora: bool = setting("learn the lengths of the weights' columns, too (DoRA)", False)
+
+
+def read_adapter_settings(values: Any, name: str) -> AdapterSettings:
+    """Checked settings; `name` stands in front of errors."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{name} is {values!r}; it must be a mapping, such as {{r: 16, alpha: 32}}")
+    if find_spec("peft") is None:
+        raise ValueError(f"{name} needs peft: pip install 'hf-echo[adapters]'")
+    return make(AdapterSettings, values, name)
+
+
+def add_adapter(model: nn.Module, settings: AdapterSettings, base: str, learns: str = "encoder") -> None:
+    """Put a new adapter, which changes nothing yet, into the part of the model that the stage trains.
+
+    Args:
+        model: an EchoEncoder, EchoForTranslation or EchoSpeechEncoder.
+        base: the checkpoint that the model was opened from.
+        learns: as in `Stage`; the adapter is the decoder's where the decoder alone learns, else the encoder's.
+
+    Raises:
+        ValueError: `target_modules` names no linear layer.
+    """
+    from peft import LoraConfig
+
+    part = model
+    if isinstance(model, EchoForTranslation):
+        part = model.decoder if learns == "decoder" else model.encoder
+    of_blocks = sorted(_linear_names(part))
+    wanted = settings.target_modules or of_blocks
+    known = {name for path, module in part.named_modules() if isinstance(module, nn.Linear) for name in _ends(path)}
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"adapter.target_modules: no linear layer {name!r}{did_you_mean(name, of_blocks)}")
+    config = LoraConfig(
+        r=settings.r,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=wanted,
+        use_dora=settings.use_dora,
+    )
+    part.add_adapter(config, NAME)
+    config.base_model_name_or_path = base
+
+
+def _ends(path: str) -> list[str]:
+    """All ends of a module's name: "mlp.up_proj" and "up_proj" of "layers.0.mlp.up_proj"."""
+    parts = path.split(".")
+    return [".".join(parts[start:]) for start in range(len(parts))]
+
+
+def _linear_names(part: nn.Module) -> set[str]:
+    """Last names of the linear layers inside of numbered blocks."""
+    names = set()
+    for path, module in part.named_modules():
+        is_in_block = any(name.isdigit() for name in path.split("."))
+        if isinstance(module, nn.Linear) and is_in_block:
+            names.add(path.rpartition(".")[2])
+    return names
+
+
+def part_with_adapter(model: nn.Module) -> Any | None:
+    """The encoder or decoder inside `model` that has an adapter; None without one."""
+    for module in model.modules():
+        if getattr(module, "_hf_peft_config_loaded", False):
+            return module
+    return None
+
+
+def freeze_base(model: nn.Module) -> set[str]:
+    """Switch off the gradients of everything but the adapter and a stage's own head; names of what stays as it is."""
+    part = part_with_adapter(model)
+    if part is None:
+        return set()
+    frozen = model if isinstance(model, EchoForTranslation) else part
+    of_base = {id(p) for name, p in frozen.named_parameters() if "lora_" not in name}
+    for name, parameter in part.named_parameters():
+        parameter.requires_grad_("lora_" in name)
+    names = set()
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if id(parameter) in of_base:
+            parameter.requires_grad_(False)
+            names.add(name)
+    return names
+
+
+def save_adapter(model: nn.Module, folder: str | Path, tokenizer: Any) -> None:
+    """Write the adapter inside `model` in peft's format, with the name and fingerprint of its base."""
+    from ...modeling.adapters_echo import adapter_parameters
+
+    part = part_with_adapter(model)
+    part.save_pretrained(folder)
+    # transformers writes DoRA's lengths under a name that it does not read itself; peft reads both.
+    tensors = {name: p.detach().cpu().contiguous() for name, p in adapter_parameters(part, NAME).items()}
+    save_file(tensors, Path(folder) / ADAPTER_WEIGHTS, metadata={"format": "pt"})
+    tokenizer.save_pretrained(folder)
+    base = part.peft_config[NAME].base_model_name_or_path
+    is_decoder = isinstance(model, EchoForTranslation) and part is model.decoder
+    write_base(folder, base, "decoder" if is_decoder else "encoder")

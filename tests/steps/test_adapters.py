@@ -1,0 +1,159 @@
+"""`adapter` of a recipe: what learns, what is saved, and how its folder opens."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+
+from hf_echo.checkpoints.rewrite import open_checkpoint
+from hf_echo.hub.release import release_checkpoint
+from hf_echo.modeling import EchoForTranslation
+from hf_echo.steps.recipe import read_recipe
+from hf_echo.steps.training import train_recipe
+
+from ..toy import save
+
+TEXTS = ["un chat rouge.", "deux chien bleu."]
+
+
+@pytest.fixture
+def base(tmp_path, toy, toy_tokenizer):
+    return str(save(tmp_path / "base", toy.make_model(toy_tokenizer), toy_tokenizer))
+
+
+@pytest.fixture
+def adapter_recipe(recipe, base):
+    """adapter_recipe(stage, name): trains an adapter on the toy base for four steps."""
+
+    def write(stage="contrastive", name="adapted", **fields):
+        options = dict(adapter=dict(r=4, alpha=8), model_name_or_path=base, shape={}, max_steps=4, save_steps=2)
+        options |= dict(dev_data={}, bf16=False, learning_rate=0.05, warmup_steps=0)
+        return recipe(name, stage, **options | fields)
+
+    return write
+
+
+def embeddings(model, folder) -> torch.Tensor:
+    inputs = AutoTokenizer.from_pretrained(folder)(TEXTS, lang="fra_Latn", return_tensors="pt", padding=True)
+    with torch.no_grad():
+        return model.eval()(**inputs).sentence_embedding
+
+
+@pytest.mark.parametrize("stage", ["contrastive", "long_context", "seq2seq"])
+def test_only_the_adapter_learns(adapter_recipe, caught, stage):
+    """Without an adapter, seq2seq and contrastive train the decoder, and long_context the whole encoder."""
+    trainer = caught(adapter_recipe(stage))
+    learning = [name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad]
+    assert learning and all("lora_" in name for name in learning)
+    blocks = {name.split(".lora_")[0].rpartition(".")[2] for name in learning}
+    assert blocks == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+
+def test_the_decoder_stage_adapts_the_decoder(adapter_recipe, caught):
+    trainer = caught(adapter_recipe("decoder"))
+    learning = [name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad]
+    assert learning and all(name.startswith("decoder.") and "lora_" in name for name in learning)
+
+
+@pytest.mark.parametrize("use_dora", [False, True])
+def test_its_folder_opens_on_its_base(adapter_recipe, base, tmp_path, use_dora):
+    """AutoModel, SentenceTransformer and the merged release give the same embeddings, not the base's."""
+    train_recipe(adapter_recipe(adapter=dict(r=4, alpha=8, use_dora=use_dora)))
+    folder = tmp_path / "adapted"
+    assert not (folder / "model.safetensors").exists()
+    adapted = embeddings(AutoModel.from_pretrained(folder, dtype=torch.float32), folder)
+    plain = embeddings(AutoModel.from_pretrained(base, dtype=torch.float32), base)
+    assert (adapted - plain).abs().max() > 1e-3
+    served = SentenceTransformer(str(folder)).encode(TEXTS, prompt_name="fra_Latn")
+    np.testing.assert_allclose(served, adapted.numpy(), atol=1e-5)
+    release = release_checkpoint(folder, tmp_path / "release")
+    merged = embeddings(AutoModel.from_pretrained(release, dtype=torch.float32), release)
+    torch.testing.assert_close(merged, adapted, atol=1e-5, rtol=1e-4)
+    assert not any("lora" in name for name in load_file(release / "model.safetensors"))
+
+
+def test_the_decoder_of_a_merged_adapter_is_the_bases(adapter_recipe, base, tmp_path):
+    train_recipe(adapter_recipe())
+    merged = open_checkpoint(tmp_path / "adapted").decoder.state_dict()
+    before = EchoForTranslation.from_pretrained(base, dtype=torch.float32).decoder.state_dict()
+    assert all(torch.equal(merged[name], before[name]) for name in before)
+
+
+def test_an_interrupted_run_ends_as_an_unbroken_one(adapter_recipe, train_stopped, tmp_path):
+    options = dict(adapter=dict(r=4, dropout=0.2))
+    train_recipe(adapter_recipe(name="whole", **options))
+    again = adapter_recipe(name="again", **options)
+    train_stopped(again, 2)
+    checkpoint = load_file(tmp_path / "again" / "checkpoint-2" / "model.safetensors")
+    assert checkpoint and all("lora_" in name for name in checkpoint)
+    train_recipe(again)
+    whole, resumed = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "again"))
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_two_adapters_on_one_base(adapter_recipe, base, tmp_path):
+    for name, seed in (("first", 1), ("second", 2)):
+        train_recipe(adapter_recipe(name=name, seed=seed))
+    both = AutoModel.from_pretrained(base, dtype=torch.float32)
+    for name in ("first", "second"):
+        both.load_adapter(str(tmp_path / name), name)
+    for name in ("first", "second"):
+        both.set_adapter(name)
+        alone = AutoModel.from_pretrained(tmp_path / name, dtype=torch.float32)
+        torch.testing.assert_close(embeddings(both, base), embeddings(alone, tmp_path / name))
+
+
+def test_the_next_stage_starts_from_a_merged_adapter(adapter_recipe, recipe, caught, tmp_path):
+    train_recipe(adapter_recipe())
+    start = dict(model_name_or_path=str(tmp_path / "adapted"), shape={}, dev_data={})
+    trainer = caught(recipe("next", "contrastive", **start))
+    adapted = AutoModel.from_pretrained(tmp_path / "adapted", dtype=torch.float32)
+    have = embeddings(trainer.model.encoder, tmp_path / "adapted")
+    torch.testing.assert_close(have, embeddings(adapted, tmp_path / "adapted"), atol=1e-5, rtol=1e-4)
+
+
+def test_an_adapter_of_another_base_is_refused(adapter_recipe, toy, toy_tokenizer, base, tmp_path):
+    train_recipe(adapter_recipe())
+    save(tmp_path / "base", toy.make_model(toy_tokenizer, seed=8), toy_tokenizer)
+    with pytest.raises(ValueError, match="adapted is an adapter on .*base as it was when it was trained") as refusal:
+        release_checkpoint(tmp_path / "adapted", tmp_path / "release")
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_adapter_of_another_shape_is_refused(adapter_recipe, toy, toy_tokenizer, tmp_path):
+    train_recipe(adapter_recipe())
+    other = save(tmp_path / "other", toy.make_model(toy_tokenizer, hidden_size=64), toy_tokenizer)
+    config = tmp_path / "adapted" / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(other)}))
+    (tmp_path / "adapted" / "adapter_base.json").unlink()
+    with pytest.raises(ValueError, match="does not fit the backbone: it belongs to another one"):
+        open_checkpoint(tmp_path / "adapted")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (dict(model_name_or_path=None), "model_name_or_path"),
+        (dict(adapter=[16]), r"adapter is \[16\]; it must be a mapping"),
+        (dict(adapter={"rank": 16}), "unknown field 'rank'"),
+        (dict(adapter={"r": 0}), "r is 0; it must be at least 1"),
+    ],
+)
+def test_recipes_that_cannot_be(adapter_recipe, fields, message):
+    with pytest.raises(ValueError, match=message):
+        read_recipe(adapter_recipe(**fields))
+
+
+def test_a_base_without_the_tokens_of_the_stage_is_refused(adapter_recipe):
+    with pytest.raises(ValueError, match="the base lacks a mask token, and a new one would change it"):
+        train_recipe(adapter_recipe("mexma", head_layers=1, head_heads=4, head_ffn=32))
+
+
+def test_an_unknown_layer_is_refused(adapter_recipe):
+    with pytest.raises(ValueError, match="adapter.target_modules: no linear layer 'q_pro'; did you mean 'q_proj'"):
+        train_recipe(adapter_recipe(adapter={"target_modules": ["q_pro"]}))
