@@ -116,14 +116,18 @@ class EmmaX(EncoderWithHead):
         ids, mask = inputs["input_ids"][rows], inputs["attention_mask"][rows]
         out = {"query": F.normalize(self.encoder(ids, mask).sentence_embedding.float(), dim=-1)}
         with torch.no_grad():
-            for own, other in zip(self.momentum.parameters(), self.encoder.parameters(), strict=True):
-                own.lerp_(other, 1 - self.decay)
             out["key"] = F.normalize(self.momentum(ids, mask).sentence_embedding.float(), dim=-1)
         if "masked_ids" in inputs:
             states = self.encoder(inputs["masked_ids"][rows], mask).last_hidden_state
             out["mlm"] = self.head.loss(states, self.token_matrix, inputs["labels"][rows])
         names = ("mean", "log_sigma", "logits")
         return out | {name: getattr(self, f"mixture_{name}").clone() for name in names}
+
+    @torch.no_grad()
+    def move_momentum(self) -> None:
+        """Move the momentum encoder towards the encoder, once in each optimizer step."""
+        for own, other in zip(self.momentum.parameters(), self.encoder.parameters(), strict=True):
+            own.lerp_(other, 1 - self.decay)
 
     @torch.no_grad()
     def enqueue(self, keys: torch.Tensor) -> None:
@@ -143,6 +147,7 @@ class EmmaXTrainer(MaskingTrainer):
         self.frozen = []  # the momentum encoder has the dropout of the encoder
         self.rank_counts = torch.zeros(self.args.ranks, dtype=torch.long)
         self._sizes: dict[str, int] = {}
+        self._moved_in_step: int | None = None
 
     def masks(self, args: EmmaXConfig) -> bool:
         return args.mlm_weight > 0
@@ -160,6 +165,9 @@ class EmmaXTrainer(MaskingTrainer):
         pairs = phase != "em" or args.parallel
         if not pairs:
             rows = rows[:n] + n * inputs["side"]
+        if self._moved_in_step != self.state.global_step:
+            emma.move_momentum()
+            self._moved_in_step = self.state.global_step
         out = model(inputs, rows)
         query, (keys, offset) = out["query"], gather_with_grad(out["key"])
         mixture = out["mean"], out["log_sigma"], out["logits"]

@@ -15,6 +15,7 @@ from typing import Any
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
 from ..utils.files import check_output, read_json, write_json
+from ..utils.fingerprint import changed_files
 from ..utils.folders import whole_tensors, whole_weights
 from ..utils.hub import snapshot
 from ..utils.lineage import portable
@@ -117,6 +118,12 @@ def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None,
         differs = f" ({_difference(before, run, free)})" if before else ""
         what = "checkpoints" if checkpoints else "weights"
         raise ValueError(f"{out} holds {what} of other settings; --fresh replaces them, or change output_dir{differs}")
+    trained_by, now = before.get("processes"), run.get("processes")
+    if checkpoints and trained_by and now and trained_by != now:
+        raise ValueError(
+            f"{out} was trained by {trained_by} processes, now there are {now}, whose batches would be others: "
+            f"start {trained_by}, or --fresh trains again from the start"
+        )
     for folder in reversed(checkpoints):
         if whole_checkpoint(folder):
             if 0 < (most := run["values"].get("max_steps") or 0) < int(folder.name.rpartition("-")[2]):
@@ -146,6 +153,10 @@ def whole_checkpoint(folder: Path) -> bool:
     try:
         json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
+        return False
+    changed = next(changed_files(folder), None)  # none where an earlier version wrote no checksums
+    if changed:
+        logger.warning("%s: %s is not as it was written", folder, changed)
         return False
     files = [*folder.glob("*.pt"), *folder.glob("*.pth")]
     return all(zipfile.is_zipfile(file) for file in files) and whole_tensors(folder)

@@ -1,6 +1,5 @@
 """Collated batches: ids equal EchoTokenizer's, labels are shifted targets, negatives are at their index."""
 
-import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -214,13 +213,23 @@ def test_another_seed_drops_other_languages(many_rows, toy_tokenizer):
     assert not torch.equal(first["attention_mask"].sum(1), second["attention_mask"].sum(1))
 
 
-def test_another_batch_of_the_same_rows_drops_other_languages(many_rows, toy_tokenizer):
+def test_another_epoch_of_the_same_rows_drops_other_languages(many_rows, toy_tokenizer):
+    collate = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)
+    lengths = collate(many_rows)["attention_mask"].sum(1)
+
+    collate.set_epoch(1)
+    lengths_of_next_epoch = collate(many_rows)["attention_mask"].sum(1)
+
+    assert not torch.equal(lengths_of_next_epoch, lengths)
+
+
+def test_a_row_drops_its_language_beside_any_others(many_rows, toy_tokenizer):
     collate = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)
     lengths = collate(many_rows)["attention_mask"].sum(1)
 
     shifted_lengths = collate([*many_rows[3:], *many_rows[:3]])["attention_mask"].sum(1)
 
-    assert not np.array_equal(shifted_lengths[:-3], lengths[3:])
+    assert torch.equal(shifted_lengths[:-3], lengths[3:])
 
 
 def test_the_decoder_is_always_told_the_language(rows, toy_tokenizer):

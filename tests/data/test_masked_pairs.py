@@ -84,4 +84,4 @@ def test_lots_depend_on_seed_and_rows_alone(world):
     b, c = MaskedPairCollator(tokenizer, seed=3)(rows), MaskedPairCollator(tokenizer, seed=4)(rows)
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert not torch.equal(a["masked_ids"], c["masked_ids"])
-    assert not torch.equal(first(rows[1:])["masked_ids"][0], a["masked_ids"][1])
+    assert torch.equal(first(rows[1:])["masked_ids"][0], a["masked_ids"][1])  # whatever is beside it

@@ -44,9 +44,9 @@ def build(run: str, toy, world: int, output_dir, **changes):
     config, trainer = getattr(module, f"{name}Config"), getattr(module, f"{name}Trainer")
     dev_sets = {"toy": DevSet(toy.nway_rows())}
     if run == "extension":
-        options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "new_language_drop": 0.0}
-    if run in ("distillation", "extension", "token"):  # which languages are dropped depends on the rows of a process
-        options |= {"language_drop": 0.0, "learning_rate": 0.01}
+        options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "new_language_drop": 0.5}
+    if run in ("distillation", "extension", "token"):
+        options |= {"language_drop": 0.3, "learning_rate": 0.01}
     if run in ("mexma", "emma_x"):
         return build_encoder_alone(run, toy, tokenizer, data, dev_sets, GLOBAL_ROWS // world, options)
     if run == "cached":  # the batches of the run "contrastive", in chunks of at most three pairs
@@ -102,7 +102,7 @@ def build_spectrum(run: str, toy, tokenizer, world: int, options: dict):
 
 
 def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, options: dict):
-    """Without what depends on the rows of a process: KoLeo's neighbours, dropout, and which tokens are masked."""
+    """Without what depends on the rows of a process: KoLeo's neighbours, and dropout."""
     options |= {"learning_rate": 0.05, "max_tokens": 10**6, "max_rows": rows, "mask_probability": 0.3}
     torch.manual_seed(3)
     model = toy.make_model(tokenizer)
@@ -116,13 +116,6 @@ def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, opt
         trainer = emma_x.EmmaXTrainer(model, args, **given)
         trainer.model.mixture_mean.data.normal_(std=0.05)  # otherwise near vectors all have rank 1
         trainer.model.mixture_log_sigma.data.normal_(-2, 0.05)
-
-    def every_third(ids, is_text, seed):
-        chosen = is_text & (ids % 3 == 0)  # unequal numbers of tokens on the two processes
-        masked = ids.masked_fill(chosen, tokenizer.mask_token_id)
-        return masked, ids.masked_fill(~chosen, -100)
-
-    trainer.data_collator.masked = every_third
     return trainer
 
 

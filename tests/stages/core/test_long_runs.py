@@ -1,0 +1,151 @@
+"""A run stops at numbers that are not finite, saves when it is asked to end, and its checkpoints are whole."""
+
+import errno
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from hf_echo.data.collators import MaskedPairCollator, TranslationCollator
+from hf_echo.steps.training import train_recipe
+from hf_echo.utils.counted_random import counted_uniform
+from hf_echo.utils.files import read_json
+
+
+class Spoil(TrainerCallback):
+    """One weight becomes NaN before step 3."""
+
+    def on_step_begin(self, args, state, control, model=None, **kwargs):
+        if state.global_step == 2:
+            next(parameter for parameter in model.parameters() if parameter.requires_grad).data[0] = torch.nan
+
+
+class Terminate(TrainerCallback):
+    """SIGTERM in step 2, as from a scheduler."""
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(recipe, train_with):
+    with pytest.raises(ValueError, match="step 3: the loss is nan, so the run has diverged: lower learning_rate"):
+        train_with(recipe(dev_data={}), Spoil())
+
+
+def test_gradients_that_are_not_finite_end_the_run(make_trainer):
+    """The loss is finite, and a gradient is not."""
+    trainer = make_trainer("seq2seq", max_steps=2)
+    parameter = next(p for p in trainer.model.parameters() if p.requires_grad)
+    parameter.register_hook(lambda gradient: torch.full_like(gradient, torch.inf))
+    with pytest.raises(ValueError, match="step 1: the norm of the gradients is (inf|nan)"):
+        trainer.train()
+
+
+def test_sigterm_saves_behind_the_step(recipe, train_with, tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(ValueError, match="was stopped at step 2 of 6; the same command resumes it"):
+        train_with(recipe(dev_data={}, save_steps=100), Terminate())
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert read_json(tmp_path / "a" / "checkpoint-2" / "trainer_state.json")["global_step"] == 2
+
+
+def test_a_terminated_run_ends_as_an_unbroken_one(recipe, train_with, tmp_path):
+    whole = recipe("whole", dev_data={})
+    train_recipe(whole)
+    ended = recipe("ended", dev_data={}, save_steps=100)
+    with pytest.raises(ValueError, match="was stopped"):
+        train_with(ended, Terminate())
+    train_recipe(ended)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "ended")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("file", ["optimizer.pt", "model.safetensors", "scheduler.pt"])
+def test_a_damaged_checkpoint_is_not_used(recipe, train_stopped, tmp_path, caplog, file):
+    """One byte of its middle differs; the run goes on from the one before."""
+    run = recipe(dev_data={}, save_steps=1)
+    train_stopped(run, 3)
+    damaged = tmp_path / "a" / "checkpoint-3" / file
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    train_recipe(run)
+    assert f"{file} is not as it was written" in caplog.text
+    assert read_json(tmp_path / "a" / "recipe.json")["finished"]
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(recipe, train_with, tmp_path, monkeypatch):
+    """What is there of the new one goes, which also frees the disk."""
+
+    class Fill(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            if state.global_step == 3:
+                monkeypatch.setattr(torch, "save", no_space)
+
+    def no_space(*args, **kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(
+        OSError, match="the disk is full: .*checkpoint-4 could not be.*go on from .*checkpoint-2"
+    ):
+        train_with(recipe(dev_data={}, save_steps=2), Fill())
+    assert [folder.name for folder in (tmp_path / "a").glob("checkpoint-*")] == ["checkpoint-2"]
+
+
+def test_another_number_of_processes_is_refused(recipe, train_stopped, tmp_path):
+    run = recipe(dev_data={}, save_steps=2)
+    train_stopped(run, 2)
+    file = tmp_path / "a" / "recipe.json"
+    assert read_json(file)["processes"] == 1
+    file.write_text(file.read_text().replace('"processes": 1', '"processes": 4'))
+    with pytest.raises(ValueError, match="was trained by 4 processes, now there are 1"):
+        train_recipe(run)
+
+
+# Random numbers by row
+
+
+@pytest.mark.parametrize("kind", [TranslationCollator, MaskedPairCollator])
+def test_a_row_is_drawn_alike_beside_any_others(toy_tokenizer, toy_data, kind):
+    """Batches of two processes hold what the batch of one holds."""
+    options = {"encode_targets": True} if kind is TranslationCollator else {}
+    toy_tokenizer.add_special_tokens({"mask_token": "<mask>"})
+    collator = kind(toy_tokenizer, language_drop=0.5, **options)
+    rows = [toy_data[i] for i in range(30)]
+    whole = collator(rows)
+    name = "input_ids" if kind is TranslationCollator else "masked_ids"
+    for part in (rows[:11], rows[11:]):
+        batch = collator(part)
+        n = len(part)
+        places = [row["index"] for row in part] + [30 + row["index"] for row in part]
+        width = batch[name].shape[1]
+        assert torch.equal(batch[name], whole[name][places][:, :width])
+        assert n == len(batch["index"])
+
+
+@pytest.mark.parametrize("kind", [TranslationCollator, MaskedPairCollator])
+def test_another_epoch_draws_other_numbers(toy_tokenizer, toy_data, kind):
+    toy_tokenizer.add_special_tokens({"mask_token": "<mask>"})
+    collator = kind(toy_tokenizer, language_drop=0.5)
+    name = "input_ids" if kind is TranslationCollator else "masked_ids"
+    rows = [toy_data[i] for i in range(30)]
+    first = collator(rows)[name]
+    collator.set_epoch(1)
+    second = collator(rows)[name]
+    collator.set_epoch(0)
+    assert torch.equal(collator(rows)[name], first)
+    assert first.shape != second.shape or not torch.equal(first, second)
+
+
+def test_counted_numbers_are_uniform():
+    """Ten bins of 20,000 numbers: chi-squared with 9 degrees of freedom is above 27.9 once in a thousand seeds."""
+    numbers = counted_uniform(3, np.arange(200)[:, None], np.arange(100)[None])
+    counts, _ = np.histogram(numbers, bins=10, range=(0, 1))
+    chi_squared = ((counts - 2000) ** 2 / 2000).sum()
+    assert numbers.shape == (200, 100)
+    assert chi_squared < 27.9
+    assert len(np.unique(numbers)) == numbers.size
