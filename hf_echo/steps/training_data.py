@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..utils.settings import DATA, make, setting, step
+from ..utils.settings import CHECKPOINT, DATA, make, setting, step
 from .operations import Operation, output
 
 
@@ -103,6 +103,44 @@ class RunScripts(Operation):
 
     def is_whole(self):
         return True  # the lineage is written last
+
+
+@step(
+    "data prepare",
+    operation="prepare_data",
+    example="hf-echo data prepare outputs/strict/data outputs/prepared --tokenizer outputs/tokenizer --workers 8",
+)
+class PrepareData(Operation):
+    """Tokenize training data into shards that every process of a training run maps into memory.
+
+    Then `train_data: OUT` in a recipe of a text stage. A second call makes only the shards that are missing.
+    """
+
+    data: str = setting("parallel data, as train_data of a recipe", argument=True, reads=DATA)
+    output_dir: str = output("folder of the shards")
+    tokenizer: str = setting("tokenizer of the model: checkpoint, folder or Hub name", reads=CHECKPOINT)
+    data_options: dict = setting("further arguments of load_parallel", dict, option="--data-option")
+    max_length: int = setting("tokens of a text, as in the recipe; longer ones are cut, with a warning", 128, least=1)
+    shard_rows: int = setting("pairs of a shard, about; a process holds the lengths of one", 1_000_000, least=1)
+    workers: int = setting("processes; each holds a shard in memory", 1, least=1, recorded=False)
+
+    def make(self):
+        from ..data import load_parallel
+        from ..data.prepared import prepare_parallel
+        from ..utils.lineage import write_lineage
+        from .model import named_tokenizer
+
+        rows = load_parallel(self.data, **self.data_options)
+        options = dict(max_length=self.max_length, shard_rows=self.shard_rows, workers=self.workers)
+        report = prepare_parallel(rows, named_tokenizer(self.tokenizer), self.output_dir, **options)
+        lineage = dict(parents=self.names(CHECKPOINT), data=self.names(DATA), results=report)
+        write_lineage(self.output_dir, str(self.operation), self.names(None), **lineage)
+        return {"output_dir": self.output_dir, **report}
+
+    def is_whole(self):
+        from ..data.prepared import PREPARED
+
+        return (Path(self.output_dir) / PREPARED).is_file()
 
 
 @step(
