@@ -27,86 +27,102 @@ import json
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from parallel_texts import ENGLISH, manuals, mark
 
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.search import align
+from hf_echo.utils.files import write_array
 from hf_echo.utils.hub import packaged_model
 from hf_echo.utils.results import markdown_table
 
 LANGUAGES = ("fra_Latn", "deu_Latn", "spa_Latn", "por_Latn", "zho_Hans", "ukr_Cyrl")
+DOCUMENTS = {"Bible": mark, "manuals": manuals}
 CLAUSE = re.compile(r"(?<=[,;:،、，；：。.!?！？])\s*")
-MERGED, SPLIT, DELETED, PARAGRAPH = 0.10, 0.08, 0.04, 8
+MERGED = 0.10  # shares of the rows of a document
+SPLIT = 0.08
+DELETED = 0.04
+PARAGRAPH = 8  # rows that are deleted together
 LONGEST = 3  # concatenated sentences
 Beads = list[tuple[list[int], list[int]]]
-
-
-def bible(corpora: Path, lang: str) -> list[tuple[str, str]]:
-    """Verses of Mark in `lang` and English, in order."""
-    names = ("bible.parquet", "bible_more.parquet")
-    wanted = [("lang", "in", [lang, "eng_Latn"])]
-    rows = pd.concat([pd.read_parquet(corpora / name, filters=wanted) for name in names])
-    rows = rows[rows.verse_id.str.startswith("b.MAR.")].drop_duplicates(["verse_id", "lang"])
-    table = rows.pivot(index="verse_id", columns="lang", values="text").dropna()
-    order = sorted(table.index, key=lambda verse: [int(part) for part in verse.split(".")[2:]])
-    return [(table[lang][verse], table["eng_Latn"][verse]) for verse in order]
-
-
-def manuals(corpora: Path, lang: str) -> list[tuple[str, str]]:
-    """Sentences of GNOME's help; the first 120 served to choose settings."""
-    wanted = [("tgt_lang", "==", lang), ("source", "==", "GNOME/gnome-user-docs")]
-    rows = pd.read_parquet(corpora / "docs_parallel.parquet", filters=wanted)
-    rows = rows.drop_duplicates("src").drop_duplicates("tgt").sample(frac=1, random_state=3)[120:]
-    return list(zip(rows.tgt, rows.src))
 
 
 def halves(text: str) -> list[str] | None:
     """A text cut at the punctuation mark nearest to its middle; None without one in the middle third or so."""
     ends = [match.end() for match in CLAUSE.finditer(text)]
-    ends = [end for end in ends if 0.3 < end / len(text) < 0.7]
-    cut = min(ends, key=lambda end: abs(end - len(text) / 2), default=None)
-    return None if cut is None else [text[:cut].strip(), text[cut:].strip()]
+    cut = min(ends, key=lambda end: abs(end - len(text) / 2), default=0)
+    if not 0.3 < cut / len(text) < 0.7:
+        return None
+    return [text[:cut].strip(), text[cut:].strip()]
 
 
-def disturbed(pairs: Sequence[tuple[str, str]], seed: int) -> tuple[list[str], list[str], Beads, list[bool]]:
-    """Sentences of both sides, the true beads, and for each bead whether it is of a deleted paragraph."""
-    rng = np.random.default_rng(seed)
-    lost: dict[int, int] = {}
-    for side in (0, 1):
-        start = int(rng.integers(5, len(pairs) - PARAGRAPH - 5))
-        lost |= dict.fromkeys(range(start, start + PARAGRAPH), side)
-    texts: tuple[list[str], list[str]] = ([], [])
-    beads, paragraph, i = [], [], 0
-    while i < len(pairs):
-        side, draw, size = int(rng.integers(2)), rng.random(), 1
-        units = [[text] for text in pairs[i]]
-        if i in lost:
-            units[lost[i]] = []
-        elif draw < DELETED:
-            units[side] = []
-        elif draw < DELETED + SPLIT:
-            units[side] = halves(pairs[i][side]) or units[side]
-        elif draw < DELETED + SPLIT + MERGED and i + 1 < len(pairs) and i + 1 not in lost:
-            size = 3 if rng.random() < 0.15 and i + 2 < len(pairs) and i + 2 not in lost else 2
-            units = [[pair[s] for pair in pairs[i : i + size]] for s in (0, 1)]
-            units[side] = [" ".join(units[side])]
-        beads.append(tuple([*range(len(texts[s]), len(texts[s]) + len(units[s]))] for s in (0, 1)))
-        paragraph.append(i in lost)
-        for s in (0, 1):
-            texts[s].extend(units[s])
-        i += size
-    return *texts, beads, paragraph
+class Disturbed:
+    """A document whose rows are merged, split and deleted.
+
+    Attributes:
+        sides: sentences in the language and in English. beads: the true ones. lost: those of deleted paragraphs.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], seed: int):
+        self.sides: tuple[list[str], list[str]] = ([], [])
+        self.beads: Beads = []
+        self.lost: Beads = []
+        rng = np.random.default_rng(seed)
+        deleted: dict[int, int] = {}  # row of a deleted paragraph -> the side that lacks it
+        for side in (0, 1):
+            start = int(rng.integers(5, len(pairs) - PARAGRAPH - 5))
+            deleted |= dict.fromkeys(range(start, start + PARAGRAPH), side)
+        row = 0
+        while row < len(pairs):
+            side = int(rng.integers(2))
+            draw = rng.random()
+            size = 1
+            if row in deleted or draw < DELETED:
+                units = [[text] for text in pairs[row]]
+                units[deleted.get(row, side)] = []
+            elif draw < DELETED + SPLIT:
+                units = [[text] for text in pairs[row]]
+                units[side] = halves(pairs[row][side]) or units[side]
+            else:
+                if draw < DELETED + SPLIT + MERGED:
+                    size = self.merged_rows(row, len(pairs), deleted, rng)
+                units = [[pair[0] for pair in pairs[row : row + size]], [pair[1] for pair in pairs[row : row + size]]]
+                units[side] = [" ".join(units[side])]
+            self.add(units, is_lost=row in deleted)
+            row += size
+
+    @staticmethod
+    def merged_rows(row: int, rows: int, deleted: Mapping[int, int], rng: np.random.Generator) -> int:
+        """Two rows, sometimes three; one where the next is not there."""
+        free = [next_row < rows and next_row not in deleted for next_row in (row + 1, row + 2)]
+        if not free[0]:
+            return 1
+        return 3 if rng.random() < 0.15 and free[1] else 2
+
+    def add(self, units: Sequence[Sequence[str]], is_lost: bool) -> None:
+        places = []
+        for texts, new_texts in zip(self.sides, units):
+            places.append(list(range(len(texts), len(texts) + len(new_texts))))
+            texts.extend(new_texts)
+        bead = (places[0], places[1])
+        self.beads.append(bead)
+        if is_lost:
+            self.lost.append(bead)
 
 
 def score(true: Beads, found: Beads) -> tuple[float, float, float]:
     """Precision, recall and F1 as vecalign's score.py counts them, strict."""
-    gold, test = ({(tuple(x), tuple(y)) for x, y in beads} for beads in (true, found))
-    both = [{bead for bead in beads if bead[0] and bead[1]} for beads in (gold, test)]
-    precision, recall = len(gold & test) / len(test), len(both[0] & both[1]) / len(both[0])
+    true_beads = {(tuple(x), tuple(y)) for x, y in true}
+    found_beads = {(tuple(x), tuple(y)) for x, y in found}
+    right = true_beads & found_beads
+    precision = len(right) / len(found_beads)
+    two_sided = [bead for bead in true_beads if all(bead)]
+    recall = sum(bead in right for bead in two_sided) / len(two_sided)
     return precision, recall, 2 * precision * recall / max(1e-9, precision + recall)
 
 
@@ -135,15 +151,20 @@ def by_lengths(x: Sequence[str], y: Sequence[str]) -> Beads:
             beads[-1] = (sorted({*beads[-1][0], i}), sorted({*beads[-1][1], j}))
         else:
             beads.append(([i], [j]))
-    alone = [([i], []) for i in set(range(len(x))) - {i for i, _ in links}]
-    return beads + alone + [([], [j]) for j in set(range(len(y))) - {j for _, j in links}]
+    linked_x = {i for i, _ in links}
+    linked_y = {j for _, j in links}
+    beads += [([i], []) for i in range(len(x)) if i not in linked_x]
+    beads += [([], [j]) for j in range(len(y)) if j not in linked_y]
+    return beads
 
 
 class Cached:
     """An encoder whose rows are kept in a folder."""
 
     def __init__(self, model: str, folder: Path | None):
-        self.model, self.folder, self.encode = model, folder, any_encoder(packaged_model(model))
+        self.model = model
+        self.folder = folder
+        self.encode = any_encoder(packaged_model(model))
 
     def __call__(self, texts: list[str], lang: str) -> np.ndarray:
         if self.folder is None:
@@ -151,8 +172,7 @@ class Cached:
         key = hashlib.blake2b(json.dumps([self.model, lang, texts]).encode(), digest_size=12).hexdigest()
         file = self.folder / f"{key}.npy"
         if not file.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            np.save(file, np.asarray(self.encode(texts, lang), np.float32))
+            write_array(file, np.asarray(self.encode(texts, lang), np.float32))
         return np.load(file)
 
 
@@ -160,27 +180,30 @@ def runs(texts: Sequence[str], size: int) -> list[str]:
     return [" ".join(texts[i : i + size]) for i in range(len(texts) - size + 1)]
 
 
-def measure(x: list[str], y: list[str], lang: str, encode: Cached, concatenate: bool) -> dict[str, tuple[Beads, float]]:
+def measure(document: Disturbed, lang: str, encode: Cached, concatenate: bool) -> dict[str, tuple[Beads, float]]:
     """The beads of each method and its seconds without encoding."""
-    methods = {}
-    sides = [[encode(texts, code)] for texts, code in ((x, lang), (y, "eng_Latn"))]
-    lengths = [[len(text) for text in side] for side in (x, y)]
-    methods["echo"] = lambda: align(sides[0][0], sides[1][0], *lengths)
-    methods["lengths"] = lambda: by_lengths(x, y)
+    x, y = document.sides
+    embeddings = [[encode(x, lang)], [encode(y, ENGLISH)]]
+    lengths = [[len(text) for text in x], [len(text) for text in y]]
+    methods: dict[str, Callable] = {
+        "echo": partial(align, embeddings[0][0], embeddings[1][0], *lengths),
+        "lengths": partial(by_lengths, x, y),
+    }
     if concatenate:
-        for side, texts, code in zip(sides, (x, y), (lang, "eng_Latn")):
-            side += [encode(runs(texts, size), code) for size in range(2, LONGEST + 1)]
-        methods["concatenations"] = lambda: align(*sides, *lengths)
-        methods["vecalign"] = lambda: by_vecalign(*sides)
-    found = {}
+        for size in range(2, LONGEST + 1):
+            embeddings[0].append(encode(runs(x, size), lang))
+            embeddings[1].append(encode(runs(y, size), ENGLISH))
+        methods["concatenations"] = partial(align, *embeddings, *lengths)
+        methods["vecalign"] = partial(by_vecalign, *embeddings)
+    results = {}
     for name, method in methods.items():
         start = time.process_time()
         try:
             beads = [(list(bead[0]), list(bead[1])) for bead in method()]
         except ImportError:
             continue
-        found[name] = beads, time.process_time() - start
-    return found
+        results[name] = (beads, time.process_time() - start)
+    return results
 
 
 def peak_memory() -> float:
@@ -193,15 +216,20 @@ def book(sentences: int) -> dict[str, float]:
     rng = np.random.default_rng(0)
     ideas = rng.normal(size=(sentences, 384)).astype(np.float32)
     kept = [np.flatnonzero(rng.random(sentences) > 0.02) for _ in range(2)]
-    x, y = (ideas[side] + 0.5 * rng.normal(size=(len(side), 384)).astype(np.float32) for side in kept)
-    lengths = [rng.integers(20, 200, len(side)).tolist() for side in kept]
+    embeddings = []
+    for rows in kept:
+        noise = rng.normal(size=(len(rows), 384)).astype(np.float32)
+        embeddings.append(ideas[rows] + 0.5 * noise)
+    lengths = [rng.integers(20, 200, len(rows)).tolist() for rows in kept]
     Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak is that of now
-    before, start = peak_memory(), time.process_time()
-    beads = align(x, y, *lengths)
-    seconds, peak = time.process_time() - start, peak_memory() - before
-    pairs = [(kept[0][bead[0][0]], kept[1][bead[1][0]]) for bead in beads if bead[0] and bead[1]]
-    right = sum(i == j for i, j in pairs)
-    return {"sentences": sentences, "CPU seconds": seconds, "MB": peak, "right": right / len(pairs)}
+    memory_before = peak_memory()
+    start = time.process_time()
+    beads = align(*embeddings, *lengths)
+    seconds = time.process_time() - start
+    memory = peak_memory() - memory_before
+    pairs = [(kept[0][x[0]], kept[1][y[0]]) for x, y in beads if x and y]
+    right = np.mean([i == j for i, j in pairs])
+    return {"sentences": sentences, "CPU seconds": seconds, "MB": memory, "right": right}
 
 
 def main() -> None:
@@ -219,27 +247,24 @@ def main() -> None:
         print(book(arguments.book))
         return
     encode = Cached(arguments.model, arguments.cache)
-    rows: dict[tuple[str, str], dict[str, float]] = {}
+    rows = []
     for number, lang in enumerate(LANGUAGES):
-        for kind, read in (("Bible", bible), ("manuals", manuals)):
+        for kind, read in DOCUMENTS.items():
             pairs = read(arguments.corpora, lang)[arguments.skip :][: arguments.pairs]
             for seed in range(arguments.seeds):
-                x, y, true, paragraph = disturbed(pairs, 10 * number + len(kind) + 1000 * seed)
-                lost = [bead for bead, is_lost in zip(true, paragraph) if is_lost]
-                for name, (beads, seconds) in measure(x, y, lang, encode, not arguments.no_concatenations).items():
-                    *_, f1 = score(true, beads)
-                    kept = np.mean([bead in beads for bead in lost])
-                    for column, value in ((lang, f1), ("lost", kept), ("seconds", seconds)):
-                        rows.setdefault((kind, name), {}).setdefault(column, 0.0)
-                        of = arguments.seeds * (1 if column == lang else len(LANGUAGES))
-                        rows[kind, name][column] += value / of
-    header = ["documents", "method", *LANGUAGES, "mean F1", "lost rows found", "seconds"]
-    table = [
-        [*key, *(f"{row[lang]:.3f}" for lang in LANGUAGES), f"{np.mean([row[lang] for lang in LANGUAGES]):.3f}",
-         f"{row['lost']:.2f}", f"{row['seconds']:.2f}"]
-        for key, row in sorted(rows.items())
-    ]  # fmt: skip
-    print(markdown_table(header, table))
+                document = Disturbed(pairs, 10 * number + len(kind) + 1000 * seed)
+                results = measure(document, lang, encode, not arguments.no_concatenations)
+                for method, (beads, seconds) in results.items():
+                    *_, f1 = score(document.beads, beads)
+                    lost = np.mean([bead in beads for bead in document.lost])
+                    rows.append((kind, method, lang, f1, lost, seconds))
+    columns = ["documents", "method", "lang", "f1", "lost rows found", "seconds"]
+    table = pd.DataFrame(rows, columns=columns)
+    f1 = table.pivot_table(index=["documents", "method"], columns="lang", values="f1")[list(LANGUAGES)]
+    f1["mean F1"] = f1.mean(axis=1)
+    others = table.groupby(["documents", "method"])[["lost rows found", "seconds"]].mean()
+    cells = f1.map("{:.3f}".format).join(others.map("{:.2f}".format)).reset_index()
+    print(markdown_table(cells.columns, cells.to_numpy()))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from parallel_texts import ENGLISH, nway
 from scipy.stats import spearmanr
 from torch import nn
 
@@ -28,26 +29,30 @@ from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import BlaserConfig, BlaserModel
 from hf_echo.utils.hub import packaged_model
 
-SEEN, UNSEEN = ("fra_Latn", "rus_Cyrl", "kor_Hang", "tur_Latn"), ("deu_Latn", "hin_Deva")
-TRAINED, TESTED = 400, 200  # sentences of each language
-
-
-def nway(file: Path, key: str, langs: Sequence[str]) -> pd.DataFrame:
-    """A column of sentences of each language and of English."""
-    rows = pd.read_parquet(file, filters=[("lang", "in", [*langs, "eng_Latn"])]).drop_duplicates([key, "lang"])
-    return rows.pivot(index=key, columns="lang", values="text").dropna().replace(r"\s+", " ", regex=True)
+SEEN = ("fra_Latn", "rus_Cyrl", "kor_Hang", "tur_Latn")
+UNSEEN = ("deu_Latn", "hin_Deva")
+TRAINED = 400  # sentences of each language
+TESTED = 200
 
 
 def damaged(english: list[str], rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-    """Damaged sentences and their ratings, 1 to 5."""
-    others, texts, ratings = " ".join(english).split(), [], []
+    """Damaged sentences and their ratings, 1 to 5. In every second one words are deleted, in the others replaced."""
+    others = " ".join(english).split()
+    texts = []
+    ratings = []
     for number, text in enumerate(english):
         words = text.split()
-        lost = rng.random(len(words)) < rng.choice([0, 0.2, 0.4, 0.6, 0.8])
-        lost[rng.integers(len(words))] &= number % 2 == 1  # a deletion leaves one word
-        words = [rng.choice(others) if gone else word for word, gone in zip(words, lost) if not gone or number % 2]
-        texts.append(" ".join(words))
-        ratings.append(5 - 4 * lost.mean())
+        replaces = number % 2 == 1
+        is_lost = rng.random(len(words)) < rng.choice([0, 0.2, 0.4, 0.6, 0.8])
+        is_lost[rng.integers(len(words))] &= replaces  # a deletion leaves one word
+        left = []
+        for word, lost in zip(words, is_lost):
+            if not lost:
+                left.append(word)
+            elif replaces:
+                left.append(rng.choice(others))
+        texts.append(" ".join(left))
+        ratings.append(5 - 4 * is_lost.mean())
     return texts, np.array(ratings)
 
 
@@ -69,33 +74,43 @@ def trained_head(x: np.ndarray, y: np.ndarray, ratings: np.ndarray) -> BlaserMod
 
 
 def prepare(corpora: Path, out: Path, model: str) -> None:
-    rng, encode, sides, ratings = np.random.default_rng(0), any_encoder(packaged_model(model)), ([], []), []
-    table = nway(corpora / "ntrex.parquet", "id", SEEN)[:TRAINED]
+    rng = np.random.default_rng(0)
+    encode = any_encoder(packaged_model(model))
+    table = sentences(corpora / "ntrex.parquet", "id", SEEN)[:TRAINED]
+    sources = []
+    translations = []
+    ratings = []
     for lang in SEEN:
-        texts, rated = damaged(table["eng_Latn"].tolist(), rng)
+        texts, rated = damaged(table[ENGLISH].tolist(), rng)
+        sources.append(encode(table[lang].tolist(), lang))
+        translations.append(encode(texts, ENGLISH))
         ratings.append(rated)
-        for side, column, code in zip(sides, (table[lang].tolist(), texts), (lang, "eng_Latn")):
-            side.append(encode(column, code))
-    trained_head(*map(np.concatenate, (*sides, ratings))).save_pretrained(out / "blaser")
-    lines, tested = [], (*SEEN[:2], *UNSEEN)
-    table = nway(corpora / "flores_sib.parquet", "index_id", tested)[:TESTED]
+    head = trained_head(np.concatenate(sources), np.concatenate(translations), np.concatenate(ratings))
+    head.save_pretrained(out / "blaser")
+    tested = (*SEEN[:2], *UNSEEN)
+    table = sentences(corpora / "flores_sib.parquet", "index_id", tested)[:TESTED]
+    parts = []
     for lang in tested:
-        texts, rated = damaged(table["eng_Latn"].tolist(), rng)
-        lines += zip(table[lang], [lang] * TESTED, texts, ["eng_Latn"] * TESTED, rated)
-    header = ["source", "source_lang", "target", "target_lang", "rating"]
-    with open(out / "test.tsv", "w") as file:
-        file.writelines("\t".join(map(str, line)) + "\n" for line in [header, *lines])
+        texts, rated = damaged(table[ENGLISH].tolist(), rng)
+        columns = {"source": table[lang], "source_lang": lang, "target": texts, "target_lang": ENGLISH}
+        parts.append(pd.DataFrame(columns | {"rating": rated}))
+    pd.concat(parts).to_csv(out / "test.tsv", sep="\t", index=False, quoting=csv.QUOTE_NONE)
+
+
+def sentences(file: Path, key: str, langs: Sequence[str]) -> pd.DataFrame:
+    """A column of sentences of each language and of English, each on one line."""
+    return nway(file, key, [*langs, ENGLISH]).replace(r"\s+", " ", regex=True)
 
 
 def compare(out: Path, model: str) -> None:
-    options = {"sep": "\t", "quoting": csv.QUOTE_NONE, "keep_default_na": False}
-    table = pd.read_csv(out / "test.tsv", **options)
+    table = pd.read_csv(out / "test.tsv", sep="\t", quoting=csv.QUOTE_NONE, keep_default_na=False)
     table["blaser"] = np.loadtxt(out / "scores.txt")
     columns = [table[name].tolist() for name in ("source", "target", "source_lang", "target_lang")]
     table["cosine"] = EchoScorer(packaged_model(model))(*columns)
     for lang, rows in [*table.groupby("source_lang"), ("all", table)]:
-        found = {name: spearmanr(rows.rating, rows[name]).statistic for name in ("blaser", "cosine")}
-        print(lang, *(f"{name} {value:.3f}" for name, value in found.items()))
+        blaser = spearmanr(rows.rating, rows.blaser).statistic
+        cosine = spearmanr(rows.rating, rows.cosine).statistic
+        print(f"{lang} blaser {blaser:.3f} cosine {cosine:.3f}")
 
 
 def main() -> None:

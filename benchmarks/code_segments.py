@@ -22,8 +22,10 @@ from source_code import SUFFIXES, segment_code  # noqa: E402
 
 
 def measure(files: list[Path], language: str, max_size: int) -> dict:
-    seconds, source_bytes, sizes = 0.0, 0, {"code": [], "text": []}
+    seconds = 0.0
+    source_bytes = 0
     read = 0
+    sizes: dict[str, list[int]] = {"code": [], "text": []}
     for path in files:
         source = path.read_bytes()
         start = time.process_time()
@@ -32,7 +34,8 @@ def measure(files: list[Path], language: str, max_size: int) -> dict:
         except UnicodeDecodeError:
             continue
         seconds += time.process_time() - start
-        read, source_bytes = read + 1, source_bytes + len(source)
+        read += 1
+        source_bytes += len(source)
         for snippet in snippets:
             sizes[snippet.kind].append(len("".join(snippet.text.split())))
     count = sum(map(len, sizes.values()))
@@ -57,11 +60,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     left_out = {"test", "tests", "idle_test", "site-packages"}
-    files = [
-        path
-        for path in find_files([arguments.folder], SUFFIXES[arguments.language])
-        if not left_out.intersection(path.relative_to(arguments.folder).parts)
-    ]
+    files = []
+    for path in find_files([arguments.folder], SUFFIXES[arguments.language]):
+        if not left_out.intersection(path.relative_to(arguments.folder).parts):
+            files.append(path)
     files = files[:: max(len(files) // (arguments.files or len(files)), 1)]
     figures = measure(files, arguments.language, arguments.max_size)
     report = json.dumps({"language": arguments.language, "max_size": arguments.max_size, **figures}, indent=2)

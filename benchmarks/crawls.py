@@ -15,15 +15,22 @@ pairs, recall the share of rows on both sides that are in a correct pair.
 from __future__ import annotations
 
 import json
+import re
 import sys
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from parallel_texts import manuals, mark
 
 from hf_echo.data import load_parallel
+from hf_echo.utils.files import read_json, write_json, write_text
 
-LANG, CHAPTERS, SENTENCES = "fra_Latn", 4, 500
+LANG = "fra_Latn"
+CHAPTERS = 4
+SENTENCES = 500
 SIDES = ("fr", "en")
 
 
@@ -33,56 +40,82 @@ def paragraphs(rows: Sequence[int], rng: np.random.Generator, sizes: tuple[int, 
 
 
 def write_crawls(corpora: Path, folder: Path) -> None:
-    from align import bible, manuals
-
     rng = np.random.default_rng(0)
-    verses, help_rows = bible(corpora, LANG), manuals(corpora, LANG)[:SENTENCES]
-    rows = [*verses, *help_rows]
-    known: list[dict[str, list[int]]] = []  # text of each file of rows, and its rows in order, for each side
+    verses = mark(corpora, LANG)
+    rows = [*verses, *manuals(corpora, LANG)[:SENTENCES]]
+    rows_of_files: list[dict[str, list[int]]] = []  # of each side: file -> its rows in order
     for side, name in enumerate(SIDES):
-        files: dict[str, list[list[int]]] = {}
+        files: dict[str, list[list[int]]] = {}  # file -> rows of each line
         chapters = np.array_split(np.arange(len(verses))[: 40 * CHAPTERS], CHAPTERS)
         for number, chapter in enumerate(chapters, 1):
-            kept = [part for part in paragraphs(chapter, rng, (3, 7)) if rng.random() > 0.1]
-            files[f"{name}/mark-{number:02d}.txt"] = kept
-        own = np.arange(len(verses), len(rows))
-        own = rng.permutation(own[: int(0.9 * len(own))] if side == 0 else own[int(0.1 * len(own)) :])
-        parts = paragraphs(own, rng, (1, 4))
-        files[f"help.{name}.txt"] = parts + [parts[i] for i in rng.integers(len(parts), size=len(parts) // 10)]
+            parts = paragraphs(chapter, rng, (3, 7))
+            files[f"{name}/mark-{number:02d}.txt"] = [part for part in parts if rng.random() > 0.1]
+        # A tenth of the help is missing at the end of one side, and at the beginning of the other.
+        help_rows = np.arange(len(verses), len(rows))
+        if side == 0:
+            help_rows = help_rows[: int(0.9 * len(help_rows))]
+        else:
+            help_rows = help_rows[int(0.1 * len(help_rows)) :]
+        parts = paragraphs(rng.permutation(help_rows), rng, (1, 4))
+        repeated = [parts[number] for number in rng.integers(len(parts), size=len(parts) // 10)]
+        files[f"help.{name}.txt"] = parts + repeated
         for file, lines in files.items():
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            text = "".join(" ".join(" ".join(rows[row][side].split()) for row in line) + "\n" for line in lines)
-            (folder / file).write_text(text, encoding="utf-8")
-        known.append({file: [int(row) for line in lines for row in line] for file, lines in files.items()})
-    (folder / "truth.json").write_text(json.dumps({"rows": rows, "files": known}, ensure_ascii=False))
+            write_lines(folder / file, rows, lines, side)
+        rows_of_files.append({file: [int(row) for row in chain(*lines)] for file, lines in files.items()})
+    write_json(folder / "truth.json", {"rows": rows, "files": rows_of_files})
+
+
+def write_lines(file: Path, rows: Sequence[tuple[str, str]], lines: Sequence[Sequence[int]], side: int) -> None:
+    """Write the texts of one side; a line holds the rows of a paragraph."""
+    text = ""
+    for line in lines:
+        words = [word for row in line for word in rows[row][side].split()]
+        text += " ".join(words) + "\n"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, text)
 
 
 class Places:
     """The rows that a text of one side comes from."""
 
     def __init__(self, texts: Sequence[str], files: dict[str, list[int]]):
-        self.rows = [row for rows in files.values() for row in rows]
-        words = [" ".join(texts[row].split()) for row in self.rows]
-        self.starts = np.cumsum([0, *(len(text) + 1 for text in words)])
-        self.text = " ".join(words) + " "
+        self.rows = list(chain(*files.values()))
+        self.starts = []
+        self.text = ""
+        for row in self.rows:
+            self.starts.append(len(self.text))
+            self.text += " ".join(texts[row].split()) + " "
 
     def of(self, text: str) -> set[int]:
-        text, found, start = " ".join(text.split()), set(), -1
-        while (start := self.text.find(text, start + 1)) >= 0:
-            first, last = np.searchsorted(self.starts, [start, start + len(text) - 1], side="right") - 1
-            found |= {self.rows[i] for i in range(first, last + 1)}
-        return found
+        text = " ".join(text.split())
+        rows: set[int] = set()
+        for occurrence in re.finditer(re.escape(text), self.text):
+            first = bisect_right(self.starts, occurrence.start()) - 1
+            last = bisect_right(self.starts, occurrence.end() - 1)
+            rows.update(self.rows[first:last])
+        return rows
 
 
-def measure(pairs: Path, truth: Path) -> dict[str, float]:
-    known = json.loads(truth.read_text(encoding="utf-8"))
-    sides = [Places([row[i] for row in known["rows"]], known["files"][i]) for i in (0, 1)]
+def measure(pairs: Path, truth_file: Path) -> dict[str, float]:
+    truth = read_json(truth_file)
+    places = []
+    for side in (0, 1):
+        texts = [row[side] for row in truth["rows"]]
+        places.append(Places(texts, truth["files"][side]))
     columns = load_parallel(pairs)
-    shared = [sides[0].of(x) & sides[1].of(y) for x, y in zip(columns["source"], columns["target"])]
-    correct, covered = sum(map(bool, shared)), set().union(*shared)
-    report = {"pairs": len(shared), "precision": round(correct / max(1, len(shared)), 3)}
+    correct = 0
+    covered: set[int] = set()
+    for source, target in zip(columns["source"], columns["target"]):
+        shared = places[0].of(source) & places[1].of(target)
+        correct += bool(shared)
+        covered |= shared
+    report = {"pairs": len(columns), "precision": round(correct / max(1, len(columns)), 3)}
     for kind in ("mark", "help"):
-        both = set.intersection(*({row for f in files if kind in f for row in files[f]} for files in known["files"]))
+        rows_of_sides = []
+        for files in truth["files"]:
+            rows_of_kind = [rows for file, rows in files.items() if kind in file]
+            rows_of_sides.append(set(chain(*rows_of_kind)))
+        both = set.intersection(*rows_of_sides)
         report[f"recall of {len(both)} rows of {kind}"] = round(len(covered & both) / len(both), 3)
     return report
 

@@ -85,7 +85,8 @@ def measure(args: argparse.Namespace) -> dict:
             return F.cross_entropy(hidden @ weight.T, labels)
         return translation_loss(hidden, weight, labels, chunk_size=int(args.measure.split("-")[1]))
 
-    seconds, peak = [], 0.0
+    seconds = []
+    peak = 0.0
     for _ in range(args.steps):
         hidden.grad = weight.grad = None
         start = time.perf_counter()

@@ -13,72 +13,86 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
+import torch
+from parallel_texts import nway
 
 from hf_echo.export import export_checkpoint
 from hf_echo.export.stock import open_stock
 from hf_echo.inference import encode, load_encoder
 from hf_echo.utils.hub import packaged_model
 from hf_echo.utils.results import markdown_table
+from hf_echo.utils.vectors import unit_length
+
+Batch = Mapping[str, torch.Tensor]
 
 LANGUAGES = (
     "eng_Latn fra_Latn deu_Latn spa_Latn por_Latn ita_Latn nld_Latn pol_Latn tur_Latn vie_Latn swh_Latn rus_Cyrl "
     "ukr_Cyrl ell_Grek arb_Arab heb_Hebr hin_Deva tha_Thai zho_Hans jpn_Jpan"
 ).split()
-EACH, ROWS = 50, 16
+EACH = 50  # sentences of a language
+ROWS = 16  # of a batch
 
 
 def sentences(corpora: Path) -> list[str]:
     """EACH sentences of each language, the same in all, in an order by seed."""
-    rows = pd.read_parquet(corpora / "flores_sib.parquet", filters=[("lang", "in", LANGUAGES)])
-    table = rows.drop_duplicates(["index_id", "lang"]).pivot(index="index_id", columns="lang", values="text").dropna()
-    texts = [text for lang in LANGUAGES for text in table[lang][:EACH]]
-    for i in range(0, len(texts), 5):
-        whole = i % 10 == 0
-        texts[i] = " ".join(texts[i : i + 1 + i % 8]) if whole else texts[i][: 1 + i % 40]
+    table = nway(corpora / "flores_sib.parquet", "index_id", LANGUAGES)[:EACH]
+    texts = table[LANGUAGES].to_numpy().T.ravel().tolist()
+    for number in range(0, len(texts), 5):
+        if number % 10 == 0:
+            texts[number] = " ".join(texts[number : number + 1 + number % 8])
+        else:
+            texts[number] = texts[number][: 1 + number % 40]
     return texts
 
 
 def run(texts: list[str], batch: Callable, embed: Callable) -> tuple[np.ndarray, float]:
     """(unit embeddings, seconds)."""
     order = np.random.default_rng(0).permutation(len(texts))
-    began, parts = time.perf_counter(), []
+    parts = []
+    began = time.perf_counter()
     for start in range(0, len(texts), ROWS):
         parts.append(embed(batch([texts[i] for i in order[start : start + ROWS]])))
+    seconds = time.perf_counter() - began
     vectors = np.empty((len(texts), parts[0].shape[1]), np.float32)
     vectors[order] = np.concatenate(parts)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), time.perf_counter() - began
+    return unit_length(vectors), seconds
 
 
-def graphs(out: Path, stock) -> dict[str, tuple[Path, Callable]]:
+def graphs(out: Path, stock: Any) -> dict[str, tuple[Path, Callable]]:
     """{name: (file, function of a batch)}"""
     import onnxruntime
     import openvino
-    import torch
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    made: dict[str, tuple[Path, Callable]] = {}
+    embeddings: dict[str, tuple[Path, Callable]] = {}
     for name, file in (("ONNX", "sentence_embedding"), ("ONNX, 8 bits", "sentence_embedding_quantized")):
         path = out / "onnx" / "onnx" / f"{file}.onnx"
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        made[name] = path, lambda batch, s=session: s.run(None, {key: value.numpy() for key, value in batch.items()})[0]
+        embeddings[name] = (path, partial(by_onnx, session))
     path = out / "openvino" / "openvino" / "openvino_model.bin"
     for name, hint in (("OpenVINO", "f32"), ("OpenVINO, bf16", "bf16")):
         settings = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": 1}
         model = openvino.compile_model(path.with_suffix(".xml"), "CPU", settings)
 
-        def embed(batch, model=model):
-            states = model({key: value.numpy() for key, value in batch.items()})["last_hidden_state"]
-            with torch.no_grad():
-                return stock.encoder.pool(torch.from_numpy(states), batch["attention_mask"]).numpy()
+        embeddings[name] = (path, partial(by_openvino, model, stock.encoder))
+    return embeddings
 
-        made[name] = path, embed
-    return made
+
+def by_onnx(session: Any, batch: Batch) -> np.ndarray:
+    return session.run(None, {key: value.numpy() for key, value in batch.items()})[0]
+
+
+@torch.no_grad()
+def by_openvino(model: Callable, encoder: Any, batch: Batch) -> np.ndarray:
+    states = model({key: value.numpy() for key, value in batch.items()})["last_hidden_state"]
+    return encoder.pool(torch.from_numpy(states), batch["attention_mask"]).numpy()
 
 
 def main() -> None:
@@ -87,7 +101,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default="echo-nano")
     given = parser.parse_args()
-    model, texts = packaged_model(given.model), sentences(given.corpora)
+    model = packaged_model(given.model)
+    texts = sentences(given.corpora)
     for kind in ("onnx", "openvino"):
         if not (given.out / kind).is_dir():
             print(export_checkpoint(model, given.out / kind, to=kind))
@@ -95,12 +110,14 @@ def main() -> None:
     stock.encoder.eval()
     began = time.perf_counter()
     truth = encode(*load_encoder(model, dtype="fp32"), texts, normalize=True)
-    rows = [["encode, float32", "", "", "", "", f"{len(texts) / (time.perf_counter() - began):.0f}", xsim(truth)]]
+    speed = len(texts) / (time.perf_counter() - began)
+    rows = [["encode, float32", "", "", "", "", f"{speed:.0f}", xsim(truth)]]
     np.savez(given.out / "float32.npz", texts=texts, vectors=truth)
     for name, (file, embed) in graphs(given.out, stock).items():
         vectors, seconds = run(texts, stock.batch, embed)
         cosines = (vectors * truth).sum(1)
-        largest, megabytes = np.abs(vectors - truth).max(), file.stat().st_size / 1e6
+        largest = np.abs(vectors - truth).max()
+        megabytes = file.stat().st_size / 1e6
         figures = [f"{cosines.mean():.5f}", f"{cosines.min():.5f}", f"{len(texts) / seconds:.0f}", xsim(vectors)]
         rows.append([name, f"{megabytes:.0f}", f"{largest:.1e}", *figures])
     header = ["file", "MB", "largest difference", "mean cosine", "least", "sentences/s", "xsim"]
@@ -108,9 +125,9 @@ def main() -> None:
 
 
 def xsim(vectors: np.ndarray) -> str:
-    sides = vectors.reshape(len(LANGUAGES), EACH, -1)
-    found = [(side @ sides[0].T).argmax(1) != np.arange(EACH) for side in sides[1:]]
-    return f"{100 * np.mean(found):.2f}"
+    english, *others = vectors.reshape(len(LANGUAGES), EACH, -1)
+    nearest = [(side @ english.T).argmax(1) for side in others]
+    return f"{100 * np.mean(nearest != np.arange(EACH)):.2f}"
 
 
 if __name__ == "__main__":

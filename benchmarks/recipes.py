@@ -16,60 +16,72 @@ from __future__ import annotations
 
 import argparse
 import csv
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from parallel_texts import ENGLISH, gnome_help
 from sklearn.linear_model import LogisticRegression
 
 from hf_echo.inference import encode, load_encoder
 from hf_echo.search import nearest_neighbours
 from hf_echo.utils.hub import packaged_model
 
-LANGUAGES = ["eng_Latn", "fra_Latn", "deu_Latn", "zho_Hans", "hin_Deva", "swh_Latn"]
+Embed = Callable[..., np.ndarray]  # (texts, language or languages) -> (texts, dimensions)
+
+LANGUAGES = [ENGLISH, "fra_Latn", "deu_Latn", "zho_Hans", "hin_Deva", "swh_Latn"]
+SEARCHED = 500  # pairs of the help that are not written
 
 
-def classify(echo, rows: pd.DataFrame) -> None:
-    english = rows[(rows.lang == "eng_Latn") & (rows.split == "train")]
-    classifier = LogisticRegression(C=100).fit(encode(*echo, english.text.tolist(), "eng_Latn"), english.category)
+def classify(embed: Embed, rows: pd.DataFrame) -> None:
+    english = rows[(rows.lang == ENGLISH) & (rows.split == "train")]
+    classifier = LogisticRegression(C=100).fit(embed(english.text.tolist(), ENGLISH), english.category)
     for lang in LANGUAGES:
         dev = rows[(rows.lang == lang) & (rows.split == "dev")]
-        right = classifier.predict(encode(*echo, dev.text.tolist(), lang)) == dev.category
-        print(f"{lang} {right.mean():.3f} of {len(dev)}; always the commonest topic "
-              f"{dev.category.value_counts(normalize=True).max():.3f}")  # fmt: skip
+        accuracy = classifier.score(embed(dev.text.tolist(), lang), dev.category)
+        commonest = dev.category.value_counts(normalize=True).max()
+        print(f"{lang} {accuracy:.3f} of {len(dev)}; always the commonest topic {commonest:.3f}")
 
 
-def find_duplicates(echo, rows: pd.DataFrame) -> None:
+def find_duplicates(embed: Embed, rows: pd.DataFrame) -> None:
     rows = rows[rows.split == "train"].drop_duplicates(["index_id", "lang"])
     table = rows.pivot(index="index_id", columns="lang", values="text").dropna()[:450]
-    rng, texts, langs, ids = np.random.default_rng(0), [], [], []
-    for number, (name, row) in enumerate(table.iterrows()):
+    rng = np.random.default_rng(0)
+    texts = []
+    langs = []
+    ids = []
+    for number, row in enumerate(table.itertuples()):
         for lang in rng.permutation(LANGUAGES)[: 1 if number % 3 else 2].tolist():
-            texts.append(row[lang])
+            texts.append(getattr(row, lang))
             langs.append(lang)
-            ids.append(name)
-    vectors = encode(*echo, texts, langs)
-    cosines, nearest = nearest_neighbours(vectors, vectors, 2)
-    right = np.array([ids[int(row[1])] == ids[i] for i, row in enumerate(nearest)])
+            ids.append(number)
+    vectors = embed(texts, langs)
+    cosines, nearest = nearest_neighbours(vectors, vectors, 2)  # the first is the text itself
+    right = np.array(ids)[nearest[:, 1]] == ids
+    duplicates = 2 * (len(ids) - len(table))
     for threshold in (0.5, 0.6, 0.65, 0.7):
-        found = cosines[:, 1] > threshold
-        precision, recall = right[found].mean(), right[found].sum() / (2 * (len(ids) - len(table)))
+        is_above = cosines[:, 1] > threshold
+        precision = right[is_above].mean()
+        recall = right[is_above].sum() / duplicates
         print(f"above {threshold}: precision {precision:.3f}, recall {recall:.3f}, {len(texts)} texts")
 
 
-def own_pairs(echo, rows: pd.DataFrame, file: Path) -> None:
-    rows = rows.drop_duplicates("src").drop_duplicates("tgt").sample(frac=1, random_state=3)
-    rows = rows.assign(source=rows.tgt, target=rows.src, source_lang="ukr_Cyrl", target_lang="eng_Latn")
-    rows = rows[["source", "source_lang", "target", "target_lang"]].replace(r"\s+", " ", regex=True)
-    rows[500:].to_csv(file, sep="\t", index=False, quoting=csv.QUOTE_NONE, escapechar="\\")
-    source, target = (
-        encode(*echo, rows[:500][side].tolist(), *rows[:1][f"{side}_lang"]) for side in ("source", "target")
-    )
-    wrong = [
-        (nearest_neighbours(*way, 1).indices[:, 0] != np.arange(500)).sum()
-        for way in ((source, target), (target, source))
-    ]
-    print(f"{len(rows) - 500} pairs in {file}; {wrong[0]} and {wrong[1]} of 500 searches wrong, to and from English")
+def own_pairs(embed: Embed, rows: pd.DataFrame, file: Path) -> None:
+    table = pd.DataFrame({"source": rows.tgt, "source_lang": "ukr_Cyrl", "target": rows.src, "target_lang": ENGLISH})
+    table = table.replace(r"\s+", " ", regex=True)
+    table[SEARCHED:].to_csv(file, sep="\t", index=False, quoting=csv.QUOTE_NONE, escapechar="\\")
+    source = embed(table.source[:SEARCHED].tolist(), "ukr_Cyrl")
+    target = embed(table.target[:SEARCHED].tolist(), ENGLISH)
+    to_english = wrong_searches(source, target)
+    from_english = wrong_searches(target, source)
+    print(f"{len(table) - SEARCHED} pairs in {file}; {to_english} and {from_english} of {SEARCHED} searches wrong, "
+          "to and from English")  # fmt: skip
+
+
+def wrong_searches(x: np.ndarray, y: np.ndarray) -> int:
+    return int((nearest_neighbours(x, y, 1).indices[:, 0] != np.arange(len(x))).sum())
 
 
 def main() -> None:
@@ -78,14 +90,13 @@ def main() -> None:
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--pairs", type=Path)
     arguments = parser.parse_args()
+    embed = partial(encode, *load_encoder(packaged_model(arguments.model)))
     if arguments.pairs:
-        wanted = [("tgt_lang", "==", "ukr_Cyrl"), ("source", "==", "GNOME/gnome-user-docs")]
-        rows = pd.read_parquet(arguments.corpora / "docs_parallel.parquet", filters=wanted)
-        return own_pairs(load_encoder(packaged_model(arguments.model)), rows, arguments.pairs)
+        own_pairs(embed, gnome_help(arguments.corpora, "ukr_Cyrl"), arguments.pairs)
+        return
     rows = pd.read_parquet(arguments.corpora / "flores_sib.parquet", filters=[("lang", "in", LANGUAGES)])
-    echo = load_encoder(packaged_model(arguments.model))
-    classify(echo, rows)
-    find_duplicates(echo, rows)
+    classify(embed, rows)
+    find_duplicates(embed, rows)
 
 
 if __name__ == "__main__":

@@ -30,10 +30,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from hf_echo.utils.files import read_json, write_json
+from hf_echo.utils.results import markdown_table
+
 MACHINES = Path(__file__).parent / "machines"
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
-BEGIN, END = "<!-- table of benchmarks/run.py -->", "<!-- end of the table -->"
-ENGINES, END_ENGINES = "<!-- engines of benchmarks/run.py -->", "<!-- end of the engines -->"
+BEGIN = "<!-- table of benchmarks/run.py -->"
+END = "<!-- end of the table -->"
+ENGINES = "<!-- engines of benchmarks/run.py -->"
+END_ENGINES = "<!-- end of the engines -->"
 FALL = 0.9
 # Column of the table: the ratio in the JSON files. `encode` and decoding count in the faster dtype.
 COLUMNS = {
@@ -60,35 +65,32 @@ def processor() -> dict[str, Any]:
     name = fields.get("model name") or platform.processor() or platform.machine()
     if "cpu family" in fields:
         name += f" (family {fields['cpu family']}, model {fields['model']})"
-    flags = set(fields.get("flags", "").split())
-    wanted = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
-    return {
-        "name": name,
-        "instructions": [flag for flag in wanted if flag in flags] or [torch.backends.cpu.get_cpu_capability()],
-    }
+    flags = fields.get("flags", "").split()
+    instructions = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
+    return {"name": name, "instructions": instructions or [torch.backends.cpu.get_cpu_capability()]}
 
 
 def encode_ratios(report: Mapping[str, Any]) -> dict[str, float]:
     """Of a report of encode_speed.py: times sentence-transformers' padded path, in float32 and in the same dtype."""
-    found = {}
+    ratios = {}
     for name, rows in report["sets"].items():
         ours = [row for path, row in rows.items() if path.startswith("hf-echo encode")]
-        for suffix, key in (("", "times_default"), (", same dtype", "times_st")):
-            found[f"encode, {name}{suffix}"] = max(row[key] for row in ours)
-            found[f"SentenceTransformer, {name}{suffix}"] = rows["ST, Echo"][key]
-    return found
+        for suffix, column in (("", "times_default"), (", same dtype", "times_st")):
+            ratios[f"encode, {name}{suffix}"] = max(row[column] for row in ours)
+            ratios[f"SentenceTransformer, {name}{suffix}"] = rows["ST, Echo"][column]
+    return ratios
 
 
 def engine_speeds(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Of a report of encode_speed.py: path -> sentences per second in each set, and the least cosine of all."""
-    found: dict[str, dict[str, float]] = {}
+    speeds: dict[str, dict[str, float]] = {}
     for name, rows in report["sets"].items():
         for path, row in rows.items():
             if isinstance(row, dict) and "min_cosine" in row:
-                before = found.setdefault(path, {"cosine": row["min_cosine"]})
-                cosine = min(before["cosine"], row["min_cosine"])
-                before |= {name: row["sentences_per_second"], "cosine": cosine}
-    return found
+                of_path = speeds.setdefault(path, {"cosine": 1.0})
+                of_path[name] = row["sentences_per_second"]
+                of_path["cosine"] = min(of_path["cosine"], row["min_cosine"])
+    return speeds
 
 
 def translate_ratios(report: Mapping[str, Any], name: str = "greedy decoding") -> dict[str, float]:
@@ -117,41 +119,33 @@ def slower(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def table(machines: Sequence[Mapping[str, Any]]) -> str:
     """Markdown, one row per machine and number of threads."""
-    rows = [
-        ["processor", "instructions", "torch", "sentences", "threads", *COLUMNS],
-        ["---", "---", "---", *["---:"] * (2 + len(COLUMNS))],
-    ]
+    rows = []
     for machine in machines:
         for threads, ratios in machine["ratios"].items():
-            found = [ratios.get(key) for key in COLUMNS.values()]
-            rows.append(
-                [
-                    machine["processor"]["name"],
-                    ", ".join(machine["processor"]["instructions"]),
-                    machine["versions"]["torch"],
-                    str(machine["sentences"]),
-                    threads,
-                    *("" if ratio is None else f"{ratio:.1f}" for ratio in found),
-                ]
-            )
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+            instructions = ", ".join(machine["processor"]["instructions"])
+            row = [machine["processor"]["name"], instructions, machine["versions"]["torch"]]
+            row += [machine["sentences"], threads]
+            for name in COLUMNS.values():
+                row.append(f"{ratios[name]:.1f}" if name in ratios else "")
+            rows.append(row)
+    return markdown_table(["processor", "instructions", "torch", "sentences", "threads", *COLUMNS], rows)
 
 
 def engine_table(machines: Sequence[Mapping[str, Any]]) -> str:
     """Markdown, one row per machine and path: on one thread, and on all of them if there are more."""
-    lines = [
-        "| processor | path | one thread: English | ten languages | all: English | ten languages | least cosine |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    rows = []
     for machine in machines:
-        one, *more = machine.get("engines", {}).values() or [{}]
-        for path in one:
-            rows = [row[path] for row in (one, *more[-1:])]
-            figures = [f"{row[name]:.0f}" for row in rows for name in ("english", "mixed")]
-            figures += ["", ""] if len(rows) == 1 else []
-            cells = machine["processor"]["name"], path, *figures, f"{min(row['cosine'] for row in rows):.4f}"
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) if lines[2:] else "Not run yet."
+        engines = list(machine.get("engines", {}).values())  # by number of threads
+        for path in engines[0] if engines else ():
+            figures = []
+            cosines = []
+            for by_path in (engines[0], *engines[1:][-1:]):
+                figures += [f"{by_path[path]['english']:.0f}", f"{by_path[path]['mixed']:.0f}"]
+                cosines.append(by_path[path]["cosine"])
+            figures += [""] * (4 - len(figures))
+            rows.append([machine["processor"]["name"], path, *figures, f"{min(cosines):.4f}"])
+    header = ["processor", "path", "one thread: English", "ten languages", "all: English", "ten languages"]
+    return markdown_table([*header, "least cosine"], rows) if rows else "Not run yet."
 
 
 def with_table(page: str, machines: Sequence[Mapping[str, Any]]) -> str:
@@ -166,14 +160,15 @@ def with_table(page: str, machines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def read_machines(folder: Path = MACHINES) -> list[dict[str, Any]]:
-    return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+    return [read_json(file) for file in sorted(folder.glob("*.json"))]
 
 
 def measure(threads: int, options: Sequence[str]) -> dict[str, float]:
     """All ratios with this number of threads."""
-    ratios = encode_ratios(run("encode_speed.py", threads, *options))
-    ratios |= translate_ratios(run("translate_speed.py", threads, *options))
-    return ratios | translate_ratios(run("translate_speed.py", threads, *options, "--beams", "4"), "beam search")
+    encoding = run("encode_speed.py", threads, *options)
+    greedy = run("translate_speed.py", threads, *options)
+    beams = run("translate_speed.py", threads, *options, "--beams", "4")
+    return encode_ratios(encoding) | translate_ratios(greedy) | translate_ratios(beams, "beam search")
 
 
 def measure_engines(threads: int, backbone: Path | None, options: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -187,7 +182,7 @@ def run(script: str, threads: int, *options: str) -> dict[str, Any]:
         out = Path(folder) / "report.json"
         command = [sys.executable, Path(__file__).parent / script, "--threads", str(threads), "--json", out, *options]
         subprocess.run(command, check=True)
-        return json.loads(out.read_text(encoding="utf-8"))
+        return read_json(out)
 
 
 def main() -> None:
@@ -197,37 +192,46 @@ def main() -> None:
     parser.add_argument("--backbone", type=Path, help="checkpoint of the second table, such as multilingual-e5-small")
     parser.add_argument("--table", action="store_true", help="only draw the table again")
     args = parser.parse_args()
-    MACHINES.mkdir(exist_ok=True)
     if not args.table:
-        import torch
-
-        import hf_echo
-
-        file, load = MACHINES / file_name(processor()), os.getloadavg()[0]
-        old = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-        if old and old["sentences"] != args.n:
-            parser.error(f"{file} has {old['sentences']} sentences: give -n {old['sentences']}, or delete the file")
-        options, cores = ["-n", str(args.n), "--rounds", str(args.rounds)], sorted({1, torch.get_num_threads()})
-        nano = ["--model", hf_echo.pretrained("echo-nano")]
-        ratios = {str(threads): measure(threads, [*nano, *options]) for threads in cores}
-        engines = {str(threads): measure_engines(threads, args.backbone, options) for threads in cores}
-        packages = ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
-        machine = {
-            "processor": processor(),
-            "versions": {"hf-echo": hf_echo.__version__, **{name: version(name) for name in packages}},
-            "model": "echo-nano",
-            "sentences": args.n,
-            "rounds": args.rounds,
-            "load": round(load, 1),
-            "ratios": ratios,
-            "backbone": args.backbone.name if args.backbone else "random weights",
-            "engines": engines,
-        }
-        print(json.dumps(machine, indent=2))
-        if old and (lines := slower(old, machine)):
-            raise SystemExit(f"slower than in {file} (load {load:.1f} at the start of this run):\n" + "\n".join(lines))
-        file.write_text(json.dumps(machine, indent=2) + "\n", encoding="utf-8")
+        write_machine(args.n, args.rounds, args.backbone)
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), read_machines()), encoding="utf-8")
+
+
+def write_machine(sentences: int, rounds: int, backbone: Path | None) -> None:
+    """Measure this machine and replace its file; a ratio that fell ends the program, and the old file stays."""
+    import torch
+
+    import hf_echo
+
+    file = MACHINES / file_name(processor())
+    load = os.getloadavg()[0]
+    before = read_json(file, {})
+    if before and before["sentences"] != sentences:
+        raise SystemExit(f"{file} has {before['sentences']} sentences: give -n {before['sentences']}, or delete it")
+    options = ["-n", str(sentences), "--rounds", str(rounds)]
+    nano = ["--model", hf_echo.pretrained("echo-nano")]
+    ratios = {}
+    engines = {}
+    for threads in sorted({1, torch.get_num_threads()}):
+        ratios[str(threads)] = measure(threads, [*nano, *options])
+        engines[str(threads)] = measure_engines(threads, backbone, options)
+    packages = ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
+    machine = {
+        "processor": processor(),
+        "versions": {"hf-echo": hf_echo.__version__, **{name: version(name) for name in packages}},
+        "model": "echo-nano",
+        "sentences": sentences,
+        "rounds": rounds,
+        "load": round(load, 1),
+        "ratios": ratios,
+        "backbone": backbone.name if backbone else "random weights",
+        "engines": engines,
+    }
+    print(json.dumps(machine, indent=2))
+    lines = slower(before, machine) if before else []
+    if lines:
+        raise SystemExit(f"slower than in {file} (load {load:.1f} at the start of this run):\n" + "\n".join(lines))
+    write_json(file, machine)
 
 
 if __name__ == "__main__":

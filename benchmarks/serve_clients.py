@@ -27,29 +27,31 @@ PAGE = Path(__file__).parents[1] / "docs" / "serving.md"
 
 def blocks(page: str) -> list[tuple[str, str]]:
     """(heading, code) of each block."""
-    found, heading = [], ""
+    headed_blocks = []
+    heading = ""
     for title, code in re.findall(r"^#+ ([^\n]+)$|^```py\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL):
         heading = title or heading
         if code:
-            found.append((heading, code))
-    return found
+            headed_blocks.append((heading, code))
+    return headed_blocks
 
 
 def failure(code: str, names: dict) -> str:
     """Why a block fails; "" if it prints what its comments say."""
-    want = re.findall(r"^print\(.*\)  # (.+)$", code, flags=re.MULTILINE)
+    expected = re.findall(r"^print\(.*\)  # (.+)$", code, flags=re.MULTILINE)
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
             exec(compile(code, str(PAGE), "exec"), names)
     except Exception:
         return traceback.format_exc()
-    got = printed.getvalue().splitlines()
-    return "" if got == want else f"printed {got}, not {want}"
+    lines = printed.getvalue().splitlines()
+    return "" if lines == expected else f"printed {lines}, not {expected}"
 
 
 def main() -> int:
-    if wheel := find_spec("duckdb_extension_vss"):  # so that INSTALL downloads nothing
+    wheel = find_spec("duckdb_extension_vss")
+    if wheel:  # so that INSTALL downloads nothing
         import duckdb
 
         (extension,) = Path(wheel.submodule_search_locations[0]).rglob("vss.duckdb_extension")

@@ -34,7 +34,7 @@ SAME = 0.999
 
 
 def texts_of(n: int) -> list[str]:
-    texts = sorted({text for lang in LANGUAGES for text in builtin_nway(2000, languages=[lang])["text"]})
+    texts = sorted(set(builtin_nway(2000, languages=list(LANGUAGES))["text"]))
     return random.Random(0).sample(texts, n)
 
 
@@ -42,9 +42,10 @@ def start(model: str, dtype: str) -> tuple[subprocess.Popen, int]:
     command = [sys.executable, "-m", "hf_echo.cli", "serve", model, "--port", "0", "--dtype", dtype]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     for line in server.stderr:
-        if found := re.search(r" at http://127\.0\.0\.1:(\d+)$", line):
+        address = re.search(r" at http://127\.0\.0\.1:(\d+)$", line)
+        if address:
             threading.Thread(target=sys.stderr.writelines, args=(server.stderr,), daemon=True).start()
-            return server, int(found[1])
+            return server, int(address[1])
     raise SystemExit(f"the server ended with {server.wait()}")
 
 
@@ -68,7 +69,10 @@ class Load:
     """Clients of one server. `problems` are lines about answers that are missing or wrong."""
 
     def __init__(self, port: int, texts: list[str]):
-        self.port, self.texts, self.problems, self.seconds = port, texts, [], []
+        self.port = port
+        self.texts = texts
+        self.problems: list[str] = []
+        self.seconds: list[float] = []
         connection = self.connect()
         self.truth = np.concatenate([ask(connection, [text]) for text in texts])
         near = self.truth @ self.truth.T - np.eye(len(texts))
@@ -82,18 +86,19 @@ class Load:
         """Whether the answer is right."""
         try:
             vectors = ask(connection, [self.texts[row] for row in rows])
-            cosines = (vectors * self.truth[rows]).sum(1) if len(vectors) == len(rows) else np.zeros(1)
-            problem = (
-                "" if cosines.min() >= SAME else f"{len(vectors)} of {len(rows)} vectors, cosine {cosines.min():.4f}"
-            )
-        except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
-        self.problems += [problem] if problem else []
-        return not problem
+            cosine = (vectors * self.truth[rows]).sum(1).min()
+            if cosine >= SAME:
+                return True
+            self.problems.append(f"{len(rows)} vectors, least cosine {cosine:.4f}")
+        except Exception as error:  # a lost connection, another status, another number of vectors
+            self.problems.append(f"{type(error).__name__}: {error}")
+        return False
 
     def client(self, number: int, until: float) -> int:
         """Texts embedded."""
-        rng, connection, texts = random.Random(number), self.connect(), 0
+        rng = random.Random(number)
+        connection = self.connect()
+        texts = 0
         while time.monotonic() < until:
             rows = rng.choices(range(len(self.texts)), k=64 if rng.random() < 0.05 else rng.randint(1, 4))
             began = time.monotonic()
@@ -105,13 +110,12 @@ class Load:
     def leave(self, count: int) -> None:
         """Clients that are killed: the connection is reset."""
         body = json.dumps({"inputs": self.texts[:64]}).encode()
-        head = (
-            f"POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
+        lines = ["POST /embed HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(body)}"]
+        head = "\r\n".join([*lines, "", ""]).encode()
         for number in range(count):
             with socket.create_connection(("127.0.0.1", self.port)) as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                client.sendall(head.encode() + (body if number % 2 else body[: len(body) // 2]))
+                client.sendall(head + (body if number % 2 else body[: len(body) // 2]))
                 time.sleep(0.02)
 
     def stop(self, server: subprocess.Popen, clients: int) -> tuple[int, int]:
@@ -137,7 +141,8 @@ def main() -> int:
     server, port = start(given.model, given.dtype)
     try:
         load = Load(port, texts_of(400))
-        load_before, cpu_before = os.getloadavg()[0], cpu_seconds(server.pid)
+        load_before = os.getloadavg()[0]
+        cpu_before = cpu_seconds(server.pid)
         until = time.monotonic() + given.seconds
         with ThreadPoolExecutor(given.clients) as pool:
             running = [pool.submit(load.client, number, until) for number in range(given.clients)]
@@ -148,7 +153,7 @@ def main() -> int:
         answered, status = load.stop(server, given.clients)
     finally:
         server.kill()
-    latency = np.percentile(load.seconds, [50, 99, 100])
+    p50, p99, longest = 1000 * np.percentile(load.seconds, [50, 99, 100])
     report = {
         "model": given.model,
         "dtype": given.dtype,
@@ -158,7 +163,9 @@ def main() -> int:
         "load average before": round(load_before, 1),
         "requests": len(load.seconds),
         "texts per second": round(texts / given.seconds, 1),
-        **{f"{name} ms": round(1000 * value) for name, value in zip(("p50", "p99", "longest"), latency)},
+        "p50 ms": round(p50),
+        "p99 ms": round(p99),
+        "longest ms": round(longest),
         "texts per CPU second of the server": round(texts / cpu, 1),
         "lost or mixed answers": len(load.problems),
         "examples": load.problems[:5],

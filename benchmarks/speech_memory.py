@@ -39,7 +39,8 @@ SHAPE = {
 def write_file(file: Path, minutes: int) -> None:
     """Four seconds of noise and half a second of near silence in turn."""
     rng = np.random.default_rng(0)
-    loud, pause = (rng.normal(size=(int(s * RATE), 2)).astype(np.float32) * v for s, v in ((4, 0.1), (0.5, 0.001)))
+    loud = 0.1 * rng.normal(size=(4 * RATE, 2)).astype(np.float32)
+    pause = 0.001 * rng.normal(size=(RATE // 2, 2)).astype(np.float32)
     with soundfile.SoundFile(file, "w", RATE, 2) as out:
         for _ in range(round(minutes * 60 / 4.5)):
             out.write(loud)
@@ -64,8 +65,13 @@ def encode_one(minutes: int, folder: Path) -> dict[str, float]:
     begun = time.monotonic()
     process = subprocess.Popen([sys.executable, *map(str, words)])
     _, status, usage = os.wait4(process.pid, 0)
-    seconds = {"CPU seconds": round(usage.ru_utime + usage.ru_stime), "seconds": round(time.monotonic() - begun)}
-    return {"minutes": minutes, "MiB at most": round(usage.ru_maxrss / 1024), **seconds, "status": status}
+    return {
+        "minutes": minutes,
+        "MiB at most": round(usage.ru_maxrss / 1024),
+        "CPU seconds": round(usage.ru_utime + usage.ru_stime),
+        "seconds": round(time.monotonic() - begun),
+        "status": status,
+    }
 
 
 def main() -> None:
