@@ -35,80 +35,94 @@ def model():
     return model.eval()
 
 
-def batch(*lengths: int, side: str = "right", seed: int = 3) -> dict[str, torch.Tensor]:
+def batch(*lengths: int, side: str = "right") -> dict[str, torch.Tensor]:
     """CLS, words, EOS in each row, padded."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(3)
     ids = torch.full((len(lengths), max(lengths)), PAD)
     mask = torch.zeros_like(ids)
     for i, length in enumerate(lengths):
         row = torch.tensor([CLS, *rng.integers(3, 40, length - 2).tolist(), EOS])
         place = slice(0, length) if side == "right" else slice(max(lengths) - length, None)
-        ids[i, place], mask[i, place] = row, 1
+        ids[i, place] = row
+        mask[i, place] = 1
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def test_entropy_is_the_loop_over_texts_layers_and_heads(model):
-    data = batch(5, 9, 7)
+@torch.no_grad()
+def attentions_of(model, data: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """(batch, heads, seq, seq) of each layer."""
     model.set_attn_implementation("eager")
-    with torch.no_grad():
-        attentions = model(**data, output_attentions=True).attentions
+    attentions = model(**data, output_attentions=True).attentions
     model.set_attn_implementation("sdpa")
-    want = np.zeros((3, 4))
-    for layer, weights in enumerate(attentions):
+    return attentions
+
+
+LENGTHS = (5, 9, 7)
+
+
+def test_entropy_is_the_loop_over_texts(model):
+    data = batch(*LENGTHS)
+    heads = np.zeros((3, 4))
+    for layer, weights in enumerate(attentions_of(model, data)):
         for head in range(4):
-            for i, length in enumerate((5, 9, 7)):
-                p = weights[i, head, 0, :length].double().numpy()
-                want[layer, head] -= (p * np.log(p)).sum() / 3
-    found = cls_attention_entropy(model, [data])
-    np.testing.assert_allclose(found["heads"], want, rtol=1e-5)
-    assert found["entropy"] == pytest.approx(want[-1].mean(), rel=1e-5)
-    assert found["uniform"] == pytest.approx(np.log([5, 9, 7]).mean())
+            for text, length in enumerate(LENGTHS):
+                p = weights[text, head, 0, :length].double().numpy()
+                heads[layer, head] -= (p * np.log(p)).sum() / 3
+
+    report = cls_attention_entropy(model, [data])
+
+    np.testing.assert_allclose(report["heads"], heads, rtol=1e-5)
+    assert report["entropy"] == pytest.approx(heads[-1].mean(), rel=1e-5)
+    assert report["uniform"] == pytest.approx(np.log(LENGTHS).mean())
 
 
-def test_batches_and_padding_do_not_change_it_and_the_model_is_as_before(model):
-    lengths = (5, 9, 7, 4)
-    whole = batch(*lengths)
-    single = [{name: value[i : i + 1, :length] for name, value in whole.items()} for i, length in enumerate(lengths)]
+def test_entropy_does_not_depend_on_batches(model):
+    whole = batch(*LENGTHS)
+    single = []
+    for row, length in enumerate(LENGTHS):
+        single.append({name: value[row : row + 1, :length] for name, value in whole.items()})
+    one_by_one = cls_attention_entropy(model, iter(single))["heads"]
+    np.testing.assert_allclose(one_by_one, cls_attention_entropy(model, [whole])["heads"], rtol=1e-5)
+
+
+def test_entropy_does_not_depend_on_the_side_of_padding(model):
+    left = cls_attention_entropy(model, [batch(*LENGTHS, side="left")])["heads"]
+    right = cls_attention_entropy(model, [batch(*LENGTHS)])["heads"]
+    np.testing.assert_allclose(left, right, rtol=1e-5)
+
+
+def test_the_model_is_left_as_it_was(model):
     model.train()
-    a = cls_attention_entropy(model, iter(single))
-    assert model.config._attn_implementation == "sdpa" and model.training
+
+    cls_attention_entropy(model, [batch(*LENGTHS)])
+
+    assert model.config._attn_implementation == "sdpa"
+    assert model.training
     model.eval()
-    b = cls_attention_entropy(model, [whole])
-    c = cls_attention_entropy(model, [batch(*lengths, side="left")])
-    np.testing.assert_allclose(a["heads"], b["heads"], rtol=1e-5)
-    np.testing.assert_allclose(c["heads"], b["heads"], rtol=1e-5)
 
 
 def words(data: dict[str, torch.Tensor]) -> torch.Tensor:
     return data["input_ids"] > EOS
 
 
-def word_weights(model, data, lengths) -> list[np.ndarray]:
-    """(heads, words) of each text by hand: weights of CLS in the last layer without BOS and EOS, summing to 1."""
-    model.set_attn_implementation("eager")
-    with torch.no_grad():
-        last = model(**data, output_attentions=True).attentions[-1]
-    model.set_attn_implementation("sdpa")
-    weights = []
-    for i, length in enumerate(lengths):
-        of_words = last[i, :, 0, 1 : length - 1].double().numpy()
-        weights.append(of_words / of_words.sum(1, keepdims=True))
-    return weights
-
-
-def test_entropy_without_bos_and_eos_is_that_of_the_words_alone(model):
-    """MEXMA G."""
-    lengths = (5, 9, 7)
-    data = batch(*lengths)
+def test_entropy_of_words_is_that_of_the_words_alone(model):
+    """MEXMA G: weights of CLS in the last layer without BOS and EOS, summing to 1."""
+    data = batch(*LENGTHS)
+    last = attentions_of(model, data)[-1]
     entropies = []
-    for weights in word_weights(model, data, lengths):
+    for text, length in enumerate(LENGTHS):
+        weights = last[text, :, 0, 1 : length - 1].double().numpy()  # (heads, words)
+        weights = weights / weights.sum(1, keepdims=True)
         entropies.append(-(weights * np.log(weights)).sum(1).mean())
 
-    found = cls_attention_entropy(model, [data], words)
+    report = cls_attention_entropy(model, [data], words)
 
-    assert found["entropy_of_words"] == pytest.approx(np.mean(entropies), rel=1e-5)
-    assert found["uniform_of_words"] == pytest.approx(np.log([3, 7, 5]).mean())
-    assert "entropy_of_words" not in cls_attention_entropy(model, [data])
+    assert report["entropy_of_words"] == pytest.approx(np.mean(entropies), rel=1e-5)
+    assert report["uniform_of_words"] == pytest.approx(np.log([3, 7, 5]).mean())
+
+
+def test_entropy_of_words_needs_a_mask(model):
+    assert "entropy_of_words" not in cls_attention_entropy(model, [batch(5)])
 
 
 def test_a_text_without_words_has_no_entropy_of_words(model):
@@ -144,15 +158,13 @@ def test_an_eos_that_takes_nearly_all_attention_hides_uniform_words():
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_weights_of_the_plot_are_the_mean_over_heads_of_the_words(model, side):
     lengths = (5, 9)
-    data = batch(*lengths, side="right")
-    model.set_attn_implementation("eager")
-    with torch.no_grad():
-        last = model(**data, output_attentions=True).attentions[-1]
-    model.set_attn_implementation("sdpa")
-    found = attention_on_words(model, [batch(*lengths, side=side)], words)
-    for i, length in enumerate(lengths):
-        mean = last[i, :, 0, 1 : length - 1].mean(0).numpy()
-        np.testing.assert_allclose(found[i], mean / mean.sum(), rtol=1e-4)
+    last = attentions_of(model, batch(*lengths, side="right"))[-1]
+
+    weights = attention_on_words(model, [batch(*lengths, side=side)], words)
+
+    for text, length in enumerate(lengths):
+        mean = last[text, :, 0, 1 : length - 1].mean(0).numpy()
+        np.testing.assert_allclose(weights[text], mean / mean.sum(), rtol=1e-4)
 
 
 def test_plot_colours_each_token_by_its_weight():
@@ -163,49 +175,108 @@ def test_plot_colours_each_token_by_its_weight():
     assert "MEXMA eng_Latn" in page
 
 
-def test_words_of_a_text_are_no_prompt_and_no_special_token(toy_tokenizer):
-    batch_of_texts = toy_tokenizer(["le chat", "la"], lang="fra_Latn", padding=True, return_tensors="pt")
-    mask = words_of(toy_tokenizer, batch_of_texts)
-    for ids, of_text, text in zip(batch_of_texts["input_ids"], mask, ["le chat", "la"], strict=True):
-        assert toy_tokenizer.decode(ids[of_text]).strip() == text
+def test_words_of_a_text_are_its_own_tokens(toy_tokenizer):
+    texts = ["le chat", "la"]
+    batch_of_texts = toy_tokenizer(texts, lang="fra_Latn", padding=True, return_tensors="pt")
+
+    masks = words_of(toy_tokenizer, batch_of_texts)
+
+    for ids, mask, text in zip(batch_of_texts["input_ids"], masks, texts, strict=True):
+        assert toy_tokenizer.decode(ids[mask]).strip() == text
 
 
-def test_any_encoder_of_transformers_will_do():
+@pytest.fixture(scope="module")
+def bert():
+    torch.manual_seed(0)
     config = BertConfig(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
-    bert = BertModel(config).eval()
+    return BertModel(config).eval()
+
+
+def test_any_encoder_of_transformers_has_attention(bert):
     assert cls_attention_entropy(bert, [batch(5, 3)])["heads"].shape == (2, 2)
-    trained, uniform = both_poolings(bert, [batch(5, 3)])
+
+
+def test_any_encoder_of_transformers_has_two_poolings(bert):
+    data = batch(5, 3)
     with torch.no_grad():
-        states = bert(**batch(5, 3)).last_hidden_state.numpy()
+        states = bert(**data).last_hidden_state.numpy()
+
+    trained, uniform = both_poolings(bert, [data])
+
     np.testing.assert_allclose(trained, states[:, 0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(uniform[1], states[1, :3].mean(0), rtol=1e-5, atol=1e-6)
 
 
+@torch.no_grad()
+def embeddings(model, data: dict[str, torch.Tensor]) -> np.ndarray:
+    return model(**data).sentence_embedding.numpy()
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_trained_pooling_is_the_models(model, side):
+    data = batch(*LENGTHS, side=side)
+    trained, _ = both_poolings(model, [data])
+    np.testing.assert_allclose(trained, embeddings(model, data), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_uniform_pooling_is_the_model_set_to_mean(model, side):
-    data = batch(5, 9, 7, side=side)
-    trained, uniform = both_poolings(model, [data])
-    other = EchoEncoder(EchoConfig.from_dict(model.config.to_dict() | {"pooling": "mean"})).eval()
-    other.load_state_dict(model.state_dict())
-    with torch.no_grad():
-        np.testing.assert_allclose(trained, model(**data).sentence_embedding, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(uniform, other(**data).sentence_embedding, rtol=1e-4, atol=1e-5)
-    again, _ = both_poolings(model, [batch(5, 9, 7, side=side)])
-    np.testing.assert_array_equal(trained, again)
+    data = batch(*LENGTHS, side=side)
+    mean_model = EchoEncoder(EchoConfig.from_dict(model.config.to_dict() | {"pooling": "mean"})).eval()
+    mean_model.load_state_dict(model.state_dict())
+
+    _, uniform = both_poolings(model, [data])
+
+    np.testing.assert_allclose(uniform, embeddings(mean_model, data), rtol=1e-4, atol=1e-5)
 
 
-def test_compare_poolings_is_two_xsims_and_a_cosine():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(40, 6))
-    y, blurred_x, blurred_y = (x + noise * rng.normal(size=x.shape) for noise in (0.3, 1, 1))
-    found = compare_poolings((x, blurred_x), (y, blurred_y))
-    assert found["xsim_trained"] == xsim(x, y).error_rate < found["xsim_uniform"]
-    assert found["xsim_uniform"] == xsim(blurred_x, blurred_y).error_rate
-    assert found["delta"] == pytest.approx(100 * (1 - found["xsim_uniform"] / found["xsim_trained"]))
-    pairs = zip(np.r_[x, y], np.r_[blurred_x, blurred_y], strict=True)
-    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairs]
-    assert found["cosine"] == pytest.approx(np.mean(cosines))
-    assert compare_poolings((x, x), (x, x))["delta"] is None  # no error to divide by
+def test_poolings_are_the_same_at_each_call(model):
+    first, _ = both_poolings(model, [batch(*LENGTHS)])
+    second, _ = both_poolings(model, [batch(*LENGTHS)])
+    np.testing.assert_array_equal(first, second)
+
+
+class Compared:
+    """Sources and targets of two poolings; the second one is blurred."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.x = rng.normal(size=(40, 6))
+        self.y = self.x + 0.3 * rng.normal(size=(40, 6))
+        self.blurred_x = self.x + rng.normal(size=(40, 6))
+        self.blurred_y = self.x + rng.normal(size=(40, 6))
+        self.report = compare_poolings((self.x, self.blurred_x), (self.y, self.blurred_y))
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return Compared()
+
+
+def test_poolings_are_compared_by_two_xsims(compared):
+    assert compared.report["xsim_trained"] == xsim(compared.x, compared.y).error_rate
+    assert compared.report["xsim_uniform"] == xsim(compared.blurred_x, compared.blurred_y).error_rate
+
+
+def test_a_blurred_pooling_errs_more(compared):
+    assert compared.report["xsim_trained"] < compared.report["xsim_uniform"]
+
+
+def test_delta_is_relative_to_the_trained_pooling(compared):
+    ratio = compared.report["xsim_uniform"] / compared.report["xsim_trained"]
+    assert compared.report["delta"] == pytest.approx(100 * (1 - ratio))
+
+
+def test_cosine_is_the_mean_over_texts(compared):
+    cosines = []
+    for x, y in ((compared.x, compared.blurred_x), (compared.y, compared.blurred_y)):
+        cosines += [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(x, y)]
+    assert compared.report["cosine"] == pytest.approx(np.mean(cosines))
+
+
+def test_without_errors_there_is_no_delta(compared):
+    x = compared.x
+    assert compare_poolings((x, x), (x, x))["delta"] is None
 
 
 TABLE_10 = [(0.92, 2.02, -119.65), (0.06, 0.19, -212.50), (18.65, 20.73, -11.19), (9.60, 18.21, -89.73)]
@@ -220,9 +291,9 @@ def test_delta_is_table_10s(trained, uniform, printed):
 
 
 ONES = torch.ones(2, 3, dtype=int)
-ZERO_ROW = np.eye(3) * [[1], [0], [1]]
+NAN_ROW = np.eye(3) * [[1], [np.nan], [1]]
 test_bad_input_is_one_line = refusals(
     (lambda model: cls_attention_entropy(model, []), "no batches"),
     (lambda model: both_poolings(model, [{"input_ids": ONES, "attention_mask": ONES * 0}]), "text 0 .* has no tokens"),
-    (lambda: compare_poolings((np.eye(3), np.eye(3)), (np.eye(3), ZERO_ROW)), "y, row 1: a NaN, infinite or zero"),
+    (lambda: compare_poolings((np.eye(3), np.eye(3)), (np.eye(3), NAN_ROW)), "y, row 1: a NaN"),
 )

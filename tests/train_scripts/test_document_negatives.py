@@ -13,31 +13,58 @@ from long_context_report import (
     percent_by_kind,
 )
 
-from ..refusals import refusals, refuses
+from ..refusals import refusals
 
 DOCUMENT = ["a.", "b.", "c.", "d."]
 OTHERS = ["x.", "y.", "z.", "a."]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_each_kind_is_what_it_says(seed):
-    made = dict((kind, text) for text, kind in document_negatives(DOCUMENT, OTHERS, seed=seed))
-    assert list(made) == [k for k in KINDS if k in made] and {"drop_last", "replace_last", "shuffle"} <= set(made)
-    assert made["drop_last"] == DOCUMENT[:3]
-    assert made["replace_last"][:3] == DOCUMENT[:3] and made["replace_last"][3] in ("x.", "y.", "z.")
-    assert sorted(made["shuffle"]) == DOCUMENT != made["shuffle"]
-    if "drop_random" in made:  # not where it drew the last sentence: that one is there already
-        assert len(made["drop_random"]) == 3 and set(made["drop_random"]) < set(DOCUMENT)
-    if "replace_random" in made:
-        changed = [i for i in range(4) if made["replace_random"][i] != DOCUMENT[i]]
-        assert len(changed) == 1 and made["replace_random"][changed[0]] in ("x.", "y.", "z.")
-    assert document_negatives(DOCUMENT, OTHERS, seed=seed) == document_negatives(DOCUMENT, OTHERS, seed=seed)
+@pytest.fixture(params=range(20))
+def changed(request):
+    """Kind -> the changed document, by one of twenty seeds."""
+    negatives = document_negatives(DOCUMENT, OTHERS, seed=request.param)
+    assert negatives == document_negatives(DOCUMENT, OTHERS, seed=request.param)
+    return {kind: sentences for sentences, kind in negatives}
 
 
-def test_short_documents_and_no_strangers():
-    assert document_negatives(["a."], ["a."]) == []
-    assert [kind for _, kind in document_negatives(["a."], ["x."])] == ["replace_last"]
-    assert [kind for _, kind in document_negatives(["a.", "a."], [])] == ["drop_last"]
+def test_kinds_are_in_their_order(changed):
+    assert list(changed) == [kind for kind in KINDS if kind in changed]
+    assert {"drop_last", "replace_last", "shuffle"} <= changed.keys()
+
+
+def test_the_last_sentence_is_dropped(changed):
+    assert changed["drop_last"] == DOCUMENT[:3]
+
+
+def test_the_last_sentence_is_replaced_by_a_strange_one(changed):
+    *head, last = changed["replace_last"]
+    assert head == DOCUMENT[:3]
+    assert last in ("x.", "y.", "z.")
+
+
+def test_the_order_is_shuffled(changed):
+    assert sorted(changed["shuffle"]) == DOCUMENT != changed["shuffle"]
+
+
+def test_a_random_sentence_is_dropped(changed):
+    sentences = changed.get("drop_random", DOCUMENT[:3])  # none if it is the last one: that is another kind
+    assert len(sentences) == 3
+    assert set(sentences) < set(DOCUMENT)
+
+
+def test_a_random_sentence_is_replaced_by_a_strange_one(changed):
+    sentences = changed.get("replace_random", [*DOCUMENT[:3], "x."])
+    (new,) = set(sentences) - set(DOCUMENT)
+    assert new in ("x.", "y.", "z.")
+    assert sum(old != other for old, other in zip(DOCUMENT, sentences, strict=True)) == 1
+
+
+@pytest.mark.parametrize(
+    "document, others, kinds",
+    [(["a."], ["a."], []), (["a."], ["x."], ["replace_last"]), (["a.", "a."], [], ["drop_last"])],
+)
+def test_kinds_that_a_short_document_allows(document, others, kinds):
+    assert [kind for _, kind in document_negatives(document, others)] == kinds
 
 
 def test_a_paragraphs_negative_has_one_sentence_swapped():
@@ -50,16 +77,33 @@ def test_a_paragraphs_negative_has_one_sentence_swapped():
     ]
 
 
-def test_negatives_of_paragraphs_are_the_rules_of_each_sentence():
-    english = {"1": ["She has 12 red boats.", "It was open in 1999."], "2": ["The house is old."]}
-    made = negatives_of_paragraphs(english)
-    assert made.keys() == english.keys()
-    for key, sentences in english.items():
-        for changed, _ in made[key]:
-            differing = [i for i in range(len(sentences)) if changed[i] != sentences[i]]
-            assert len(changed) == len(sentences) and len(differing) == 1
-        for place in range(len(sentences)):
-            assert any(changed[place] != sentences[place] for changed, _ in made[key])
+PARAGRAPHS = {"1": ["She has 12 red boats.", "It was open in 1999."], "2": ["The house is old."]}
+
+
+@pytest.fixture(scope="module")
+def changed_places():
+    """Id of a paragraph -> the places that each of its negatives changed."""
+    places = {}
+    for key, negatives in negatives_of_paragraphs(PARAGRAPHS).items():
+        places[key] = []
+        for sentences, _ in negatives:
+            pairs = enumerate(zip(sentences, PARAGRAPHS[key], strict=True))
+            places[key].append([place for place, (new, old) in pairs if new != old])
+    return places
+
+
+def test_every_paragraph_has_negatives(changed_places):
+    assert changed_places.keys() == PARAGRAPHS.keys()
+
+
+def test_a_negative_by_rule_changes_one_sentence(changed_places):
+    for places in changed_places.values():
+        assert all(len(of_negative) == 1 for of_negative in places)
+
+
+def test_every_sentence_is_changed_in_some_negative(changed_places):
+    for key, places in changed_places.items():
+        assert {place for (place,) in places} == set(range(len(PARAGRAPHS[key])))
 
 
 def bag(texts, lang):
@@ -89,40 +133,56 @@ def last(texts, lang):
     return vectors
 
 
-def test_who_reads_the_last_sentence_only_takes_the_swapped_paragraph():
-    english = {"1": ["a.", "b."], "2": ["c.", "d."]}
+def with_capitals(english: dict[str, list[str]]) -> dict[str, dict[str, list[str]]]:
+    """Documents in English, and in a "French" of capitals."""
     french = {key: [text.upper() for text in sentences] for key, sentences in english.items()}
-    documents = {"eng_Latn": english, "fra_Latn": french}
+    return {"eng_Latn": english, "fra_Latn": french}
+
+
+@pytest.mark.parametrize("encode, xsimpp", [(bag, 0.0), (last, 100.0)], ids=["whole", "last sentence only"])
+def test_who_reads_the_last_sentence_only_takes_the_swapped_paragraph(encode, xsimpp):
+    english = {"1": ["a.", "b."], "2": ["c.", "d."]}
     negatives = {key: paragraph_negatives(text, {text[0]: [("z.", "entity")]}) for key, text in english.items()}
 
-    whole_reader = evaluate_documents(bag, documents, negatives)
-    last_reader = evaluate_documents(last, documents, negatives)
+    table = evaluate_documents(encode, with_capitals(english), negatives)
 
-    assert (whole_reader.average["xsim"], whole_reader.average["xsimpp"]) == (0.0, 0.0)
-    assert (last_reader.average["xsim"], last_reader.average["xsimpp"]) == (0.0, 100.0)
-    assert percent_by_kind(last_reader)["entity"] == 100.0
+    assert table.average["xsim"] == 0.0
+    assert table.average["xsimpp"] == xsimpp
+    assert percent_by_kind(table)["entity"] == xsimpp
 
 
-def test_only_a_whole_reading_finds_the_document():
-    """A bag errs on nothing but order (where the first of equals wins), a head of the text on what keeps its head."""
-    english = {"1": ["a.", "b.", "c."], "2": ["d.", "e.", "f."], "3": ["g.", "h.", "i."]}
-    documents = {"eng_Latn": english, "fra_Latn": {k: [s.upper() for s in v] for k, v in english.items()}}
-    negatives = {
-        key: document_negatives(text, [s for k, v in english.items() if k != key for s in v], kinds=KINDS[:2])
-        for key, text in english.items()
-    }
-    row = evaluate_documents(bag, documents, negatives).rows[0]
+ENGLISH = {"1": ["a.", "b.", "c."], "2": ["d.", "e.", "f."], "3": ["g.", "h.", "i."]}
+
+
+def errors(encode, negatives) -> dict:
+    return evaluate_documents(encode, with_capitals(ENGLISH), negatives).rows[0]
+
+
+def test_a_whole_reading_finds_the_document():
+    """A bag errs on nothing but order, where the first of equals wins."""
+    negatives = {}
+    for key, sentences in ENGLISH.items():
+        others = [text for other, texts in ENGLISH.items() if other != key for text in texts]
+        negatives[key] = document_negatives(sentences, others, kinds=KINDS[:2])
+
+    row = errors(bag, negatives)
+
     assert (row["xsim"], row["xsimpp"], row["count"]) == (0.0, 0.0, 3)
-    # The head is equal in all three texts; the negatives that are better by nothing do not win a tie.
-    spoilt = {key: [(["q.", *text[1:]], "replace_first")] for key, text in english.items()}
-    assert evaluate_documents(first, documents, spoilt).rows[0]["xsimpp"] == 0.0
-    rotated = {key: [(english[str(int(key) % 3 + 1)], "stranger")] for key in english}
 
-    def opposed(texts, lang):
-        return bag(texts, lang) * (-1 if lang == "eng_Latn" else 1)
 
-    row = evaluate_documents(opposed, documents, rotated).rows[0]
-    assert row["xsim"] > 0 and row["xsimpp"] > 0
+def test_a_negative_with_another_first_sentence_does_not_mislead_who_reads_that():
+    spoilt = {key: [(["q.", *text[1:]], "replace_first")] for key, text in ENGLISH.items()}
+    assert errors(first, spoilt)["xsimpp"] == 0.0
+
+
+def test_an_encoder_that_opposes_translations_errs():
+    keys = list(ENGLISH)
+    strangers = {key: [(ENGLISH[other], "stranger")] for key, other in zip(keys, keys[1:] + keys[:1])}
+
+    row = errors(lambda texts, lang: bag(texts, lang) * (-1 if lang == "eng_Latn" else 1), strangers)
+
+    assert row["xsim"] > 0
+    assert row["xsimpp"] > 0
 
 
 test_what_cannot_be_measured = refusals(

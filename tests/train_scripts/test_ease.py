@@ -16,7 +16,7 @@ from ..refusals import refusals, refuses
 pytestmark = pytest.mark.trains
 
 FAMILY_ERRORS = {"Indo-European": 0, "Turkic": 4, "Bantu": 12, "Uralic": 8}
-REPEATS = 3
+FAST = {"repeats": 3, "folds": 3}
 
 
 def languages(count: int = 160) -> list[dict]:
@@ -35,7 +35,7 @@ def languages(count: int = 160) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def report():
-    return explain_ease(languages(), repeats=REPEATS)
+    return explain_ease(languages(), **FAST)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_importance_is_in_the_unit_of_the_target(report):
     # 16 is a power of two: no float is rounded otherwise, so that the trees are the same.
     rows = [row | {"xsim": 16 * row["xsim"]} for row in languages()]
 
-    larger = explain_ease(rows, repeats=REPEATS)
+    larger = explain_ease(rows, **FAST)
 
     importances = np.array([row["importance"] for row in report["features"]])
     larger_importances = [row["importance"] for row in larger["features"]]
