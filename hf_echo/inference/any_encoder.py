@@ -16,7 +16,9 @@ from transformers.utils import cached_file
 
 from ..modeling import EchoEncoder
 from ..modeling.prompting_echo import texts_of
-from .encode import encode, load_encoder, opening, pick_dtype
+from ..utils.devices import chosen_device
+from ..utils.quiet import opening_quietly
+from .encode import encode, load_encoder, opening, pick_device, pick_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +56,9 @@ def _other(name: str, dtype: str, max_tokens: int | None, on_long: str) -> Calla
     if on_long not in ("warn", "error"):
         raise ValueError(f"on_long is {on_long!r}; for a model that is not an Echo checkpoint give 'warn' or 'error'")
     modular = is_modular(name)
-    model = open_modular(name) if modular else SentenceTransformer(name)
+    with opening_quietly():
+        device = str(pick_device(None)) if chosen_device() else None  # else that of sentence-transformers
+        model = open_modular(name, device=device) if modular else SentenceTransformer(name, device=device)
     if dtype != "auto":
         model = model.to(pick_dtype(dtype, "cpu"))
     first, *others = model
@@ -117,11 +121,13 @@ def _long_rows(model, texts: list[str], limit: int, lang: str | None) -> list[in
 
 
 def is_echo(name: str) -> bool:
-    """Whether a model is an Echo encoder without further modules (such as Dense or Normalize)."""
+    """Whether a model is an Echo encoder without modules (such as Dense) beside those of its configuration."""
     try:
-        if AutoConfig.from_pretrained(name).model_type != "echo":
+        config = AutoConfig.from_pretrained(name)
+        if config.model_type != "echo":
             return False
     except (OSError, ValueError, KeyError):
         return False  # a SentenceTransformer may have no config.json in its root
     modules = cached_file(name, "modules.json", _raise_exceptions_for_missing_entries=False)
-    return modules is None or len(json.loads(Path(modules).read_text(encoding="utf-8"))) == 1
+    own_modules = 2 if (config.sentence_transformer or {}).get("normalize") else 1
+    return modules is None or len(json.loads(Path(modules).read_text(encoding="utf-8"))) == own_modules

@@ -13,13 +13,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Condition, Thread
+from typing import Literal
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 from transformers.utils import cached_file
 
+from ..utils.devices import chosen_device
+from ..utils.fingerprint import check_model_files
+from ..utils.quiet import opening_quietly
 from .any_encoder import is_echo
-from .encode import encode, load_encoder, opening, pick_dtype, pieces_of
+from .encode import encode, load_encoder, opening, pick_device, pick_dtype, pieces_of
 from .encode_speech import is_speech
 from .modular import is_modular
 
@@ -46,6 +50,8 @@ class PromptedModel:
     def __init__(self, name: str, dtype: str = "auto"):
         """Arguments and errors as in `any_encoder`."""
         self.name = Path(name).name if Path(name).is_dir() else name
+        if Path(name).is_dir():
+            check_model_files(Path(name))
         with opening(name) as folder:
             self.is_echo = is_echo(folder)
             if self.is_echo:
@@ -53,12 +59,14 @@ class PromptedModel:
                 file = cached_file(folder, SETTINGS, _raise_exceptions_for_missing_entries=False)
                 settings = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
                 self.prompts, self.default = settings.get("prompts", {}), settings.get("default_prompt_name")
-                self.size, limit = self.model.config.embedding_size, self.tokenizer.model_max_length
+                self.size, limit = self.model.config.vector_size, self.tokenizer.model_max_length
             elif (modular := is_modular(folder)) or is_speech(folder):
                 kind = "modular" if modular else "speech"
                 raise ValueError(f"{name} is a {kind} encoder, which is not served: use `hf-echo encode`")
             else:
-                self.model = SentenceTransformer(folder)
+                with opening_quietly():
+                    device = str(pick_device(None)) if chosen_device() else None
+                    self.model = SentenceTransformer(folder, device=device)
                 if dtype != "auto":
                     self.model = self.model.to(pick_dtype(dtype, "cpu"))
                 self.prompts, self.default = self.model.prompts or {}, self.model.default_prompt_name
@@ -76,15 +84,58 @@ class PromptedModel:
             return [len(encoding.ids) for encoding in self.tokenizer.encode_batch(texts)]
         return [len(ids) for ids in self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]]
 
-    def embed(self, texts: list[str], prompts: list[str]) -> np.ndarray:
-        """(texts, size) float32; texts over the limit are truncated."""
+    def embed(self, texts: list[str], prompts: list[str], *, split: bool = False) -> np.ndarray:
+        """(texts, size) float32; texts over the limit are truncated, or with `split` the means of their pieces."""
         if self.is_echo:
-            return encode(self.model, self.tokenizer, [prompt + text for text, prompt in zip(texts, prompts)])
+            on_long = "split" if split else "warn"
+            prompted = [prompt + text for text, prompt in zip(texts, prompts)]
+            return encode(self.model, self.tokenizer, prompted, prompt="", on_long=on_long)
+        if split:
+            return self._embed_pieces(texts, prompts)
         vectors = np.zeros((len(texts), self.size), np.float32)
         for prompt in set(prompts):  # one a call: a model may leave the prompt out of its mean
             rows = [row for row, of_row in enumerate(prompts) if of_row == prompt]
             vectors[rows] = self.model.encode([texts[row] for row in rows], prompt=prompt, show_progress_bar=False)
         return vectors
+
+    def _embed_pieces(self, texts: list[str], prompts: list[str]) -> np.ndarray:
+        """As `encode` with on_long="split", of a SentenceTransformer: means weighted by the tokens of the pieces."""
+        pieces = []
+        piece_prompts = []
+        owners = []
+        for row, (text, prompt) in enumerate(zip(texts, prompts, strict=True)):
+            for piece in self.pieces(text, prompt):
+                pieces.append(piece)
+                piece_prompts.append(prompt)
+                owners.append(row)
+        weights = np.zeros(len(pieces), np.float32)
+        for prompt in set(piece_prompts):
+            rows = [row for row, of_row in enumerate(piece_prompts) if of_row == prompt]
+            weights[rows] = self.lengths([pieces[row] for row in rows], prompt)
+        vectors = self.embed(pieces, piece_prompts)
+        sums = np.zeros((len(texts), self.size), np.float32)
+        totals = np.zeros(len(texts), np.float32)
+        np.add.at(sums, owners, vectors * weights[:, None])
+        np.add.at(totals, owners, weights)
+        return sums / totals[:, None]
+
+    def pieces(self, text: str, prompt: str) -> list[str]:
+        """The text, or where it is over the limit its pieces, cut between tokens."""
+        length = self.lengths([text], prompt)[0]
+        if length <= self.limit:
+            return [text]
+        if not getattr(self.tokenizer, "is_fast", False):
+            raise TooLong(f"a text has {length:,} tokens, and the tokenizer of {self.name} cannot split it: shorten it")
+        encoded = self.tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
+        )
+        room = max(1, self.limit - self.lengths([""], prompt)[0])
+        starts = [start for start, _ in encoded["offset_mapping"][::room]]
+        ends = [*starts[1:], len(text)]
+        return [text[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+OnLong = Literal["error", "truncate", "split"]
 
 
 @dataclass(eq=False)
@@ -93,7 +144,7 @@ class Job:
 
     texts: list[str]
     prompt: str = ""
-    cut: bool = False  # truncate long texts; else they are an error
+    on_long: OnLong = "error"  # texts over the limit are an error, are truncated, or are the mean of their pieces
     gone: bool = False  # nobody waits for it any more
     done: Future = field(default_factory=Future)
     lengths: list[int] = field(default_factory=list)
@@ -125,7 +176,7 @@ class Batcher:
     def add(self, job: Job) -> None:
         """Raises `Full`."""
         with self.changed:
-            waiting = sum(len(other.texts) - other.taken for other in self.jobs if not other.gone)
+            waiting = self.waiting()
             if waiting and waiting + len(job.texts) > self.max_waiting:
                 raise Full(f"{waiting} texts are waiting, at most {self.max_waiting} may: try again later")
             self.jobs.append(job)
@@ -147,7 +198,7 @@ class Batcher:
             if not job.gone and not job.lengths:
                 self._measure(job)
             while not job.gone and job.taken < len(job.texts) and room > 0:
-                room -= min(job.lengths[job.taken], self.model.limit)
+                room -= self._tokens_read(job, job.taken)
                 if room >= 0 or not batch:
                     batch.append((job, job.taken))
                     job.taken += 1
@@ -157,6 +208,13 @@ class Batcher:
                     self.jobs.append(job)
         return batch
 
+    def _tokens_read(self, job: Job, row: int) -> int:
+        return job.lengths[row] if job.on_long == "split" else min(job.lengths[row], self.model.limit)
+
+    def waiting(self) -> int:
+        """Texts that wait."""
+        return sum(len(job.texts) - job.taken for job in list(self.jobs) if not job.gone)
+
     def _measure(self, job: Job) -> None:
         try:
             job.lengths = self.model.lengths(job.texts, job.prompt)
@@ -164,12 +222,13 @@ class Batcher:
             job.fail(error)
             return
         row, limit = job.lengths.index(max(job.lengths)), self.model.limit
-        if job.lengths[row] > limit and not job.cut:
-            job.fail(TooLong(f"text {row + 1} has {job.lengths[row]:,} tokens, at most {limit:,} are read: shorten it"))
+        if job.lengths[row] > limit and job.on_long == "error":
+            message = f"[{row}] has {job.lengths[row]:,} tokens, at most {limit:,} are read: shorten it"
+            job.fail(TooLong(message))
 
     def _embed(self, batch: list[tuple[Job, int]]) -> None:
         try:
-            vectors = self.model.embed([job.texts[row] for job, row in batch], [job.prompt for job, _ in batch])
+            vectors = self._vectors(batch)
         except Exception as error:
             jobs = list(dict.fromkeys(job for job, _ in batch))
             if len(jobs) == 1:
@@ -181,4 +240,16 @@ class Batcher:
             job.vectors[row] = vector
             if len(job.vectors) == len(job.texts) and not job.done.done():
                 ordered = np.stack([job.vectors[i] for i in range(len(job.texts))])
-                job.done.set_result((ordered, sum(min(n, self.model.limit) for n in job.lengths)))
+                tokens = sum(self._tokens_read(job, i) for i in range(len(job.texts)))
+                job.done.set_result((ordered, tokens))
+
+    def _vectors(self, batch: list[tuple[Job, int]]) -> np.ndarray:
+        """(rows of the batch, size); texts to be split are embedded apart from those that are truncated."""
+        vectors = np.zeros((len(batch), self.model.size), np.float32)
+        for split in (False, True):
+            rows = [i for i, (job, _) in enumerate(batch) if (job.on_long == "split") is split]
+            if rows:
+                texts = [batch[i][0].texts[batch[i][1]] for i in rows]
+                prompts = [batch[i][0].prompt for i in rows]
+                vectors[rows] = self.model.embed(texts, prompts, split=split)
+        return vectors

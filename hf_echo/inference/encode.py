@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import local
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, can_pack, length_batc
 from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
 from ..modeling.prompting_echo import langs_of, texts_of
 from ..utils.cores import one_per_core
+from ..utils.devices import chosen_device
 from ..utils.fingerprint import warn_of_changes
 from ..utils.hub import out_of_reach, remote_modules, snapshot, warn_unpinned
 from ..utils.vectors import unit_length
@@ -46,7 +48,19 @@ def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dt
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:
-    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    """The device of a name; None is the one that was chosen (`hf_echo.utils.devices`), CUDA if available, or the CPU.
+
+    Raises:
+        ValueError: this machine has no such device.
+    """
+    name = device or chosen_device() or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device is {name!r}; it must be a name such as cpu, cuda, cuda:1 or mps") from None
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device is {name!r}, and this machine has {torch.cuda.device_count()} CUDA devices: use cpu")
+    return place
 
 
 @contextmanager
@@ -140,9 +154,13 @@ def encode(
     max_length: int | None = None,
     on_long: str = "warn",
     normalize: bool = False,
+    prompt: str | None = None,
     progress: bool | tqdm = False,
 ) -> np.ndarray:
     """Encode texts in one or several languages as sentence embeddings.
+
+    A converted SentenceTransformer gives the vectors that it gives itself: behind its default prompt (or the one with
+    the name of the language), of length 1 and cut where it says so (`EchoConfig.sentence_transformer`).
 
     Args:
         model, tokenizer: an EchoEncoder (or EchoForTranslation) and its EchoTokenizer.
@@ -153,10 +171,11 @@ def encode(
         on_long: for longer texts: "warn" truncates them and logs how many, "error" raises, "split" encodes pieces and
             averages them, weighted by tokens.
         normalize: divide embeddings by their L2 norm.
+        prompt: of a converted SentenceTransformer what stands in front of each text, instead of its own prompts.
         progress: show a progress bar; or the bar of a longer run, which counts texts.
 
     Returns:
-        (len(texts), embedding_size) float32; row i is text i.
+        (len(texts), size) float32; row i is text i. The size is `model.config.vector_size`.
 
     Raises:
         ValueError: an unknown language, a wrong number of languages, a number below 1, a text that is too long with
@@ -165,13 +184,15 @@ def encode(
     texts = texts_of(texts)
     lang = langs_of(lang, len(texts))
     check_numbers(max_tokens=max_tokens, max_length=max_length)
+    served = getattr(model.config, "sentence_transformer", None) or {}
+    texts = behind_prompts(texts, lang, served, prompt)
     limit = max_length or tokenizer.model_max_length
     size = model.config.embedding_size
     if max_tokens is None:
         on_cpu = MAX_TOKENS.get(next(model.parameters()).dtype, 1_536)
         max_tokens = on_cpu if model.device.type == "cpu" else 16_384
     if not texts:
-        return np.zeros((0, size), np.float32)
+        return np.zeros((0, model.config.vector_size), np.float32)
     pieces = list(pieces_of(tokenizer, texts, lang, limit, on_long))
     sums = np.zeros((len(texts), size), np.float32)
     weight = np.zeros(len(texts), np.float32)
@@ -188,9 +209,34 @@ def encode(
     own_bar.close()
     embeddings = sums / weight[:, None]
     check_finite(torch.from_numpy(embeddings))
+    if served.get("normalize"):
+        unit_length(embeddings, out=embeddings)
+    embeddings = embeddings[:, : model.config.vector_size]
     if normalize:
         unit_length(embeddings, out=embeddings)
     return embeddings
+
+
+def behind_prompts(
+    texts: list[str], lang: str | list[str | None] | None, served: Mapping[str, Any], prompt: str | None = None
+) -> list[str]:
+    """Texts behind the prompts of a converted SentenceTransformer, as its own `encode` puts them.
+
+    Args:
+        lang: a prompt with the name of a text's language comes before the default one.
+        served: `EchoConfig.sentence_transformer`, or an empty mapping.
+        prompt: instead of both.
+    """
+    if not served and not prompt:
+        return texts
+    prompts = served.get("prompts") or {}
+    default = prompts.get(served.get("default_prompt_name"), "")
+    langs = lang if isinstance(lang, list) else [lang] * len(texts)
+    prompted = []
+    for text, code in zip(texts, langs, strict=True):
+        own_prompt = prompts.get(code, default) if prompt is None else prompt
+        prompted.append(own_prompt + text)
+    return prompted
 
 
 def _embedded(model, tokenizer, batches: list[list[list[int]]]) -> Iterator[np.ndarray]:
@@ -239,6 +285,8 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
             if room < 1:
                 raise ValueError(f"max_length={limit} is too small for the prompt of {frame} tokens; give more")
             body = ids[head : len(ids) - len(end)]
+            if on_long != "split" and tokenizer.truncation_side == "left":
+                body = body[-room:]
             for i in range(0, len(body) if on_long == "split" else 1, room):
                 yield row, [*ids[:head], *body[i : i + room], *end]
     if long and on_long == "error":
