@@ -3,8 +3,8 @@
     python benchmarks/match.py CORPORA [--model echo-nano] [--chapters 60] [--languages fra_Latn deu_Latn ...]
 
 Chapters of the Bible and documents of NTREX, English and another language. Their names are gone, a fifth of the
-sentences of each side is deleted by seed, and a third of the documents of each side has no partner. Prints recall (of the
-pairs that there are) and precision (of as many pairs as there are, the best first).
+sentences of each side is deleted by seed, and a third of the documents of each side has no partner. Prints recall
+(of the pairs that there are) and precision (of as many pairs as there are, the best first).
 """
 
 from __future__ import annotations

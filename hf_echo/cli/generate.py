@@ -78,7 +78,8 @@ def run_command(settings: Step, report_file: Path | None = None, *, replace: boo
 
     Raises ValueError where an output is there that was made in another way, unless `replace`.
     """
-    register_with_transformers()
+    if settings.opens_models:
+        register_with_transformers()  # imports torch and transformers: seconds
     if getattr(settings, "device", None):
         from ..inference.encode import pick_device
 

@@ -112,6 +112,7 @@ class Metrics(Step):
     Each folder opens with evaluate.load("OUT/xsim"), and `hf-echo push OUT/xsim` sends it to the Hub as a Space.
     """
 
+    opens_models = False
     then = "{out}: xsim, xsimpp, ratio_margin, clt"
 
     out: Path = setting("new or empty folder; gets a folder for each metric", argument=True, writes="folder")

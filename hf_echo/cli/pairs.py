@@ -1,4 +1,4 @@
-"""hf-echo mine, score, match, align: sentence pairs that translate each other."""
+"""hf-echo mine, score, inspect, match, align: sentence pairs that translate each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from ..utils.settings import CHECKPOINT, DATA, setting, step
+from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
 from .options import (
     DEFAULT_MODEL,
     TEXTS,
@@ -15,6 +15,7 @@ from .options import (
     Margin,
     OpensModel,
     column,
+    device,
     dtype,
     executor,
     language,
@@ -181,6 +182,55 @@ class Score(OpensModel):
         progress = sys.stderr.isatty() and str(self.out) != "-"
         report = score_pairs(pairs, self.out, self.model, fresh=not self.resume, progress=progress, **options)
         return report.to_row()
+
+
+@step("inspect", example="hf-echo inspect pairs.tsv.gz --source-lang fra_Latn --target-lang eng_Latn --out pairs.html")
+class Inspect(Step):
+    """Write a page that shows what filters keep and drop: counts, histograms, the worst and the borderline pairs.
+
+    The page is one file without scripts. It also shows the line of a data recipe that drops these pairs.
+    """
+
+    reports = True
+
+    pairs: list[str] = setting("files or folders of pairs", argument=True, reads=DATA)
+    out: Path = setting("HTML file", writes="file", short="-o")
+    recipe: str | None = setting(
+        "data recipe whose filters are shown: a YAML file or the name of an included one; default: sanity, "
+        "length_ratio, exact_duplicates, and threshold where there are scores",
+        None,
+    )
+    model: str | None = setting(
+        "encoder whose cosines are the scores: folder, Hub name or echo-nano; default: the column score or quality",
+        None,
+        reads=CHECKPOINT,
+        short="-m",
+    )
+    source_lang: str | None = language("language of all sources, where no column has it")
+    target_lang: str | None = language("language of all targets, where no column has it")
+    columns: dict[str, str] = setting("schema columns of other names, such as source=src", dict, option="--column")
+    limit: int = setting("most pairs, the first ones", 20_000, least=1)
+    examples: int = setting("pairs in each table", 8, least=1)
+    device: str | None = device()
+
+    def run(self):
+        from ..data.pipeline import read_recipe
+        from ..evaluation.report.inspection import inspect_pairs
+        from ..negatives.recipe_steps import STEPS
+        from ..utils.extras import extra
+        from ..utils.hub import packaged_model
+
+        with extra("plots"):  # before pairs are scored
+            import matplotlib  # noqa: F401
+        steps = None if self.recipe is None else read_recipe(self.recipe, STEPS).steps
+        scorer = None
+        if self.model is not None:
+            from ..inference.scorer import EchoScorer
+
+            scorer = EchoScorer(packaged_model(self.model))
+        names = ("limit", "examples", "columns", "source_lang", "target_lang")
+        options = {name: getattr(self, name) for name in names}
+        return inspect_pairs(self.pairs, self.out, steps=steps, scorer=scorer, **options)
 
 
 @step("match", example="hf-echo match fr/ en/ matched --source-lang fra_Latn --target-lang eng_Latn --raw")

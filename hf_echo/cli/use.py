@@ -1,4 +1,4 @@
-"""hf-echo train, demo, tour, encode, serve, translate, report: train models and use them."""
+"""hf-echo train, demo, tour, samples, encode, serve, translate, report: train models and use them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from ..steps.training_data import PUBLIC
 from ..utils.files import RAW
 from ..utils.hub import packaged_speech
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
@@ -60,17 +61,24 @@ class Train(Step):
         argument=True,
     )
     dry_run: bool = setting("print sizes, steps, memory and problems (then exit code 1); make nothing", False)
+    yes: bool = setting("download public text that the recipe reads without a question", False, short="-y")
     fresh: bool = setting("start over: repeat finished steps, and drop the checkpoints of stopped ones", False)
     changed_data: bool = setting("continue a run although its data have changed since", False)
 
     def run(self):
+        from ..steps.public_text import download_public, public_sources
         from ..steps.recipe import find_recipes, parse_overrides
         from ..steps.run import describe_journey, run_journey
 
         values, paths = parse_overrides(self.overrides), find_recipes(self.recipe)
+        sources = public_sources(paths, values)
+        if sources:
+            self._announce(sources)
         if self.dry_run:
-            steps = describe_journey(paths, values)
+            steps = describe_journey(paths, values, downloads=[PUBLIC] if sources else [])
         else:
+            if sources:
+                download_public(sources)
             steps = run_journey(paths, values, fresh=self.fresh, changed_data=self.changed_data)
         has_problems = False
         for report in steps:
@@ -78,6 +86,22 @@ class Train(Step):
             has_problems = has_problems or bool(report.get("problems"))
         if has_problems:
             raise typer.Exit(1)
+
+    def _announce(self, names: list[str]) -> None:
+        """Say what is downloaded, and ask unless that is not needed."""
+        from ..data.sources import chosen_sources, plan_lines
+
+        sources, _ = chosen_sources(names)
+        typer.echo(f"without corpora=FOLDER this recipe reads public text in {PUBLIC}:", err=True)
+        for line in plan_lines(sources):
+            typer.echo(line, err=True)
+        is_there = (Path(PUBLIC) / "README.md").is_file()
+        if self.dry_run or self.yes or is_there:
+            return
+        if not sys.stdin.isatty():
+            raise ValueError(f"no {PUBLIC}: add --yes to download it, or give corpora=FOLDER")
+        if not typer.confirm("Download it?", err=True):
+            raise ValueError("nothing was downloaded; give corpora=FOLDER to use text of your own")
 
 
 @step("tour", example="hf-echo tour")
@@ -88,6 +112,22 @@ class Tour(Step):
         from .tour import run_tour
 
         run_tour()
+
+
+@step("samples", example="hf-echo samples .")
+class Samples(Step):
+    """Write small files to try the commands on, under the names that README, the pages and --help print."""
+
+    continues = True
+    opens_models = False
+
+    folder: Path = setting("folder for the files; a file that is there is refused", argument=True, writes="folder")
+
+    def run(self):
+        from .samples import write_samples
+
+        for file in write_samples(self.folder):
+            typer.echo(file)
 
 
 def check_reads_text(model: str) -> None:
@@ -207,6 +247,7 @@ class Translate(OpensModel):
         from .. import inference
         from ..data.pair_writer import check_text_output
         from ..data.texts import read_texts
+        from ..inference.faithful import warn_of_far_translations
         from ..utils.text import open_output
 
         check_text_output(self.out)
@@ -226,11 +267,11 @@ class Translate(OpensModel):
             _, inputs = encode_audio(self.source, self.model, dtype=self.dtype, on_long=self.on_long)
         names = ("num_beams", "rerank_weight", "max_new_tokens", "on_long")
         options = {name: getattr(self, name) for name in names} | {"progress": sys.stderr.isatty()}
+        written = inference.translate(translator, tokenizer, inputs, self.source_lang, self.target_lang, **options)
         with open_output(self.out) as file:
-            for line in inference.translate(
-                translator, tokenizer, inputs, self.source_lang, self.target_lang, **options
-            ):
+            for line in written:
                 file.write(" ".join(line.split()) + "\n")
+        warn_of_far_translations(translator, tokenizer, inputs, written, self.source_lang, self.target_lang)
 
 
 @step("report", example="hf-echo report outputs/my-model minilm tfidf --data dev/ --out report/")

@@ -29,8 +29,13 @@ def note(text: str) -> str:
     return str(_parts.note(text))
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> str:
-    """A table of texts; columns of numbers are set to the right. "text\\nsmall" has a small second line."""
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", kinds: Sequence[str] = ()
+) -> str:
+    """A table of texts; columns of numbers are set to the right. "text\\nsmall" has a small second line.
+
+    `kinds` of the rows: "best" is tinted, "weak" dimmed, "" neither.
+    """
     cells = []
     is_number = [True] * len(headings)  # of each column
     for row in rows:
@@ -40,7 +45,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, caption: st
             lines.append((large, small))
             is_number[column] = is_number[column] and NUMBER.fullmatch(cell) is not None
         cells.append(lines)
-    return str(_parts.table(headings, cells, is_number, caption))
+    return str(_parts.table(headings, cells, is_number, caption, kinds or [""] * len(cells)))
 
 
 def heat_map(rows: Sequence[str], columns: Sequence[str], cosines: np.ndarray, links: set[tuple[int, int]]) -> str:

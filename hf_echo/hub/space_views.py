@@ -118,12 +118,16 @@ class SpaceViews:
         tables = []
         for number, title in enumerate(titles):
             rows = []
+            kinds = []
+            best = margins[number].max()
             for index, cosine, margin in zip(
                 forward.indices[number], forward.scores[number], margins[number], strict=True
             ):
                 sentence = f"{texts[index]}\n{language_label(langs[index])}"
                 rows.append((sentence, f"{cosine:.3f}", f"{margin:.2f}"))
-            tables.append(html.table(["nearest sentence", "cosine", "margin"], rows, caption=title))
+                kind = "best" if margin == best else ""
+                kinds.append("weak" if margin < 1 else kind)  # as near to others as to this one
+            tables.append(html.table(["nearest sentence", "cosine", "margin"], rows, caption=title, kinds=kinds))
         return "".join(tables)
 
     def _words(self, field: str, text: str) -> tuple[list[str], np.ndarray, np.ndarray]:

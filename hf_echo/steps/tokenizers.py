@@ -13,7 +13,7 @@ from .operations import Operation, output
 SKIP_BAD = "what happens with bad rows: stop with an error, or skip them with a warning"
 
 
-@step("vocabulary count", example="hf-echo vocabulary count corpus/ fra_Latn.txt --out counts.parquet")
+@step("vocabulary count", example="hf-echo vocabulary count corpus.tsv fra_Latn.txt --out counts.parquet")
 class CountWords(Step):
     """Count words by language, separately for parallel and monolingual text."""
 

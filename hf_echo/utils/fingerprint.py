@@ -36,13 +36,19 @@ def fingerprint(name: str | Path) -> str:
         return f"sha256:{sha256(path)}"
     if not path.is_dir():
         return f"commit:{_cached_commit(str(name)) or 'unknown'}"
-    files = model_files(path)
-    if not files:
-        raise FileNotFoundError(f"{name} holds no weights, tokenizer or configuration: give a model's folder")
+    files = check_model_files(path)
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.relative_to(path).as_posix()} {sha256(file)}\n".encode())
     return f"sha256:{digest.hexdigest()}"
+
+
+def check_model_files(folder: Path) -> list[Path]:
+    """`model_files`; raises FileNotFoundError where there are none."""
+    files = model_files(folder)
+    if not files:
+        raise FileNotFoundError(f"{folder} holds no weights, tokenizer or configuration: give a model's folder")
+    return files
 
 
 def model_files(folder: Path) -> list[Path]:

@@ -109,6 +109,7 @@ class Step(Checked):
         then: what the command says at the end, on stderr: a format of the fields.
         reports: `run` returns a report, so the command has the option --json.
         file_only: entries of the report that are too long for a screen.
+        opens_models: whether it may open a model of this package, so that transformers must know them.
         continues: `run` itself continues, or refuses, what an earlier run left in its output.
     """
 
@@ -120,6 +121,7 @@ class Step(Checked):
     reports: ClassVar[bool] = False
     file_only: ClassVar[tuple[str, ...]] = ()
     continues: ClassVar[bool] = False
+    opens_models: ClassVar[bool] = True
 
     def run(self) -> dict[str, Any] | None:
         """Do it; returns a report, which the command prints as JSON, or None if there is nothing to report."""

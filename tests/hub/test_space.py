@@ -266,3 +266,16 @@ def test_the_page_is_built_and_bounded(views):
     finally:
         page.close()
     assert [answer.status_code for answer in sent] == [200, 413]
+
+
+def test_the_best_sentence_is_tinted(views):
+    page = views.search("English: The train is late.", SENTENCES)
+    best = page[page.index('<tr class="best">') :]
+    assert "Der Zug ist spät." in best[: best.index("</tr>")]
+    assert page.count('class="best"') == 1
+
+
+def test_sentences_as_near_to_others_are_dimmed(views):
+    page = views.search("English: The train is late.", SENTENCES)
+    margins = [float(row[2]) for row in Page(page).cells if len(row) == 3 and row[2].replace(".", "").isdigit()]
+    assert page.count('class="weak"') == sum(margin < 1 for margin in margins) > 0

@@ -450,5 +450,10 @@ def test_what_cannot_be_served(refused, tmp_path):
         port = taken.getsockname()[1]
         message = f"--host 127.0.0.1 --port {port}: Address already in use: choose another one"
         refused(message, "serve", "echo-nano", "--port", port)
+    (tmp_path / "empty").mkdir()
+    message = f"{tmp_path}/empty holds no weights, tokenizer or configuration: give a model's folder"
+    refused(message, "serve", tmp_path / "empty", "--port", 0)
+    (tmp_path / "in.txt").write_text("un chat\n")
+    refused(message, "encode", tmp_path / "in.txt", tmp_path / "o.npy", "--model", tmp_path / "empty")
     (tmp_path / "modular.json").write_text("{}")
     refused(f"{tmp_path} is a modular encoder, which is not served", "serve", tmp_path, "--port", 0)

@@ -9,7 +9,7 @@
 
 The last command writes the figures into the card. Reads outputs/echo-nano/data/dev_*.parquet and the SIB topics of
 CORPORA. What the JSON file holds already is not measured again, so parts can be measured one by one (--only), stages
-while the next ones train. --readme writes the tables of README.md. Speed is that of this machine, peak memory that of
+while the next ones train. --readme writes the table of README.md. Speed is that of this machine, peak memory that of
 this process.
 """
 
@@ -48,8 +48,7 @@ NOISY = 100  # news sentences of a language
 NEAREST = 30_000  # training sentences
 ROOT = Path(__file__).parents[2]
 HARD = ("everyday", "flores", "ntrex")
-SEARCH = "| test set |"  # tables of README.md
-PEERS = "| model | parameters | everyday | FLORES | NTREX | WMT | xsim++ everyday | FLORES | NTREX |"
+PEERS = "| model | parameters | FLORES | NTREX (news) |"  # the table of README.md
 
 
 def hard_negatives(model: str, data: Path) -> dict[str, dict[str, float]]:
@@ -236,25 +235,16 @@ def parts(model: Path, corpora: Path, data: Path) -> dict[str, Callable[[], dict
 
 
 def write_readme(figures: dict[str, Any], readme: Path) -> None:
-    """Replace the rows of two tables by those of the card."""
-    rows = {(row["set"], row["group"]): row for row in figures["search"]["rows"]}
-    names = {"everyday": "everyday (Tatoeba)", "flores": "FLORES", "ntrex": "NTREX (news)", "wmt": "WMT (news)"}
-    search_lines = []
-    for name, sentences in SETS.items():
-        cells = [names[name], str(sentences)]
-        for column in ("cosine", "ratio"):
-            cells += [f"{rows[name, group][column]:.1f}" for group in ("12", "41", "all (104)")]
-        search_lines.append(f"| {' | '.join(cells)} |")
-    peer_lines = [comparison_row(row) for row in figures.get("peers", [])]
+    """Replace the rows of the table of README.md by columns of the card's: model, parameters, FLORES, NTREX."""
+    rows = [row.strip("| ").split(" | ") for row in map(comparison_row, figures.get("peers", []))]
+    body = [f"| {' | '.join(row[column] for column in (0, 1, 3, 4))} |" for row in rows]
     lines = readme.read_text(encoding="utf-8").splitlines()
-    for header, body in ((SEARCH, search_lines), (PEERS, peer_lines)):
-        if body:
-            (start,) = (number for number, line in enumerate(lines) if line.startswith(header))
-            first = start + 2  # behind the header and its rule
-            end = first
-            while end < len(lines) and lines[end].startswith("|"):
-                end += 1
-            lines[first:end] = body
+    if body:
+        first = lines.index(PEERS) + 2  # behind the header and its rule
+        end = first
+        while end < len(lines) and lines[end].startswith("|"):
+            end += 1
+        lines[first:end] = body
     readme.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -275,7 +265,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="these parts, and none with nothing behind it; default: all")
     parser.add_argument("--stages", nargs="*", default=[], help="folders of the steps, with or without NAME=")
     parser.add_argument("--peers", nargs="*", default=[], help="other models, with or without NAME=; minilm, tfidf")
-    parser.add_argument("--readme", action="store_true", help="write the tables of README.md too")
+    parser.add_argument("--readme", action="store_true", help="write the table of README.md too")
     args = parser.parse_args()
     figures = read_json(args.out, {})
     for name, call in parts(args.model, args.corpora, args.data).items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
 from importlib.resources import files
 from io import StringIO
 from pathlib import Path
@@ -19,21 +20,33 @@ TITLES = {"xsim": "xsim", "xsimpp": "xsim++", "clt": "CLT"}
 COLOURS = ("#3b82d6", "#e07b18", "#2a9d62", "#c8508f", "#8b6fd1", "#9a8a2a", "#1f9aa8", "#b5523b")
 GEOMETRY = ("dimensions", "spread", "effective_rank", "isotropy", "invariance", "calinski_harabasz", "rsim")
 MARKS = {"other": ("o", 7), "translation": ("o", 24), "target": ("*", 170), "negative": ("X", 46)}  # shape and size
+WORDS = {
+    "effective_rank": "effective rank",
+    "calinski_harabasz": "Calinski-Harabasz: languages apart (low is mixed)",
+    "rsim": "RSIM",
+    "lang": "language",
+}
+PROSE = {"retrieved", "source", "target"}  # columns of sentences
 Rows = list[dict[str, Any]]
 
 
 def write_report(measured: dict[str, Any], out: str | Path, *, title: str = "Embedding spaces") -> list[Path]:
     """Write the report into a folder; return the files, the page first. Raises ImportError without matplotlib."""
-    from jinja2 import Environment
-
     page, data = Path(out) / "index.html", Path(out) / "report.json"
     page.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(measured, ensure_ascii=False, indent=1, default=float, allow_nan=False) + "\n"
     data.write_text(text, encoding="utf-8")
+    page.write_text(page_of(sections(measured), title), encoding="utf-8")
+    return [page, data]
+
+
+def page_of(parts: Sequence[dict[str, Any]], title: str) -> str:
+    """The HTML of a page of sections (`section_of`), which needs no network."""
+    from jinja2 import Environment
+
     source = (files(__package__) / "report.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)
-    page.write_text(template.render(sections=sections(measured), title=title), encoding="utf-8")
-    return [page, data]
+    return template.render(sections=parts, title=title)
 
 
 def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
@@ -47,11 +60,11 @@ def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
     )
     text += " ".join(f"{model['label']}: {model['about']}." for model in measured["models"] if model["about"])
     sets = [{"set": name} | about | {"languages": len(about["languages"])} for name, about in measured["sets"].items()]
-    parts = [_section("Summary", text, {"": _summary(measured)}), _section("Data", "", {"": sets})]
+    parts = [section_of("Summary", text, {"": _summary(measured)}), section_of("Data", "", {"": sets})]
     for name, tables in measured["xsim"].items():
         grids = {"Error rate in percent by language": _side_by_side(tables)}
         grids |= {f"By {by}": _side_by_side(groups, by) for by, groups in measured["groups"][name].items()}
-        parts.append(_section(f"{name}: similarity search", "", grids))
+        parts.append(section_of(f"{name}: similarity search", "", grids))
     if measured["map"]:
         method = next(iter(measured["map"].values()))["method"]
         text = (
@@ -59,34 +72,95 @@ def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
             "target (star) and its hard negatives (crosses); grey: other sentences."
         )
         drawn = [_map(label, content) for label, content in measured["map"].items()]
-        parts.append(_section(f"Translations against hard negatives ({main})", text, {}, drawn))
+        parts.append(section_of(f"Translations against hard negatives ({main})", text, {}, drawn))
     if examples := [{"model": label} | row for label, rows in measured["examples"].items() for row in rows]:
         text = "Sentences for which a model chose a hard negative instead of the translation."
-        parts.append(_section(f"Errors of xsim++ ({main})", text, {"": examples}))
+        parts.append(section_of(f"Errors of xsim++ ({main})", text, {"": examples}))
     for name, by_lang in measured["topics"].items():
         text = (
             "Accuracy in percent of logistic regression on frozen embeddings, by mteb's protocol: ten draws of eight "
             "training sentences per topic. CLT: accuracy as a share of the training language's."
         )
         probes = {f"Trained on {_language(lang)}": _side_by_side(tables) for lang, tables in by_lang.items()}
-        parts.append(_section(f"{name}: topics", text, probes))
+        parts.append(section_of(f"{name}: topics", text, probes))
     if measured["geometry"]:
         rows = [{"model": label} | {n: row[n] for n in GEOMETRY} for label, row in measured["geometry"].items()]
         text = "Below: singular values of all embeddings, as shares of the largest. Compare invariance at equal size."
-        parts.append(_section(f"Geometry ({main})", text, {"": rows}, [_curves(measured["singular_values"], colours)]))
+        parts.append(
+            section_of(f"Geometry ({main})", text, {"": rows}, [_curves(measured["singular_values"], colours)])
+        )
     if measured["skipped"]:
         rows = [dict(zip(("model", "reason"), line.split(": ", 1), strict=False)) for line in measured["skipped"]]
-        parts.append(_section("Not measured", "", {"": rows}))
+        parts.append(section_of("Not measured", "", {"": rows}))
     return parts
 
 
-def _section(title: str, text: str, tables: Mapping[str, Rows], figures: Sequence[str] = ()) -> dict[str, Any]:
+def section_of(title: str, text: str, tables: Mapping[str, Rows], figures: Sequence[str] = ()) -> dict[str, Any]:
+    """A section of a page: tables (caption -> rows) and figures (SVG). Rows of sentences are set as prose."""
     grids = []
     for caption, rows in tables.items():
         header = list(dict.fromkeys(name for row in rows for name in row))
-        cells = [[_cell(row.get(name)) for name in header] for row in rows]
-        grids.append({"caption": caption, "header": header, "rows": cells, "prose": "retrieved" in header})
+        best = _best(header, rows)
+        cells = []
+        for number, row in enumerate(rows):
+            line = []
+            for name in header:
+                kind = "text" if isinstance(row.get(name), str) else "number"
+                text = _marked(row[name], row) if name == "retrieved" and row.get(name) else _cell(row.get(name))
+                line.append({"text": text, "kind": kind, "best": (number, name) in best})
+            cells.append(line)
+        words = [{"text": WORDS.get(name, name), "kind": _kind(name, rows)} for name in header]
+        grids.append({"caption": caption, "header": words, "rows": cells, "prose": not PROSE.isdisjoint(header)})
     return {"title": title, "text": text.strip(), "grids": grids, "figures": figures}
+
+
+def _kind(name: str, rows: Rows) -> str:
+    """ "text" for a column of texts, which is set flush left; else "number"."""
+    values = [row[name] for row in rows if row.get(name) is not None]
+    return "text" if values and all(isinstance(value, str) for value in values) else "number"
+
+
+def _is_lower_better(name: str) -> bool | None:
+    """Whether a lower value of a column is better; None where no value is better than another."""
+    if name.endswith(("xsim", "xsim++")):
+        return True
+    return False if name.endswith(("accuracy", "CLT")) or " topics from " in name else None
+
+
+def _best(header: Sequence[str], rows: Rows) -> set[tuple[int, str]]:
+    """(row, column) of the best values: of the models of a table, which are its rows or stand beside each other."""
+    groups: list[list[tuple[int, str]]] = []
+    if header and header[0] == "model":
+        groups = [[(number, name) for number in range(len(rows))] for name in header]
+    else:
+        for number in range(len(rows)):
+            by_measure: dict[str, list[tuple[int, str]]] = {}
+            for name in header:
+                by_measure.setdefault(name.rpartition(" ")[2], []).append((number, name))
+            groups += by_measure.values()
+    best = set()
+    for group in groups:
+        lower = _is_lower_better(group[0][1])
+        values = {place: rows[place[0]].get(place[1]) for place in group}
+        measured = {place: value for place, value in values.items() if isinstance(value, float)}
+        if lower is None or len(set(measured.values())) < 2:
+            continue
+        target = min(measured.values()) if lower else max(measured.values())
+        best |= {place for place, value in measured.items() if value == target}
+    return best
+
+
+def _marked(text: str, row: Mapping[str, Any]) -> Any:
+    """The retrieved sentence as HTML; words that the desired one does not have at their place are marked."""
+    from markupsafe import Markup, escape
+
+    words = text.split()
+    matcher = SequenceMatcher(None, row["desired"].split(), words, autojunk=False)
+    same = {number for block in matcher.get_matching_blocks() for number in range(block.b, block.b + block.size)}
+    shown = [
+        escape(word) if number in same else Markup("<mark>{}</mark>").format(word) for number, word in enumerate(words)
+    ]
+    return Markup(" ").join(shown)
 
 
 def _sources(measured: dict[str, Any]) -> str:
@@ -141,7 +215,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else _language(value)
 
 
-def _draw(draw: Callable[[Any], None], width: float, height: float) -> str:
+def svg_of(draw: Callable[[Any], None], width: float, height: float) -> str:
     """The figure as an SVG element; equal figures are equal texts."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -162,7 +236,7 @@ def _map(label: str, content: Mapping[str, Any]) -> str:
             axis.scatter(x, y, size, color=colour, marker=marker, alpha=0.7)
         axis.set(xticks=[], yticks=[], title=label)
 
-    return _draw(draw, 4.0, 3.6)
+    return svg_of(draw, 4.0, 3.6)
 
 
 def _curves(curves: Mapping[str, Sequence[float]], colours: Mapping[str, str]) -> str:
@@ -173,4 +247,4 @@ def _curves(curves: Mapping[str, Sequence[float]], colours: Mapping[str, str]) -
         axis.set(yscale="log", xlabel="singular value")
         axis.legend(fontsize=9)
 
-    return _draw(draw, 4.8, 3.2)
+    return svg_of(draw, 4.8, 3.2)

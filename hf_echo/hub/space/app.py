@@ -68,7 +68,10 @@ def build(views: SpaceViews) -> gr.Blocks:
                 "The margin divides the cosine by the mean cosine of both sentences' nearest neighbours. It corrects "
                 "for sentences that are close to many others; above 1 the pair stands out."
             )
-            button.click(shown(views.search), [queries, texts], gr.HTML(), api_name="search", **options)
+            answer = gr.HTML()
+            button.click(shown(views.search), [queries, texts], answer, api_name="search", **options)
+            # The page opens with the answer to its example.
+            page.load(shown(views.search), [queries, texts], answer, api_visibility="private", **options)
         with gr.Tab("Translate"):
             texts = gr.Textbox(TRANSLATE, label="Sentences", lines=4, max_lines=12)
             target = gr.Dropdown(views.targets, value=views.targets[0][1], label="Into")

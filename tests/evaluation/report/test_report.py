@@ -12,6 +12,7 @@ from datasets import Dataset
 from hf_echo.evaluation import evaluate_xsim
 from hf_echo.evaluation import report as reports
 from hf_echo.evaluation.report.models import open_models
+from hf_echo.evaluation.report.page import section_of
 from hf_echo.evaluation.report.sentences import error_examples, project
 from hf_echo.inference import encode
 from hf_echo.inference.encoders import tfidf_encoder
@@ -241,7 +242,8 @@ def test_the_figures_are_those_of_the_evaluations(report, toy, toy_trained, toy_
         assert mine["lang"] == true["lang"]
         assert mine["xsimpp"] == pytest.approx(true["xsimpp"], abs=3.2)  # a bf16 CPU may tip one sentence
     html = (out / "index.html").read_text(encoding="utf-8")
-    assert f"<td>{plain.average['xsim']:.1f}</td>" in html and "<td>French (fra_Latn)</td><td>32</td>" in html
+    assert re.search(rf'<td class="number[a-z ]*">{plain.average["xsim"]:.1f}</td>', html)
+    assert '<td class="text">French (fra_Latn)</td><td class="number">32</td>' in html
 
 
 def test_every_part_is_there_or_said_to_be_missing(report):
@@ -279,3 +281,21 @@ def test_the_command(folder, tmp_path, run, refused):
         (["tfidf", "--data", folder, "--target-lang", "deu_Latn"], "no rows in 'deu_Latn'"),
     ):
         refused(words, *arguments, *places, "--overwrite")
+
+
+def test_the_best_value_of_a_column_of_models_is_bold():
+    rows = [{"model": "a", "news xsim": 2.0, "size": 1.0}, {"model": "b", "news xsim": 1.0, "size": 2.0}]
+    (grid,) = section_of("Summary", "", {"": rows})["grids"]
+    assert [[cell["best"] for cell in row] for row in grid["rows"]] == [[False, False, False], [False, True, False]]
+
+
+def test_the_best_of_models_beside_each_other_is_bold():
+    rows = [{"lang": "fra_Latn", "a xsim": 2.0, "b xsim": 1.0, "a CLT": 0.9, "b CLT": 0.8}]
+    (grid,) = section_of("", "", {"": rows})["grids"]
+    assert [cell["best"] for cell in grid["rows"][0]] == [False, False, True, True, False]
+
+
+def test_the_changed_word_is_marked():
+    row = {"desired": "Two red cats sleep", "retrieved": "Two blue cats <b>"}
+    (grid,) = section_of("", "", {"": [row]})["grids"]
+    assert str(grid["rows"][0][1]["text"]) == "Two <mark>blue</mark> cats <mark>&lt;b&gt;</mark>"
