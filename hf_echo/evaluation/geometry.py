@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.metrics import calinski_harabasz_score
 
 from ..inference.embedding_files import encoded
@@ -124,8 +123,6 @@ def read_space(parts: Parts, fewest: int = 1) -> tuple[list[str], np.ndarray]:
 
 def _language_rows(lang: str, array: Any) -> np.ndarray:
     """(n, d) float64; raises ValueError for rows whose geometry is not defined."""
-    if issparse(array):
-        raise ValueError(f"{lang!r} has sparse embeddings: geometry needs dense arrays")
     rows = as_array(array, repr(lang)).astype(np.float64)
     if rows.ndim != 2 or len(rows) < 3 or not rows.shape[1]:
         raise ValueError(f"{lang!r} has shape {rows.shape}; it must be (at least 3 rows, dimensions)")

@@ -18,7 +18,8 @@ def read_rows(
     path: Path, needed: Sequence[str], optional: Sequence[str] | None = None, *, tsv: bool = True
 ) -> Iterator[tuple[int, dict]]:
     """Yield (line or row number, row) of Parquet, JSONL or (`tsv`) TSV: columns `needed` and `optional` (None: all)."""
-    fix = f"give a {'Parquet, JSONL or TSV' if tsv else 'Parquet or JSONL'} file with {', '.join(needed)}"
+    formats = "Parquet, JSONL or TSV" if tsv else "Parquet or JSONL"
+    fix = f"give a {formats} file with {', '.join(needed)}"
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; {fix}")
     if not tsv and kind_of(path) in (".tsv", ".csv"):
@@ -55,7 +56,11 @@ def _values(path: Path, block: Block, name: str) -> list:
 
 def row_names(rows: Iterable[Mapping[str, Any]], row_kind: str) -> list[str]:
     """Names of rows for error messages: "test row 3 (fra_Latn)"."""
-    return [f"{row_kind} {number} ({row.get('lang') or 'no language'})" for number, row in enumerate(rows, 1)]
+    names = []
+    for number, row in enumerate(rows, 1):
+        lang = row.get("lang") or "no language"
+        names.append(f"{row_kind} {number} ({lang})")
+    return names
 
 
 def checked_rows(

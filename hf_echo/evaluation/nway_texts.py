@@ -10,10 +10,13 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
+Texts = dict[str, dict[Hashable, str]]  # {language: {id: text}}
+Pair = tuple[str, str]  # two languages
 
-def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hashable, str]]:
+
+def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> Texts:
     """{language: {id: text}}, both in order of appearance."""
-    texts: dict[str, dict[Hashable, str]] = {}
+    texts: Texts = {}
     for row in rows:
         for column in ("id", "lang", "text"):
             if column not in row:
@@ -32,7 +35,7 @@ def pairs_of_table(
     source_langs: Sequence[str] | None,
     direction: str = "to",
     allowed: Sequence[str] = ("to", "from", "all"),
-) -> tuple[dict[str, dict[Hashable, str]], list[tuple[str, str]], list[str]]:
+) -> tuple[Texts, list[Pair], list[str]]:
     """(texts by language, pairs to measure, reasons why not) of `evaluate_xsim`'s arguments; "both": to and from."""
     if direction not in allowed:
         raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(allowed)}")
@@ -51,12 +54,13 @@ def pairs_of_table(
 
 
 def measurable_pairs(
-    texts: Mapping[str, Mapping[Hashable, str]], pairs: Sequence[tuple[str, str]]
-) -> tuple[list[tuple[str, str]], list[str]]:
+    texts: Mapping[str, Mapping[Hashable, str]], pairs: Sequence[Pair]
+) -> tuple[list[Pair], list[str]]:
     """(pairs of languages with an id in common, one reason for each other two languages); warns once about those."""
     for lang in chain.from_iterable(pairs):
         if lang not in texts:
-            raise ValueError(f"no rows in {lang!r}: found {', '.join(map(str, texts)) or 'no rows'}")
+            languages = ", ".join(map(str, texts)) or "no rows"
+            raise ValueError(f"no rows in {lang!r}: found {languages}")
     if not pairs:
         raise ValueError(f"only rows in {', '.join(texts)}: give another language too")
     measurable = []

@@ -62,12 +62,10 @@ def translation_scores(
             models/flores200sacrebleuspm) or downloads it there, within 20 seconds and once per process.
 
     Raises:
-        ValueError: different numbers of lines, no lines, a string instead of a list, an unknown tokenizer.
+        ValueError: different numbers of lines, no lines, an unknown tokenizer.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
-    if isinstance(hypotheses, str) or isinstance(references, str):
-        raise ValueError("hypotheses and references must be lists of sentences, got a single string")
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses and {len(references)} references: give equal numbers")
     if not len(hypotheses):
@@ -203,6 +201,6 @@ def _flores200_missing() -> str | None:
                 unfinished.write_bytes(content)
         tokenizer_spm.Flores200Tokenizer()
     except Exception as error:  # no network, a proxy's error page, no sentencepiece, no write access
-        reason = str(error).strip().splitlines()
-        return f"no flores200 model at {path} ({type(error).__name__}: {reason[0] if reason else ''})"
+        reason, *_ = [*str(error).strip().splitlines(), ""]
+        return f"no flores200 model at {path} ({type(error).__name__}: {reason})"
     return None

@@ -30,4 +30,5 @@ def cosine_loss(source: Tensor, target: Tensor) -> Tensor:
     """
     if source.shape != target.shape or source.ndim != 2:
         raise ValueError(f"source and target must both be (n, d), got {shapes(source, target)}")
-    return (1 - cosine_similarity(*widened(source, target))).sum() / max(len(source), 1)
+    cosines = cosine_similarity(*widened(source, target))
+    return (1 - cosines).sum() / max(len(source), 1)

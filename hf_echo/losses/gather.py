@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -37,12 +36,12 @@ def gather_with_grad(x: Tensor) -> tuple[Tensor, int]:
     # Imported here: sentence-transformers takes seconds to load, and a single process does not need it.
     from sentence_transformers.util import all_gather_with_grad
 
+    # The exchange needs equally many rows: shorter blocks are padded, and cut again.
     counts = _row_counts(len(x), x.device)
     longest = max(counts)
-    padded = F.pad(x, (0, 0) * (x.ndim - 1) + (0, longest - len(x)))
-    gathered = all_gather_with_grad(padded)
-    if min(counts) < longest:
-        gathered = torch.cat([block[:n] for block, n in zip(gathered.split(longest), counts, strict=True)])
+    padding = x.new_zeros(longest - len(x), *x.shape[1:])
+    blocks = all_gather_with_grad(torch.cat([x, padding])).split(longest)
+    gathered = torch.cat([block[:count] for block, count in zip(blocks, counts, strict=True)])
     return gathered, sum(counts[: dist.get_rank()])
 
 
@@ -95,5 +94,6 @@ def _row_counts(n: int, device: torch.device | str | None) -> list[int]:
 def _device_of_exchange(device: torch.device | str | None) -> torch.device | str:
     if device is not None:
         return device
-    accelerator = None if dist.get_backend() == "gloo" else torch.accelerator.current_accelerator()
-    return accelerator or "cpu"
+    if dist.get_backend() == "gloo":
+        return "cpu"
+    return torch.accelerator.current_accelerator() or "cpu"

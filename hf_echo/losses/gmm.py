@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .checks import widened
+from .checks import shapes, widened
 
 
 def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tensor, weight_logits: Tensor) -> Tensor:
@@ -42,8 +42,9 @@ def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tens
             sigma = log_s.exp()
             left = (query - mu) / sigma
             right = keys / sigma
-            squares = left.square().sum(1)[:, None] + right.square().sum(1)
-            squares = squares - 2 * left @ right.T
+            left_squares = left.square().sum(1)
+            right_squares = right.square().sum(1)
+            squares = left_squares[:, None] + right_squares - 2 * left @ right.T
             log_densities.append(-squares.clamp(min=0) / 2 - log_s.sum())
         # -d/2 log(2 pi) is the same for all ranks: it cancels here.
         joint = torch.stack(log_densities, -1) + weight_logits.log_softmax(0)
@@ -69,7 +70,7 @@ def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3) ->
     """
     total = log_posterior.shape[-1]
     if ranks.shape != log_posterior.shape[:-1]:
-        raise ValueError(f"ranks must be {tuple(log_posterior.shape[:-1])}, got {tuple(ranks.shape)}")
+        raise ValueError(f"ranks must be (n, m) of the posterior, got {shapes(ranks, log_posterior)}")
     if not 0 <= smoothing < 1 or total < 2:
         raise ValueError(f"smoothing must be in [0, 1) with at least two ranks, got {smoothing} and {total} ranks")
     # q: (n, m, R)

@@ -57,9 +57,10 @@ def ranking_contrastive_loss(
         # Only queries with a key of this rank, since the logarithm of an empty sum is no number.
         rows = positive.any(1)
         logits = similarity[rows] / temperature
-        log_positive = logits.masked_fill(~positive[rows], -torch.inf).logsumexp(1)
-        log_candidate = logits.masked_fill(~candidate[rows], -torch.inf).logsumexp(1)
-        parts[f"rank_{rank}"] = (log_candidate - log_positive).sum() / max(len(logits), 1)
+        positive_logits = logits.masked_fill(~positive[rows], -torch.inf)
+        candidate_logits = logits.masked_fill(~candidate[rows], -torch.inf)
+        losses = candidate_logits.logsumexp(1) - positive_logits.logsumexp(1)
+        parts[f"rank_{rank}"] = losses.sum() / max(len(losses), 1)
     return parts
 
 

@@ -50,12 +50,16 @@ def self_objective_loss(
         return source.sum() * 0 + target.sum() * 0
     with torch.autocast(source.device.type, enabled=False):
         x, y = widened(source, target)
-        similarity = F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).transpose(1, 2)  # (batch, n, m)
+        unit_source = F.normalize(x, dim=-1)
+        unit_target = F.normalize(y, dim=-1)
+        similarity = unit_source @ unit_target.transpose(1, 2)  # (batch, n, m)
     if source_mask is None:
         source_mask = source.new_ones(source.shape[:2])
     if target_mask is None:
         target_mask = target.new_ones(target.shape[:2])
-    pairs = source_mask.bool()[:, :, None] & target_mask.bool()[:, None, :]
+    source_mask = source_mask.bool()
+    target_mask = target_mask.bool()
+    pairs = source_mask[:, :, None] & target_mask[:, None, :]
     lowest = torch.finfo(similarity.dtype).min
 
     # M: each is the other's nearest. Where all tokens are padding, the nearest is padding too: `pairs` drops it.
@@ -65,8 +69,8 @@ def self_objective_loss(
     aligned = best_column * best_row * pairs
 
     logits = (scale * similarity).masked_fill(~pairs, lowest)
-    source_lengths = source_mask.bool().sum(1).clamp(min=1)
-    target_lengths = target_mask.bool().sum(1).clamp(min=1)
+    source_lengths = source_mask.sum(1).clamp(min=1)
+    target_lengths = target_mask.sum(1).clamp(min=1)
     forward = (aligned * logits.softmax(2)).sum((1, 2)) / source_lengths
     backward = (aligned * logits.softmax(1)).sum((1, 2)) / target_lengths
     return -(forward + backward).mean() / 2

@@ -109,8 +109,10 @@ def hard_negatives_loss(
     mask = hard_negative_mask.bool()
     positive = _row_cosine(source, target.unsqueeze(1))  # (n, 1)
     negatives = _row_cosine(source, _blank(hard_negatives, mask))  # (n, K)
-    logits = logit_scale * torch.cat([positive, negatives.masked_fill(~mask, -math.inf)], dim=1)
-    return -logits.log_softmax(1)[:, 0].sum() / max(len(source), 1)
+    negatives = negatives.masked_fill(~mask, -math.inf)
+    logits = logit_scale * torch.cat([positive, negatives], dim=1)
+    log_probability = logits.log_softmax(1)[:, 0]
+    return -log_probability.sum() / max(len(source), 1)
 
 
 def one_softmax_loss(
@@ -143,16 +145,19 @@ def one_softmax_loss(
     dropped = _dropped(source, target, guide_source, guide_target, radius, exclude, offset)
     # The hard negatives are K more columns: (n, N + K).
     dropped = torch.cat([dropped, ~mask], dim=1)
-    cosines = torch.cat([cosine(source, target), _row_cosine(source, _blank(hard_negatives, mask))], dim=1)
-    return _softmax_loss(logit_scale * cosines, dropped, 0.0, offset)
+    in_batch = cosine(source, target)
+    hard = _row_cosine(source, _blank(hard_negatives, mask))
+    logits = logit_scale * torch.cat([in_batch, hard], dim=1)
+    return _softmax_loss(logits, dropped, 0.0, offset)
 
 
 def _row_cosine(source: Tensor, candidates: Tensor) -> Tensor:
     """Cosines of each row with its candidates, (n, d) and (n, K, d) -> (n, K), in float32 or wider."""
     with torch.autocast(source.device.type, enabled=False):
         source, candidates = widened(source, candidates)
-        products = F.normalize(candidates, dim=-1) @ F.normalize(source, dim=-1).unsqueeze(2)
-        return products.squeeze(2)
+        unit_source = F.normalize(source, dim=-1)
+        unit_candidates = F.normalize(candidates, dim=-1)
+        return (unit_candidates @ unit_source.unsqueeze(2)).squeeze(2)
 
 
 def _blank(hard_negatives: Tensor, mask: Tensor) -> Tensor:

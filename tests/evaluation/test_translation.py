@@ -258,7 +258,6 @@ def test_without_blaser_the_average_has_no_column_for_it():
     [
         (["a"], ["a", "b"], {}, "1 hypotheses and 2 references"),
         ([], [], {}, "no hypotheses"),
-        ("a", ["a"], {}, "got a single string"),
         (["a"], ["a"], {"bleu_tokenizer": "moses"}, "bleu_tokenizer is 'moses'; it must be one"),
     ],
 )

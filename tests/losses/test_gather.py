@@ -27,7 +27,8 @@ def model_and_batch():
     def rand(*shape):
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    weight, target = rand(6, 5).requires_grad_(), rand(8, 6)
+    weight = rand(6, 5).requires_grad_()
+    target = rand(8, 6)
     rows = {
         "source": target + 0.3 * rand(8, 6),
         "target": target,
@@ -44,26 +45,39 @@ def model_and_batch():
 
 
 def losses(weight, rows):
+    source = rows["source"] @ weight
     target, offset = gather_with_grad(rows["target"] @ weight)
     guide_target, _ = gather_with_grad(rows["guide_target"])
     key, _ = gather_with_grad(rows["key"])
-    options = dict(guide_source=rows["guide_source"], guide_target=guide_target, radius=0.8)
-    options |= dict(logit_scale=10.0, exclude=rows["key"][:, None] == key, offset=offset)
-    source, hard = rows["source"] @ weight, rows["hard"] @ weight
+    options = {
+        "guide_source": rows["guide_source"],
+        "guide_target": guide_target,
+        "radius": 0.8,
+        "logit_scale": 10.0,
+        "exclude": rows["key"][:, None] == key,
+        "offset": offset,
+    }
+    # Means over the rows.
     scale = rank_weight(len(source))
     yield "contrastive", scale * contrastive_loss(source, target, **options)
-    yield "split_softmax", scale * split_softmax_loss(source, target, hard, rows["mask"], **options)
+    yield "split_softmax", scale * split_softmax_loss(source, target, rows["hard"] @ weight, rows["mask"], **options)
     yield "mse", scale * mse_loss(source, rows["target"] @ weight)
-    masked = rank_weight(int((rows["masked"] != -100).sum()))
-    yield "unmasking", masked * unmasking_loss(rows["states"] @ weight, weight[:4], weight[:4, 0], rows["masked"])
-    keys, ranks = target.detach(), rows["ranks"]
+    keys = target.detach()
     mixture = (weight[:4], 0.1 * weight[1:5], weight[2:6, 0])  # any numbers that have a gradient
-    yield "gmm", scale * gmm_loss(gmm_log_posterior(source.detach(), keys, *mixture), ranks)
-    parts = ranking_contrastive_loss(source, keys, ranks, temperatures=(0.3, 0.5, 0.7))
-    for rank, (name, part) in enumerate(parts.items(), 1):  # a mean over the queries that have a key of this rank
-        yield name, rank_weight(int((ranks == rank).any(1).sum())) * part
+    yield "gmm", scale * gmm_loss(gmm_log_posterior(source.detach(), keys, *mixture), rows["ranks"])
     if not dist.is_initialized() or 0 < len(source) < 8:
         yield "koleo", scale * koleo_loss(source)
+
+    # A mean over masked tokens.
+    masked = rows["masked"]
+    unmasking = unmasking_loss(rows["states"] @ weight, weight[:4], weight[:4, 0], masked)
+    yield "unmasking", rank_weight(int((masked != -100).sum())) * unmasking
+
+    # Means over the queries that have a key of a rank.
+    parts = ranking_contrastive_loss(source, keys, rows["ranks"], temperatures=(0.3, 0.5, 0.7))
+    for rank, (name, part) in enumerate(parts.items(), 1):
+        queries = (rows["ranks"] == rank).any(1).sum()
+        yield name, rank_weight(int(queries)) * part
 
 
 # The first row of each process, and the end.
@@ -72,39 +86,53 @@ CUTS = {"halves": (0, 4, 8), "uneven": (0, 3, 8), "one process empty": (0, 8, 8)
 
 def of_this_process(answers: Path) -> None:
     """Losses and gradients of CUTS as DDP averages them; the first of two processes writes the file."""
-    world, rank = dist.get_world_size(), dist.get_rank()
+    rank = dist.get_rank()
     result = {}
     for case, cuts in CUTS.items():
         weight, rows = model_and_batch()
-        mine = {name: value[cuts[rank] : cuts[rank + 1]] for name, value in rows.items()}
-        result[case] = {"shape": tuple(gather_with_grad(mine["hard"])[0].shape)}
-        for name, loss in losses(weight, mine):
+        process_rows = {name: value[cuts[rank] : cuts[rank + 1]] for name, value in rows.items()}
+        gathered, _ = gather_with_grad(process_rows["hard"])
+        result[case] = {"shape": tuple(gathered.shape)}
+        for name, loss in losses(weight, process_rows):
             (gradient,) = torch.autograd.grad(loss, weight, retain_graph=True)
-            for tensor in (mean := loss.detach().clone(), gradient):
-                dist.all_reduce(tensor)  # what DDP does: average over processes
-                tensor /= world
-            result[case][name] = (mean.item(), gradient)
+            mean = average_over_processes(loss.detach().clone())
+            result[case][name] = (mean.item(), average_over_processes(gradient))
     if rank == 0:
         torch.save(result, answers)
+
+
+def average_over_processes(tensor: torch.Tensor) -> torch.Tensor:
+    """What DDP does with gradients."""
+    dist.all_reduce(tensor)
+    return tensor / dist.get_world_size()
 
 
 def assert_equal_to_one_process(case: str, result: dict) -> None:
     assert result["shape"] == (8, 3, 6)
     weight, rows = model_and_batch()
-    wanted = dict(losses(weight, rows))
-    blocks = list(zip(CUTS[case], CUTS[case][1:], strict=False))
+    expected_losses = dict(losses(weight, rows))
     if case == "one process empty":
-        del wanted["koleo"]
-    else:  # KoLeo's neighbours are those of one device: a mean over the devices, weighted by rows
-        wanted["koleo"] = sum((b - a) / 8 * koleo_loss(rows["source"][a:b] @ weight) for a, b in blocks)
-    for name, loss in wanted.items():
+        del expected_losses["koleo"]
+    else:
+        # KoLeo's neighbours are those of one device: a mean over the devices, weighted by rows.
+        cut = CUTS[case][1]
+        source = rows["source"] @ weight
+        expected_losses["koleo"] = (cut * koleo_loss(source[:cut]) + (8 - cut) * koleo_loss(source[cut:])) / 8
+    for name, loss in expected_losses.items():
         mean, gradient = result[name]
+        (expected,) = torch.autograd.grad(loss, weight, retain_graph=True)
         assert mean == pytest.approx(loss.item(), rel=1e-10), name
-        expected = torch.autograd.grad(loss, weight, retain_graph=True)[0]
         assert torch.allclose(gradient, expected, rtol=1e-9, atol=1e-12), name
 
 
 def test_one_process_gets_its_own_tensor_back():
     x = torch.randn(3, 2)
+
     gathered, offset = gather_with_grad(x)
-    assert gathered is x and offset == 0 and rank_weight(3) == 1.0
+
+    assert gathered is x
+    assert offset == 0
+
+
+def test_one_process_has_weight_1():
+    assert rank_weight(3) == 1.0

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 from ...data.segmentation import trimmed
@@ -47,7 +48,7 @@ def letter_prompt(question: str, options: Sequence[str]) -> str:
 
 def topic_options(topics: Sequence[str]) -> list[str]:
     """The answers of Figure 7: "a. science/technology", "b. travel", ..."""
-    return [f"{chr(ord('a') + number)}. {topic}" for number, topic in enumerate(topics)]
+    return [f"{letter}. {topic}" for letter, topic in zip(ascii_lowercase, topics, strict=False)]
 
 
 def topic_prompt(lang: str, topics: Sequence[str]) -> str:
@@ -131,10 +132,8 @@ def cross_lingual_choices(
         if question is None:
             raise ValueError(f"{place}: there is no English question with this id")
         if row["answer"] != question["answer"]:
-            raise ValueError(
-                f"{place}: option {row['answer'] + 1} is right, but {question['answer'] + 1} in English: the options "
-                "have another order"
-            )
+            right = f"option {row['answer'] + 1} is right, but {question['answer'] + 1} in English"
+            raise ValueError(f"{place}: {right}: the options have another order")
         if as_text and "spoken_texts" not in row:
             raise ValueError(f"{place}: the row has no transcript of its audio")
         document = row["spoken_texts"] if as_text else row["document"]

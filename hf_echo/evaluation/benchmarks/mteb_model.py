@@ -13,7 +13,7 @@ as "Unspecified language".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,11 @@ from ...utils.files import write_text
 
 with extra("mteb"):
     import mteb
+    from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models import ModelMeta, SentenceTransformerEncoderWrapper
     from mteb.models.abs_encoder import AbsEncoder
     from mteb.models.model_meta import ScoringFunction
+    from mteb.types import PromptType
 
 
 class EchoForMTEB(AbsEncoder):
@@ -44,29 +46,44 @@ class EchoForMTEB(AbsEncoder):
     def __init__(self, model_name: str, revision: str | None = None, *, dtype: str = "auto"):
         self.encoder = any_encoder(str(model_name), dtype=dtype)
         name = str(model_name).rstrip("/")
-        self.mteb_model_meta = ModelMeta.create_empty(
-            {
-                "name": name if name.count("/") == 1 else f"local/{name.rpartition('/')[2]}",
-                "revision": revision or "local",
-                "embed_dim": int(np.shape(self.encoder(["1"], None))[1]),
-                "similarity_fn_name": ScoringFunction.COSINE,
-                "framework": ["PyTorch"],
-                **(of_echo(str(model_name), *self.encoder.args) if isinstance(self.encoder, partial) else {}),
-            }
-        )
+        if name.count("/") != 1:  # a folder; a Hub name is owner/name
+            name = f"local/{Path(name).name}"
+        _, dimensions = np.shape(self.encoder(["1"], None))
+        fields = {
+            "name": name,
+            "revision": revision or "local",
+            "embed_dim": int(dimensions),
+            "similarity_fn_name": ScoringFunction.COSINE,
+            "framework": ["PyTorch"],
+        }
+        if isinstance(self.encoder, partial):  # of an Echo checkpoint: `encode` with its model and tokenizer
+            fields |= of_echo(str(model_name), *self.encoder.args)
+        self.mteb_model_meta = ModelMeta.create_empty(fields)
 
-    def encode(self, inputs, *, task_metadata, hf_split: str, hf_subset: str, prompt_type=None, **kwargs) -> np.ndarray:
+    def encode(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: PromptType | None = None,
+        **kwargs: Any,
+    ) -> np.ndarray:
         """Embeddings (texts, d) of a DataLoader whose batches have the key "text"."""
-        texts = [text for batch in inputs for text in batch["text"]]
+        texts: list[str] = []
+        for batch in inputs:
+            texts += batch["text"]
         return np.asarray(self.encoder(texts, language_of(task_metadata, hf_subset)))
 
 
-def language_of(task_metadata, hf_subset: str) -> str | None:
+def language_of(task_metadata: TaskMetadata, hf_subset: str) -> str | None:
     """The language of a subset ("fra-Latn", "ara-Arab") as "fra_Latn"; None for two languages or an unknown one."""
     names = task_metadata.hf_subsets_to_langscripts.get(hf_subset, [hf_subset])
-    codes = set(map(meanings, names))  # mteb has many macrolanguages
-    found = codes.pop() if len(codes) == 1 else ()
-    return found[0] if len(found) == 1 else None
+    codes: set[str] = set()
+    for name in names:
+        codes.update(meanings(name))  # mteb has many macrolanguages
+    return codes.pop() if len(codes) == 1 else None
 
 
 def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:
@@ -77,13 +94,15 @@ def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:
     with opening(name) as folder:
         license = license_of(folder)
     prompts = sentence_transformer_prompts(kind=model.config.prompts)
+    model_prompts = {"query": prompts["query"], "document": prompts["document"]}
+    parameter_bytes = sum(parameter.nbytes for parameter in model.parameters())
     return {
         "loader": SentenceTransformerEncoderWrapper,
-        "loader_kwargs": {"trust_remote_code": True, "model_prompts": {k: prompts[k] for k in ("query", "document")}},
+        "loader_kwargs": {"trust_remote_code": True, "model_prompts": model_prompts},
         "languages": [code.replace("_", "-") for code in model.config.languages or []],
         "n_parameters": model.num_parameters(),
         "n_embedding_parameters": model.get_input_embeddings().weight.numel(),
-        "memory_usage_mb": round(sum(part.numel() * part.element_size() for part in model.parameters()) / 2**20),
+        "memory_usage_mb": round(parameter_bytes / 2**20),
         "max_tokens": tokenizer.model_max_length,
         "license": license,
         "open_weights": True,

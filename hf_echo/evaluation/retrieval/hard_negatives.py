@@ -22,6 +22,7 @@ RULES = "rule negatives"
 PUBLISHED = "published set"
 
 Negatives = list[tuple[int, str, str]]  # (index of the sentence that it was made from, text, kind)
+TextAndKind = tuple[str, str]
 
 
 class NoPublishedSentence(ValueError):
@@ -63,7 +64,7 @@ def published_negatives(file: str | Path, sentences: Sequence[str]) -> Negatives
     return negatives
 
 
-def read_published(file: str | Path) -> dict[str, list[tuple[str, str]]]:
+def read_published(file: str | Path) -> dict[str, list[TextAndKind]]:
     """{FLORES sentence: [(changed sentence, kind of the change)]} of a file LANG_errtype.SPLIT.json.
 
     Raises:
@@ -73,7 +74,7 @@ def read_published(file: str | Path) -> dict[str, list[tuple[str, str]]]:
     file = Path(file)
     if not file.is_file():
         raise FileNotFoundError(f"no file {file}; give LANG_errtype.SPLIT.json of the published xsim++ set")
-    by_sentence: dict[str, list[tuple[str, str]]] = {}
+    by_sentence: dict[str, list[TextAndKind]] = {}
     for number, (text, entry) in enumerate(_entries(file).items(), 1):
         # The changed sentence, its original and the kind, all with text in them.
         fields: list[Any] = [text]
@@ -89,17 +90,17 @@ def read_published(file: str | Path) -> dict[str, list[tuple[str, str]]]:
     return by_sentence
 
 
-def by_id(negatives: Negatives, ids: Sequence[Hashable]) -> dict[Hashable, list[tuple[str, str]]]:
+def by_id(negatives: Negatives, ids: Sequence[Hashable]) -> dict[Hashable, list[TextAndKind]]:
     """{id of the sentence: [(text, kind)]}, as `evaluate_xsim` takes them; `ids[i]` is the id of sentence i."""
-    of_id: dict[Hashable, list[tuple[str, str]]] = {}
+    of_id: dict[Hashable, list[TextAndKind]] = {}
     for place, text, kind in negatives:
         of_id.setdefault(ids[place], []).append((text, kind))
     return of_id
 
 
-def by_text(negatives: Negatives, sentences: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+def by_text(negatives: Negatives, sentences: Sequence[str]) -> dict[str, list[TextAndKind]]:
     """{sentence: [(text, kind)]} with an entry for every sentence, as `evaluate_speech` takes them."""
-    of_text: dict[str, list[tuple[str, str]]] = {sentence: [] for sentence in sentences}
+    of_text: dict[str, list[TextAndKind]] = {sentence: [] for sentence in sentences}
     for place, text, kind in negatives:
         of_text[sentences[place]].append((text, kind))
     return of_text
@@ -108,7 +109,11 @@ def by_text(negatives: Negatives, sentences: Sequence[str]) -> dict[str, list[tu
 def described(negatives: Negatives, source: str, file: str | Path | None = None) -> dict[str, Any]:
     """The report's entries: source and number of the negatives, and the number of sentences that have some."""
     changed_sentences = {place for place, _, _ in negatives}
-    description: dict[str, Any] = {"source": source, "count": len(negatives), "sentences": len(changed_sentences)}
+    description: dict[str, Any] = {
+        "source": source,
+        "count": len(negatives),
+        "sentences": len(changed_sentences),
+    }
     if file is not None:
         description["file"] = str(file)
     return description

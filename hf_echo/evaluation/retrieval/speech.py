@@ -20,7 +20,7 @@ from ...search.margin import best_matches, checked_margin
 from ...utils.results import Table
 from ..labelled_rows import rows_by_language
 from ..translation import translation_scores
-from .hard_negatives import PUBLISHED, RULES, by_text, described, published_negatives, rule_negatives
+from .hard_negatives import PUBLISHED, RULES, TextAndKind, by_text, described, published_negatives, rule_negatives
 
 ENGLISH = "eng_Latn"
 COLUMNS = ("text", "lang", "english")
@@ -34,7 +34,7 @@ def evaluate_speech(
     embeddings: np.ndarray,
     encode: Encode,
     *,
-    negatives: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    negatives: Mapping[str, Sequence[TextAndKind]] | None = None,
     translate: Translate | None = None,
     unheard: Collection[str] | None = None,
     margin: str | None = "cosine",
@@ -74,7 +74,8 @@ def evaluate_speech(
         raise ValueError("no row has an English translation: add the column english")
 
     def place_of(row: int) -> str:
-        return f"speech embedding of row {row + 1} ({recordings[row]['text'][:40]!r})"
+        text = recordings[row]["text"]
+        return f"speech embedding of row {row + 1} ({text[:40]!r})"
 
     refuse_broken(embeddings, place_of)
     options = {"margin": checked_margin(margin), "k": k}
@@ -113,9 +114,7 @@ def evaluate_speech(
     return languages
 
 
-def english_negatives(
-    rows: Any, file: str | Path | None = None
-) -> tuple[dict[str, list[tuple[str, str]]], dict[str, Any]]:
+def english_negatives(rows: Any, file: str | Path | None = None) -> tuple[dict[str, list[TextAndKind]], dict[str, Any]]:
     """({English text: its hard negatives}, their entries in the report), for `evaluate_speech`.
 
     They are made by rule, or with `file` read from the published set.
@@ -177,7 +176,7 @@ class _Search:
     """The search of `evaluate_speech`: among the different texts, and with `negatives` among these too."""
 
     encode: Encode
-    negatives: Mapping[str, Sequence[tuple[str, str]]]
+    negatives: Mapping[str, Sequence[TextAndKind]]
     options: dict[str, Any]
 
     def error_rate(self, x: np.ndarray, gold: Sequence[str], lang: str, *, with_negatives: bool = False) -> float:

@@ -124,7 +124,8 @@ def _of_text(tokenizer: Any, encoding: Any, states: np.ndarray) -> TokenStates:
     sequence = int(getattr(tokenizer, "prompts", "none") == "name")
     in_text = np.flatnonzero([number == sequence for number in encoding.sequence_ids])
     offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
-    return TokenStates(states[:, in_text], offsets[in_text], np.array(encoding.ids, np.int64)[in_text])
+    ids = np.array(encoding.ids, np.int64)
+    return TokenStates(states[:, in_text], offsets[in_text], ids[in_text])
 
 
 def _encodings(tokenizer: Any, texts: list[str], lang: Any) -> list:

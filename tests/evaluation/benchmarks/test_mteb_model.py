@@ -1,14 +1,12 @@
 """An Echo checkpoint through mteb itself, on its own task with local data: its scores against ours and sklearn's."""
 
-import warnings
+import runpy
 
 import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
 mteb = pytest.importorskip("mteb")
-
-from mteb.models.model_meta import ScoringFunction  # noqa: E402
 
 from hf_echo.evaluation import evaluate_xsim  # noqa: E402
 from hf_echo.evaluation.benchmarks.mteb_model import EchoForMTEB, language_of, write_results  # noqa: E402
@@ -20,61 +18,115 @@ def model(toy_folders):
     return EchoForMTEB(str(toy_folders["release"]))
 
 
-def ntrex(rows):
+@pytest.fixture(scope="module")
+def checkpoint(toy_folders):
+    """Encoder and tokenizer."""
+    return load_encoder(toy_folders["release"])
+
+
+@pytest.fixture(scope="module")
+def task(toy):
     """mteb's own task on an n-way table of this machine: find the English translations."""
     texts = {}
-    for row in rows:
+    for row in toy.nway_rows():
         texts.setdefault(row["lang"], []).append(row["text"])
     task = mteb.get_task("NTREXBitextMining")
-    task.hf_subsets = [f"{lang}-eng_Latn" for lang in texts if lang != "eng_Latn"]
-    task.dataset, task.data_loaded = DatasetDict(test=Dataset.from_dict(texts)), True
+    task.hf_subsets = ["fra_Latn-eng_Latn", "rus_Cyrl-eng_Latn"]
+    task.dataset = DatasetDict(test=Dataset.from_dict(texts))
+    task.data_loaded = True
     return task
 
 
-def scores(model, task) -> dict[str, dict]:
-    result = mteb.evaluate(model, task, cache=None, show_progress_bar=False)
-    return {row["hf_subset"]: row for row in result.task_results[0].scores["test"]}
+def evaluated(model, task):
+    return mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results[0]
 
 
-def test_bitext_accuracy_is_our_xsim(model, toy, toy_folders, caplog, recwarn):
-    rows = toy.nway_rows()
-    found = scores(model, ntrex(rows))
-    # mteb's own wrapper warns about every prompt of a language
-    said = [*caplog.messages, *(str(warning.message) for warning in recwarn)]
-    assert not [message for message in said if "prompt" in message.lower() or "is not valid" in message]
-    encoder, tokenizer = load_encoder(toy_folders["release"])
-    table = evaluate_xsim(lambda texts, lang: encode(encoder, tokenizer, texts, lang), rows)
-    assert {row["lang"] for row in table.rows} == {name.split("-")[0] for name in found}
-    for row in table.rows:
-        assert found[f"{row['lang']}-eng_Latn"]["accuracy"] == pytest.approx(1 - row["xsim"] / 100)
+def test_bitext_accuracy_is_our_xsim(model, checkpoint, task, toy):
+    table = evaluate_xsim(lambda texts, lang: encode(*checkpoint, texts, lang), toy.nway_rows())
+    error_rates = {f"{row['lang']}-eng_Latn": row["xsim"] for row in table.rows}
+
+    scores = evaluated(model, task).scores["test"]
+
+    assert len(scores) == len(error_rates)
+    for score in scores:
+        assert score["accuracy"] == pytest.approx(1 - error_rates[score["hf_subset"]] / 100)
 
 
-def test_the_language_goes_into_the_prompt(model, toy_folders):
-    task = mteb.get_task("NTREXBitextMining")
-    assert language_of(task.metadata, "fra_Latn") == "fra_Latn"  # a column of a parallel table
-    assert language_of(task.metadata, "fra_Latn-eng_Latn") is None  # two languages
-    assert language_of(task.metadata, "klingon") is None
-    for name, code in (("ara-Arab", "arb_Arab"), ("cmn-Hans", "zho_Hans"), ("kor-Kore", "kor_Hang"), ("zho", None)):
-        assert language_of(task.metadata, name) == code  # mteb has macrolanguages
-    encoder, tokenizer = load_encoder(toy_folders["release"])
-    got = model.encode([{"text": ["ba"]}], task_metadata=task.metadata, hf_split="test", hf_subset="fra_Latn")
-    np.testing.assert_allclose(got, encode(encoder, tokenizer, ["ba"], "fra_Latn"), atol=1e-6)
-    assert not np.allclose(got, encode(encoder, tokenizer, ["ba"]), atol=1e-4)
+def test_mteb_warns_of_no_prompt(model, task, caplog, recwarn):
+    """Its own wrapper warns about every prompt of a language."""
+    evaluated(model, task)
+
+    messages = caplog.messages + [str(warning.message) for warning in recwarn]
+    assert not [message for message in messages if "prompt" in message.lower() or "is not valid" in message]
 
 
-def test_results_and_meta_are_those_that_mteb_reads(toy, toy_folders, tmp_path):
-    rows = toy.nway_rows()
-    write_results(str(toy_folders["release"]), [ntrex(rows)], tmp_path, "abc")
-    found = mteb.ResultCache(tmp_path).load_results(["local/release"], ["NTREXBitextMining"], require_model_meta=False)
-    assert len(found.model_results) == 1 and found.model_results[0].model_revision == "abc"
-    names = {name: getattr(mteb.models, name) for name in ("ModelMeta", "SentenceTransformerEncoderWrapper")}
-    exec((tmp_path / "model_meta.py").read_text(), names | {"ScoringFunction": ScoringFunction}, made := {})
-    encoder, tokenizer = load_encoder(toy_folders["release"])
-    meta = made["model"]
-    assert meta.n_parameters == encoder.num_parameters() and meta.max_tokens == tokenizer.model_max_length
-    assert "fra-Latn" in meta.languages and meta.embed_dim == encoder.config.embedding_size
-    with warnings.catch_warnings(record=True) as said:  # without loader_kwargs twice about each language
-        warnings.simplefilter("always")
-        opened = meta.loader(str(toy_folders["release"]), **meta.loader_kwargs)
-    assert len([w for w in said if "prompt" in str(w.message)]) == 1
+@pytest.fixture(scope="module")
+def metadata():
+    return mteb.get_task("NTREXBitextMining").metadata
+
+
+@pytest.mark.parametrize(
+    ("subset", "lang"),
+    [
+        ("fra_Latn", "fra_Latn"),  # a column of a parallel table
+        ("fra_Latn-eng_Latn", None),  # two languages
+        ("klingon", None),
+        # mteb has macrolanguages.
+        ("ara-Arab", "arb_Arab"),
+        ("cmn-Hans", "zho_Hans"),
+        ("kor-Kore", "kor_Hang"),
+        ("zho", None),
+    ],
+)
+def test_language_of_a_subset(metadata, subset, lang):
+    assert language_of(metadata, subset) == lang
+
+
+def test_the_language_goes_into_the_prompt(model, checkpoint, metadata):
+    batches = [{"text": ["ba"]}]
+
+    vectors = model.encode(batches, task_metadata=metadata, hf_split="test", hf_subset="fra_Latn")
+
+    np.testing.assert_allclose(vectors, encode(*checkpoint, ["ba"], "fra_Latn"), atol=1e-6)
+    assert not np.allclose(vectors, encode(*checkpoint, ["ba"]), atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def results(toy_folders, task, tmp_path_factory):
+    return write_results(str(toy_folders["release"]), [task], tmp_path_factory.mktemp("results"), "abc")
+
+
+def test_results_are_those_that_mteb_reads(results):
+    cache = mteb.ResultCache(results)
+
+    loaded = cache.load_results(["local/release"], ["NTREXBitextMining"], require_model_meta=False)
+    (result,) = loaded.model_results
+    assert result.model_revision == "abc"
+
+
+@pytest.fixture
+def meta(results):
+    """The ModelMeta of the written file, read as in mteb's own module of models."""
+    names = {
+        "ModelMeta": mteb.models.ModelMeta,
+        "SentenceTransformerEncoderWrapper": mteb.models.SentenceTransformerEncoderWrapper,
+        "ScoringFunction": mteb.models.model_meta.ScoringFunction,
+    }
+    return runpy.run_path(str(results / "model_meta.py"), names)["model"]
+
+
+def test_the_meta_states_the_checkpoint(meta, checkpoint):
+    encoder, tokenizer = checkpoint
+
+    assert meta.n_parameters == encoder.num_parameters()
+    assert meta.max_tokens == tokenizer.model_max_length
+    assert meta.embed_dim == encoder.config.embedding_size
+    assert "fra-Latn" in meta.languages
+
+
+def test_the_loader_of_the_meta_opens_the_model(meta, toy_folders, recwarn):
+    """Without `loader_kwargs`, mteb warns twice about each language."""
+    opened = meta.loader(str(toy_folders["release"]), **meta.loader_kwargs)
+
     assert set(opened.model_prompts) == {"query", "document"}
+    assert len([warning for warning in recwarn if "prompt" in str(warning.message)]) == 1

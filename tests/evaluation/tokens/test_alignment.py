@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from scipy.spatial.distance import cosine
 
 from hf_echo.evaluation.tokens.alignment import (
     alignment_error_rate,
@@ -96,8 +97,8 @@ def test_similarity_is_the_cosine_from_0_to_1():
     similarity = token_similarity(x, y)
 
     for layer, i, j in np.ndindex(2, 3, 4):
-        cosine = np.corrcoef([0, *x[layer, i], *-x[layer, i]], [0, *y[layer, j], *-y[layer, j]])[0, 1]
-        assert similarity[layer, i, j] == pytest.approx((1 + cosine) / 2)
+        distance = cosine(x[layer, i], y[layer, j])  # 1 - cosine
+        assert similarity[layer, i, j] == pytest.approx(1 - distance / 2)
 
 
 def test_words_are_linked_by_any_of_their_tokens():
@@ -230,9 +231,8 @@ def test_bad_rows(encoder, toy_tokenizer, rows, change, message):
 
 @pytest.fixture
 def parquet(rows, tmp_path):
-    splits = ["train", "dev"] * 3
     file = tmp_path / "links.parquet"
-    Dataset.from_list([row | {"split": split} for row, split in zip(rows, splits, strict=True)]).to_parquet(file)
+    Dataset.from_list(rows).add_column("split", ["train", "dev"] * 3).to_parquet(file)
     return file
 
 
