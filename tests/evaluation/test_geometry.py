@@ -227,6 +227,10 @@ def test_the_rsim_of_a_space_is_the_mean_over_its_languages(geometry):
     assert geometry.rsim == pytest.approx(np.mean(rsim(space())), rel=1e-4)
 
 
+def test_the_invariance_of_a_space_is_the_mean_over_its_languages(geometry):
+    assert geometry.invariance == pytest.approx(np.mean(invariance(space())), rel=1e-4)
+
+
 def test_table_by_language(geometry):
     table = geometry.by_language()
 

@@ -236,6 +236,33 @@ def test_a_guide_that_leaves_no_negative_is_told(guide_with_high_cosines):
     assert not kept.any()
 
 
+def test_two_sources_without_a_negative_are_told():
+    guide = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+
+    with pytest.warns(UserWarning, match="leaves 2 of 2 sources without a negative"):
+        guide_filter(guide, guide)
+
+
+def test_a_batch_of_one_has_no_negative_to_tell_of(recwarn):
+    guide = torch.tensor([[1.0, 0.0]])
+
+    guide_filter(guide, guide)
+
+    assert not recwarn
+
+
+def test_some_sources_without_a_negative_are_usual(recwarn):
+    """The first two of eight are near all others."""
+    guide = torch.eye(8)
+    guide[0] += guide[2:].sum(0)
+    guide[1] += guide[2:].sum(0)
+
+    kept = guide_filter(guide, guide, radius=0.1)
+
+    assert kept.any(1).tolist() == [False] * 2 + [True] * 6
+    assert not recwarn
+
+
 def test_a_radius_near_1_suits_high_cosines(guide_with_high_cosines, recwarn):
     guide = guide_with_high_cosines
 

@@ -178,6 +178,30 @@ class LargestTensor(TorchDispatchMode):
         return out
 
 
+class MatrixProducts(TorchDispatchMode):
+    """Counts products of matrices."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm_)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("with_gradients", "trained", "products"), [(True, True, 3), (True, False, 2), (False, True, 1), (False, False, 1)]
+)
+def test_gradients_that_nobody_needs_cost_no_product(with_gradients, trained, products):
+    """One product for the logits of a chunk, and one for each gradient."""
+    hidden, weight, labels = batch((8,), ignored=0.0)
+    weight.requires_grad_(trained)
+
+    with MatrixProducts() as matrix_products, torch.set_grad_enabled(with_gradients):
+        translation_loss(hidden, weight, labels, chunk_size=4)
+
+    assert matrix_products.count == 2 * products
+
+
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize(
     ("loss_of", "options", "tokens_in_memory"),

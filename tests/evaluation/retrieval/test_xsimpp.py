@@ -15,8 +15,16 @@ E = np.eye(6)
 def test_each_kind_of_error_by_hand():
     """Five sentences: right, own negation, own number, another's translation, another's negative."""
     y = E[:5]
-    x = np.array([E[0], E[1] + 2 * E[5], 0.1 * E[2] - E[5], E[0] + 0.5 * E[3], 0.2 * E[4] - 0.9 * E[0]])
-    negatives = np.array([E[1] + 2 * E[5], -E[5], -E[0]])
+    x = np.array(
+        [
+            [1, 0, 0, 0, 0, 0],
+            [0, 1, 0, 0, 0, 2],
+            [0, 0, 0.1, 0, 0, -1],
+            [1, 0, 0, 0.5, 0, 0],
+            [-0.9, 0, 0, 0, 0.2, 0],
+        ]
+    )
+    negatives = np.array([[0, 1, 0, 0, 0, 2], [0, 0, 0, 0, 0, -1], [-1, 0, 0, 0, 0, 0]])
 
     result = xsimpp(x, y, negatives, [1, 2, 0], negative_kind=["negation", "number", "entity"])
 
@@ -79,23 +87,51 @@ def test_equals_a_search_written_out(case, margin):
     assert result.errors == counts.total() > 0
 
 
-def test_a_copy_of_the_translation_is_an_error():
-    result = xsimpp(E[[0, 0, 3]], E[[0, 0, 1]], E[[3]], [2], negative_kind=["number"])
+# Sentence 1 is a copy of sentence 0. The negative lies on an axis of its own.
+Y = E[[0, 0, 1]]
+NEGATIVE = E[[3]]
 
-    assert result.errors_by_kind == {"number": 1, "other": 1, "other_negative": 0}
+
+def test_a_copy_of_the_translation_is_an_error():
+    result = xsimpp(Y, Y, NEGATIVE, [2])
+
+    assert result.errors_by_kind == {"negative": 0, "other": 1, "other_negative": 0}
 
 
 def test_a_copy_in_the_group_of_the_translation_is_right():
-    result = xsimpp(E[[0, 0, 3]], E[[0, 0, 1]], E[[3]], [2], negative_kind=["number"], gold=[0, 0, 1])
+    result = xsimpp(Y, Y, NEGATIVE, [2], gold=[0, 0, 1])
 
-    assert result.errors_by_kind == {"number": 1, "other": 0, "other_negative": 0}
+    assert result.errors == 0
 
 
 def test_negatives_of_a_copy_are_those_of_the_sentence():
-    """The negative was made from row 1, which is the same sentence as row 0."""
-    result = xsimpp(E[[3, 0, 0]], E[[0, 0, 1]], E[[3]], [1], negative_kind=["number"], gold=[0, 0, 1])
+    """Sentence 0 is translated as the negative that was made from sentence 1."""
+    result = xsimpp(E[[3, 0, 1]], Y, NEGATIVE, [1], gold=[0, 0, 1])
 
-    assert result.errors_by_kind["number"] == 1
+    assert result.errors_by_kind == {"negative": 1, "other": 0, "other_negative": 0}
+
+
+def test_zero_rows_are_not_in_the_pool(case):
+    """Sentence 3 and a negative of sentence 5 have no embedding: the others are found as without them."""
+    kept = np.arange(90) != 3
+    kept_negatives = (np.arange(270) != 16) & (case["negative_owner"] != 3)
+    zeros = {name: case[name].copy() for name in ("x", "negatives")}
+    zeros["x"][3] = 0
+    zeros["negatives"][~kept_negatives] = 0
+    place = np.cumsum(kept) - 1  # of each sentence among those that are kept
+    expected = xsimpp(
+        case["x"][kept],
+        case["y"][kept],
+        case["negatives"][kept_negatives],
+        place[case["negative_owner"][kept_negatives]],
+        negative_kind=case["negative_kind"][kept_negatives],
+    )
+
+    result = xsimpp(**case | zeros)
+
+    assert result.count == 89
+    assert result.predictions[3] == -1
+    assert result.errors_by_kind == expected.errors_by_kind
 
 
 ARRAYS = ("x", "y", "negatives")
