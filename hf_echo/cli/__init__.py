@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
-from typing import Annotated
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 
 from ..steps import conversions, operations, tokenizers, training_data
 from ..steps.table import declared_steps
 from ..utils.settings import Step
-from . import analyse, data, evaluate, hub, pairs, use
+from . import analyse, data, evaluate, hub, pairs, public_text, use
 from .generate import PLAIN, add_command
 
 DEBUG = "HF_ECHO_DEBUG"
@@ -54,7 +58,7 @@ def options(
     """Train, evaluate and use cross-lingual sentence embeddings (ECHO, Omnilingual SONAR)."""
 
 
-MODULES = (use, pairs, conversions, operations, tokenizers, hub, evaluate, analyse, data, training_data)
+MODULES = (use, pairs, conversions, operations, tokenizers, hub, evaluate, analyse, data, public_text, training_data)
 COMMANDS: dict[str, type[Step]] = {kind.command: kind for kind in declared_steps(*MODULES) if kind.command}
 
 
@@ -65,6 +69,27 @@ for _name, _group in _groups.items():
     app.add_typer(_group, name=_name)
 
 
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does, so that unfinished files are removed; exit code 143."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    process = os.getpid()
+
+    def end(number: int, frame: Any) -> None:
+        if os.getpid() != process:  # a worker that was forked: it has no files of the command
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main() -> None:
     """Run the command line. An error is one line; the exit code is 2 for wrong input and 1 for a possible bug."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
@@ -73,7 +98,8 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):  # a console that cannot write a character gets its number
             stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        with _ended_by_sigterm():
+            app()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
         typer.echo("hf-echo: standard output was closed before the end", err=True)
@@ -81,9 +107,13 @@ def main() -> None:
     except Exception as error:
         if os.environ.get(DEBUG, "0") not in ("", "0"):
             raise
-        if expected := isinstance(error, (ValueError, OSError, ImportError)):
+        is_network = type(error).__module__.partition(".")[0] in ("httpx", "httpcore")  # clients of huggingface_hub
+        expected = isinstance(error, (ValueError, OSError, ImportError)) or is_network
+        if expected:
             message = str(error).strip().splitlines()
             line = message[0] if message else type(error).__name__
+            if is_network:
+                line = f"no connection to the network: {line}"
         else:
             line = f"{' '.join(f'{type(error).__name__}: {error}'.split())} (a bug? {DEBUG}=1 shows the traceback)"
         typer.echo(f"hf-echo: {line}", err=True)

@@ -18,14 +18,13 @@ from typing import Any
 import duckdb
 
 from ..languages import find_language
+from .leaks import LETTERS
 from .noise import noisy
 
 ENGLISH = "eng_Latn"
 COLUMNS = "source, source_lang, target, target_lang, provenance"
 PAIRS = ("src_lang", "src", "tgt_lang", "tgt")
 SENTENCE_END = r"""[.!?…。！？]["'”’»)」』）]*\s*$"""
-# Letters and digits in lower case; a text without any is compared as it is.
-LETTERS = r"coalesce(nullif(regexp_replace(lower({0}), '[^\p{{L}}\p{{N}}]', '', 'g'), ''), {0})"
 # 0 ... 99, by the first four bytes of SHA-256 of the stripped text in lower case.
 PERCENT = "(('0x' || substr(h, 7, 2) || substr(h, 5, 2) || substr(h, 3, 2) || substr(h, 1, 2))::UBIGINT % 100)"
 

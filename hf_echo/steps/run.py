@@ -38,8 +38,13 @@ def run_journey(
             yield train_recipe(path, values, fresh=fresh, changed_data=changed_data)
 
 
-def describe_journey(paths: Sequence[Path], overrides: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield what each step would do, without doing it; what an earlier step makes counts as an input."""
+def describe_journey(
+    paths: Sequence[Path], overrides: dict[str, Any] | None = None, *, downloads: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yield what each step would do, without doing it; what an earlier step makes, or a download, counts as an input.
+
+    `downloads`: folders that are downloaded before the first step.
+    """
     journey = paths if len(paths) > 1 else None
     for path, values in _with_overrides(paths, overrides):
         if isinstance(read_recipe(path, values), Operation):
@@ -47,7 +52,7 @@ def describe_journey(paths: Sequence[Path], overrides: dict[str, Any] | None = N
             others = (overrides or {}) if journey else {}
             earlier = earlier_steps(path, journey)
             made = [read_recipe(step, known_overrides(step, others)).output_dir for step in earlier]
-            yield describe_operation(path, values, made=made)
+            yield describe_operation(path, values, made=[*made, *downloads])
         else:
             yield dry_run(path, overrides if journey else values, journey=journey)
 

@@ -12,12 +12,18 @@ tables:
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ..utils.settings import CHECKPOINT, DATA, make, setting, step
 from .operations import Operation, output
+
+logger = logging.getLogger(__name__)
+
+
+PUBLIC = "outputs/corpora"  # where a journey that is not given a folder of corpora downloads public ones to
 
 
 @dataclass(kw_only=True)
@@ -35,6 +41,7 @@ class Table:
     dev_split: str | None = setting("the rows of the dev set are those of this split", None, needs="dev")
     dev_documents: int | None = setting("those of the last so many documents", None, needs="dev", least=1)
     dev_percent: int | None = setting("of so many percent of the English texts", None, needs="dev", least=1, most=99)
+    optional: bool = setting("leave it out where the folder of the corpora does not hold it", False)
 
 
 @step(operation="collect_data")
@@ -42,7 +49,9 @@ class CollectData(Operation):
     """Collect a training mix and held-out dev sets from a folder of parallel corpora."""
 
     output_dir: str = output("folder of the tables")
-    corpora: str = setting("folder of the corpora (Parquet files)", reads=DATA)
+    corpora: str = setting(
+        "folder of the corpora (Parquet files); without it hf-echo train downloads public ones", PUBLIC, reads=DATA
+    )
     languages: list[str] = setting("languages beside English")
     tables: dict[str, dict] = setting("file name: how its rows are used")
     power: float = setting("a language of n rows gets n to this power, relative to the largest", 1.0, least=0, most=1)
@@ -63,11 +72,19 @@ class CollectData(Operation):
         from ..utils.folders import write_folder
         from ..utils.lineage import write_lineage
 
+        tables = {name: table for name, table in self.how.items() if not self._is_left_out(name, table)}
         with write_folder(self.output_dir) as folder:
-            rows = collect(Path(self.corpora), Path(folder), self.languages, self.how, self)
+            rows = collect(Path(self.corpora), Path(folder), self.languages, tables, self)
             options = dict(parents={}, data=self.names(DATA), output_dir=self.output_dir, results=rows)
             write_lineage(folder, str(self.operation), self.names(None), **options)
         return {"output_dir": self.output_dir, **rows}
+
+    def _is_left_out(self, name: str, table: Table) -> bool:
+        """Whether a table that need not be there is not there, which a warning says."""
+        is_left_out = table.optional and not (Path(self.corpora) / name).is_file()
+        if is_left_out:
+            logger.warning("%s has no %s: the mix is made without it", self.corpora, name)
+        return is_left_out
 
     def is_whole(self):
         return (Path(self.output_dir) / "train.parquet").is_file()

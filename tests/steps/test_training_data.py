@@ -159,6 +159,12 @@ def test_refusals(corpora, tmp_path, changes, error, message):
         run(corpora, tmp_path / "out", **changes)
 
 
+def test_an_optional_table_may_be_missing(corpora, tmp_path):
+    tables = {"pairs.parquet": {}, "none.parquet": {"optional": True}}
+    rows = run(corpora, tmp_path / "out", tables=tables)
+    assert rows["train"] > 0
+
+
 def test_scripts_are_run_once(tmp_path, corpora):
     recipe = tmp_path / "r.yaml"
 

@@ -9,9 +9,17 @@ import catalogs
 import polib
 import pyarrow.parquet as pq
 import pytest
-from catalogs import clean, harvest, language_of, plural_forms, plural_pairs, remove_accelerators, strip_tags
+from catalogs import harvest
 
 from hf_echo.data import load_parallel
+from hf_echo.data.gettext_catalogs import (
+    clean,
+    language_of,
+    plural_forms,
+    plural_pairs,
+    remove_accelerators,
+    strip_tags,
+)
 
 RUSSIAN = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
 PO = r"""# French

@@ -1,0 +1,91 @@
+"""Journeys without a folder of corpora: what they download, the question before it, and the mix that follows."""
+
+import subprocess
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from hf_echo.data.sources import SOURCES, downloading, table
+from hf_echo.data.sources.origins import GitRepository
+from hf_echo.data.sources.rows import PAIR_COLUMNS
+from hf_echo.data.sources.table import Source
+from hf_echo.steps import public_text
+from hf_echo.steps.recipe import find_recipes
+
+COMMAND = "train"
+GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+
+
+def test_a_journey_reads_the_sources_of_its_tables():
+    names = public_text.public_sources(find_recipes("echo-nano"), {})
+    assert {"ntrex", "flores_sib", "tatoeba_challenge", "bible"} <= set(names)
+
+
+def test_test_splits_are_downloaded_too():
+    assert {"flores_devtest", "tatoeba_laser"} <= set(public_text.public_sources(find_recipes("echo-nano"), {}))
+
+
+def test_research_text_is_not_taken_for_a_journey():
+    names = public_text.public_sources(find_recipes("echo-nano"), {})
+    assert all(SOURCES[name].license != "research" for name in names)
+
+
+def test_a_folder_of_the_user_is_no_download():
+    assert public_text.public_sources(find_recipes("echo-nano"), {"corpora": "mine"}) == []
+
+
+def test_a_journey_without_that_step_downloads_nothing():
+    assert public_text.public_sources(find_recipes("nano"), {}) == []
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    """A recipe of one table, whose source is a repository on this machine."""
+    place = tmp_path / "host" / "me" / "words"
+    place.mkdir(parents=True)
+    (place / "pairs.tsv").write_text("Good morning.\tBonjour.\nSee you.\tA bientot.\n")
+    subprocess.run([*GIT, "init", "--quiet", place], check=True)
+    subprocess.run([*GIT, "-C", place, "config", "uploadpack.allowFilter", "true"], check=True)
+    subprocess.run([*GIT, "-C", place, "config", "uploadpack.allowAnySHA1InWant", "true"], check=True)
+    subprocess.run([*GIT, "-C", place, "add", "."], check=True)
+    subprocess.run([*GIT, "-C", place, "commit", "--quiet", "--message", "words"], check=True)
+    commit = subprocess.run([*GIT, "-C", place, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+
+    def read(files):
+        for line in files[0].lines("pairs.tsv"):
+            english, french = line.split("\t")
+            yield False, "eng_Latn", english, "fra_Latn", french
+
+    repository = GitRepository("me/words", commit.stdout.strip(), host=f"file://{tmp_path}/host/")
+    words = Source("words", "words", "permissive", "CC0 1.0", (repository,), read, PAIR_COLUMNS, None, "", "")
+    facts = {"rows": "2", "test_rows": "0", "megabytes": "0.1", "languages": "eng_Latn fra_Latn"}
+    monkeypatch.setattr(table, "_measured", lambda: {"words": facts})
+    monkeypatch.setattr(downloading, "SOURCES", {"words": words})
+    monkeypatch.setattr("hf_echo.data.sources.SOURCES", {"words": words})
+    monkeypatch.setattr(public_text, "TESTS", ())
+    monkeypatch.chdir(tmp_path)
+    recipe = {"operation": "collect_data", "output_dir": "out", "languages": ["fra_Latn"]}
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(recipe | {"tables": {"words.parquet": {}}}))
+    return tmp_path / "r.yaml"
+
+
+def test_the_question_is_not_passed_over_silently(recipe, run):
+    code, _, err = run(recipe)
+    assert code == 2
+    assert "add --yes to download it, or give corpora=FOLDER" in err.splitlines()[-1]
+    assert "CC0 1.0" in err  # what it would download
+
+
+def test_yes_downloads_the_text_that_the_step_reads(recipe, run, tmp_path):
+    code, _, err = run(recipe, "--yes")
+    assert code == 0, err
+    targets = pq.read_table(tmp_path / "out" / "train.parquet")["target"].to_pylist()
+    assert sorted(targets) == ["Good morning.", "See you."]
+
+
+def test_a_dry_run_names_the_download_as_no_problem(recipe, run, tmp_path):
+    code, out, err = run(recipe, "--dry-run")
+    assert code == 0, out
+    assert "words" in err
+    assert not (tmp_path / "outputs").exists()
