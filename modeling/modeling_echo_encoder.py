@@ -133,7 +133,8 @@ class EchoEncoder(EchoPreTrainedModel):
             model = model.get_encoder()
         tensor_names = set(model.state_dict())
         for name in sorted(loading_info["missing_keys"]):
-            if name.removeprefix("encoder.") in tensor_names:
+            own_name = name.removeprefix("encoder.") if part else name
+            if own_name in tensor_names:
                 raise ValueError(f"{name_or_path}: the weights lack the tensor {name}: it is not a whole model")
 
         # The encoder is built without weights of its own, and gets those of the backbone.

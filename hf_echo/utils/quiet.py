@@ -11,9 +11,9 @@ from ..modeling.precision_echo import has_fast_bf16
 
 LOGGERS = ("transformers.modeling_utils", "sentence_transformers.base.model")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-# Rows of the table of transformers, after which weights "were newly initialized": an embedding of token states reads no
-# pooler, and position ids are not weights.
-UNREAD = re.compile(r"\s*\S*pooler\.\S+\s*\|\s*MISSING|\s*\S*position_ids\s*\|\s*UNEXPECTED")
+# Rows of the table of transformers about what is not read: an embedding of token states reads no pooler, whether the
+# weights have one or lack it, and position ids are not weights.
+UNREAD = re.compile(r"\s*\S*pooler\.\S+\s*\|\s*(MISSING|UNEXPECTED)|\s*\S*position_ids\s*\|\s*UNEXPECTED")
 
 
 @contextmanager

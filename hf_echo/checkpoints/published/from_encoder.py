@@ -15,6 +15,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from ...modeling import EchoEncoder, EchoTokenizer
 from ...utils.hub import locate, read_pretrained, snapshot
+from ...utils.quiet import opening_quietly
 from ...vocabulary.loading import load_tokenizer
 from .sentence_transformer import Modules, check_vectors, open_finished, read_modules, refuse_own_code
 from .weights import open_config
@@ -73,15 +74,16 @@ def convert_encoder(
         raise ValueError(f"{source} is an encoder and a decoder: give --part encoder")
 
     # The encoder, with the pooling and projection of a finished model.
-    encoder = EchoEncoder.from_backbone(
-        place,
-        pooling=pooling or own_pooling,
-        embedding_size=embedding_size if dense is None else len(dense.weight),
-        projection="linear" if dense is None else dense.kind,
-        part=part,
-        attention=attention,
-        **options,
-    )
+    with opening_quietly():
+        encoder = EchoEncoder.from_backbone(
+            place,
+            pooling=pooling or own_pooling,
+            embedding_size=embedding_size if dense is None else len(dense.weight),
+            projection="linear" if dense is None else dense.kind,
+            part=part,
+            attention=attention,
+            **options,
+        )
     if dense is not None:
         encoder.projection.load_state_dict(dense.state_dict())
     encoder.config.cls_token_id = words.cls_token_id

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast, T5EncoderModel
@@ -31,6 +31,7 @@ IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 WINDOWS = {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]}
 MODERN = {"cls_token_id": 0, "sep_token_id": 2, "local_attention": 6, "max_position_embeddings": 512}
 T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 1}
+BART = {"encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
 POSITIONS = {"max_position_embeddings": 66}  # of BERT and XLM-R: 64 tokens and the two that XLM-R leaves out
 
 TEXTS = [
@@ -73,6 +74,7 @@ class Family:
         settings_file, subfolder: of the transformer, in the layout of older versions.
         types: module type -> another one, such as code of the repository.
         change: what else is done to the folder.
+        like: a family that differs from it in little: then its tests are slow ones.
         refused: part of the message; None: the vectors stay.
     """
 
@@ -88,6 +90,7 @@ class Family:
     subfolder: str = ""
     types: dict[str, str] = field(default_factory=dict)
     change: Callable[[Path], None] = lambda folder: None
+    like: str | None = None
     refused: str | None = None
 
 
@@ -113,6 +116,13 @@ def of_type(model_type: str, **classes: str) -> Callable[[Path], None]:
     return change
 
 
+def without_a_tensor(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    del tensors["encoder.layer.1.output.dense.weight"]
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
 def update_json(file: Path, **values: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
@@ -127,10 +137,12 @@ LEFT = {"padding_side": "left"}
 FAMILIES = {
     "multilingual-e5-small": Family(BERT),
     "multilingual-e5-large-instruct": Family(XLM_R, settings=prompts("query", query="query: ", passage="passage: ")),
-    "bge-m3": Family(XLM_R, ("cls_token",)),
+    "bge-m3": Family(XLM_R, ("cls_token",), like="snowflake-arctic-embed-l-v2.0"),
     "LaBSE": Family(BERT, ("cls_token",), ((WIDTH, True, TANH), "normalize")),
     "paraphrase-multilingual-MiniLM-L12-v2": Family(BERT, modules=(), longest=24),
-    "paraphrase-multilingual-mpnet-base-v2": Family(XLM_R, modules=(), longest=24),
+    "paraphrase-multilingual-mpnet-base-v2": Family(
+        XLM_R, modules=(), longest=24, like="paraphrase-multilingual-MiniLM-L12-v2"
+    ),
     "gte-multilingual-base": Family(
         XLM_R,
         ("cls_token",),
@@ -138,7 +150,7 @@ FAMILIES = {
         refused="is a model of type 'new', whose own code",
     ),
     "mmBERT": Family({"model_type": "modernbert", **MODERN}),
-    "granite-embedding-r2": Family({"model_type": "modernbert", **MODERN}, ("cls_token",)),
+    "granite-embedding-r2": Family({"model_type": "modernbert", **MODERN}, ("cls_token",), like="mmBERT"),
     "embeddinggemma-300m": Family(
         {"model_type": "gemma3_text", "use_bidirectional_attention": True, **GROUPED, **WINDOWS},
         modules=((96, False, IDENTITY), (WIDTH, False, IDENTITY), "normalize"),
@@ -187,7 +199,11 @@ FAMILIES = {
         {"model_type": "t5", **T5}, modules=((WIDTH, False, IDENTITY), "normalize"), template="$A </s>"
     ),
     "gtr-t5-base": Family(
-        {"model_type": "mt5", **T5}, modules=((WIDTH, False, IDENTITY), "normalize"), template="$A </s>", longest=32
+        {"model_type": "mt5", **T5},
+        modules=((WIDTH, False, IDENTITY), "normalize"),
+        template="$A </s>",
+        longest=32,
+        like="sentence-t5-base",
     ),
     "static-similarity-mrl-multilingual-v1": Family(
         {"model_type": "static"}, refused="the module StaticEmbedding has no place in an Echo checkpoint"
@@ -200,6 +216,7 @@ FAMILIES = {
         {"model_type": "distilbert", "dim": WIDTH, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, **POSITIONS},
         settings_file="sentence_distilbert_config.json",
         lower=True,
+        like="the layout of 2020",
     ),
     "SGPT": Family({"model_type": "gpt2", "n_positions": 512}, ("weightedmean_tokens",), (), template="$A </s>"),
     "stella": Family({"model_type": "qwen2", **GROUPED}, modules=((24, True, IDENTITY), "normalize")),
@@ -220,6 +237,15 @@ FAMILIES = {
     "cls and mean": Family(BERT, ("cls_token", "mean_tokens"), refused="pooling 'cls+mean'"),
     "Normalize in front of tanh": Family(
         BERT, modules=("normalize", (WIDTH, True, TANH)), refused="a Normalize in front of a Dense with a bias or tanh"
+    ),
+    "weights without a tensor": Family(
+        BERT,
+        change=without_a_tensor,
+        refused="the weights lack the tensor encoder.layer.1.output.dense.weight",
+    ),
+    "a decoder behind the encoder": Family(
+        {"model_type": "bart", "d_model": WIDTH, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, **BART},
+        refused="the converted model would give other vectors",
     ),
     "LoRA": Family(
         BERT,
