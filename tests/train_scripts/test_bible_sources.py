@@ -46,7 +46,7 @@ def read(path, **options):
     return source, verses, told
 
 
-def test_usfm_keeps_the_text_and_nothing_else(tmp_path):
+def test_usfm_keeps_nothing_but_the_text(tmp_path):
     path = tmp_path / "eng-test.usfm"
     path.write_text("\ufeff" + USFM, encoding="utf-8")
     source, verses, told = read(path)
@@ -119,23 +119,46 @@ test_a_broken_file_is_named_with_its_line = refusals(
 )
 
 
-def test_finding_says_what_is_missing(tmp_path):
+def test_a_missing_path_is_named(tmp_path):
     refuses("no file or folder", find_sources, [tmp_path / "none"], error=FileNotFoundError)
+
+
+def test_a_folder_without_editions_is_named(tmp_path):
     refuses("holds no edition of the Bible", find_sources, [tmp_path], error=FileNotFoundError)
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "fra-LSG.tsv").write_text("GEN 1:1\tx\n")
+
+
+def test_two_editions_of_one_name_are_refused(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "fra-LSG.tsv").write_text("GEN 1:1\tx\n")
     refuses("are both called 'LSG'", find_sources, [tmp_path / "a", tmp_path / "b"])
 
 
-def test_references():
-    assert parse_reference("b.1JO.2.3") == (["1JN 2:3"], False)
-    assert parse_reference("PSA 3:16b") == (["PSA 3:16"], True)
-    assert parse_reference("GEN 2:4-6") == (["GEN 2:4", "GEN 2:5", "GEN 2:6"], False)
-    for wrong in ("GEN 2:6-4", "GEN 2", "b.GEN", "GEN 1:1-300"):
-        with pytest.raises(ValueError):
-            parse_reference(wrong)
-    splits = {"JHN 10:42": "dev", "JHN 11:1": "test", "1JN 1:1": "train", "GEN 1:1": "train"}
-    assert {verse: split_of(verse) for verse in splits} == splits
+@pytest.mark.parametrize(
+    "text, verses, is_part",
+    [
+        ("b.1JO.2.3", ["1JN 2:3"], False),
+        ("PSA 3:16b", ["PSA 3:16"], True),
+        ("GEN 2:4-6", ["GEN 2:4", "GEN 2:5", "GEN 2:6"], False),
+    ],
+)
+def test_references_of_each_form(text, verses, is_part):
+    assert parse_reference(text) == (verses, is_part)
+
+
+@pytest.mark.parametrize("text", ["GEN 2:6-4", "GEN 2", "b.GEN", "GEN 1:1-300"])
+def test_what_is_no_reference(text):
+    with pytest.raises(ValueError):
+        parse_reference(text)
+
+
+@pytest.mark.parametrize(
+    "verse, split", [("JHN 10:42", "dev"), ("JHN 11:1", "test"), ("1JN 1:1", "train"), ("GEN 1:1", "train")]
+)
+def test_splits_are_those_of_the_paper(verse, split):
+    assert split_of(verse) == split
+
+
+def test_verses_are_in_the_order_of_a_printed_bible():
     verses = ["GEN 2:9", "GEN 2:10", "GEN 10:2", "MAT 1:1"]
     assert sorted(reversed(verses), key=place_of) == verses

@@ -14,35 +14,73 @@ from ..refusals import refusals, refuses
 CODE = "def f(x):\n    return x + 1"
 
 
-def test_prompts_of_the_figures():
-    code, math = descriptions.descriptions([Text("f({example})", "cpp"), Text("$x^2$", "latex")])
-    (turn,) = code.messages
-    assert turn["role"] == "user" and turn["content"].endswith("and nothing else:\n\nf({example})")
-    assert turn["content"].startswith("Translate the following C++ snippet to a single sentence, ensuring")
-    assert math.messages[0]["content"].startswith("Describe the following mathematical text in a single")
-    first, second = back_translations([Text("A {language} boat.", "eng_Latn")], ["French", "tha_Thai"])
-    assert [turn["role"] for turn in first.messages] == ["system", "user"]
-    assert first.messages[0]["content"].startswith("You are a helpful translation assistant. You respond only")
-    assert first.messages[1]["content"] == (
+@pytest.mark.parametrize(
+    "text, start, end",
+    [
+        (
+            Text("f({example})", "cpp"),
+            "Translate the following C++ snippet to a single sentence, ensuring",
+            "and nothing else:\n\nf({example})",
+        ),
+        (Text("$x^2$", "latex"), "Describe the following mathematical text in a single", "$x^2$"),
+    ],
+)
+def test_prompts_of_descriptions_are_the_papers(text, start, end):
+    (job,) = descriptions.descriptions([text])
+    (turn,) = job.messages
+    assert turn["role"] == "user"
+    assert turn["content"].startswith(start)
+    assert turn["content"].endswith(end)
+
+
+def test_prompts_of_back_translations_are_the_papers():
+    french, thai = back_translations([Text("A {language} boat.", "eng_Latn")], ["French", "tha_Thai"])
+
+    system, user = french.messages
+    assert (system["role"], user["role"]) == ("system", "user")
+    assert system["content"].startswith("You are a helpful translation assistant. You respond only")
+    assert user["content"] == (
         "Translate the following text from English into French. Don't produce any other output outside of the"
         " translation.\n\nA {language} boat."
     )
-    assert "English into Thai." in second.messages[1]["content"]
-    for wrong in ("eng_Latn", "python", "klingon"):
-        refuses(wrong, list, back_translations([], [wrong]))
+    assert "English into Thai." in thai.messages[1]["content"]
 
 
-def test_valid_replies():
-    want = "A function f takes x and returns x plus one."
-    for reply in (want, f'"{want}"', f"```\n{want}\n```", f"\n {want} \n", f"<think>hm\n\nhm</think>{want}"):
-        assert parse_description(reply, CODE) == want
-    assert parse_description("The loop ends by a break statement.", "break;") == "The loop ends by a break statement."
-    quoted = 'The string "a" is joined to "b"'
-    assert parse_description(quoted, CODE) == quoted
-    assert parse_translation(" Il a vendu 5 bateaux.\n", "He sold 5 boats.") == "Il a vendu 5 bateaux."
-    assert parse_translation("« Non »", '"No"') == "« Non »"  # quotes that the text has, too
-    assert parse_translation('"Non"', "No") == "Non"
-    assert parse_translation("un\ndeux", "one\ntwo") == "un\ndeux"
+@pytest.mark.parametrize("lang", ["eng_Latn", "python", "klingon"])
+def test_what_is_no_language_to_translate_into(lang):
+    refuses(lang, list, back_translations([], [lang]))
+
+
+DESCRIPTION = "A function f takes x and returns x plus one."
+
+
+@pytest.mark.parametrize("frame", ["{}", '"{}"', "```\n{}\n```", "\n {} \n", "<think>hm\n\nhm</think>{}"])
+def test_a_description_is_taken_out_of_its_frame(frame):
+    assert parse_description(frame.format(DESCRIPTION), CODE) == DESCRIPTION
+
+
+@pytest.mark.parametrize(
+    "reply, code",
+    [
+        ("The loop ends by a break statement.", "break;"),  # a single word may occur in its own description
+        ('The string "a" is joined to "b"', CODE),  # quotes inside are no frame
+    ],
+)
+def test_a_description_stays_as_it_is(reply, code):
+    assert parse_description(reply, code) == reply
+
+
+@pytest.mark.parametrize(
+    "reply, text, translation",
+    [
+        (" Il a vendu 5 bateaux.\n", "He sold 5 boats.", "Il a vendu 5 bateaux."),
+        ("« Non »", '"No"', "« Non »"),  # quotes that the text has, too
+        ('"Non"', "No", "Non"),
+        ("un\ndeux", "one\ntwo", "un\ndeux"),
+    ],
+)
+def test_translations_of_replies(reply, text, translation):
+    assert parse_translation(reply, text) == translation
 
 
 test_replies_that_are_none = refusals(
@@ -64,7 +102,9 @@ class FakeModel:
 
     def __call__(self, messages, parameters):
         text = messages[-1]["content"]
-        return Reply("Calls f." if "Python" in text else "¿Uno? " + text[-7:] if "Spanish" in text else "The sum.")
+        if "Python" in text:
+            return Reply("Calls f.")
+        return Reply("¿Uno? " + text[-7:] if "Spanish" in text else "The sum.")
 
 
 @pytest.fixture
@@ -80,29 +120,50 @@ def table(tmp_path, monkeypatch):
     return write
 
 
-def test_rows_of_code_and_latex_are_read_class_by_class(run_main, table, tmp_path):
-    """What source_code.py and latex.py write is read as it is."""
-    rows = [("a", "python", "f(x)", "code"), ("b", "latex", "$a + b$", "inline")]
-    rows.append(("c", "latex", "Let $x$ be.", "sentence"))
-    path = table([dict(zip(("id", "language", "text", "class"), row)) for row in rows])
+@pytest.fixture
+def command(run_main, table, tmp_path):
+    """command(name, *options) on rows as source_code.py and latex.py write them: (code, printed, errors, file)."""
+    rows = [
+        {"id": "a", "language": "python", "text": "f(x)", "class": "code"},
+        {"id": "b", "language": "latex", "text": "$a + b$", "class": "inline"},
+        {"id": "c", "language": "latex", "text": "Let $x$ be.", "class": "sentence"},
+    ]
+    path = table(rows)
     out = tmp_path / "out.jsonl"
 
-    def call(*arguments):
-        return run_main([descriptions.describe, descriptions.back_translate], *arguments, "--model", "m")
+    def call(name, *options):
+        commands = [descriptions.describe, descriptions.back_translate]
+        return *run_main(commands, name, path, out, *options, "--model", "m"), out
 
-    code, printed, _ = call("describe", path, out)
-    assert code == 0 and json.loads(printed)["answered"] == 3
-    rows = [(r["source_lang"], r["target"], r["provenance"]) for r in load_parallel(out)]
+    return call
+
+
+def test_the_command_describes_code_or_latex(command):
+    code, printed, _, out = command("describe")
+
+    assert code == 0
+    assert json.loads(printed)["answered"] == 3
+    rows = [(row["source_lang"], row["target"], row["provenance"]) for row in load_parallel(out)]
     assert rows[:2] == [("python", "Calls f.", "code"), ("latex", "The sum.", "math")]
-    assert call("back-translate", path, out, "--only", "sentence", "--to", "spa_Latn")[0] == 0
+
+
+def test_the_command_translates_one_class(command):
+    code, _, _, out = command("back-translate", "--only", "sentence", "--to", "spa_Latn")
+
+    assert code == 0
     (row,) = load_parallel(out)
     assert (row["source"], row["source_lang"], row["target"]) == ("¿Uno? $x$ be.", "spa_Latn", "Let $x$ be.")
     assert (row["target_lang"], row["provenance"]) == ("eng_Latn", "back_translation")
-    code, _, err = call("describe", path, out, "--only", "none")
-    assert code == 2 and "no usable row of class 'none'" in err
 
 
-GOOD, EMPTY = {"text": "a", "lang": "c"}, {"text": "", "lang": "c"}
+def test_the_command_names_a_class_without_rows(command):
+    code, _, err, _ = command("describe", "--only", "none")
+    assert code == 2
+    assert "no usable row of class 'none'" in err
+
+
+GOOD = {"text": "a", "lang": "c"}
+EMPTY = {"text": "", "lang": "c"}
 test_refusals = refusals(
     ([{"words": "a b"}], {}, "has no column of texts .*found: words"),
     ([{"text": "a b"}], {}, "has no column of language"),
@@ -113,10 +174,16 @@ test_refusals = refusals(
 )
 
 
-def test_bad_rows_and_missing_files(table, caplog, tmp_path):
+def test_bad_rows_are_skipped_by_option(table, caplog):
     assert len(read_texts(table([GOOD, EMPTY]), describable, on_bad_row="skip")) == 1
+    assert "skipped 1 bad row" in caplog.text
+
+
+def test_quotes_of_a_tsv_are_text(tmp_path):
     (tmp_path / "a.tsv").write_text('text\tlang\n"Well," he said\teng_Latn\n"No\teng_Latn\nNA\teng_Latn\n')
     texts = read_texts(tmp_path / "a.tsv", descriptions.translatable)
     assert [text for text, _ in texts] == ['"Well," he said', '"No', "NA"]
-    assert "skipped 1 bad row" in caplog.text
+
+
+def test_a_missing_file_is_named():
     refuses("no file nowhere.jsonl; give a table", read_texts, "nowhere.jsonl", describable, error=FileNotFoundError)

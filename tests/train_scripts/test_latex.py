@@ -117,7 +117,8 @@ NOISE = ["$", "$$", "\\", "{", "}", "%", "\n\n", "`", "\\[", "\\]", "\\(", "\\)"
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(PIECES + NOISE) | st.text(max_size=8), max_size=25), st.booleans())
 def test_ranges_hold_what_was_found(pieces, markdown):
-    text, place = "".join(pieces), 0
+    text = "".join(pieces)
+    place = 0
     for one in scan(text, markdown=markdown):
         assert place <= one.start <= one.body <= one.body_end <= one.end
         place = one.end
@@ -143,14 +144,23 @@ def test_large_broken_documents(piece):
         assert found(piece * 20_000 + "\n\n$y$", markdown=markdown)[-1] == ("inline", "y")
 
 
-def test_filters():
-    assert keep_expression("x" * 10 + "+" * 10, inline=False)
-    assert not keep_expression("x" * 9 + "+" * 10, inline=True)
-    assert keep_expression("+" * 150, inline=False) and not keep_expression("+" * 151, inline=False)
-    ninety = "x" * 18 + "++"
-    assert keep_expression(ninety, inline=False)
-    assert not keep_expression("x" * 19 + "++  ", inline=False)  # 90.5 % of what is not blank
-    assert keep_expression("x" * 30, inline=True)
+@pytest.mark.parametrize(
+    "text, inline, kept",
+    [
+        ("x" * 10 + "+" * 10, False, True),
+        ("x" * 9 + "+" * 10, True, False),  # too short
+        ("+" * 150, False, True),
+        ("+" * 151, False, False),
+        ("x" * 18 + "++", False, True),  # 90 % letters
+        ("x" * 19 + "++  ", False, False),  # 90.5 % of what is not blank
+        ("x" * 30, True, True),
+    ],
+)
+def test_filters_are_those_of_the_paper(text, inline, kept):
+    assert keep_expression(text, inline=inline) == kept
+
+
+def test_the_shortest_expression_is_a_parameter():
     assert keep_expression("x+", inline=True, min_length=2)
 
 
@@ -168,7 +178,9 @@ def test_rows_hold_each_text_once():
     assert len(list(math_rows(documents, min_length=1, sentences=False))) == 2
 
 
-def test_documents_good_and_bad(tmp_path, caplog):
+@pytest.fixture
+def folder(tmp_path):
+    """Documents of each kind, some of which cannot be read."""
     (tmp_path / "a.tex").write_text("% $x$\n", encoding="utf-8-sig")
     (tmp_path / "b.md").write_text("$y$")
     pq.write_table(pa.table({"text": ["$z$", None], "id": [1, 2]}), tmp_path / "c.parquet")
@@ -177,27 +189,69 @@ def test_documents_good_and_bad(tmp_path, caplog):
     pq.write_table(pa.table({"body": ["$z$"]}), tmp_path / "other.parquet")
     (tmp_path / "lines.jsonl").write_bytes(b'{"text": "$w$"}\n{"text"\n{"text": 3}\n')
     (tmp_path / "latin.tex").write_bytes(b"$\xff$")
-    documents = read_documents([tmp_path], on_bad="skip", progress=False)
-    found = [(name.removeprefix(f"{tmp_path.as_posix()}/"), *rest) for name, *rest in documents]
-    good = [("a.tex", "% $x$\n", False), ("b.md", "$y$", True), ("c.parquet:1", "$z$", True)]
-    assert found == [*good, ("lines.jsonl:1", "$w$", True)]
-    log = caplog.text
-    assert "cut.parquet: damaged" in log and "latin.tex: not UTF-8 at byte 1" in log
-    assert "other.parquet: no column 'text'; found: body" in log
-    assert "lines.jsonl:2: not valid JSON" in log and "lines.jsonl:3: text must be a string, not int" in log
-    for name in ("cut.parquet", "other.parquet", "lines.jsonl", "latin.tex"):
-        with pytest.raises(ValueError, match=rf"{name}.*on_bad='skip'"):
-            list(read_documents([tmp_path / name], progress=False))
+    return tmp_path
 
 
-def test_command(run_main, tmp_path):
-    paper, out = tmp_path / "paper.tex", tmp_path / "out.jsonl"
+def test_documents_are_read_from_each_kind_of_file(folder):
+    documents = []
+    for name, text, markdown in read_documents([folder], on_bad="skip", progress=False):
+        documents.append((name.removeprefix(f"{folder.as_posix()}/"), text, markdown))
+    assert documents == [
+        ("a.tex", "% $x$\n", False),
+        ("b.md", "$y$", True),
+        ("c.parquet:1", "$z$", True),
+        ("lines.jsonl:1", "$w$", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        "cut.parquet: damaged",
+        "latin.tex: not UTF-8 at byte 1",
+        "other.parquet: no column 'text'; found: body",
+        "lines.jsonl:2: not valid JSON",
+        "lines.jsonl:3: text must be a string, not int",
+    ],
+)
+def test_what_is_skipped_is_named(folder, caplog, warning):
+    list(read_documents([folder], on_bad="skip", progress=False))
+    assert warning in caplog.text
+
+
+@pytest.mark.parametrize("name", ["cut.parquet", "other.parquet", "lines.jsonl", "latin.tex"])
+def test_what_cannot_be_read_ends_the_run(folder, name):
+    with pytest.raises(ValueError, match=rf"{name}.*on_bad='skip'"):
+        list(read_documents([folder / name], progress=False))
+
+
+@pytest.fixture
+def command(run_main, tmp_path):
+    """command(*options) on DOCUMENT: the printed counts and the rows."""
+    paper = tmp_path / "paper.tex"
+    out = tmp_path / "out.jsonl"
     paper.write_text(DOCUMENT)
-    code, printed, err = run_main(latex.main, paper, "--out", out)
-    assert code == 0 and "1/1" in err
-    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+
+    def call(*options):
+        code, printed, _ = run_main(latex.main, paper, "--out", out, *options)
+        assert code == 0
+        return json.loads(printed), [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+
+    return call
+
+
+def test_the_command_writes_rows_with_their_places(command):
+    _, rows = command()
     assert [row["class"] for row in rows] == ["align*"] + ["sentence"] * 5
-    assert all(DOCUMENT[row["start"] : row["end"]].split()[0] == row["text"].split()[0] for row in rows[1:])
-    assert json.loads(printed) == {"out": str(out), "rows": 6, "sentence": 5, "align*": 1}
-    code, printed, _ = run_main(latex.main, paper, "--out", out, "--min-length", "1", "--no-sentences")
-    assert json.loads(printed)["inline"] == 4
+    for row in rows[1:]:
+        assert DOCUMENT[row["start"] : row["end"]].split()[0] == row["text"].split()[0]
+
+
+def test_the_command_counts_by_class(command, tmp_path):
+    counts, _ = command()
+    assert counts == {"out": str(tmp_path / "out.jsonl"), "rows": 6, "sentence": 5, "align*": 1}
+
+
+def test_the_command_extracts_short_expressions_alone(command):
+    counts, _ = command("--min-length", "1", "--no-sentences")
+    assert counts["inline"] == 4

@@ -23,204 +23,323 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
+def normal_vector(text: str) -> np.ndarray:
+    """Random numbers that the text decides."""
+    return np.random.default_rng(list(text.encode())).normal(size=24)
+
+
 def encode(texts, lang=None):
     """Bag of words and signs; every text has a little of its own, so that no two score the same."""
-    vectors = np.zeros((len(texts), 24), np.float32)
-    for row, text in zip(vectors, texts, strict=True):
-        for word in text.replace("=", " sets ").replace("+", " plus ").lower().strip(".").split():
-            row += np.random.default_rng(list(word.encode())).normal(size=24)
-        row += 0.01 * np.random.default_rng(list(text.encode())).normal(size=24)
-    return vectors
+    vectors = []
+    for text in texts:
+        words = text.replace("=", " sets ").replace("+", " plus ").lower().strip(".").split()
+        vectors.append(sum(map(normal_vector, words)) + 0.01 * normal_vector(text))
+    return np.array(vectors, np.float32)
 
 
-def code_rows(count=60, langs=("python", "go")) -> list[dict]:
+def code_rows(count: int = 60, langs: tuple[str, ...] = ("python", "go")) -> list[dict]:
     rng = np.random.default_rng(0)
     rows = []
-    for i in range(count):
+    for number in range(count):
         a, b, c = rng.choice(NAMES, size=3, replace=False)
-        row = {"source": f"{a} = {b} + {c} {i % 7}", "source_lang": langs[i % len(langs)]}
-        row |= {"target": f"sets {a} to {b} plus {c} {i % 7}.", "target_lang": "eng_Latn"}
+        row = {"source": f"{a} = {b} + {c} {number % 7}", "source_lang": langs[number % len(langs)]}
+        row |= {"target": f"sets {a} to {b} plus {c} {number % 7}.", "target_lang": "eng_Latn"}
         rows.append(row | {"provenance": "code"})
     return rows
 
 
 def mined(rows, out, embed=encode, **options):
-    """Of the negatives mined for rows: the report and the file."""
+    """Of the negatives mined for rows: the report and the lists."""
     report = mine_negatives(Dataset.from_list(rows), embed, out, progress=False, **options)
-    return report, load_parallel(out)
+    return report, load_parallel(out)["hard_negatives"][:]
 
 
 @cache
-def unit_of(text):
+def unit(text: str) -> np.ndarray:
     vector = encode([text])[0].astype(np.float64)
     return vector / np.linalg.norm(vector)
 
 
-def unit(texts):
-    return np.array([unit_of(text) for text in texts])
+def form(text: str) -> str:
+    letters = [c if c.isalnum() else " " for c in text.lower()]
+    return " ".join("".join(letters).split())
 
 
-def form(text):
-    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
-
-
-def negatives_by_hand(rows, pool, k, max_cosine):
-    result, first = [], {}  # texts of one normal form count once: the first one is embedded
+def negatives_by_hand(rows: list[dict], pool: list[str], k: int, max_cosine: float) -> list[list[str]]:
+    first: dict[str, str] = {}  # texts of one normal form count once: the first one is embedded
     for text in pool:
         first.setdefault(form(text), text)
+    negatives = []
     for row in rows:
-        own = first.get(form(row["target"]), row["target"])
-        positives = {form(r["target"]) for r in rows if r["source"] == row["source"]}
-        seen, scored = set(), []
-        for text in pool:
-            if form(text) in positives or form(text) in seen:
-                continue
-            seen.add(form(text))
-            target, candidate, source = unit([own, text, row["source"]])
-            if target @ candidate <= max_cosine:
-                scored.append((-(source @ candidate), text))
-        result.append([text for _, text in sorted(scored)[:k]])
-    return result
+        target = first.get(form(row["target"]), row["target"])
+        positives = {form(other["target"]) for other in rows if other["source"] == row["source"]}
+        scored = []
+        for key, text in first.items():
+            if key not in positives and unit(target) @ unit(text) <= max_cosine:
+                scored.append((-(unit(row["source"]) @ unit(text)), text))
+        negatives.append([text for _, text in sorted(scored)[:k]])
+    return negatives
 
 
-def assert_same_negatives(found, want, rows):
+def assert_same_negatives(found, by_hand, rows):
     """Equal texts, or texts whose cosines differ by rounding alone: their order depends on the processor."""
-    assert list(map(len, found)) == list(map(len, want))
-    for row, mined, by_hand in zip(rows, found, want, strict=True):
-        if mined != by_hand:
-            source, *both = unit([row["source"], *mined, *by_hand])
-            cosines = np.array(both) @ source
-            np.testing.assert_allclose(cosines[: len(mined)], cosines[len(mined) :], atol=1e-5)
+    for row, texts, expected in zip(rows, found, by_hand, strict=True):
+        if texts != expected:
+            cosines = [unit(text) @ unit(row["source"]) for text in texts]
+            expected_cosines = [unit(text) @ unit(row["source"]) for text in expected]
+            np.testing.assert_allclose(cosines, expected_cosines, atol=1e-5)
 
 
-def test_negatives_are_those_of_a_loop(tmp_path):
-    rows = code_rows()
-    rows.append(rows[0] | {"target": "another description of the first row"})  # the same source
-    rows.append(rows[1] | {"source": "x = 1", "target": rows[1]["target"].upper() + "!"})  # the same normal form
-    report, table = mined(rows, tmp_path / "out.parquet", k=4, max_cosine=0.9)
-    want = negatives_by_hand(rows, [r["target"] for r in rows], 4, 0.9)
-    assert_same_negatives(table["hard_negatives"][:], want, rows)
-    assert table["target"][:] == [r["target"] for r in rows]
-    assert report.negatives == sum(map(len, want)) == 4 * len(rows) and report.short == 0
-    assert report.excluded["same_source"] and report.excluded["cosine"] and report.excluded["positive"]
+class Mined:
+    """Four negatives for each of 62 rows; two of these share their source or their normal form with others."""
+
+    def __init__(self, out):
+        self.rows = code_rows()
+        self.rows.append(self.rows[0] | {"target": "another description of the first row"})
+        self.rows.append(self.rows[1] | {"source": "x = 1", "target": self.rows[1]["target"].upper() + "!"})
+        self.report, self.negatives = mined(self.rows, out, k=4, max_cosine=0.9)
+        self.targets = load_parallel(out)["target"][:]
 
 
-def test_separate_pool_and_languages_stay_apart(tmp_path):
-    rows = code_rows(12) + [r | {"target_lang": "deu_Latn", "target": "setzt " + r["target"]} for r in code_rows(12)]
+@pytest.fixture(scope="module")
+def of_sixty(tmp_path_factory):
+    return Mined(tmp_path_factory.mktemp("mined") / "out.parquet")
+
+
+def test_negatives_are_those_of_a_loop(of_sixty):
+    targets = [row["target"] for row in of_sixty.rows]
+    assert_same_negatives(of_sixty.negatives, negatives_by_hand(of_sixty.rows, targets, 4, 0.9), of_sixty.rows)
+
+
+def test_the_rows_stay(of_sixty):
+    assert of_sixty.targets == [row["target"] for row in of_sixty.rows]
+
+
+def test_the_report_counts_the_negatives(of_sixty):
+    assert of_sixty.report.negatives == 4 * len(of_sixty.rows)
+    assert of_sixty.report.short == 0
+
+
+@pytest.mark.parametrize("reason", ["positive", "same_source", "cosine"])
+def test_what_is_left_out_is_counted_by_reason(of_sixty, reason):
+    assert of_sixty.report.excluded[reason]
+
+
+def test_negatives_may_come_from_another_pool(tmp_path):
+    rows = code_rows(12)
     pool = code_rows(40, langs=("java",))
-    options = dict(pool=Dataset.from_list(pool), k=2)
-    refuses("the pool has no text in deu_Latn, the language of 12", mined, rows, tmp_path / "x.parquet", **options)
-    rows[-12:] = code_rows(12)
-    _, table = mined(rows, tmp_path / "o.parquet", **options)
-    assert table["hard_negatives"][:] == negatives_by_hand(rows, [r["target"] for r in pool], 2, 0.95)
+
+    _, negatives = mined(rows, tmp_path / "out.parquet", pool=Dataset.from_list(pool), k=2)
+
+    assert negatives == negatives_by_hand(rows, [row["target"] for row in pool], 2, 0.95)
 
 
-def test_own_language_only_and_too_few_are_counted(tmp_path):
-    rows = code_rows(6)
-    for row in rows[3:]:
-        row["target_lang"] = "deu_Latn"
-    report, table = mined(rows, tmp_path / "o.parquet", max_cosine=2)
-    english = {r["target"] for r in rows[:3]}
-    for i, negatives in enumerate(table["hard_negatives"][:]):
-        assert len(negatives) == 2 and (set(negatives) <= english) == (i < 3)
-    assert (report.short, report.negatives) == (6, 12) and report.pool == {"deu_Latn": 3, "eng_Latn": 3}
+def test_a_language_without_a_pool_is_refused(tmp_path):
+    rows = [row | {"target_lang": "deu_Latn"} for row in code_rows(12)]
+    options = {"pool": Dataset.from_list(code_rows(40)), "k": 2}
+    refuses("the pool has no text in deu_Latn, the language of 12", mined, rows, tmp_path / "out.parquet", **options)
 
 
-def test_pool_is_drawn_by_seed(tmp_path):
-    def used(seed, name):
-        report, table = mined(code_rows(), tmp_path / name, pool_size=9, seed=seed)
+class TwoLanguages:
+    """Three rows in English and three in German: fewer than the five negatives that are asked for."""
+
+    def __init__(self, out):
+        rows = code_rows(6)
+        for row in rows[3:]:
+            row["target_lang"] = "deu_Latn"
+        self.english = {row["target"] for row in rows[:3]}
+        self.report, self.negatives = mined(rows, out, max_cosine=2)
+
+
+@pytest.fixture(scope="module")
+def two_languages(tmp_path_factory):
+    return TwoLanguages(tmp_path_factory.mktemp("two") / "out.parquet")
+
+
+def test_negatives_are_in_the_language_of_the_target(two_languages):
+    for number, negatives in enumerate(two_languages.negatives):
+        assert len(negatives) == 2
+        assert (set(negatives) <= two_languages.english) == (number < 3)
+
+
+def test_rows_with_too_few_negatives_are_counted(two_languages):
+    assert (two_languages.report.short, two_languages.report.negatives) == (6, 12)
+    assert two_languages.report.pool == {"deu_Latn": 3, "eng_Latn": 3}
+
+
+def test_the_pool_is_drawn_by_seed(tmp_path):
+    pools = []
+    for number, seed in enumerate((0, 0, 1)):
+        report, negatives = mined(code_rows(), tmp_path / f"{number}.parquet", pool_size=9, seed=seed)
         assert report.pool == {"eng_Latn": 9}
-        return {n for row in table["hard_negatives"] for n in row}
+        pools.append({text for of_row in negatives for text in of_row})
+    first, again, other = pools
+    assert first == again != other
+    assert len(first) <= 9
 
-    first = used(0, "a.parquet")
-    assert first == used(0, "b.parquet") and first != used(1, "c.parquet") and len(first) <= 9
+
+SIGNS = ["a+b", "a-b", "a +  b", "a + b", "A + b"]
+
+
+def keys_of(lang: str) -> list[int]:
+    rows = {"target": SIGNS, "target_lang": [lang] * len(SIGNS)}
+    return row_keys(Dataset.from_dict(rows), "target", progress=False).tolist()
 
 
 def test_code_is_told_apart_by_its_signs():
-    rows = {"target": ["a+b", "a-b", "a +  b", "a + b", "A + b"] * 2, "target_lang": ["python"] * 5 + ["eng_Latn"] * 5}
-    keys = row_keys(Dataset.from_dict(rows), "target", progress=False).tolist()
-    assert len(set(keys[:5])) == 4 and keys[2] == keys[3]
-    assert len(set(keys[5:])) == 1  # in a sentence signs and case do not count
-    assert not set(keys[:5]) & set(keys[5:])
+    keys = keys_of("python")
+    assert len(set(keys)) == 4
+    assert keys[2] == keys[3]  # white space does not count
+
+
+def test_in_a_sentence_signs_do_not_count():
+    assert len(set(keys_of("eng_Latn"))) == 1
+
+
+def test_texts_of_two_languages_are_never_the_same():
+    assert not set(keys_of("python")) & set(keys_of("eng_Latn"))
 
 
 def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr("hf_echo.inference.embedding_store.CALL_CHUNK", 20)
-    calls = []
+    out = tmp_path / "out.parquet"
+    before = []
 
-    def counted(texts, lang):
-        calls.append(len(texts))
-        if sum(calls) > 45:
+    def stops(texts, lang):
+        before.append(len(texts))
+        if sum(before) > 45:
             raise RuntimeError("power cut")
         return encode(texts)
 
-    out = tmp_path / "o.parquet"
     with pytest.raises(RuntimeError):
-        mined(code_rows(), out, counted)
+        mined(code_rows(), out, stops)
     assert not out.exists()
-    calls[:] = [-10_000]
-    _, table = mined(code_rows(), out, counted)
-    assert sum(calls) + 10_000 <= 120 - 20 * 2 + 2  # two finished chunks are not encoded again; the probe is
-    _, whole = mined(code_rows(), tmp_path / "whole.parquet")
-    assert table["hard_negatives"][:] == whole["hard_negatives"][:]
+    after = []
+
+    def counts(texts, lang):
+        after.append(len(texts))
+        return encode(texts)
+
+    _, negatives = mined(code_rows(), out, counts)
+
+    assert sum(after) <= 120 - 20 * 2 + 2  # two finished chunks are not encoded again; the probe is
+    _, of_whole_run = mined(code_rows(), tmp_path / "whole.parquet")
+    assert negatives == of_whole_run
 
 
-def test_broken_embedding_names_its_row(tmp_path):
-    def broken(texts, lang):
-        return encode(texts) * np.array([[0.0 if "no vector" in t else 1.0] for t in texts], np.float32)
-
+def test_a_broken_embedding_names_its_row(tmp_path):
     rows = code_rows(20)
     rows[12]["target"] = "no vector"
-    refuses("target 13 of the data: a NaN, infinite or zero embedding", mined, rows, tmp_path / "o.parquet", broken)
-    refuses("k is 0", mined, rows, tmp_path / "o.parquet", k=0)
+
+    def broken(texts, lang):
+        vectors = encode(texts)
+        vectors[[text == "no vector" for text in texts]] = 0
+        return vectors
+
+    refuses("target 13 of the data: a NaN, infinite or zero embedding", mined, rows, tmp_path / "out.parquet", broken)
 
 
-def consistent_by_hand(rows):
+def test_a_row_needs_a_negative(tmp_path):
+    refuses("k is 0", mined, code_rows(20), tmp_path / "out.parquet", k=0)
+
+
+@pytest.fixture(scope="module")
+def described():
+    """Ten descriptions are of other snippets of the same language: these are always nearer."""
+    rows = code_rows()
+    for number in range(0, 60, 6):
+        rows[number]["target"] = rows[(number + 16) % 60]["target"]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def consistent(described):
+    """By a loop: whether no other snippet of the language is nearer to the description."""
     keep = []
-    for row in rows:
-        snippets = [r["source"] for r in rows if r["source_lang"] == row["source_lang"]]
-        others = [s for s in snippets if s.split() != row["source"].split()]
-        query, own, *rest = unit([row["target"], row["source"], *others])
-        keep.append(all(query @ own >= query @ other for other in rest))
+    for row in described:
+        query = unit(row["target"])
+        own = query @ unit(row["source"])
+        others = [
+            other["source"]
+            for other in described
+            if other["source_lang"] == row["source_lang"] and other["source"].split() != row["source"].split()
+        ]
+        keep.append(all(own >= query @ unit(other) for other in others))
+    assert not any(keep[0:60:6])
     return keep
 
 
 @pytest.fixture
-def described():
-    rows = code_rows()
-    for i in range(0, 60, 6):  # ten descriptions of other snippets of the same language: these are always nearer
-        rows[i]["target"] = rows[(i + 16) % 60]["target"]
-    return rows
+def filtered(described, tmp_path):
+    """The report of the filter, and its file."""
+    out = tmp_path / "kept.parquet"
+    return filter_consistent(Dataset.from_list(described), encode, out, pool_size=None, progress=False), out
 
 
-def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
-    options = dict(pool_size=None, progress=False)
-    report = filter_consistent(Dataset.from_list(described), encode, tmp_path / "k.parquet", **options)
-    want = consistent_by_hand(described)
-    assert 10 < sum(want) < 60 and not any(want[0:60:6])
-    kept = load_parallel(tmp_path / "k.parquet")
-    assert kept["target"][:] == [r["target"] for r, good in zip(described, want) if good]
-    for lang in ("python", "go"):
-        mine = [good for r, good in zip(described, want) if r["source_lang"] == lang]
-        assert (report.kept[lang], report.dropped[lang]) == (sum(mine), len(mine) - sum(mine))
-    assert report.share == pytest.approx(sum(want) / 60)
+def test_consistency_keeps_what_a_loop_keeps(filtered, described, consistent):
+    kept = load_parallel(filtered[1])["target"][:]
+    assert kept == [row["target"] for row, keep in zip(described, consistent) if keep]
+    assert 10 < len(kept) < 60
+
+
+@pytest.mark.parametrize("lang", ["python", "go"])
+def test_consistency_counts_by_language(filtered, described, consistent, lang):
+    of_language = [keep for row, keep in zip(described, consistent) if row["source_lang"] == lang]
+    assert filtered[0].kept[lang] == sum(of_language)
+    assert filtered[0].dropped[lang] == len(of_language) - sum(of_language)
+
+
+def test_share_is_what_is_kept_of_all_rows(filtered, consistent):
+    assert filtered[0].share == pytest.approx(sum(consistent) / 60)
+
+
+def test_snippets_may_be_the_targets(described, consistent, tmp_path):
     names = {"source": "target", "target": "source", "source_lang": "target_lang", "target_lang": "source_lang"}
     turned = Dataset.from_list(described).rename_columns(names)
-    report = filter_consistent(turned, encode, tmp_path / "t.parquet", snippets="target", **options)
-    assert sum(report.kept.values()) == sum(want)
+    options = {"snippets": "target", "pool_size": None, "progress": False}
+
+    report = filter_consistent(turned, encode, tmp_path / "kept.parquet", **options)
+
+    assert sum(report.kept.values()) == sum(consistent)
 
 
-def test_commands(run_main, main_refused, tmp_path, described, monkeypatch):
+@pytest.fixture
+def command(run_main, tmp_path, described, monkeypatch):
+    """command(name) of a file of rows with a known encoder: (exit code, printed report, rows of the output)."""
     monkeypatch.setattr("hf_echo.inference.any_encoder.any_encoder", lambda name: encode)
-    Dataset.from_list(described).to_parquet(tmp_path / "rows.parquet")
-    places, options = (tmp_path / "rows.parquet", tmp_path / "k.parquet"), ("--model", "any", "--pool-size", 0)
-    code, out, err = run_main([mine, consistency], "mine", *places, *options, "--k", 3)
-    assert code == 0 and json.loads(out)["rows"] == 60, err
-    mined = load_parallel(tmp_path / "k.parquet")["hard_negatives"][:]
-    assert mined == negatives_by_hand(described, [r["target"] for r in described], 3, 0.95)
-    code, out, _ = run_main([mine, consistency], "consistency", *places, *options)
-    counts = json.loads(out)
-    assert code == 0 and counts["kept/go"] + counts["dropped/go"] == 30
-    assert len(load_parallel(tmp_path / "k.parquet")) == sum(consistent_by_hand(described))
-    main_refused("must end in .parquet", consistency, places[0], tmp_path / "k.tsv", *options)
-    main_refused("snippets is 'x'", consistency, *places, *options, "--snippets", "x")
+    rows = tmp_path / "rows.parquet"
+    out = tmp_path / "out.parquet"
+    Dataset.from_list(described).to_parquet(rows)
+
+    def call(name, *options):
+        words = [rows, out, "--model", "any", "--pool-size", 0]
+        code, printed, _ = run_main([mine, consistency], name, *words, *options)
+        return code, json.loads(printed), load_parallel(out)
+
+    return call
+
+
+def test_the_command_mines(command, described):
+    code, report, rows = command("mine", "--k", 3)
+
+    assert code == 0
+    assert report["rows"] == 60
+    targets = [row["target"] for row in described]
+    assert rows["hard_negatives"][:] == negatives_by_hand(described, targets, 3, 0.95)
+
+
+def test_the_command_filters(command, consistent):
+    code, report, rows = command("consistency")
+
+    assert code == 0
+    assert report["kept/go"] + report["dropped/go"] == 30
+    assert len(rows) == sum(consistent)
+
+
+def test_the_command_writes_parquet(main_refused, tmp_path):
+    main_refused("must end in .parquet", consistency, "rows.parquet", tmp_path / "out.tsv", "--model", "any")
+
+
+def test_a_wrong_side_is_named(described, tmp_path):
+    out = tmp_path / "out.parquet"
+    refuses("snippets is 'x'", filter_consistent, Dataset.from_list(described), encode, out, snippets="x")

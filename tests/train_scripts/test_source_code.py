@@ -103,7 +103,7 @@ def test_every_language_is_tiled(language, max_size):
     assert_tiles(windows, segment_code(windows, language, max_size=max_size), max_size)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(sorted(GRAMMARS)), st.data(), st.integers(1, 120))
 def test_broken_source_is_tiled(language, data, max_size):
     """Pieces of valid source in any order, with random text in between."""
@@ -112,7 +112,7 @@ def test_broken_source_is_tiled(language, data, max_size):
     assert_tiles(source, segment_code(source, language, max_size=max_size), max_size)
 
 
-def test_python_comments_are_text_and_tokens_survive():
+def test_text_snippets_hold_no_token_of_python():
     """Against Python's own tokenizer: text snippets contain only comments and strings."""
     source = Path(textwrap.__file__).read_text(encoding="utf-8")
     assert source.isascii()  # so that characters are bytes
@@ -126,13 +126,20 @@ def test_python_comments_are_text_and_tokens_survive():
 
 
 def test_statements_up_to_the_size():
-    """The JavaScript example of OS Table 1: three statements, 98 non-blank characters. A small file is one snippet."""
-    assert tidied(SOURCES["python"], "python") == [("code", SOURCES["python"].strip())]
-    assert segment_code("", "python") == segment_code(" \n\t", "go") == []
+    """The JavaScript example of OS Table 1: three statements, 98 non-blank characters."""
     source = "const DataHandler = require('./lib/dataHandler.js');\nlet windowRef;\n"
     source += "const dataHandler = new DataHandler({});\n"
     after = "doSomethingElse(windowRef);\n"
     assert tidied(source + after, "javascript") == [("code", source.strip()), ("code", after.strip())]
+
+
+def test_a_small_file_is_one_snippet():
+    assert tidied(SOURCES["python"], "python") == [("code", SOURCES["python"].strip())]
+
+
+@pytest.mark.parametrize("blanks", ["", " \n\t"])
+def test_blanks_are_no_snippet(blanks):
+    assert segment_code(blanks, "python") == []
 
 
 def test_the_head_of_a_long_statement_stands_alone():
@@ -145,31 +152,42 @@ def test_the_head_of_a_long_statement_stands_alone():
     assert set(kinds) == {"code"}
 
 
-def test_comments_and_docstrings_are_text():
-    long = "x" * 90
-    source = f'def f(a):\n    """Says what f does."""\n    # a remark\n    # and more\n    return {long} + a  # why\n'
+LONG = "x" * 90
+
+
+def test_comments_are_text_as_docstrings_are():
+    source = f'def f(a):\n    """Says what f does."""\n    # a remark\n    # and more\n    return {LONG} + a  # why\n'
     assert tidied(source, "python") == [
         ("code", "def f(a):"),
         ("text", '"""Says what f does."""\n# a remark\n# and more'),
-        ("code", f"return {long} + a"),
+        ("code", f"return {LONG} + a"),
         ("text", "# why"),
     ]
-    directive = f"'use strict';\n/* a remark */\nvar y = {long};\n"
+
+
+def test_a_directive_of_javascript_is_no_docstring():
+    directive = f"'use strict';\n/* a remark */\nvar y = {LONG};\n"
     assert [kind for kind, _ in tidied(directive, "javascript")] == ["code", "text", "code"]
 
 
-def test_a_long_token_is_cut_at_lines_then_blanks_then_anywhere():
+def test_a_long_token_is_cut_at_lines():
     lines = "\n".join(f"line {i} {'a' * 40}" for i in range(6))
     pieces = tidied(f'"""{lines}"""', "python")
     assert all(kind == "text" for kind, _ in pieces)
     assert [text.count("\n") for _, text in pieces] == [1, 1, 1]
+
+
+def test_a_long_line_is_cut_at_blanks():
     words = tidied("# " + "word " * 60, "python")
     assert [non_blank(text) for _, text in words] == [97, 100, 44]
     assert all(set(text.split()) <= {"#", "word"} for _, text in words)
+
+
+def test_a_long_word_is_cut_anywhere():
     assert [len(text) for _, text in tidied("é" * 250, "c")] == [100, 100, 50]
 
 
-def test_deep_nesting_takes_linear_time_and_no_recursion():
+def test_deep_nesting_takes_no_recursion():
     source = "x = " + "(" * 3000 + "1" + ")" * 3000 + "\n"
     assert sys.getrecursionlimit() < 3000
     assert_tiles(source.encode(), segment_code(source, "python"))
@@ -186,20 +204,42 @@ def test_rows_of_folders(tmp_path):
     assert [rows[0][key] for key in ("language", "class", "start", "end")] == ["python", "code", 0, 6]
 
 
-def test_command(run_main, main_refused, tmp_path):
-    bad, out = tmp_path / "b.rb", tmp_path / "x" / "out.jsonl"
+@pytest.fixture
+def ruby(tmp_path):
+    """A Ruby file, and one that is not UTF-8."""
     (tmp_path / "a.rb").write_text(SOURCES["ruby"])
-    bad.write_bytes(b"x = '\xff'")
-    options = ("-l", "ruby", "--out", out)
-    code, printed, err = run_main(source_code.main, tmp_path, *options, "--on-bad", "skip", "--max-size", "60")
-    assert code == 0 and "2/2" in err
+    (tmp_path / "b.rb").write_bytes(b"x = '\xff'")
+    return tmp_path
+
+
+def test_the_command_writes_snippets(run_main, ruby):
+    out = ruby / "x" / "out.jsonl"
+
+    code, printed, _ = run_main(
+        source_code.main, ruby, "-l", "ruby", "--out", out, "--on-bad", "skip", "--max-size", "60"
+    )
+
+    assert code == 0
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert [row["text"] for row in rows] == [t for _, t in tidied(SOURCES["ruby"], "ruby", max_size=60)]
+    assert [row["text"] for row in rows] == [text for _, text in tidied(SOURCES["ruby"], "ruby", max_size=60)]
     assert json.loads(printed)["rows"] == len(rows) > 3
-    code, _, err = run_main(source_code.main, tmp_path, *options)
-    assert code == 2 and f"{bad}: not UTF-8 at byte 5" in err and "on_bad='skip'" in err
-    assert len(out.read_text(encoding="utf-8").splitlines()) > 1  # what was finished is kept
-    main_refused("no file or folder", source_code.main, tmp_path / "none", "-l", "ruby", "--out", out)
-    main_refused("has no file with suffix .go", source_code.main, tmp_path, "-l", "go", "--out", out)
-    main_refused("no grammar for 'perl'", source_code.main, tmp_path, "-l", "perl", "--out", out)
-    main_refused("on_bad='no' must be", source_code.main, tmp_path, *options, "--on-bad", "no")
+
+
+def test_the_command_ends_at_a_broken_file(run_main, ruby):
+    code, _, err = run_main(source_code.main, ruby, "-l", "ruby", "--out", ruby / "out.jsonl")
+    assert code == 2
+    assert f"{ruby / 'b.rb'}: not UTF-8 at byte 5" in err
+    assert "on_bad='skip'" in err
+
+
+@pytest.mark.parametrize(
+    "folder, options, message",
+    [
+        ("none", ["-l", "ruby"], "no file or folder"),
+        ("", ["-l", "go"], "has no file with suffix .go"),
+        ("", ["-l", "perl"], "no grammar for 'perl'"),
+        ("", ["-l", "ruby", "--on-bad", "no"], "on_bad='no' must be"),
+    ],
+)
+def test_the_command_names_what_is_wrong(main_refused, ruby, folder, options, message):
+    main_refused(message, source_code.main, ruby / folder, *options, "--out", ruby / "out.jsonl")

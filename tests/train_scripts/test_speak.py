@@ -11,11 +11,14 @@ from speak import Effects, Sentence, SpeechPlan, apply_effects, read_sentences, 
 from hf_echo.data import load_speech
 from hf_echo.data.speech import read_audio, refuse_kept
 
-from ..refusals import refuses
+from ..refusals import refusals, refuses
 
 pytest.importorskip("soundfile")
 QUIET = Effects(room=0, noise=0, band=0)
-SENTENCES = [Sentence(f"sentence {n}", lang, f"english {n}") for n in range(4) for lang in ("eng_Latn", "deu_Latn")]
+SENTENCES = []
+for number in range(4):
+    for lang in ("eng_Latn", "deu_Latn"):
+        SENTENCES.append(Sentence(f"sentence {number}", lang, f"english {number}"))
 
 
 @pytest.fixture(autouse=True)
@@ -32,150 +35,319 @@ def content(folder) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.glob("*.parquet"))}
 
 
-def test_corpus_in_the_schema(engines, tmp_path):
-    report = speak_corpus(SENTENCES, tmp_path / "out", engines, SpeechPlan(copies=3, effects=QUIET))
-    speech = load_speech(tmp_path / "out")
-    assert speech.column_names == ["audio", "text", "lang", "english", "source", "speaker"] and len(speech) == 24
-    spoken = set(zip(speech["text"], speech["lang"], speech["english"]))
-    assert spoken == {(s.text, s.lang, s.english) for s in SENTENCES}
-    assert set(speech["source"]) == {"espeak-ng", "flite"}
-    assert {row["lang"] for row in speech if row["source"] == "flite"} == {"eng_Latn"}
-    assert len(set(speech["speaker"])) > 5
-    refuse_kept(speech)
+class Spoken:
+    """Three clips of each sentence without effects: the report and the rows."""
+
+    def __init__(self, engines, folder):
+        self.report = speak_corpus(SENTENCES, folder, engines, SpeechPlan(copies=3, effects=QUIET))
+        self.speech = load_speech(folder)
+        self.rows = list(self.speech)
+
+
+@pytest.fixture
+def spoken(engines, tmp_path):
+    return Spoken(engines, tmp_path / "out")
+
+
+def test_a_corpus_has_the_columns_of_speech(spoken):
+    assert spoken.speech.column_names == ["audio", "text", "lang", "english", "source", "speaker"]
+
+
+def test_every_sentence_is_spoken_by_several_voices(spoken):
+    texts = [(row["text"], row["lang"], row["english"]) for row in spoken.rows]
+    assert sorted(texts) == sorted(tuple(sentence) for sentence in SENTENCES * 3)
+    assert len({row["speaker"] for row in spoken.rows}) > 5
+
+
+def test_an_engine_speaks_its_languages(spoken):
+    languages = {(row["source"], row["lang"]) for row in spoken.rows}
+    assert languages == {("espeak-ng", "eng_Latn"), ("espeak-ng", "deu_Latn"), ("flite", "eng_Latn")}
+
+
+def test_no_voice_is_kept_for_measuring(spoken):
+    refuse_kept(spoken.speech)
+
+
+def test_a_clip_has_the_pitch_of_its_voice(spoken):
     pitches = {"f2": 400, "m3": 200, "kal16": 500, "rms": 600}
-    for row in speech:
-        samples = read_audio(row["audio"])
+    for row in spoken.rows:
         pitch = pitches.get(row["speaker"].partition("+")[2] or row["speaker"], 300)
-        found = np.abs(np.fft.rfft(samples, 16_000)).argmax()
-        ratio = found / pitch  # flite's pitch is changed by the plan, espeak-ng's fake ignores it
-        assert 0.84 < ratio < 1.21 if row["source"] == "flite" else abs(found - pitch) < 6
-    seconds = sum(len(read_audio(row["audio"])) for row in speech) / 16_000
-    assert report["clips"] == 24 and report["hours"] == pytest.approx(seconds / 3600, abs=1e-3)
-    assert {lang: group["clips"] for lang, group in report["languages"].items()} == {"eng_Latn": 12, "deu_Latn": 12}
+        measured = np.abs(np.fft.rfft(read_audio(row["audio"]), 16_000)).argmax()
+        if row["source"] == "flite":  # changed by the plan
+            assert 0.84 < measured / pitch < 1.21
+        else:  # the fake ignores the plan
+            assert abs(measured - pitch) < 6
 
 
-def test_same_seed_same_bytes_and_order_does_not_matter(engines, tmp_path):
-    for name, seed, workers in (("a", 0, 1), ("b", 0, 4), ("c", 1, 1)):
-        speak_corpus(SENTENCES, tmp_path / name, engines, SpeechPlan(seed=seed), workers=workers)
-    assert content(tmp_path / "a") == content(tmp_path / "b") != content(tmp_path / "c")
-    speak_corpus(SENTENCES[::-1], tmp_path / "d", engines, SpeechPlan())
-    clips = [{row["text"] + row["lang"]: row["audio"]["bytes"] for row in load_speech(tmp_path / n)} for n in "ad"]
+def test_the_report_counts_clips(spoken):
+    assert spoken.report["clips"] == 24
+    clips = {lang: group["clips"] for lang, group in spoken.report["languages"].items()}
+    assert clips == {"eng_Latn": 12, "deu_Latn": 12}
+
+
+def test_the_report_counts_hours(spoken):
+    seconds = sum(len(read_audio(row["audio"])) for row in spoken.rows) / 16_000
+    assert spoken.report["hours"] == pytest.approx(seconds / 3600, abs=1e-3)
+
+
+def test_the_same_seed_gives_the_same_bytes(engines, tmp_path):
+    speak_corpus(SENTENCES, tmp_path / "one", engines, workers=1)
+    speak_corpus(SENTENCES, tmp_path / "four", engines, workers=4)
+    assert content(tmp_path / "one") == content(tmp_path / "four")
+
+
+def test_another_seed_gives_other_bytes(engines, tmp_path):
+    for seed in (0, 1):
+        speak_corpus(SENTENCES, tmp_path / str(seed), engines, SpeechPlan(seed=seed))
+    assert content(tmp_path / "0") != content(tmp_path / "1")
+
+
+def test_a_clip_does_not_depend_on_the_order(engines, tmp_path):
+    clips = []
+    for name, sentences in (("forward", SENTENCES), ("backward", SENTENCES[::-1])):
+        speak_corpus(sentences, tmp_path / name, engines)
+        clips.append({(row["text"], row["lang"]): row["audio"]["bytes"] for row in load_speech(tmp_path / name)})
     assert clips[0] == clips[1]
 
 
-def test_interrupted_run_resumes(engines, tmp_path, monkeypatch):
+@pytest.fixture
+def interrupted(engines, tmp_path, monkeypatch):
+    """A folder with one finished file of three clips; the run was stopped in the second one."""
     monkeypatch.setattr(speak, "SHARD", 3)
-    speak_corpus(SENTENCES, tmp_path / "whole", engines)
-    spoken, made = speak._spoken, []
+    spoken_clips = []
 
-    def stops(clip, **options):
-        made.append(clip)
-        if len(made) > 4:
+    def stops(clip, *, speak_clip=speak._spoken, **options):
+        spoken_clips.append(clip)
+        if len(spoken_clips) > 4:
             raise KeyboardInterrupt
-        return spoken(clip, **options)
+        return speak_clip(clip, **options)
 
-    monkeypatch.setattr(speak, "_spoken", stops)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(speak, "_spoken", stops)
         speak_corpus(SENTENCES, tmp_path / "part", engines, workers=1)
     assert list(content(tmp_path / "part")) == ["000000.parquet"]
+    return tmp_path / "part"
+
+
+def test_an_interrupted_run_resumes_to_the_same_bytes(engines, interrupted, tmp_path):
+    speak_corpus(SENTENCES, tmp_path / "whole", engines)
+
+    speak_corpus(SENTENCES, interrupted, engines)
+
+    assert content(interrupted) == content(tmp_path / "whole")
+
+
+def test_a_resumed_run_speaks_only_what_is_missing(engines, interrupted, monkeypatch):
     resumed = []
-    monkeypatch.setattr(speak, "_spoken", lambda clip, **options: resumed.append(clip) or spoken(clip, **options))
-    speak_corpus(SENTENCES, tmp_path / "part", engines)
-    assert content(tmp_path / "part") == content(tmp_path / "whole") and len(resumed) == len(SENTENCES) - 3
-    refuses("another plan", speak_corpus, SENTENCES, tmp_path / "part", engines, SpeechPlan(seed=3))
-    refuses("another sentences, engines or voices", speak_corpus, SENTENCES[:-1], tmp_path / "part", engines)
+
+    def counts(clip, *, speak_clip=speak._spoken, **options):
+        resumed.append(clip)
+        return speak_clip(clip, **options)
+
+    monkeypatch.setattr(speak, "_spoken", counts)
+    speak_corpus(SENTENCES, interrupted, engines)
+
+    assert len(resumed) == len(SENTENCES) - 3
+
+
+def test_a_folder_of_another_plan_is_refused(engines, interrupted):
+    refuses("another plan", speak_corpus, SENTENCES, interrupted, engines, SpeechPlan(seed=3))
+
+
+def test_a_folder_of_other_sentences_is_refused(engines, interrupted):
+    refuses("another sentences, engines or voices", speak_corpus, SENTENCES[:-1], interrupted, engines)
+
+
+FAILING = [Sentence("crash", "deu_Latn"), Sentence("nothing", "deu_Latn")]
 
 
 def test_sentences_that_fail_are_counted(engines, tmp_path, caplog):
-    sentences = [*SENTENCES, Sentence("crash", "deu_Latn"), Sentence("nothing", "deu_Latn")]
-    report = speak_corpus(sentences, tmp_path / "out", engines)
-    assert report["clips"] == len(SENTENCES) and sum(report["failed"].values()) == 2
+    report = speak_corpus([*SENTENCES, *FAILING], tmp_path / "out", engines)
+
+    assert report["clips"] == len(SENTENCES)
+    assert sum(report["failed"].values()) == 2
     assert "left out: espeak-ng -voice" in caplog.text
-    assert speak_corpus(sentences, tmp_path / "out", engines) == report  # a later run counts them too
-    refuses("2 of 2 clips failed, .* espeak-ng .*'crash'", speak_corpus, sentences[-2:], tmp_path / "bad", engines)
 
 
-def test_voices_kept_for_measuring(engines, tmp_path):
+def test_a_later_run_counts_what_failed(engines, tmp_path):
+    first = speak_corpus([*SENTENCES, *FAILING], tmp_path / "out", engines)
+    assert speak_corpus([*SENTENCES, *FAILING], tmp_path / "out", engines) == first
+
+
+def test_a_run_in_which_most_fails_ends(engines, tmp_path):
+    refuses("2 of 2 clips failed, .* espeak-ng .*'crash'", speak_corpus, FAILING, tmp_path / "out", engines)
+
+
+@pytest.fixture
+def measured(engines, tmp_path):
+    """A corpus of two voices that are kept for measuring."""
     plan = SpeechPlan(measure=True, copies=2, voices=("espeak-ng:de+f5", "espeak-ng:en-us+f5"))
     speak_corpus(SENTENCES, tmp_path / "test", engines, plan)
-    kept = load_speech(tmp_path / "test")
-    assert set(kept["speaker"]) == {"de+f5", "en-us+f5"}
-    refuses("espeak-ng voice f5 is kept for measuring", refuse_kept, kept)
-    for voice, message in (("espeak-ng:de+f5", "kept for measuring"), ("espeak-ng:de+x", "no installed engine has it")):
-        refuses(rf"voice .*: .*{message}", speak_corpus, SENTENCES, tmp_path, engines, SpeechPlan(voices=(voice,)))
-    refuses("no voice speaks swh_Latn", speak_corpus, [Sentence("habari", "swh_Latn")], tmp_path / "no", engines)
+    return load_speech(tmp_path / "test")
 
 
-def test_effects():
-    """Each effect against what it should do: a band has no low frequencies, noise its ratio, a room a tail."""
-    rate = 16_000
-    tone = np.zeros(rate, np.float32)
-    tone[: rate // 2] = 0.3 * np.sin(2 * np.pi * 150 * np.arange(rate // 2) / rate)
-    tone[: rate // 2] += 0.3 * np.sin(2 * np.pi * 1000 * np.arange(rate // 2) / rate)
+def test_only_the_chosen_voices_speak(measured):
+    assert set(measured["speaker"]) == {"de+f5", "en-us+f5"}
 
-    def power(samples, low, high):
-        spectrum = np.abs(np.fft.rfft(samples)) ** 2
-        return spectrum[low:high].sum()  # a hertz a bin
 
-    draws = [apply_effects(tone, rate, Effects(0, 0, 1), np.random.default_rng(seed)) for seed in range(12)]
-    telephone = [samples for samples, names in draws if names == ["band 300-3400 Hz"]]
-    assert telephone and len({names[0] for _, names in draws}) == 3
-    for samples in telephone:
+def test_training_refuses_voices_kept_for_measuring(measured):
+    refuses("espeak-ng voice f5 is kept for measuring", refuse_kept, measured)
+
+
+@pytest.mark.parametrize(
+    "voice, message", [("espeak-ng:de+f5", "kept for measuring"), ("espeak-ng:de+x", "no installed engine has it")]
+)
+def test_a_voice_that_may_not_speak_is_refused(engines, tmp_path, voice, message):
+    refuses(rf"voice .*: .*{message}", speak_corpus, SENTENCES, tmp_path, engines, SpeechPlan(voices=(voice,)))
+
+
+def test_a_language_without_a_voice_is_refused(engines, tmp_path):
+    refuses("no voice speaks swh_Latn", speak_corpus, [Sentence("habari", "swh_Latn")], tmp_path, engines)
+
+
+RATE = 16_000
+
+
+@pytest.fixture(scope="module")
+def tone():
+    """Half a second of 150 and 1,000 Hz, half a second of silence."""
+    time = np.arange(RATE // 2) / RATE
+    samples = np.zeros(RATE, np.float32)
+    samples[: RATE // 2] = 0.3 * np.sin(2 * np.pi * 150 * time) + 0.3 * np.sin(2 * np.pi * 1000 * time)
+    return samples
+
+
+def with_effects(tone, effects: Effects, seed: int) -> tuple[np.ndarray, list[str]]:
+    return apply_effects(tone, RATE, effects, np.random.default_rng(seed))
+
+
+def power(samples: np.ndarray, low: int, high: int) -> float:
+    """Of these frequencies: a hertz a bin."""
+    return float((np.abs(np.fft.rfft(samples)) ** 2)[low:high].sum())
+
+
+@pytest.fixture(scope="module")
+def bands(tone):
+    """Name of a band -> clips with it."""
+    clips: dict[str, list] = {}
+    for seed in range(12):
+        samples, (name,) = with_effects(tone, Effects(0, 0, 1), seed)
+        clips.setdefault(name, []).append(samples)
+    return clips
+
+
+def test_there_are_three_bands(bands):
+    assert len(bands) == 3
+
+
+def test_a_telephone_has_no_low_frequencies(bands):
+    for samples in bands["band 300-3400 Hz"]:
         assert power(samples, 100, 200) < 1e-3 * power(samples, 950, 1050)
-    for seed in range(5):
-        samples, names = apply_effects(tone, rate, Effects(0, 1, 0), np.random.default_rng(seed))
-        decibel = float(names[0].split()[1])
-        pure = samples @ tone / (tone @ tone) * tone
-        assert 10 * np.log10((pure**2).mean() / ((samples - pure) ** 2).mean()) == pytest.approx(decibel, abs=1)
-        samples, names = apply_effects(tone, rate, Effects(1, 0, 0), np.random.default_rng(seed))
-        seconds = float(names[0].split()[1])
-        tail = samples[rate // 2 :]
-        near, far = int(0.02 * rate), int(seconds * rate)
-        assert (tail[:near] ** 2).mean() > 1e-6 and np.abs(tail[far:]).max() < 1e-4
-        plain, names = apply_effects(tone, rate, QUIET, np.random.default_rng(seed))
-        assert names == [] and plain @ tone / np.linalg.norm(plain) / np.linalg.norm(tone) == pytest.approx(1)
-        assert 0.2 <= np.abs(plain).max() <= 0.9
-    wrong = [(Effects, "noise", 2, "noise is 2"), (SpeechPlan, "copies", 0, "copies is 0")]
-    wrong += [(SpeechPlan, "speed", (1.2, 0.9), "speed is 1.2 to 0.9"), (SpeechPlan, "pitch", (0, 1), "pitch is 0")]
-    for kind, name, value, message in wrong:
-        refuses(message, kind, **{name: value})
 
 
-def test_sentences_of_every_kind(tmp_path):
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_has_its_ratio(tone, seed):
+    samples, (name,) = with_effects(tone, Effects(0, 1, 0), seed)
+    pure = samples @ tone / (tone @ tone) * tone
+
+    ratio = 10 * np.log10((pure**2).mean() / ((samples - pure) ** 2).mean())
+
+    assert ratio == pytest.approx(float(name.split()[1]), abs=1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_room_has_a_tail(tone, seed):
+    samples, (name,) = with_effects(tone, Effects(1, 0, 0), seed)
+    tail = samples[RATE // 2 :]
+    end = int(float(name.split()[1]) * RATE)
+    assert (tail[: int(0.02 * RATE)] ** 2).mean() > 1e-6
+    assert np.abs(tail[end:]).max() < 1e-4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_effects_only_the_loudness_changes(tone, seed):
+    samples, names = with_effects(tone, QUIET, seed)
+    assert names == []
+    assert samples @ tone / np.linalg.norm(samples) / np.linalg.norm(tone) == pytest.approx(1)
+    assert 0.2 <= np.abs(samples).max() <= 0.9
+
+
+test_wrong_settings_are_named = refusals(
+    (Effects, {"noise": 2}, "noise is 2"),
+    (SpeechPlan, {"copies": 0}, "copies is 0"),
+    (SpeechPlan, {"speed": (1.2, 0.9)}, "speed is 1.2 to 0.9"),
+    (SpeechPlan, {"pitch": (0, 1)}, "pitch is 0"),
+    call=lambda kind, values: kind(**values),
+)
+
+JA = Sentence("Ja", "deu_Latn", "Yes")
+YES = Sentence("Yes", "eng_Latn", "Yes")
+OUI = Sentence("Oui", "fra_Latn")
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Sentences as lines, as an n-way table, as pairs, and as a table of texts with a bad row."""
     (tmp_path / "lines.txt").write_text("Guten Tag\n\nJa\nGuten Tag\n")
-    lines = [Sentence("Guten Tag", "deu_Latn"), Sentence("Ja", "deu_Latn")]
-    assert read_sentences(tmp_path / "lines.txt", lang="de") == lines
     (tmp_path / "nway.tsv").write_text("id\tlang\ttext\n1\tdeu_Latn\tJa\n1\teng_Latn\tYes\n2\tdeu_Latn\tNein\n")
-    both, oui = [Sentence("Ja", "deu_Latn", "Yes"), Sentence("Yes", "eng_Latn", "Yes")], Sentence("Oui", "fra_Latn")
-    assert read_sentences(tmp_path / "nway.tsv") == [*both, Sentence("Nein", "deu_Latn")]
     pairs = "source\ttarget\tsource_lang\ttarget_lang\nJa\tYes\tdeu_Latn\teng_Latn\nOui\tJa\tfra_Latn\tdeu_Latn\n"
     (tmp_path / "pairs.tsv").write_text(pairs)
-    assert read_sentences(tmp_path / "pairs.tsv") == [*both, oui]
-    assert read_sentences(tmp_path / "pairs.tsv", langs=["fr"]) == [oui]
-    assert read_sentences(tmp_path / "pairs.tsv", exclude=["Yes"]) == [oui, Sentence("Ja", "deu_Latn")]
-    (tmp_path / "many.txt").write_text("".join(f"Satz {n}\n" for n in range(100)))
-    some, other = (read_sentences(tmp_path / "many.txt", lang="de", limit=20, seed=seed) for seed in (0, 1))
-    numbers = [int(sentence.text.split()[1]) for sentence in some]
-    assert len(set(numbers)) == 20 and numbers == sorted(numbers) and max(numbers) > 50 and some != other
-    (tmp_path / "t.jsonl").write_text(json.dumps({"text": "Ja", "lang": "de", "english": "Yes"}) + "\n{}\n")
-    assert read_sentences(tmp_path / "t.jsonl", on_bad_row="skip") == [Sentence("Ja", "deu_Latn", "Yes")]
-    for file, options, message in (
-        ("t.jsonl", {}, "t.jsonl:2: text is missing"),
-        ("lines.txt", {}, "lines have no language"),
-        ("nway.tsv", {"lang": "fr"}, "nway.tsv has a column lang: leave lang='fra_Latn' out"),
-        ("lines.txt", {"lang": "de", "longest": 1}, "no sentence to speak"),
-    ):
-        refuses(message, read_sentences, tmp_path / file, **options)
+    (tmp_path / "table.jsonl").write_text(json.dumps({"text": "Ja", "lang": "de", "english": "Yes"}) + "\n{}\n")
+    (tmp_path / "many.txt").write_text("".join(f"Satz {number}\n" for number in range(100)))
+    return tmp_path
 
 
-def test_command(engines, tmp_path, run_main, monkeypatch):
-    (tmp_path / "lines.txt").write_text("Guten Tag\nJa\nNein\n")
-    (tmp_path / "test.txt").write_text("Nein\n")
-    arguments = [str(tmp_path / "lines.txt"), str(tmp_path / "out"), "--lang", "de", "--copies", "2", "--noise", "0"]
-    arguments += ["--exclude", str(tmp_path / "test.txt")]
-    code, out, _ = run_main(speak.main, *arguments)
-    assert code == 0 and json.loads(out)["clips"] == 4
-    assert sorted(load_speech(tmp_path / "out")["text"]) == ["Guten Tag", "Guten Tag", "Ja", "Ja"]
-    monkeypatch.setenv("PATH", "")
-    code, _, err = run_main(speak.main, *arguments, "--engine", "flite")
-    assert code == 2 and err.strip().endswith("flite is not installed: apt-get install flite")
+@pytest.mark.parametrize(
+    "name, options, sentences",
+    [
+        ("lines.txt", {"lang": "de"}, [Sentence("Guten Tag", "deu_Latn"), Sentence("Ja", "deu_Latn")]),
+        ("nway.tsv", {}, [JA, YES, Sentence("Nein", "deu_Latn")]),
+        ("pairs.tsv", {}, [JA, YES, OUI]),
+        ("pairs.tsv", {"langs": ["fr"]}, [OUI]),
+        ("pairs.tsv", {"exclude": ["Yes"]}, [OUI, Sentence("Ja", "deu_Latn")]),
+        ("table.jsonl", {"on_bad_row": "skip"}, [JA]),
+    ],
+)
+def test_sentences_of_every_kind_of_file(files, name, options, sentences):
+    assert read_sentences(files / name, **options) == sentences
+
+
+def test_a_limit_draws_sentences_by_seed(files):
+    first = read_sentences(files / "many.txt", lang="de", limit=20, seed=0)
+    other = read_sentences(files / "many.txt", lang="de", limit=20, seed=1)
+
+    numbers = [int(sentence.text.split()[1]) for sentence in first]
+
+    assert len(set(numbers)) == 20
+    assert numbers == sorted(numbers)
+    assert max(numbers) > 50
+    assert first != other
+
+
+test_files_that_cannot_be_read = refusals(
+    ("table.jsonl", {}, "table.jsonl:2: text is missing"),
+    ("lines.txt", {}, "lines have no language"),
+    ("nway.tsv", {"lang": "fr"}, "nway.tsv has a column lang: leave lang='fra_Latn' out"),
+    ("lines.txt", {"lang": "de", "longest": 1}, "no sentence to speak"),
+    call=lambda name, options, files: read_sentences(files / name, **options),
+)
+
+
+def test_the_command_leaves_out_a_test_set(engines, files, run_main):
+    (files / "test.txt").write_text("Guten Tag\n")
+    words = [files / "lines.txt", files / "out", "--lang", "de", "--copies", 2, "--noise", 0]
+
+    code, out, _ = run_main(speak.main, *words, "--exclude", files / "test.txt")
+
+    assert code == 0
+    assert json.loads(out)["clips"] == 2
+    assert load_speech(files / "out")["text"][:] == ["Ja", "Ja"]
+
+
+def test_the_command_says_how_to_install_an_engine(no_engines, files, run_main):
+    words = [files / "lines.txt", files / "out", "--lang", "de", "--engine", "flite"]
+
+    code, _, err = run_main(speak.main, *words)
+
+    assert code == 2
+    assert err.strip().endswith("flite is not installed: apt-get install flite")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
@@ -89,19 +90,21 @@ def speech_plan(sentences: Sequence[Sentence], engines: Sequence[Engine], plan: 
     pools = _pools(engines, plan)
     clips = []
     for sentence in sentences:
-        spoken = [(engine, voices[sentence.lang]) for engine, voices in pools.items() if sentence.lang in voices]
-        if not spoken:
+        speakers = [(engine, voices[sentence.lang]) for engine, voices in pools.items() if sentence.lang in voices]
+        if not speakers:
             kind = "voice kept for measuring" if plan.measure else "voice"
             names = ", ".join(engine.name for engine in engines)
             raise ValueError(
                 f"no {kind} speaks {sentence.lang} ({names}); leave the language out, or install an engine"
             )
+        # The numbers depend on the sentence alone: a clip is the same in every corpus.
         for copy in range(plan.copies):
             rng = np.random.default_rng(seeded_number(plan.seed, sentence.lang, sentence.text, copy))
-            name, voices = spoken[rng.integers(len(spoken))]
+            name, voices = speakers[rng.integers(len(speakers))]
             voice = voices[rng.integers(len(voices))]
-            speed, pitch = (float(np.exp(rng.uniform(*np.log(limits)))) for limits in (plan.speed, plan.pitch))
-            clips.append(Clip(sentence, name, voice, round(speed, 3), round(pitch, 3), int(rng.integers(2**32))))
+            speed = round(float(np.exp(rng.uniform(*np.log(plan.speed)))), 3)
+            pitch = round(float(np.exp(rng.uniform(*np.log(plan.pitch)))), 3)
+            clips.append(Clip(sentence, name, voice, speed, pitch, int(rng.integers(2**32))))
     return clips
 
 
@@ -110,23 +113,27 @@ def _pools(engines: Sequence[Engine], plan: SpeechPlan) -> dict[str, dict[str, l
     pools = {engine.name: engine.voices(plan.measure) for engine in engines}
     if not plan.voices:
         return pools
-    there = {f"{name}:{voice}" for name, voices in pools.items() for many in voices.values() for voice in many}
-    if unknown := [voice for voice in plan.voices if voice not in there]:
-        kept = {
-            f"{engine.name}:{voice}"
-            for engine in engines
-            for many in engine.voices(not plan.measure).values()
-            for voice in many
-        }
-        reason = "no installed engine has it"
-        if unknown[0] in kept:
-            reason = "it is for training" if plan.measure else "it is kept for measuring"
-        raise ValueError(f"voice {unknown[0]!r}: {reason}; a voice is written ENGINE:VOICE, such as espeak-ng:de+f2")
-    chosen = {
-        name: {lang: [v for v in many if f"{name}:{v}" in plan.voices] for lang, many in voices.items()}
-        for name, voices in pools.items()
-    }
-    return {name: {lang: many for lang, many in voices.items() if many} for name, voices in chosen.items()}
+    chosen: dict[str, dict[str, list[str]]] = {}
+    unused = set(plan.voices)
+    for name, languages in pools.items():
+        chosen[name] = {}
+        for lang, voices in languages.items():
+            for voice in voices:
+                if f"{name}:{voice}" in plan.voices:
+                    chosen[name].setdefault(lang, []).append(voice)
+                    unused.discard(f"{name}:{voice}")
+    if unused:
+        _refuse_voice(min(unused), engines, plan.measure)
+    return chosen
+
+
+def _refuse_voice(unknown: str, engines: Sequence[Engine], measure: bool) -> None:
+    reason = "no installed engine has it"
+    for engine in engines:
+        for voices in engine.voices(not measure).values():
+            if unknown in [f"{engine.name}:{voice}" for voice in voices]:
+                reason = "it is for training" if measure else "it is kept for measuring"
+    raise ValueError(f"voice {unknown!r}: {reason}; a voice is written ENGINE:VOICE, such as espeak-ng:de+f2")
 
 
 def speak_corpus(
@@ -149,7 +156,8 @@ def speak_corpus(
     Raises:
         ValueError: as `speech_plan`; the folder holds a corpus with other settings; half of the clips of a file fail.
     """
-    plan, out = plan or SpeechPlan(), Path(out)
+    plan = plan or SpeechPlan()
+    out = Path(out)
     clips = speech_plan(sentences, engines, plan)
     out.mkdir(parents=True, exist_ok=True)
     _same_settings(out, clips, plan)
@@ -166,7 +174,8 @@ def speak_corpus(
 
 def _same_settings(out: Path, clips: Sequence[Clip], plan: SpeechPlan) -> None:
     """Write the settings of a new corpus; compare those of one that was begun."""
-    digest = hashlib.sha256(json.dumps([clip for clip in clips], ensure_ascii=False).encode()).hexdigest()
+    # The settings name the clips by a digest: a changed list is another corpus.
+    digest = hashlib.sha256(json.dumps(clips, ensure_ascii=False).encode()).hexdigest()
     settings = {"clips": len(clips), "plan": json.loads(json.dumps(asdict(plan))), "sha256": digest}
     place = out / SETTINGS
     if place.exists():
@@ -189,6 +198,7 @@ def _write(clips: Sequence[Clip], engines: dict[str, Engine], plan: SpeechPlan, 
         raise ValueError(f"{len(failed)} of {len(rows)} clips failed, the first: {failed[0]}")
     for reason in failed:
         logger.warning("left out: %s", reason)
+    # The columns of speech, and two that describe the clip.
     schema = features(("english", "source", "speaker"))
     schema |= {"seconds": Value("float32"), "effects": Value("string")}
     schema = type(features())(schema).arrow_schema
@@ -224,24 +234,21 @@ def _spoken(clip: Clip, engines: dict[str, Engine], plan: SpeechPlan) -> dict[st
 
 
 def _report(files: Sequence[Path]) -> dict[str, Any]:
-    counts: Counter[tuple[str, str]] = Counter()
-    seconds: Counter[tuple[str, str]] = Counter()
     reasons: Counter[str] = Counter()
     for file in files:
-        reasons.update(reason.partition(": ")[0] for reason in json.loads(pq.read_schema(file).metadata[FAILED]))
-        table = pq.read_table(file, columns=["lang", "source", "seconds"]).to_pylist()
-        for row in table:
-            for key in (("languages", row["lang"]), ("engines", row["source"]), ("", "")):
-                counts[key] += 1
-                seconds[key] += row["seconds"]
-    report: dict[str, Any] = {"clips": counts["", ""], "hours": round(seconds["", ""] / 3600, 3)}
-    for group in ("languages", "engines"):
-        report[group] = {
-            name: {"clips": counts[group, name], "hours": round(seconds[group, name] / 3600, 3)}
-            for kind, name in counts
-            if kind == group
-        }
-    return report | {"failed": dict(reasons)}
+        failed = json.loads(pq.read_schema(file).metadata[FAILED])
+        reasons.update(reason.partition(": ")[0] for reason in failed)
+    rows = pd.concat([pd.read_parquet(file, columns=["lang", "source", "seconds"]) for file in files])
+    return {
+        **_clips_and_hours(rows),
+        "languages": {lang: _clips_and_hours(part) for lang, part in rows.groupby("lang", sort=False)},
+        "engines": {engine: _clips_and_hours(part) for engine, part in rows.groupby("source", sort=False)},
+        "failed": dict(reasons),
+    }
+
+
+def _clips_and_hours(rows: pd.DataFrame) -> dict[str, float]:
+    return {"clips": len(rows), "hours": round(float(rows.seconds.sum()) / 3600, 3)}
 
 
 def main(
@@ -280,7 +287,9 @@ def main(
         copies, speed, pitch, Effects(room, noise, band), seed=seed, measure=measure, voices=tuple(voice or ())
     )
     engines = open_engines(engine or ())
-    left_out = {line for file in exclude or () for line in read_lines(file)}
+    left_out: set[str] = set()
+    for file in exclude or ():
+        left_out.update(read_lines(file))
     sentences = read_sentences(
         texts,
         lang=lang,

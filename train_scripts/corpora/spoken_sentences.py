@@ -57,21 +57,24 @@ def read_sentences(
         ValueError: no sentence is left, an unknown language, bad rows.
     """
     code = find_language(lang) if lang else None
-    wanted, left_out = {find_language(name) for name in langs}, set(exclude)
-    chosen: dict[tuple[str, str], Sentence] = {}
+    languages = {find_language(name) for name in langs}
+    left_out = set(exclude)
+    different: dict[tuple[str, str], Sentence] = {}
     for sentence in _all(Path(path), code, on_bad_row):
-        if (wanted and sentence.lang not in wanted) or len(sentence.text) > longest:
+        if (languages and sentence.lang not in languages) or len(sentence.text) > longest:
             continue
-        if sentence.text in left_out or sentence.english in left_out:
-            continue
-        chosen.setdefault((sentence.lang, sentence.text), sentence)
-    if not chosen:
-        raise ValueError(f"{path}: no sentence to speak{' in ' + ', '.join(sorted(wanted)) if wanted else ''}")
-    sentences = list(chosen.values())
+        if sentence.text not in left_out and sentence.english not in left_out:
+            different.setdefault((sentence.lang, sentence.text), sentence)
+    if not different:
+        where = f" in {', '.join(sorted(languages))}" if languages else ""
+        raise ValueError(f"{path}: no sentence to speak{where}")
+    sentences = list(different.values())
     if limit is None or limit >= len(sentences):
         return sentences
-    drawn = sorted(range(len(sentences)), key=lambda at: seeded_number(seed, *sentences[at][:2]))[:limit]
-    return [sentences[at] for at in sorted(drawn)]
+    # Drawn by the text, so that a longer file does not change what is drawn of the first lines.
+    by_seed = sorted(sentences, key=lambda sentence: seeded_number(seed, sentence.text, sentence.lang))
+    drawn = set(by_seed[:limit])
+    return [sentence for sentence in sentences if sentence in drawn]
 
 
 def seeded_number(*parts: object) -> int:
@@ -83,9 +86,9 @@ def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
     if path.suffix == ".txt":
         if lang is None:
             raise ValueError(f"{path}: lines have no language; pass lang='fra_Latn'")
-        yield from (
-            Sentence(line, lang, line if lang == ENGLISH else None) for line in read_lines(path) if line.strip()
-        )
+        for line in read_lines(path):
+            if line.strip():
+                yield Sentence(line, lang, line if lang == ENGLISH else None)
         return
     columns = open_file(path).columns if path.is_file() and suffix_of(path) else []
     if lang is not None and "lang" in columns:
@@ -93,14 +96,15 @@ def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
     if lang is None and find_nway_columns(columns) is not None:
         rows = load_nway(path, split=None, on_bad_row=on_bad_row)
         english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
-        yield from (Sentence(row["text"], row["lang"], english.get(row["id"])) for row in rows)
+        for row in rows:
+            yield Sentence(row["text"], row["lang"], english.get(row["id"]))
     elif "text" in columns and ("lang" in columns or lang is not None):
         yield from _table(path, columns, lang, on_bad_row)
     else:
         for row in load_parallel(path, split=None, on_bad_row=on_bad_row):
-            sides = [(row["source"], row["source_lang"]), (row["target"], row["target_lang"])]
-            english = next((text for text, code in sides if code == ENGLISH), None)
-            yield from (Sentence(text, code, english) for text, code in sides)
+            english = {row["target_lang"]: row["target"], row["source_lang"]: row["source"]}.get(ENGLISH)
+            yield Sentence(row["source"], row["source_lang"], english)
+            yield Sentence(row["target"], row["target_lang"], english)
 
 
 def _table(path: Path, columns: list[str], lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
@@ -111,12 +115,13 @@ def _table(path: Path, columns: list[str], lang: str | None, on_bad_row: str) ->
             raise ValueError(f"{path}:{block.bad[0][0]}: {block.bad[0][1]}")
         values = {name: as_list(block.columns[name]) for name in names}
         for row, line in enumerate(block.lines):
-            text, code = values["text"][row], lang or values["lang"][row]
-            if reason := check_text("text", text):
-                if on_bad_row == "error":
-                    raise ValueError(f"{path}:{line}: {reason}")
+            text = values["text"][row]
+            reason = check_text("text", text)
+            if reason and on_bad_row == "error":
+                raise ValueError(f"{path}:{line}: {reason}")
+            if reason:
                 continue
-            code = find_language(code)
+            code = find_language(lang or values["lang"][row])
             english = values["english"][row] if "english" in values else None
             yield Sentence(text, code, text if code == ENGLISH else english or None)
 
@@ -148,28 +153,26 @@ def apply_effects(
 
     The number of random draws does not depend on the effects, so a changed probability changes only its effect.
     """
-    wanted = rng.random(3) < (effects.room, effects.noise, effects.band)
-    seconds, snr, band, peak = (
-        rng.uniform(*ROOM),
-        rng.uniform(*NOISE),
-        BANDS[rng.integers(len(BANDS))],
-        rng.uniform(*PEAK),
-    )
-    colour, seed = rng.uniform(0, 1), rng.integers(2**32)
-    own = np.random.default_rng(seed)
+    has_room, has_noise, has_band = rng.random(3) < (effects.room, effects.noise, effects.band)
+    seconds = rng.uniform(*ROOM)
+    decibel = rng.uniform(*NOISE)
+    band = BANDS[rng.integers(len(BANDS))]
+    peak = rng.uniform(*PEAK)
+    colour = rng.uniform(0, 1)
+    sound_rng = np.random.default_rng(rng.integers(2**32))
     names = []
-    if wanted[0]:
-        samples, names = _in_room(samples, sampling_rate, seconds, own), [f"room {seconds:.2f} s"]
-    if wanted[1]:
-        noise = _noise(len(samples), sampling_rate, colour, own)
-        ratio = np.sqrt(np.mean(samples**2) / np.mean(noise**2)) * 10 ** (-snr / 20)
-        samples, names = samples + noise * ratio, [*names, f"noise {snr:.0f} dB"]
-    if wanted[2] and band[1] < sampling_rate / 2:
+    if has_room:
+        samples = _in_room(samples, sampling_rate, seconds, sound_rng)
+        names.append(f"room {seconds:.2f} s")
+    if has_noise:
+        noise = _noise(len(samples), sampling_rate, colour, sound_rng)
+        ratio = np.sqrt(np.mean(samples**2) / np.mean(noise**2)) * 10 ** (-decibel / 20)
+        samples = samples + noise * ratio
+        names.append(f"noise {decibel:.0f} dB")
+    if has_band and band[1] < sampling_rate / 2:
         filtering = butter(6, band, "bandpass", fs=sampling_rate, output="sos")
-        samples, names = (
-            sosfiltfilt(filtering, samples, padlen=min(100, len(samples) - 1)),
-            [*names, f"band {band[0]}-{band[1]} Hz"],
-        )
+        samples = sosfiltfilt(filtering, samples, padlen=min(100, len(samples) - 1))
+        names.append(f"band {band[0]}-{band[1]} Hz")
     return (samples * (peak / np.abs(samples).max())).astype(np.float32), names
 
 
@@ -177,6 +180,7 @@ def _in_room(samples: np.ndarray, sampling_rate: int, seconds: float, rng: np.ra
     """Direct sound and an exponentially decaying noise as echo, of a third of its energy."""
     time = np.arange(int(seconds * sampling_rate)) / sampling_rate
     echo = rng.normal(size=len(time)) * 10 ** (-3 * time / seconds)
+    # A third of the energy is echo, whatever the length of the room.
     echo *= np.sqrt(1 / 3 / (echo**2).sum())
     echo[0] = 1.0
     return fftconvolve(samples, echo)[: len(samples)]
@@ -185,4 +189,5 @@ def _in_room(samples: np.ndarray, sampling_rate: int, seconds: float, rng: np.ra
 def _noise(length: int, sampling_rate: int, colour: float, rng: np.random.Generator) -> np.ndarray:
     """White (colour 0) to brown noise (1): above 100 Hz the amplitude falls as frequency to the power of `colour`."""
     frequency = np.fft.rfftfreq(length, 1 / sampling_rate)
-    return np.fft.irfft(np.fft.rfft(rng.normal(size=length)) / np.maximum(frequency, 100) ** colour, length)
+    spectrum = np.fft.rfft(rng.normal(size=length))
+    return np.fft.irfft(spectrum / np.maximum(frequency, 100) ** colour, length)
