@@ -106,8 +106,9 @@ def section_of(title: str, text: str, tables: Mapping[str, Rows], figures: Seque
             line = []
             for name in header:
                 kind = "text" if isinstance(row.get(name), str) else "number"
-                text = _marked(row[name], row) if name == "retrieved" and row.get(name) else _cell(row.get(name))
-                line.append({"text": text, "kind": kind, "best": (number, name) in best})
+                is_error = name == "retrieved" and row.get(name)
+                content = _marked(row[name], row) if is_error else _cell(row.get(name))
+                line.append({"text": content, "kind": kind, "best": (number, name) in best})
             cells.append(line)
         words = [{"text": WORDS.get(name, name), "kind": _kind(name, rows)} for name in header]
         grids.append({"caption": caption, "header": words, "rows": cells, "prose": not PROSE.isdisjoint(header)})

@@ -64,11 +64,11 @@ def test_the_page_shows_counts_pairs_and_recipe_lines(pairs, tmp_path):
 def test_a_recipe_chooses_the_filters(pairs, tmp_path, run):
     pytest.importorskip("matplotlib")
     recipe = tmp_path / "own.yaml"
-    recipe.write_text("sources: [x.tsv]\nsteps:\n  - {filter: sanity, max_chars: 14}\n")
+    recipe.write_text("sources: [x.tsv]\nsteps:\n  - {filter: sanity, max_chars: 15}\n")
     options = ("--source-lang", "fra", "--target-lang", "eng", "--recipe", recipe, "--out", tmp_path / "page.html")
     code, out, err = run("inspect", pairs, *options)
     assert code == 0, err
-    assert '"sanity": 5' in out  # "Le chat dort." with its translation of 15 characters is over 14
+    assert '"sanity": 4' in out  # the two pairs of cats have 15 characters at most
 
 
 def test_what_holds_no_pairs_is_refused(tmp_path):

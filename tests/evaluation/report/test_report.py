@@ -299,3 +299,7 @@ def test_the_changed_word_is_marked():
     row = {"desired": "Two red cats sleep", "retrieved": "Two blue cats <b>"}
     (grid,) = section_of("", "", {"": [row]})["grids"]
     assert str(grid["rows"][0][1]["text"]) == "Two <mark>blue</mark> cats <mark>&lt;b&gt;</mark>"
+
+
+def test_a_section_keeps_its_text():
+    assert section_of("Summary", "What it says.", {"": [{"model": "a"}]})["text"] == "What it says."
