@@ -151,6 +151,7 @@ def by_lengths(x: Sequence[str], y: Sequence[str]) -> Beads:
             beads[-1] = (sorted({*beads[-1][0], i}), sorted({*beads[-1][1], j}))
         else:
             beads.append(([i], [j]))
+    # What no block links stands alone.
     linked_x = {i for i, _ in links}
     linked_y = {j for _, j in links}
     beads += [([i], []) for i in range(len(x)) if i not in linked_x]
@@ -215,6 +216,7 @@ def book(sentences: int) -> dict[str, float]:
     """Seconds, and MB above those of the embeddings, for random sentences of which 2 % are missing on each side."""
     rng = np.random.default_rng(0)
     ideas = rng.normal(size=(sentences, 384)).astype(np.float32)
+    # Two noisy versions of the same ideas, with other sentences missing.
     kept = [np.flatnonzero(rng.random(sentences) > 0.02) for _ in range(2)]
     embeddings = []
     for rows in kept:

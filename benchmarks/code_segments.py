@@ -30,6 +30,7 @@ def measure(files: list[Path], language: str, max_size: int) -> dict:
         source = path.read_bytes()
         start = time.process_time()
         try:
+            # Only the splitting is timed.
             snippets = segment_code(source, language, max_size=max_size)
         except UnicodeDecodeError:
             continue

@@ -113,6 +113,7 @@ def measure(pairs: Path, truth_file: Path) -> dict[str, float]:
     for kind in ("mark", "help"):
         rows_of_sides = []
         for files in truth["files"]:
+            # A row counts for recall only if both sides have it.
             rows_of_kind = [rows for file, rows in files.items() if kind in file]
             rows_of_sides.append(set(chain(*rows_of_kind)))
         both = set.intersection(*rows_of_sides)

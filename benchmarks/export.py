@@ -125,6 +125,7 @@ def main() -> None:
 
 
 def xsim(vectors: np.ndarray) -> str:
+    # (languages, sentences, dimensions)
     english, *others = vectors.reshape(len(LANGUAGES), EACH, -1)
     nearest = [(side @ english.T).argmax(1) for side in others]
     return f"{100 * np.mean(nearest != np.arange(EACH)):.2f}"

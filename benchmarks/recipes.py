@@ -60,6 +60,7 @@ def find_duplicates(embed: Embed, rows: pd.DataFrame) -> None:
     vectors = embed(texts, langs)
     cosines, nearest = nearest_neighbours(vectors, vectors, 2)  # the first is the text itself
     right = np.array(ids)[nearest[:, 1]] == ids
+    # Both texts of a duplicate should find each other.
     duplicates = 2 * (len(ids) - len(table))
     for threshold in (0.5, 0.6, 0.65, 0.7):
         is_above = cosines[:, 1] > threshold

@@ -208,6 +208,7 @@ def write_machine(sentences: int, rounds: int, backbone: Path | None) -> None:
     before = read_json(file, {})
     if before and before["sentences"] != sentences:
         raise SystemExit(f"{file} has {before['sentences']} sentences: give -n {before['sentences']}, or delete it")
+    # CPU time on one thread, wall time on all cores.
     options = ["-n", str(sentences), "--rounds", str(rounds)]
     nano = ["--model", hf_echo.pretrained("echo-nano")]
     ratios = {}
@@ -228,6 +229,7 @@ def write_machine(sentences: int, rounds: int, backbone: Path | None) -> None:
         "engines": engines,
     }
     print(json.dumps(machine, indent=2))
+    # The old file stays where a ratio fell, so that the next run compares with it again.
     lines = slower(before, machine) if before else []
     if lines:
         raise SystemExit(f"slower than in {file} (load {load:.1f} at the start of this run):\n" + "\n".join(lines))

@@ -96,9 +96,11 @@ def build_bible(
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     label = partial(_label, lid=lid, contradicts=contradicts, sample=sample, seed=seed)
+    # The texts stay on disk: in memory is a row of small numbers for each verse of each edition.
     with tempfile.TemporaryDirectory(dir=out, prefix=".texts-") as folder:
         corpus, unread = read_corpus(list(sources), Path(folder), bad, label, progress)
         warning = bad.report()
+        # The order of OS A.8: a step sees only what the steps before it kept.
         drop_outliers(corpus, tolerance, sigmas)
         judge(corpus, sample=sample, minimum=minimum_quality, seed=seed, progress=progress)
         keep_best_of_held_out(corpus)
@@ -134,6 +136,7 @@ def read_corpus(
         while (edition.lang, edition.name) in [(other.lang, other.name) for other in editions]:
             edition.name += f"-{source.lang}" if source.lang else "-2"
         table = table_of(verses)
+        # The names of verses become numbers, the texts a file that is mapped.
         mapped, table["length"] = spool(table.pop("text").tolist(), folder / f"{len(editions)}.arrow")
         for name in table.verse:
             verse_numbers.setdefault(name, len(verse_numbers))
@@ -147,6 +150,7 @@ def read_corpus(
     rows = pd.concat(tables, ignore_index=True)
     rows["reason"] = pd.Categorical(rows.reason, categories=REASONS)
     languages = sorted({edition.lang for edition in editions})
+    # What the editions and the verses say about every row.
     language_numbers = np.array([languages.index(edition.lang) for edition in editions])
     rows["lang"] = language_numbers[rows.edition]
     split_numbers = np.array([SPLITS.index(split_of(verse)) for verse in verse_numbers])
@@ -183,6 +187,7 @@ def table_of(verses: Verses) -> pd.DataFrame:
     """verse, text, reason; in the order of the Bible, then the verses that have no text of their own."""
     names = sorted(verses.texts, key=place_of)
     texts = [verses.texts[name] for name in names]
+    # A verse without a text of its own stays in the table, with the reason why it is left out.
     with_text = pd.DataFrame({"verse": names, "text": texts, "reason": None})
     empty = pd.DataFrame({"verse": verses.empty, "text": "", "reason": "empty"})
     merged = pd.DataFrame({"verse": list(verses.merged), "text": list(verses.merged.values()), "reason": "merged"})

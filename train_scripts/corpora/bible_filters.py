@@ -136,6 +136,7 @@ def label_of(
         if predicted is not None and share >= minimum_share:
             predicted_language, _ = split_code(predicted)
             predicted_script = next((name for name in ("Hans", "Hant") if name in predicted), None)
+            # A prediction replaces the declared language only if it contradicts it.
             agrees = language and contradicts and not contradicts(f"{language}_{script}", predicted)
             if predicted_language and not agrees:
                 language = predicted_language
@@ -152,6 +153,7 @@ def split_code(code: str | None) -> tuple[str | None, str | None]:
         return None, None
     language, *rest = re.split("[-_]", code)
     script = next((part for part in rest if len(part) == 4), None)
+    # The whole code first: it may name a script that the language alone has not.
     for spelling in (code, language):
         with suppress(ValueError):
             language, *rest = find_language(spelling).split("_")
@@ -167,6 +169,7 @@ def script_of(texts: Sequence[str]) -> str | None:
     scripts.pop("", None)
     if not scripts:
         return None
+    # Kana make a text Japanese, and its Han characters with it.
     scripts["Jpan"] = scripts.pop("Hira", 0) + scripts.pop("Kana", 0)
     if scripts["Jpan"] > KANA_SHARE * (scripts["Jpan"] + scripts["Hani"]):
         scripts["Jpan"] += scripts.pop("Hani", 0)
@@ -236,6 +239,7 @@ def language_factors(lang: np.ndarray, verse: np.ndarray, length: np.ndarray) ->
     factors = np.ones(lang.max(initial=-1) + 1)
     total = np.bincount(lang, length, minlength=len(factors))
     for _ in range(ROUNDS):
+        # Length of a verse in the common scale, then the scale of each language.
         mean = _mean(verse, length / factors[lang])
         factors = total / np.maximum(np.bincount(lang, mean[verse], minlength=len(factors)), 1e-9)
         factors[total == 0] = 1.0
@@ -270,6 +274,7 @@ def judge(corpus: Corpus, *, sample: int | None, minimum: float, seed: int, prog
             texts.append(pd.Series(corpus.texts_at(rows.index).to_pylist(), index=rows.verse))
         scores = mutual_chrf(texts, sample=sample, seed=seed, on_pair=comparisons.update)
         top = max((score for score in scores if score is not None), default=0.0)
+        # A source is bad beside the best of its language, not beside a fixed score.
         for number, score in zip(numbers, scores, strict=True):
             edition = corpus.editions[number]
             edition.chrf = score
@@ -278,6 +283,7 @@ def judge(corpus: Corpus, *, sample: int | None, minimum: float, seed: int, prog
                 if edition.quality < minimum:
                     corpus.remove(of_language.index[of_language.edition == number], "quality")
     comparisons.close()
+    # Completeness is a share of what is left, so it comes after the bad sources have gone.
     shares = completeness(corpus.kept)
     best: dict[str, Edition] = {}
     for number, share in shares.items():
@@ -293,6 +299,7 @@ def _sort(corpus: Corpus) -> None:
     """By language, the best edition first."""
     old_order = corpus.editions
     corpus.editions = sorted(old_order, key=lambda e: (e.lang, -e.best, -e.merit, e.name))
+    # Old number -> new number.
     new_number = np.array([corpus.editions.index(edition) for edition in old_order])
     corpus.rows["edition"] = new_number[corpus.rows.edition]
     corpus.rows = corpus.rows.sort_values("edition", kind="stable")
@@ -319,6 +326,7 @@ def mutual_chrf(
     for i, j in combinations(range(len(editions)), 2):
         shared = editions[i].index.intersection(editions[j].index)
         if len(shared):
+            # The same verses for all pairs, as far as both have them.
             shared = shared[np.argsort(order[shared])][:sample]
             first = editions[i][shared].tolist()
             second = editions[j][shared].tolist()
@@ -330,6 +338,7 @@ def mutual_chrf(
 
 def completeness(kept: pd.DataFrame) -> dict[int, float]:
     """Number of an edition -> share of its language's verses that it has, mean over the splits."""
+    # Rows (language, edition), a column for each split.
     counts = kept.groupby(["lang", "edition", "split"]).size().unstack("split", fill_value=0)
     totals = kept.drop_duplicates(["lang", "verse"]).groupby(["lang", "split"]).size().unstack("split")
     shares = counts.div(totals, level="lang").mean(axis=1)  # a split that the language lacks is NaN

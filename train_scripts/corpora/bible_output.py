@@ -48,6 +48,7 @@ def mean_scores(corpus: Corpus, candidates: pd.DataFrame, scorer: Scorer, progre
     """Mean score of each text against all others of its verse; computed only where a language has a choice."""
     choices = candidates.groupby(["lang", "verse"]).verse.transform("size")
     texts = candidates[["lang", "verse"]].assign(contested=choices > 1).reset_index(names="row")
+    # Every two texts of a verse once, where one of them has a rival in its language.
     pairs = texts.merge(texts, on="verse")
     pairs = pairs[(pairs.row_x < pairs.row_y) & (pairs.contested_x | pairs.contested_y)]
     languages = np.array(corpus.languages)
@@ -98,6 +99,7 @@ def write_pairs(corpus: Corpus, pivots: pd.DataFrame, folder: Path, progress: bo
         for number, rows in tqdm(corpus.kept.groupby("edition"), desc="pairs", disable=not progress):
             lang = corpus.editions[number].lang
             rows = rows.reset_index(names="row")
+            # Each verse beside its text in every pivot language.
             pairs = rows.merge(pivots, on="verse", suffixes=("", "_pivot")).query("lang != lang_pivot")
             for (split_number, pivot_number), part in pairs.groupby(["split", "lang_pivot"]):
                 split = SPLITS[split_number]
@@ -114,12 +116,14 @@ def write_pairs(corpus: Corpus, pivots: pd.DataFrame, folder: Path, progress: bo
 def corpus_report(
     corpus: Corpus, unread: list[dict[str, str]], pairs: dict[str, dict[str, int]], warning: str | None
 ) -> dict[str, Any]:
+    # Rows: editions; columns: reasons.
     removed = corpus.rows.groupby(["edition", "reason"], observed=False).size().unstack("reason")
     removed = removed.reindex(index=range(len(corpus.editions)), columns=REASONS, fill_value=0)
     sizes = corpus.rows.groupby("edition").size()
     rows = []
     for number, edition in enumerate(corpus.editions):
         rows.append(source_report(edition, int(sizes[number]), removed.loc[number].to_dict()))
+    # A source of which nothing is left counts as removed.
     used = [row for row in rows if row["removed"] is None]
     langs = sorted({row["lang"] for row in used})
     splits = corpus.kept.split.value_counts()

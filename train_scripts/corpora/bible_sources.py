@@ -230,6 +230,7 @@ def read_source(source: Source, on_bad: OnBad) -> Verses:
             problem = _add(verses, names, is_part, normalise_spaces(text))
             if problem:
                 on_bad(str(file), line, problem)
+    # A verse that shares a text has none of its own, wherever else it stands.
     for name in set(verses.merged) & set(verses.texts):
         del verses.texts[name]
     return verses
@@ -303,6 +304,7 @@ def read_vref(path: Path, vref: Path) -> Iterator[Row]:
         raise ValueError(
             f"{path}:{line}: {len(texts)} lines, but {vref} has {len(names)}; they must correspond line by line"
         )
+    # A text belongs to its line and to the lines marked as its range.
     start = 0
     for end in range(1, len(texts) + 1):
         if end == len(texts) or texts[end].strip() != RANGE:
@@ -432,6 +434,7 @@ class _Walk:
             self.silent = False
         elif node.tag in ("para", "row", "cell", "table"):
             self.say(" ")
+        # What is silent hides its children, too.
         before = self.silent
         after = self.verse
         self.silent = before or self.is_silent(node.tag, style)

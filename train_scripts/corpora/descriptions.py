@@ -90,6 +90,7 @@ def read_texts(
         raise ValueError(f"{path}: not a table of texts; give {', '.join(READERS)}")
     if on_bad_row not in ("error", "skip"):
         raise ValueError(f"on_bad_row is {on_bad_row!r}; it must be 'error' or 'skip'")
+    # Read by `datasets`, whose quotes and missing values are switched off for TSV.
     kind, options = READERS[path.suffix]
     rows = load_dataset(kind, data_files=str(path), split="train", **options)
     name, lang_column = _columns(rows.column_names, column, lang, only, path)
@@ -98,6 +99,7 @@ def read_texts(
     for number, row in enumerate(rows, 1):
         if only is not None and row["class"] != only:
             continue
+        # A row is bad if its text or language is, or if the command has no use for it.
         text = Text(row[name], row[lang_column] if lang_column else lang)
         reason = check_text(name, text.text) or check_language(lang_column or "lang", text.lang) or usable(text)
         if reason:
@@ -210,6 +212,7 @@ def parse_translation(reply: str, text: str) -> str:
     """The translation of `text`; raises InvalidReply: empty, more lines than the text, or equal to the text."""
     translation = clean_reply(reply)
     _check_lines(translation, max(1, _lines(text)))
+    # Quotes around a reply are a frame only if the text has none itself.
     if _unquoted(text) == text:
         translation = _unquoted(translation)
     if not translation.strip():

@@ -239,6 +239,7 @@ def math_rows(
         spans = list(scan(document, markdown=markdown))
         kept = []
         for expression in _expressions(document, spans, markdown):
+            # Inline mathematics may be words: only its length counts.
             inline = expression.kind == "inline"
             if keep_expression(expression.text, inline=inline, min_length=min_length, max_length=max_length):
                 kept.append(expression)
@@ -273,6 +274,7 @@ def _masked(document: str, spans: list[Found]) -> str:
     masked = ""
     place = 0
     for span in spans:
+        # Masks have the length of what they hide, so that places stay those of the document.
         cover = {"break": "\n", "comment": _REMARK}.get(span.kind, _MASK)
         masked += document[place : span.start] + cover * (span.end - span.start)
         place = span.end

@@ -217,6 +217,7 @@ def _check_row(row: dict, number: int) -> None:
 def token_labels(offsets: Sequence[tuple[int, int]], ends: Sequence[int]) -> list[int]:
     """1 for the token that holds the last character of a sentence, by (start, end) of each token."""
     labels = np.zeros(len(offsets) + 1, int)  # the last place takes an end behind all tokens
+    # The first token that ends at or behind an end of a sentence holds its last character.
     stops = [stop for _, stop in offsets]
     labels[np.searchsorted(stops, ends)] = 1
     return labels[:-1].tolist()
@@ -229,6 +230,7 @@ class SegmenterCollator:
         self.pad = tokenizer.pad_token_id
 
     def __call__(self, rows: Sequence[dict]) -> dict[str, torch.Tensor]:
+        # IGNORED marks the padding, so the mask follows from the labels.
         labels = padded([row["labels"] for row in rows], IGNORED)
         return {
             "input_ids": padded([row["input_ids"] for row in rows], self.pad),
@@ -274,6 +276,7 @@ class SegmenterTrainer(Trainer):
     ) -> torch.Tensor | tuple[torch.Tensor, dict[str, torch.Tensor]]:
         labels = inputs["labels"]  # (batch, seq)
         logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        # Padding has neither loss nor score.
         is_token = labels != IGNORED
         smoothing = self.args.label_smoothing_factor
         target = labels[is_token].float() * (1 - smoothing) + 0.5 * smoothing
@@ -312,6 +315,7 @@ def nano_segmenter(rows: list[dict]) -> tuple[PreTrainedModel, PreTrainedTokeniz
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     special = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>"}
+    # A unigram tokenizer, as XLM-R has one.
     raw = Tokenizer(models.Unigram())
     raw.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.UnigramTrainer(

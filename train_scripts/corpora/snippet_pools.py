@@ -58,6 +58,7 @@ class Columns:
         """(len(rows), d) float32 of one column, in the order of `rows`."""
         texts = dataset[rows][side]
         langs = np.array(dataset[rows][f"{side}_lang"])
+        # A model may read the language: each language is encoded by itself, in the order of the rows.
         vectors: list[Any] = [None] * len(rows)
         for lang in pd.unique(langs):
             places = np.flatnonzero(langs == lang)
@@ -93,6 +94,7 @@ def rows_by(dataset: Dataset, column: str) -> dict[str, np.ndarray]:
 
 def drawn_pool(keys: np.ndarray, rows: np.ndarray, size: int | None, seed: int) -> np.ndarray:
     """Of `rows`, the first with each key; at most `size`, drawn at random (None: all), in order."""
+    # `np.unique` sorts by key; the order of the rows is wanted.
     _, places = np.unique(keys[rows], return_index=True)
     first_rows = rows[np.sort(places)]
     if size is None or len(first_rows) <= size:
@@ -178,6 +180,7 @@ def mine_negatives(
     # A copy of the source in the language of the target is no negative.
     swapped = dataset.select_columns(["source", "target_lang"]).rename_columns({"source": "target"})
     copy_keys = row_keys(swapped, "target", progress)
+    # Key of a source -> its rows: a source may have several targets.
     rows_of_source = pd.Series(source_keys).groupby(source_keys).indices
     rows_in_pool = rows_by(candidates, "target_lang")
     negatives = np.full((len(dataset), k), -1, np.int64)  # rows of the candidates; -1: none
@@ -196,6 +199,7 @@ def mine_negatives(
             targets = columns.vectors(dataset, "target", part)
             nearest = unit_neighbours(sources, vectors, min(k + SPARE, len(chosen))).indices
             for row, best, target in zip(part, nearest, targets, strict=True):
+                # Of the nearest candidates, those that say the same as the row are no negatives.
                 best_keys = keys[best]
                 positive = (best_keys == target_keys[row]) | (best_keys == copy_keys[row])
                 targets_of_source = target_keys[rows_of_source[source_keys[row]]]

@@ -96,6 +96,7 @@ def one_stage_figures(row: Row, grid: Grid, seed: int, out: Path) -> dict[str, f
     folder = out / "run"
     overrides = kind["overrides"] | fields_of(row) | {"seed": seed, "output_dir": str(folder)}
     start = start_point(grid, out)
+    # Random weights need the shape; the tokenizer stays.
     if row.get("start") == "random":
         overrides |= {"model_name_or_path": None, "tokenizer_name_or_path": str(start), "shape": grid["random"]}
     else:
@@ -208,12 +209,14 @@ class Omnilingual:
         model, tokenizer = load_encoder(checkpoint, dtype="fp32")
         bible = pd.read_parquet(self.data / "dev_bible.parquet")
         verses = sorted(bible.id.unique())[: self.kind["bible_verses"]]
+        # BIBLE measures the new languages, FLORES the base ones.
         bible = bible[bible.id.isin(verses) & bible.lang.isin([*self.kind["new_languages"], ENGLISH])]
         flores = pd.read_parquet(self.data / "dev_flores.parquet")
         flores = flores[flores.lang.isin(self.kind["base_languages"])]
         figures = {"million parameters": model.num_parameters() / 1e6}
         for name, table in (("BIBLE", bible), ("FLORES", flores)):
             encoder = RememberingEncoder(partial(encode, model, tokenizer))
+            # All texts at once: the measures below ask again, and the encoder remembers.
             for lang, of_language in table.groupby("lang"):
                 encoder(list(of_language.text), lang)
             figures[f"{name} sentences/s"] = len(table) / encoder.seconds
@@ -265,6 +268,7 @@ def run(
         kind = kind_of(row, grid)
         settings = {name: value for name, value in kind.items() if name not in ("columns", "measures")}
         changes = {name: value for name, value in row.items() if name not in ("name", "paper", "row")}
+        # A row is known by its settings: two tables may share it, and a changed one is new.
         key = json.dumps([settings, changes, seed], sort_keys=True)
         if key not in finished:
             if "recipe" in kind:

@@ -61,6 +61,7 @@ def cls_attention_entropy(model: Any, batches: Iterable[Batch], word_mask: WordM
             continue
         words = word_mask(batch).bool()
         has_words = words.any(1)
+        # (texts with words, heads, seq) of the last layer
         of_words = weights[-1][has_words] * words[has_words, None, :]
         word_entropies.append(_entropy(of_words).mean(1))
         word_counts += words.sum(1)[has_words].tolist()
@@ -151,6 +152,7 @@ def both_poolings(model: Any, batches: Iterable[Batch]) -> tuple[np.ndarray, np.
         output = model(**batch, return_dict=True)
         states = output.last_hidden_state  # (batch, seq, hidden)
         weight = mask[..., None].to(states.dtype)
+        # (batch, hidden)
         mean = (states * weight).sum(1) / weight.sum(1)
         if hasattr(output, "sentence_embedding"):
             pooled = output.sentence_embedding

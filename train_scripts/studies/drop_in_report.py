@@ -58,6 +58,7 @@ def topic_accuracies(teacher: Model, models: Mapping[str, Model], rows: pd.DataF
     learn = rows[rows.split == "train"]
     ask = rows[rows.split == "dev"]
     labels = learn.category.to_numpy()
+    # One probe, taught on the teacher, reads every model; another is taught on each model.
     teachers_probe = fit_linear_probe(vectors_of_rows(teacher, learn), labels)
     accuracies: dict[str, dict[str, float]] = {}
     for name, model in models.items():

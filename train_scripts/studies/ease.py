@@ -102,6 +102,7 @@ def explain_ease(
         model.fit(table.iloc[train], y[train])
         predictions[test] = model.predict(table.iloc[test])
         errors.append(root_mean_squared_error(y[test], predictions[test]))
+        # What the mean of the training languages costs is the baseline.
         mean = np.full(len(test), y[train].mean())
         baseline_errors.append(root_mean_squared_error(y[test], mean))
         permuted = permutation_importance(
@@ -181,6 +182,7 @@ def rows_of_languages(path: Path) -> pd.DataFrame:
     else:
         table = pd.DataFrame([row for _, row in read_rows(path, ["lang"])])
     for name in table.columns.drop("lang"):
+        # A column is numeric if every filled cell is.
         filled = table[name].replace("", None)
         numbers = pd.to_numeric(filled, errors="coerce")
         if numbers.notna().sum() == filled.notna().sum():

@@ -69,6 +69,7 @@ def search(
     cosine of the first so many dimensions (`cut`)."""
     english = english_of(rows)
     every_id = in_order(english.index)
+    # Of each language: the ids that are searched, and those among which.
     asked: dict[str, list[str]] = {}
     pools: dict[str, list[str]] = {}
     for lang, group in rows[rows.lang != ENGLISH].groupby("lang", sort=True):

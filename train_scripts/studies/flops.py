@@ -111,6 +111,7 @@ def decoder_flops(
     _positive(output=output, prompt=prompt)
     read = prompt + output - 1
     layer = 2.0 * stack.layer_weights * read + stack.attention(read * (read + 1) / 2)
+    # Cross-attention: query and output for each token, key and value for each memory slot.
     query = stack.hidden * stack.heads * stack.head_dim
     if memory:
         keys = stack.key_weights(stack.hidden if memory_width is None else memory_width)
@@ -138,6 +139,7 @@ def spectrum_flops(
             about seven for Echo.
     """
     _positive(document=document, sentence_tokens=sentence_tokens)
+    # The last sentence may be shorter.
     whole, rest = divmod(document, sentence_tokens)
     read = whole * encoder_flops(encoder, sentence_tokens + prefix_tokens)
     sentences = whole

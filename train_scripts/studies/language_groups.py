@@ -85,6 +85,7 @@ def group_table(
     Args:
         by_step: step -> language -> value. Only languages with a value count; a group without any has no column.
     """
+    # A language without a group counts nowhere.
     group_of = {lang: name for name, members in groups.items() for lang in members}
     rows = []
     for step, values in by_step.items():

@@ -109,6 +109,7 @@ def _spoil(kind: str, whole: list[str], others: Sequence[str], rng: random.Rando
         place = rng.randrange(n) if n else 0
     if change == "drop":
         return whole[:place] + whole[place + 1 :] if n > 1 else []
+    # A replacement must not be a sentence of the document itself.
     strangers = [text for text in others if text not in whole]
     return whole[:place] + [rng.choice(strangers)] + whole[place + 1 :] if strangers and n else []
 

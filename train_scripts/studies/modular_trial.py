@@ -93,6 +93,7 @@ def write_data(train: Path, out: Path, texts: int, pairs: int, longest: int) -> 
             together[name] += list(rows)
     for name, rows in together.items():
         write_rows(file_of(out, ALL, name), rows)
+    # Of the monolithic baselines and of all-pair alignment.
     meanings = meanings_of(table)
     for lang in LANGUAGES[1:]:
         all_pairs(meanings, lang, pairs).to_parquet(out / f"{lang}.all_pairs.parquet")
@@ -196,6 +197,7 @@ def open_way(folder: Path, way: str) -> RememberingEncoder:
     def encode(texts: list[str], lang: str) -> Any:
         prompt = {}
         if way not in FULL:
+            # The start reads all languages by its English module, the joint model by its one.
             module = lang if lang == ENGLISH else {START: ENGLISH, "joint": ALL}.get(way, lang)
             prompt["prompt_name"] = module
         with torch.autocast("cpu", enabled=bf16_is_faster(training=True)):
@@ -211,6 +213,7 @@ def measure(folder: Path, dev: Path, corpora: Path, way: str) -> dict[str, float
     for name in ("flores", "tatoeba"):
         rows = dev_rows(dev, name).to_dict("records")
         figures[f"{name} xsim"] = evaluate_xsim(encode, rows, same_text_is_right=True).average["xsim"]
+    # RSIM compares spaces sentence by sentence: those that all languages have.
     texts = dev_rows(dev, "flores").pivot(index="id", columns="lang", values="text").dropna()
     figures["RSIM"] = 100 * rsim({lang: encode(texts[lang].tolist(), lang) for lang in texts}).mean()
     learn, ask = topic_rows(corpora, LANGUAGES)

@@ -156,6 +156,7 @@ def documents(path: Path, key: str, sentences: int) -> dict[str, list[list[str]]
     """Language -> documents; the same ids, cut at the same places, in each."""
     rows = pd.read_parquet(path, columns=[key, "lang", "text"])
     texts = rows[rows.lang.map(is_language)].pivot(index=key, columns="lang", values="text")
+    # A sentence counts only if every language has it: documents are then parallel.
     texts = texts.dropna()[:sentences]  # (ids in order, languages)
     cuts = [0]
     rng = random.Random(0)

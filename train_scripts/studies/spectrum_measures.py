@@ -82,6 +82,7 @@ def main() -> None:
         was_spoken = [(row.sentences[0], row.lang) in spoken for row in rows.itertuples()]
         topics.append(rows[was_spoken])
     train = pd.read_json(args.data / "topics_train.jsonl", lines=True).query("choices.isna()").assign(lang=ENGLISH)
+    # The probe learns from English text alone; speech and other languages are asked.
     probe = LogisticRegression(C=100, max_iter=2000).fit(unit_vectors(encode, train), train.answer)
     tower = AutoModel.from_pretrained(args.models / "1_tower", dtype=torch.float32).eval()
     for name, embed in ways.items():

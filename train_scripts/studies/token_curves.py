@@ -97,6 +97,7 @@ def projected(pairs: Sequence[AlignedPair]) -> tuple[list[dict[str, Any]], list[
         if number % 2 == 0:
             train.append({"tokens": source, "tags": tags, "lang": ENGLISH})
             continue
+        # The first linked English word with a tag decides: later links do not replace it.
         other_tags = [OUTSIDE] * len(target)
         for i, j in sorted(links, reverse=True):
             if tags[i] != OUTSIDE:
