@@ -40,6 +40,7 @@ NOISE = {
     "bold": lambda s: "".join(chr(0x1D41A + ord(c) - 97) if "a" <= c <= "z" else c for c in s),
     "half width": lambda s: s.replace("ガ", "ｶﾞ"),
     "presentation forms": lambda s: s.replace("الكتاب", "ﺍﻟﻜﺘﺎﺏ"),
+    "tatweel": lambda s: s.replace("الكتاب", "الكـتـــاب"),
 }
 
 
@@ -98,6 +99,43 @@ def test_a_text_in_capitals_has_the_tokens_of_its_lower_case(text, packaged):
     assert packaged(text.upper()).input_ids == packaged(low).input_ids != packaged(text).input_ids
     assert packaged(unicodedata.normalize("NFD", text.upper())).input_ids == packaged(low).input_ids
     assert packaged(f"\ufeff{text.upper()}\u00a0").input_ids == packaged(low).input_ids
+
+
+TITLES = {
+    "The Cat Sleeps On The Sofa.": "The cat sleeps on the sofa.",
+    "Don'T Stop, I'M Having A Good Time!": "Don't stop, I'm having A good time!",
+    "Le Chat Dort Sur Le Canapé Bleu": "Le chat dort sur le canapé bleu",
+    "Кіт Спить На Дивані. Він Дуже Втомився Сьогодні.": "Кіт спить на дивані. Він дуже втомився сьогодні.",
+    "NATO And The European Union Met": "NATO and the european union met",
+    "\u201cThe Old Man And The Sea\u201d is a book": "\u201cThe old man and the sea\u201d is a book",
+}
+
+
+@pytest.mark.parametrize("text", TITLES)
+def test_title_case_has_the_tokens_of_its_lower_case(text, packaged):
+    assert packaged(text).input_ids == packaged(TITLES[text]).input_ids
+    assert clean_text().normalize_str(text) == TITLES[text]
+
+
+NAMES = [
+    "I live in Paris near the Gare du Nord.",
+    "It is one of the South African National Parks (SANParks).",
+    "New York City",
+    "Paris, London, Rome, Berlin and Oslo",
+    "Der Bundestag in Berlin",
+    "A B C D E F",
+    "McDonald's, BMW",
+]
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_names_keep_their_capitals(text):
+    assert clean_text().normalize_str(text) == text
+
+
+@pytest.mark.parametrize("text", ["هـ", "سنة ١٤٤٥ هـ", "ـ", "a\u0640b"])
+def test_a_tatweel_that_joins_no_letters_stays(text):
+    assert clean_text().normalize_str(text) == text
 
 
 def test_only_runs_of_capitals_are_lowered():
