@@ -14,7 +14,7 @@ def split() -> Any:
     return setting("use only rows with this value in the column `split`; default: all", None)
 
 
-@step("evaluate geometry", example="hf-echo evaluate geometry --model M --data nway.jsonl --json geometry.json")
+@step("evaluate geometry", example="hf-echo evaluate geometry --data nway.jsonl --json geometry.json")
 class Geometry(OpensModel):
     """Measure spread, rank, isotropy, invariance, Calinski-Harabasz and RSIM on the sentences that all languages have.
 
@@ -42,7 +42,7 @@ class Geometry(OpensModel):
         return {"model": self.model, **result.to_row(), "by_language": by_language, "singular_values": curve}
 
 
-@step("evaluate cost", example="hf-echo evaluate cost --model M --texts a.txt --lang fra_Latn")
+@step("evaluate cost", example="hf-echo evaluate cost --texts a.txt --lang fra_Latn")
 class Cost(OpensModel):
     """Measure sentences and tokens per second of a model on this machine, and its memory."""
 
@@ -57,15 +57,15 @@ class Cost(OpensModel):
         from transformers import AutoTokenizer
 
         from ..data.builtin import builtin_parallel
+        from ..data.texts import read_texts
         from ..evaluation.benchmarks.speed import measure_speed
         from ..inference.any_encoder import any_encoder
         from ..inference.encode import opening
         from ..modeling import EchoTokenizer
-        from ..utils.text import read_lines
 
         lang = self.lang or (None if self.texts else "fra_Latn")
         column, options = ("target", {}) if lang == "eng_Latn" else ("source", {"languages": [lang]})
-        texts = read_lines(self.texts) if self.texts else builtin_parallel(n=512, **options)[column][:]
+        texts = read_texts(self.texts) if self.texts else builtin_parallel(n=512, **options)[column][:]
         with opening(self.model) as name:
             tokenizer = AutoTokenizer.from_pretrained(name)
 

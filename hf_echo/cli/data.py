@@ -42,7 +42,7 @@ class Sample(Step):
         run_pipeline(self, Recipe(sources, sampling=sampling, out=Output(self.shards)), self.out)
 
 
-@step("data calibrate", example="hf-echo data calibrate dev.parquet --model outputs/nano/2_contrastive --out dev.json")
+@step("data calibrate", example="hf-echo data calibrate dev.parquet --direction x_eng --out dev.json")
 class Calibrate(OpensModel):
     """Compute mean and standard deviation of the scores of clean pairs, of all splits, by direction (OS 3.5)."""
 
@@ -61,18 +61,26 @@ class Calibrate(OpensModel):
         from ..inference.scorer import EchoScorer
         from ..utils.files import write_whole
 
-        scorer = EchoScorer(self.model, blaser=self.blaser)
         options = {"direction": self.direction} if self.direction else {}
         units = units_of([{"path": path, "label": path, "split": None, **options} for path in self.paths])
+        scorer = EchoScorer(self.model, blaser=self.blaser)  # after the data, whose mistakes cost no time so
         threshold = calibrate((table for unit in units for table in read_unit(unit, BadRows("error"))), scorer)
         with write_whole(self.out) as unfinished:
             threshold.save(unfinished)
-        typer.echo(f"{len(threshold.calibrated)} directions calibrated: {self.out}")
+        for name, (mean, deviation) in sorted(threshold.calibrated.items()):
+            typer.echo(f"{name}: mean {mean:.3f}, standard deviation {deviation:.3f}")
+        typer.echo(
+            f"{self.out}: {len(threshold.calibrated)} directions, for hf-echo score --threshold {self.out} and the "
+            "filter `threshold`",
+            err=True,
+        )
 
 
-@step("data stats", example="hf-echo data stats outputs/strict/data --markdown table.md")
+@step("data stats", example="hf-echo data stats pairs.parquet --markdown table.md")
 class Statistics(Step):
     """Count pairs, directions, languages and characters by provenance (as in OS Table 34)."""
+
+    opens_models = False
 
     paths: list[str] = paths()
     columns: dict[str, str] = setting("schema columns of other names, such as source=src", dict, option="--column")
@@ -126,10 +134,11 @@ class Segment(Step):
     """Split texts into sentences with a SaT model or with rules."""
 
     reports = True
+    opens_models = False
 
     source: Path = setting("texts, as for hf-echo encode; - is standard input", argument=True, reads=DATA)
     lang: str = language("language of the texts", ...)
-    out: Path = setting("output, one sentence per line (.gz, .zst, .xz too; -)", writes="file", short="-o")
+    out: Path = setting("output, one sentence per line (.gz, .bz2, .zst, .xz too; -)", writes="file", short="-o")
     column: str | None = column()
     model: str | None = setting(
         "SaT model: name such as sat-12l-sm, or folder; default: rules, without a model",
@@ -144,10 +153,12 @@ class Segment(Step):
     def run(self):
         from tqdm.auto import tqdm
 
+        from ..data.pair_writer import check_text_output
         from ..data.segmentation import rule_segmenter, sat_segmenter, trimmed
         from ..data.texts import read_texts
         from ..utils.text import open_output
 
+        check_text_output(self.out)
         texts, count = read_texts(self.source, column=self.column, lang=self.lang), 0
         segmenter = sat_segmenter(self.model, threshold=self.threshold) if self.model else rule_segmenter
         segmenter([], self.lang)  # raises for an unknown language before a file is written

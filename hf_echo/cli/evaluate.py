@@ -13,7 +13,7 @@ import typer
 from ..steps.language_code import language_code
 from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
-from .options import DEFAULT_MODEL, Margin, OnBadRow, OpensModel, language, model, named_model, on_bad_row
+from .options import DEFAULT_MODEL, Margin, OnBadRow, OpensModel, device, language, model, named_model, on_bad_row
 
 # Hard negatives (index of the target sentence, text, kind), and their entries in the report.
 Described = tuple[list[tuple[int, str, str]], dict[str, Any]]
@@ -83,12 +83,13 @@ class Search(LinesOrTable):
         from ..evaluation import text_groups, xsim, xsimpp
         from ..search.checks import refuse_broken
 
-        sources, targets = read_pairs(self.source, self.target)
+        langs = (self.source_lang, self.target_lang)
+        sources, targets = read_pairs(self.source, self.target, langs=langs)
         negatives = self.negatives_of(targets, self.target)
         encoder = open_model(self.model)
         x, y = encoder(sources, self.source_lang), encoder(targets, self.target_lang)
         for vectors, file, lang in ((x, self.source, self.source_lang), (y, self.target, self.target_lang)):
-            refuse_broken(vectors, lambda row, file=file, lang=lang: f"{file}:{row + 1} ({lang})")
+            refuse_broken(vectors, lambda row, file=file, lang=lang: f"{file}:{row + 1} ({lang})", zeros=False)
         options = {"margin": self.margin, "k": self.k, "gold": text_groups(targets)}
         result = xsim(x, y, **options)
         report = {"source_lang": self.source_lang, "target_lang": self.target_lang, **result.to_row()}
@@ -122,7 +123,7 @@ class Search(LinesOrTable):
         return report | {f"by_{name}": evaluation.grouped(table, name).rows for name in self.group}
 
 
-@step("evaluate xsim", example="hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt")
+@step("evaluate xsim", example="hf-echo evaluate xsim --source a.txt --source-lang fra_Latn --target b.txt")
 class Xsim(Search):
     """Measure xsim: the percentage of sentences whose nearest candidate is not their translation.
 
@@ -156,7 +157,7 @@ class Xsimpp(Search):
         return negatives, described(negatives, PUBLISHED, self.negatives)
 
 
-@step("evaluate noise", example="hf-echo evaluate noise --model M --data nway.parquet --limit 100")
+@step("evaluate noise", example="hf-echo evaluate noise --data nway.jsonl --limit 100")
 class Noise(OpensModel):
     """Measure xsim of texts as people have them: capitals, lower case, other white space, invisible characters.
 
@@ -184,7 +185,7 @@ class Noise(OpensModel):
 
 @step(
     "evaluate translation",
-    example="hf-echo evaluate translation --model M --source a.txt --source-lang fra_Latn --target b.txt",
+    example="hf-echo evaluate translation --source a.txt --source-lang fra_Latn --target b.txt",
 )
 class Translation(LinesOrTable):
     """Measure chrF++ and spBLEU of the decoder's translations, with sacrebleu's signatures.
@@ -208,7 +209,8 @@ class Translation(LinesOrTable):
         vectors = self.source is not None and self.source.suffix.lower() == ".npy"
         if vectors and self.blaser:
             raise ValueError(f"--blaser needs texts, but {self.source} holds embeddings: leave it out")
-        lines = read_pairs(self.source, self.target, vectors) if self.data is None else None
+        langs = (self.source_lang, self.target_lang)
+        lines = read_pairs(self.source, self.target, vectors, langs) if self.data is None else None
         scorer = blaser_scorer(self.blaser, self.blaser_encoder or self.model) if self.blaser else None
         translator, tokenizer = inference.load_translator(self.model)
 
@@ -258,6 +260,7 @@ class Speech(Step):
     negatives: Path | None = setting(
         "also report xsim++, with the published set: LANG_errtype.SPLIT.json", None, reads=DATA, unless="hard_negatives"
     )
+    device: str | None = device()
     decoder: str | None = setting("Echo checkpoint with a decoder: also report BLEU and chrF++", None, reads=CHECKPOINT)
     unheard: list[str] = setting(
         "language without speech in training; repeatable; default: those the model does not name",
@@ -350,11 +353,14 @@ def naming(file: Path) -> Iterator[None]:
         raise ValueError(f"{file}: {error}") from None
 
 
-def read_pairs(source: Path, target: Path, vectors: bool = False) -> tuple[Any, list[str]]:
-    """The lines of two files, or embeddings and lines; line i must translate line i."""
-    from ..utils.text import read_lines
+def read_pairs(
+    source: Path, target: Path, vectors: bool = False, langs: tuple[str | None, str | None] = (None, None)
+) -> tuple[Any, list[str]]:
+    """The texts of two files, or embeddings and texts; text i must translate text i."""
+    from ..data.texts import read_texts
 
-    sources, targets = read_embeddings(source) if vectors else read_lines(source), read_lines(target)
+    sources = read_embeddings(source) if vectors else read_texts(source, lang=langs[0])
+    targets = read_texts(target, lang=langs[1])
     if len(sources) != len(targets):
         unit = "rows" if vectors else "lines"
         raise ValueError(f"{source} has {len(sources)} {unit}, {target} {len(targets)} lines: line i translates line i")
