@@ -24,7 +24,7 @@ from ..utils.text import BLOCK, PACKED, BrokenFile, check_file, name_of, open_by
 from .delimited import each_line
 from .parts import Block, Languages, Part
 
-MOSES = re.compile(r"(?:.*\.)?([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)-([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)")
+MOSES = re.compile(r"(?:.*[.-])?([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)-([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)")
 CODES = ("bpt", "ept", "ph", "it", "ut", "sub", "x", "bx", "ex", "sc", "ec")  # inline elements that hold no text
 BREAK = re.compile(r"<br\s*/?>|^\\?n$|^\n$", re.IGNORECASE)  # a code that stands between two words
 Texts = list[tuple[str, str]]  # (name of the language, text) of a unit

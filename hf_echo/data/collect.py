@@ -1,6 +1,7 @@
 """A training mix and held-out dev sets from a folder of parallel corpora, as `hf_echo.steps.training_data` declares it.
 
-A table is n-way (an id, lang, text) or pairs (src_lang, src, tgt_lang, tgt). Writes
+A table is n-way (an id, lang, text) or pairs: src_lang, src, tgt_lang, tgt, or the columns of the schema, as in the
+folder ``data`` that `hf-echo data filter` writes. Writes
 
     dev_NAME.parquet       n-way tables (id, lang, text), English included
     train.parquet          the mix: each row as often as its table and its language ask for, in random order
@@ -24,6 +25,7 @@ from .noise import noisy
 ENGLISH = "eng_Latn"
 COLUMNS = "source, source_lang, target, target_lang, provenance"
 PAIRS = ("src_lang", "src", "tgt_lang", "tgt")
+SCHEMA = ("source_lang", "source", "target_lang", "target")
 SENTENCE_END = r"""[.!?…。！？]["'”’»)」』）]*\s*$"""
 # 0 ... 99, by the first four bytes of SHA-256 of the stripped text in lower case.
 PERCENT = "(('0x' || substr(h, 7, 2) || substr(h, 5, 2) || substr(h, 3, 2) || substr(h, 1, 2))::UBIGINT % 100)"
@@ -33,7 +35,7 @@ def collect(corpora: Path, out: Path, languages: Sequence[str], tables: Mapping[
     """Write the tables into the folder `out`; returns their numbers of rows. `tables` and `mix` are those of
     `hf_echo.steps.training_data.CollectData`."""
     names = [name for file, table in tables.items() for name in (file, table.english) if name]
-    if missing := [name for name in names if not (corpora / name).is_file()]:
+    if missing := [name for name in names if not (corpora / name).exists()]:
         raise FileNotFoundError(f"{corpora} holds no {missing[0]}; give the folder of the parallel corpora")
     codes = [code for name in languages if (code := find_language(name, strict=True)) != ENGLISH]
     with duckdb.connect() as db:
@@ -55,8 +57,13 @@ def _quoted(value: object) -> str:
 def _read(db: duckdb.DuckDBPyConnection, file: Path, table: Any, languages: list[str]) -> None:
     """Add the rows of a file in these languages to `pairs` and `dev`."""
     db.execute("CREATE OR REPLACE TEMP TABLE wanted AS SELECT unnest(?::VARCHAR[]) AS lang", [languages])
-    db.execute(f"CREATE OR REPLACE VIEW file AS SELECT * FROM read_parquet({_quoted(file)})")
+    parquet = f"read_parquet({_quoted(file / '**/*.parquet' if file.is_dir() else file)})"
+    db.execute(f"CREATE OR REPLACE VIEW file AS SELECT * FROM {parquet}")
     columns = {row[0] for row in db.execute("DESCRIBE file").fetchall()}
+    if set(SCHEMA) <= columns and not set(PAIRS) & columns:
+        renamed = ", ".join(f"{ours} AS {name}" for ours, name in zip(SCHEMA, PAIRS, strict=True))
+        db.execute(f"CREATE OR REPLACE VIEW file AS SELECT {renamed} FROM {parquet}")
+        columns = set(PAIRS)
     needed = {table.id, "lang", "text"} if table.id else set(PAIRS)
     needed |= {"split"} if table.split or table.dev_split else set()
     needed |= {"document"} if table.dev_documents else set()

@@ -81,7 +81,7 @@ class CollectData(Operation):
 
     def _is_left_out(self, name: str, table: Table) -> bool:
         """Whether a table that need not be there is not there, which a warning says."""
-        is_left_out = table.optional and not (Path(self.corpora) / name).is_file()
+        is_left_out = table.optional and not (Path(self.corpora) / name).exists()
         if is_left_out:
             logger.warning("%s has no %s: the mix is made without it", self.corpora, name)
         return is_left_out
@@ -144,12 +144,16 @@ class PrepareData(Operation):
     def make(self):
         from ..data import load_parallel
         from ..data.prepared import prepare_parallel
+        from ..modeling import EchoTokenizer
         from ..utils.lineage import write_lineage
-        from .model import named_tokenizer
+        from ..vocabulary.loading import load_tokenizer
 
+        tokenizer = load_tokenizer(self.tokenizer)
+        if not isinstance(tokenizer, EchoTokenizer):
+            tokenizer = EchoTokenizer.around(tokenizer)
         rows = load_parallel(self.data, **self.data_options)
         options = dict(max_length=self.max_length, shard_rows=self.shard_rows, workers=self.workers)
-        report = prepare_parallel(rows, named_tokenizer(self.tokenizer), self.output_dir, **options)
+        report = prepare_parallel(rows, tokenizer, self.output_dir, **options)
         lineage = dict(parents=self.names(CHECKPOINT), data=self.names(DATA), results=report)
         write_lineage(self.output_dir, str(self.operation), self.names(None), **lineage)
         return {"output_dir": self.output_dir, **report}

@@ -72,7 +72,10 @@ def plan_lines(sources: Sequence[Source]) -> list[str]:
     """One line a source, then their sum: for a question before the download, and for a dry run."""
     lines = []
     for source in sources:
-        amount = f"{source.rows:>11,} rows {source.megabytes:>7,.1f} MB {len(source.languages):>4} languages"
+        amount = "        rows not counted yet"
+        if source.rows is not None:
+            amount = f"{source.rows:>11,} rows {source.megabytes:>7,.1f} MB"
+        amount += f" {len(source.languages):>4} languages"
         lines.append(f"{source.name:<21}{amount}  {source.license:<12}{source.terms}; {source.origin}")
     total = sum(source.megabytes for source in sources)
     lines.append(f"{len(sources)} sources, {total:,.0f} MB of tables")

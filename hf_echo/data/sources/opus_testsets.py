@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from .origins import Files
-from .rows import ENGLISH, Rows, code_of, draw_of, is_of_flores, one_line
+from .rows import ENGLISH, PAIR_COLUMNS, Rows, code_of, draw_of, is_of_flores, one_line
 
 logger = logging.getLogger(__name__)
+WMT_COLUMNS = (*PAIR_COLUMNS, "source")
 TICO_COLUMNS = ("id", "lang", "text")
 HELD_OUT = 300  # pairs with English of each language of the Tatoeba Challenge that has
 ENOUGH = 1_500

@@ -289,11 +289,13 @@ def download_file(address: str, path: Path) -> None:
     """
     part = path.with_name(path.name + ".part")
     start = part.stat().st_size if part.is_file() else 0
+    total = 0
     request = urllib.request.Request(address)
     if start:
         request.add_header("Range", f"bytes={start}-")
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
+            # A server that knows no ranges sends the whole file again.
             goes_on = answer.status == 206
             mode = "ab" if goes_on else "wb"
             total = int(answer.headers.get("Content-Length", 0)) + (start if goes_on else 0)
@@ -304,6 +306,8 @@ def download_file(address: str, path: Path) -> None:
             raise OSError(f"{address} cannot be downloaded: {error.code} {error.reason}") from None
     except urllib.error.URLError as error:
         raise OSError(f"{address} cannot be downloaded: {first_line(error)}") from None
+    if part.stat().st_size < total:
+        raise OSError(f"{address}: the connection ended early; the same command goes on")
     part.replace(path)
 
 

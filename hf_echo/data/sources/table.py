@@ -63,14 +63,15 @@ class Source:
         return _measured()[self.name]["languages"].split()
 
     @property
-    def rows(self) -> int:
-        """Rows of its training table and of its test split."""
-        return int(_measured()[self.name]["rows"]) + int(_measured()[self.name]["test_rows"])
+    def rows(self) -> int | None:
+        """Rows of its training table and of its test split; None: nobody has counted them yet."""
+        facts = _measured()[self.name]
+        return int(facts["rows"]) + int(facts["test_rows"]) if facts["rows"] else None
 
     @property
     def megabytes(self) -> float:
-        """Size of its tables."""
-        return float(_measured()[self.name]["megabytes"])
+        """Size of its tables; 0: not counted."""
+        return float(_measured()[self.name]["megabytes"] or 0)
 
     @property
     def origin(self) -> str:
@@ -224,7 +225,7 @@ ALL = (
         "released by the organisers for research; the texts belong to their publishers",
         _opus("datasets/statmt/wmt_newstest/*", "datasets/statmt/wmt2[12]-news-systems/txt/[rs]*"),
         opus_testsets.read_wmt,
-        PAIR_COLUMNS,
+        opus_testsets.WMT_COLUMNS,
         None,
         "the tests of 2020, 2021 and 2022; 2019 is left out, because NTREX translates its English",
         "the findings papers of WMT 2008 to 2022 (statmt.org)",

@@ -5,7 +5,16 @@ import json
 
 import pytest
 
-from hf_echo.data.sources import dictionaries, flores_files, ntrex, nusax, opus_testsets, scripture, translations
+from hf_echo.data.sources import (
+    SOURCES,
+    dictionaries,
+    flores_files,
+    ntrex,
+    nusax,
+    opus_testsets,
+    scripture,
+    translations,
+)
 from hf_echo.data.sources.origins import Files
 from hf_echo.data.sources.rows import code_of, main_script, one_line
 
@@ -167,6 +176,11 @@ def test_wmt_holds_out_the_last_years():
         (False, "eng_Latn", "Old.", "deu_Latn", "Alt.", "newstest2018"),
         (True, "eng_Latn", "New.", "deu_Latn", "Neu.", "generaltest2022"),
     ]
+
+
+def test_wmt_rows_have_a_value_for_each_column():
+    (row, *_) = opus_testsets.read_wmt([origin_of("opus", WMT)])
+    assert len(row) == 1 + len(SOURCES["wmt_news"].columns)
 
 
 def test_wmt_leaves_a_test_out_whose_sides_differ_in_length(caplog):

@@ -1,14 +1,16 @@
 """Origins of sources: commits of repositories, read from a clone or fetched, and packages with a checksum."""
 
 import hashlib
+import http.server
 import io
 import lzma
 import tarfile
+import threading
 import zipfile
 
 import pytest
 
-from hf_echo.data.sources.origins import GitRepository, Package, text_lines
+from hf_echo.data.sources.origins import GitRepository, Package, download_file, text_lines
 
 from ...refusals import refuses
 from .clones import commit_files, git
@@ -179,32 +181,42 @@ def test_a_package_that_the_mirror_lacks_is_refused(tmp_path):
     refuses("the mirror has no", package.open, tmp_path, tmp_path, error=FileNotFoundError)
 
 
-def test_a_download_goes_on_after_the_part_that_is_there(tmp_path):
-    import http.server
-    import threading
+@pytest.fixture
+def server():
+    """A server of the bytes after the fourth of "0123456789"; `sent` says how many of them it sends."""
 
-    class Server(http.server.BaseHTTPRequestHandler):
-        """Serves ten bytes, from where the request asks."""
-
-        ranges = []
+    class Handler(http.server.BaseHTTPRequestHandler):
+        ranges: list = []
+        sent = 6
 
         def do_GET(self):
             self.ranges.append(self.headers["Range"])
             self.send_response(206)
             self.send_header("Content-Length", "6")
             self.end_headers()
-            self.wfile.write(b"456789")
+            self.wfile.write(b"456789"[: self.sent])
 
         def log_message(self, *words):
             pass
 
-    from hf_echo.data.sources.origins import download_file
+    running = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield running
+    running.shutdown()
+    running.server_close()
 
-    server = http.server.HTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+def test_a_download_goes_on_after_the_part_that_is_there(server, tmp_path):
     (tmp_path / "file.part").write_bytes(b"0123")
     download_file(f"http://127.0.0.1:{server.server_port}/file", tmp_path / "file")
-    server.shutdown()
-    server.server_close()
-    assert Server.ranges == ["bytes=4-"]
+    assert server.RequestHandlerClass.ranges == ["bytes=4-"]
     assert (tmp_path / "file").read_bytes() == b"0123456789"
+
+
+def test_a_connection_that_ends_early_leaves_its_part(server, tmp_path):
+    server.RequestHandlerClass.sent = 3
+    (tmp_path / "file.part").write_bytes(b"0123")
+    address = f"http://127.0.0.1:{server.server_port}/file"
+    refuses("ended early", download_file, address, tmp_path / "file", error=OSError)
+    assert (tmp_path / "file.part").read_bytes() == b"0123456"
+    assert not (tmp_path / "file").exists()
