@@ -40,6 +40,7 @@ MODELING_MAY_IMPORT |= sys.stdlib_module_names
 MODELING_EXTRA = {
     "sentence_transformer_echo.py": {"sentence_transformers"},
     "sentence_transformer_modular.py": {"sentence_transformers", "peft", "heliport"},
+    "adapters_echo.py": {"peft"},  # a modular encoder opens it
     "feature_extraction_echo_speech.py": {"soundfile", "soxr"},  # when audio is read
 }
 

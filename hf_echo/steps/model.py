@@ -23,19 +23,14 @@ from .arguments import ModelArguments
 def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int) -> Any:
     """The tokenizer that the recipe names, or the checkpoint's; else one trained on the data."""
     if name := args.tokenizer_name_or_path or args.model_name_or_path or args.backbone:
-        return named_tokenizer(name)
+        found = AutoTokenizer.from_pretrained(snapshot(name))
+        return found if isinstance(found, EchoTokenizer) else EchoTokenizer.around(found)
     if isinstance(dataset, PreparedParallel):
         raise ValueError("prepared data hold no texts for a new tokenizer: name it in tokenizer_name_or_path")
     from ..vocabulary import train_tokenizer
 
     texts = concatenate_datasets([dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")])
     return train_tokenizer((row["text"] for row in texts), args.vocab_size, max_length=max_length)
-
-
-def named_tokenizer(name: str) -> EchoTokenizer:
-    """The tokenizer of a checkpoint, folder or Hub name, as stages read it."""
-    found = AutoTokenizer.from_pretrained(snapshot(name))
-    return found if isinstance(found, EchoTokenizer) else EchoTokenizer.around(found)
 
 
 def build_trainer(
