@@ -117,6 +117,22 @@ def test_one_step_by_hand(make, parallel):
     assert int(model.queued) == 40 and torch.equal(model.queue[:30], torch.ones(30, d))
 
 
+def test_momentum_moves_once_in_a_step(make):
+    """Whatever the number of accumulated batches is: half of the way to the encoder at momentum 0.5."""
+    trainer = make(momentum=0.5)
+    model, batch = trainer.model, batch_of(trainer)
+    before = model.momentum.get_parameter("projection.weight").clone()
+    with torch.no_grad():
+        model.encoder.get_parameter("projection.weight").add_(1.0)
+    trainer.loss_parts(model, batch)
+    trainer.loss_parts(model, batch)  # the second batch of the same step
+    after = model.momentum.get_parameter("projection.weight").clone()
+    trainer.state.global_step += 1
+    trainer.loss_parts(model, batch)
+    torch.testing.assert_close(after, before + 0.5)
+    torch.testing.assert_close(model.momentum.get_parameter("projection.weight"), before + 0.75)
+
+
 def test_gradients_go_where_they_belong(make):
     """The ranking loss moves the encoder, the mixture's loss the mixture, and nothing the momentum encoder."""
     trainer = make(mlm_weight=0.0)
