@@ -1,10 +1,10 @@
 """How well `hf-echo match` pairs documents, beside the means of their sentences alone.
 
-    python benchmarks/match.py CORPORA [--model echo-nano] [--chapters 60] [--languages fra_Latn deu_Latn ...]
+    python benchmarks/match.py CORPORA [--documents 100] [--kinds bible ntrex manuals] [--languages fra_Latn zho_Hans]
 
-Chapters of the Bible and documents of NTREX, English and another language. Their names are gone, a fifth of the
-sentences of each side is deleted by seed, and a third of the documents of each side has no partner. Prints recall
-(of the pairs that there are) and precision (of as many pairs as there are, the best first).
+Chapters of the Bible, news of NTREX and pieces of LibreOffice's help, English and another language. Their names are
+gone, a fifth of the sentences of each side is deleted by seed, and a third of the documents of each side has no
+partner. Prints recall (of the pairs that there are) and precision (of as many pairs as there are, the best first).
 """
 
 from __future__ import annotations
@@ -26,29 +26,45 @@ from hf_echo.utils.vectors import unit_length
 ENGLISH = "eng_Latn"
 
 
-def bible(corpora: Path, lang: str) -> dict[str, list[str]]:
-    """Chapter -> verses."""
-    table = pq.read_table(corpora / "bible.parquet", columns=["verse_id", "lang", "text"])
-    table = table.filter(pc.equal(table["lang"], lang))
-    chapters = defaultdict(list)
-    for verse_id, text in zip(table["verse_id"].to_pylist(), table["text"].to_pylist(), strict=True):
-        chapters[verse_id.rpartition(".")[0]].append(text)
-    return dict(chapters)
+Documents = dict[str, list[str]]  # name -> sentences
 
 
-def ntrex(corpora: Path, lang: str) -> dict[str, list[str]]:
-    """Document -> sentences."""
-    table = pq.read_table(corpora / "ntrex.parquet", columns=["document", "lang", "text"])
+def bible(corpora: Path, lang: str) -> tuple[Documents, Documents]:
+    """The chapters of a language and of English."""
+    return tuple(_by_name(corpora / "bible.parquet", "verse_id", code, chapters=True) for code in (lang, ENGLISH))
+
+
+def ntrex(corpora: Path, lang: str) -> tuple[Documents, Documents]:
+    """The documents of a language and of English."""
+    return tuple(_by_name(corpora / "ntrex.parquet", "document", code) for code in (lang, ENGLISH))
+
+
+def _by_name(file: Path, column: str, lang: str, *, chapters: bool = False) -> Documents:
+    table = pq.read_table(file, columns=[column, "lang", "text"])
     table = table.filter(pc.equal(table["lang"], lang))
     documents = defaultdict(list)
-    for name, text in zip(table["document"].to_pylist(), table["text"].to_pylist(), strict=True):
-        documents[name].append(text)
+    for name, text in zip(table[column].to_pylist(), table["text"].to_pylist(), strict=True):
+        documents[name.rpartition(".")[0] if chapters else name].append(text)
     return dict(documents)
 
 
-def two_sides(
-    source: dict[str, list[str]], target: dict[str, list[str]], largest: int, rng: np.random.Generator
-) -> list[dict[str, list[str]]]:
+def manuals(corpora: Path, lang: str) -> tuple[Documents, Documents]:
+    """Eight neighbouring rows of LibreOffice's help are a document: all are about one program."""
+    table = pq.read_table(corpora / "docs_parallel.parquet", columns=["src", "tgt_lang", "tgt", "source"])
+    table = table.filter(pc.and_(pc.equal(table["tgt_lang"], lang), pc.equal(table["source"], "libreoffice-help")))
+    source: Documents = defaultdict(list)
+    english: Documents = defaultdict(list)
+    for row, (text, translation) in enumerate(zip(table["src"].to_pylist(), table["tgt"].to_pylist(), strict=True)):
+        name = f"{row // 8:06}"
+        english[name].append(text)
+        source[name].append(translation)
+    return dict(source), dict(english)
+
+
+KINDS = {"bible": bible, "ntrex": ntrex, "manuals": manuals}
+
+
+def two_sides(source: Documents, target: Documents, largest: int, rng: np.random.Generator) -> list[Documents]:
     """Documents of both sides, of which two thirds have a partner; a fifth of the sentences is gone."""
     names = sorted(source.keys() & target.keys())
     names = [names[i] for i in rng.permutation(len(names))[: largest * 4 // 3]]
@@ -88,18 +104,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--model", default="echo-nano")
-    parser.add_argument("--chapters", type=int, default=60)
-    parser.add_argument("--languages", nargs="+", default=["fra_Latn", "deu_Latn", "spa_Latn", "zho_Hans"])
+    parser.add_argument("--documents", type=int, default=100, help="of each side")
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
+    parser.add_argument("--languages", nargs="+", default=["fra_Latn", "zho_Hans"])
     given = parser.parse_args()
     model, tokenizer = load_encoder(given.model)
     rows = []
-    for kind, read in (("Bible chapters", bible), ("news of NTREX", ntrex)):
-        english = read(given.corpora, ENGLISH)
+    for kind in given.kinds:
         for lang in given.languages:
-            source = read(given.corpora, lang)
+            source, english = KINDS[kind](given.corpora, lang)
             if not source:
                 continue
-            sides = two_sides(source, english, given.chapters, np.random.default_rng(0))
+            sides = two_sides(source, english, given.documents, np.random.default_rng(0))
             names = [list(side) for side in sides]
             readers = []
             for side, code in zip(sides, (lang, ENGLISH), strict=True):

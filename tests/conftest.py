@@ -102,6 +102,7 @@ def hf_echo_cli(monkeypatch, capfd, tmp_path_factory):
     import hf_echo.cli as cli
 
     monkeypatch.setenv("HF_ECHO_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("TQDM_DISABLE", "1")  # `main` sets it where there is no terminal
     monkeypatch.setenv("HF_ECHO_DEVICE", "")  # what --device sets is gone after the test
 
     def call(*arguments, stdin: bytes = b""):

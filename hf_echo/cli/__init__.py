@@ -97,6 +97,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a console that cannot write a character gets its number
             stream.reconfigure(errors="backslashreplace")
+    if not sys.stderr.isatty():  # in a log, bars share a line with each other and with messages
+        os.environ.setdefault("TQDM_DISABLE", "1")
     try:
         with _ended_by_sigterm():
             app()

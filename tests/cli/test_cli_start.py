@@ -151,3 +151,18 @@ def test_a_console_that_cannot_write_a_character(monkeypatch):
     assert not end.value.code
     streams["stdout"].flush()
     assert streams["stdout"].buffer.getvalue().decode("cp1252").startswith("café \\u041f")
+
+
+def test_a_log_has_no_progress_bars():
+    code = """
+        import os, sys
+        os.environ.pop("TQDM_DISABLE", None)
+        import hf_echo.cli as cli
+        sys.argv = ["hf-echo", "--version"]
+        try:
+            cli.main()
+        except SystemExit:
+            pass
+        from tqdm.auto import tqdm
+        print(tqdm(range(3)).disable)"""
+    assert python("-c", code).splitlines()[-1] == "True"

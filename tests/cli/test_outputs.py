@@ -120,7 +120,8 @@ def test_the_device_is_refused_where_there_is_none(refused, tmp_path):
 
 
 def test_a_threshold_is_a_number_or_a_file(refused, tmp_path):
-    refused("--threshold is 'abc'; give a number, or the JSON file", "score", "-", "-m", "echo-nano", "--threshold", "abc")
+    message = "--threshold is 'abc'; give a number, or the JSON file"
+    refused(message, "score", "-", "-m", "echo-nano", "--threshold", "abc")
 
 
 def test_a_dry_run_with_problems_ends_with_1(run, tmp_path):
