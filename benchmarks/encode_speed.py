@@ -23,19 +23,19 @@ includes the parts of the last layer that pooling makes unnecessary: about 15 % 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import BertConfig
+from transformers import BertConfig, PretrainedConfig
 
 import hf_echo  # noqa: F401
 from hf_echo import EchoConfig, EchoEncoder
@@ -47,26 +47,39 @@ from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling import modeling_echo_encoder
 from hf_echo.stages.core.model_shape import new_config
+from hf_echo.utils.files import write_json
+from hf_echo.utils.vectors import unit_length
 from hf_echo.vocabulary import train_tokenizer
 
 DEFAULT = "ST, Echo, padded, float32"
-STOCK, SORTED = "ST, Echo, padded", "ST, Echo, padded, sorted by tokens"
+STOCK = "ST, Echo, padded"
+SORTED = "ST, Echo, padded, sorted by tokens"
 ECHO = "ST, Echo"
 LIMIT = "bound: products of real tokens"
+Clock = Callable[[], float]
 
 
-def builtin_texts(n: int, languages) -> list[tuple[str, str]]:
+Texts = list[tuple[str, str]]  # (language, text)
+
+
+def builtin_texts(n: int, languages: Sequence[str]) -> Texts:
     rng = random.Random(0)
     by_lang = {lang: builtin_nway(2000, languages=[lang])["text"] for lang in languages}
-    return [
-        (lang, " ".join(rng.choices(by_lang[lang], k=rng.choice((1, 1, 2, 3, 6)))))
-        for lang in rng.choices(languages, k=n)
-    ]
+    rows = []
+    for lang in rng.choices(languages, k=n):
+        sentences = rng.choices(by_lang[lang], k=rng.choice((1, 1, 2, 3, 6)))
+        rows.append((lang, " ".join(sentences)))
+    return rows
 
 
-def read(path: Path, n: int, default: str) -> list[tuple[str, str]]:
-    lines = [line.split("\t", 1) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [(row[0], row[1]) if len(row) == 2 else (default, row[0]) for row in lines][:n]
+def read(path: Path, n: int) -> Texts:
+    """Lines of `text` (English) or `code<TAB>text`."""
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        *lang, text = line.split("\t", 1)
+        if text.strip():
+            rows.append((lang[0] if lang else "eng_Latn", text))
+    return rows[:n]
 
 
 def random_checkpoint(texts: list[str], folder: Path, shape: str) -> Path:
@@ -78,7 +91,7 @@ def random_checkpoint(texts: list[str], folder: Path, shape: str) -> Path:
         model = EchoEncoder(EchoConfig(backbone=backbone, pooling="mean", embedding_size=None, **roles))
         model.save_pretrained(folder)
     else:
-        values = {**SIZES["nano"], "embedding_size": 256, "pooling": "mean", "decoder_layers": 1}
+        values = SIZES["nano"] | {"embedding_size": 256, "pooling": "mean", "decoder_layers": 1}
         hf_echo.EchoForTranslation(new_config(values, tokenizer)).save_release(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -87,7 +100,7 @@ def random_checkpoint(texts: list[str], folder: Path, shape: str) -> Path:
 def padded_path(run: Callable) -> Callable:
     """The same call without the encoder's packed forward pass."""
 
-    def call():
+    def call() -> Any:
         with patch.object(modeling_echo_encoder, "packed_states", lambda *_: None):
             return run()
 
@@ -95,7 +108,7 @@ def padded_path(run: Callable) -> Callable:
 
 
 def graphs(model: str | Path, folder: Path, threads: int, bf16: bool) -> dict[str, Callable]:
-    """Path -> (ids and mask of a batch) -> embeddings, by other engines."""
+    """Path -> (ids and mask of a batch) -> outputs, the embeddings first, by other engines."""
     import onnxruntime
     import openvino
 
@@ -104,15 +117,17 @@ def graphs(model: str | Path, folder: Path, threads: int, bf16: bool) -> dict[st
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    paths = {"onnxruntime, fp32": lambda batch: session.run(None, batch)[0]}
-    for name, hint in {"fp32": "f32", **({"bf16": "bf16"} if bf16 else {})}.items():
+    engines = {"onnxruntime, fp32": partial(session.run, None)}
+    hints = {"fp32": "f32"}
+    if bf16:
+        hints["bf16"] = "bf16"
+    for name, hint in hints.items():
         settings = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
-        compiled = openvino.Core().compile_model(file, "CPU", settings)
-        paths[f"OpenVINO, {name}"] = lambda batch, compiled=compiled: compiled(batch)[0]
-    return paths
+        engines[f"OpenVINO, {name}"] = openvino.Core().compile_model(file, "CPU", settings)
+    return engines
 
 
-def gigaflops(encoder, lengths: list[int]) -> float:
+def gigaflops(encoder: EchoEncoder, lengths: list[int]) -> float:
     """Floating-point operations of the layers' matrix products over rows of these lengths, in billions."""
     weights = sum(part.weight.numel() for part in encoder.backbone.modules() if isinstance(part, torch.nn.Linear))
     config = encoder.config
@@ -121,36 +136,129 @@ def gigaflops(encoder, lengths: list[int]) -> float:
     return 2e-9 * (weights * sum(lengths) + 2 * pairs)
 
 
-def products(config, tokens: int = 1536) -> tuple[Callable, float]:
+def products(config: PretrainedConfig, tokens: int = 1536) -> tuple[Callable, float]:
     """(a run of fp32 products of the model's up-projection, its operations in billions)."""
-    x, w = torch.randn(tokens, config.hidden_size), torch.randn(config.intermediate_size, config.hidden_size)
+    x = torch.randn(tokens, config.hidden_size)
+    weight = torch.randn(config.intermediate_size, config.hidden_size)
     out = torch.empty(tokens, config.intermediate_size)
 
-    def run():
+    def run() -> None:
         for _ in range(30):
-            torch.mm(x, w.t(), out=out)
+            torch.mm(x, weight.t(), out=out)
 
-    return run, 30 * 2e-9 * tokens * w.numel()
+    return run, 30 * 2e-9 * tokens * weight.numel()
 
 
-def compare_dtypes(checkpoint: Path, sets: dict, rounds: int, clock: Callable) -> dict:
+def best_seconds(paths: Mapping[str, Callable], rounds: int, clock: Clock) -> tuple[dict[str, float], dict[str, Any]]:
+    """(the best time of each path, what its last run gave); the paths take turns."""
+    best = dict.fromkeys(paths, float("inf"))
+    outputs = {}
+    for _ in range(rounds):
+        for path, run in paths.items():
+            start = clock()
+            outputs[path] = run()
+            best[path] = min(best[path], clock() - start)
+    return best, outputs
+
+
+def prompted(model: SentenceTransformer, rows: Texts) -> list[str]:
+    return [model.prompts.get(lang, "") + text for lang, text in rows]
+
+
+def compare_dtypes(checkpoint: Path, sets: Mapping[str, Texts], rounds: int, clock: Clock) -> dict[str, Any]:
     """Best sentences per second of SentenceTransformer.encode, by the dtype that was asked for."""
     asked = {"no dtype": {}, "float32": {"dtype": torch.float32}, "bfloat16": {"dtype": torch.bfloat16}}
-    models = {name: SentenceTransformer(str(checkpoint), model_kwargs=kw) for name, kw in asked.items()}
-    report = {}
+    models = {name: SentenceTransformer(str(checkpoint), model_kwargs=options) for name, options in asked.items()}
+    report: dict[str, Any] = {}
     for name, rows in sets.items():
-        best = dict.fromkeys(models, float("inf"))
-        for _ in range(rounds):
-            for dtype, model in models.items():
-                prompted = [model.prompts.get(lang, "") + text for lang, text in rows]
-                start = clock()
-                model.encode(prompted, batch_size=32)
-                best[dtype] = min(best[dtype], clock() - start)
+        report[name] = {}
+        paths = {dtype: partial(model.encode, prompted(model, rows), batch_size=32) for dtype, model in models.items()}
+        best, _ = best_seconds(paths, rounds, clock)
         for dtype, seconds in best.items():
             opened = str(next(models[dtype].parameters()).dtype)
             row = {"opened_as": opened, "sentences_per_second": round(len(rows) / seconds, 1)}
-            report.setdefault(name, {})[dtype] = row
+            report[name][dtype] = row
             print(f"{name:8} {dtype:10} {row}")
+    return report
+
+
+class Paths:
+    """The model behind all paths that are compared, and what they need."""
+
+    def __init__(self, model: Path, folder: Path, threads: int, with_graphs: bool):
+        self.st = SentenceTransformer(str(model))
+        self.default = SentenceTransformer(str(model), model_kwargs={"dtype": torch.float32})
+        self.half = SentenceTransformer(str(model), model_kwargs={"dtype": torch.bfloat16})
+        self.encoder, self.tokenizer = load_encoder(model, dtype="fp32")
+        self.bf16 = load_encoder(model, dtype="bf16")[0] if has_fast_bf16() else None
+        self.engines = graphs(model, folder, threads, self.bf16 is not None) if with_graphs else {}
+
+    def of(self, rows: Texts) -> tuple[dict[str, Callable], list[int]]:
+        """(path -> a run over the rows, tokens of each row)."""
+        langs = [lang for lang, _ in rows]
+        texts = [text for _, text in rows]
+        lengths = [len(self.tokenizer(text, lang=lang)["input_ids"]) for lang, text in rows]
+        with_prompts = prompted(self.st, rows)
+        order = np.argsort(lengths)
+        by_tokens = partial(self.by_tokens, with_prompts, order)
+        encode_default = partial(self.default.encode, with_prompts, batch_size=32)
+        encode_st = partial(self.st.encode, with_prompts, batch_size=32)
+        paths = {
+            DEFAULT: padded_path(encode_default),
+            STOCK: padded_path(encode_st),
+            SORTED: padded_path(partial(by_tokens, self.st.encode)),
+            ECHO: encode_st,
+            "hf-echo encode, fp32": partial(encode, self.encoder, self.tokenizer, texts, langs),
+        }
+        if self.bf16 is not None:
+            paths["hf-echo encode, bf16"] = partial(encode, self.bf16, self.tokenizer, texts, langs)
+            if self.engines:
+                paths[f"{STOCK}, bfloat16"] = padded_path(partial(self.half.encode, with_prompts, batch_size=32))
+        # Other engines read the same batches, sorted by tokens.
+        for path, engine in self.engines.items():
+            paths[path] = partial(by_tokens, partial(self.by_engine, engine))
+        return paths, lengths
+
+    def by_tokens(self, texts: list[str], order: np.ndarray, embed: Callable) -> np.ndarray:
+        """sentence-transformers sorts by characters, so batches of equal token length are passed one by one."""
+        out = np.empty((len(order), self.st.get_embedding_dimension()), np.float32)
+        for start in range(0, len(order), 32):
+            places = order[start : start + 32]
+            out[places] = embed([texts[place] for place in places])
+        return out
+
+    def by_engine(self, engine: Callable, texts: list[str]) -> np.ndarray:
+        batch = self.st.tokenizer(texts, padding=True, return_tensors="np")
+        return engine({name: batch[name] for name in INPUTS})[0]
+
+
+def least_cosine(x: np.ndarray, y: np.ndarray) -> float:
+    return float((unit_length(x) * unit_length(y)).sum(1).min())
+
+
+def compare_paths(compared: Paths, sets: Mapping[str, Texts], rounds: int, threads: int, clock: Clock) -> dict:
+    report: dict[str, Any] = {"threads": threads, "native_bf16": compared.bf16 is not None, "sets": {}}
+    multiply, multiplied = products(compared.encoder.config)
+    for name, rows in sets.items():
+        paths, lengths = compared.of(rows)
+        best, vectors = best_seconds(paths | {LIMIT: multiply}, rounds, clock)
+        rate = multiplied / best[LIMIT]
+        # How long the real tokens alone would take at the measured rate.
+        best[LIMIT] = gigaflops(compared.encoder, lengths) / rate
+        tokens = sum(lengths) / len(rows)
+        print(f"{name}: {tokens:.1f} tokens per text, products at {rate:.1f} GFLOP/s")
+        report["sets"][name] = {"tokens_a_text": tokens, "gflops": rate}
+        for path, seconds in best.items():
+            row = {
+                "sentences_per_second": round(len(rows) / seconds, 1),
+                "times_default": round(best[DEFAULT] / seconds, 2),
+                "times_st": round(best[STOCK] / seconds, 2),
+                "times_st_sorted_by_tokens": round(best[SORTED] / seconds, 2),
+            }
+            if path != LIMIT:
+                row["min_cosine"] = round(least_cosine(vectors[path], vectors[DEFAULT]), 5)
+            report["sets"][name][path] = row
+            print(f"{name:8} {path:36} {row}")
     return report
 
 
@@ -171,85 +279,20 @@ def main() -> None:
         parser.error("--dtypes needs --model CHECKPOINT")
     torch.set_num_threads(args.threads)
     clock = time.process_time if args.threads == 1 else time.perf_counter
-    english, mixed = (args.english, ["eng_Latn"]), (args.mixed, list(LANGUAGES))
     sets = {
-        name: read(file, args.n, "eng_Latn") if file else builtin_texts(args.n, languages)
-        for name, (file, languages) in {"english": english, "mixed": mixed}.items()
+        "english": read(args.english, args.n) if args.english else builtin_texts(args.n, ["eng_Latn"]),
+        "mixed": read(args.mixed, args.n) if args.mixed else builtin_texts(args.n, list(LANGUAGES)),
     }
-    if args.dtypes:
-        report = compare_dtypes(args.model, sets, args.rounds, clock)
-        if args.json:
-            args.json.write_text(json.dumps(report, indent=2))
-        return
-    with tempfile.TemporaryDirectory() as tmp:
-        texts = [text for rows in sets.values() for _, text in rows]
-        model = args.model or random_checkpoint(texts, Path(tmp) / "echo", args.shape)
-        st = SentenceTransformer(str(model))
-        default = SentenceTransformer(str(model), model_kwargs={"dtype": torch.float32})
-        half = SentenceTransformer(str(model), model_kwargs={"dtype": torch.bfloat16})
-        encoder, tokenizer = load_encoder(model, dtype="fp32")
-        bf16 = load_encoder(model, dtype="bf16")[0] if has_fast_bf16() else None
-        engines = graphs(model, Path(tmp), args.threads, bf16 is not None) if args.graphs else {}
-        multiply, multiplied = products(encoder.config)
-        report = {"threads": args.threads, "native_bf16": bf16 is not None, "sets": {}}
-        for name, rows in sets.items():
-            langs, texts = [lang for lang, _ in rows], [text for _, text in rows]
-            prompted = [st.prompts.get(lang, "") + text for lang, text in rows]
-            lengths = [len(tokenizer(text, lang=lang)["input_ids"]) for lang, text in rows]
-            order = np.argsort(lengths)
-
-            def by_tokens(embed=st.encode, prompted=prompted, order=order):
-                # sentence-transformers sorts by characters, so batches of equal token length are passed one by one
-                out = np.empty((len(order), st.get_embedding_dimension()), np.float32)
-                for i in range(0, len(order), 32):
-                    out[order[i : i + 32]] = embed([prompted[j] for j in order[i : i + 32]])
-                return out
-
-            def by_engine(run, by_tokens=by_tokens):
-                def embed(some):
-                    batch = st.tokenizer(some, padding=True, return_tensors="np")
-                    return run({name: batch[name] for name in INPUTS})
-
-                return by_tokens(embed)
-
-            paths = {
-                DEFAULT: padded_path(lambda prompted=prompted: default.encode(prompted, batch_size=32)),
-                STOCK: padded_path(lambda prompted=prompted: st.encode(prompted, batch_size=32)),
-                SORTED: padded_path(by_tokens),
-                ECHO: lambda prompted=prompted: st.encode(prompted, batch_size=32),
-                "hf-echo encode, fp32": lambda texts=texts, langs=langs: encode(encoder, tokenizer, texts, langs),
-            }
-            if bf16 is not None:
-                paths["hf-echo encode, bf16"] = lambda texts=texts, langs=langs: encode(bf16, tokenizer, texts, langs)
-            if engines and bf16 is not None:
-                paths[f"{STOCK}, bfloat16"] = padded_path(partial(half.encode, prompted, batch_size=32))
-            paths |= {path: partial(by_engine, run) for path, run in engines.items()}
-            best, vectors = dict.fromkeys([*paths, LIMIT], float("inf")), {}
-            for _ in range(args.rounds):
-                for path, run in {**paths, LIMIT: multiply}.items():
-                    start = clock()
-                    vectors[path] = run()
-                    best[path] = min(best[path], clock() - start)
-            rate = multiplied / best[LIMIT]
-            best[LIMIT] = gigaflops(encoder, lengths) / rate
-            print(f"{name}: {sum(lengths) / len(rows):.1f} tokens per text, products at {rate:.1f} GFLOP/s")
-            reference = vectors[DEFAULT]
-            report["sets"][name] = {"tokens_a_text": sum(lengths) / len(rows), "gflops": rate}
-            for path, seconds in best.items():
-                row = {
-                    "sentences_per_second": round(len(texts) / seconds, 1),
-                    "times_default": round(best[DEFAULT] / seconds, 2),
-                    "times_st": round(best[STOCK] / seconds, 2),
-                    "times_st_sorted_by_tokens": round(best[SORTED] / seconds, 2),
-                }
-                if path != LIMIT:
-                    x = vectors[path]
-                    cosine = (x * reference).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(reference, axis=1)
-                    row["min_cosine"] = round(float(cosine.min()), 5)
-                report["sets"][name][path] = row
-                print(f"{name:8} {path:36} {row}")
+    with tempfile.TemporaryDirectory() as folder:
+        if args.dtypes:
+            report = compare_dtypes(args.model, sets, args.rounds, clock)
+        else:
+            texts = [text for rows in sets.values() for _, text in rows]
+            model = args.model or random_checkpoint(texts, Path(folder) / "echo", args.shape)
+            compared = Paths(model, Path(folder), args.threads, args.graphs)
+            report = compare_paths(compared, sets, args.rounds, args.threads, clock)
     if args.json:
-        args.json.write_text(json.dumps(report, indent=2))
+        write_json(args.json, report)
 
 
 if __name__ == "__main__":
