@@ -3,7 +3,7 @@
 PYTHON ?= python3
 TORCH_INSTALL_ARGS ?= torch==2.13.0
 PYTEST_ARGS ?=
-EXTRAS := gguf,baselines,plots,mteb,metrics,filters,llm,tmx,corpora,segment,speech,modular,space,serve,dev
+EXTRAS := gguf,baselines,plots,mteb,metrics,filters,llm,tmx,subtitles,corpora,segment,speech,modular,space,serve,dev
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
