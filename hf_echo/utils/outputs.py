@@ -89,6 +89,8 @@ def output_files(settings: Step, report_file: Path | None = None) -> list[Path]:
             files.append(path.with_name(f"{stem}.{target}{packed or ''}"))
         elif path.is_dir() and not any(path.iterdir()):
             continue  # an empty folder is as good as none
+        elif path.is_file() and not path.stat().st_size:
+            continue  # and so is an empty file, such as one of `mktemp`
         elif str(path) != STANDARD and (path.is_file() or path.is_dir() or not path.exists()):
             files.append(path)
     return files

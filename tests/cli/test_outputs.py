@@ -49,6 +49,15 @@ def test_a_file_of_another_origin_is_refused(segment, tmp_path):
     assert (tmp_path / "out.txt").read_text() == "mine\n"
 
 
+def test_an_empty_file_is_filled(segment, tmp_path):
+    (tmp_path / "out.txt").touch()
+
+    code, _, err = segment()
+
+    assert code == 0, err
+    assert (tmp_path / "out.txt").stat().st_size
+
+
 def test_overwrite_replaces_a_file(segment, tmp_path):
     (tmp_path / "out.txt").write_text("mine\n")
     code, _, _ = segment("--overwrite")
