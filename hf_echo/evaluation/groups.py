@@ -94,14 +94,19 @@ def _means(rows: list[dict], measures: Sequence[str]) -> dict[str, float | None]
 def common_measures(tables: Mapping[str, Table]) -> list[str]:
     """The columns of which every table has an average; raises ValueError if there is none."""
     # Benchmark -> the columns that its average has as numbers.
-    columns_of = {}
+    columns_of: dict[str, list[str]] = {}
     for benchmark, table in tables.items():
-        average = table.average or {}
-        columns_of[benchmark] = [name for name, value in average.items() if isinstance(value, (int, float))]
+        columns_of[benchmark] = []
+        for name, value in (table.average or {}).items():
+            if isinstance(value, (int, float)):
+                columns_of[benchmark].append(name)
     first, *others = columns_of.values()
     common = set(first).intersection(*others)
     if not common:
-        benchmarks = [f"{name}: {', '.join(columns) or 'none'}" for name, columns in columns_of.items()]
+        benchmarks = []
+        for name, columns in columns_of.items():
+            measured = ", ".join(columns) or "none"
+            benchmarks.append(f"{name}: {measured}")
         raise ValueError(f"the benchmarks have no measure in common ({'; '.join(benchmarks)})")
     return [name for name in first if name in common]
 

@@ -68,8 +68,9 @@ def measurable_pairs(
     for pair in pairs:
         first, second = sorted(pair)
         if texts[first].keys().isdisjoint(texts[second]):
-            sizes = [f"{lang!r} ({len(texts[lang])} rows)" for lang in (first, second)]
-            reasons.add(f"{' and '.join(sizes)} have no id in common")
+            first_rows = f"{first!r} ({len(texts[first])} rows)"
+            second_rows = f"{second!r} ({len(texts[second])} rows)"
+            reasons.add(f"{first_rows} and {second_rows} have no id in common")
         else:
             measurable.append(pair)
     skipped = sorted(reasons)
@@ -82,6 +83,11 @@ def measurable_pairs(
             shown.append(f"and {len(skipped) - len(shown)} more")
         warn_once(f"not measured: {'; '.join(shown)}")
     return measurable, skipped
+
+
+def common_ids(first: Mapping[Hashable, str], second: Mapping[Hashable, str]) -> list[Hashable]:
+    """The ids that both languages have, in the order of the first."""
+    return [key for key in first if key in second]
 
 
 @cache

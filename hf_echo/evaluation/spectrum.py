@@ -61,8 +61,11 @@ def next_sentence_retrieval(
     questions = len(points["chance"])
     if not questions:
         raise ValueError("no document has three sentences: there is nothing to choose from")
-    figures = {name: float(100 * np.mean(of_questions)) for name, of_questions in points.items()}
-    return figures | {"questions": questions}
+    figures: dict[str, float] = {}
+    for name, of_questions in points.items():
+        figures[name] = 100 * float(np.mean(of_questions))
+    figures["questions"] = questions
+    return figures
 
 
 def _points(scores: np.ndarray) -> float:
@@ -132,7 +135,8 @@ def _option_losses(model: Any, tokenizer: Any, encode: Embed, choices: Sequence[
         # A document is a matrix of sentence embeddings, of any length.
         documents.append(torch.as_tensor(np.asarray(encode(choice.sentences, choice.lang))))
         end = [model.config.decoder.eos_token_id] if choice.ends else []
-        options.append([[*ids, *end] for ids in tokenizer.text_ids(list(choice.options))])
+        option_ids = tokenizer.text_ids(list(choice.options))
+        options.append([[*ids, *end] for ids in option_ids])
         prompt = choice.prompt
         if isinstance(prompt, str):
             prompt = tokenizer.text_ids([prompt])[0]
@@ -168,7 +172,8 @@ def rebuild_bleu(
         )
     # Label of a range -> the numbers of its documents, shorter documents first.
     ends = [0, *limits]
-    labels = [f"{start + 1} to {end}" for start, end in pairwise(ends)] + [f"over {ends[-1]}"]
+    labels = [f"{start + 1} to {end}" for start, end in pairwise(ends)]
+    labels.append(f"over {ends[-1]}")
     ranges: dict[str, list[int]] = {label: [] for label in ("all", *labels)}
     for number, length in enumerate(lengths):
         ranges["all"].append(number)

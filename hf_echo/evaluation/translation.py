@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 
 from ..utils.files import write_whole
 from ..utils.results import Result, Table
-from .nway_texts import pairs_of_table
+from .nway_texts import common_ids, pairs_of_table
 
 # (texts of a language, source_lang, target_lang) -> translations
 Translate = Callable[[Any, str, str], Sequence[str]]
@@ -130,7 +130,7 @@ def evaluate_translation(
     texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs, direction, DIRECTIONS)
     results = []
     for source, target in tqdm(pairs, desc="Translation", disable=not progress):
-        ids = [key for key in texts[source] if key in texts[target]]
+        ids = common_ids(texts[source], texts[target])
         originals = [texts[source][key] for key in ids]
         references = [texts[target][key] for key in ids]
         hypotheses = list(translate(originals, source, target))

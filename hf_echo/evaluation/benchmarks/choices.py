@@ -167,7 +167,9 @@ def spoken_topics(rows: Iterable[Row], clips: Mapping[tuple[str, str], Any]) -> 
     Args:
         clips: {(language, sentence): audio} of FLEURS; capitals and spaces do not matter.
     """
-    by_text = {(lang, _same(text)): audio for (lang, text), audio in clips.items()}
+    by_text = {}
+    for (lang, text), audio in clips.items():
+        by_text[lang, _same(text)] = audio
     spoken = []
     for row in rows:
         key = (row["lang"], _same(row["text"]))

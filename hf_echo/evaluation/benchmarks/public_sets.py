@@ -186,7 +186,9 @@ def _files(name: str, spec: PublicSet, path: str | Path | None, split: str) -> l
     if path is not None:
         # The folder's own name counts: a copy may be the folder of a split alone.
         root = Path(path).absolute()
-        names = {file.as_posix(): file.relative_to(root).as_posix() for file in files_below(root)}
+        names = {}
+        for file in files_below(root):
+            names[file.as_posix()] = file.relative_to(root).as_posix()
     else:
         from huggingface_hub import HfApi
 
@@ -268,7 +270,10 @@ def _read(name: str, spec: PublicSet, path: str | Path | None, folder: str, spli
         with _named(name, spec):
             yield from load_dataset(spec.repo, data_dir=folder or None, split=split, revision=spec.revision)
         return
-    files = [file for file in files_below(Path(path, folder)) if split in re.split(r"[-_.]", file.name)]
+    files = []
+    for file in files_below(Path(path, folder)):
+        if split in re.split(r"[-_.]", file.name):
+            files.append(file)
     if not files:
         raise FileNotFoundError(f"{name}: {Path(path, folder)} has no file of split {split!r}, such as {split}.parquet")
     kind = {".parquet": "parquet", ".tsv": "csv"}.get(files[0].suffix, "json")
@@ -358,7 +363,9 @@ NER_TAGS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
 
 
 def _entities(row: Row, code: str) -> Row:
-    tags = [NER_TAGS[tag] if isinstance(tag, int) else tag for tag in row["ner_tags"]]
+    tags = []
+    for tag in row["ner_tags"]:
+        tags.append(NER_TAGS[tag] if isinstance(tag, int) else tag)
     return {"lang": code, "tokens": list(row["tokens"]), "tags": tags}
 
 

@@ -95,9 +95,9 @@ def story_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
             f"{folder} has no story such as sSC/1_mutual.wav with 1_correct.txt and 1_incorrect.txt"
         )
     for number, (name, parts) in enumerate(sorted(stories.items())):
-        missing = [f"{name}_{part}" for part in ("mutual.wav", "correct.txt", "incorrect.txt") if part not in parts]
-        if missing:
-            raise ValueError(f"{folder}: story {name} has no {' and no '.join(missing)}")
+        for part in ("mutual.wav", "correct.txt", "incorrect.txt"):
+            if part not in parts:
+                raise ValueError(f"{folder}: story {name} has no {name}_{part}")
         options = [_file_text(parts["correct.txt"]), _file_text(parts["incorrect.txt"])]
         if not all(options):
             raise ValueError(f"{folder}: story {name} has an empty ending")

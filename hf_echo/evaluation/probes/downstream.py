@@ -118,7 +118,7 @@ def draw_accuracies(
 ) -> list[float]:
     """The share of rows of `x` (n, d) that each classifier gives its label of `labels` (n,)."""
     truth = np.asarray(labels)
-    return [float(np.mean(classifier.predict(x) == truth)) for classifier in classifiers]
+    return [float(classifier.score(x, truth)) for classifier in classifiers]
 
 
 def _taught_classifiers(

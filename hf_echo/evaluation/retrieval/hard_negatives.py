@@ -80,12 +80,13 @@ def read_published(file: str | Path) -> dict[str, list[TextAndKind]]:
         fields: list[Any] = [text]
         if isinstance(entry, dict):
             fields += [entry.get("src"), entry.get("errtype")]
-        fields = [field.strip() for field in fields if isinstance(field, str) and field.strip()]
-        if len(fields) < 3:
+        texts = [field.strip() for field in fields if isinstance(field, str)]
+        texts = list(filter(None, texts))
+        if len(texts) < 3:
             raise ValueError(
                 f"{file}, entry {number} ({text[:40]!r}): needs a changed sentence with the strings src and errtype"
             )
-        changed_sentence, sentence, kind = fields
+        changed_sentence, sentence, kind = texts
         by_sentence.setdefault(sentence, []).append((changed_sentence, kind))
     return by_sentence
 

@@ -12,7 +12,7 @@ from ...inference.encoders import Encode
 from ...search.checks import refuse_broken
 from ...search.margin import checked_margin
 from ...utils.results import Table
-from ..nway_texts import pairs_of_table, warn_once
+from ..nway_texts import common_ids, pairs_of_table, warn_once
 from .xsim import text_groups, xsim
 from .xsimpp import xsimpp
 
@@ -78,8 +78,10 @@ def evaluate_xsim(
     table = []
     for source, target in tqdm(pairs, desc="xsim", unit="pair", disable=not progress):
         # The order of the target language, whose rows are the same for all sources.
-        ordered_ids = texts[source] if direction == "from" else texts[target]
-        ids = [key for key in ordered_ids if key in texts[source] and key in texts[target]]
+        if direction == "from":
+            ids = common_ids(texts[source], texts[target])
+        else:
+            ids = common_ids(texts[target], texts[source])
         x = vectors.of(source, ids)
         y = vectors.of(target, ids)
         gold = None
@@ -158,14 +160,18 @@ class _HardNegatives:
 
     def measured(self, x: Any, y: Any, ids: Sequence[Hashable], lang: str, **options: Any) -> dict[str, Any]:
         """The xsimpp columns of a row; x and y are the embeddings of the sentences `ids`."""
-        # `place`: id -> row of x and y. `rows`: the negatives of these sentences.
-        place = {key: row for row, key in enumerate(ids)}
-        rows = [row for row, key in enumerate(self.keys) if key in place]
+        place = {key: row for row, key in enumerate(ids)}  # of each sentence in x and y
+        rows = []  # of the negatives of these sentences
+        owners = []
+        kinds = []
+        for row, (key, kind) in enumerate(zip(self.keys, self.kinds, strict=True)):
+            if key in place:
+                rows.append(row)
+                owners.append(place[key])
+                kinds.append(kind)
         if not rows:
             warn_once(f"xsim++ of {lang!r} is not measured: its {len(ids)} sentences have no hard negatives")
             return {"xsimpp": None, "pool": None}
-        owners = [place[self.keys[row]] for row in rows]
-        kinds = [self.kinds[row] for row in rows]
         result = xsimpp(x, y, self.vectors[np.array(rows)], owners, negative_kind=kinds, **options)
         columns: dict[str, Any] = {"xsimpp": result.error_rate, "pool": result.pool}
         for kind, number in result.errors_by_kind.items():

@@ -10,7 +10,7 @@ import numpy as np
 from ...data.noise import KINDS, noisy
 from ...inference.encoders import Encode
 from ...utils.results import Table
-from ..nway_texts import pairs_of_table
+from ..nway_texts import common_ids, pairs_of_table
 from .xsim import text_groups, xsim
 
 CLEAN = "none"
@@ -42,7 +42,7 @@ def evaluate_noise(
     texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs)
     error_rates: dict[str, dict[str, float]] = {kind: {} for kind in (CLEAN, *KINDS)}
     for lang, _ in pairs:
-        ids = [key for key in texts[lang] if key in texts[target_lang]][:limit]
+        ids = common_ids(texts[lang], texts[target_lang])[:limit]
         sources = [texts[lang][key] for key in ids]
         targets = [texts[target_lang][key] for key in ids]
         y = encode(targets, target_lang)

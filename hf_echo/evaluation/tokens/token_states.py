@@ -66,8 +66,13 @@ def token_states(
     numbers = layer_numbers(model, layers)
     if max_tokens is None:
         max_tokens = 1_536 if model.device.type == "cpu" else 16_384
-    names = names or [f"text {number}" for number in range(1, len(texts) + 1)]
+    names = names or text_names(len(texts))
     return _states(model, tokenizer, texts, lang, numbers, max_tokens, on_long, names, progress)
+
+
+def text_names(count: int) -> list[str]:
+    """Names of texts in errors: "text 1", "text 2", ..."""
+    return [f"text {number}" for number in range(1, count + 1)]
 
 
 def layer_numbers(model: Any, layers: Sequence[int] | None) -> list[int]:

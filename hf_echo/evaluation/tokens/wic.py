@@ -16,7 +16,7 @@ from ...utils.results import Table
 from ...utils.vectors import unit_length
 from ..labelled_rows import checked_rows, row_names, rows_by_language
 from ..probes.downstream import fit_linear_probe
-from .token_states import overlaps, token_states
+from .token_states import overlaps, text_names, token_states
 
 COLUMNS = ("sentence1", "start1", "end1", "sentence2", "start2", "end2", "label")
 
@@ -33,7 +33,7 @@ def word_vectors(
     names: Sequence[str] | None = None,
 ) -> np.ndarray:
     """(texts, hidden): mean state of the tokens that share a character with the word (start, end) of each text."""
-    names = names or [f"text {number}" for number in range(1, len(texts) + 1)]
+    names = names or text_names(len(texts))
     for name, text, (start, end) in zip(names, texts, words, strict=True):
         if not 0 <= start < end <= len(text) or not text[start:end].strip():
             raise ValueError(f"{name}: characters {start}-{end} are not a word of its {len(text)} characters")

@@ -17,7 +17,11 @@ def vector(text: str) -> np.ndarray:
 
 def encode(texts: list[str], lang: str) -> np.ndarray:
     """Reads "L:text" as text plus a noise that grows with the language's number; English as it is."""
-    return np.stack([vector(text.split(":")[-1]) + NOISE[lang] * vector(lang + text) for text in texts])
+    vectors = []
+    for text in texts:
+        noise = NOISE[lang] * vector(lang + text)
+        vectors.append(vector(text.split(":")[-1]) + noise)
+    return np.stack(vectors)
 
 
 def noiseless(texts: list[str], lang: str) -> np.ndarray:

@@ -41,7 +41,9 @@ HEARD = [
     ("cat_Latn", 1, 0),  # heard as sun, which no Catalan row is
     ("cat_Latn", 1, 1),
 ]
-ROWS = [{"text": WORDS[lang][meaning], "lang": lang, "english": MEANINGS[meaning]} for lang, meaning, _ in HEARD]
+ROWS = []
+for lang, meaning, _ in HEARD:
+    ROWS.append({"text": WORDS[lang][meaning], "lang": lang, "english": MEANINGS[meaning]})
 ROWS[-1]["english"] = None
 VECTORS = 2.5 * AXES[[heard for _, _, heard in HEARD]]
 

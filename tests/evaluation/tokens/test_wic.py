@@ -15,7 +15,8 @@ def test_vector_is_the_mean_of_the_words_tokens(encoder, toy_tokenizer, layer):
     start = text.index("catbird")
     end = text.index(" sleeps")
     (tokens,) = token_states(encoder, toy_tokenizer, [text], "eng_Latn")
-    in_word = [number for number, (first, last) in enumerate(tokens.offsets) if first < end and last > start]
+    first, last = tokens.offsets.T
+    in_word = np.flatnonzero((first < end) & (last > start))
 
     vectors = word_vectors(encoder, toy_tokenizer, [text], [(start, end)], "eng_Latn", layer=layer)
 
