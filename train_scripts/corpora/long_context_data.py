@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
-from nano_real_data import ENG, LANGUAGES, PARTS, pairs_of_nway, read, schema
+from nano_real_data import ENG, LANGUAGES, is_last_document, pairs_of_nway, read, read_bibles, schema
 
 Document = tuple[str, list[str], list[str]]
 
@@ -31,21 +31,25 @@ def numbered(verses: pd.DataFrame) -> pd.DataFrame:
 
 def sentences(corpora: Path, dev: bool) -> dict[str, pd.DataFrame]:
     """Corpus -> document, number, lang, text of one part."""
-    split = "dev" if dev else "train"
-    bible = pd.concat(read(corpora, f, split=split) for f in ("bible.parquet", "bible_more.parquet"))
-    ntrex = read(corpora, "ntrex.parquet")
-    order = list(dict.fromkeys(ntrex[ntrex.lang == ENG].sort_values("id").document))
-    held_out = ntrex.document.isin(order[-PARTS["ntrex"]["last_documents"] :])
-    found = {"ntrex": ntrex[held_out == dev].rename(columns={"id": "number"}), "bible": numbered(bible)}
-    return found if dev else found | {"quran": numbered(read(corpora, "quran.parquet"))}
+    bible = read_bibles(corpora, "dev" if dev else "train")
+    ntrex = read(corpora, "ntrex.parquet").rename(columns={"id": "number"})
+    is_dev = is_last_document(ntrex.rename(columns={"number": "id"}))
+    tables = {"ntrex": ntrex[is_dev == dev], "bible": numbered(bible)}
+    if not dev:
+        tables["quran"] = numbered(read(corpora, "quran.parquet"))
+    return tables
 
 
 def documents(table: pd.DataFrame, lang: str) -> list[Document]:
     """(document, sentences in `lang`, their English) in order, without what either side lacks."""
-    table = table.assign(number=table.number.astype(int))
-    own, english = (table[table.lang == code].drop_duplicates(["document", "number"]) for code in (lang, ENG))
+    table = table.assign(number=table.number.astype(int)).drop_duplicates(["document", "number", "lang"])
+    own = table[table.lang == lang]
+    english = table[table.lang == ENG]
     pairs = own.merge(english, on=["document", "number"], suffixes=("", "_eng")).sort_values("number")
-    return [(name, list(g.text), list(g.text_eng)) for name, g in pairs.groupby("document", sort=False)]
+    rows = []
+    for name, of_document in pairs.groupby("document", sort=False):
+        rows.append((name, list(of_document.text), list(of_document.text_eng)))
+    return rows
 
 
 def in_all_languages(table: pd.DataFrame) -> pd.DataFrame:
@@ -64,6 +68,7 @@ def flores_paragraphs(table: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(number=table.index_id.astype(int), document="flores")
     table = in_all_languages(table).sort_values("number")
     english = table[table.lang == ENG]
+    # A paragraph begins where the numbers jump or the topic changes.
     is_new = (english.number.diff() != 1) | (english.category != english.category.shift())
     paragraph_of = dict(zip(english.number, is_new.cumsum(), strict=True))
     rows = []
@@ -74,35 +79,23 @@ def flores_paragraphs(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def joined(stretches: Iterable[Document], lang: str) -> pd.DataFrame:
-    source, target = [], []
-    for _, own, english in stretches:
-        source.append(" ".join(own))
-        target.append(" ".join(english))
-    return schema(source, [lang] * len(source), target)
+    texts = pd.DataFrame(stretches, columns=["document", "source", "target"])
+    return schema(texts.source.str.join(" "), [lang] * len(texts), texts.target.str.join(" "))
 
 
-def paragraphs(
-    rows: Sequence[tuple[str, Sequence[str], Sequence[str]]], max_sentences: int, *, seed: int = 0
-) -> Iterator[tuple[str, list[str], list[str]]]:
+def paragraphs(rows: Sequence[Document], max_sentences: int, *, seed: int = 0) -> Iterator[Document]:
     """Divide parallel documents (name, sentences, translations) into paragraphs of 2 to `max_sentences` sentences.
 
     Lengths are random, so that a model sees all of them; a rest of one sentence joins the paragraph before it.
-
-    Raises:
-        ValueError: a document with different numbers of sentences and translations, or `max_sentences` below 2.
     """
-    if max_sentences < 2:
-        raise ValueError(f"max_sentences={max_sentences} is below 2; a paragraph has at least 2 sentences")
     rng = random.Random(seed)
     for name, source, target in rows:
-        if len(source) != len(target):
-            raise ValueError(
-                f"document {name!r} has {len(source)} sentences and {len(target)} translations; align it first"
-            )
         start = 0
         while start < len(source):
-            end = min(start + rng.randint(2, max_sentences), len(source))
-            end = len(source) if len(source) - end == 1 else end
+            end = start + rng.randint(2, max_sentences)
+            # A rest of one sentence is no paragraph: it joins this one.
+            if end >= len(source) - 1:
+                end = len(source)
             if end - start > 1:
                 yield f"{name}:{start}", list(source[start:end]), list(target[start:end])
             start = end
@@ -120,19 +113,21 @@ def main() -> None:
     parts = [pairs_of_nway(contexts, "id")]
     for table in sentences(args.corpora, dev=False).values():
         for lang in others:
-            found = documents(table, lang)
-            parts += [joined(paragraphs(found, 12, seed=cut), lang) for cut in range(args.cuts)]
+            of_language = documents(table, lang)
+            # Other cuts of the same documents give other paragraphs.
+            for cut in range(args.cuts):
+                parts.append(joined(paragraphs(of_language, 12, seed=cut), lang))
     train = pd.concat(parts).drop_duplicates(["source", "target"]).sample(frac=1, random_state=0)
     train.reset_index(drop=True).to_parquet(args.out / "train.parquet")
     print(f"train: {len(train)} paragraphs\n{train.source_lang.value_counts().to_string()}")
     for name, table in sentences(args.corpora, dev=True).items():
         table = in_all_languages(table[table.lang.isin(LANGUAGES)])
-        rows: dict[tuple[str, str], list[str]] = {}
+        rows = []
         for lang in others:
-            for key, own, english in paragraphs(documents(table, lang), 8):
-                rows[key, lang] = own
-                rows.setdefault((key, ENG), english)
-        out = pd.DataFrame({"id": k, "lang": lang, "sentences": text} for (k, lang), text in rows.items())
+            for key, source, english in paragraphs(documents(table, lang), 8):
+                rows.append({"id": key, "lang": lang, "sentences": source})
+                rows.append({"id": key, "lang": ENG, "sentences": english})
+        out = pd.DataFrame(rows).drop_duplicates(["id", "lang"], ignore_index=True)
         out.to_parquet(args.out / f"dev_{name}.parquet")
         print(f"dev_{name}: {out.id.nunique()} documents, {len(out)} rows")
     flores = flores_paragraphs(pd.read_parquet(args.corpora / "flores_sib.parquet"))

@@ -9,7 +9,8 @@ or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml
 
 import argparse
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +19,7 @@ import yaml
 from hf_echo.vocabulary import train_tokenizer
 
 ENG = "eng_Latn"
+BIBLES = ("bible.parquet", "bible_more.parquet")
 PARTS: dict = {}
 LANGUAGES: list[str] = []
 
@@ -31,33 +33,35 @@ def use_parts(name: str) -> None:
 use_parts("nano_real")
 
 
-def read(corpora: Path, name: str, **equal) -> pd.DataFrame:
+def read(corpora: Path, name: str, **equal: str) -> pd.DataFrame:
+    """A table of the corpora; only rows with these values. What the parts leave out of it is left out."""
     table = pd.read_parquet(corpora / name)
-    if name in (leave_out := PARTS.get("leave_out", {})):
-        table = table[~table.lang.isin(leave_out[name])] if leave_out[name] else table[:0]
+    left_out = PARTS.get("leave_out", {})
+    if name in left_out:
+        table = table[~table.lang.isin(left_out[name])] if left_out[name] else table[:0]
     for column, value in equal.items():
         table = table[table[column] == value]
     return table
 
 
+def read_bibles(corpora: Path, split: str) -> pd.DataFrame:
+    return pd.concat([read(corpora, name, split=split) for name in BIBLES])
+
+
 def pairs_of_nway(table: pd.DataFrame, key: str, provenance: str = "primary") -> pd.DataFrame:
     """Rows (key, lang, text) -> X->eng pairs of equal key."""
     table = table[table.lang.isin(LANGUAGES)].rename(columns={key: "id"})[["id", "lang", "text"]]
-    english = table[table.lang == ENG].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
-    joined = table[table.lang != ENG].merge(english, on="id")
+    is_english = table.lang == ENG
+    english = table[is_english].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
+    joined = table[~is_english].merge(english, on="id")
     return schema(joined.text, joined.lang, joined.target, provenance)
 
 
-def schema(source, source_lang, target, provenance: str = "primary") -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "source": list(source),
-            "source_lang": list(source_lang),
-            "target": list(target),
-            "target_lang": ENG,
-            "provenance": provenance,
-        }
-    )
+def schema(
+    source: Iterable[str], source_lang: Iterable[str], target: Iterable[str], provenance: str = "primary"
+) -> pd.DataFrame:
+    columns = {"source": list(source), "source_lang": list(source_lang), "target": list(target)}
+    return pd.DataFrame(columns | {"target_lang": ENG, "provenance": provenance})
 
 
 def english_pairs(table: pd.DataFrame, provenance: str = "primary") -> pd.DataFrame:
@@ -66,56 +70,65 @@ def english_pairs(table: pd.DataFrame, provenance: str = "primary") -> pd.DataFr
     return schema(table.tgt, table.tgt_lang, table.src, provenance)
 
 
+def both_sides(pairs: pd.DataFrame) -> pd.DataFrame:
+    """X->eng pairs -> rows id (the English text), lang, text."""
+    sources = pd.DataFrame({"id": pairs.target, "lang": pairs.source_lang, "text": pairs.source})
+    targets = pd.DataFrame({"id": pairs.target, "lang": ENG, "text": pairs.target})
+    return pd.concat([sources, targets])
+
+
 def is_tatoeba_dev(english: str) -> bool:
     """2 % by a hash of the English side, whatever file it stands in."""
     digest = hashlib.sha256(english.strip().lower().encode()).digest()
     return int.from_bytes(digest[:4], "little") % 100 < PARTS["tatoeba"]["percent_of_english"]
 
 
+def is_last_document(ntrex: pd.DataFrame) -> pd.Series:
+    """Whether a row of NTREX is of the last documents, in the order of English, which are kept for measuring."""
+    documents = ntrex[ntrex.lang == ENG].sort_values("id").document.unique()
+    return ntrex.document.isin(documents[-PARTS["ntrex"]["last_documents"] :])
+
+
 def dev_tables(corpora: Path) -> dict[str, pd.DataFrame]:
+    """Rows id, lang, text of each part that is kept for measuring."""
     flores = read(corpora, "flores_sib.parquet", split="dev").rename(columns={"index_id": "id"})
     ntrex = read(corpora, "ntrex.parquet")
-    documents = list(dict.fromkeys(ntrex[ntrex.lang == ENG].sort_values("id").document))
-    ntrex = ntrex[ntrex.document.isin(documents[-PARTS["ntrex"]["last_documents"] :])]
-    bible = pd.concat([read(corpora, f, split="dev") for f in ("bible.parquet", "bible_more.parquet")])
-    tatoeba = pd.concat(english_pairs(read(corpora, f)) for f in PARTS["tatoeba"]["files"])
-    tatoeba = tatoeba[tatoeba.target.map(is_tatoeba_dev)]
-    sides = [
-        tatoeba.assign(id=tatoeba.target, lang=tatoeba.source_lang, text=tatoeba.source),
-        tatoeba.assign(id=tatoeba.target, lang=ENG, text=tatoeba.target),
-    ]
-    tables = {
-        "flores": flores,
-        "ntrex": ntrex,
-        "bible": bible.rename(columns={"verse_id": "id"}),
-        "tatoeba": pd.concat(sides),
-    }
-    tables = {name: t[t.lang.isin(LANGUAGES)].drop_duplicates(["id", "lang"]) for name, t in tables.items()}
-    return {name: t[["id", "lang", "text"]].astype(str).reset_index(drop=True) for name, t in tables.items()}
+    bible = read_bibles(corpora, "dev").rename(columns={"verse_id": "id"})
+    tatoeba = pd.concat([english_pairs(read(corpora, name)) for name in PARTS["tatoeba"]["files"]])
+    tatoeba = both_sides(tatoeba[tatoeba.target.map(is_tatoeba_dev)])
+    tables = {"flores": flores, "ntrex": ntrex[is_last_document(ntrex)], "bible": bible, "tatoeba": tatoeba}
+    for name, table in tables.items():
+        # One text of a language for each id.
+        table = table[table.lang.isin(LANGUAGES)].drop_duplicates(["id", "lang"])
+        tables[name] = table[["id", "lang", "text"]].astype(str).reset_index(drop=True)
+    return tables
 
 
 def train_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    bible = pd.concat([read(corpora, f, split="train") for f in ("bible.parquet", "bible_more.parquet")])
+    """All pairs whose texts are in no dev part."""
     ntrex = read(corpora, "ntrex.parquet")
     parts = [
-        pairs_of_nway(bible, "verse_id"),
+        pairs_of_nway(read_bibles(corpora, "train"), "verse_id"),
         pairs_of_nway(ntrex[~ntrex.id.astype(str).isin(set(dev["ntrex"].id))], "id"),
         pairs_of_nway(read(corpora, "flores_sib.parquet", split="train"), "index_id"),
         pairs_of_nway(read(corpora, "captions.parquet", split="train"), "id"),
         pairs_of_nway(read(corpora, "qa_parallel.parquet", split="train"), "id"),
         english_pairs(read(corpora, "dictionaries.parquet"), "dictionary"),
+        pairs_of_nway(read(corpora, "quran.parquet"), "verse_id"),
     ]
-    quran = read(corpora, "quran.parquet")
-    parts.append(pairs_of_nway(quran, "verse_id"))
     for name in ("tatoeba_pairs", "tatoeba_more", "localisation", "docs_parallel"):
         parts.append(english_pairs(read(corpora, f"{name}.parquet")))
     parts.append(english_pairs(read(corpora, "african_news.parquet", split="train")))
     table = pd.concat(parts, ignore_index=True).drop_duplicates(["source", "source_lang", "target"])
-    held_out = {text.strip().lower() for t in dev.values() for text in t.text}
-    clean = ~(table.source.str.strip().str.lower().isin(held_out) | table.target.str.strip().str.lower().isin(held_out))
-    table = table[clean & (table.source.str.strip() != "") & (table.target.str.strip() != "")]
+    # A text of a dev part, in any language, keeps its row out.
+    held_out = {text.strip().lower() for rows in dev.values() for text in rows.text}
+    source = table.source.str.strip().str.lower()
+    target = table.target.str.strip().str.lower()
+    is_clean = ~(source.isin(held_out) | target.isin(held_out))
+    is_empty = (source == "") | (target == "")
     # An untranslated interface string teaches nothing.
-    return table[table.source.str.lower() != table.target.str.lower()].reset_index(drop=True)
+    is_untranslated = table.source.str.lower() == table.target.str.lower()
+    return table[is_clean & ~is_empty & ~is_untranslated].reset_index(drop=True)
 
 
 def strict(train: pd.DataFrame) -> pd.DataFrame:
@@ -133,11 +146,12 @@ def short_pairs(train: Path, languages: Sequence[str], longest: int) -> pd.DataF
 
 def write_tokenizer(train: pd.DataFrame, out: Path, vocab_size: int = 32_000) -> None:
     """At most 60,000 sentences a language and 150,000 English ones."""
-    parts = [g.source.sample(min(len(g), 60_000), random_state=0) for _, g in train.groupby("source_lang")]
+    parts = []
+    for _, of_language in train.groupby("source_lang"):
+        parts.append(of_language.source.sample(min(len(of_language), 60_000), random_state=0))
     english = train.target.drop_duplicates()
-    sample = english.sample(min(len(english), 150_000), random_state=0)
-    parts.append(sample)
-    train_tokenizer((text for part in parts for text in part), vocab_size, max_length=256).save_pretrained(out)
+    parts.append(english.sample(min(len(english), 150_000), random_state=0))
+    train_tokenizer(chain.from_iterable(parts), vocab_size, max_length=256).save_pretrained(out)
 
 
 def main() -> None:

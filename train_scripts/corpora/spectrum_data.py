@@ -8,7 +8,6 @@ their articles: 16 neighbouring sentences are a document there. Of SIB, each sen
 the answer, once with the seven topics as choices and once without. spoken.jsonl has sentences for corpora/speak.py.
 """
 
-import json
 import sys
 from pathlib import Path
 
@@ -17,54 +16,62 @@ import pandas as pd
 from hf_echo.evaluation.spectrum import SIB_TOPICS
 
 SENTENCES = 16
-LANGUAGES = ("eng_Latn", "fra_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")
+ENGLISH = "eng_Latn"
+LANGUAGES = (ENGLISH, "fra_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")
 
 
-def bible_chapters(corpora: Path, split: str) -> list[dict]:
-    verses = pd.read_parquet(corpora / "bible.parquet", filters=[("lang", "=", "eng_Latn"), ("split", "=", split)])
-    chapters = verses.groupby(verses.verse_id.str.rsplit(".", n=1).str[0], sort=False).text.agg(list)
-    return [{"sentences": texts, "lang": "eng_Latn"} for texts in chapters]
+def bible_chapters(corpora: Path, split: str) -> pd.DataFrame:
+    verses = pd.read_parquet(corpora / "bible.parquet", filters=[("lang", "=", ENGLISH), ("split", "=", split)])
+    chapter = verses.verse_id.str.rpartition(".")[0]
+    texts = verses.groupby(chapter, sort=False).text.agg(list)
+    return pd.DataFrame({"sentences": texts, "lang": ENGLISH})
 
 
-def news_windows(corpora: Path) -> list[dict]:
+def news_windows(corpora: Path) -> pd.DataFrame:
+    """Of each news test the English of its largest language pair, without the texts of tests before it."""
     rows = pd.read_parquet(corpora / "wmt_news.parquet")
-    documents, seen = [], set()
-    for _, test in rows.groupby("source", sort=True):
-        largest = test.tgt_lang.value_counts().index[0]
-        texts = [text for text in test[test.tgt_lang == largest].src.drop_duplicates() if text not in seen]
-        seen.update(texts)
-        windows = [texts[start : start + SENTENCES] for start in range(0, len(texts), SENTENCES)]
-        documents += [{"sentences": window, "lang": "eng_Latn"} for window in windows if len(window) > 2]
-    return documents
+    # The test of a year stands once for each language pair, with nearly the same English.
+    largest = rows.groupby("source").tgt_lang.transform(lambda langs: langs.value_counts().index[0])
+    rows = rows[rows.tgt_lang == largest].sort_values("source", kind="stable").drop_duplicates("src")
+    window = rows.groupby("source").cumcount() // SENTENCES
+    texts = rows.groupby(["source", window]).src.agg(list)
+    return pd.DataFrame({"sentences": texts[texts.str.len() > 2], "lang": ENGLISH})
 
 
-def news_documents(corpora: Path, lang: str) -> list[dict]:
+def news_documents(corpora: Path, lang: str) -> pd.DataFrame:
     rows = pd.read_parquet(corpora / "ntrex.parquet", filters=[("lang", "=", lang)]).sort_values("id")
-    return [{"sentences": texts, "lang": lang} for texts in rows.groupby("document", sort=True).text.agg(list)]
+    return pd.DataFrame({"sentences": rows.groupby("document").text.agg(list), "lang": lang})
 
 
-def topics(corpora: Path, split: str, lang: str) -> list[dict]:
+def topics(corpora: Path, split: str, lang: str) -> pd.DataFrame:
+    """Each sentence is a document; the topic is its answer."""
     rows = pd.read_parquet(corpora / "flores_sib.parquet", filters=[("lang", "=", lang), ("split", "=", split)])
-    asked = {"lang": lang, "task": "Name the topic of the text."}
-    documents = [{"sentences": [row.text], "answer": row.category} | asked for row in rows.itertuples()]
-    return documents + [row | {"choices": list(SIB_TOPICS)} for row in documents] if split == "train" else documents
+    sentences = [[text] for text in rows.text]
+    columns = {"sentences": sentences, "answer": rows.category, "lang": lang, "task": "Name the topic of the text."}
+    return pd.DataFrame(columns)
 
 
-def write(file: Path, documents: list[dict]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in documents), encoding="utf-8")
-    print(f"{file}: {len(documents)} documents, {sum(len(row['sentences']) for row in documents)} sentences")
+def write(file: Path, documents: pd.DataFrame) -> None:
+    documents.to_json(file, orient="records", lines=True, force_ascii=False)
+    print(f"{file}: {len(documents)} documents, {documents.sentences.str.len().sum()} sentences")
 
 
 def main(corpora: Path, out: Path) -> None:
-    write(out / "train.jsonl", bible_chapters(corpora, "train") + news_windows(corpora))
+    out.mkdir(parents=True, exist_ok=True)
+    write(out / "train.jsonl", pd.concat([bible_chapters(corpora, "train"), news_windows(corpora)]))
+    spoken = []
     for lang in LANGUAGES:
+        of_language = topics(corpora, "dev", lang)
         write(out / f"news_{lang}.jsonl", news_documents(corpora, lang))
-        write(out / f"topics_{lang}.jsonl", topics(corpora, "dev", lang))
-    spoken = [row for lang in LANGUAGES for row in topics(corpora, "dev", lang)] + news_documents(corpora, "eng_Latn")
-    sentences = [{"text": text, "lang": row["lang"]} for row in spoken for text in row["sentences"]]
-    (out / "spoken.jsonl").write_text("".join(json.dumps(row) + "\n" for row in sentences), encoding="utf-8")
-    write(out / "topics_train.jsonl", topics(corpora, "train", "eng_Latn"))
+        write(out / f"topics_{lang}.jsonl", of_language)
+        spoken.append(of_language)
+    spoken.append(news_documents(corpora, ENGLISH))
+    sentences = pd.concat(spoken).explode("sentences").rename(columns={"sentences": "text"})
+    sentences[["text", "lang"]].to_json(out / "spoken.jsonl", orient="records", lines=True)
+    train = topics(corpora, "train", ENGLISH)
+    # Spectrum learns to answer with and without the choices.
+    with_choices = train.assign(choices=[list(SIB_TOPICS)] * len(train))
+    write(out / "topics_train.jsonl", pd.concat([train, with_choices]))
 
 
 if __name__ == "__main__":

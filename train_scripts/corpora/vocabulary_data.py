@@ -11,35 +11,26 @@ are written as dev_flores, dev_ntrex and dev_bible (lang, text).
 import argparse
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-import yaml
-
-DEV = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "nano_real_dev.yaml").read_text())
-ENG = DEV["pivot"]
+import pandas as pd
+from nano_real_data import ENG, is_last_document, read, read_bibles
 
 
-def read(corpora: Path, name: str, split: str | None = None, key: str = "id") -> pa.Table:
+def nway(table: pd.DataFrame, key: str = "id") -> pd.DataFrame:
     """Columns id, lang, text of an n-way table."""
-    filters = None if split is None else [("split", "==", split)]
-    table = pq.read_table(corpora / name, columns=[key, "lang", "text"], filters=filters)
-    return pa.table({"id": table[key].cast(pa.string()), "lang": table["lang"], "text": table["text"]})
+    return table.rename(columns={key: "id"})[["id", "lang", "text"]]
 
 
-def ntrex(corpora: Path) -> tuple[pa.Table, pa.Table]:
-    """(train, dev): the last documents, in the order of English, are dev."""
-    documents = pq.read_table(corpora / DEV["ntrex"]["file"], columns=["id", "document", "lang"])
-    english = documents.filter(pc.equal(documents["lang"], ENG)).sort_by("id")
-    last = pa.array(english["document"].unique().to_pylist()[-DEV["ntrex"]["last_documents"] :])
-    is_dev = pc.is_in(documents["document"], last)
-    table = read(corpora, DEV["ntrex"]["file"])
-    return table.filter(pc.invert(is_dev)), table.filter(is_dev)
+def plain(texts: pd.Series) -> pd.Series:
+    """What is compared of a text."""
+    return texts.str.strip().str.lower()
 
 
-def bibles(corpora: Path, split: str) -> pa.Table:
-    files = (DEV["bible"]["file"], DEV["bible"]["more"])
-    return pa.concat_tables(read(corpora, file, split, "verse_id") for file in files)
+def pairs_with_english(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of equal id, English first; so English stands beside every language, as in a corpus of pairs."""
+    is_english = table.lang == ENG
+    english = table[is_english].rename(columns={"lang": "src_lang", "text": "src"})
+    other = table[~is_english].rename(columns={"lang": "tgt_lang", "text": "tgt"})
+    return other.merge(english, on="id")[["src_lang", "src", "tgt_lang", "tgt"]]
 
 
 def main() -> None:
@@ -47,42 +38,32 @@ def main() -> None:
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
-    if not (args.corpora / DEV["flores"]["file"]).exists():
-        parser.error(f"{args.corpora} holds no {DEV['flores']['file']}; give the folder of the parallel corpora")
     args.out.mkdir(parents=True, exist_ok=True)
 
-    ntrex_train, ntrex_dev = ntrex(args.corpora)
-    flores = [read(args.corpora, DEV["flores"]["file"], split, "index_id") for split in ("train", "dev")]
-    pairs = pq.read_table(args.corpora / "localisation.parquet", columns=["src_lang", "src", "tgt_lang", "tgt"])
-    dev = {"ntrex": ntrex_dev, "flores": flores[1], "bible": bibles(args.corpora, DEV["bible"]["split"])}
-    for name, table in dev.items():
-        pq.write_table(table.select(["lang", "text"]), args.out / f"dev_{name}.parquet")
-    held_out = pc.unique(plain(pa.concat_tables(dev.values())["text"]))
-
-    tables = {
-        "ntrex": pairs_with_english(ntrex_train),
-        "flores": pairs_with_english(flores[0]),
-        "localisation": pairs,
-        "bible": bibles(args.corpora, "train").select(["lang", "text"]),
+    ntrex = read(args.corpora, "ntrex.parquet")
+    is_dev = is_last_document(ntrex)
+    dev = {
+        "ntrex": nway(ntrex[is_dev]),
+        "flores": nway(read(args.corpora, "flores_sib.parquet", split="dev"), "index_id"),
+        "bible": nway(read_bibles(args.corpora, "dev"), "verse_id"),
     }
-    for name, table in tables.items():
-        texts = [column for column in ("src", "tgt", "text") if column in table.column_names]
-        for column in texts:
-            table = table.filter(pc.invert(pc.is_in(plain(table[column]), held_out)))
-        pq.write_table(table, args.out / f"train_{name}.parquet")
+    for name, table in dev.items():
+        table[["lang", "text"]].to_parquet(args.out / f"dev_{name}.parquet", index=False)
+    held_out = set(plain(pd.concat(dev.values()).text))
+
+    flores = nway(read(args.corpora, "flores_sib.parquet", split="train"), "index_id")
+    train = {
+        "ntrex": pairs_with_english(nway(ntrex[~is_dev])),
+        "flores": pairs_with_english(flores),
+        "localisation": read(args.corpora, "localisation.parquet")[["src_lang", "src", "tgt_lang", "tgt"]],
+        "bible": read_bibles(args.corpora, "train")[["lang", "text"]],
+    }
+    for name, table in train.items():
+        # Neither side of a row may be a text of a dev part.
+        for column in table.columns.intersection(["src", "tgt", "text"]):
+            table = table[~plain(table[column]).isin(held_out)]
+        table.to_parquet(args.out / f"train_{name}.parquet", index=False)
         print(f"{name}: {len(table)} rows")
-
-
-def plain(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-
-
-def pairs_with_english(table: pa.Table) -> pa.Table:
-    """Rows of equal id, English first; so English stands beside every language, as in a corpus of pairs."""
-    is_english = pc.equal(table["lang"], ENG)
-    english = table.filter(is_english).rename_columns(["id", "src_lang", "src"])
-    other = table.filter(pc.invert(is_english)).rename_columns(["id", "tgt_lang", "tgt"])
-    return other.join(english, "id", join_type="inner").select(["src_lang", "src", "tgt_lang", "tgt"])
 
 
 if __name__ == "__main__":
