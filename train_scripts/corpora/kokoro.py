@@ -23,7 +23,8 @@ from threading import Lock
 
 import numpy as np
 
-RATE, LONGEST = 24_000, 500  # Hz; phonemes
+RATE = 24_000  # Hz
+LONGEST = 500  # phonemes
 LANGUAGES = {  # the first letter of a voice's name: language, voice of espeak-ng that gives its phonemes
     "a": ("eng_Latn", "en-us"),
     "b": ("eng_Latn", "en-gb"),
@@ -67,7 +68,9 @@ def voices() -> dict[str, list[str]]:
     names: dict[str, list[str]] = {}
     for file in sorted(_voice_folder().glob("*.bin")):
         names.setdefault(LANGUAGES[file.name[0]][0], []).append(file.stem)
-    return {lang: [*own, *map("+".join, combinations(own, 2))] for lang, own in names.items()}
+    for of_language in names.values():
+        of_language += ["+".join(pair) for pair in combinations(of_language, 2)]
+    return names
 
 
 def say(text: str, voice: str, speed: float, pitch: float) -> bytes:
@@ -85,7 +88,8 @@ def say(text: str, voice: str, speed: float, pitch: float) -> bytes:
         "style": styles[min(len(numbers), len(styles)) - 1],
         "speed": np.float32([speed]),
     }
-    samples, content = session.run(None, inputs)[0].ravel(), io.BytesIO()
+    samples = session.run(None, inputs)[0].ravel()
+    content = io.BytesIO()
     soundfile.write(content, samples, RATE, format="WAV", subtype="FLOAT")
     return content.getvalue()
 

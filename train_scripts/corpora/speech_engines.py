@@ -6,6 +6,7 @@ faster, which also changes the vocal tract, like another speaker.
 """
 
 import io
+import re
 import shutil
 import subprocess
 import tempfile
@@ -69,11 +70,12 @@ class Engine:
 
     def voices(self, measure: bool = False) -> dict[str, list[str]]:
         """{language: voices} for training, or those kept for measuring."""
-        chosen = {
-            lang: [voice for voice in voices if bool(kept_for_measuring(self.name, voice)) == measure]
-            for lang, voices in self.list_voices().items()
-        }
-        return {lang: voices for lang, voices in chosen.items() if voices}
+        chosen: dict[str, list[str]] = {}
+        for lang, voices in self.list_voices().items():
+            for voice in voices:
+                if bool(kept_for_measuring(self.name, voice)) == measure:
+                    chosen.setdefault(lang, []).append(voice)
+        return chosen
 
     def say(self, text: str, voice: str, speed: float = 1.0, pitch: float = 1.0) -> tuple[np.ndarray, int]:
         """(mono float32 samples, sampling rate) of a text.
@@ -116,14 +118,16 @@ def run_engine(command: Sequence[str], text: bytes = b"") -> bytes:
 def _in_files(command: Callable[[str, str], Sequence[str]], text: bytes) -> bytes:
     """Run a command that reads a text file and writes a wav file."""
     with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "text.txt"), Path(folder, "speech.wav")
+        source = Path(folder, "text.txt")
+        target = Path(folder, "speech.wav")
         source.write_bytes(text + b"\n")
         run_engine(command(str(source), str(target)))
         return target.read_bytes() if target.exists() else b""
 
 
 def _espeak(text: str, voice: str, speed: float, pitch: float) -> bytes:
-    words, height = round(175 * speed), round(min(max(50 * pitch, 0), 99))
+    words = round(175 * speed)  # a minute
+    height = round(min(max(50 * pitch, 0), 99))
     command = ["espeak-ng", "-v", voice, "-s", str(words), "-p", str(height), "--stdin", "--stdout"]
     return run_engine(command, text.encode())
 
@@ -131,8 +135,11 @@ def _espeak(text: str, voice: str, speed: float, pitch: float) -> bytes:
 @cache
 def _espeak_voices() -> dict[str, list[str]]:
     """Every language with every variant; regional forms (en-us, en-gb-scotland) are voices of one language."""
-    variants = [line.split("!v/")[1].split()[0] for line in _lines("espeak-ng", "--voices=variant") if "!v/" in line]
-    variants = [name for name in variants if name.lower().rstrip("0123456789") not in ESPEAK_EFFECTS]
+    variants = []
+    for line in _lines("espeak-ng", "--voices=variant"):
+        variant = re.search(r"!v/(\S+)", line)
+        if variant and variant[1].lower().rstrip("0123456789") not in ESPEAK_EFFECTS:
+            variants.append(variant[1])
     voices: dict[str, list[str]] = {}
     for line in _lines("espeak-ng", "--voices")[1:]:
         name = line.split()[1]
@@ -165,10 +172,10 @@ def _festival(text: str, voice: str, speed: float, pitch: float) -> bytes:
 
 @cache
 def _festival_voices() -> dict[str, list[str]]:
-    there = set(" ".join(_lines("festival", "--batch", "(print (voice.list))")).strip("() \n").split())
+    listed = " ".join(_lines("festival", "--batch", "(print (voice.list))")).strip("() \n").split()
     voices: dict[str, list[str]] = {}
     for name, (lang, _, _) in FESTIVAL.items():
-        if name in there:
+        if name in listed:
             voices.setdefault(lang, []).append(name)
     return voices
 
@@ -206,9 +213,9 @@ def open_engines(names: Sequence[str] = ()) -> list[Engine]:
         import soxr  # noqa: F401
     except ImportError as error:
         raise ImportError("speech engines need soundfile and soxr: pip install -e '.[speech]'") from error
-    if unknown := [name for name in names if name not in ENGINES]:
-        raise ValueError(f"no speech engine {unknown[0]!r}; there are {', '.join(ENGINES)}")
     for name in names:
+        if name not in ENGINES:
+            raise ValueError(f"no speech engine {name!r}; there are {', '.join(ENGINES)}")
         if not ENGINES[name].installed:
             raise FileNotFoundError(f"{name} is not installed: apt-get install {ENGINES[name].package}")
     chosen = [ENGINES[name] for name in dict.fromkeys(names)] or [e for e in ENGINES.values() if e.installed]
