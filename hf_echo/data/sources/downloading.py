@@ -3,7 +3,7 @@
     OUT/NAME.parquet         text to train on, without any sentence of a test split (compared by letters and digits)
     OUT/test/NAME.parquet    the public test splits
     OUT/README.md            licences, citations, how the tables were made, their rows
-    OUT/row_counts.tsv       rows of each table and language
+    OUT/row_counts.md        rows of each table and language
     OUT/sources.json         what each table was made from, with its SHA-256
     OUT/origins/             what was downloaded (see `origins`); it may be removed
 
@@ -300,7 +300,7 @@ def _write_readme(out: Path, state: dict[str, Any]) -> None:
         by_language: dict[str, int] = {}
         for file in entry["files"]:
             by_language = count_by_language(out / file)
-            counts += [f"{file}\t{code}\t{number}" for code, number in by_language.items()]
+            counts += [f"| {file} | {code} | {number:,} |" for code, number in by_language.items()]
         cells = [name, source.what, f"{entry['rows']['train']:,}", str(len(by_language)), f"{entry['rows']['test']:,}"]
         cells += [f"{entry['held_out']:,}", f"{source.terms} ({source.license})", source.origin]
         lines.append(f"| {' | '.join(cells)} |")
@@ -315,4 +315,5 @@ def _write_readme(out: Path, state: dict[str, Any]) -> None:
             lines.append(f"  The mirror lacked files: {lacking}.")
         lines += [f"  - {origin.pin}" for origin in source.origins]
     write_text(out / "README.md", "\n".join(lines) + "\n")
-    write_text(out / "row_counts.tsv", "\n".join(["table\tlanguage\trows", *counts]) + "\n")
+    header = ["| table | language | rows |", "|---|---|--:|"]
+    write_text(out / "row_counts.md", "\n".join([*header, *counts]) + "\n")

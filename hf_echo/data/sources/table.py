@@ -227,7 +227,7 @@ ALL = (
         opus_testsets.read_wmt,
         opus_testsets.WMT_COLUMNS,
         None,
-        "the tests of 2020, 2021 and 2022; 2019 is left out, because NTREX translates its English",
+        "the tests of 2020 to 2022; 2019, and Croatian of 2022, are left out: NTREX translates their English",
         "the findings papers of WMT 2008 to 2022 (statmt.org)",
     ),
     Source(

@@ -5,6 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
+from hf_echo.data.leaks import find_leaks
 from hf_echo.data.sources import downloading as downloads
 from hf_echo.data.sources import table
 from hf_echo.data.sources.origins import GitRepository
@@ -104,6 +105,11 @@ def test_the_second_call_writes_nothing(mirror, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
 
 
+def test_a_download_has_no_leaks_by_its_own_command(mirror, tmp_path):
+    downloads.download(tmp_path / "out", ["words", "tests"], mirror=mirror)
+    assert find_leaks(tmp_path / "out", tmp_path / "out" / "test")["leaks"] == 0
+
+
 def test_a_table_that_was_changed_is_written_again(mirror, tmp_path):
     downloads.download(tmp_path / "out", ["words"], mirror=mirror)
     (tmp_path / "out" / "words.parquet").write_bytes(b"half")
@@ -151,8 +157,8 @@ def test_the_readme_has_the_licence_of_each_table(mirror, tmp_path):
 
 def test_rows_are_counted_by_language(mirror, tmp_path):
     downloads.download(tmp_path / "out", ["words"], mirror=mirror)
-    lines = (tmp_path / "out" / "row_counts.tsv").read_text().splitlines()
-    assert lines == ["table\tlanguage\trows", "words.parquet\teng_Latn\t3", "words.parquet\tfra_Latn\t3"]
+    lines = (tmp_path / "out" / "row_counts.md").read_text().splitlines()
+    assert lines[2:] == ["| words.parquet | eng_Latn | 3 |", "| words.parquet | fra_Latn | 3 |"]
 
 
 def test_research_text_is_taken_only_if_it_is_asked_for(mirror):
