@@ -57,47 +57,57 @@ class SentenceEmbeddingFilter(FilterABC):
         super().__init__(**kwargs)
         if not languages or len(languages) < 2:
             raise ConfigurationError("languages: give the codes of two or more, in the order of the segments")
-        self.threshold, self.chunksize, self.kind = threshold, chunksize, score
+        self.threshold = threshold
+        self.chunksize = chunksize
+        self.kind = score
+        self.folder = TemporaryDirectory()
+        self.scorers = {}
         try:
             self.languages = [as_code(language) for language in languages]
-            self.scorers, self.folder = {}, TemporaryDirectory()
             for i, j in combinations(range(len(languages)), 2):
-                langs = (self.languages[i], self.languages[j])
-                files = None if reference is None else [Path(self.workdir, reference[place]) for place in (i, j)]
+                pool = None
+                if reference is not None:
+                    sides = Path(self.workdir, reference[i]), Path(self.workdir, reference[j])
+                    pool = open_pairs(*sides, langs=(self.languages[i], self.languages[j]))
                 folder = Path(self.folder.name, f"{i}-{j}")
-                pool = files and open_pairs(*files, langs=langs)
                 self.scorers[i, j] = scorer_of(
                     score, packaged_model(model), blaser=blaser, reference=pool, k=k, folder=folder
                 )
         except (ValueError, OSError) as error:
             raise ConfigurationError(str(error)) from None
 
+    # OpusFilter asks for a threshold that accepts everything, and for one that accepts nothing.
     @property
-    def accept_threshold(self):
+    def accept_threshold(self) -> float | None:
         return -1 if self.kind == "cosine" else None
 
     @property
-    def reject_threshold(self):
+    def reject_threshold(self) -> float | None:
         return 1 + 10**-6 if self.kind == "cosine" else None
 
     def score(self, pairs: Iterable[Pair]) -> Iterator[list[float]]:
-        return (scores for _, scores in self._scored(pairs))
+        for _, scores in self._scored(pairs):
+            yield scores
 
     def accept(self, score: Sequence[float]) -> bool:
-        return all(similarity >= self.threshold for similarity in score)
+        return all(similarity >= self.threshold for similarity in score)  # NaN is never accepted
 
     def filter(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        return (pair for pair, scores in self._scored(pairs) if self.accept(scores))
+        for pair, scores in self._scored(pairs):
+            if self.accept(scores):
+                yield pair
 
     def filterfalse(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        return (pair for pair, scores in self._scored(pairs) if not self.accept(scores))
+        for pair, scores in self._scored(pairs):
+            if not self.accept(scores):
+                yield pair
 
     def _scored(self, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, list[float]]]:
         for chunk in grouper(pairs, self.chunksize):
             columns = [[segment.strip() for segment in column] for column in zip(*chunk)]
             langs = [[language] * len(chunk) for language in self.languages]
-            scores = [
-                score_block(scorer, PairBlock(columns[i], columns[j], langs[i], langs[j], None))
-                for (i, j), scorer in self.scorers.items()
-            ]
+            scores = []  # (pairs of languages, pairs)
+            for (i, j), scorer in self.scorers.items():
+                block = PairBlock(columns[i], columns[j], langs[i], langs[j], None)
+                scores.append(score_block(scorer, block))
             yield from zip(chunk, np.stack(scores, axis=1).tolist())

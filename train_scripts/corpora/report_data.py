@@ -25,10 +25,13 @@ MEANINGS = 300  # of the built-in corpus
 
 def with_topics(corpora: Path, dev: pd.DataFrame) -> pd.DataFrame:
     """The dev rows and the train rows of the probe's languages, both with split and category."""
-    table = read(corpora, "flores_sib.parquet").rename(columns={"index_id": "id"}).assign(id=lambda t: t.id.astype(str))
-    wanted = (table.split == "train") & table.lang.isin(PROBE_LANGS)
-    wanted |= (table.split == "dev") & table.id.isin(set(dev.id)) & table.lang.isin(LANGUAGES)
-    return table[wanted].drop_duplicates(["split", "id", "lang"])[["id", "lang", "text", "category", "split"]]
+    table = read(corpora, "flores_sib.parquet").rename(columns={"index_id": "id"})
+    table["id"] = table.id.astype(str)
+    teaches_probe = (table.split == "train") & table.lang.isin(PROBE_LANGS)
+    is_dev = (table.split == "dev") & table.id.isin(set(dev.id)) & table.lang.isin(LANGUAGES)
+    return table[teaches_probe | is_dev].drop_duplicates(["split", "id", "lang"])[
+        ["id", "lang", "text", "category", "split"]
+    ]
 
 
 def alignment(corpora: Path) -> pd.DataFrame:

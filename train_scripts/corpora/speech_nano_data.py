@@ -27,9 +27,11 @@ HEARD = (
 )
 KOKORO = ("jpn_Jpan", "zho_Hans")  # espeak-ng reads them by the names of characters
 UNHEARD = ("nld_Latn",)
-SHORTEST, LONGEST = 10, 80  # characters; a longer clip costs more time and teaches no more characters per second
+SHORTEST = 10  # characters
+LONGEST = 80  # a longer clip costs more time and teaches no more characters per second
 LONGEST_SWAHILI = 130  # its sentences are news and verses
-TEST, DEV = 400, 60  # sentences per language
+TEST = 400  # sentences per language
+DEV = 60
 MANUALS = {"docs_parallel": (5500, 14, 110), "localisation": (4500, 14, 90), "tico19": (1000, 20, 120)}  # rows, length
 PLAIN = re.compile(r"[A-Za-z0-9 ,.'?!;:()*#…-]+")  # what an engine reads as a person does; and no code or path
 CODE = re.compile(r"[a-z][A-Z]|\.\w{2,4}\b|--|\(\)")
@@ -63,11 +65,7 @@ def everyday_table(corpora: Path) -> pd.DataFrame:
     pairs = base.english_pairs(pd.concat([today, base.read(corpora, PARTS["everyday"]["file"])]))
     english = {text: is_everyday_dev(text, seen) for text in pairs.target.unique()}
     pairs = pairs[pairs.target.map(english)]
-    sides = [
-        pd.DataFrame({"id": pairs.target, "lang": pairs.source_lang, "text": pairs.source}),
-        pd.DataFrame({"id": pairs.target, "lang": ENG, "text": pairs.target}),
-    ]
-    return pd.concat(sides).drop_duplicates(["id", "lang"]).reset_index(drop=True)
+    return base.both_sides(pairs).drop_duplicates(["id", "lang"]).reset_index(drop=True)
 
 
 def in_bounds(table: pd.DataFrame) -> pd.DataFrame:
@@ -78,16 +76,16 @@ def in_bounds(table: pd.DataFrame) -> pd.DataFrame:
 
 def speech_rows(pairs: pd.DataFrame) -> pd.DataFrame:
     """X->eng pairs -> rows text, lang, english, the English itself included; one row for each text."""
-    foreign = pd.DataFrame({"text": pairs.source, "lang": pairs.source_lang, "english": pairs.target})
-    english = pd.DataFrame({"text": pairs.target, "lang": ENG, "english": pairs.target})
-    table = pd.concat([foreign, english[~pairs.source_lang.eq("swh_Latn").to_numpy()]])
+    table = base.both_sides(pairs).rename(columns={"id": "english"})[["text", "lang", "english"]]
+    # The English of Swahili is news and verses, which are not spoken here.
+    of_swahili = pd.concat([pairs.source_lang, pairs.source_lang]) == "swh_Latn"  # of a row's pair
+    table = table[~((table.lang == ENG) & of_swahili.to_numpy())]
     return in_bounds(table).drop_duplicates(["lang", "text"]).sample(frac=1, random_state=0)
 
 
 def measured_pairs(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    swahili = [base.pairs_of_nway(dev[name], "id") for name in ("flores", "ntrex", "bible")]
-    swahili = pd.concat(swahili)
-    swahili = swahili[swahili.source_lang == "swh_Latn"]
+    pairs = pd.concat([base.pairs_of_nway(dev[name], "id") for name in ("flores", "ntrex", "bible")])
+    swahili = pairs[pairs.source_lang == "swh_Latn"]
     return pd.concat([base.pairs_of_nway(everyday_table(corpora), "id"), swahili])
 
 
@@ -100,8 +98,9 @@ def training_pairs(corpora: Path, held_out: set[str]) -> pd.DataFrame:
         pairs = base.pairs_of_nway(base.read(corpora, name, **equal), key)
         parts.append(pairs[pairs.source_lang == "swh_Latn"])
     pairs = pd.concat(parts)
-    left = [pairs[side].map(letters).isin(held_out) for side in ("source", "target")]
-    return pairs[~(left[0] | left[1])]
+    source_is_held_out = pairs.source.map(letters).isin(held_out)
+    target_is_held_out = pairs.target.map(letters).isin(held_out)
+    return pairs[~(source_is_held_out | target_is_held_out)]
 
 
 def other_rows(corpora: Path, held_out: set[str]) -> pd.DataFrame:
@@ -117,6 +116,7 @@ def other_rows(corpora: Path, held_out: set[str]) -> pd.DataFrame:
     tables = [base.read(corpora, name) for name in (*base.PARTS["tatoeba"]["files"], base.PARTS["everyday"]["file"])]
     known = pd.concat(tables).drop_duplicates(["tgt_lang", "tgt"])
     known = known.rename(columns={"tgt_lang": "other_lang", "tgt": "other", "src": "english"})
+    # A sentence may have its English in another corpus, by the sentence beside it.
     rows = rows.merge(known[["other_lang", "other", "english"]], how="left").fillna({"english": ""})
     rows = rows.sort_values("english", ascending=False, kind="stable")  # of equal texts, the one with English stays
     rows = in_bounds(rows[["text", "lang", "english"]]).drop_duplicates(["lang", "text"])
@@ -131,10 +131,15 @@ def manuals(corpora: Path, held_out: set[str]) -> pd.DataFrame:
         table = base.read(corpora, f"{name}.parquet")
         table = table.rename(columns={"src": "text", "src_lang": "lang"})
         texts = table.text[table.lang == ENG].drop_duplicates().sample(frac=1, random_state=3)
+        # Sentences that an engine reads as a person does: words, no code and no path.
         fit = texts.str.len().between(shortest, longest) & texts.str.fullmatch(PLAIN) & ~texts.str.contains(CODE)
         fit &= (texts.str.count(" ") >= 2) & (texts.str.count("[A-Za-z]") > 0.7 * texts.str.len())
-        new = {letters(text): text for text in texts[fit]}
-        chosen |= dict([pair for pair in new.items() if pair[0] not in held_out | set(chosen)][:rows])
+        new: dict[str, str] = {}
+        for text in texts[fit]:
+            key = letters(text)
+            if key not in held_out and key not in chosen:
+                new[key] = text
+        chosen |= dict(list(new.items())[:rows])
     texts = pd.Series(list(chosen.values())).sample(frac=1, random_state=0)
     return pd.DataFrame({"text": texts, "lang": ENG, "english": texts})
 
@@ -153,18 +158,22 @@ def main() -> None:
     measured = measured_pairs(args.corpora, dev)
     held_out = {letters(text) for side in ("source", "target") for text in measured[side]}
     held_out |= {letters(text) for rows in dev.values() for text in rows.text}
-    train, rows = speech_rows(training_pairs(args.corpora, held_out)), speech_rows(measured)
+    rows = speech_rows(measured)
+    train = speech_rows(training_pairs(args.corpora, held_out))
     train = pd.concat([train, other_rows(args.corpora, held_out)]).drop_duplicates(["lang", "text"])
-    train = pd.concat(train[train.lang == lang].head(args.english if lang == ENG else args.others) for lang in HEARD)
-    train = train.sample(frac=1, random_state=1)
+    parts = []
+    for lang in HEARD:
+        parts.append(train[train.lang == lang].head(args.english if lang == ENG else args.others))
+    train = pd.concat(parts).sample(frac=1, random_state=1)
     rows = rows.drop_duplicates(["lang", "english"])  # as many candidates as rows
     test = pd.concat(rows[rows.lang == lang].head(TEST) for lang in (*HEARD, *UNHEARD))
     rest = rows[~rows.text.isin(test.text)]
     small = pd.concat(rest[rest.lang == lang].head(DEV) for lang in HEARD)
     tables = {"test": test, "manuals": manuals(args.corpora, held_out)}
-    for name, table in {"train": train, "dev": small}.items():
+    for name, table in (("train", train), ("dev", small)):
         by_kokoro = table.lang.isin(KOKORO)
-        tables |= {name: table[~by_kokoro], f"kokoro_{name}": table[by_kokoro]}
+        tables[name] = table[~by_kokoro]
+        tables[f"kokoro_{name}"] = table[by_kokoro]
     for name, table in tables.items():
         table.to_csv(args.out / f"{name}.tsv", sep="\t", index=False)
         print(name, len(table), table.lang.value_counts().to_dict())
