@@ -13,6 +13,8 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from hf_echo.inference.encode import pick_dtype
 from hf_echo.inference.encode_speech import MAX_SECONDS, encode_speech, load_speech_encoder, seconds_batches
 from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.stages.speech_rows import new_config, new_extractor
+from hf_echo.utils.vectors import unit_length
 
 RATE = 16_000
 
@@ -47,14 +50,14 @@ def recordings(rows: int, seed: int = 0) -> list[np.ndarray]:
     return [rng.normal(size=int(s * RATE)).astype(np.float32) / 10 for s in seconds]
 
 
-def padding(batches, lengths: list[int]) -> float:
+def padding(batches: Sequence[Sequence[int]], lengths: list[int]) -> float:
     """Share of padding in what the model reads: the most that packing could save."""
     padded = sum(len(batch) * max(lengths[row] for row in batch) for batch in batches)
     return round(1 - sum(lengths) / padded, 3)
 
 
 @torch.inference_mode()
-def plain(model, extractor, audio: list[np.ndarray], batch: int) -> np.ndarray:
+def plain(model: EchoSpeechEncoder, extractor: Any, audio: list[np.ndarray], batch: int) -> np.ndarray:
     vectors = []
     for start in range(0, len(audio), batch):
         inputs = extractor(audio[start : start + batch], return_tensors="pt")
@@ -62,7 +65,7 @@ def plain(model, extractor, audio: list[np.ndarray], batch: int) -> np.ndarray:
     return np.concatenate(vectors)
 
 
-def opened(name: str | None, dtype: str):
+def opened(name: str | None, dtype: str) -> tuple[EchoSpeechEncoder, Any]:
     if name:
         return load_speech_encoder(name, device="cpu", dtype=dtype)
     torch.manual_seed(0)
@@ -85,14 +88,14 @@ def main() -> None:
     seconds: dict[str, list[float]] = {"plain": [], "encode_speech": []}
     for _ in range(args.rounds):
         start = clock()
-        want = plain(slow, extractor, audio, args.batch)
+        reference = plain(slow, extractor, audio, args.batch)
         seconds["plain"].append(clock() - start)
         start = clock()
-        have = encode_speech(fast, extractor, audio)
+        vectors = encode_speech(fast, extractor, audio)
         seconds["encode_speech"].append(clock() - start)
-    speed = {name: total / statistics.median(times) for name, times in seconds.items()}
-    cosine = (want * have).sum(1) / np.linalg.norm(want, axis=1) / np.linalg.norm(have, axis=1)
-    lengths = list(map(len, audio))
+    speeds = {path: total / statistics.median(times) for path, times in seconds.items()}
+    cosines = (unit_length(reference) * unit_length(vectors)).sum(1)
+    lengths = [len(samples) for samples in audio]
     in_order = [range(start, min(start + args.batch, len(audio))) for start in range(0, len(audio), args.batch)]
     by_seconds = seconds_batches(lengths, round(MAX_SECONDS["cpu"] * RATE))
     report = {
@@ -101,9 +104,9 @@ def main() -> None:
         "seconds of audio": round(total, 1),
         "dtype": str(fast.dtype),
         "threads": torch.get_num_threads(),
-        "audio seconds per second": {name: round(value, 1) for name, value in speed.items()},
-        "times": round(speed["encode_speech"] / speed["plain"], 2),
-        "lowest cosine": round(float(cosine.min()), 5),
+        "audio seconds per second": {path: round(speed, 1) for path, speed in speeds.items()},
+        "times": round(speeds["encode_speech"] / speeds["plain"], 2),
+        "lowest cosine": round(float(cosines.min()), 5),
     }
     print(json.dumps(report, indent=2))
 

@@ -48,7 +48,7 @@ def main() -> None:
     data = tokenize_parallel(dataset, tokenizer, max_length=128, progress=False)
     shape = {**SIZES["nano"], "embedding_size": 256, "pooling": "mean"}
 
-    def model():
+    def model() -> EchoForTranslation:
         torch.manual_seed(0)
         return EchoForTranslation(new_config(shape, tokenizer))
 
@@ -69,18 +69,19 @@ def main() -> None:
     plain_model = model()
     optimizers = [torch.optim.AdamW(m.parameters(), lr=4e-4, betas=(0.9, 0.98)) for m in (plain_model, trainer.model)]
 
-    def plain_loss():
+    def plain_loss() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         batch = collator([data[int(i)] for i in rng.choice(len(data), rows, replace=False)])
         keys = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
         return plain_model(**{k: batch[k] for k in keys}).loss, batch
 
-    def our_loss():
+    def our_loss() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         batch = next(loader)
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16_is_faster(training=True)):
             return trainer.compute_loss(trainer.model, batch), batch
 
     plain_model.bottleneck = False
-    tokens, seconds = np.zeros(2), np.zeros(2)
+    tokens = np.zeros(2)
+    seconds = np.zeros(2)
     for step in range(args.steps + 1):
         for i, run in enumerate((plain_loss, our_loss)):
             start = time.perf_counter()
