@@ -45,7 +45,7 @@ TEXTS = [
     "passage: the cat sleeps",
     "two  spaces   here",
     "12.5 and 7,000",
-    "no.",
+    "special tokens are spelled out </s> here <mask>",
     "Ünder der Brücke läuft ein Hund und niemand sieht ihn.",
     "a b c d e f g h i j k l m n o p q r s t u v w x y z",
     "the same words the same words the same words",
