@@ -1,0 +1,136 @@
+"""Sentence alignment against alignments by hand: strict and lax scores, as vecalign's score.py counts them.
+
+    git clone --depth 1 https://github.com/bfsujason/bertalign
+    python benchmarks/align_gold.py bertalign/text+berg --source-lang deu_Latn --target-lang fra_Latn
+
+Text+Berg (Volk et al., 2010) is the test set of bleualign, vecalign and bertalign: seven articles of the yearbooks of
+the Swiss Alpine Club. FOLDER holds a folder with the sentences of each language (its two letters: de/001, one sentence
+a line) and gold/001, whose lines `[0]:[0, 1]` are beads. The methods are those of benchmarks/align.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from align import LONGEST, Beads, Cached, by_lengths, by_vecalign, runs
+
+from hf_echo.languages import bcp47
+from hf_echo.search import align
+from hf_echo.utils.results import markdown_table
+
+Bead = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def read_gold(file: Path) -> set[Bead]:
+    """The beads of a file; a bead without a sentence on both sides is left out."""
+    beads = set()
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.strip():
+            continue
+        source, target = line.split(":", 1)
+        bead = (tuple(ast.literal_eval(source)), tuple(ast.literal_eval(target)))
+        if bead[0] or bead[1]:
+            beads.add(bead)
+    return beads
+
+
+def counts(beads: set[Bead], reference: set[Bead]) -> tuple[int, int, int]:
+    """(beads, strict matches, lax matches). A lax match shares a sentence on either side with one reference bead."""
+    partners: dict[int, set[int]] = {}
+    for source, target in reference:
+        for i in source:
+            partners.setdefault(i, set()).update(target)
+    strict = 0
+    lax = 0
+    for source, target in beads:
+        reachable: set[int] = set()
+        for i in source:
+            reachable |= partners.get(i, set())
+        if (source, target) in reference:
+            strict += 1
+            lax += 1
+        elif reachable & set(target):
+            lax += 1
+    return len(beads), strict, lax
+
+
+def scores(pairs: Iterable[tuple[set[Bead], set[Bead]]]) -> dict[str, float]:
+    """Precision of all beads, recall of those with two sides, and F1, over (gold, test) of all documents."""
+    precision_counts = [0, 0, 0]
+    recall_counts = [0, 0, 0]
+    for gold, test in pairs:
+        gold_pairs = {bead for bead in gold if bead[0] and bead[1]}
+        test_pairs = {bead for bead in test if bead[0] and bead[1]}
+        precision_counts = [a + b for a, b in zip(precision_counts, counts(test, gold))]
+        recall_counts = [a + b for a, b in zip(recall_counts, counts(gold_pairs, test_pairs))]
+    result = {}
+    for place, kind in ((1, "strict"), (2, "lax")):
+        precision = precision_counts[place] / precision_counts[0]
+        recall = recall_counts[place] / recall_counts[0]
+        result[f"{kind} precision"] = precision
+        result[f"{kind} recall"] = recall
+        result[f"{kind} F1"] = 2 * precision * recall / max(1e-9, precision + recall)
+    return result
+
+
+def methods_of(
+    source: list[str], target: list[str], source_lang: str, target_lang: str, encode: Cached
+) -> dict[str, Callable[[], Beads]]:
+    """Each method of two documents; embeddings are made before it runs."""
+    source_sides = [encode(source, source_lang)]
+    target_sides = [encode(target, target_lang)]
+    for size in range(2, LONGEST + 1):
+        source_sides.append(encode(runs(source, size), source_lang))
+        target_sides.append(encode(runs(target, size), target_lang))
+    lengths = [[len(text) for text in side] for side in (source, target)]
+    return {
+        "echo": lambda: align(source_sides[0], target_sides[0], *lengths),
+        "concatenations": lambda: align(source_sides, target_sides, *lengths),
+        "vecalign": lambda: by_vecalign(source_sides, target_sides),
+        "lengths": lambda: by_lengths(source, target),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--source-lang", default="deu_Latn")
+    parser.add_argument("--target-lang", default="fra_Latn")
+    parser.add_argument("--model", default="echo-nano")
+    parser.add_argument("--cache", type=Path, help="folder for embeddings")
+    arguments = parser.parse_args()
+
+    encode = Cached(arguments.model, arguments.cache)
+    source_folder = arguments.folder / bcp47(arguments.source_lang)
+    target_folder = arguments.folder / bcp47(arguments.target_lang)
+    found: dict[str, list[tuple[set[Bead], set[Bead]]]] = {}
+    seconds: dict[str, float] = {}
+    for gold_file in sorted((arguments.folder / "gold").iterdir()):
+        gold = read_gold(gold_file)
+        source = (source_folder / gold_file.name).read_text(encoding="utf-8").splitlines()
+        target = (target_folder / gold_file.name).read_text(encoding="utf-8").splitlines()
+        methods = methods_of(source, target, arguments.source_lang, arguments.target_lang, encode)
+        for name, method in methods.items():
+            start = time.process_time()
+            try:
+                beads = {(tuple(bead[0]), tuple(bead[1])) for bead in method()}
+            except ImportError:  # the package of this method is not installed
+                continue
+            seconds[name] = seconds.get(name, 0.0) + time.process_time() - start
+            found.setdefault(name, []).append((gold, beads))
+
+    table = []
+    columns: list[str] = []
+    for name, pairs in found.items():
+        figures = scores(pairs)
+        columns = list(figures)
+        table.append([name, *(f"{value:.3f}" for value in figures.values()), f"{seconds[name]:.2f}"])
+    print(markdown_table(["method", *columns, "seconds"], table))
+
+
+if __name__ == "__main__":
+    main()
