@@ -189,12 +189,14 @@ class MatrixProducts(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(
-    ("with_gradients", "trained", "products"), [(True, True, 3), (True, False, 2), (False, True, 1), (False, False, 1)]
+    ("with_gradients", "trains_hidden", "trains_weight", "products"),
+    [(True, True, True, 3), (True, True, False, 2), (True, False, True, 2), (False, True, True, 1)],
 )
-def test_gradients_that_nobody_needs_cost_no_product(with_gradients, trained, products):
+def test_gradients_that_nobody_needs_cost_no_product(with_gradients, trains_hidden, trains_weight, products):
     """One product for the logits of a chunk, and one for each gradient."""
     hidden, weight, labels = batch((8,), ignored=0.0)
-    weight.requires_grad_(trained)
+    hidden.requires_grad_(trains_hidden)
+    weight.requires_grad_(trains_weight)
 
     with MatrixProducts() as matrix_products, torch.set_grad_enabled(with_gradients):
         translation_loss(hidden, weight, labels, chunk_size=4)
