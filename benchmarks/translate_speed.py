@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import time
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,11 @@ import torch
 from hf_echo.data.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_translator
 from hf_echo.inference.encode import has_fast_bf16
+from hf_echo.modeling import EchoDecoder, EchoForTranslation
 from hf_echo.modeling.beams_echo import beam_decode
 from hf_echo.modeling.generation_echo import greedy_decode
 from hf_echo.utils.cores import one_per_core
+from hf_echo.utils.files import write_json
 
 
 def arguments() -> argparse.Namespace:
@@ -49,19 +52,21 @@ def read_texts(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Read (codes, texts)."""
     if args.texts:
         lines = args.texts.read_text(encoding="utf-8").splitlines()[: args.n]
-        return tuple(zip(*(line.split("\t", 1) for line in lines)))
-    table = builtin_nway(args.n // len(LANGUAGES) + 1, split="test")
-    return tuple(zip(*[(row["lang"], row["text"]) for row in table][: args.n]))
+        rows = [line.split("\t", 1) for line in lines]
+        return [code for code, _ in rows], [text for _, text in rows]
+    table = builtin_nway(args.n // len(LANGUAGES) + 1, split="test")[: args.n]
+    return table["lang"], table["text"]
 
 
 @torch.no_grad()
-def count(decoder, lengths: list[int], eos: int, prompt_end: int) -> torch.Tensor:
+def count(decoder: EchoDecoder, lengths: list[int], eos: int, prompt_end: int) -> torch.Tensor:
     """Set the decoder's weights so that it writes the tokens length, length - 1, ... 1, eos; one embedding per length.
 
     Token i makes token i - 1 the most probable next token, more strongly than the sentence makes its first token
     probable. All layers run, although most of their work has no effect.
     """
-    size, model = max(lengths) + 2, decoder.model
+    size = max(lengths) + 2
+    model = decoder.model
     first = max(eos, prompt_end) + 1 if min(eos, prompt_end) < size else 0  # id of token 0
     tokens = slice(first, first + size)
     if tokens.stop > decoder.config.vocab_size:
@@ -90,64 +95,74 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     clock = time.process_time if args.threads == 1 else time.perf_counter  # CPU time, because other programs may run
     model, tokenizer = load_translator(args.model, dtype="fp32")
-    prompt, eos = tokenizer.decoder_prompt_ids("eng_Latn"), tokenizer.eos_token_id
+    prompt = tokenizer.decoder_prompt_ids("eng_Latn")
+    eos = tokenizer.eos_token_id
     codes, texts = read_texts(args)
     if args.counting:
-        lengths = [len(ids) for ids in tokenizer(list(texts), add_special_tokens=False).input_ids]
-        memory = count(model.decoder, [max(1, n) for n in lengths], eos, prompt[-1])
+        lengths = [max(1, len(ids)) for ids in tokenizer(texts, add_special_tokens=False).input_ids]
+        memory = count(model.decoder, lengths, eos, prompt[-1])
     else:
-        memory = torch.from_numpy(encode(model, tokenizer, list(texts), list(codes)))
+        memory = torch.from_numpy(encode(model, tokenizer, texts, codes))
     limit = {"max_new_tokens": args.max_new_tokens}
-    ours = "greedy_decode" if args.beams == 1 else "beam_decode"
 
     @torch.no_grad()
-    def with_generate(vectors):
+    def with_generate(vectors: torch.Tensor) -> list[list[int]]:
         start = torch.tensor([prompt] * len(vectors))
         ids = model.generate(
             sentence_embedding=vectors, decoder_input_ids=start, do_sample=False, num_beams=args.beams, **limit
         )
-        rows = ids[:, len(prompt) :].tolist()
-        return [row[: row.index(eos)] if eos in row else row for row in rows]
+        rows = []
+        for row in ids[:, len(prompt) :].tolist():
+            rows.append(row[: row.index(eos)] if eos in row else row)
+        return rows
 
-    def fast(translator):
+    def ours(translator: EchoForTranslation, vectors: torch.Tensor) -> list[list[int]]:
+        vectors = vectors.to(translator.dtype)
         if args.beams == 1:
-            return lambda v: greedy_decode(translator.decoder, v.to(translator.dtype), prompt, **limit)
-        return lambda v: beam_decode(translator.decoder, v.to(translator.dtype), prompt, num_beams=args.beams, **limit)
+            return greedy_decode(translator.decoder, vectors, prompt, **limit)
+        return beam_decode(translator.decoder, vectors, prompt, num_beams=args.beams, **limit)
 
-    small, large = (max(1, rows // args.beams) for rows in (64, args.batch_size))  # sentences
+    name = "greedy_decode" if args.beams == 1 else "beam_decode"
+    # A row is a beam: with more beams fewer sentences share a batch.
+    small = max(1, 64 // args.beams)  # sentences
+    large = max(1, args.batch_size // args.beams)
+    reference = "generate, fp32, 64 rows"
     paths = {
-        "generate, fp32, 64 rows": (small, with_generate),
+        reference: (small, with_generate),
         f"generate, fp32, {args.batch_size} rows": (large, with_generate),
-        f"{ours}, fp32, {args.batch_size} rows": (large, fast(model)),
+        f"{name}, fp32, {args.batch_size} rows": (large, partial(ours, model)),
     }
     if has_fast_bf16():
-        paths[f"{ours}, bf16, {args.batch_size} rows"] = (large, fast(copy.deepcopy(model).bfloat16()))
-    best, outputs = dict.fromkeys(paths, np.inf), {}
+        half = copy.deepcopy(model).bfloat16()
+        paths[f"{name}, bf16, {args.batch_size} rows"] = (large, partial(ours, half))
+    best = dict.fromkeys(paths, np.inf)
+    outputs: dict[str, list[list[int]]] = {}
     for _ in range(args.rounds):
-        for name, (size, run) in paths.items():
+        for path, (size, run) in paths.items():
             start = clock()
             batches = memory.tensor_split(-(-len(memory) // size))
-            done = one_per_core(run, batches) if name.startswith(ours) else map(run, batches)  # as `translate` does
-            outputs[name] = [ids for rows in done for ids in rows]
-            best[name] = min(best[name], clock() - start)
-    reference, *_ = paths
-    written = np.array([len(ids) for ids in outputs[reference]])
+            done = one_per_core(run, batches) if path.startswith(name) else map(run, batches)  # as `translate` does
+            outputs[path] = list(chain.from_iterable(done))
+            best[path] = min(best[path], clock() - start)
+    tokens = [len(ids) for ids in outputs[reference]]
     report = {
         "threads": args.threads,
         "sentences": len(texts),
-        "tokens per sentence": {"mean": round(float(written.mean()), 1), "longest": int(written.max())},
+        "tokens per sentence": {"mean": round(float(np.mean(tokens)), 1), "longest": max(tokens)},
         "paths": {},
     }
     print(report["tokens per sentence"])
-    for name, seconds in best.items():
-        report["paths"][name] = {
+    for path, seconds in best.items():
+        same = [ids == other for ids, other in zip(outputs[path], outputs[reference], strict=True)]
+        row = {
             "sentences_per_second": round(len(texts) / seconds, 1),
             "times_generate": round(best[reference] / seconds, 2),
-            "same_outputs": sum(a == b for a, b in zip(outputs[name], outputs[reference])),
+            "same_outputs": sum(same),
         }
-        print(f"{name:34} {report['paths'][name]}")
+        report["paths"][path] = row
+        print(f"{path:34} {row}")
     if args.json:
-        args.json.write_text(json.dumps(report, indent=2))
+        write_json(args.json, report)
 
 
 if __name__ == "__main__":
