@@ -292,8 +292,7 @@ class Align(OpensModel):
     target: Path = setting("its translation, or a folder of translations of the same names", argument=True, reads=DATA)
     out: Path = setting(
         "pairs with scores: .tsv, .csv, .jsonl, .tmx, .parquet, a Moses pair NAME.fr-en, or - for TSV on standard "
-        "output; "
-        "or vecalign's line numbers: .path, for folders a folder of them",
+        "output; or vecalign's line numbers: .path, for folders a folder of them",
         argument=True,
         writes="any",
     )

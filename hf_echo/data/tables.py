@@ -190,7 +190,9 @@ def checked_tables(
     if not good and not streaming and not (bad.reasons and not bad.skip):
         where = plans[0].part.label if len(plans) == 1 else f"{plans[0].part.label} and {len(plans) - 1} more"
         held = f" of split {split!r}; the column split holds {', '.join(sorted(splits))}" if splits else ""
-        raise ValueError(f"{where}: no good row{held}")
+        left_out = [left_out_line("", counts) for counts in bad.left_out.values()]
+        what = "".join(f"; {line.removeprefix(': ')}" for line in left_out if line)
+        raise ValueError(f"{where}: no good row{held}{what}")
 
 
 def positive(limit: int | None) -> int | None:

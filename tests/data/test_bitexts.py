@@ -83,6 +83,11 @@ def test_a_region_takes_its_own_texts(spellings):
     assert rows["source"][:] == [f"one {number}" for number in range(0, 9, 2)]
 
 
+def test_a_file_without_a_pair_says_what_it_holds(spellings):
+    message = r"a.tmx: no good row; left out 10 \(units without text in eng_Latn_US: 5; .*eng_Latn_GB: 5\)"
+    refuses(message, load_parallel, spellings, source_lang="en-GB", target_lang="en-US")
+
+
 @pytest.fixture
 def variants(tmp_path):
     return tmx(tmp_path / "b.tmx", [("pt-BR", "ônibus"), ("pt-PT", "autocarro"), ("pt-PT", "camioneta")])
