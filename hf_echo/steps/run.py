@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ..utils.fingerprint import fingerprint, sha256
-from ..utils.hub import may_be_on_hub
+from ..utils.hub import may_be_on_hub, packaged_model
 from ..utils.lineage import read_lineage
 from ..utils.settings import CHECKPOINT, DATA, check_outputs
 from .arguments import Training
 from .dry_run import dry_run
 from .operations import Operation
 from .recipe import check_overrides, earlier_steps, known_overrides, read_recipe
+from .record import read_record
 from .training import train_recipe
 
 logger = logging.getLogger(__name__)
@@ -58,9 +59,11 @@ def describe_journey(
 
 
 def _check_together(steps: Mapping[Path, Training | Operation]) -> None:
-    """Raises where a later step would: an operation lacks what nobody makes, or two steps write one folder."""
+    """Raises where a later step would: it lacks what nobody makes, or two steps write one folder."""
     made: dict[Path, Path] = {}
     for path, step in steps.items():
+        if isinstance(step, Training) and len(steps) > 1 and (problem := next(_stage_problems(step, set(made)), None)):
+            raise FileNotFoundError(f"{path}: {problem}")
         if isinstance(step, Operation) and (problem := next(_input_problems(step, made), None)):
             raise FileNotFoundError(f"{path}: {problem}")
         if (other := made.setdefault(Path(step.output_dir), path)) != path:
@@ -168,6 +171,29 @@ def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]
                 yield f"{role}: no file {name}"
     if not Path(operation.output_dir).exists():
         yield from operation.missing()
+
+
+def _stage_problems(training: Training, made: set[Path]) -> Iterator[str]:
+    """Checkpoints and files of a stage that are neither here nor made by an earlier step; a finished one reads none.
+
+    Names on the Hub are not looked up.
+    """
+    if (read_record(training.output_dir) or {}).get("finished"):
+        return
+    model, data = training.model, training.data
+    checkpoints = {name: getattr(model, name) for name in ("model_name_or_path", "decoder", "tokenizer_name_or_path")}
+    checkpoints |= {name: getattr(data, name) for name in ("teacher", "guide", "base_languages_of")}
+    for role, name in checkpoints.items():
+        place = packaged_model(name or "")
+        if "/" in place and not (Path(place).exists() or _is_made(place, made) or may_be_on_hub(place)):
+            yield f"{role}: no folder {name}"
+    files = {"train_data": data.train_data, "teacher_xsimpp": data.teacher_xsimpp}
+    for name, source in data.dev_data.items():
+        files[f"dev_data.{name}"] = source.get("path") if isinstance(source, dict) else source
+    for role, name in files.items():
+        is_file = isinstance(name, str) and bool(Path(name).suffix)
+        if is_file and not Path(name).exists() and not _is_made(name, made):
+            yield f"{role}: no file {name}"
 
 
 def _is_made(name: str, made: set[Path]) -> bool:

@@ -211,3 +211,15 @@ def test_a_template_that_does_not_fit_is_one_line(world):  # noqa: F811
     path = step(world, "1_r", card="echo_nano.md.j2", **release)
     with pytest.raises(ValueError, match="hub_cards/echo_nano.md.j2 does not fit this model: "):
         list(run_journey([path]))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("train_data", "gone.tsv"), ("model_name_or_path", "./no/start"), ("dev_data", {"news": "gone.parquet"})],
+)
+def test_inputs_of_all_stages_are_checked_before_the_first_step(recipe, tmp_path, field, value):  # noqa: F811
+    """The first stage could train; the second lacks what nobody makes."""
+    paths = [recipe("1_first"), recipe("2_second", **{field: value})]
+    with pytest.raises(FileNotFoundError, match=f"2_second.yaml: {field}.*no (file|folder) "):
+        list(run_journey(paths))
+    assert not (tmp_path / "1_first").exists()
