@@ -308,7 +308,9 @@ def test_figures_of_readme_are_those_of_the_card():
     text = (ROOT / CARD).read_text(encoding="utf-8")
     readme = [row for row in table_rows("README.md") if len(row) == 4 and row[0] != "model"]
     measured = [[row[0], row[1], row[3], row[4]] for row in table_rows(CARD) if len(row) == 9 and row[0] != "model"]
-    assert readme == measured
+    names = [row[0] for row in measured]
+    assert len(readme) == names.index("tfidf") + 1  # behind it the card has the steps of the training
+    assert readme == measured[: len(readme)]
     for name, score in re.findall(r"(FLORES|NTREX) ([\d.]+) %", text):
         assert f"{score} %" in TEXTS["README.md"], name
     for name in ("everyday", "flores"):
