@@ -4,7 +4,7 @@
     OUT/test/NAME.parquet    the public test splits
     OUT/README.md            licences, citations, how the tables were made, their rows
     OUT/row_counts.md        rows of each table and language
-    OUT/sources.json         what each table was made from, with its SHA-256
+    OUT/.sources.json        what each table was made from, with its SHA-256
     OUT/origins/             what was downloaded (see `origins`); it may be removed
 
 A source is read, then its test split is written, and when all test splits are there, every training table is written
@@ -35,7 +35,7 @@ from .rows import ENGLISH
 from .table import LICENSES, SOURCES, License, Source
 
 logger = logging.getLogger(__name__)
-STATE = "sources.json"
+STATE = ".sources.json"  # hidden: the folder is read as a folder of tables
 LANGUAGE_COLUMNS = ("lang", "src_lang", "tgt_lang")
 BLOCK = 50_000  # rows held in memory
 
