@@ -80,11 +80,12 @@ def run_command(settings: Step, report_file: Path | None = None, *, replace: boo
     """
     if settings.opens_models:
         register_with_transformers()  # imports torch and transformers: seconds
-    if getattr(settings, "device", None):
+    device = getattr(settings, "device", None)
+    if device:
         from ..inference.encode import pick_device
 
-        pick_device(settings.device)  # a device that is not there is refused before data are read
-        choose_device(settings.device)
+        pick_device(device)  # a device that is not there is refused before data are read
+        choose_device(device)
     is_dry = getattr(settings, "dry_run", False)
     has_own_rule = _has_own_rule(type(settings)) or is_dry
     if not has_own_rule and not replace:

@@ -139,8 +139,9 @@ def _better_side(ranks: Sequence[int | None]) -> tuple[int, int] | None:
     source, target = ranks
     if source == target:
         return None
-    if target is None or (source is not None and source < target):
+    if source is not None and (target is None or source < target):
         return (0, source)
+    assert target is not None  # the two differ
     return (1, target)
 
 
@@ -201,8 +202,11 @@ def text_part(label: str, units: Callable[[], Units], lang: str | None, source: 
             numbers: list[int] = []
             left_out: Counter[str] = Counter()
             for number, unit_texts, _ in block:
-                ranked = [(fits(name), name, text) for name, text in unit_texts]
-                ranked = [entry for entry in ranked if entry[0] is not None]
+                ranked: list[tuple[int, str, str]] = []
+                for name, text in unit_texts:
+                    rank = fits(name)
+                    if rank is not None:
+                        ranked.append((rank, name, text))
                 best = min((rank for rank, _, _ in ranked), default=None)
                 if best is None:
                     left_out[f"units without text in {wanted_name}"] += 1
@@ -239,9 +243,11 @@ def moses_pair(path: Path) -> tuple[list[Path], list[str]] | None:
         path = path.with_name(prefix)
     elif not (match := MOSES.fullmatch(path.name)):
         return None
-    places = [[path.with_name(f"{path.name}.{code}{packed}") for packed in ("", *PACKED)] for code in match.groups()]
-    files = [next(filter(Path.is_file, of_side), None) for of_side in places]
-    return ([*files], [*match.groups()]) if all(files) else None
+    files: list[Path] = []
+    for code in match.groups():
+        places = [path.with_name(f"{path.name}.{code}{packed}") for packed in ("", *PACKED)]
+        files += [place for place in places if place.is_file()][:1]
+    return (files, list(match.groups())) if len(files) == 2 else None
 
 
 def files_of(path: Path) -> list[Path]:

@@ -71,7 +71,7 @@ def _convert(block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]
             text = row.pop("text")
             reason = check_text("text", text) or check_language("lang", row["lang"])
             try:
-                row["sentences"] = [] if reason else trimmed(rule_segmenter([text], row["lang"])[0])
+                row["sentences"] = [] if reason else trimmed(rule_segmenter([str(text)], row["lang"])[0])
             except ValueError as error:  # code has no sentences
                 reason = str(error)
         if reason := reason or check_document(row):

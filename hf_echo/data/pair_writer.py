@@ -35,7 +35,7 @@ def check_text_output(out: str | Path) -> None:
 
 def check_not_read(out: str | Path, inputs: Sequence[str | Path]) -> None:
     """`check_output` of the files of an output, whose inputs may be Moses pairs too."""
-    for file in _moses(Path(out)) or [out]:
+    for file in _moses(Path(out)) or [Path(out)]:
         check_output(file, [read for given in inputs for read in files_of(Path(given))])
 
 

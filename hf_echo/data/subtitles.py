@@ -52,4 +52,4 @@ def _vtt_texts(content: str) -> list[str]:
         import webvtt
     except ImportError as error:
         raise ImportError(NEEDED) from error
-    return [html.unescape(cue.text) for cue in webvtt.WebVTT.from_string(content, strict=True)]
+    return [html.unescape(cue.text) for cue in webvtt.WebVTT.from_string(content, strict=True).captions]

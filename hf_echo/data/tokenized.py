@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -120,13 +120,14 @@ class TokenizedParallel(torch.utils.data.Dataset):
     @classmethod
     def load(cls, folder: str | Path) -> TokenizedParallel:
         arrays = {file.stem: np.load(file, mmap_mode="r") for file in Path(folder).glob("*.npy")}
-        sides = [
-            Ragged(arrays[f"{side}_values"], arrays[f"{side}_offsets"]) if f"{side}_values" in arrays else None
-            for side in ("source", "target", "negatives")
-        ]
+        sides: dict[str, Any] = dict.fromkeys(("source", "target", "negatives"))
+        for side in sides:
+            if f"{side}_values" in arrays:
+                sides[side] = Ragged(arrays[f"{side}_values"], arrays[f"{side}_offsets"])
         labels = {name.removeprefix("label_"): array for name, array in arrays.items() if name.startswith("label_")}
         names = json.loads(Path(folder, "names.json").read_text())
-        return cls(*sides[:2], labels, names, sides[2], arrays.get("negative_rows"))
+        negative_rows = arrays.get("negative_rows")
+        return cls(sides["source"], sides["target"], labels, names, sides["negatives"], negative_rows)
 
 
 def text_ids(tokenizer, texts: list[str]) -> list[list[int]]:

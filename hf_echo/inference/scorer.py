@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from ..modeling.prompting_echo import langs_of, texts_of
 from ..utils.vectors import unit_length
 from .any_encoder import any_encoder
 from .encode import opening
+from .encoders import Encode
 
 open_encoder = lru_cache(maxsize=2)(any_encoder)
 
@@ -102,9 +104,9 @@ def _checked(texts: list[str], langs) -> tuple[list[str], list[str | None]]:
     return texts, langs if isinstance(langs, list) else [langs] * len(texts)
 
 
-def embed_columns(encode, columns: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[np.ndarray]:
+def embed_columns(encode: Encode, columns: Sequence[tuple[Sequence[str], Sequence[Any]]]) -> list[np.ndarray]:
     """(rows, d) float32 vectors of length 1 of each column (texts, their languages); each is embedded once."""
-    by_lang: dict[str, dict[str, int]] = {}  # language -> text -> its number among that language's texts
+    by_lang: dict[Any, dict[str, int]] = {}  # language -> text -> its number among that language's texts
     for column, langs in columns:
         for text, lang in zip(column, langs, strict=True):
             texts = by_lang.setdefault(lang, {})

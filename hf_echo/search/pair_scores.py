@@ -419,7 +419,8 @@ class _Pool:
 
 
 def _save_embeddings(encode: Encode, texts: Sequence[tuple[str, str | None]], unfinished: Path) -> None:
-    np.save(unfinished, embed_columns(encode, [tuple(zip(*texts))])[0])
+    columns = [text for text, _ in texts], [lang for _, lang in texts]
+    np.save(unfinished, embed_columns(encode, [columns])[0])
 
 
 def _threshold(threshold: float | str | Path, sigma: float) -> Callable[[PairBlock], Any]:

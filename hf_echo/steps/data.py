@@ -94,7 +94,9 @@ def pair_tokenizer(args: ModelArguments, dataset: Dataset, config: Any, resume: 
     return load_tokenizer(args, dataset, getattr(config, "max_length", 128))
 
 
-def tokenized_pairs(dataset: Dataset, tokenizer: Any, args: DataArguments, config: Any) -> TokenizedParallel:
+def tokenized_pairs(
+    dataset: Dataset | PreparedParallel, tokenizer: Any, args: DataArguments, config: Any
+) -> TokenizedParallel | PreparedParallel:
     if isinstance(dataset, PreparedParallel):
         dataset.check_tokenizer(tokenizer, getattr(config, "max_length", 128))
         return dataset

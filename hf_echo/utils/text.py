@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
 
@@ -89,7 +89,12 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
     check_file(path)
     if str(path) == STANDARD and sys.stdin is None:
         raise ValueError("standard input is closed: pipe text into it, or give a file in place of -")
-    with io.BufferedReader(sys.stdin.buffer) if str(path) == STANDARD else Path(path).open("rb", 1 << 16) as raw:
+    opened: Any
+    if str(path) == STANDARD:
+        opened = io.BufferedReader(cast(Any, sys.stdin.buffer))
+    else:
+        opened = Path(path).open("rb", 1 << 16)
+    with opened as raw:
         kind = _packing(path, raw.peek(6))
         with named(path):
             if kind is None:
@@ -159,8 +164,8 @@ def _decoded(lines: list[bytes], start: int) -> Lines:
     data = b"".join(lines)
     if b"\0" not in data:
         try:  # all at once is several times faster
-            texts = data.decode().replace("\r\n", "\n")
-            return Lines(texts.removesuffix("\n").removesuffix("\r").split("\n"), numbers, [])
+            text = data.decode().replace("\r\n", "\n")
+            return Lines(text.removesuffix("\n").removesuffix("\r").split("\n"), numbers, [])
         except UnicodeDecodeError:
             pass
     texts = []

@@ -245,8 +245,11 @@ class CoreTrainer(Trainer):
         """Rows -> batch."""
         raise NotImplementedError
 
-    def batch_lengths(self) -> np.ndarray:
-        """(rows, sides) what a row costs of the budget `max_tokens`: tokens, or samples of audio."""
+    def batch_lengths(self, data: Any = None) -> np.ndarray:
+        """(rows, sides) what a row of `data` costs of the budget `max_tokens`: tokens, or samples of audio.
+
+        Only stages that read prepared data take other data than the training data.
+        """
         raise NotImplementedError
 
     def make_sampler(self) -> Any:
