@@ -89,9 +89,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(recipe, train_with, tmp_path, mo
     def no_space(*args, **kwargs):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(
-        OSError, match="the disk is full: .*checkpoint-4 could not be.*go on from .*checkpoint-2"
-    ):
+    with pytest.raises(OSError, match="the disk is full: .*checkpoint-4 could not be.*go on from .*checkpoint-2"):
         train_with(recipe(dev_data={}, save_steps=2), Fill())
     assert [folder.name for folder in (tmp_path / "a").glob("checkpoint-*")] == ["checkpoint-2"]
 
