@@ -157,8 +157,8 @@ def test_a_log_has_no_progress_bars():
     code = """
         import os, sys
         os.environ.pop("TQDM_DISABLE", None)
+        sys.argv = ["hf-echo", "--version"]  # before the import, as in the script
         import hf_echo.cli as cli
-        sys.argv = ["hf-echo", "--version"]
         try:
             cli.main()
         except SystemExit:

@@ -153,15 +153,16 @@ def _best(header: Sequence[str], rows: Rows) -> set[tuple[int, str]]:
 
 def _marked(text: str, row: Mapping[str, Any]) -> Any:
     """The retrieved sentence as HTML; words that the desired one does not have at their place are marked."""
-    from markupsafe import Markup, escape
+    from jinja2.utils import markupsafe
 
     words = text.split()
     matcher = SequenceMatcher(None, row["desired"].split(), words, autojunk=False)
     same = {number for block in matcher.get_matching_blocks() for number in range(block.b, block.b + block.size)}
     shown = [
-        escape(word) if number in same else Markup("<mark>{}</mark>").format(word) for number, word in enumerate(words)
+        markupsafe.escape(word) if number in same else markupsafe.Markup("<mark>{}</mark>").format(word)
+        for number, word in enumerate(words)
     ]
-    return Markup(" ").join(shown)
+    return markupsafe.Markup(" ").join(shown)
 
 
 def _sources(measured: dict[str, Any]) -> str:
