@@ -50,7 +50,7 @@ class Download(Step):
     continues = True
     reports = True
 
-    out: Path = setting("folder of the tables", argument=True)  # `download` itself decides what it may replace
+    out: Path = setting("folder of the tables", argument=True, writes="folder")
     more_sources: list[str] = setting("further names for --sources", list, argument=True)
     sources: list[str] = setting(
         "names of sources; repeatable, or A,B; default: all that --license allows (see hf-echo data sources)", list

@@ -83,7 +83,6 @@ def test_three_questions_of_one_document(tmp_path, monkeypatch, capsys):
     assert calls and all(hasattr(names["model"], name) for name in calls)
 
 
-
 def test_spectrum_names_its_stages():
     named = set(re.findall(r"^\| \d \| `(\w+)`", SPECTRUM, flags=re.MULTILINE))
     assert named == {name for name in STAGES if name.startswith("spectrum_")}
