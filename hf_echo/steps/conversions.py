@@ -88,8 +88,8 @@ class ConvertEncoder(Conversion):
     )
     embedding_size: int | None = setting("size of a new projection; without it there is none", None, least=1)
     taken_as: Literal["start", "is"] | None = setting(
-        "is: keep the model's attention, and the vectors of a SentenceTransformer; start: read in both "
-        "directions; default: is for a SentenceTransformer (modules.json), else start",
+        "what the model is taken as; is: keep its attention, and the vectors of a SentenceTransformer; start: read in "
+        "both directions; default: is for a SentenceTransformer (modules.json), else start",
         None,
         option="--as",
     )

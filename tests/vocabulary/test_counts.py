@@ -337,7 +337,7 @@ test_bad_input_is_one_line = refusals(
     ("a.txt", "un\n", r"a\.txt: unknown language: name the file like fra_Latn\.txt"),
     (PAIRS, {"pattern": "gpt2"}, "pattern='gpt2' must be one of llama3, echo"),
     (PAIRS, {"kind": "web"}, "kind='web' is not one of parallel, monolingual"),
-    (PAIRS, {"lang": "french"}, "unknown language code 'french'"),
+    (PAIRS, {"lang": "frenchish"}, "unknown language 'frenchish'"),
     (["nothing.tsv"], {}, "nothing.tsv: no such file", FileNotFoundError),
     ([], {}, "no sources"),
     (*PAIRS, {}, "put .* pairs into a list"),
@@ -354,8 +354,8 @@ test_files_that_are_none = refusals(
 
 def test_bad_rows_can_be_skipped_after_they_stopped_the_count(tmp_path, caplog):
     file = tmp_path / "a.tsv"
-    file.write_text("lang\ttext\nfra_Latn\tun\nfrench\tdeux\nfra_Latn\nfra_Latn\ttrois\n")
-    refuses("a.tsv:3: lang: unknown .*french.* set on_bad_row to skip", count, file, tmp_path / "c.parquet")
+    file.write_text("lang\ttext\nfra_Latn\tun\nfrenchish\tdeux\nfra_Latn\nfra_Latn\ttrois\n")
+    refuses("a.tsv:3: lang: unknown .*frenchish.* set on_bad_row to skip", count, file, tmp_path / "c.parquet")
     counts = count(file, tmp_path / "c.parquet", on_bad_row="skip")
     assert as_counters(counts) == {("fra_Latn", "monolingual"): Counter({" un": 1, " trois": 1})}
     assert "skipped 2 bad rows" in caplog.text

@@ -41,7 +41,7 @@ def data(tmp_path_factory) -> Path:
     for code, words in (("eng_Latn", WORDS), ("deu_Latn", GERMAN), ("fra_Latn", FRENCH)):
         own = [" ".join(words[i] for i in row) for row in rows]
         back = [" ".join(reversed(text.split())) for text in own]
-        (folder / f"{code}.texts").write_text("\n".join(own))
+        (folder / f"{code}.texts.txt").write_text("\n".join(own))
         columns = {"paraphrases": (own, back), "cross_paraphrases": (english, back), "parallel": (english, own)}
         for name, pairs in columns.items():
             (folder / f"{code}.{name}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(*pairs)))
@@ -49,7 +49,7 @@ def data(tmp_path_factory) -> Path:
 
 
 def of(data: Path, code: str, *names: str) -> dict[str, Path]:
-    return {name: data / (f"{code}.texts" if name == "texts" else f"{code}.{name}.tsv") for name in names}
+    return {name: data / (f"{code}.texts.txt" if name == "texts" else f"{code}.{name}.tsv") for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def lines(data: Path, code: str, n: int = 6) -> list[str]:
-    return (data / f"{code}.texts").read_text().splitlines()[:n]
+    return (data / f"{code}.texts.txt").read_text().splitlines()[:n]
 
 
 def embed(folder: Path, data: Path, code: str) -> np.ndarray:
@@ -387,7 +387,7 @@ def test_command_line(run, refused, base, data, tmp_path):
     model = tmp_path / "m"
     add = ("add-language", "-m", model, "--vocab-size", 120, "--mlm-steps", 2, "--batch-size", 64)
     assert run("start", base, model)[0] == 0
-    assert run(*add, "eng_Latn", "--texts", data / "eng_Latn.texts")[0] == 0
+    assert run(*add, "eng_Latn", "--texts", data / "eng_Latn.texts.txt")[0] == 0
     code, report, err = run(*add, "deu_Latn", "--parallel", data / "deu_Latn.parallel.tsv")
     assert code == 0 and '"alignment"' in report, err
     refused("m is a modular encoder with languages: name another folder", "start", base, model)
