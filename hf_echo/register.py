@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+PIPELINE = "sonar-translation"
+
 
 def is_command() -> bool:
     """Whether this process is the command `hf-echo`."""
@@ -50,10 +52,11 @@ def register_with_transformers() -> None:
     # transformers finds a tokenizer by its class in tokenizer_config.json; the last one serves a folder without it.
     AutoTokenizer.register(modeling.EchoConfig, modeling.SonarTokenizer, exist_ok=True)
     AutoTokenizer.register(modeling.EchoConfig, modeling.EchoTokenizer, exist_ok=True)
-    PIPELINE_REGISTRY.register_pipeline(
-        "sonar-translation",
-        pipeline_class=modeling.SonarTranslationPipeline,
-        pt_model=AutoModelForSeq2SeqLM,
-        default={"model": (str(Path(__file__).parent / "pretrained" / "echo-nano"), None)},
-        type="text",
-    )
+    if PIPELINE not in PIPELINE_REGISTRY.get_supported_tasks():  # a second registration warns
+        PIPELINE_REGISTRY.register_pipeline(
+            PIPELINE,
+            pipeline_class=modeling.SonarTranslationPipeline,
+            pt_model=AutoModelForSeq2SeqLM,
+            default={"model": (str(Path(__file__).parent / "pretrained" / "echo-nano"), None)},
+            type="text",
+        )

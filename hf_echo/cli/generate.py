@@ -108,6 +108,8 @@ def _earlier_result(settings: Step, report_file: Path | None) -> dict[str, Any] 
     if not isinstance(settings, Operation):
         return earlier_run(settings, report_file)
     is_made = False
+    if settings.output_dir is None:  # the operation changes the folder that it reads
+        return None
     if Path(settings.output_dir).exists():
         from ..steps import run  # imports the stages
         from ..utils.lineage import read_lineage

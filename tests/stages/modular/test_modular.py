@@ -383,12 +383,14 @@ def test_starts_from_an_echo_checkpoint_on_such_a_backbone(base, data, tmp_path)
     np.testing.assert_array_equal(*vectors)
 
 
-def test_command_line(run, refused, base, data, tmp_path):
+def test_command_line(run, base, data, tmp_path):
     model = tmp_path / "m"
     add = ("add-language", "-m", model, "--vocab-size", 120, "--mlm-steps", 2, "--batch-size", 64)
     assert run("start", base, model)[0] == 0
-    assert run(*add, "eng_Latn", "--texts", data / "eng_Latn.texts.txt")[0] == 0
+    code, _, err = run(*add, "eng_Latn", "--texts", data / "eng_Latn.texts.txt")
+    assert code == 0, err
     code, report, err = run(*add, "deu_Latn", "--parallel", data / "deu_Latn.parallel.tsv")
     assert code == 0 and '"alignment"' in report, err
-    refused("m is a modular encoder with languages: name another folder", "start", base, model)
+    code, _, err = run("start", base, model)  # its languages are not lost
+    assert code == 0 and "is made already" in err
     assert open_modular(model)[0].languages == ["deu_Latn", "eng_Latn"]
