@@ -368,12 +368,16 @@ class CoreTrainer(Trainer):
             persistent_workers=args.dataloader_num_workers > 0 and args.dataloader_persistent_workers,
         )
 
+        set_epoch_of_sampler = sampler.set_epoch
+
         def set_epoch(epoch: int) -> None:
-            sampler.set_epoch(epoch)
+            set_epoch_of_sampler(epoch)
             if hasattr(self.data_collator, "set_epoch"):
                 self.data_collator.set_epoch(epoch)
 
-        loader.set_epoch = set_epoch  # the Trainer calls it at the start of every epoch
+        # The Trainer calls it at the start of every epoch: the loader's, and behind skipped batches the sampler's.
+        loader.set_epoch = set_epoch
+        sampler.set_epoch = set_epoch
         return loader
 
     def create_optimizer(self, model=None):

@@ -108,11 +108,12 @@ def test_another_number_of_processes_is_refused(recipe, train_stopped, tmp_path)
 
 
 @pytest.mark.parametrize("kind", [TranslationCollator, MaskedPairCollator])
-def test_a_row_is_drawn_alike_beside_any_others(toy_tokenizer, toy_data, kind):
+def test_a_row_is_drawn_alike_beside_any_others(toy, toy_data, kind):
     """Batches of two processes hold what the batch of one holds."""
     options = {"encode_targets": True} if kind is TranslationCollator else {}
-    toy_tokenizer.add_special_tokens({"mask_token": "<mask>"})
-    collator = kind(toy_tokenizer, language_drop=0.5, **options)
+    tokenizer = toy.make_tokenizer()
+    tokenizer.add_special_tokens({"mask_token": "<mask>"})
+    collator = kind(tokenizer, language_drop=0.5, **options)
     rows = [toy_data[i] for i in range(30)]
     whole = collator(rows)
     name = "input_ids" if kind is TranslationCollator else "masked_ids"
@@ -126,9 +127,10 @@ def test_a_row_is_drawn_alike_beside_any_others(toy_tokenizer, toy_data, kind):
 
 
 @pytest.mark.parametrize("kind", [TranslationCollator, MaskedPairCollator])
-def test_another_epoch_draws_other_numbers(toy_tokenizer, toy_data, kind):
-    toy_tokenizer.add_special_tokens({"mask_token": "<mask>"})
-    collator = kind(toy_tokenizer, language_drop=0.5)
+def test_another_epoch_draws_other_numbers(toy, toy_data, kind):
+    tokenizer = toy.make_tokenizer()
+    tokenizer.add_special_tokens({"mask_token": "<mask>"})
+    collator = kind(tokenizer, language_drop=0.5)
     name = "input_ids" if kind is TranslationCollator else "masked_ids"
     rows = [toy_data[i] for i in range(30)]
     first = collator(rows)[name]
