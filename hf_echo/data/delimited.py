@@ -14,10 +14,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from ..utils.text import Lines, name_of, open_bytes, text_blocks
+from ..utils.text import BrokenFile, Lines, name_of, open_bytes, text_blocks
 from .parts import Block, say_once
 
 DELIMITERS = ",;\t|"
@@ -147,7 +148,7 @@ def tsv_is_quoted(path: Path, head: Lines, width: int, stream: bool) -> bool:
         blocks: Iterable[Lines] = [head]
         has_quotes = any('"' in text for text in head.texts)
     else:
-        blocks = text_blocks(path)
+        blocks = _until_damage(text_blocks(path))
         has_quotes = _holds_quotes(path)
     if not has_quotes:
         return False
@@ -159,8 +160,14 @@ def tsv_is_quoted(path: Path, head: Lines, width: int, stream: bool) -> bool:
     return is_excel
 
 
+def _until_damage(blocks: Iterable[Lines]) -> Iterator[Lines]:
+    """The blocks of a file as far as it can be read: who reads its rows says where it is damaged."""
+    with suppress(BrokenFile):
+        yield from blocks
+
+
 def _holds_quotes(path: Path) -> bool:
-    with open_bytes(path) as file:
+    with suppress(BrokenFile), open_bytes(path) as file:
         while data := file.read(1 << 20):
             if b'"' in data:
                 return True

@@ -153,6 +153,7 @@ def test_a_console_that_cannot_write_a_character(monkeypatch):
     assert streams["stdout"].buffer.getvalue().decode("cp1252").startswith("café \\u041f")
 
 
+@pytest.mark.slow
 def test_a_log_has_no_progress_bars():
     code = """
         import os, sys

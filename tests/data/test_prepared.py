@@ -49,6 +49,7 @@ def test_a_shard_is_a_sample_of_all_the_data(rows, monkeypatch):
     assert numbers == [*range(50, 100), *range(200, 250), *range(350, 400)]
 
 
+@pytest.mark.slow
 def test_workers_make_the_same_shards(rows, toy_tokenizer, tmp_path):
     options = dict(shard_rows=224)
     one = prepare_parallel(rows, toy_tokenizer, tmp_path / "one", **options)

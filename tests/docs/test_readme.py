@@ -318,6 +318,7 @@ def test_figures_of_readme_are_those_of_the_card():
         assert f"{chrf} chrF++" in TEXTS["README.md"]
 
 
+@pytest.mark.slow
 def test_make_docs_writes_every_command(tmp_path):
     import hf_echo.cli as cli
 
@@ -332,6 +333,7 @@ def test_make_docs_writes_every_command(tmp_path):
         assert kind.__doc__.splitlines()[0] in part and kind.example in " ".join(part.split()), command
 
 
+@pytest.mark.slow
 def test_data_of_make_report_is_readable(tmp_path):
     """In a fresh checkout: the script of the Makefile needs no corpora. The page is not in git."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

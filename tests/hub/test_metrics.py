@@ -397,6 +397,7 @@ def test_a_metric_of_the_hub_opens_offline_once_it_was_loaded(hub):
     assert python("-c", code, env=offline) == "100.0\n"
 
 
+@pytest.mark.slow
 def test_a_local_metric_opens_without_network(folders, tmp_path):
     """No request is made: every connection fails."""
     code = """

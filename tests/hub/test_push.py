@@ -82,6 +82,7 @@ def test_killed_after_every_request(on_the_hub, model, tmp_path, kind):
     assert {json.dumps(row[2:]) for row in outcomes} == {json.dumps([[], [], ["README.md", name], "unchanged"])}
 
 
+@pytest.mark.slow
 def test_versions_are_not_changed_and_old_files_leave_main(on_the_hub, model):
     code = """
         import json, sys

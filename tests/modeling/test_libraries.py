@@ -178,6 +178,7 @@ assert rows["input_ids"][:] == tokenizer(rows["text"][:])["input_ids"]
 """
 
 
+@pytest.mark.slow
 def test_tokenizer_of_remote_code_in_the_processes_of_a_map(make_model, tokenizer, tmp_path):
     """Its lock must not be copied into the processes: nobody could acquire the copy."""
     make_model().encoder.save_pretrained(tmp_path / "a")

@@ -311,6 +311,7 @@ def test_a_closed_standard_input_is_refused(monkeypatch):
         score_pairs(open_pairs("-"), "-", "m")
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_one_line(toy_folders, tmp_path):
     (tmp_path / "p.tsv").write_text("un chat\ta cat\n" * 30_000)
     command = f"'{sys.executable}' -m hf_echo.cli score p.tsv --model '{toy_folders['release']}' | head -n 1"

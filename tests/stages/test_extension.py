@@ -180,6 +180,7 @@ def sentences(toy, toy_tokenizer, teacher):
     return tokenize_parallel(data, toy_tokenizer, progress=False), (live, live)
 
 
+@pytest.mark.slow
 def test_a_small_student_takes_the_teachers_place(toy, toy_tokenizer, teacher, sentences, make_trainer):
     """A random student of half the feed-forward learns the space, and the teacher's own decoder reads it.
 

@@ -105,7 +105,7 @@ def test_not_symmetric_is_one_masked_text_a_pair(make):
     trainer = make(symmetric=False, alignment="none", koleo_weight=0.0, token_gradients=False)
     calls = []
     trainer.model.encoder.register_forward_hook(lambda module, given, out: calls.append(len(out.sentence_embedding)))
-    batch = batch_of(trainer)
+    batch = batch_of(trainer, rows=range(6))  # both sides are drawn
     side = batch["side"].tolist()
     assert 0 < sum(side) < 6
     parts, weights = trainer.loss_parts(trainer.model, batch)

@@ -94,7 +94,7 @@ def case(world: Path, name: str, **changes) -> Path:
 # Conversions read the weights of others: their tests are in tests/checkpoints; tokenizers, data and exports have
 # their own.
 ELSEWHERE = {name for name in OPERATIONS if name.startswith(("convert_", "trim_", "extend_", "train_"))}
-ELSEWHERE |= {"collect_data", "run_scripts", "filter_data", "export", "measure_teacher"}
+ELSEWHERE |= {"collect_data", "run_scripts", "filter_data", "export", "measure_teacher", "prepare_data"}
 
 
 def test_every_operation_has_a_case():

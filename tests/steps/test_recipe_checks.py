@@ -76,7 +76,7 @@ def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values
 
 def test_a_tracker_that_is_not_installed(recipe, monkeypatch):
     monkeypatch.setattr("transformers.integrations.integration_utils.get_available_reporting_integrations", lambda: [])
-    with pytest.raises(ValueError, match=r"report_to: tensorboard is not installed; pip install 'hf-echo\[tracking\]'"):
+    with pytest.raises(ValueError, match=r"report_to: tensorboard is not installed; pip install -e '\.\[tracking\]'"):
         read_recipe(recipe(report_to="tensorboard"))
 
 

@@ -80,6 +80,7 @@ def test_stages_follow_each_other(recipe, place, toy):
     assert EchoForTranslation.from_pretrained(place / "5").config.decoder.languages is None  # it learnt none
 
 
+@pytest.mark.slow
 def test_stage_behind_a_changed_stage_is_trained_again(recipe, place):
     train_recipe(recipe("1"))
     second = recipe("2", "contrastive", model_name_or_path=str(place / "1"))

@@ -165,6 +165,7 @@ def test_an_optional_table_may_be_missing(corpora, tmp_path):
     assert rows["train"] > 0
 
 
+@pytest.mark.slow
 def test_scripts_are_run_once(tmp_path, corpora):
     recipe = tmp_path / "r.yaml"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...search.checks import has_direction, log_zero_rows
+from ...search.checks import as_rows, has_direction, log_zero_rows
 from ...search.margin import best_matches, checked_margin
 from ...utils.results import Result
 
@@ -51,6 +51,8 @@ def xsim(x: Any, y: Any, *, margin: str | None = "cosine", k: int = 4, gold: Any
             margin; k < 1; wrong length of gold.
     """
     margin = checked_margin(margin)
+    x = as_rows(x, "x")
+    y = as_rows(y, "y")
     check_pairs(x, y)
     kept = pairs_with_direction(x, y)
     rows = np.flatnonzero(kept)

@@ -18,7 +18,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast, T5EncoderModel
 
-from tests import toy
+from ... import toy
 
 WIDTH = 32
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:;!?|\n'éèüñß"

@@ -176,6 +176,7 @@ def test_stages_follow_each_other_and_open_again(recipe, place, spectrum):
     assert "spectrum_tasks" in (place / "chain4" / "README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["spectrum_tower", "spectrum_prefix"])
 def test_a_stopped_run_resumes_exactly(recipe, place, spectrum, train_stopped, stage):
     start = dict(model_name_or_path=spectrum if stage == "spectrum_prefix" else None, max_steps=5)
