@@ -50,7 +50,7 @@ class Download(Step):
     continues = True
     reports = True
 
-    out: Path = setting("folder of the tables", argument=True, writes="folder")
+    folder: Path = setting("folder of the tables and of test/", argument=True)  # `download` decides what it may replace
     more_sources: list[str] = setting("further names for --sources", list, argument=True)
     sources: list[str] = setting(
         "names of sources; repeatable, or A,B; default: all that --license allows (see hf-echo data sources)", list
@@ -73,9 +73,9 @@ class Download(Step):
             typer.echo(line, err=not self.dry_run)
         if self.dry_run:
             return None
-        if not self.yes and sys.stdin.isatty() and not typer.confirm(f"Download into {self.out}?", err=True):
+        if not self.yes and sys.stdin.isatty() and not typer.confirm(f"Download into {self.folder}?", err=True):
             raise ValueError("nothing was downloaded")
-        return download(self.out, names, license=self.license, languages=languages, mirror=self.mirror)
+        return download(self.folder, names, license=self.license, languages=languages, mirror=self.mirror)
 
 
 @step("data leaks", example="hf-echo data leaks outputs/mine/data/train.parquet corpora/test")

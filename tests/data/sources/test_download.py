@@ -200,8 +200,8 @@ def test_a_mirror_that_lacks_bytes_is_reported(mirror, tmp_path, monkeypatch):
 
 
 def test_the_command_prints_its_report(mirror, tmp_path, run):
-    code, out, _ = run(tmp_path / "out", "--sources", "words", "tests", "--mirror", mirror, "--yes")
-    assert code == 0
+    code, out, err = run(tmp_path / "out", "--sources", "words", "tests", "--mirror", mirror, "--yes")
+    assert code == 0, err
     assert json.loads(out)["rows"] == {"words": 2, "tests": 0}
 
 
