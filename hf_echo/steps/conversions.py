@@ -77,7 +77,9 @@ class ConvertEncoder(Conversion):
         how = "a start, with attention in both directions"
         if attention == "own":
             how = "it is, with its own attention"
-        return "{output_dir}: taken as " + how + "; ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
+        return (
+            "{output_dir}: taken as " + how + "; ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
+        )
 
     source: str = model("text model of transformers or SentenceTransformer: folder or Hub name")
     output_dir: str = output("folder of the encoder")
