@@ -19,11 +19,12 @@ STAGES = ("contrastive", "hard_negatives", "extension", "long_context", "mexma")
 
 
 @pytest.fixture
-def cached_trainer(make_trainer, toy, toy_tokenizer, toy_data):
+def cached_trainer(make_trainer, toy, toy_data):
     """cached_trainer(stage): ten toy pairs in chunks of at most four, with dropout in the attention."""
 
     def make(stage, **fields):
-        model = toy.make_model(toy_tokenizer, attention_dropout=0.3)
+        tokenizer = toy.make_tokenizer()  # mexma adds a mask token to it, long_context lengthens it
+        model = toy.make_model(tokenizer, attention_dropout=0.3)
         options = dict(batch_tokens=4000, max_tokens=2000, max_rows=4, language_drop=0.0)
         extra = None
         if stage in ("contrastive", "hard_negatives"):
@@ -34,7 +35,7 @@ def cached_trainer(make_trainer, toy, toy_tokenizer, toy_data):
             options |= dict(base_languages=["eng_Latn", "fra_Latn"], dropout=0.3)
         if stage == "mexma":
             options |= dict(head_layers=1, head_heads=4, head_ffn=32, alignment="contrastive", koleo_weight=0.1)
-        trainer = make_trainer(stage, model=model, extra=extra, **options | fields)
+        trainer = make_trainer(stage, model=model, tokenizer=tokenizer, extra=extra, **options | fields)
         trainer.model.double()
         return trainer
 
