@@ -13,16 +13,14 @@ from __future__ import annotations
 import argparse
 import ast
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
-from align import LONGEST, Beads, Cached, by_lengths, by_vecalign, runs
+from align import LONGEST, Bead, Beads, Cached, as_set, by_lengths, by_vecalign, runs, scores
 
 from hf_echo.languages import bcp47
 from hf_echo.search import align
 from hf_echo.utils.results import markdown_table
-
-Bead = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def read_gold(file: Path) -> set[Bead]:
@@ -36,45 +34,6 @@ def read_gold(file: Path) -> set[Bead]:
         if bead[0] or bead[1]:
             beads.add(bead)
     return beads
-
-
-def counts(beads: set[Bead], reference: set[Bead]) -> tuple[int, int, int]:
-    """(beads, strict matches, lax matches). A lax match shares a sentence on either side with one reference bead."""
-    partners: dict[int, set[int]] = {}
-    for source, target in reference:
-        for i in source:
-            partners.setdefault(i, set()).update(target)
-    strict = 0
-    lax = 0
-    for source, target in beads:
-        reachable: set[int] = set()
-        for i in source:
-            reachable |= partners.get(i, set())
-        if (source, target) in reference:
-            strict += 1
-            lax += 1
-        elif reachable & set(target):
-            lax += 1
-    return len(beads), strict, lax
-
-
-def scores(pairs: Iterable[tuple[set[Bead], set[Bead]]]) -> dict[str, float]:
-    """Precision of all beads, recall of those with two sides, and F1, over (gold, test) of all documents."""
-    precision_counts = [0, 0, 0]
-    recall_counts = [0, 0, 0]
-    for gold, test in pairs:
-        gold_pairs = {bead for bead in gold if bead[0] and bead[1]}
-        test_pairs = {bead for bead in test if bead[0] and bead[1]}
-        precision_counts = [a + b for a, b in zip(precision_counts, counts(test, gold))]
-        recall_counts = [a + b for a, b in zip(recall_counts, counts(gold_pairs, test_pairs))]
-    result = {}
-    for place, kind in ((1, "strict"), (2, "lax")):
-        precision = precision_counts[place] / precision_counts[0]
-        recall = recall_counts[place] / recall_counts[0]
-        result[f"{kind} precision"] = precision
-        result[f"{kind} recall"] = recall
-        result[f"{kind} F1"] = 2 * precision * recall / max(1e-9, precision + recall)
-    return result
 
 
 def methods_of(
@@ -117,7 +76,7 @@ def main() -> None:
         for name, method in methods.items():
             start = time.process_time()
             try:
-                beads = {(tuple(bead[0]), tuple(bead[1])) for bead in method()}
+                beads = as_set([(list(bead[0]), list(bead[1])) for bead in method()])
             except ImportError:  # the package of this method is not installed
                 continue
             seconds[name] = seconds.get(name, 0.0) + time.process_time() - start

@@ -45,7 +45,7 @@ class ListSources(Step):
 @step("data download", example="hf-echo data download corpora --sources ntrex,flores_sib --languages fra_Latn,swh_Latn")
 class Download(Step):
     """Download public parallel text as tables that `collect_data` reads; test splits go to OUT/test. A stopped
-    download goes on, and a second one does nothing."""
+    download continues, and a second call does nothing."""
 
     continues = True
     reports = True

@@ -102,7 +102,7 @@ def quoted_records(
             yield number, fields, None
             continue
 
-        # An open quote: the record goes on, if that gives a row of the right number of fields.
+        # An open quote: the next lines belong to the record if the row then has the right number of fields.
         more_lines: list[tuple[int, str, str | None]] = []
         record = line
         while fields is None and len(more_lines) < MOST_LINES:

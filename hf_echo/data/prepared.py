@@ -1,6 +1,6 @@
 """Prepared data: shards of tokenized pairs on disk, made once by `hf-echo data prepare`, read by every process.
 
-    OUT/plan.json              data, tokenizer, longest text and rows of a shard; a stopped preparation goes on by it
+    OUT/plan.json              data, tokenizer, longest text and rows of a shard; read to continue
     OUT/shards/00000/          files of `TokenizedParallel`, memory-mapped
     OUT/shards/00000/shard.json   rows, longest texts, size of each file, and the hash of all
     OUT/prepared.json          the shards and their fingerprint, the hash of the shards' hashes; written last
@@ -173,7 +173,9 @@ class PreparedParallel(torch.utils.data.Dataset):
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         if not (self.folder / PREPARED).is_file():
-            raise ValueError(f"{folder}: the preparation was stopped; the same `hf-echo data prepare` goes on with it")
+            raise ValueError(
+                f"{folder}: the preparation was stopped; repeat the same `hf-echo data prepare`, which continues it"
+            )
         self.about = read_json(self.folder / PREPARED)
         self.names: dict[str, list[str]] = self.about["names"]
         self.sizes: list[int] = self.about["shards"]
@@ -237,7 +239,7 @@ class PreparedParallel(torch.utils.data.Dataset):
 class ShardBatchSampler(Sampler[list[int]]):
     """Batches of prepared data for this rank: shards in a seeded order, and inside of a shard `make_sampler`'s batches.
 
-    Its state is (seed, epoch, shard, place in it): another process, or a run that goes on, needs one shard's lengths.
+    Its state is (seed, epoch, shard, place in it): another process, or a run that continues, needs one shard's lengths.
 
     Args:
         data: the shards.

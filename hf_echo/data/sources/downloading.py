@@ -8,8 +8,8 @@
     OUT/origins/             what was downloaded (see `origins`); it may be removed
 
 A source is read, then its test split is written, and when all test splits are there, every training table is written
-without their sentences. A source whose pins and tables are as before is not read again; a stopped download goes on with
-the source at which it stopped.
+without their sentences. A source whose pins and tables are as before is not read again; a stopped download
+continues with the source at which it stopped.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Everything lies in a folder of origins, which is also the layout of a mirror (``
     packages/FILE          a wheel, an npm archive or a Debian package, under the name that its registry gives it
 
 A mirror is only read. Without one, git fetches the commit alone, without its history, and of its files only those that
-the source reads. A stopped download goes on where it stopped.
+the source reads. A stopped download continues where it stopped.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def download_file(address: str, path: Path) -> None:
     except urllib.error.URLError as error:
         raise OSError(f"{address} cannot be downloaded: {first_line(error)}") from None
     if part.stat().st_size < total:
-        raise OSError(f"{address}: the connection ended early; the same command goes on")
+        raise OSError(f"{address}: the connection ended early; repeat the command, which continues the download")
     part.replace(path)
 
 

@@ -55,7 +55,7 @@ class SaveWhenAsked(TrainerCallback):
             control.should_training_stop = True
 
     def _is_asked_anywhere(self, device: torch.device) -> bool:
-        """Processes get the signal in different steps; all end behind the same one."""
+        """Processes get the signal in different steps; all end after the same one."""
         if world_size() == 1:
             return self.is_asked
         asked = torch.tensor(int(self.is_asked), device=device)
@@ -98,7 +98,7 @@ def checkpoint_or_nothing(folder: Path) -> Iterator[None]:
 
 
 def write_checkpoint_checksums(folder: Path) -> None:
-    """`checksums.json` with size and SHA-256 of every file of a checkpoint; read before a run goes on from it."""
+    """`checksums.json` with size and SHA-256 of every file of a checkpoint; read before a run continues from it."""
     checksums = {}
     for file in sorted(folder.rglob("*")):
         if file.is_file() and file.name != CHECKSUMS:
