@@ -92,13 +92,18 @@ class Disturbed:
             else:
                 if draw < DELETED + SPLIT + MERGED:
                     size = self.merged_rows(row, len(pairs), deleted, rng)
-                units = [[pair[0] for pair in pairs[row : row + size]], [pair[1] for pair in pairs[row : row + size]]]
+                units = [
+                    [pair[0] for pair in pairs[row : row + size]],
+                    [pair[1] for pair in pairs[row : row + size]],
+                ]
                 units[side] = [" ".join(units[side])]
             self.add(units, is_lost=row in deleted)
             row += size
 
     @staticmethod
-    def merged_rows(row: int, rows: int, deleted: Mapping[int, int], rng: np.random.Generator) -> int:
+    def merged_rows(
+        row: int, rows: int, deleted: Mapping[int, int], rng: np.random.Generator
+    ) -> int:
         """Two rows, sometimes three; one where the next is not there."""
         free = [next_row < rows and next_row not in deleted for next_row in (row + 1, row + 2)]
         if not free[0]:
@@ -203,7 +208,9 @@ class Cached:
     def __call__(self, texts: list[str], lang: str) -> np.ndarray:
         if self.folder is None:
             return np.asarray(self.encode(texts, lang), np.float32)
-        key = hashlib.blake2b(json.dumps([self.model, lang, texts]).encode(), digest_size=12).hexdigest()
+        key = hashlib.blake2b(
+            json.dumps([self.model, lang, texts]).encode(), digest_size=12
+        ).hexdigest()
         file = self.folder / f"{key}.npy"
         if not file.exists():
             write_array(file, np.asarray(self.encode(texts, lang), np.float32))
@@ -214,7 +221,9 @@ def runs(texts: Sequence[str], size: int) -> list[str]:
     return [" ".join(texts[i : i + size]) for i in range(len(texts) - size + 1)]
 
 
-def measure(document: Disturbed, lang: str, encode: Cached, concatenate: bool) -> dict[str, tuple[Beads, float]]:
+def measure(
+    document: Disturbed, lang: str, encode: Cached, concatenate: bool
+) -> dict[str, tuple[Beads, float]]:
     """The beads of each method and its seconds without encoding."""
     x, y = document.sides
     embeddings = [[encode(x, lang)], [encode(y, ENGLISH)]]
@@ -272,10 +281,16 @@ def main() -> None:
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--pairs", type=int, default=60, help="rows of each document")
-    parser.add_argument("--skip", type=int, default=0, help="rows before them, such as those that chose a setting")
-    parser.add_argument("--seeds", type=int, default=1, help="disturbances of each document, averaged")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="rows before them, such as those that chose a setting"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=1, help="disturbances of each document, averaged"
+    )
     parser.add_argument("--cache", type=Path, help="folder for embeddings")
-    parser.add_argument("--no-concatenations", action="store_true", help="only what needs no embeddings of them")
+    parser.add_argument(
+        "--no-concatenations", action="store_true", help="only what needs no embeddings of them"
+    )
     parser.add_argument("--book", type=int, help="align a book of so many random sentences instead")
     arguments = parser.parse_args()
     if arguments.book:
@@ -295,7 +310,9 @@ def main() -> None:
                     rows.append((kind, method, lang, f1, lost, seconds))
     columns = ["documents", "method", "lang", "f1", "lost rows found", "seconds"]
     table = pd.DataFrame(rows, columns=columns)
-    f1 = table.pivot_table(index=["documents", "method"], columns="lang", values="f1")[list(LANGUAGES)]
+    f1 = table.pivot_table(index=["documents", "method"], columns="lang", values="f1")[
+        list(LANGUAGES)
+    ]
     f1["mean F1"] = f1.mean(axis=1)
     others = table.groupby(["documents", "method"])[["lost rows found", "seconds"]].mean()
     cells = f1.map("{:.3f}".format).join(others.map("{:.2f}".format)).reset_index()

@@ -87,7 +87,9 @@ def main() -> None:
     for name, pairs in found.items():
         figures = scores(pairs)
         columns = list(figures)
-        table.append([name, *(f"{value:.3f}" for value in figures.values()), f"{seconds[name]:.2f}"])
+        table.append(
+            [name, *(f"{value:.3f}" for value in figures.values()), f"{seconds[name]:.2f}"]
+        )
     print(markdown_table(["method", *columns, "seconds"], table))
 
 

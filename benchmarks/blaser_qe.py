@@ -59,7 +59,11 @@ def damaged(english: list[str], rng: np.random.Generator) -> tuple[list[str], np
 def trained_head(x: np.ndarray, y: np.ndarray, ratings: np.ndarray) -> BlaserModel:
     torch.manual_seed(0)
     model = BlaserModel(BlaserConfig(kind="qe", embedding_size=x.shape[1], hidden_sizes=[256, 64]))
-    for number, gain in ((1, 8), (4, 1), (7, 1)):  # what the first layer reads is small: parts of unit rows
+    for number, gain in (
+        (1, 8),
+        (4, 1),
+        (7, 1),
+    ):  # what the first layer reads is small: parts of unit rows
         nn.init.xavier_normal_(model.mlp[number].weight, gain)
     model.train()
     x, y, ratings = (torch.tensor(part, dtype=torch.float32) for part in (x, y, ratings))
@@ -85,14 +89,21 @@ def prepare(corpora: Path, out: Path, model: str) -> None:
         sources.append(encode(table[lang].tolist(), lang))
         translations.append(encode(texts, ENGLISH))
         ratings.append(rated)
-    head = trained_head(np.concatenate(sources), np.concatenate(translations), np.concatenate(ratings))
+    head = trained_head(
+        np.concatenate(sources), np.concatenate(translations), np.concatenate(ratings)
+    )
     head.save_pretrained(out / "blaser")
     tested = (*SEEN[:2], *UNSEEN)
     table = sentences(corpora / "flores_sib.parquet", "index_id", tested)[:TESTED]
     parts = []
     for lang in tested:
         texts, rated = damaged(table[ENGLISH].tolist(), rng)
-        columns = {"source": table[lang], "source_lang": lang, "target": texts, "target_lang": ENGLISH}
+        columns = {
+            "source": table[lang],
+            "source_lang": lang,
+            "target": texts,
+            "target_lang": ENGLISH,
+        }
         parts.append(pd.DataFrame(columns | {"rating": rated}))
     pd.concat(parts).to_csv(out / "test.tsv", sep="\t", index=False, quoting=csv.QUOTE_NONE)
 

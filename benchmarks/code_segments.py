@@ -53,10 +53,14 @@ def measure(files: list[Path], language: str, max_size: int) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", nargs="?", type=Path, default=Path(sysconfig.get_path("stdlib")))
     parser.add_argument("--language", choices=SUFFIXES, default="python")
-    parser.add_argument("--files", type=int, help="number of files, taken at equal distances; default: all")
+    parser.add_argument(
+        "--files", type=int, help="number of files, taken at equal distances; default: all"
+    )
     parser.add_argument("--max-size", type=int, default=100)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -67,7 +71,9 @@ def main() -> None:
             files.append(path)
     files = files[:: max(len(files) // (arguments.files or len(files)), 1)]
     figures = measure(files, arguments.language, arguments.max_size)
-    report = json.dumps({"language": arguments.language, "max_size": arguments.max_size, **figures}, indent=2)
+    report = json.dumps(
+        {"language": arguments.language, "max_size": arguments.max_size, **figures}, indent=2
+    )
     print(report)
     if arguments.json:
         arguments.json.write_text(report + "\n")

@@ -34,7 +34,9 @@ SENTENCES = 500
 SIDES = ("fr", "en")
 
 
-def paragraphs(rows: Sequence[int], rng: np.random.Generator, sizes: tuple[int, int]) -> list[list[int]]:
+def paragraphs(
+    rows: Sequence[int], rng: np.random.Generator, sizes: tuple[int, int]
+) -> list[list[int]]:
     cuts = np.cumsum(rng.integers(*sizes, size=len(rows)))
     return [list(part) for part in np.split(rows, cuts[cuts < len(rows)])]
 
@@ -61,11 +63,15 @@ def write_crawls(corpora: Path, folder: Path) -> None:
         files[f"help.{name}.txt"] = parts + repeated
         for file, lines in files.items():
             write_lines(folder / file, rows, lines, side)
-        rows_of_files.append({file: [int(row) for row in chain(*lines)] for file, lines in files.items()})
+        rows_of_files.append(
+            {file: [int(row) for row in chain(*lines)] for file, lines in files.items()}
+        )
     write_json(folder / "truth.json", {"rows": rows, "files": rows_of_files})
 
 
-def write_lines(file: Path, rows: Sequence[tuple[str, str]], lines: Sequence[Sequence[int]], side: int) -> None:
+def write_lines(
+    file: Path, rows: Sequence[tuple[str, str]], lines: Sequence[Sequence[int]], side: int
+) -> None:
     """Write the texts of one side; a line holds the rows of a paragraph."""
     text = ""
     for line in lines:
@@ -128,7 +134,9 @@ def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     pairs = Path(sys.argv[1])
-    truth = next(parent / "truth.json" for parent in pairs.parents if (parent / "truth.json").is_file())
+    truth = next(
+        parent / "truth.json" for parent in pairs.parents if (parent / "truth.json").is_file()
+    )
     print(json.dumps(measure(pairs, truth), indent=2))
 
 

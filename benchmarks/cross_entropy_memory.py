@@ -18,7 +18,9 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, when it is not installed
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1])
+)  # the checkout, when it is not installed
 
 
 def main() -> None:
@@ -32,7 +34,9 @@ def main() -> None:
     for row in rows[1:]:
         row["memory_ratio"] = row["peak_mib"] / plain["peak_mib"]
         row["time_ratio"] = row["seconds"] / plain["seconds"]
-    setting = {name: getattr(args, name) for name in ("vocabulary", "tokens", "hidden", "bf16", "threads")}
+    setting = {
+        name: getattr(args, name) for name in ("vocabulary", "tokens", "hidden", "bf16", "threads")
+    }
     print("  ".join(f"{name}={value}" for name, value in setting.items()))
     print(f"{'method':<14}{'peak MiB':>10}{'ratio':>8}{'seconds':>10}{'ratio':>8}{'loss':>12}")
     print(f"{'import':<14}{rows[0]['peak_mib']:>10.0f}")
@@ -48,12 +52,16 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--vocabulary", type=int, default=256_000)
     parser.add_argument("--tokens", type=int, default=2_000)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--chunk-sizes", type=int, nargs="+", default=[1024, 256])
-    parser.add_argument("--bf16", action="store_true", help="under bfloat16 autocast (minutes on a CPU without it)")
+    parser.add_argument(
+        "--bf16", action="store_true", help="under bfloat16 autocast (minutes on a CPU without it)"
+    )
     parser.add_argument("--steps", type=int, default=2, help="number of steps; the fastest counts")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", help="also write the result to this file")
@@ -77,7 +85,9 @@ def measure(args: argparse.Namespace) -> dict:
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     hidden = torch.randn(args.tokens, args.hidden, requires_grad=True)
-    weight = torch.empty(args.vocabulary, args.hidden).normal_(std=args.hidden**-0.5).requires_grad_()
+    weight = (
+        torch.empty(args.vocabulary, args.hidden).normal_(std=args.hidden**-0.5).requires_grad_()
+    )
     labels = torch.randint(args.vocabulary, (args.tokens,))
 
     def loss_of() -> torch.Tensor:
@@ -105,7 +115,9 @@ def peak_mib() -> float:
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
     # bytes on macOS, KiB on other systems
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )
 
 
 if __name__ == "__main__":

@@ -106,7 +106,9 @@ def count_function(node: ast.FunctionDef | ast.AsyncFunctionDef, counts: Counter
         if parameter.arg in ("self", "cls"):
             continue
         counts["parameters"] += 1
-        counts["untyped"] += parameter.annotation is None or ast.unparse(parameter.annotation) == "Any"
+        counts["untyped"] += (
+            parameter.annotation is None or ast.unparse(parameter.annotation) == "Any"
+        )
     if node.name.startswith("test"):
         counts["tests"] += 1
         counts["and"] += "_and_" in node.name
@@ -151,7 +153,17 @@ def tracked_files() -> list[Path]:
 def print_table(files: list[Path]) -> None:
     print(
         COLUMNS.format(
-            "folder", "expr", "lines", "expr/line", "compr", "ternary", "walrus", "pairs", "comments", "untyped", "and"
+            "folder",
+            "expr",
+            "lines",
+            "expr/line",
+            "compr",
+            "ternary",
+            "walrus",
+            "pairs",
+            "comments",
+            "untyped",
+            "and",
         )
     )
     for folder in FOLDERS:
@@ -186,9 +198,15 @@ def print_sample(files: list[Path], number: int, seed: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worst", type=int, default=0, help="also list this many of the densest files")
-    parser.add_argument("--sample", type=int, default=0, help="print this many functions drawn by chance instead")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--worst", type=int, default=0, help="also list this many of the densest files"
+    )
+    parser.add_argument(
+        "--sample", type=int, default=0, help="print this many functions drawn by chance instead"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     arguments = parser.parse_args()
     files = tracked_files()

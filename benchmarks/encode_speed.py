@@ -85,10 +85,19 @@ def read(path: Path, n: int) -> Texts:
 def random_checkpoint(texts: list[str], folder: Path, shape: str) -> Path:
     tokenizer = train_tokenizer(texts, 8000, max_length=256, progress=False)
     if shape == "e5-small":  # that of multilingual-e5-small
-        sizes = dict(hidden_size=384, num_hidden_layers=12, num_attention_heads=12, intermediate_size=1536)
-        roles = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "cls", "sep")}
-        backbone = BertConfig(vocab_size=len(tokenizer), **sizes, pad_token_id=roles["pad_token_id"])
-        model = EchoEncoder(EchoConfig(backbone=backbone, pooling="mean", embedding_size=None, **roles))
+        sizes = dict(
+            hidden_size=384, num_hidden_layers=12, num_attention_heads=12, intermediate_size=1536
+        )
+        roles = {
+            f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
+            for role in ("pad", "cls", "sep")
+        }
+        backbone = BertConfig(
+            vocab_size=len(tokenizer), **sizes, pad_token_id=roles["pad_token_id"]
+        )
+        model = EchoEncoder(
+            EchoConfig(backbone=backbone, pooling="mean", embedding_size=None, **roles)
+        )
         model.save_pretrained(folder)
     else:
         values = SIZES["nano"] | {"embedding_size": 256, "pooling": "mean", "decoder_layers": 1}
@@ -122,17 +131,27 @@ def graphs(model: str | Path, folder: Path, threads: int, bf16: bool) -> dict[st
     if bf16:
         hints["bf16"] = "bf16"
     for name, hint in hints.items():
-        settings = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
+        settings = {
+            "INFERENCE_PRECISION_HINT": hint,
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": 1,
+        }
         engines[f"OpenVINO, {name}"] = openvino.Core().compile_model(file, "CPU", settings)
     return engines
 
 
 def gigaflops(encoder: EchoEncoder, lengths: list[int]) -> float:
     """Floating-point operations of the layers' matrix products over rows of these lengths, in billions."""
-    weights = sum(part.weight.numel() for part in encoder.backbone.modules() if isinstance(part, torch.nn.Linear))
+    weights = sum(
+        part.weight.numel()
+        for part in encoder.backbone.modules()
+        if isinstance(part, torch.nn.Linear)
+    )
     config = encoder.config
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    pairs = config.num_hidden_layers * config.num_attention_heads * head * sum(n * n for n in lengths)
+    pairs = (
+        config.num_hidden_layers * config.num_attention_heads * head * sum(n * n for n in lengths)
+    )
     return 2e-9 * (weights * sum(lengths) + 2 * pairs)
 
 
@@ -149,7 +168,9 @@ def products(config: PretrainedConfig, tokens: int = 1536) -> tuple[Callable, fl
     return run, 30 * 2e-9 * tokens * weight.numel()
 
 
-def best_seconds(paths: Mapping[str, Callable], rounds: int, clock: Clock) -> tuple[dict[str, float], dict[str, Any]]:
+def best_seconds(
+    paths: Mapping[str, Callable], rounds: int, clock: Clock
+) -> tuple[dict[str, float], dict[str, Any]]:
     """(the best time of each path, what its last run gave); the paths take turns."""
     best = dict.fromkeys(paths, float("inf"))
     outputs = {}
@@ -165,14 +186,26 @@ def prompted(model: SentenceTransformer, rows: Texts) -> list[str]:
     return [model.prompts.get(lang, "") + text for lang, text in rows]
 
 
-def compare_dtypes(checkpoint: Path, sets: Mapping[str, Texts], rounds: int, clock: Clock) -> dict[str, Any]:
+def compare_dtypes(
+    checkpoint: Path, sets: Mapping[str, Texts], rounds: int, clock: Clock
+) -> dict[str, Any]:
     """Best sentences per second of SentenceTransformer.encode, by the dtype that was asked for."""
-    asked = {"no dtype": {}, "float32": {"dtype": torch.float32}, "bfloat16": {"dtype": torch.bfloat16}}
-    models = {name: SentenceTransformer(str(checkpoint), model_kwargs=options) for name, options in asked.items()}
+    asked = {
+        "no dtype": {},
+        "float32": {"dtype": torch.float32},
+        "bfloat16": {"dtype": torch.bfloat16},
+    }
+    models = {
+        name: SentenceTransformer(str(checkpoint), model_kwargs=options)
+        for name, options in asked.items()
+    }
     report: dict[str, Any] = {}
     for name, rows in sets.items():
         report[name] = {}
-        paths = {dtype: partial(model.encode, prompted(model, rows), batch_size=32) for dtype, model in models.items()}
+        paths = {
+            dtype: partial(model.encode, prompted(model, rows), batch_size=32)
+            for dtype, model in models.items()
+        }
         best, _ = best_seconds(paths, rounds, clock)
         for dtype, seconds in best.items():
             opened = str(next(models[dtype].parameters()).dtype)
@@ -213,7 +246,9 @@ class Paths:
         if self.bf16 is not None:
             paths["hf-echo encode, bf16"] = partial(encode, self.bf16, self.tokenizer, texts, langs)
             if self.engines:
-                paths[f"{STOCK}, bfloat16"] = padded_path(partial(self.half.encode, with_prompts, batch_size=32))
+                paths[f"{STOCK}, bfloat16"] = padded_path(
+                    partial(self.half.encode, with_prompts, batch_size=32)
+                )
         # Other engines read the same batches, sorted by tokens.
         for path, engine in self.engines.items():
             paths[path] = partial(by_tokens, partial(self.by_engine, engine))
@@ -236,8 +271,14 @@ def least_cosine(x: np.ndarray, y: np.ndarray) -> float:
     return float((unit_length(x) * unit_length(y)).sum(1).min())
 
 
-def compare_paths(compared: Paths, sets: Mapping[str, Texts], rounds: int, threads: int, clock: Clock) -> dict:
-    report: dict[str, Any] = {"threads": threads, "native_bf16": compared.bf16 is not None, "sets": {}}
+def compare_paths(
+    compared: Paths, sets: Mapping[str, Texts], rounds: int, threads: int, clock: Clock
+) -> dict:
+    report: dict[str, Any] = {
+        "threads": threads,
+        "native_bf16": compared.bf16 is not None,
+        "sets": {},
+    }
     multiply, multiplied = products(compared.encoder.config)
     for name, rows in sets.items():
         paths, lengths = compared.of(rows)
@@ -263,15 +304,21 @@ def compare_paths(compared: Paths, sets: Mapping[str, Texts], rounds: int, threa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", type=Path)
-    parser.add_argument("--shape", choices=["nano", "e5-small"], default="nano", help="without --model")
+    parser.add_argument(
+        "--shape", choices=["nano", "e5-small"], default="nano", help="without --model"
+    )
     parser.add_argument("--english", type=Path)
     parser.add_argument("--mixed", type=Path)
     parser.add_argument("-n", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--dtypes", action="store_true", help="compare dtypes, not paths; needs --model")
+    parser.add_argument(
+        "--dtypes", action="store_true", help="compare dtypes, not paths; needs --model"
+    )
     parser.add_argument("--graphs", action="store_true", help="also onnxruntime and OpenVINO")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -280,7 +327,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     clock = time.process_time if args.threads == 1 else time.perf_counter
     sets = {
-        "english": read(args.english, args.n) if args.english else builtin_texts(args.n, ["eng_Latn"]),
+        "english": read(args.english, args.n)
+        if args.english
+        else builtin_texts(args.n, ["eng_Latn"]),
         "mixed": read(args.mixed, args.n) if args.mixed else builtin_texts(args.n, list(LANGUAGES)),
     }
     with tempfile.TemporaryDirectory() as folder:

@@ -72,7 +72,10 @@ def graphs(out: Path, stock: Any) -> dict[str, tuple[Path, Callable]]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     embeddings: dict[str, tuple[Path, Callable]] = {}
-    for name, file in (("ONNX", "sentence_embedding"), ("ONNX, 8 bits", "sentence_embedding_quantized")):
+    for name, file in (
+        ("ONNX", "sentence_embedding"),
+        ("ONNX, 8 bits", "sentence_embedding_quantized"),
+    ):
         path = out / "onnx" / "onnx" / f"{file}.onnx"
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         embeddings[name] = (path, partial(by_onnx, session))
@@ -118,7 +121,12 @@ def main() -> None:
         cosines = (vectors * truth).sum(1)
         largest = np.abs(vectors - truth).max()
         megabytes = file.stat().st_size / 1e6
-        figures = [f"{cosines.mean():.5f}", f"{cosines.min():.5f}", f"{len(texts) / seconds:.0f}", xsim(vectors)]
+        figures = [
+            f"{cosines.mean():.5f}",
+            f"{cosines.min():.5f}",
+            f"{len(texts) / seconds:.0f}",
+            xsim(vectors),
+        ]
         rows.append([name, f"{megabytes:.0f}", f"{largest:.1e}", *figures])
     header = ["file", "MB", "largest difference", "mean cosine", "least", "sentences/s", "xsim"]
     print(markdown_table(header, rows))

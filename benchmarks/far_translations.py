@@ -21,7 +21,9 @@ from hf_echo.inference import load_translator, translate
 from hf_echo.inference.faithful import cosines_to_sources
 
 
-def rows_of(file: Path, lang: str, least_words: int, most_words: int, count: int) -> tuple[list[str], list[str]]:
+def rows_of(
+    file: Path, lang: str, least_words: int, most_words: int, count: int
+) -> tuple[list[str], list[str]]:
     """(sources, English references) with that number of English words."""
     table = pq.read_table(file, columns=["src", "tgt_lang", "tgt"])
     table = table.filter(pc.equal(table["tgt_lang"], lang))
@@ -58,7 +60,10 @@ def main() -> None:
         quantiles = np.quantile(values, [0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 1])
         print(kind, len(values), " ".join(f"{value:.3f}" for value in quantiles))
     for threshold in np.arange(0.4, 0.96, 0.05):
-        shares = [f"{kind} {100 * np.mean(np.array(values) < threshold):.1f} %" for kind, values in cosines.items()]
+        shares = [
+            f"{kind} {100 * np.mean(np.array(values) < threshold):.1f} %"
+            for kind, values in cosines.items()
+        ]
         print(f"below {threshold:.2f}:", ", ".join(shares))
 
 

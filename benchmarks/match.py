@@ -31,7 +31,10 @@ Documents = dict[str, list[str]]  # name -> sentences
 
 def bible(corpora: Path, lang: str) -> tuple[Documents, Documents]:
     """The chapters of a language and of English."""
-    return tuple(_by_name(corpora / "bible.parquet", "verse_id", code, chapters=True) for code in (lang, ENGLISH))
+    return tuple(
+        _by_name(corpora / "bible.parquet", "verse_id", code, chapters=True)
+        for code in (lang, ENGLISH)
+    )
 
 
 def ntrex(corpora: Path, lang: str) -> tuple[Documents, Documents]:
@@ -50,11 +53,17 @@ def _by_name(file: Path, column: str, lang: str, *, chapters: bool = False) -> D
 
 def manuals(corpora: Path, lang: str) -> tuple[Documents, Documents]:
     """Eight neighbouring rows of LibreOffice's help are a document: all are about one program."""
-    table = pq.read_table(corpora / "docs_parallel.parquet", columns=["src", "tgt_lang", "tgt", "source"])
-    table = table.filter(pc.and_(pc.equal(table["tgt_lang"], lang), pc.equal(table["source"], "libreoffice-help")))
+    table = pq.read_table(
+        corpora / "docs_parallel.parquet", columns=["src", "tgt_lang", "tgt", "source"]
+    )
+    table = table.filter(
+        pc.and_(pc.equal(table["tgt_lang"], lang), pc.equal(table["source"], "libreoffice-help"))
+    )
     source: Documents = defaultdict(list)
     english: Documents = defaultdict(list)
-    for row, (text, translation) in enumerate(zip(table["src"].to_pylist(), table["tgt"].to_pylist(), strict=True)):
+    for row, (text, translation) in enumerate(
+        zip(table["src"].to_pylist(), table["tgt"].to_pylist(), strict=True)
+    ):
         name = f"{row // 8:06}"
         english[name].append(text)
         source[name].append(translation)
@@ -64,7 +73,9 @@ def manuals(corpora: Path, lang: str) -> tuple[Documents, Documents]:
 KINDS = {"bible": bible, "ntrex": ntrex, "manuals": manuals}
 
 
-def two_sides(source: Documents, target: Documents, largest: int, rng: np.random.Generator) -> list[Documents]:
+def two_sides(
+    source: Documents, target: Documents, largest: int, rng: np.random.Generator
+) -> list[Documents]:
     """Documents of both sides, of which two thirds have a partner; a fifth of the sentences is gone."""
     names = sorted(source.keys() & target.keys())
     names = [names[i] for i in rng.permutation(len(names))[: largest * 4 // 3]]
@@ -130,7 +141,15 @@ def main() -> None:
             figures = [f"{value:.1f}" for value in (*means, *bimax)]
             rows.append([kind, lang, f"{counts[0]} / {counts[1]}", *figures])
             print(rows[-1], flush=True)
-    header = ["documents", "language", "sides", "means: recall", "precision", "match: recall", "precision"]
+    header = [
+        "documents",
+        "language",
+        "sides",
+        "means: recall",
+        "precision",
+        "match: recall",
+        "precision",
+    ]
     print(markdown_table(header, rows))
 
 

@@ -13,8 +13,12 @@ ENGLISH = "eng_Latn"
 def nway(files: Path | Sequence[Path], key: str, langs: Sequence[str]) -> pd.DataFrame:
     """A column of sentences of each language, the rows that all of them have; the index is the key."""
     files = [files] if isinstance(files, Path) else files
-    rows = pd.concat([pd.read_parquet(file, filters=[("lang", "in", list(langs))]) for file in files])
-    return rows.drop_duplicates([key, "lang"]).pivot(index=key, columns="lang", values="text").dropna()
+    rows = pd.concat(
+        [pd.read_parquet(file, filters=[("lang", "in", list(langs))]) for file in files]
+    )
+    return (
+        rows.drop_duplicates([key, "lang"]).pivot(index=key, columns="lang", values="text").dropna()
+    )
 
 
 def mark(corpora: Path, lang: str) -> list[tuple[str, str]]:
@@ -22,7 +26,9 @@ def mark(corpora: Path, lang: str) -> list[tuple[str, str]]:
     files = [corpora / "bible.parquet", corpora / "bible_more.parquet"]
     verses = nway(files, "verse_id", [lang, ENGLISH])
     verses = verses[verses.index.str.startswith("b.MAR.")]
-    verses = verses.sort_index(key=lambda names: names.map(lambda name: [int(part) for part in name.split(".")[2:]]))
+    verses = verses.sort_index(
+        key=lambda names: names.map(lambda name: [int(part) for part in name.split(".")[2:]])
+    )
     return list(zip(verses[lang], verses[ENGLISH]))
 
 

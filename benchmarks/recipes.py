@@ -37,7 +37,9 @@ SEARCHED = 500  # pairs of the help that are not written
 
 def classify(embed: Embed, rows: pd.DataFrame) -> None:
     english = rows[(rows.lang == ENGLISH) & (rows.split == "train")]
-    classifier = LogisticRegression(C=100).fit(embed(english.text.tolist(), ENGLISH), english.category)
+    classifier = LogisticRegression(C=100).fit(
+        embed(english.text.tolist(), ENGLISH), english.category
+    )
     for lang in LANGUAGES:
         dev = rows[(rows.lang == lang) & (rows.split == "dev")]
         accuracy = classifier.score(embed(dev.text.tolist(), lang), dev.category)
@@ -66,11 +68,15 @@ def find_duplicates(embed: Embed, rows: pd.DataFrame) -> None:
         is_above = cosines[:, 1] > threshold
         precision = right[is_above].mean()
         recall = right[is_above].sum() / duplicates
-        print(f"above {threshold}: precision {precision:.3f}, recall {recall:.3f}, {len(texts)} texts")
+        print(
+            f"above {threshold}: precision {precision:.3f}, recall {recall:.3f}, {len(texts)} texts"
+        )
 
 
 def own_pairs(embed: Embed, rows: pd.DataFrame, file: Path) -> None:
-    table = pd.DataFrame({"source": rows.tgt, "source_lang": "ukr_Cyrl", "target": rows.src, "target_lang": ENGLISH})
+    table = pd.DataFrame(
+        {"source": rows.tgt, "source_lang": "ukr_Cyrl", "target": rows.src, "target_lang": ENGLISH}
+    )
     table = table.replace(r"\s+", " ", regex=True)
     table[SEARCHED:].to_csv(file, sep="\t", index=False, quoting=csv.QUOTE_NONE, escapechar="\\")
     source = embed(table.source[:SEARCHED].tolist(), "ukr_Cyrl")
@@ -95,7 +101,9 @@ def main() -> None:
     if arguments.pairs:
         own_pairs(embed, gnome_help(arguments.corpora, "ukr_Cyrl"), arguments.pairs)
         return
-    rows = pd.read_parquet(arguments.corpora / "flores_sib.parquet", filters=[("lang", "in", LANGUAGES)])
+    rows = pd.read_parquet(
+        arguments.corpora / "flores_sib.parquet", filters=[("lang", "in", LANGUAGES)]
+    )
     classify(embed, rows)
     find_duplicates(embed, rows)
 

@@ -66,7 +66,9 @@ def processor() -> dict[str, Any]:
     if "cpu family" in fields:
         name += f" (family {fields['cpu family']}, model {fields['model']})"
     flags = fields.get("flags", "").split()
-    instructions = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
+    instructions = [
+        flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags
+    ]
     return {"name": name, "instructions": instructions or [torch.backends.cpu.get_cpu_capability()]}
 
 
@@ -95,7 +97,11 @@ def engine_speeds(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 def translate_ratios(report: Mapping[str, Any], name: str = "greedy decoding") -> dict[str, float]:
     """Of a report of translate_speed.py: times `generate` in fp32."""
-    ours = [row["times_generate"] for path, row in report["paths"].items() if not path.startswith("generate")]
+    ours = [
+        row["times_generate"]
+        for path, row in report["paths"].items()
+        if not path.startswith("generate")
+    ]
     return {name: max(ours)}
 
 
@@ -128,7 +134,9 @@ def table(machines: Sequence[Mapping[str, Any]]) -> str:
             for name in COLUMNS.values():
                 row.append(f"{ratios[name]:.1f}" if name in ratios else "")
             rows.append(row)
-    return markdown_table(["processor", "instructions", "torch", "sentences", "threads", *COLUMNS], rows)
+    return markdown_table(
+        ["processor", "instructions", "torch", "sentences", "threads", *COLUMNS], rows
+    )
 
 
 def engine_table(machines: Sequence[Mapping[str, Any]]) -> str:
@@ -144,13 +152,23 @@ def engine_table(machines: Sequence[Mapping[str, Any]]) -> str:
                 cosines.append(by_path[path]["cosine"])
             figures += [""] * (4 - len(figures))
             rows.append([machine["processor"]["name"], path, *figures, f"{min(cosines):.4f}"])
-    header = ["processor", "path", "one thread: English", "ten languages", "all: English", "ten languages"]
+    header = [
+        "processor",
+        "path",
+        "one thread: English",
+        "ten languages",
+        "all: English",
+        "ten languages",
+    ]
     return markdown_table([*header, "least cosine"], rows) if rows else "Not run yet."
 
 
 def with_table(page: str, machines: Sequence[Mapping[str, Any]]) -> str:
     """The page with the two tables between their marks."""
-    for begin, end, rows in ((BEGIN, END, table(machines)), (ENGINES, END_ENGINES, engine_table(machines))):
+    for begin, end, rows in (
+        (BEGIN, END, table(machines)),
+        (ENGINES, END_ENGINES, engine_table(machines)),
+    ):
         before, _, rest = page.partition(begin)
         _, mark, after = rest.partition(end)
         if not mark:
@@ -168,10 +186,14 @@ def measure(threads: int, options: Sequence[str]) -> dict[str, float]:
     encoding = run("encode_speed.py", threads, *options)
     greedy = run("translate_speed.py", threads, *options)
     beams = run("translate_speed.py", threads, *options, "--beams", "4")
-    return encode_ratios(encoding) | translate_ratios(greedy) | translate_ratios(beams, "beam search")
+    return (
+        encode_ratios(encoding) | translate_ratios(greedy) | translate_ratios(beams, "beam search")
+    )
 
 
-def measure_engines(threads: int, backbone: Path | None, options: Sequence[str]) -> dict[str, dict[str, float]]:
+def measure_engines(
+    threads: int, backbone: Path | None, options: Sequence[str]
+) -> dict[str, dict[str, float]]:
     model = ["--model", str(backbone)] if backbone else ["--shape", "e5-small"]
     return engine_speeds(run("encode_speed.py", threads, *model, "--graphs", *options))
 
@@ -180,16 +202,30 @@ def run(script: str, threads: int, *options: str) -> dict[str, Any]:
     """The JSON of another benchmark."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "report.json"
-        command = [sys.executable, Path(__file__).parent / script, "--threads", str(threads), "--json", out, *options]
+        command = [
+            sys.executable,
+            Path(__file__).parent / script,
+            "--threads",
+            str(threads),
+            "--json",
+            out,
+            *options,
+        ]
         subprocess.run(command, check=True)
         return read_json(out)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("-n", type=int, default=300, help="sentences")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--backbone", type=Path, help="checkpoint of the second table, such as multilingual-e5-small")
+    parser.add_argument(
+        "--backbone",
+        type=Path,
+        help="checkpoint of the second table, such as multilingual-e5-small",
+    )
     parser.add_argument("--table", action="store_true", help="only draw the table again")
     args = parser.parse_args()
     if not args.table:
@@ -207,7 +243,9 @@ def write_machine(sentences: int, rounds: int, backbone: Path | None) -> None:
     load = os.getloadavg()[0]
     before = read_json(file, {})
     if before and before["sentences"] != sentences:
-        raise SystemExit(f"{file} has {before['sentences']} sentences: give -n {before['sentences']}, or delete it")
+        raise SystemExit(
+            f"{file} has {before['sentences']} sentences: give -n {before['sentences']}, or delete it"
+        )
     # CPU time on one thread, wall time on all cores.
     options = ["-n", str(sentences), "--rounds", str(rounds)]
     nano = ["--model", hf_echo.pretrained("echo-nano")]
@@ -232,7 +270,10 @@ def write_machine(sentences: int, rounds: int, backbone: Path | None) -> None:
     # The old file stays where a ratio fell, so that the next run compares with it again.
     lines = slower(before, machine) if before else []
     if lines:
-        raise SystemExit(f"slower than in {file} (load {load:.1f} at the start of this run):\n" + "\n".join(lines))
+        raise SystemExit(
+            f"slower than in {file} (load {load:.1f} at the start of this run):\n"
+            + "\n".join(lines)
+        )
     write_json(file, machine)
 
 

@@ -29,7 +29,9 @@ def blocks(page: str) -> list[tuple[str, str]]:
     """(heading, code) of each block."""
     headed_blocks = []
     heading = ""
-    for title, code in re.findall(r"^#+ ([^\n]+)$|^```py\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL):
+    for title, code in re.findall(
+        r"^#+ ([^\n]+)$|^```py\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL
+    ):
         heading = title or heading
         if code:
             headed_blocks.append((heading, code))

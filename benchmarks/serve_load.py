@@ -44,7 +44,9 @@ def start(model: str, dtype: str) -> tuple[subprocess.Popen, int]:
     for line in server.stderr:
         address = re.search(r" at http://127\.0\.0\.1:(\d+)$", line)
         if address:
-            threading.Thread(target=sys.stderr.writelines, args=(server.stderr,), daemon=True).start()
+            threading.Thread(
+                target=sys.stderr.writelines, args=(server.stderr,), daemon=True
+            ).start()
             return server, int(address[1])
     raise SystemExit(f"the server ended with {server.wait()}")
 
@@ -77,7 +79,9 @@ class Load:
         self.truth = np.concatenate([ask(connection, [text]) for text in texts])
         near = self.truth @ self.truth.T - np.eye(len(texts))
         if near.max() >= SAME:
-            raise SystemExit(f"two texts have a cosine of {near.max():.4f}: a mixed answer would not be seen")
+            raise SystemExit(
+                f"two texts have a cosine of {near.max():.4f}: a mixed answer would not be seen"
+            )
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
@@ -100,7 +104,9 @@ class Load:
         connection = self.connect()
         texts = 0
         while time.monotonic() < until:
-            rows = rng.choices(range(len(self.texts)), k=64 if rng.random() < 0.05 else rng.randint(1, 4))
+            rows = rng.choices(
+                range(len(self.texts)), k=64 if rng.random() < 0.05 else rng.randint(1, 4)
+            )
             began = time.monotonic()
             self.request(connection, rows)
             self.seconds.append(time.monotonic() - began)
@@ -111,7 +117,12 @@ class Load:
         """Clients that are killed: the connection is reset."""
         body = json.dumps({"inputs": self.texts[:64]}).encode()
         # Written by hand: half of these requests end within their body.
-        lines = ["POST /embed HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(body)}"]
+        lines = [
+            "POST /embed HTTP/1.1",
+            "Host: x",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+        ]
         head = "\r\n".join([*lines, "", ""]).encode()
         for number in range(count):
             with socket.create_connection(("127.0.0.1", self.port)) as client:
@@ -122,7 +133,9 @@ class Load:
     def stop(self, server: subprocess.Popen, clients: int) -> tuple[int, int]:
         """(answered ones of the requests that were in flight at SIGTERM, exit code)."""
         with ThreadPoolExecutor(clients) as pool:
-            asked = [pool.submit(self.request, self.connect(), list(range(64))) for _ in range(clients)]
+            asked = [
+                pool.submit(self.request, self.connect(), list(range(64))) for _ in range(clients)
+            ]
             time.sleep(0.5)
             for _ in range(3):  # when later ones are answered, the server has read those
                 later = self.connect()

@@ -30,8 +30,18 @@ SHAPE = {
     "pooler_heads": 8,
     "pooler_intermediate_size": 2048,
     "audio_config": {
-        **{"model_type": "whisper", "d_model": 512, "encoder_layers": 6, "encoder_attention_heads": 8},
-        **{"encoder_ffn_dim": 2048, "decoder_layers": 1, "decoder_ffn_dim": 32, "vocab_size": 51_865},
+        **{
+            "model_type": "whisper",
+            "d_model": 512,
+            "encoder_layers": 6,
+            "encoder_attention_heads": 8,
+        },
+        **{
+            "encoder_ffn_dim": 2048,
+            "decoder_layers": 1,
+            "decoder_ffn_dim": 32,
+            "vocab_size": 51_865,
+        },
     },
 }
 
@@ -75,9 +85,13 @@ def encode_one(minutes: int, folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=int, nargs="+", default=[1, 20, 180])
-    parser.add_argument("--layers", type=int, default=6, help="of the encoder; with 1 it is mostly reading")
+    parser.add_argument(
+        "--layers", type=int, default=6, help="of the encoder; with 1 it is mostly reading"
+    )
     args = parser.parse_args()
     SHAPE["audio_config"]["encoder_layers"] = args.layers
     with tempfile.TemporaryDirectory() as place:

@@ -20,7 +20,12 @@ import numpy as np
 import torch
 
 from hf_echo.inference.encode import pick_dtype
-from hf_echo.inference.encode_speech import MAX_SECONDS, encode_speech, load_speech_encoder, seconds_batches
+from hf_echo.inference.encode_speech import (
+    MAX_SECONDS,
+    encode_speech,
+    load_speech_encoder,
+    seconds_batches,
+)
 from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.stages.speech_rows import new_config, new_extractor
 from hf_echo.utils.vectors import unit_length
@@ -30,10 +35,24 @@ RATE = 16_000
 # a small conformer on log-mel frames of 40 ms, in the space of echo-nano
 SHAPE = {
     **{"features": "log-mel", "num_mel_bins": 80, "stride": 4, "embedding_size": 384},
-    **{"pooler_layers": 2, "pooler_heads": 4, "pooler_intermediate_size": 1024, "pooler_dropout": 0.1},
+    **{
+        "pooler_layers": 2,
+        "pooler_heads": 4,
+        "pooler_intermediate_size": 1024,
+        "pooler_dropout": 0.1,
+    },
     "audio_config": {
-        **{"model_type": "wav2vec2-bert", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 6},
-        **{"num_attention_heads": 4, "position_embeddings_type": "rotary", "conv_depthwise_kernel_size": 15},
+        **{
+            "model_type": "wav2vec2-bert",
+            "hidden_size": 256,
+            "intermediate_size": 512,
+            "num_hidden_layers": 6,
+        },
+        **{
+            "num_attention_heads": 4,
+            "position_embeddings_type": "rotary",
+            "conv_depthwise_kernel_size": 15,
+        },
         "apply_spec_augment": False,
     },
 }
@@ -57,7 +76,9 @@ def padding(batches: Sequence[Sequence[int]], lengths: list[int]) -> float:
 
 
 @torch.inference_mode()
-def plain(model: EchoSpeechEncoder, extractor: Any, audio: list[np.ndarray], batch: int) -> np.ndarray:
+def plain(
+    model: EchoSpeechEncoder, extractor: Any, audio: list[np.ndarray], batch: int
+) -> np.ndarray:
     vectors = []
     for start in range(0, len(audio), batch):
         inputs = extractor(audio[start : start + batch], return_tensors="pt")
@@ -74,8 +95,12 @@ def opened(name: str | None, dtype: str) -> tuple[EchoSpeechEncoder, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="speech encoder; default: a small conformer, random weights")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--model", help="speech encoder; default: a small conformer, random weights"
+    )
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--batch", type=int, default=16, help="rows of a batch of the plain path")
     parser.add_argument("--rounds", type=int, default=3)
@@ -96,10 +121,16 @@ def main() -> None:
     speeds = {path: total / statistics.median(times) for path, times in seconds.items()}
     cosines = (unit_length(reference) * unit_length(vectors)).sum(1)
     lengths = [len(samples) for samples in audio]
-    in_order = [range(start, min(start + args.batch, len(audio))) for start in range(0, len(audio), args.batch)]
+    in_order = [
+        range(start, min(start + args.batch, len(audio)))
+        for start in range(0, len(audio), args.batch)
+    ]
     by_seconds = seconds_batches(lengths, round(MAX_SECONDS["cpu"] * RATE))
     report = {
-        "padding": {"plain": padding(in_order, lengths), "encode_speech": padding(by_seconds, lengths)},
+        "padding": {
+            "plain": padding(in_order, lengths),
+            "encode_speech": padding(by_seconds, lengths),
+        },
         "rows": args.rows,
         "seconds of audio": round(total, 1),
         "dtype": str(fast.dtype),

@@ -30,9 +30,13 @@ from hf_echo.vocabulary import train_tokenizer
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--data", default="builtin", help="a file for load_parallel; the built-in corpus has even lengths"
+        "--data",
+        default="builtin",
+        help="a file for load_parallel; the built-in corpus has even lengths",
     )
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--steps", type=int, default=6)
@@ -44,7 +48,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     options = {"limit": args.rows} if args.data != "builtin" else {"n": args.rows // 9}
     dataset = load_parallel(args.data, **options)
-    tokenizer = train_tokenizer([*dataset["source"], *dataset["target"]], args.vocab_size, progress=False)
+    tokenizer = train_tokenizer(
+        [*dataset["source"], *dataset["target"]], args.vocab_size, progress=False
+    )
     data = tokenize_parallel(dataset, tokenizer, max_length=128, progress=False)
     shape = {**SIZES["nano"], "embedding_size": 256, "pooling": "mean"}
 
@@ -63,11 +69,16 @@ def main() -> None:
     trainer = Seq2SeqTrainer(model(), config, train_dataset=data, tokenizer=tokenizer)
     collator = TranslationCollator(tokenizer)
     loader = iter(trainer.get_train_dataloader())
-    mean_length = float(np.mean(data.source.lengths + data.target.lengths)) + sum(collator.overhead(data).values())
+    mean_length = float(np.mean(data.source.lengths + data.target.lengths)) + sum(
+        collator.overhead(data).values()
+    )
     rows = max(1, int(args.max_tokens / mean_length))
     rng = np.random.default_rng(0)
     plain_model = model()
-    optimizers = [torch.optim.AdamW(m.parameters(), lr=4e-4, betas=(0.9, 0.98)) for m in (plain_model, trainer.model)]
+    optimizers = [
+        torch.optim.AdamW(m.parameters(), lr=4e-4, betas=(0.9, 0.98))
+        for m in (plain_model, trainer.model)
+    ]
 
     def plain_loss() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         batch = collator([data[int(i)] for i in rng.choice(len(data), rows, replace=False)])
@@ -91,7 +102,9 @@ def main() -> None:
             optimizers[i].zero_grad()
             if step:  # the first step is a warm-up
                 seconds[i] += time.perf_counter() - start
-                tokens[i] += int(batch["attention_mask"].sum()) + int((batch["labels"] != -100).sum())
+                tokens[i] += int(batch["attention_mask"].sum()) + int(
+                    (batch["labels"] != -100).sum()
+                )
     rates = tokens / seconds
     report = {
         "threads": args.threads,

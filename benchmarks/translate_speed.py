@@ -32,14 +32,19 @@ from hf_echo.utils.files import write_json
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--counting", action="store_true")
     parser.add_argument("-n", type=int, default=512)
     parser.add_argument("--beams", type=int, default=1, help="more than one: beam search in both")
     parser.add_argument(
-        "--batch-size", type=int, default=256, help="rows of ours, a beam is one; generate runs with 64, too"
+        "--batch-size",
+        type=int,
+        default=256,
+        help="rows of ours, a beam is one; generate runs with 64, too",
     )
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
@@ -70,7 +75,9 @@ def count(decoder: EchoDecoder, lengths: list[int], eos: int, prompt_end: int) -
     first = max(eos, prompt_end) + 1 if min(eos, prompt_end) < size else 0  # id of token 0
     tokens = slice(first, first + size)
     if tokens.stop > decoder.config.vocab_size:
-        raise ValueError(f"counting needs {tokens.stop} tokens, the decoder has {decoder.config.vocab_size}")
+        raise ValueError(
+            f"counting needs {tokens.stop} tokens, the decoder has {decoder.config.vocab_size}"
+        )
     torch.manual_seed(0)
     for layer in model.layers:
         for part in (layer.self_attn.o_proj, layer.cross_attn.o_proj, layer.mlp.down_proj):
@@ -93,7 +100,9 @@ def count(decoder: EchoDecoder, lengths: list[int], eos: int, prompt_end: int) -
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
-    clock = time.process_time if args.threads == 1 else time.perf_counter  # CPU time, because other programs may run
+    clock = (
+        time.process_time if args.threads == 1 else time.perf_counter
+    )  # CPU time, because other programs may run
     model, tokenizer = load_translator(args.model, dtype="fp32")
     prompt = tokenizer.decoder_prompt_ids("eng_Latn")
     eos = tokenizer.eos_token_id
@@ -109,7 +118,11 @@ def main() -> None:
     def with_generate(vectors: torch.Tensor) -> list[list[int]]:
         start = torch.tensor([prompt] * len(vectors))
         ids = model.generate(
-            sentence_embedding=vectors, decoder_input_ids=start, do_sample=False, num_beams=args.beams, **limit
+            sentence_embedding=vectors,
+            decoder_input_ids=start,
+            do_sample=False,
+            num_beams=args.beams,
+            **limit,
         )
         rows = []
         for row in ids[:, len(prompt) :].tolist():
@@ -141,7 +154,9 @@ def main() -> None:
         for path, (size, run) in paths.items():
             start = clock()
             batches = memory.tensor_split(-(-len(memory) // size))
-            done = one_per_core(run, batches) if path.startswith(name) else map(run, batches)  # as `translate` does
+            done = (
+                one_per_core(run, batches) if path.startswith(name) else map(run, batches)
+            )  # as `translate` does
             outputs[path] = list(chain.from_iterable(done))
             best[path] = min(best[path], clock() - start)
     tokens = [len(ids) for ids in outputs[reference]]

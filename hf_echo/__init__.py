@@ -93,7 +93,9 @@ def _submodule(package: str, name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *(module.name for module in pkgutil.iter_modules(__path__))})
+    return sorted(
+        {*globals(), *__all__, *(module.name for module in pkgutil.iter_modules(__path__))}
+    )
 
 
 if not is_command():  # the command registers when it runs, not for its help

@@ -176,7 +176,9 @@ ISO_639_1 = _table(
 )
 
 # ISO 639-3 -> ISO 639-1; "no" and "sh" are not of one language
-_TWO_LETTERS = {code.split("_")[0]: short for short, code in ISO_639_1.items() if short not in ("no", "sh")}
+_TWO_LETTERS = {
+    code.split("_")[0]: short for short, code in ISO_639_1.items() if short not in ("no", "sh")
+}
 
 # ISO 639-3 macrolanguages, the bibliographic codes of ISO 639-2, and withdrawn codes that corpora still use
 OTHER_CODES = _table(
@@ -278,7 +280,9 @@ def _language(code: str, name: str) -> Language:
     )
 
 
-LANGUAGES: dict[str, Language] = {code: _language(code, name) for code, name in LANGUAGE_NAMES.items()}
+LANGUAGES: dict[str, Language] = {
+    code: _language(code, name) for code, name in LANGUAGE_NAMES.items()
+}
 
 _BY_NAME = {**OTHER_NAMES, **{language.name.lower(): code for code, language in LANGUAGES.items()}}
 
@@ -380,7 +384,10 @@ EXACT = 0  # of `language_fit`
 
 @cache
 def _fit(name: str, code: str, tag: str) -> int | None:
-    if name.lower().replace("_", "-") in (tag.lower().replace("_", "-"), code.lower().replace("_", "-")):
+    if name.lower().replace("_", "-") in (
+        tag.lower().replace("_", "-"),
+        code.lower().replace("_", "-"),
+    ):
         return EXACT
     named_codes = meanings(name) or ((name,) if CODE_SHAPE.fullmatch(name) else ())
     is_same = code in named_codes
@@ -455,9 +462,13 @@ def _find(text: object) -> str | None:
 def _find_code(tag: str) -> str | None:
     """The code that a code in lower case means: "fra", "pt-br", "zh_hant_hk"."""
     first, *subtags = re.split(r"[-_]", tag)
-    if len(first) == 2 and subtags and len(subtags[0]) == 3 and subtags[0].isalpha():  # zh-yue, zh-cmn-Hans
+    if (
+        len(first) == 2 and subtags and len(subtags[0]) == 3 and subtags[0].isalpha()
+    ):  # zh-yue, zh-cmn-Hans
         first = subtags.pop(0)
-    script = next((subtag.title() for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None)
+    script = next(
+        (subtag.title() for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None
+    )
     region = next((subtag.upper() for subtag in subtags if len(subtag) == 2), None)
     if f"{first}_{script}" in OTHER_CODES:
         return OTHER_CODES[f"{first}_{script}"]
@@ -491,7 +502,9 @@ def _suggestion(text: object) -> str:
     """ ": did you mean fra_Latn (French)?", or where the known codes are listed, if none is close."""
     code = _find(text)  # "fra", "fr", "French"
     word = str(text).strip().lower()
-    if code is None and len(word) > 2:  # two letters are a code, and similar codes mean other languages
+    if (
+        code is None and len(word) > 2
+    ):  # two letters are a code, and similar codes mean other languages
         spellings = {code.lower(): code for code in LANGUAGES} | _BY_NAME
         code = spellings.get(nearest(word, spellings))
     if code is None:
@@ -504,7 +517,9 @@ def _other_scripts() -> dict[str, tuple[str, ...]]:
     others: dict[str, tuple[str, ...]] = {"kmr_Latn": ("ckb_Arab",)}  # "ku"
     for iso, script in MAIN_SCRIPT.items():
         main = f"{iso}_{script}"
-        others[main] = tuple(code for code in LANGUAGES if code.startswith(f"{iso}_") and code != main)
+        others[main] = tuple(
+            code for code in LANGUAGES if code.startswith(f"{iso}_") and code != main
+        )
     return others
 
 

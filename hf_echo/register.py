@@ -46,9 +46,15 @@ def register_with_transformers() -> None:
     AutoModel.register(modeling.SpectrumConfig, modeling.SpectrumModel, exist_ok=True)
     AutoModelForSeq2SeqLM.register(modeling.EchoConfig, modeling.EchoForTranslation, exist_ok=True)
     AutoModelForSeq2SeqLM.register(modeling.EchoDecoderConfig, modeling.EchoDecoder, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(modeling.EchoSpeechConfig, modeling.EchoSpeechForTranslation, exist_ok=True)
-    AutoModelForCausalLM.register(modeling.SpectrumConfig, modeling.SpectrumForCausalLM, exist_ok=True)
-    AutoFeatureExtractor.register(modeling.EchoSpeechConfig, modeling.EchoAudioFeatureExtractor, exist_ok=True)
+    AutoModelForSeq2SeqLM.register(
+        modeling.EchoSpeechConfig, modeling.EchoSpeechForTranslation, exist_ok=True
+    )
+    AutoModelForCausalLM.register(
+        modeling.SpectrumConfig, modeling.SpectrumForCausalLM, exist_ok=True
+    )
+    AutoFeatureExtractor.register(
+        modeling.EchoSpeechConfig, modeling.EchoAudioFeatureExtractor, exist_ok=True
+    )
     # transformers finds a tokenizer by its class in tokenizer_config.json; the last one serves a folder without it.
     AutoTokenizer.register(modeling.EchoConfig, modeling.SonarTokenizer, exist_ok=True)
     AutoTokenizer.register(modeling.EchoConfig, modeling.EchoTokenizer, exist_ok=True)

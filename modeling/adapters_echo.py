@@ -36,14 +36,18 @@ def adapter_parameters(model: nn.Module, adapter: str) -> dict[str, nn.Parameter
     return parameters
 
 
-def copy_adapter(model: nn.Module, adapter: str, values: dict[str, torch.Tensor], place: str) -> None:
+def copy_adapter(
+    model: nn.Module, adapter: str, values: dict[str, torch.Tensor], place: str
+) -> None:
     """Copy the tensors of an adapter's file into a model that has an adapter of this name.
 
     Raises:
         ValueError: the adapter was trained on another base; `place` names its file.
     """
     own = adapter_parameters(model, adapter)
-    if {name: value.shape for name, value in values.items()} != {name: p.shape for name, p in own.items()}:
+    if {name: value.shape for name, value in values.items()} != {
+        name: p.shape for name, p in own.items()
+    }:
         raise ValueError(f"{place} does not fit the backbone: it belongs to another one")
     for name, parameter in own.items():
         parameter.data.copy_(values[name])

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .generation_echo import ban_repeated_ngrams, decode_step, drop_rows, empty_cache, prepare, read_prompt
+from .generation_echo import (
+    ban_repeated_ngrams,
+    decode_step,
+    drop_rows,
+    empty_cache,
+    prepare,
+    read_prompt,
+)
 
 if TYPE_CHECKING:
     from .modeling_echo_decoder import EchoDecoder
@@ -59,12 +66,16 @@ def beam_candidates(
         for a beam that does not exist, which `early_stopping` can leave.
     """
     if num_beams < 2:
-        raise ValueError(f"num_beams is {num_beams}; beam search needs at least 2, greedy_decode has one")
+        raise ValueError(
+            f"num_beams is {num_beams}; beam search needs at least 2, greedy_decode has one"
+        )
     batch = len(sentence_embedding)
     device = sentence_embedding.device
     if not batch:
         return [], torch.zeros(0, num_beams, dtype=torch.float32)
-    start = prepare(decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size)
+    start = prepare(
+        decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size
+    )
     early_stopping = decoder.generation_config.early_stopping
     length_penalty = decoder.generation_config.length_penalty
     if length_penalty is None:
@@ -77,14 +88,22 @@ def beam_candidates(
     constants = start.constants
     cached = len(prompt_ids)  # the filled part of the cache
     cache = empty_cache(decoder, start, batch, cached + max_new_tokens * num_beams)
-    hidden = read_prompt(decoder.model, prompt[None], 0, constants, cache, start.rotary_at(0, cached))
+    hidden = read_prompt(
+        decoder.model, prompt[None], 0, constants, cache, start.rotary_at(0, cached)
+    )
 
     # What is known of the sentences that still run; `rows` are their numbers in the batch.
     rows = torch.arange(batch, device=device)
-    seen = torch.ones(batch, num_beams, cached, dtype=torch.bool, device=device)  # cached tokens before a beam
+    seen = torch.ones(
+        batch, num_beams, cached, dtype=torch.bool, device=device
+    )  # cached tokens before a beam
     itself = torch.eye(num_beams, dtype=torch.bool, device=device)
-    written = torch.full((batch, 1, max_new_tokens), -1, device=device)  # of the running beams; one in the first step
-    scores = torch.zeros(batch, 1, dtype=torch.float32, device=device)  # whatever the default dtype is
+    written = torch.full(
+        (batch, 1, max_new_tokens), -1, device=device
+    )  # of the running beams; one in the first step
+    scores = torch.zeros(
+        batch, 1, dtype=torch.float32, device=device
+    )  # whatever the default dtype is
     done = written.repeat(1, num_beams, 1)  # tokens of the finished beams
     done_scores = torch.full((batch, num_beams), -torch.inf, dtype=torch.float32, device=device)
     # The results, filled when a sentence is finished.
@@ -97,8 +116,12 @@ def beam_candidates(
         # The best continuations of a sentence, over all its beams.
         logits = decoder.lm_head(hidden.flatten(0, -2))
         so_far = torch.cat([prompt.expand(len(logits), -1), written[..., :step].flatten(0, 1)], 1)
-        values, tokens = _best_tokens(logits, so_far, start.no_repeat_ngram_size, candidates_of_a_row)
-        values = values.unflatten(0, (len(rows), -1)) + scores[..., None]  # (rows, beams, candidates)
+        values, tokens = _best_tokens(
+            logits, so_far, start.no_repeat_ngram_size, candidates_of_a_row
+        )
+        values = (
+            values.unflatten(0, (len(rows), -1)) + scores[..., None]
+        )  # (rows, beams, candidates)
         top, place = values.flatten(1).topk(min(candidates_of_a_row, values[0].numel()))
         parents = place // candidates_of_a_row
         token = tokens.view(len(rows), -1).gather(1, place)
@@ -139,7 +162,9 @@ def beam_candidates(
             seen, cached = _compact(seen, cache)
         seen = torch.cat([seen, itself.expand(len(rows), -1, -1)], 2)
         rotary = start.rotary_at(len(prompt_ids) + step, 1)
-        hidden = decode_step(decoder.model, written[..., step], cached, constants, cache, rotary, seen[:, None])
+        hidden = decode_step(
+            decoder.model, written[..., step], cached, constants, cache, rotary, seen[:, None]
+        )
         cached += num_beams
 
     return _without_ends(best, start.ends), best_scores
@@ -173,7 +198,9 @@ def _compact(seen: torch.Tensor, cache: list[torch.Tensor]) -> tuple[torch.Tenso
     return seen.gather(2, order[:, None].expand(-1, seen.shape[1], -1)), length
 
 
-def _best_tokens(logits: torch.Tensor, so_far: torch.Tensor, ngram_size: int, k: int) -> list[torch.Tensor]:
+def _best_tokens(
+    logits: torch.Tensor, so_far: torch.Tensor, ngram_size: int, k: int
+) -> list[torch.Tensor]:
     """The k highest log-probabilities of each beam and their tokens, (beams, k) each.
 
     They are computed for `ROWS` beams at a time, which fit into the CPU's cache.

@@ -35,5 +35,8 @@ class BlaserConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def to_dict(self):
-        remote = {"AutoConfig": "configuration_blaser.BlaserConfig", "AutoModel": "modeling_blaser.BlaserModel"}
+        remote = {
+            "AutoConfig": "configuration_blaser.BlaserConfig",
+            "AutoModel": "modeling_blaser.BlaserModel",
+        }
         return super().to_dict() | {"auto_map": remote}

@@ -60,7 +60,9 @@ class EchoDecoderConfig(LlamaConfig):
     bottleneck: bool = True
     languages: list[str] | None = None
     tie_word_embeddings: bool = True
-    is_encoder_decoder: bool = True  # the embedding is the "encoder output", so generate() treats this as seq2seq
+    is_encoder_decoder: bool = (
+        True  # the embedding is the "encoder output", so generate() treats this as seq2seq
+    )
     cls_token_id: int | None = None
     sep_token_id: int | None = None
 
@@ -73,7 +75,9 @@ class EchoDecoderConfig(LlamaConfig):
 
     def to_dict(self):
         values = super().to_dict() | {"auto_map": dict(REMOTE_DECODER_CODE)}
-        values.pop("_name_or_path", None)  # inside an EchoConfig it would keep a path of this machine
+        values.pop(
+            "_name_or_path", None
+        )  # inside an EchoConfig it would keep a path of this machine
         return values
 
 
@@ -144,8 +148,16 @@ class EchoConfig(PreTrainedConfig):
         return getattr(backbone, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        backbone = None if name.startswith("_") or hasattr(type(self), name) else self.__dict__.get("backbone")
-        if isinstance(backbone, PreTrainedConfig) and name not in self.__dict__ and hasattr(backbone, name):
+        backbone = (
+            None
+            if name.startswith("_") or hasattr(type(self), name)
+            else self.__dict__.get("backbone")
+        )
+        if (
+            isinstance(backbone, PreTrainedConfig)
+            and name not in self.__dict__
+            and hasattr(backbone, name)
+        ):
             setattr(backbone, name, value)
         else:
             super().__setattr__(name, value)
@@ -159,7 +171,9 @@ class EchoConfig(PreTrainedConfig):
         """
         for name in ("backbone", "pooling", "embedding_size", "projection", "prompts"):
             if "model_type" in config_dict and name not in config_dict:
-                raise ValueError(f"config.json has no {name!r}: it is incomplete, download or copy it again")
+                raise ValueError(
+                    f"config.json has no {name!r}: it is incomplete, download or copy it again"
+                )
         return super().from_dict(config_dict, **kwargs)
 
     def validate_embedding(self) -> None:
@@ -167,11 +181,17 @@ class EchoConfig(PreTrainedConfig):
             _sizes_are_positive(self, "embedding_size")
         check_pooling(self.pooling)
         if self.projection not in PROJECTIONS:
-            raise ValueError(f"projection must be one of {', '.join(map(repr, PROJECTIONS))}, not {self.projection!r}")
+            raise ValueError(
+                f"projection must be one of {', '.join(map(repr, PROJECTIONS))}, not {self.projection!r}"
+            )
         if self.attention not in ATTENTIONS:
-            raise ValueError(f"attention must be one of {', '.join(map(repr, ATTENTIONS))}, not {self.attention!r}")
+            raise ValueError(
+                f"attention must be one of {', '.join(map(repr, ATTENTIONS))}, not {self.attention!r}"
+            )
         if self.prompts not in PROMPTS:
-            raise ValueError(f"prompts must be one of {', '.join(map(repr, PROMPTS))}, not {self.prompts!r}")
+            raise ValueError(
+                f"prompts must be one of {', '.join(map(repr, PROMPTS))}, not {self.prompts!r}"
+            )
 
     @property
     def projection_dim(self) -> int | None:
@@ -190,15 +210,24 @@ class EchoConfig(PreTrainedConfig):
         return self.decoder if decoder and self.decoder is not None else self
 
     def to_dict(self):
-        values = super().to_dict() | {"auto_map": dict(REMOTE_CODE), "custom_pipelines": dict(REMOTE_PIPELINES)}
+        values = super().to_dict() | {
+            "auto_map": dict(REMOTE_CODE),
+            "custom_pipelines": dict(REMOTE_PIPELINES),
+        }
         if self.prompts == "tokens" and self.decoder is None:
             values["auto_map"]["AutoModelForSeq2SeqLM"] = "modeling_echo_sonar.SonarForTranslation"
-        for name in ("_name_or_path", "dtype", "transformers_version"):  # of this machine, or those of the whole
+        for name in (
+            "_name_or_path",
+            "dtype",
+            "transformers_version",
+        ):  # of this machine, or those of the whole
             values["backbone"].pop(name, None)
         return values
 
 
-def _backbone(given: PreTrainedConfig | dict | None, options: dict, attention: str) -> tuple[Any, dict]:
+def _backbone(
+    given: PreTrainedConfig | dict | None, options: dict, attention: str
+) -> tuple[Any, dict]:
     """The backbone's configuration, and the options that are not fields of it."""
     if given is None or isinstance(given, str):
         given = {"model_type": given or "llama"}
@@ -209,7 +238,12 @@ def _backbone(given: PreTrainedConfig | dict | None, options: dict, attention: s
             "need a newer version, or code of its own, which an Echo checkpoint cannot carry"
         )
     kind = type(given) if is_config else CONFIG_MAPPING[given["model_type"]]
-    own = {f.name for f in fields(kind)} | {*kind.attribute_map, "is_causal", "rope_theta", "rope_scaling"}
+    own = {f.name for f in fields(kind)} | {
+        *kind.attribute_map,
+        "is_causal",
+        "rope_theta",
+        "rope_scaling",
+    }
     own -= {f.name for f in fields(EchoConfig)} | {"output_attentions"}
     flat = {name: options[name] for name in own & set(options)}
     if flat or not is_config:
@@ -217,7 +251,9 @@ def _backbone(given: PreTrainedConfig | dict | None, options: dict, attention: s
         given = kind(**{k: v for k, v in values.items() if k != "model_type"} | flat)
     if attention == "both" and getattr(given, "is_causal", None) is None:
         given.is_causal = False
-        if getattr(given, "is_decoder", False):  # of a BERT, whose layers would be causal all the same
+        if getattr(
+            given, "is_decoder", False
+        ):  # of a BERT, whose layers would be causal all the same
             given.is_decoder = False
     if hasattr(given, "use_cache"):
         given.use_cache = False

@@ -52,7 +52,9 @@ class EchoSpeechConfig(PreTrainedConfig):
         if isinstance(self.audio_config, dict):
             values = dict(self.audio_config)
             if "model_type" not in values:
-                raise ValueError("audio_config names no model_type, for example wav2vec2 or wav2vec2-bert")
+                raise ValueError(
+                    "audio_config names no model_type, for example wav2vec2 or wav2vec2-bert"
+                )
             self.audio_config = AutoConfig.for_model(values.pop("model_type"), **values)
         elif self.audio_config is None:
             self.audio_config = omnilingual_wav2vec2()

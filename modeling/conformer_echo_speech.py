@@ -27,7 +27,11 @@ class FbankConformer(SeamlessM4TPreTrainedModel):
         self.encoder = SeamlessM4TConformerEncoder(config)
         self.post_init()
 
-    def forward(self, input_features: torch.Tensor, attention_mask: torch.Tensor | None = None) -> BaseModelOutput:
+    def forward(
+        self, input_features: torch.Tensor, attention_mask: torch.Tensor | None = None
+    ) -> BaseModelOutput:
         """`last_hidden_state` (batch, frames, hidden_size) of log-mel frames (batch, frames, features)."""
-        frames = self.encoder(self.feature_projection(input_features), attention_mask=attention_mask)
+        frames = self.encoder(
+            self.feature_projection(input_features), attention_mask=attention_mask
+        )
         return BaseModelOutput(last_hidden_state=frames)

@@ -11,21 +11,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import BatchFeature, SeamlessM4TFeatureExtractor, Wav2Vec2FeatureExtractor, WhisperFeatureExtractor
+from transformers import (
+    BatchFeature,
+    SeamlessM4TFeatureExtractor,
+    Wav2Vec2FeatureExtractor,
+    WhisperFeatureExtractor,
+)
 from transformers.feature_extraction_sequence_utils import SequenceFeatureExtractor
 
 logger = logging.getLogger(__name__)
-SHORTEST = 0.025  # seconds: one frame of wav2vec 2.0 (400 samples at 16 kHz) and of a log-mel spectrogram
+SHORTEST = (
+    0.025  # seconds: one frame of wav2vec 2.0 (400 samples at 16 kHz) and of a log-mel spectrogram
+)
 BLOCK = 1 << 20  # samples read at a time
 # libsndfile's description of a wav file whose header promises another number of bytes; a stream promises over 2 GB
 CUT_OFF = re.compile(r"^data : (\d+) \(should be (\d+)\)", re.MULTILINE)
 UNKNOWN_SIZE = 0x7FFF0000
-CHUNKS = (b"LIST", b"id3 ", b"ID3 ", b"fact", b"cue ", b"bext", b"smpl", b"PEAK", b"JUNK", b"PAD ")  # of wav files
+CHUNKS = (
+    b"LIST",
+    b"id3 ",
+    b"ID3 ",
+    b"fact",
+    b"cue ",
+    b"bext",
+    b"smpl",
+    b"PEAK",
+    b"JUNK",
+    b"PAD ",
+)  # of wav files
 OGG_PAGE = 65_307  # bytes of the largest page
 MP3_FRAMES = 2 * 1152  # samples by which the length of an mp3 file is uncertain
 LOUDEST = 1e6  # of floats; 16-bit integers as floats still pass, because features do not depend on loudness
 WHISPER_SECONDS = 30.0  # that Whisper has positions for
-SILENCE = 0.1  # seconds after a row for Whisper, which has learned on audio with silence up to 30 seconds
+SILENCE = (
+    0.1  # seconds after a row for Whisper, which has learned on audio with silence up to 30 seconds
+)
 FEATURES = ("samples", "log-mel", "whisper")
 CLIPPED = 0.01  # share of samples at the limit from which a warning says so
 
@@ -59,7 +79,9 @@ def audio_blocks(
         given_rate, path = audio.get("sampling_rate") or given_rate, audio.get("path")
         parts = [audio[key] for key in ("array", "bytes", "path") if audio.get(key) is not None]
         if not parts:
-            raise ValueError(f"{name}: a mapping needs 'array' and 'sampling_rate', 'bytes' or 'path'")
+            raise ValueError(
+                f"{name}: a mapping needs 'array' and 'sampling_rate', 'bytes' or 'path'"
+            )
         if audio.get("array") is not None and audio.get("sampling_rate") is None:
             raise ValueError(f"{name}: the array has no 'sampling_rate'")
         audio, name = parts[0], str(path) if path and audio.get("bytes") is not None else name
@@ -81,7 +103,9 @@ def audio_blocks(
         clipped += np.count_nonzero(block >= 0.999) + np.count_nonzero(block <= -0.999)
         yield block
     if number < SHORTEST * sampling_rate:
-        raise ValueError(f"{name}: {1000 * number / sampling_rate:.0f} ms of audio; at least 25 ms are needed")
+        raise ValueError(
+            f"{name}: {1000 * number / sampling_rate:.0f} ms of audio; at least 25 ms are needed"
+        )
     if low == high:
         raise ValueError(f"{name}: only silence")
     if clipped > CLIPPED * number:
@@ -109,7 +133,11 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> Iterator[np.ndarray
                 mono = block.mean(1) if block.shape[1] > 1 else block[:, 0]
                 yield mono if resample is None else resample(mono, last)
             missing = lost_end(audio)
-            if (cut := CUT_OFF.search(file.extra_info)) and int(cut[1]) < UNKNOWN_SIZE and int(cut[1]) > int(cut[2]):
+            if (
+                (cut := CUT_OFF.search(file.extra_info))
+                and int(cut[1]) < UNKNOWN_SIZE
+                and int(cut[1]) > int(cut[2])
+            ):
                 missing = f"{cut[2]} of {cut[1]} bytes"
             elif frames < file.frames - MP3_FRAMES:
                 missing = f"{frames} of {file.frames} samples"
@@ -192,7 +220,9 @@ def _floats(samples: np.ndarray, name: str) -> np.ndarray:
     if samples.dtype.kind == "i":
         return (samples / 2.0 ** (8 * samples.dtype.itemsize - 1)).astype(np.float32)
     if samples.dtype.kind != "f":
-        raise ValueError(f"{name}: audio is a path, bytes, an array of numbers or a mapping, not {samples.dtype}")
+        raise ValueError(
+            f"{name}: audio is a path, bytes, an array of numbers or a mapping, not {samples.dtype}"
+        )
     return samples.astype(np.float32, copy=False)
 
 
@@ -201,7 +231,9 @@ def _mono(samples: np.ndarray, name: str) -> np.ndarray:
     if samples.ndim == 2:
         samples = samples.mean(int(np.argmin(samples.shape)) if min(samples.shape) else 1)
     if samples.ndim != 1:
-        raise ValueError(f"{name}: an array of {samples.ndim} dimensions; give (samples,) or (channels, samples)")
+        raise ValueError(
+            f"{name}: an array of {samples.ndim} dimensions; give (samples,) or (channels, samples)"
+        )
     return samples
 
 
@@ -232,10 +264,14 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
         ValueError: `features` is none of the three, or `stride` is below 2.
     """
 
-    def __init__(self, features="samples", num_mel_bins=80, stride=2, sampling_rate=16000, **kwargs: Any):
+    def __init__(
+        self, features="samples", num_mel_bins=80, stride=2, sampling_rate=16000, **kwargs: Any
+    ):
         if features not in FEATURES:
             raise ValueError(f"features is {features!r}; it must be one of {', '.join(FEATURES)}")
-        if not isinstance(stride, int) or stride < 2:  # transformers reads the mask off the second of the joined frames
+        if (
+            not isinstance(stride, int) or stride < 2
+        ):  # transformers reads the mask off the second of the joined frames
             raise ValueError(f"stride is {stride!r}; at least 2 frames are joined")
         self.features, self.num_mel_bins, self.stride = features, num_mel_bins, stride
         for name in ("feature_size", "padding_value"):
@@ -244,13 +280,18 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
 
     @property
     def model_input_names(self) -> list[str]:
-        return ["input_values" if self.features == "samples" else "input_features", "attention_mask"]
+        return [
+            "input_values" if self.features == "samples" else "input_features",
+            "attention_mask",
+        ]
 
     @cached_property
     def _library(self) -> SequenceFeatureExtractor:
         """The extractor of transformers that computes the features."""
         if self.features == "samples":
-            return Wav2Vec2FeatureExtractor(sampling_rate=self.sampling_rate, return_attention_mask=True)
+            return Wav2Vec2FeatureExtractor(
+                sampling_rate=self.sampling_rate, return_attention_mask=True
+            )
         if self.features == "whisper":
             return WhisperFeatureExtractor(self.num_mel_bins, sampling_rate=self.sampling_rate)
         return SeamlessM4TFeatureExtractor(
@@ -260,14 +301,22 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
             stride=self.stride,
         )
 
-    def __call__(self, audio: Any, sampling_rate: int | None = None, padding: bool | str = True, **kwargs: Any):
+    def __call__(
+        self,
+        audio: Any,
+        sampling_rate: int | None = None,
+        padding: bool | str = True,
+        **kwargs: Any,
+    ):
         """`input_values` (batch, samples) or `input_features` (batch, frames, features), and `attention_mask`.
 
         Args:
             audio: one audio or a list of them.
             sampling_rate: of arrays without their own.
         """
-        many = isinstance(audio, (list, tuple)) and not (audio and isinstance(audio[0], (int, float)))
+        many = isinstance(audio, (list, tuple)) and not (
+            audio and isinstance(audio[0], (int, float))
+        )
         samples = [
             load_audio(item, self.sampling_rate, given_rate=sampling_rate, name=f"audio {number}")
             for number, item in enumerate(audio if many else [audio], 1)
@@ -285,14 +334,18 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
         for row in samples:
             silence = min(SILENCE, max(0.0, WHISPER_SECONDS - len(row) / self.sampling_rate))
             row = np.concatenate([row, np.zeros(round(silence * self.sampling_rate), np.float32)])
-            frames = self._library(row, padding=False, sampling_rate=self.sampling_rate)["input_features"][0]
+            frames = self._library(row, padding=False, sampling_rate=self.sampling_rate)[
+                "input_features"
+            ][0]
             rows.append(np.asarray(frames, np.float32).T)
         longest = max(map(len, rows))
         features = np.zeros((len(rows), longest, self.num_mel_bins), np.float32)
         mask = np.zeros((len(rows), longest), np.int64)
         for number, row in enumerate(rows):
             features[number, : len(row)], mask[number, : len(row)] = row, 1
-        return BatchFeature({"input_features": features, "attention_mask": mask}, tensor_type=return_tensors)
+        return BatchFeature(
+            {"input_features": features, "attention_mask": mask}, tensor_type=return_tensors
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in super().to_dict().items() if name != "_library"}

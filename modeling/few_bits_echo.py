@@ -16,14 +16,22 @@ from safetensors.torch import load_file
 KINDS = (".int8", ".int4")
 
 
-def read_few_bits(files: list[str] | None, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor] | None:
+def read_few_bits(
+    files: list[str] | None, dtype: torch.dtype | None = None
+) -> dict[str, torch.Tensor] | None:
     """All tensors of safetensors files, matrices in `dtype` or float32; None if no tensor is stored in few bits."""
-    if not files or not all(file.endswith(".safetensors") for file in files) or not any(map(_few_bits, files)):
+    if (
+        not files
+        or not all(file.endswith(".safetensors") for file in files)
+        or not any(map(_few_bits, files))
+    ):
         return None
     tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
     for name in [name for name in tensors if name.endswith(KINDS)]:
         matrix = name.rpartition(".")[0]
-        if (scale := tensors.pop(f"{matrix}.scale", None)) is not None:  # otherwise the loader says that it lacks
+        if (
+            scale := tensors.pop(f"{matrix}.scale", None)
+        ) is not None:  # otherwise the loader says that it lacks
             tensors[matrix] = unpack(tensors.pop(name), scale).to(dtype or torch.float32)
     return tensors
 

@@ -18,7 +18,13 @@ import torch.nn.functional as F
 from transformers.models.llama.modeling_llama import rotate_half
 
 # The least value of each number that a caller chooses.
-LEAST_WHOLE_NUMBERS = {"num_beams": 1, "max_new_tokens": 1, "batch_size": 1, "max_tokens": 1, "max_length": 1}
+LEAST_WHOLE_NUMBERS = {
+    "num_beams": 1,
+    "max_new_tokens": 1,
+    "batch_size": 1,
+    "max_tokens": 1,
+    "max_length": 1,
+}
 LEAST_NUMBERS = {"rerank_weight": 0, "max_seconds": 0.001, "longest": 0.1}
 
 
@@ -69,7 +75,9 @@ def greedy_decode(
     batch = len(sentence_embedding)
     if not batch:
         return []
-    start = prepare(decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size)
+    start = prepare(
+        decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size
+    )
     constants = start.constants
     cache = empty_cache(decoder, start, batch, len(prompt_ids) + max_new_tokens)
     device = sentence_embedding.device
@@ -80,7 +88,9 @@ def greedy_decode(
     position = 0
     for step in range(max_new_tokens):
         read_ids = decode_step if step else read_prompt
-        hidden = read_ids(decoder.model, ids, position, constants, cache, start.rotary_at(position, ids.shape[1]))
+        hidden = read_ids(
+            decoder.model, ids, position, constants, cache, start.rotary_at(position, ids.shape[1])
+        )
         position += ids.shape[1]
         logits = decoder.lm_head(hidden)
         if start.no_repeat_ngram_size:
@@ -91,7 +101,9 @@ def greedy_decode(
         written[rows[stays], step] = token[stays]
         if not stays.any():
             break
-        (rows, ids, *constants), cache = drop_rows(stays, (rows, token[:, None], *constants), cache, position)
+        (rows, ids, *constants), cache = drop_rows(
+            stays, (rows, token[:, None], *constants), cache, position
+        )
     return [[token for token in row if token >= 0] for row in written.tolist()]
 
 
@@ -126,7 +138,9 @@ def prepare(
     """Read the embeddings, with the decoder's own settings where none are given."""
     check_prompt(decoder, prompt_ids)
     if not decoder.config.bottleneck:
-        raise ValueError("this decoder reads tokens (stage 1), not sentence embeddings; use generate()")
+        raise ValueError(
+            "this decoder reads tokens (stage 1), not sentence embeddings; use generate()"
+        )
     if eos_token_id is None:
         eos_token_id = decoder.generation_config.eos_token_id
     if no_repeat_ngram_size is None:
@@ -151,7 +165,10 @@ def empty_cache(decoder, start: Start, rows: int, positions: int) -> list[torch.
 
 
 def drop_rows(
-    stays: torch.Tensor, tensors: Sequence[torch.Tensor], cache: Sequence[torch.Tensor], position: int
+    stays: torch.Tensor,
+    tensors: Sequence[torch.Tensor],
+    cache: Sequence[torch.Tensor],
+    position: int,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Keep the rows that stay: the last ones take the places of those that leave, in the tensors themselves.
 
@@ -211,7 +228,9 @@ def check_target_lang(decoder, target_lang: str) -> None:
         shown = ", ".join(languages[:5])
         if len(languages) > 5:
             shown += f" and {len(languages) - 5} more"
-        raise ValueError(f"this decoder was not trained to write {target_lang!r}; it writes {shown}")
+        raise ValueError(
+            f"this decoder was not trained to write {target_lang!r}; it writes {shown}"
+        )
 
 
 def _argmax(logits: torch.Tensor) -> torch.Tensor:
@@ -231,8 +250,12 @@ def read_prompt(model, ids, position: int, constants, cache, rotary) -> torch.Te
     last_states = []
     for first in range(0, len(constants[0]), rows):
         constants_of_part = [constant[first : first + rows] for constant in constants]
-        cache_of_part = [buffer[first : first + rows] for buffer in cache]  # views: the step fills the cache itself
-        last_states.append(decode_step(model, ids, position, constants_of_part, cache_of_part, rotary))
+        cache_of_part = [
+            buffer[first : first + rows] for buffer in cache
+        ]  # views: the step fills the cache itself
+        last_states.append(
+            decode_step(model, ids, position, constants_of_part, cache_of_part, rotary)
+        )
     return torch.cat(last_states)
 
 
@@ -252,12 +275,16 @@ def decode_step(model, ids, position: int, constants, cache, rotary, mask=None) 
     hidden = model.embed_tokens(ids)
     new = ids.shape[1]
     end = position + new
-    for layer, constant, keys, values in zip(model.layers, constants, cache[::2], cache[1::2], strict=True):
+    for layer, constant, keys, values in zip(
+        model.layers, constants, cache[::2], cache[1::2], strict=True
+    ):
         attention = layer.self_attn
         normed = layer.input_layernorm(hidden)
         keys[:, :, position:end] = _rotate(_heads(attention.k_proj(normed), attention), *rotary)
         values[:, :, position:end] = _heads(attention.v_proj(normed), attention)
-        if mask is None and layer is model.layers[-1]:  # earlier tokens need only keys and values here
+        if (
+            mask is None and layer is model.layers[-1]
+        ):  # earlier tokens need only keys and values here
             hidden, normed, *rotary = (part[:, -1:] for part in (hidden, normed, *rotary))
         query = _rotate(_heads(attention.q_proj(normed), attention), *rotary)
         filled_keys = keys[: len(query), :, :end]
@@ -281,7 +308,9 @@ def decode_step(model, ids, position: int, constants, cache, rotary, mask=None) 
 
 def _attend_all(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Attention of one token, (batch, heads, 1, head_dim), by two products: in bf16 faster than torch's kernel."""
-    heads = query.unflatten(1, (keys.shape[1], -1)).flatten(2, 3)  # (batch, key heads, heads of a key, head_dim)
+    heads = query.unflatten(1, (keys.shape[1], -1)).flatten(
+        2, 3
+    )  # (batch, key heads, heads of a key, head_dim)
     return ((heads @ keys.mT).softmax(-1) @ values).flatten(1, 2)[:, :, None]
 
 

@@ -50,9 +50,13 @@ class EncodedDocument:
     def select(self, rows: torch.Tensor) -> EncodedDocument:
         """The documents of these rows; a row may come several times."""
         layers = {
-            name: [(keys[rows], values[rows]) for keys, values in getattr(self, name)] for name in ("tower", "cross")
+            name: [(keys[rows], values[rows]) for keys, values in getattr(self, name)]
+            for name in ("tower", "cross")
         }
-        tensors = {name: getattr(self, name)[rows] for name in ("states", "mask", "positions", "next_embedding")}
+        tensors = {
+            name: getattr(self, name)[rows]
+            for name in ("states", "mask", "positions", "next_embedding")
+        }
         return replace(self, **layers, **tensors)
 
 
@@ -86,18 +90,24 @@ class SpectrumGeneration:
             raise ValueError("there is no document to encode")
         size, limit = self.config.embedding_size, self.config.max_position_embeddings
         if not self.tower.boe.any():
-            raise ValueError("the tower has no BOE: call model.tower.set_boe(encode([model.config.boe_text])[0])")
+            raise ValueError(
+                "the tower has no BOE: call model.tower.set_boe(encode([model.config.boe_text])[0])"
+            )
         documents = [torch.as_tensor(document, device=self.device) for document in documents]
         for number, document in enumerate(documents, 1):
             if document.ndim != 2 or not len(document):
-                raise ValueError(f"document {number} has no sentences: give (sentences, {size}) embeddings")
+                raise ValueError(
+                    f"document {number} has no sentences: give (sentences, {size}) embeddings"
+                )
             if document.shape[1] != size:
                 raise ValueError(
                     f"document {number} has embeddings of size {document.shape[1]}, the tower reads {size}: use the "
                     "encoder that it was trained with"
                 )
             if len(document) > limit:
-                raise ValueError(f"document {number} has {len(document):,} sentences, the limit is {limit:,}: split it")
+                raise ValueError(
+                    f"document {number} has {len(document):,} sentences, the limit is {limit:,}: split it"
+                )
             check_finite(document)
         lengths = torch.tensor([len(document) + 1 for document in documents], device=self.device)
         padded = torch.nn.utils.rnn.pad_sequence(documents, batch_first=True)
@@ -106,7 +116,9 @@ class SpectrumGeneration:
         mask = positions < lengths[:, None]
         ids = torch.where(mask, 0, PAD)
         prefix = lengths[:, None].expand_as(positions) if bidirectional else None
-        output = self.tower(padded, ids, positions, allowed=tower_mask(ids, positions, prefix), use_cache=True)
+        output = self.tower(
+            padded, ids, positions, allowed=tower_mask(ids, positions, prefix), use_cache=True
+        )
         last = (torch.arange(len(documents), device=self.device), lengths - 1)
         return self._with_states(
             output.last_hidden_state,
@@ -127,10 +139,16 @@ class SpectrumGeneration:
             going: (documents,) bool; rows that are False get padding.
         """
         self._check_document(document)
-        going = torch.ones(len(document), dtype=torch.bool, device=self.device) if going is None else going
+        going = (
+            torch.ones(len(document), dtype=torch.bool, device=self.device)
+            if going is None
+            else going
+        )
         position = torch.where(document.mask, document.positions, -1).amax(1, keepdim=True) + 1
         if int(position.max()) > (limit := self.config.max_position_embeddings):
-            raise ValueError(f"the document would have more than {limit:,} sentences, which is the limit")
+            raise ValueError(
+                f"the document would have more than {limit:,} sentences, which is the limit"
+            )
         mask = torch.cat([document.mask, going[:, None]], dim=1)
         seen = mask.clone()
         seen[:, -1] = True
@@ -146,7 +164,9 @@ class SpectrumGeneration:
             output.last_hidden_state,
             mask=mask,
             positions=torch.cat([document.positions, position], dim=1),
-            next_embedding=torch.where(going[:, None], output.next_embedding[:, -1], document.next_embedding),
+            next_embedding=torch.where(
+                going[:, None], output.next_embedding[:, -1], document.next_embedding
+            ),
             tower=_layers(output.past_key_values),
         )
         cross = [
@@ -176,13 +196,20 @@ class SpectrumGeneration:
         """
         self._check_document(document)
         if input_ids is None:
-            input_ids = torch.tensor([self.config.prompt_ids], device=self.device).expand(len(document), -1)
+            input_ids = torch.tensor([self.config.prompt_ids], device=self.device).expand(
+                len(document), -1
+            )
         self._check_tokens(input_ids)
         document = _for_prompts(document, len(input_ids))
         settings = kwargs.get("generation_config") or self.generation_config
         wanted = {"num_beams": 1, "num_return_sequences": 1}
-        copies = max(kwargs.get(name) or getattr(settings, name, None) or default for name, default in wanted.items())
-        own = document.select(torch.arange(len(document), device=self.device).repeat_interleave(copies))
+        copies = max(
+            kwargs.get(name) or getattr(settings, name, None) or default
+            for name, default in wanted.items()
+        )
+        own = document.select(
+            torch.arange(len(document), device=self.device).repeat_interleave(copies)
+        )
         return self.decoder.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=document.states),
             attention_mask=document.mask.long(),
@@ -214,7 +241,9 @@ class SpectrumGeneration:
             kwargs: of transformers' `generate`; one text per document.
         """
         if kwargs.get("num_return_sequences", 1) != 1:
-            raise ValueError("generate_sentences writes one text per document; repeat the document for several")
+            raise ValueError(
+                "generate_sentences writes one text per document; repeat the document for several"
+            )
         going = torch.ones(len(document), dtype=torch.bool, device=self.device)
         for _ in range(max_sentences):
             rows = going.nonzero()[:, 0]
@@ -229,7 +258,9 @@ class SpectrumGeneration:
                 return
             yield sentences
             new = torch.zeros(len(document), self.config.embedding_size, device=self.device)
-            new[going] = torch.as_tensor(encode([text for text in sentences if text]), device=self.device).to(new)
+            new[going] = torch.as_tensor(
+                encode([text for text in sentences if text]), device=self.device
+            ).to(new)
             document = self.append_sentences(document, new, going)
 
     @torch.no_grad()
@@ -256,7 +287,9 @@ class SpectrumGeneration:
         self._check_document(document)
         counts = {len(row) for row in options}
         if len(counts) != 1 or 0 in counts:
-            raise ValueError(f"every row needs the same number of options, at least one; found {sorted(counts)}")
+            raise ValueError(
+                f"every row needs the same number of options, at least one; found {sorted(counts)}"
+            )
         if any(not len(option) for row in options for option in row):
             raise ValueError("an option has no tokens")
         prompts = [self.config.prompt_ids] * len(options) if prompts is None else prompts
@@ -264,7 +297,11 @@ class SpectrumGeneration:
             raise ValueError(f"there are {len(prompts)} prompts for {len(options)} rows of options")
         document, count = _for_prompts(document, len(options)), counts.pop()
         rows = torch.arange(len(options), device=self.device).repeat_interleave(count)
-        full = [[*prompt, *option] for prompt, row in zip(prompts, options, strict=True) for option in row]
+        full = [
+            [*prompt, *option]
+            for prompt, row in zip(prompts, options, strict=True)
+            for option in row
+        ]
         starts = [len(prompt) - 1 for prompt in prompts for _ in range(count)]
         width = max(map(len, full))
         ids = torch.tensor([line + [0] * (width - len(line)) for line in full], device=self.device)
@@ -281,7 +318,9 @@ class SpectrumGeneration:
         ).last_hidden_state
         log_likelihood = hidden.new_zeros(counted.shape, dtype=torch.float32)
         logits = self.decoder.lm_head(hidden[counted]).float()
-        log_likelihood[counted] = -torch.nn.functional.cross_entropy(logits, ids[:, 1:][counted], reduction="none")
+        log_likelihood[counted] = -torch.nn.functional.cross_entropy(
+            logits, ids[:, 1:][counted], reduction="none"
+        )
         total = -log_likelihood.sum(1)
         return (total / counted.sum(1) if mean else total).view(len(options), count)
 
@@ -292,9 +331,13 @@ class SpectrumGeneration:
         Of each matrix the sums of its columns, over the bits of its float32 values: equal on every device, and
         different if a value changes.
         """
-        digest = hashlib.blake2b(self.tower.boe.detach().float().cpu().numpy().tobytes(), digest_size=8)
+        digest = hashlib.blake2b(
+            self.tower.boe.detach().float().cpu().numpy().tobytes(), digest_size=8
+        )
         for name, weight in self.named_parameters():
-            if name.startswith(("tower.", "memory.")) or re.search(r"\.cross_attn\.[kv]_proj\.", name):
+            if name.startswith(("tower.", "memory.")) or re.search(
+                r"\.cross_attn\.[kv]_proj\.", name
+            ):
                 bits = weight.detach().float().contiguous().view(torch.int32).long()
                 digest.update((bits.sum(0) if bits.ndim > 1 else bits).cpu().numpy().tobytes())
         return digest.hexdigest()
@@ -310,15 +353,21 @@ class SpectrumGeneration:
         if not isinstance(getattr(document, "model_key", None), str):
             raise ValueError("give an encoded document: model.encode_document(embeddings)")
         if document.model_key != self.document_key():
-            raise ValueError("the document was encoded by a model with other weights: encode it again")
+            raise ValueError(
+                "the document was encoded by a model with other weights: encode it again"
+            )
 
     def _check_tokens(self, ids: torch.Tensor) -> None:
         size, last = self.decoder.config.vocab_size, int(ids.max())
         if last >= size:  # a decoder may know the first tokens of its tokenizer only
-            raise ValueError(f"token {last} is unknown to the decoder, which has the first {size} of its tokenizer")
+            raise ValueError(
+                f"token {last} is unknown to the decoder, which has the first {size} of its tokenizer"
+            )
 
     def _decoder_cache(self, document: EncodedDocument) -> EncoderDecoderCache:
-        cache = EncoderDecoderCache(DynamicCache(config=self.decoder.config), _cache(document.cross))
+        cache = EncoderDecoderCache(
+            DynamicCache(config=self.decoder.config), _cache(document.cross)
+        )
         cache.is_updated = dict.fromkeys(range(len(document.cross)), True)
         return cache
 
@@ -331,7 +380,9 @@ def _for_prompts(document: EncodedDocument, prompts: int) -> EncodedDocument:
     if len(document) == prompts:
         return document
     if len(document) != 1:
-        raise ValueError(f"there are {len(document)} documents for {prompts} prompts: give one, or one per prompt")
+        raise ValueError(
+            f"there are {len(document)} documents for {prompts} prompts: give one, or one per prompt"
+        )
     return document.select(torch.zeros(prompts, dtype=torch.long, device=document.states.device))
 
 

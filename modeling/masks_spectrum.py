@@ -19,7 +19,9 @@ import torch
 PAD = -1
 
 
-def tower_mask(document_ids: torch.Tensor, positions: torch.Tensor, prefix: torch.Tensor | None = None) -> torch.Tensor:
+def tower_mask(
+    document_ids: torch.Tensor, positions: torch.Tensor, prefix: torch.Tensor | None = None
+) -> torch.Tensor:
     """(rows, slots) -> (rows, slots, slots).
 
     Args:
@@ -37,13 +39,18 @@ def tower_mask(document_ids: torch.Tensor, positions: torch.Tensor, prefix: torc
 
 def token_mask(document_ids: torch.Tensor, segment_ids: torch.Tensor) -> torch.Tensor:
     """(rows, tokens) -> (rows, tokens, tokens): causal inside a segment of a document, nothing outside."""
-    same = (document_ids[:, :, None] == document_ids[:, None, :]) & (segment_ids[:, :, None] == segment_ids[:, None, :])
+    same = (document_ids[:, :, None] == document_ids[:, None, :]) & (
+        segment_ids[:, :, None] == segment_ids[:, None, :]
+    )
     causal = torch.ones(same.shape[1:], dtype=torch.bool, device=same.device).tril()
     return _with_itself(same & causal & (document_ids != PAD)[:, :, None])
 
 
 def reading_mask(
-    token_documents: torch.Tensor, reads: torch.Tensor, document_ids: torch.Tensor, positions: torch.Tensor
+    token_documents: torch.Tensor,
+    reads: torch.Tensor,
+    document_ids: torch.Tensor,
+    positions: torch.Tensor,
 ) -> torch.Tensor:
     """(rows, tokens) and (rows, slots) -> (rows, tokens, slots): which tower states a token reads.
 
@@ -52,19 +59,25 @@ def reading_mask(
         reads: how many slots of its document a token reads, BOE included.
     """
     same = token_documents[:, :, None] == document_ids[:, None, :]
-    allowed = same & (positions[:, None, :] < reads[:, :, None]) & (token_documents != PAD)[:, :, None]
+    allowed = (
+        same & (positions[:, None, :] < reads[:, :, None]) & (token_documents != PAD)[:, :, None]
+    )
     first = torch.zeros_like(allowed)
     first[..., 0] = True
     return torch.where(allowed.any(-1, keepdim=True), allowed, first)
 
 
-def attention_mask(allowed: torch.Tensor, like: torch.Tensor, implementation: str | None) -> torch.Tensor:
+def attention_mask(
+    allowed: torch.Tensor, like: torch.Tensor, implementation: str | None
+) -> torch.Tensor:
     """(rows, queries, keys) bool -> the (rows, 1, queries, keys) mask of an attention implementation."""
     allowed = allowed[:, None]
     if implementation is not None and "sdpa" in implementation:  # "packed_sdpa" of training, too
         return allowed
     if implementation not in (None, "eager"):
-        raise ValueError(f"attn_implementation={implementation!r} takes no mask of documents; use 'sdpa' or 'eager'")
+        raise ValueError(
+            f"attn_implementation={implementation!r} takes no mask of documents; use 'sdpa' or 'eager'"
+        )
     return torch.zeros(allowed.shape, dtype=like.dtype, device=like.device).masked_fill_(
         ~allowed, torch.finfo(like.dtype).min
     )

@@ -61,7 +61,9 @@ class BlaserModel(PreTrainedModel):
         """
         if (reference is None) == (self.config.kind == "ref"):
             need = "needs" if reference is None else "takes no"
-            raise ValueError(f"this BLASER model is of the kind {self.config.kind!r} and {need} reference embeddings")
+            raise ValueError(
+                f"this BLASER model is of the kind {self.config.kind!r} and {need} reference embeddings"
+            )
         s, t = normalize(source, dim=-1), normalize(translation, dim=-1)
         if reference is None:
             parts = [s, t, s * t, (t - s).abs()]

@@ -56,8 +56,12 @@ class EchoTranslationOutput(ModelOutput):
     past_key_values: Cache | None = None
 
     def __getitem__(self, key):
-        if key == "logits" and self.logits is None:  # Trainer with label smoothing, which keeps the labels to itself
-            raise ValueError("no logits without decoder_input_ids: put them into the batch, beside the labels")
+        if (
+            key == "logits" and self.logits is None
+        ):  # Trainer with label smoothing, which keeps the labels to itself
+            raise ValueError(
+                "no logits without decoder_input_ids: put them into the batch, beside the labels"
+            )
         return super().__getitem__(key)
 
 
@@ -74,7 +78,9 @@ class EchoForTranslation(EchoPreTrainedModel):
     def __init__(self, config: EchoConfig):
         super().__init__(config)
         if config.decoder is None:
-            raise ValueError("EchoForTranslation needs config.decoder (an EchoDecoderConfig); it is None")
+            raise ValueError(
+                "EchoForTranslation needs config.decoder (an EchoDecoderConfig); it is None"
+            )
         config.decoder._attn_implementation = config._attn_implementation
         self.encoder = EchoEncoder(config)
         self.decoder = EchoDecoder(config.decoder)
@@ -102,7 +108,9 @@ class EchoForTranslation(EchoPreTrainedModel):
             check_files(EchoEncoder, str(pretrained_model_name_or_path))
             config = EchoConfig.from_pretrained(pretrained_model_name_or_path, **hub)
         if getattr(config, "decoder", None) is not None:
-            loaded = super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
+            loaded = super().from_pretrained(
+                pretrained_model_name_or_path, *args, config=config, **kwargs
+            )
             if pretrained_model_name_or_path is not None:
                 found = GenerationConfig.from_pretrained(pretrained_model_name_or_path, **hub)
                 (loaded[0] if isinstance(loaded, tuple) else loaded).generation_config = found
@@ -117,14 +125,22 @@ class EchoForTranslation(EchoPreTrainedModel):
         kwargs.pop("subfolder", None)
         if config._attn_implementation:  # AutoModel has moved it there
             kwargs.setdefault("attn_implementation", config._attn_implementation)
-        of_decoder, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **hub)
+        of_decoder, _ = PreTrainedConfig.get_config_dict(
+            pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **hub
+        )
         other_class = OTHER_TRANSLATION_MODELS.get(of_decoder.get("model_type"))
         if other_class is not None:
             return other_class.from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        of_adapter = dict(kwargs.pop("adapter_kwargs", None) or {})  # of both parts: loaded when they are joined
+        of_adapter = dict(
+            kwargs.pop("adapter_kwargs", None) or {}
+        )  # of both parts: loaded when they are joined
         adapter = of_adapter.pop("_adapter_model_path", None)
-        encoder = EchoEncoder.from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
-        decoder = EchoDecoder.from_pretrained(pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **kwargs)
+        encoder = EchoEncoder.from_pretrained(
+            pretrained_model_name_or_path, *args, config=config, **kwargs
+        )
+        decoder = EchoDecoder.from_pretrained(
+            pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **kwargs
+        )
         model = cls.from_parts(encoder, decoder)
         if adapter is not None:
             model.load_adapter(adapter, adapter_kwargs=of_adapter)
@@ -142,7 +158,9 @@ class EchoForTranslation(EchoPreTrainedModel):
                 f"the encoder writes {encoder.config.embedding_size} dimensions, the decoder reads "
                 f"{decoder.config.embedding_size}: use two of one embedding space"
             )
-        config = EchoConfig.from_dict(encoder.config.to_dict() | {"decoder": decoder.config.to_dict()})
+        config = EchoConfig.from_dict(
+            encoder.config.to_dict() | {"decoder": decoder.config.to_dict()}
+        )
         config._attn_implementation = encoder.config._attn_implementation
         config.name_or_path = encoder.name_or_path
         with torch.device("meta"):
@@ -160,7 +178,9 @@ class EchoForTranslation(EchoPreTrainedModel):
 
     @generation_config.setter
     def generation_config(self, value: GenerationConfig | None) -> None:
-        if value is not None and "decoder" in self._modules:  # transformers sets one before there is a decoder
+        if (
+            value is not None and "decoder" in self._modules
+        ):  # transformers sets one before there is a decoder
             self.decoder.generation_config = value
 
     @classmethod
@@ -230,7 +250,9 @@ class EchoForTranslation(EchoPreTrainedModel):
         elif self.bottleneck:
             encoded = EchoEncoderOutput(sentence_embedding=sentence_embedding)
         else:
-            raise ValueError("sentence_embedding needs the bottleneck; without it the decoder reads all states")
+            raise ValueError(
+                "sentence_embedding needs the bottleneck; without it the decoder reads all states"
+            )
         if labels is not None and decoder_input_ids is None:
             decoder_input_ids, labels = self._with_prompt(labels)
         decoded = logits = loss = None
@@ -287,12 +309,17 @@ class EchoForTranslation(EchoPreTrainedModel):
                 languages.
         """
         if "rerank_weight" in kwargs:
-            raise ValueError("generate does not rerank: use pipeline('sonar-translation') with rerank_weight")
+            raise ValueError(
+                "generate does not rerank: use pipeline('sonar-translation') with rerank_weight"
+            )
         input_ids = inputs if input_ids is None else input_ids
         if encoder_outputs is not None and self.bottleneck:
             sentence_embedding = encoder_outputs.sentence_embedding
         states = encoder_outputs.last_hidden_state if encoder_outputs is not None else None
-        rows = next((len(given) for given in (sentence_embedding, states, input_ids) if given is not None), None)
+        rows = next(
+            (len(given) for given in (sentence_embedding, states, input_ids) if given is not None),
+            None,
+        )
         if rows is None:
             raise ValueError("generate needs input_ids, sentence_embedding or encoder_outputs")
         if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
@@ -300,11 +327,15 @@ class EchoForTranslation(EchoPreTrainedModel):
             kwargs["decoder_input_ids"] = prompt.expand(rows, -1)
         if sentence_embedding is not None:
             return self.decoder.generate(sentence_embedding=sentence_embedding, **kwargs)
-        encoded = encoder_outputs or self.encoder(input_ids=input_ids, attention_mask=attention_mask)
+        encoded = encoder_outputs or self.encoder(
+            input_ids=input_ids, attention_mask=attention_mask
+        )
         if self.bottleneck:
             return self.decoder.generate(sentence_embedding=encoded.sentence_embedding, **kwargs)
         memory = BaseModelOutput(last_hidden_state=encoded.last_hidden_state)
-        return self.decoder.generate(encoder_outputs=memory, attention_mask=attention_mask, **kwargs)
+        return self.decoder.generate(
+            encoder_outputs=memory, attention_mask=attention_mask, **kwargs
+        )
 
     def default_prompt_ids(self) -> list[int]:
         """The decoder prompt of the only language that the decoder writes.
@@ -320,13 +351,23 @@ class EchoForTranslation(EchoPreTrainedModel):
         )
         languages = self.decoder.config.languages or []
         if len(languages) != 1:
-            known = f"writes {len(languages)} languages" if languages else "does not say which languages it writes"
+            known = (
+                f"writes {len(languages)} languages"
+                if languages
+                else "does not say which languages it writes"
+            )
             raise ValueError(f"the decoder {known} and needs a prompt that names one: {advice}")
         if self._default_prompt is None:
             try:
-                tokenizer = EchoTokenizer.from_pretrained(self.name_or_path).open_target(self.name_or_path).target
+                tokenizer = (
+                    EchoTokenizer.from_pretrained(self.name_or_path)
+                    .open_target(self.name_or_path)
+                    .target
+                )
             except Exception as error:
-                raise ValueError(f"no tokenizer in {self.name_or_path!r} to write a prompt: {advice}") from error
+                raise ValueError(
+                    f"no tokenizer in {self.name_or_path!r} to write a prompt: {advice}"
+                ) from error
             self._default_prompt = tokenizer.decoder_prompt_ids(languages[0])
         return self._default_prompt
 
@@ -334,7 +375,9 @@ class EchoForTranslation(EchoPreTrainedModel):
         """(batch, target) target tokens -> (decoder input with the prompt, labels shifted against it)."""
         prompt = labels.new_tensor(self.default_prompt_ids()).expand(len(labels), -1)
         cls_token_id = self.config.cls_token_id
-        if cls_token_id is not None and (labels[:, 0] == cls_token_id).any():  # of tokenizer(..., text_target=...)
+        if (
+            cls_token_id is not None and (labels[:, 0] == cls_token_id).any()
+        ):  # of tokenizer(..., text_target=...)
             raise ValueError(
                 "the labels begin with the encoder's prompt: tokenize targets with add_special_tokens=False and append "
                 "tokenizer.eos_token_id"

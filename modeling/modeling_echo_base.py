@@ -33,13 +33,21 @@ class EchoPreTrainedModel(PreTrainedModel):
     _supports_flex_attn = True
     _supports_attention_backend = True
 
-    accepts_loss_kwargs = False  # losses are means over a batch: the Trainer divides by its accumulation steps
+    accepts_loss_kwargs = (
+        False  # losses are means over a batch: the Trainer divides by its accumulation steps
+    )
     needed_files = ("config.json",)  # beside the weights
     _dtype_was_chosen = False
 
     @classmethod
     def from_pretrained(
-        cls, pretrained_model_name_or_path, *args: Any, dtype=None, torch_dtype=None, config=None, **kwargs: Any
+        cls,
+        pretrained_model_name_or_path,
+        *args: Any,
+        dtype=None,
+        torch_dtype=None,
+        config=None,
+        **kwargs: Any,
     ):
         """Load a model as transformers does, with three differences.
 
@@ -63,7 +71,11 @@ class EchoPreTrainedModel(PreTrainedModel):
         is_automatic = dtype is None or (isinstance(dtype, str) and dtype == "auto")
         if is_automatic and name is not None:
             if config is None:
-                hub = {option: kwargs[option] for option in (*HUB_OPTIONS, "subfolder") if option in kwargs}
+                hub = {
+                    option: kwargs[option]
+                    for option in (*HUB_OPTIONS, "subfolder")
+                    if option in kwargs
+                }
                 config = cls.config_class.from_pretrained(name, **hub)
             dtype = automatic_dtype(getattr(config, "dtype", None)) or "auto"
 
@@ -91,18 +103,26 @@ class EchoPreTrainedModel(PreTrainedModel):
         return (model, info) if returns_info else model
 
     @staticmethod
-    def _load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args: Any, **kwargs: Any):
+    def _load_pretrained_model(
+        model, state_dict, checkpoint_files, load_config, *args: Any, **kwargs: Any
+    ):
         """Unpack the weights of a release in few bits first."""
         if state_dict is None:
             state_dict = read_few_bits(checkpoint_files, load_config.dtype)
-        return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs)
+        return PreTrainedModel._load_pretrained_model(
+            model, state_dict, checkpoint_files, load_config, *args, **kwargs
+        )
 
     def train(self, mode: bool = True):
         """Switch to training mode; if the loader chose a half-precision dtype, convert weights to float32 in place.
 
         Parameters stay the same objects, so the optimizer may be created before or after this call.
         """
-        if mode and self._dtype_was_chosen and any(weight.dtype in HALF for weight in self.parameters()):
+        if (
+            mode
+            and self._dtype_was_chosen
+            and any(weight.dtype in HALF for weight in self.parameters())
+        ):
             self.float()
             self.config.dtype = torch.float32
         return super().train(mode)
@@ -178,7 +198,9 @@ def check_files(model_class: type[EchoPreTrainedModel], folder: str) -> None:
         return
     for name in model_class.needed_files:
         if not (Path(folder) / name).is_file():
-            raise ValueError(f"{folder} has no {name}: it is not a checkpoint that {model_class.__name__} opens")
+            raise ValueError(
+                f"{folder} has no {name}: it is not a checkpoint that {model_class.__name__} opens"
+            )
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         if reason := why_incomplete(Path(folder) / name):
             raise ValueError(reason)
@@ -190,9 +212,13 @@ def refuse_outside_shards(folder: Path) -> None:
         try:
             names = set(json.loads(file.read_text(encoding="utf-8"))["weight_map"].values())
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise ValueError(f"{file} is damaged or incomplete: download or copy it again") from None
+            raise ValueError(
+                f"{file} is damaged or incomplete: download or copy it again"
+            ) from None
         if wrong := sorted(str(name) for name in names if Path(str(name)).name != name):
-            raise ValueError(f"{file} names {wrong[0]!r}, which is not a file of this folder: do not open it")
+            raise ValueError(
+                f"{file} names {wrong[0]!r}, which is not a file of this folder: do not open it"
+            )
 
 
 def why_incomplete(file: Path) -> str | None:
@@ -244,7 +270,9 @@ def _refuse_incomplete(model: nn.Module, info: dict, place: str) -> None:
     """Check that all tensors are present and finite."""
     if missing := sorted(info["missing_keys"]):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ValueError(f"{place}: the weights lack the tensor {missing[0]}{more}: download or copy them again")
+        raise ValueError(
+            f"{place}: the weights lack the tensor {missing[0]}{more}: download or copy them again"
+        )
     for name, weight in model.named_parameters():
         if weight.is_meta or not weight.is_floating_point():
             continue

@@ -86,10 +86,19 @@ class EchoCrossAttention(nn.Module):
             if cache is not None:
                 key, value = cache.update(key, value, self.layer_idx)
                 past_key_values.is_updated[self.layer_idx] = True
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
         dropout = self.config.attention_dropout if self.training else 0.0
         output, weights = attend(
-            self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, is_causal=False
+            self,
+            query,
+            key,
+            value,
+            attention_mask,
+            dropout=dropout,
+            scaling=self.scaling,
+            is_causal=False,
         )
         return self.o_proj(output.reshape(*hidden_states.shape[:-1], -1)), weights
 
@@ -118,13 +127,19 @@ class EchoDecoderLayer(LlamaDecoderLayer):
         attended, _ = self.self_attn(
             hidden_states=self.input_layernorm(hidden_states),
             attention_mask=attention_mask,
-            past_key_values=past_key_values.self_attention_cache if past_key_values is not None else None,
+            past_key_values=past_key_values.self_attention_cache
+            if past_key_values is not None
+            else None,
             position_embeddings=position_embeddings,
             **kwargs,
         )
         hidden_states = hidden_states + attended
         crossed, _ = self.cross_attn(
-            self.cross_attention_layernorm(hidden_states), memory, memory_mask, past_key_values, **kwargs
+            self.cross_attention_layernorm(hidden_states),
+            memory,
+            memory_mask,
+            past_key_values,
+            **kwargs,
         )
         hidden_states = hidden_states + crossed
         return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
@@ -145,7 +160,9 @@ class EchoDecoderModel(EchoPreTrainedModel):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
         self.embedding_projection = EchoProjection(config.embedding_size, config.hidden_size)
-        self.layers = nn.ModuleList(EchoDecoderLayer(config, i) for i in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(
+            EchoDecoderLayer(config, i) for i in range(config.num_hidden_layers)
+        )
         self.norm = LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = LlamaRotaryEmbedding(config)
         self.gradient_checkpointing = False
@@ -173,15 +190,21 @@ class EchoDecoderModel(EchoPreTrainedModel):
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+            past_key_values = EncoderDecoderCache(
+                DynamicCache(config=self.config), DynamicCache(config=self.config)
+            )
         past = past_key_values.get_seq_length() if past_key_values is not None else 0
         if position_ids is None:
-            position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past
+            position_ids = (
+                torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past
+            )
         mask = create_causal_mask(
             config=self.config,
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
-            past_key_values=past_key_values.self_attention_cache if past_key_values is not None else None,
+            past_key_values=past_key_values.self_attention_cache
+            if past_key_values is not None
+            else None,
             position_ids=position_ids,
         )
         memory = self.read_memory(memory)
@@ -212,7 +235,9 @@ class EchoDecoderModel(EchoPreTrainedModel):
 
     def read_memory(self, memory: torch.Tensor | None) -> torch.Tensor:
         if memory is None:
-            raise ValueError("the decoder needs encoder_outputs, sentence_embedding or input ids to read")
+            raise ValueError(
+                "the decoder needs encoder_outputs, sentence_embedding or input ids to read"
+            )
         size = self.config.embedding_size if self.config.bottleneck else self.config.hidden_size
         if memory.shape[-1] != size or (self.config.bottleneck and memory.shape[1] != 1):
             want = f"(batch, 1, {size})" if self.config.bottleneck else f"(batch, seq, {size})"
@@ -264,7 +289,9 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
                     f"{Path(str(pretrained_model_name_or_path)) / (kwargs.get('subfolder') or '')} is a model of type "
                     f"{kind!r}, not {EchoDecoderConfig.model_type!r}"
                 )
-        return super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
+        return super().from_pretrained(
+            pretrained_model_name_or_path, *args, config=config, **kwargs
+        )
 
     @can_return_tuple
     def forward(
@@ -304,7 +331,9 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         logits = self.lm_head(outputs.last_hidden_state[:, keep])
         loss = None
         if labels is not None:
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100)
+            loss = nn.functional.cross_entropy(
+                logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100
+            )
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
@@ -314,8 +343,16 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
             cross_attentions=outputs.cross_attentions,
         )
 
-    def generate(self, inputs: dict[str, Any] = None, *, sentence_embedding: torch.Tensor | None = None, **kwargs: Any):
+    def generate(
+        self,
+        inputs: dict[str, Any] = None,
+        *,
+        sentence_embedding: torch.Tensor | None = None,
+        **kwargs: Any,
+    ):
         """Generate as transformers does; `sentence_embedding` (batch, embedding_size) replaces the encoder."""
         if sentence_embedding is not None:
-            kwargs["encoder_outputs"] = BaseModelOutput(last_hidden_state=sentence_embedding[:, None])
+            kwargs["encoder_outputs"] = BaseModelOutput(
+                last_hidden_state=sentence_embedding[:, None]
+            )
         return super().generate(inputs, **kwargs)

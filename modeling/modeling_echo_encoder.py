@@ -64,7 +64,9 @@ class EchoEncoder(EchoPreTrainedModel):
         self.backbone = backbone_model(config.backbone)
         self.projection = nn.Identity()
         if config.projection != "none":
-            self.projection = EchoProjection(config.hidden_size, config.embedding_size, kind=config.projection)
+            self.projection = EchoProjection(
+                config.hidden_size, config.embedding_size, kind=config.projection
+            )
         self.post_init()
         if config.attention == "both":
             check_attention(self.backbone)
@@ -102,7 +104,11 @@ class EchoEncoder(EchoPreTrainedModel):
         """
         if attention is None:
             attention = "own" if _is_sentence_transformer(name_or_path, revision) else "both"
-        hub: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code, "subfolder": subfolder}
+        hub: dict[str, Any] = {
+            "revision": revision,
+            "trust_remote_code": trust_remote_code,
+            "subfolder": subfolder,
+        }
         if "gguf_file" in options:
             hub["gguf_file"] = options.pop("gguf_file")
         loading = {}
@@ -113,21 +119,32 @@ class EchoEncoder(EchoPreTrainedModel):
         # The configuration of the backbone, and of the encoder around it.
         backbone = config_of_backbone(name_or_path, attention, hub)
         if backbone.model_type == EchoConfig.model_type:
-            raise ValueError(f"{name_or_path} is an Echo checkpoint: EchoEncoder.from_pretrained opens it")
+            raise ValueError(
+                f"{name_or_path} is an Echo checkpoint: EchoEncoder.from_pretrained opens it"
+            )
         if part not in (None, "encoder"):
             raise ValueError(f"part must be None or 'encoder', not {part!r}")
         if part and not type(backbone).is_encoder_decoder:
             raise ValueError(f"{name_or_path} is no encoder-decoder: leave part={part!r} out")
         if part:
             backbone.is_encoder_decoder = False
-        fields: dict[str, Any] = {"pooling": pooling, "embedding_size": embedding_size, "prompts": "none"}
+        fields: dict[str, Any] = {
+            "pooling": pooling,
+            "embedding_size": embedding_size,
+            "prompts": "none",
+        }
         fields["attention"] = attention
         fields |= _ids_of_tokenizer(name_or_path, backbone, pooling, hub)
         config = EchoConfig(backbone=backbone, **fields | options)
 
         # The weights: whole, or refused.
         model, loading_info = AutoModel.from_pretrained(
-            name_or_path, config=backbone, output_loading_info=True, **_without_pooler(backbone), **hub, **loading
+            name_or_path,
+            config=backbone,
+            output_loading_info=True,
+            **_without_pooler(backbone),
+            **hub,
+            **loading,
         )
         if part:
             model = model.get_encoder()
@@ -135,7 +152,9 @@ class EchoEncoder(EchoPreTrainedModel):
         for name in sorted(loading_info["missing_keys"]):
             own_name = name.removeprefix("encoder.") if part else name
             if own_name in tensor_names:
-                raise ValueError(f"{name_or_path}: the weights lack the tensor {name}: it is not a whole model")
+                raise ValueError(
+                    f"{name_or_path}: the weights lack the tensor {name}: it is not a whole model"
+                )
 
         # The encoder is built without weights of its own, and gets those of the backbone.
         config.dtype = model.dtype
@@ -188,15 +207,24 @@ class EchoEncoder(EchoPreTrainedModel):
         Raises:
             ValueError: both or neither of `input_ids` and `inputs_embeds`, or `on_long` is given.
         """
-        if on_long is not None:  # SentenceTransformer.encode passes it to the model instead of the tokenizer
+        if (
+            on_long is not None
+        ):  # SentenceTransformer.encode passes it to the model instead of the tokenizer
             option = f"processing_kwargs={{'text': {{'on_long': {on_long!r}}}}}"
-            raise ValueError(f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})")
+            raise ValueError(
+                f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})"
+            )
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         for name in ("output_hidden_states", "output_attentions"):
             if getattr(self.config, name):
                 kwargs.setdefault(name, True)
-        inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds, "position_ids": position_ids, **kwargs}
+        inputs = {
+            "input_ids": input_ids,
+            "inputs_embeds": inputs_embeds,
+            "position_ids": position_ids,
+            **kwargs,
+        }
         inputs = {name: value for name, value in inputs.items() if value is not None}
         # The packed path of a CPU reads ids alone, and gives last states alone.
         options = [value for name, value in inputs.items() if name != "input_ids"]
@@ -205,7 +233,9 @@ class EchoEncoder(EchoPreTrainedModel):
             output["last_hidden_state"] = packed_states(self, input_ids, attention_mask)
         if output["last_hidden_state"] is None:
             output = self.states(inputs, attention_mask)
-        embedding = self.pool(output["last_hidden_state"], attention_mask, overflow_to_sample_mapping)
+        embedding = self.pool(
+            output["last_hidden_state"], attention_mask, overflow_to_sample_mapping
+        )
         return EchoEncoderOutput(
             last_hidden_state=output["last_hidden_state"],
             pooler_output=embedding,
@@ -224,8 +254,12 @@ class EchoEncoder(EchoPreTrainedModel):
             return {"last_hidden_state": states_of_packed_row(self, inputs["input_ids"], mask)}
         if mask is None or mask.dim() != 2 or "position_ids" in inputs:
             return self.backbone(attention_mask=mask, **inputs, return_dict=True)
-        padding_on_left = mask.long().argmax(-1, keepdim=True)  # (batch, 1), tokens of padding before each text
-        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # then it cannot branch on values
+        padding_on_left = mask.long().argmax(
+            -1, keepdim=True
+        )  # (batch, 1), tokens of padding before each text
+        is_traced = (
+            torch.compiler.is_compiling() or torch.jit.is_tracing()
+        )  # then it cannot branch on values
         if not is_traced and not padding_on_left.any():
             return self.backbone(attention_mask=mask, **inputs, return_dict=True)
 
@@ -241,7 +275,9 @@ class EchoEncoder(EchoPreTrainedModel):
         output = self.backbone(attention_mask=mask[rows, turned], **turned_inputs, return_dict=True)
         states = {"last_hidden_state": output["last_hidden_state"][rows, turned_back]}
         if output.get("hidden_states") is not None:
-            states["hidden_states"] = tuple(layer[rows, turned_back] for layer in output["hidden_states"])
+            states["hidden_states"] = tuple(
+                layer[rows, turned_back] for layer in output["hidden_states"]
+            )
         if output.get("attentions") is not None:
             attentions = []
             for weights in output["attentions"]:  # (batch, heads, queries, keys)
@@ -260,7 +296,9 @@ class EchoEncoder(EchoPreTrainedModel):
         """(batch, seq, hidden) -> (batch or texts, embedding_size), by the pooling of the configuration."""
         if attention_mask is None:
             attention_mask = hidden.new_ones(hidden.shape[:2], dtype=torch.long)
-        wide = torch.promote_types(hidden.dtype, torch.float32)  # bf16 models return float32 embeddings, too
+        wide = torch.promote_types(
+            hidden.dtype, torch.float32
+        )  # bf16 models return float32 embeddings, too
         pooled = POOLINGS[self.config.pooling].pool(hidden, attention_mask)
         embedding = self.projection(pooled.to(wide))
         if overflow_to_sample_mapping is None:
@@ -269,7 +307,9 @@ class EchoEncoder(EchoPreTrainedModel):
         text_of_piece = overflow_to_sample_mapping.to(embedding.device)
         texts = int(text_of_piece.max()) + 1
         tokens = attention_mask.sum(-1, keepdim=True).to(embedding.dtype)  # (pieces, 1)
-        total = embedding.new_zeros(texts, embedding.shape[1]).index_add(0, text_of_piece, embedding * tokens)
+        total = embedding.new_zeros(texts, embedding.shape[1]).index_add(
+            0, text_of_piece, embedding * tokens
+        )
         tokens_of_text = tokens.new_zeros(texts, 1).index_add(0, text_of_piece, tokens)
         return total / tokens_of_text.clamp(min=1)
 
@@ -280,8 +320,12 @@ def backbone_model(config: PreTrainedConfig) -> PreTrainedModel:
     if isinstance(model_class, (tuple, list)):
         model_class = model_class[0]
     if model_class is None or model_class.main_input_name != "input_ids":
-        reads = f"reads {model_class.main_input_name}" if model_class else "is not known to AutoModel"
-        raise ValueError(f"a backbone of type {config.model_type!r} {reads}: give the configuration of a text model")
+        reads = (
+            f"reads {model_class.main_input_name}" if model_class else "is not known to AutoModel"
+        )
+        raise ValueError(
+            f"a backbone of type {config.model_type!r} {reads}: give the configuration of a text model"
+        )
     model = model_class(config, **_without_pooler(config))
     return model.get_encoder() if type(config).is_encoder_decoder else model
 
@@ -325,7 +369,9 @@ _attends_both_ways: set[type] = set()  # classes that passed `check_attention`
 
 
 def _is_sentence_transformer(name: str, revision: str | None) -> bool:
-    silent = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")}
+    silent = {
+        f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")
+    }
     return cached_file(str(name), "modules.json", revision=revision, **silent) is not None
 
 
@@ -338,7 +384,9 @@ def config_of_backbone(name: str, attention: str, hub: dict[str, Any]) -> PreTra
     Raises:
         ValueError: code of its own that is not trusted, or beside a known type where the vectors must stay ("own").
     """
-    options = {option: hub[option] for option in ("revision", "gguf_file", "subfolder") if option in hub}
+    options = {
+        option: hub[option] for option in ("revision", "gguf_file", "subfolder") if option in hub
+    }
     values, _ = PreTrainedConfig.get_config_dict(name, **options)
     model_type = values.get("model_type")
     own_class = (values.get("auto_map") or {}).get("AutoModel")
@@ -363,16 +411,24 @@ def config_of_backbone(name: str, attention: str, hub: dict[str, Any]) -> PreTra
         )
     config = AutoConfig.from_pretrained(name, **hub)
     AutoConfig.register(config.model_type, type(config), exist_ok=True)
-    code = get_class_from_dynamic_module(config.auto_map["AutoModel"], name, revision=hub["revision"])
+    code = get_class_from_dynamic_module(
+        config.auto_map["AutoModel"], name, revision=hub["revision"]
+    )
     AutoModel.register(type(config), code, exist_ok=True)
     return config
 
 
-def _ids_of_tokenizer(name: str, backbone: PreTrainedConfig, pooling: str, hub: dict[str, Any]) -> dict[str, int]:
+def _ids_of_tokenizer(
+    name: str, backbone: PreTrainedConfig, pooling: str, hub: dict[str, Any]
+) -> dict[str, int]:
     """Ids of CLS and SEP, if there is a tokenizer beside the model."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **hub)
-    except (OSError, ValueError, TypeError):  # there is none; each class of transformers says it in its own way
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+    ):  # there is none; each class of transformers says it in its own way
         return {}
     if len(tokenizer) > backbone.vocab_size:
         raise ValueError(
@@ -380,5 +436,7 @@ def _ids_of_tokenizer(name: str, backbone: PreTrainedConfig, pooling: str, hub: 
             "together"
         )
     if pooling == "cls" and tokenizer.cls_token_id is None:
-        raise ValueError(f"pooling 'cls' needs a CLS token, which the tokenizer of {name} lacks: use 'mean' or 'last'")
+        raise ValueError(
+            f"pooling 'cls' needs a CLS token, which the tokenizer of {name} lacks: use 'mean' or 'last'"
+        )
     return {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep")}

@@ -26,7 +26,9 @@ class SonarForTranslation(EchoPreTrainedModel):
 
     bottleneck = True  # the decoder reads one vector
 
-    def __init__(self, config: EchoConfig, encoder: EchoEncoder, decoder: M2M100ForConditionalGeneration):
+    def __init__(
+        self, config: EchoConfig, encoder: EchoEncoder, decoder: M2M100ForConditionalGeneration
+    ):
         super().__init__(config)
         self.encoder, self.decoder = encoder, decoder
         self.generation_config = decoder.generation_config
@@ -45,10 +47,14 @@ class SonarForTranslation(EchoPreTrainedModel):
             return EchoForTranslation.from_pretrained(name, *args, config=config, **kwargs)
         encoder = EchoEncoder.from_pretrained(name, *args, **kwargs)
         kwargs["dtype"] = encoder.dtype
-        decoder = M2M100ForConditionalGeneration.from_pretrained(name, subfolder=DECODER_FOLDER, **kwargs)
+        decoder = M2M100ForConditionalGeneration.from_pretrained(
+            name, subfolder=DECODER_FOLDER, **kwargs
+        )
         written, read = encoder.config.embedding_size, decoder.config.d_model
         if written != read:
-            raise ValueError(f"{name}: the encoder writes {written} dimensions, the decoder reads {read}")
+            raise ValueError(
+                f"{name}: the encoder writes {written} dimensions, the decoder reads {read}"
+            )
         return cls(encoder.config, encoder, decoder).eval()
 
     def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
@@ -74,7 +80,9 @@ class SonarForTranslation(EchoPreTrainedModel):
         `decoder_input_ids` is `</s>` and the target language (`decoder_prompt_ids` of the tokenizer).
         """
         if sentence_embedding is None:
-            sentence_embedding = self.encoder(input_ids, attention_mask=attention_mask).sentence_embedding
+            sentence_embedding = self.encoder(
+                input_ids, attention_mask=attention_mask
+            ).sentence_embedding
         memory = sentence_embedding.to(self.decoder.device, self.decoder.dtype)[:, None]
         ones = torch.ones(memory.shape[:2], dtype=torch.long, device=memory.device)
         outputs = BaseModelOutput(last_hidden_state=memory.clone())

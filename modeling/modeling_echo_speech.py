@@ -38,7 +38,11 @@ class AttentionPooler(nn.Module):
         self.input = nn.Linear(frames, width) if frames != width else nn.Identity()
         self.query = nn.Parameter(torch.zeros(1, 1, width))
         layer = nn.TransformerDecoderLayer(
-            width, config.pooler_heads, config.pooler_intermediate_size, config.pooler_dropout, batch_first=True
+            width,
+            config.pooler_heads,
+            config.pooler_intermediate_size,
+            config.pooler_dropout,
+            batch_first=True,
         )
         self.layers = nn.TransformerDecoder(layer, config.pooler_layers)
 
@@ -140,9 +144,13 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         lengths, parts = mask.sum(1), {}
         for length in lengths.unique().tolist():
             rows = (lengths == length).nonzero()[:, 0]
-            parts[rows] = self.audio(audio[rows, :length], attention_mask=mask[rows, :length]).last_hidden_state
+            parts[rows] = self.audio(
+                audio[rows, :length], attention_mask=mask[rows, :length]
+            ).last_hidden_state
         longest = max(part.shape[1] for part in parts.values())
-        padded = [nn.functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts.values()]
+        padded = [
+            nn.functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts.values()
+        ]
         return torch.cat(padded)[torch.cat(list(parts)).argsort()]
 
     def frame_mask(self, attention_mask: torch.Tensor, frames: int) -> torch.Tensor:

@@ -81,7 +81,9 @@ class SpectrumModel(SpectrumPreTrainedModel):
         super().__init__(config)
         self.register_buffer("boe", torch.zeros(config.embedding_size))
         self.embedding_projection = EchoProjection(config.embedding_size, config.hidden_size)
-        self.layers = nn.ModuleList(LlamaDecoderLayer(config, i) for i in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(
+            LlamaDecoderLayer(config, i) for i in range(config.num_hidden_layers)
+        )
         self.norm = LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.next_embedding = EchoProjection(config.hidden_size, config.embedding_size)
         self.rotary_emb = LlamaRotaryEmbedding(config)
@@ -96,10 +98,14 @@ class SpectrumModel(SpectrumPreTrainedModel):
         """
         embedding = torch.as_tensor(embedding).detach().float().flatten()
         if len(embedding) != self.config.embedding_size:
-            raise ValueError(f"BOE has {len(embedding)} values, the tower reads {self.config.embedding_size}")
+            raise ValueError(
+                f"BOE has {len(embedding)} values, the tower reads {self.config.embedding_size}"
+            )
         length = embedding.norm().item()
         if not 0 < length < math.inf:
-            raise ValueError(f"BOE must be a finite vector that is not zero; its length is {length}")
+            raise ValueError(
+                f"BOE must be a finite vector that is not zero; its length is {length}"
+            )
         self.boe.copy_(embedding)
         if scale:
             self.config.embedding_scale = math.sqrt(self.config.embedding_size) / length
@@ -138,13 +144,21 @@ class SpectrumModel(SpectrumPreTrainedModel):
         if document_ids is None:
             embeddings = nn.functional.pad(embeddings, (0, 0, 1, 0))
             document_ids = embeddings.new_zeros(embeddings.shape[:2], dtype=torch.long)
-            positions = torch.arange(embeddings.shape[1], device=embeddings.device).expand_as(document_ids)
+            positions = torch.arange(embeddings.shape[1], device=embeddings.device).expand_as(
+                document_ids
+            )
         if use_cache and past_key_values is None:
-            past_key_values = DynamicCache()  # of the configuration it would take the decoder's layers
+            past_key_values = (
+                DynamicCache()
+            )  # of the configuration it would take the decoder's layers
         weight = self.norm.weight
         wide = torch.promote_types(embeddings.dtype, torch.float32)
-        embeddings = torch.where((positions == 0)[..., None], self.boe.to(wide), embeddings.to(wide))
-        hidden = (self.embedding_projection(embeddings) * self.config.embedding_scale).to(weight.dtype)
+        embeddings = torch.where(
+            (positions == 0)[..., None], self.boe.to(wide), embeddings.to(wide)
+        )
+        hidden = (self.embedding_projection(embeddings) * self.config.embedding_scale).to(
+            weight.dtype
+        )
         if allowed is None:
             allowed = tower_mask(document_ids, positions, prefix)
         mask = attention_mask(allowed, hidden, self.config._attn_implementation)
@@ -160,7 +174,9 @@ class SpectrumModel(SpectrumPreTrainedModel):
             )
         hidden = self.norm(hidden)
         return SpectrumTowerOutput(
-            last_hidden_state=hidden, next_embedding=self.next_embedding(hidden), past_key_values=past_key_values
+            last_hidden_state=hidden,
+            next_embedding=self.next_embedding(hidden),
+            past_key_values=past_key_values,
         )
 
 
@@ -177,7 +193,9 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
     def __init__(self, config: SpectrumConfig):
         super().__init__(config)
         if config.decoder is None:
-            raise ValueError("SpectrumForCausalLM needs config.decoder (an EchoDecoderConfig); it is None")
+            raise ValueError(
+                "SpectrumForCausalLM needs config.decoder (an EchoDecoderConfig); it is None"
+            )
         config.decoder._attn_implementation = config._attn_implementation
         self.tower = SpectrumModel(config)
         self.decoder = EchoDecoder(config.decoder)
@@ -251,7 +269,9 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         if embeddings is None or input_ids is None:
             raise ValueError("give embeddings of the sentences and input_ids of the decoder")
         single = document_ids is None
-        states = self.tower(embeddings, document_ids, positions, prefix, use_cache=False).last_hidden_state
+        states = self.tower(
+            embeddings, document_ids, positions, prefix, use_cache=False
+        ).last_hidden_state
         if single:
             document_ids = states.new_zeros(states.shape[:2], dtype=torch.long)
             positions = torch.arange(states.shape[1], device=states.device).expand_as(document_ids)
@@ -261,10 +281,14 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         implementation = self.config._attn_implementation
         decoded = self.decoder.model(
             input_ids=input_ids,
-            attention_mask=attention_mask(token_mask(token_documents, segment_ids), states, implementation),
+            attention_mask=attention_mask(
+                token_mask(token_documents, segment_ids), states, implementation
+            ),
             memory=self.memory(states),
             memory_mask=attention_mask(
-                reading_mask(token_documents, reads, document_ids, positions), states, implementation
+                reading_mask(token_documents, reads, document_ids, positions),
+                states,
+                implementation,
             ),
             position_ids=position_ids,
             use_cache=False,
@@ -278,4 +302,6 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
             if labels is not None:
                 flat = logits.flatten(0, 1).float()
                 loss = nn.functional.cross_entropy(flat, labels.flatten(), ignore_index=-100)
-        return SpectrumOutput(loss=loss, logits=logits, decoder_hidden_state=decoded, tower_hidden_state=states)
+        return SpectrumOutput(
+            loss=loss, logits=logits, decoder_hidden_state=decoded, tower_hidden_state=states
+        )

@@ -45,10 +45,16 @@ MAX_SCORES = 2**21  # attention scores computed at once
 MAX_TOKENS = {torch.float32: 1_536, torch.bfloat16: 2_048}  # per batch; the fastest sizes measured
 SAFE = 1e-30  # sums of exponentials between SAFE and 1 / SAFE keep full precision
 PACKED_ATTENTION = "packed_sdpa"  # the name of `packed_attention` in transformers
-TRAINABLE = ("bert", "xlm-roberta", "llama")  # backbones that take positions and hand `groups` on to attention
+TRAINABLE = (
+    "bert",
+    "xlm-roberta",
+    "llama",
+)  # backbones that take positions and hand `groups` on to attention
 
 
-def length_batches(lengths: Sequence[int], max_tokens: float = math.inf, share: float = 0.5) -> Iterator[list[int]]:
+def length_batches(
+    lengths: Sequence[int], max_tokens: float = math.inf, share: float = 0.5
+) -> Iterator[list[int]]:
     """Batches of row numbers, longest first, of at most `max_tokens` tokens with padding (or of one longer row).
 
     Rows shorter than `share` times a batch's longest row start another batch.
@@ -80,7 +86,11 @@ def can_pack(encoder) -> bool:
     backbone = encoder.backbone
     if type(backbone) not in (LlamaModel, BertModel, XLMRobertaModel):
         return False
-    config, embeddings, layers = backbone.config, backbone.get_input_embeddings(), layers_of(backbone)
+    config, embeddings, layers = (
+        backbone.config,
+        backbone.get_input_embeddings(),
+        layers_of(backbone),
+    )
     return (
         not encoder.training
         and len(layers) > 0
@@ -114,8 +124,14 @@ def has_hooks(model) -> bool:
 
     The hooks that transformers leaves after a call with `output_hidden_states` do nothing without it.
     """
-    hooks = (hook for m in model.modules() for hook in (*m._forward_hooks.values(), *m._forward_pre_hooks.values()))
-    acts = any(getattr(hook, "__module__", "") != "transformers.utils.output_capturing" for hook in hooks)
+    hooks = (
+        hook
+        for m in model.modules()
+        for hook in (*m._forward_hooks.values(), *m._forward_pre_hooks.values())
+    )
+    acts = any(
+        getattr(hook, "__module__", "") != "transformers.utils.output_capturing" for hook in hooks
+    )
     return acts or any("forward" in vars(m) for m in model.modules())
 
 
@@ -126,7 +142,12 @@ def _is_plain(layer: nn.Module) -> bool:
         norms: list[Any] = [layer.input_layernorm, layer.post_attention_layernorm]
         has_bias = False
         attention = layer.self_attn
-        linears: list[Any] = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
+        linears: list[Any] = [
+            attention.q_proj,
+            attention.k_proj,
+            attention.v_proj,
+            attention.o_proj,
+        ]
         linears += [layer.mlp.gate_proj, layer.mlp.up_proj, layer.mlp.down_proj]
     elif type(layer) in (BertLayer, XLMRobertaLayer):
         norm_class = nn.LayerNorm
@@ -148,10 +169,14 @@ def _is_plain(layer: nn.Module) -> bool:
 
 def packed_encoder(encoder, like: PackedEncoder | None = None) -> PackedEncoder:
     """The `PackedEncoder` for the layers of an encoder for which `can_pack` is True."""
-    return (PackedEncoder if type(encoder.backbone) is LlamaModel else PackedPostNorm)(encoder, like)
+    return (PackedEncoder if type(encoder.backbone) is LlamaModel else PackedPostNorm)(
+        encoder, like
+    )
 
 
-def packed_states(encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor | None:
+def packed_states(
+    encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor | None
+) -> torch.Tensor | None:
     """(batch, seq, hidden) states after the last norm, zero at padding; None if packing is impossible or too slow."""
     if not can_pack(encoder) or input_ids.dim() != 2:
         return None
@@ -201,7 +226,9 @@ class PackedEncoder:
         self.heads = config.num_attention_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.dtype = self.backbone.get_input_embeddings().weight.dtype
-        self.joined: list[Any] = like.joined if like else [self._join(layer) for layer in self.layers]
+        self.joined: list[Any] = (
+            like.joined if like else [self._join(layer) for layer in self.layers]
+        )
         self.buffers: dict[str, torch.Tensor] = {}
         self.through_onednn = self.dtype == torch.float32 and onednn_is_faster()
 
@@ -229,7 +256,9 @@ class PackedEncoder:
         if pooling.reads_only_first:
             pooled = states
         else:
-            pooled_groups = [pooling.pool(group.unpack(states), group.mask[:, 0]) for group in self.groups]
+            pooled_groups = [
+                pooling.pool(group.unpack(states), group.mask[:, 0]) for group in self.groups
+            ]
             pooled = torch.cat(pooled_groups)
         embeddings = self.encoder.projection(pooled.float())
         if order == sorted(order):
@@ -249,7 +278,9 @@ class PackedEncoder:
         norm_weight = layer.input_layernorm.weight.float()
 
         def with_adjacent_pairs(weight: torch.Tensor) -> torch.Tensor:
-            halves = weight.unflatten(0, (-1, 2, self.head_dim // 2))  # (heads, 2, head_dim / 2, hidden)
+            halves = weight.unflatten(
+                0, (-1, 2, self.head_dim // 2)
+            )  # (heads, 2, head_dim / 2, hidden)
             return halves.transpose(1, 2).flatten(0, 2)
 
         query = with_adjacent_pairs(attention.q_proj.weight * norm_weight) * attention.scaling
@@ -273,7 +304,9 @@ class PackedEncoder:
             ids[mask] = torch.tensor(list(chain.from_iterable(rows[rows_of_group])))
             ids_of_groups.append(ids.view(-1))
             tokens_of_group = slice(first_token, first_token + mask.numel())
-            self.groups.append(Group(rows_of_group, tokens_of_group, mask.to(self.dtype)[:, None], rotations))
+            self.groups.append(
+                Group(rows_of_group, tokens_of_group, mask.to(self.dtype)[:, None], rotations)
+            )
             first_token += mask.numel()
         self.is_token = torch.cat([group.mask.view(-1, 1) for group in self.groups])
         return self._vectors(torch.cat(ids_of_groups))
@@ -281,14 +314,20 @@ class PackedEncoder:
     def _vectors(self, ids: torch.Tensor) -> torch.Tensor:
         """Ids of all groups -> token vectors."""
         weight = self.backbone.get_input_embeddings().weight
-        return torch.index_select(weight, 0, ids, out=self._buffer("x", (len(ids), weight.shape[1])))
+        return torch.index_select(
+            weight, 0, ids, out=self._buffer("x", (len(ids), weight.shape[1]))
+        )
 
     def _rotations(self, longest: int) -> torch.Tensor | None:
-        cos, sin = self.backbone.rotary_emb(self.lengths.float(), position_ids=torch.arange(longest)[None])
+        cos, sin = self.backbone.rotary_emb(
+            self.lengths.float(), position_ids=torch.arange(longest)[None]
+        )
         half = self.head_dim // 2
         return torch.complex(cos[0, :, :half], sin[0, :, :half])
 
-    def _attend(self, layer, joined: Any, x: torch.Tensor, only_first: bool = False) -> torch.Tensor:
+    def _attend(
+        self, layer, joined: Any, x: torch.Tensor, only_first: bool = False
+    ) -> torch.Tensor:
         """Self-attention over x (tokens, hidden), added to x, or to the rows' first tokens."""
         size = self.head_dim
         projected = self._projected(layer, joined, x)
@@ -297,25 +336,33 @@ class PackedEncoder:
             x = torch.cat([group.unpack(x)[:, 0] for group in self.groups])
         out = self._buffer("norm", (len(x), self.heads * size))
         for group in self.groups:
-            heads = group.unpack(projected).unflatten(-1, (-1, size)).transpose(1, 2)  # (rows, heads, length, size)
+            heads = (
+                group.unpack(projected).unflatten(-1, (-1, size)).transpose(1, 2)
+            )  # (rows, heads, length, size)
             query, key, value = heads.split([self.heads, key_heads, key_heads], dim=1)
             if only_first:
                 query = query[:, :, :1]
             mixed = self._mixed(query, key, value, group).transpose(1, 2)
             places = group.rows if only_first else group.tokens
             result = out[places].view(*mixed.shape[:3], size)
-            torch.div(mixed[..., :size], mixed[..., size:], out=result)  # by the sum of the exponentials
+            torch.div(
+                mixed[..., :size], mixed[..., size:], out=result
+            )  # by the sum of the exponentials
         return self._attended(layer, x, out)
 
     def _projected(self, layer, joined: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Queries, keys and values: (tokens, hidden) -> (tokens, all heads * head_dim)."""
         scale = self._scale(layer.input_layernorm, x) * self.is_token  # sets padding to zero
-        return self._product("joined", torch.mul(x, scale, out=self._buffer("norm", x.shape)), joined)
+        return self._product(
+            "joined", torch.mul(x, scale, out=self._buffer("norm", x.shape)), joined
+        )
 
     def _attended(self, layer, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         return self._added(x, out, layer.self_attn.o_proj)
 
-    def _mixed(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Group) -> torch.Tensor:
+    def _mixed(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Group
+    ) -> torch.Tensor:
         """Unnormalised attention of a group: (rows, heads, tokens, head_dim) -> (rows, heads, queries, head_dim + 1).
 
         The last value is the sum of the exponentials; the caller divides by it.
@@ -346,11 +393,15 @@ class PackedEncoder:
         out = self._buffer("out", (*q.shape[:2], v.shape[2]))
         at_once = max(1, MAX_SCORES // (len(k) * k.shape[1]))
         for part, result in zip(q.split(at_once, 1), out.split(at_once, 1), strict=True):
-            scores = torch.bmm(part, k.mT, out=self._buffer("scores", (*part.shape[:2], k.shape[1])))
+            scores = torch.bmm(
+                part, k.mT, out=self._buffer("scores", (*part.shape[:2], k.shape[1]))
+            )
             torch.bmm(scores.exp_(), v, out=result)
             least, most = torch.stack(result[..., -1].aminmax()).tolist()
             if not SAFE < least <= most < 1 / SAFE:  # also true for NaN
-                scores = torch.bmm(part, k.mT, out=scores).masked_fill_(v[:, None, :, -1] == 0, -math.inf)
+                scores = torch.bmm(part, k.mT, out=scores).masked_fill_(
+                    v[:, None, :, -1] == 0, -math.inf
+                )
                 torch.bmm(scores.softmax(-1), v, out=result)
         return out
 
@@ -358,7 +409,10 @@ class PackedEncoder:
         """(tokens, hidden) -> (tokens, intermediate), the MLP up to its down-projection."""
         mlp, norm = layer.mlp, layer.post_attention_layernorm
         y = torch.mul(x, self._scale(norm, x), out=self._buffer("norm", x.shape)).mul_(norm.weight)
-        gate, up = self._product("joined", y, mlp.gate_proj.weight), self._product("scores", y, mlp.up_proj.weight)
+        gate, up = (
+            self._product("joined", y, mlp.gate_proj.weight),
+            self._product("scores", y, mlp.up_proj.weight),
+        )
         is_silu = layer.self_attn.config.hidden_act == "silu"
         return (silu(gate, inplace=True) if is_silu else mlp.act_fn(gate)).mul_(up)
 
@@ -368,14 +422,22 @@ class PackedEncoder:
     def _scale(self, norm: LlamaRMSNorm, x: torch.Tensor) -> torch.Tensor:
         """(tokens, 1), the factor by which an RMS norm multiplies each token (before its weights)."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-        return length.square_().div_(x.shape[-1]).add_(norm.variance_epsilon).rsqrt_().to(self.dtype)
+        return (
+            length.square_().div_(x.shape[-1]).add_(norm.variance_epsilon).rsqrt_().to(self.dtype)
+        )
 
-    def _product(self, name: str, x: torch.Tensor, weight: torch.Tensor, bias: Any = None) -> torch.Tensor:
+    def _product(
+        self, name: str, x: torch.Tensor, weight: torch.Tensor, bias: Any = None
+    ) -> torch.Tensor:
         """x W^T + bias: (tokens, inputs) -> (tokens, outputs), in the buffer `name` or a tensor of its own."""
         if self.through_onednn:
             return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
         out = self._buffer(name, (len(x), len(weight)))
-        return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
+        return (
+            torch.mm(x, weight.t(), out=out)
+            if bias is None
+            else torch.addmm(bias, x, weight.t(), out=out)
+        )
 
     def _added(self, x: torch.Tensor, y: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
         """x + y W^T + bias, in place of x."""
@@ -385,7 +447,9 @@ class PackedEncoder:
         x.addmm_(y, weight.t())
         return x if linear.bias is None else x.add_(linear.bias)
 
-    def _buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
+    def _buffer(
+        self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
         """An uninitialised tensor of this shape, which the next call with the same name overwrites: few names, so that
         the buffers stay in the cache."""
         size = math.prod(shape)
@@ -418,18 +482,29 @@ class PackedPostNorm(PackedEncoder):
     def _vectors(self, ids: torch.Tensor) -> torch.Tensor:
         embeddings = self.backbone.embeddings
         x = super()._vectors(ids)
-        first_position = getattr(embeddings, "padding_idx", -1) + 1  # XLM-R counts from behind its padding id
-        positions = embeddings.position_embeddings.weight[first_position:] + embeddings.token_type_embeddings.weight[0]
+        first_position = (
+            getattr(embeddings, "padding_idx", -1) + 1
+        )  # XLM-R counts from behind its padding id
+        positions = (
+            embeddings.position_embeddings.weight[first_position:]
+            + embeddings.token_type_embeddings.weight[0]
+        )
         longest = int(self.lengths.max())
         if longest > len(positions):
-            raise ValueError(f"a text has {longest} tokens and the model reads at most {len(positions)}: shorten it")
+            raise ValueError(
+                f"a text has {longest} tokens and the model reads at most {len(positions)}: shorten it"
+            )
         for group in self.groups:
             tokens = group.unpack(x)  # (rows, length, width)
-            positions_of_group = positions[: tokens.shape[1]]  # none for padding behind the last position
+            positions_of_group = positions[
+                : tokens.shape[1]
+            ]  # none for padding behind the last position
             tokens[:, : len(positions_of_group)].add_(positions_of_group)
         return self._normed(embeddings.LayerNorm, x)
 
-    def _projected(self, layer, joined: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    def _projected(
+        self, layer, joined: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor
+    ) -> torch.Tensor:
         return self._product("joined", x, *joined)
 
     def _attended(self, layer, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -440,7 +515,9 @@ class PackedPostNorm(PackedEncoder):
         dense = layer.intermediate.dense
         is_gelu = self.backbone.config.hidden_act == "gelu"
         if is_gelu and self.through_onednn:
-            return torch.ops.mkldnn._linear_pointwise(x, dense.weight, dense.bias, "gelu", [], "none")
+            return torch.ops.mkldnn._linear_pointwise(
+                x, dense.weight, dense.bias, "gelu", [], "none"
+            )
         y = self._product("joined", x, dense.weight, dense.bias)
         return torch.ops.aten.gelu_(y) if is_gelu else layer.intermediate.intermediate_act_fn(y)
 
@@ -484,8 +561,19 @@ def packed_attention(
         return _attention_in_float32(module, query, key, value, attention_mask, **options), None
     sizes = [group.texts * group.length for group in groups]
     mixed = []
-    parts = zip(groups, query[0].split(sizes, 1), key[0].split(sizes, 1), value[0].split(sizes, 1), strict=True)
-    for group, query_part, key_part, value_part in parts:  # (heads, tokens of the group, head_dim) each
+    parts = zip(
+        groups,
+        query[0].split(sizes, 1),
+        key[0].split(sizes, 1),
+        value[0].split(sizes, 1),
+        strict=True,
+    )
+    for (
+        group,
+        query_part,
+        key_part,
+        value_part,
+    ) in parts:  # (heads, tokens of the group, head_dim) each
         states = _attention_in_float32(
             module,
             _by_text(query_part, group),
@@ -516,7 +604,9 @@ def _attention_in_float32(
     if attention_mask is not None and attention_mask.is_floating_point():
         attention_mask = attention_mask.float()
     with torch.autocast("cpu", enabled=False):
-        states, _ = sdpa_attention_forward(module, query.float(), key.float(), value.float(), attention_mask, **options)
+        states, _ = sdpa_attention_forward(
+            module, query.float(), key.float(), value.float(), attention_mask, **options
+        )
     return states.to(value.dtype)
 
 
@@ -550,19 +640,27 @@ def can_train_packed(encoder, inputs: dict[str, Any], mask: torch.Tensor | None)
 def states_of_packed_row(encoder, input_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """(texts, seq) ids and mask -> (texts, seq, hidden) states with gradients, zero at padding."""
     groups, is_token, positions, order = packed_row(mask)
-    some_token = int(input_ids[mask.bool()][0])  # stands where a group has padding; no text attends to it
+    some_token = int(
+        input_ids[mask.bool()][0]
+    )  # stands where a group has padding; no text attends to it
     row = input_ids.new_full(is_token.shape, some_token)
     row[is_token] = input_ids[order][mask[order].bool()]
     embeddings = getattr(encoder.backbone, "embeddings", None)
-    first_position = getattr(embeddings, "padding_idx", -1) + 1  # XLM-R counts from behind its padding id
-    output = encoder.backbone(input_ids=row[None], position_ids=positions[None] + first_position, groups=groups)
+    first_position = (
+        getattr(embeddings, "padding_idx", -1) + 1
+    )  # XLM-R counts from behind its padding id
+    output = encoder.backbone(
+        input_ids=row[None], position_ids=positions[None] + first_position, groups=groups
+    )
     packed = output.last_hidden_state[0]  # (tokens of the row, hidden)
     states = packed.new_zeros(*mask.shape, packed.shape[-1])
     states[mask[order].bool()] = packed[is_token]
     return states[order.argsort()]
 
 
-def packed_row(mask: torch.Tensor) -> tuple[list[TextGroup], torch.Tensor, torch.Tensor, torch.Tensor]:
+def packed_row(
+    mask: torch.Tensor,
+) -> tuple[list[TextGroup], torch.Tensor, torch.Tensor, torch.Tensor]:
     """How the texts of a batch follow each other in one row, short ones first.
 
     Args:
@@ -575,7 +673,9 @@ def packed_row(mask: torch.Tensor) -> tuple[list[TextGroup], torch.Tensor, torch
     lengths = mask.sum(1)
     order = lengths.argsort(stable=True)
     lengths = lengths[order]
-    padded_lengths, counts = ((lengths + STEP - 1) // STEP * STEP).unique_consecutive(return_counts=True)
+    padded_lengths, counts = ((lengths + STEP - 1) // STEP * STEP).unique_consecutive(
+        return_counts=True
+    )
     groups: list[TextGroup] = []
     tokens_of_groups = []
     positions_of_groups = []

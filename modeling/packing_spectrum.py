@@ -46,15 +46,22 @@ class PackedDocument:
     segments: list[Segment] = field(default_factory=list)
 
 
-def sentence_segments(sentences: Sequence[Sequence[int]], prompt: Sequence[int], end: int) -> list[Segment]:
+def sentence_segments(
+    sentences: Sequence[Sequence[int]], prompt: Sequence[int], end: int
+) -> list[Segment]:
     """Segments of sentence-level language modelling (OS 9.1): sentence i+1 reads BOE and sentences 1 ... i.
 
     The last segment is empty except for its end token: the end of the document.
     """
-    return [Segment([*prompt, *ids, end], prompt=len(prompt), reads=i + 1) for i, ids in enumerate([*sentences, []])]
+    return [
+        Segment([*prompt, *ids, end], prompt=len(prompt), reads=i + 1)
+        for i, ids in enumerate([*sentences, []])
+    ]
 
 
-def pack(documents: Sequence[PackedDocument], *, row_length: int = 0, pad_token_id: int = 0) -> dict[str, torch.Tensor]:
+def pack(
+    documents: Sequence[PackedDocument], *, row_length: int = 0, pad_token_id: int = 0
+) -> dict[str, torch.Tensor]:
     """Put documents into rows, in order; a new row begins where the next document does not fit.
 
     Args:
@@ -83,7 +90,12 @@ def pack(documents: Sequence[PackedDocument], *, row_length: int = 0, pad_token_
             rows.append([document])
             slots, tokens = own_slots, own_tokens
     parts = [_row(row) for row in rows]
-    empty = {"document_ids": PAD, "token_documents": PAD, "labels": IGNORE, "input_ids": pad_token_id}
+    empty = {
+        "document_ids": PAD,
+        "token_documents": PAD,
+        "labels": IGNORE,
+        "input_ids": pad_token_id,
+    }
     packed = {
         name: torch.nn.utils.rnn.pad_sequence(
             [part[name] for part in parts], batch_first=True, padding_value=empty.get(name, 0)
@@ -100,7 +112,10 @@ def _row(documents: Sequence[PackedDocument]) -> dict[str, torch.Tensor]:
     embeddings, slots, tokens = [], [], []
     for number, document in enumerate(documents):
         n = len(document.embeddings)
-        embeddings += [document.embeddings.new_zeros(1, document.embeddings.shape[-1]), document.embeddings]
+        embeddings += [
+            document.embeddings.new_zeros(1, document.embeddings.shape[-1]),
+            document.embeddings,
+        ]
         prefix = document.prefix + 1 if document.prefix else 0  # BOE is read by all anyway
         slots += [(number, position, prefix) for position in range(n + 1)]
         for segment_number, segment in enumerate(document.segments):

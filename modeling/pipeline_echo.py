@@ -64,7 +64,9 @@ class SonarTranslationPipeline(Pipeline):
         if self.tokenizer is None:
             if self._hears and (place := self.model.decoder_place) != name:
                 self.tokenizer = AutoTokenizer.from_pretrained(place).open_target(place)
-            elif self._hears:  # by its class: an AutoTokenizer would ask for trust_remote_code again
+            elif (
+                self._hears
+            ):  # by its class: an AutoTokenizer would ask for trust_remote_code again
                 self.tokenizer = EchoTokenizer.from_pretrained(name, subfolder=DECODER_FOLDER)
             else:
                 self.tokenizer = AutoTokenizer.from_pretrained(name)
@@ -85,40 +87,58 @@ class SonarTranslationPipeline(Pipeline):
             inputs = self.feature_extractor([audio], return_tensors="pt").to(self.device)
             return self.model.encoder(**inputs).sentence_embedding.cpu()
 
-    def _sanitize_parameters(self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs: Any):
+    def _sanitize_parameters(
+        self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs: Any
+    ):
         if wrong := {"source_lang", "target_lang"} & set(generate_kwargs):
-            raise ValueError(f"{' and '.join(sorted(wrong))}: the pipeline calls its languages src_lang and tgt_lang")
+            raise ValueError(
+                f"{' and '.join(sorted(wrong))}: the pipeline calls its languages src_lang and tgt_lang"
+            )
         if tgt_lang is not None and not isinstance(tgt_lang, str):
             raise ValueError(f"tgt_lang is one code for all texts of a call, not {tgt_lang!r}")
         if generate_kwargs.get("num_return_sequences", 1) != 1:
-            raise ValueError("sonar-translation gives one translation per text; use model.generate for several")
-        preprocess = {k: v for k, v in (("src_lang", src_lang), ("on_long", on_long)) if v is not None}
+            raise ValueError(
+                "sonar-translation gives one translation per text; use model.generate for several"
+            )
+        preprocess = {
+            k: v for k, v in (("src_lang", src_lang), ("on_long", on_long)) if v is not None
+        }
         forward = {"generate_kwargs": generate_kwargs} if generate_kwargs else {}
         return preprocess, forward | ({"tgt_lang": tgt_lang} if tgt_lang is not None else {}), {}
 
     def __call__(self, inputs: dict[str, Any], *, src_lang=None, **kwargs: Any):
-        if isinstance(inputs, torch.Tensor) or (isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"):
+        if isinstance(inputs, torch.Tensor) or (
+            isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"
+        ):
             vectors = torch.as_tensor(inputs)
             if not vectors.is_floating_point():
                 raise ValueError(f"embeddings must be floating point numbers, not {vectors.dtype}")
             if vectors.ndim not in (1, 2):
-                raise ValueError(f"embeddings have shape {tuple(vectors.shape)}; give (embedding_size,) or rows of it")
+                raise ValueError(
+                    f"embeddings have shape {tuple(vectors.shape)}; give (embedding_size,) or rows of it"
+                )
             vectors = check_finite(vectors.float())
-            inputs = [{"embedding": row} for row in (vectors[None] if vectors.ndim == 1 else vectors)]
+            inputs = [
+                {"embedding": row} for row in (vectors[None] if vectors.ndim == 1 else vectors)
+            ]
             return super().__call__(inputs, **kwargs) if inputs else []
         if isinstance(inputs, (str, dict, bytes)):
             inputs = [inputs]
         elif self._hears:
             inputs = list(inputs)
         elif not isinstance(inputs, Iterable):  # such as a KeyDataset of transformers
-            return super().__call__(inputs, **kwargs | ({"src_lang": src_lang} if src_lang is not None else {}))
+            return super().__call__(
+                inputs, **kwargs | ({"src_lang": src_lang} if src_lang is not None else {})
+            )
         else:
             inputs = rows_of(inputs, "inputs")
             if not any(isinstance(given, dict) for given in inputs):
                 check_texts(inputs)  # here, because the row number is known
         src_lang = langs_of(src_lang, len(inputs), "src_lang")
         if isinstance(src_lang, list):
-            inputs = [{"text": text, "lang": lang} for text, lang in zip(inputs, src_lang, strict=True)]
+            inputs = [
+                {"text": text, "lang": lang} for text, lang in zip(inputs, src_lang, strict=True)
+            ]
         elif src_lang is not None:
             kwargs["src_lang"] = src_lang
         return super().__call__(inputs, **kwargs) if inputs else []
@@ -128,14 +148,24 @@ class SonarTranslationPipeline(Pipeline):
             return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
         if self._hears:
             return {"sentence_embedding": self._embed_audio(inputs)}
-        text, lang = (inputs["text"], inputs.get("lang", src_lang)) if isinstance(inputs, dict) else (inputs, src_lang)
+        text, lang = (
+            (inputs["text"], inputs.get("lang", src_lang))
+            if isinstance(inputs, dict)
+            else (inputs, src_lang)
+        )
         if not isinstance(text, str):
-            raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")
+            raise ValueError(
+                f"sonar-translation takes texts or embeddings, not {type(text).__name__}"
+            )
         blank = torch.tensor([is_blank(text)])
         on_long = on_long or self.tokenizer.on_long
         if on_long == "split" and not self.model.bottleneck:
-            raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: use on_long='warn' or 'error'")
-        encoded = self.tokenizer([text], lang=lang, truncation=True, padding=True, return_tensors="pt", on_long=on_long)
+            raise ValueError(
+                "a stage-1 checkpoint reads tokens and cannot join pieces: use on_long='warn' or 'error'"
+            )
+        encoded = self.tokenizer(
+            [text], lang=lang, truncation=True, padding=True, return_tensors="pt", on_long=on_long
+        )
         if on_long == "split":  # average the pieces here, so that a batch has one row per text
             with torch.inference_mode():
                 embedding = self.model.encoder(**encoded.to(self.device)).sentence_embedding
@@ -166,7 +196,9 @@ class SonarTranslationPipeline(Pipeline):
         if embedding is not None:
             inputs = {"sentence_embedding": check_finite(embedding)}
             if set(options) <= OUR_OPTIONS and is_echo_decoder(self.model.decoder):
-                return decode_embeddings(self.model, self.tokenizer, **inputs, target_lang=tgt_lang, **options)
+                return decode_embeddings(
+                    self.model, self.tokenizer, **inputs, target_lang=tgt_lang, **options
+                )
         if "rerank_weight" in options:
             raise ValueError(
                 "rerank_weight belongs to an Echo decoder of sentence embeddings, and goes with num_beams and "
@@ -181,5 +213,9 @@ class SonarTranslationPipeline(Pipeline):
 
     def postprocess(self, outputs):
         ids = outputs["ids"]
-        ids = ids[0] if ids and isinstance(ids[0], list) else ids  # the base class does not unpack a batch of one
-        return {"translation_text": self.tokenizer.target.decode(ids, skip_special_tokens=True).strip()}
+        ids = (
+            ids[0] if ids and isinstance(ids[0], list) else ids
+        )  # the base class does not unpack a batch of one
+        return {
+            "translation_text": self.tokenizer.target.decode(ids, skip_special_tokens=True).strip()
+        }

@@ -37,7 +37,9 @@ def has_fast_bf16(device: torch.device | str = "cpu") -> bool:
     if _is_arm():
         return bool(getattr(torch.cpu, "get_capabilities", dict)().get("bf16", False))
     amx = _x86_has("_is_amx_tile_supported") and _allowed("AMX")
-    return amx or (_x86_has("_is_avx512_bf16_supported") and _allowed("BF16", "FP16", "AMX", "AVX10"))
+    return amx or (
+        _x86_has("_is_avx512_bf16_supported") and _allowed("BF16", "FP16", "AMX", "AVX10")
+    )
 
 
 def _is_arm() -> bool:
@@ -50,7 +52,9 @@ def _x86_has(probe: str) -> bool:
 
 
 def _allowed(*instructions: str) -> bool:
-    limit = (os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "ALL").upper()
+    limit = (
+        os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "ALL"
+    ).upper()
     return limit in ("ALL", "DEFAULT") or any(part in limit for part in instructions)
 
 
@@ -77,7 +81,9 @@ def onednn_is_faster() -> bool:
 
     The operator is private to torch; a torch without it keeps MKL.
     """
-    if platform.machine().lower() not in ("x86_64", "amd64") or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if platform.machine().lower() not in ("x86_64", "amd64") or not hasattr(
+        torch.ops.mkldnn, "_linear_pointwise"
+    ):
         return False
     try:
         vendor = Path("/proc/cpuinfo").read_text(errors="replace")

@@ -40,7 +40,9 @@ def language_name(code: str | None) -> str:
     name = LANGUAGE_NAMES.get(code)
     if name is None:
         near = _nearest(str(code)) or ["fra_Latn"]
-        raise ValueError(f"unknown language code {code!r}; codes look like {', '.join(near)} (ISO 639-3 and script)")
+        raise ValueError(
+            f"unknown language code {code!r}; codes look like {', '.join(near)} (ISO 639-3 and script)"
+        )
     return name
 
 
@@ -50,7 +52,8 @@ def _nearest(text: str, n: int = 3) -> list[str]:
     exact = [
         code
         for code, name in LANGUAGE_NAMES.items()
-        if wanted == name.lower() or code.lower().split("_")[0] == wanted.split("_")[0].split("-")[0]
+        if wanted == name.lower()
+        or code.lower().split("_")[0] == wanted.split("_")[0].split("-")[0]
     ]
     alike = difflib.get_close_matches(text, LANGUAGE_NAMES, n=n, cutoff=0.5)
     return list(dict.fromkeys([*exact, *alike]))[:n]
@@ -61,7 +64,9 @@ def encoder_prompt(lang: str | None = None) -> str:
     return f"{language_name(lang)}:"
 
 
-def decoder_prompt(target_lang: str, provenance: str = "primary", source_lang: str | None = None) -> str:
+def decoder_prompt(
+    target_lang: str, provenance: str = "primary", source_lang: str | None = None
+) -> str:
     """The decoder's instruction without special tokens (OS Table 40).
 
     Code and mathematics have their own prompts, whatever the provenance.
@@ -71,7 +76,11 @@ def decoder_prompt(target_lang: str, provenance: str = "primary", source_lang: s
     name = language_name(target_lang)
     if target_lang in CODE_LANGUAGES:
         return f"This is a corresponding code snippet in {name}:"
-    if source_lang in CODE_LANGUAGES or source_lang in MATH_LANGUAGES or provenance in ("code", "math"):
+    if (
+        source_lang in CODE_LANGUAGES
+        or source_lang in MATH_LANGUAGES
+        or provenance in ("code", "math")
+    ):
         return f"This is a possible natural language explanation in {name}:"
     template = _DECODER_PROMPTS.get(provenance)
     if template is None:
@@ -109,7 +118,9 @@ def langs_of(lang: Any, count: int, name: str = "lang") -> str | list[str | None
     if lang is None or isinstance(lang, str):
         langs = [lang]
     elif len(langs := rows_of(lang, name)) != count:
-        raise ValueError(f"{count} texts but {len(langs)} languages: give one code, or one per text")
+        raise ValueError(
+            f"{count} texts but {len(langs)} languages: give one code, or one per text"
+        )
     for row, code in enumerate(langs, 1):
         if code is not None and not (isinstance(code, str) and code):
             where = name if lang is code else f"{name} in row {row}"
@@ -120,12 +131,23 @@ def langs_of(lang: Any, count: int, name: str = "lang") -> str | list[str | None
 def rows_of(values: Any, name: str) -> list[Any]:
     """The rows of any container of one dimension, unchecked; None for a value that pandas calls missing."""
     if isinstance(values, (str, bytes)):
-        raise ValueError(f"{name} is one {'string' if isinstance(values, str) else 'bytes object'}; give a list")
-    if getattr(values, "ndim", 1) != 1 or isinstance(values, Mapping) or not isinstance(values, Iterable):
-        raise ValueError(f"{name} is {type(values).__name__}; give a list, or one column of a table")
+        raise ValueError(
+            f"{name} is one {'string' if isinstance(values, str) else 'bytes object'}; give a list"
+        )
+    if (
+        getattr(values, "ndim", 1) != 1
+        or isinstance(values, Mapping)
+        or not isinstance(values, Iterable)
+    ):
+        raise ValueError(
+            f"{name} is {type(values).__name__}; give a list, or one column of a table"
+        )
     column: Any = values
     if hasattr(column, "isna"):  # pandas has several values for a missing one
-        return [None if missing else value for value, missing in zip(column.tolist(), column.isna(), strict=True)]
+        return [
+            None if missing else value
+            for value, missing in zip(column.tolist(), column.isna(), strict=True)
+        ]
     for method in ("to_pylist", "tolist", "to_list"):  # of Arrow, NumPy, polars
         if hasattr(column, method):
             return getattr(column, method)()
@@ -141,7 +163,9 @@ def check_texts(texts: Sequence[Any], name: str = "text") -> None:
     """Check that all texts are strings that can be encoded as UTF-8."""
     for row, text in enumerate(texts, 1):
         if not isinstance(text, str):
-            raise ValueError(f"{name} in row {row} is {type(text).__name__} ({text!r:.60}), not a string")
+            raise ValueError(
+                f"{name} in row {row} is {type(text).__name__} ({text!r:.60}), not a string"
+            )
         try:
             text.encode()
         except UnicodeEncodeError as error:

@@ -19,10 +19,14 @@ def rerank_weight_of(model, weight: float | None) -> float:
     """The weight that a call asks for, or that of the model's generation config; 0 without reranking."""
     check_numbers(rerank_weight=weight)
     asked = weight is not None
-    weight = float((weight if asked else getattr(model.generation_config, "rerank_weight", None)) or 0.0)
+    weight = float(
+        (weight if asked else getattr(model.generation_config, "rerank_weight", None)) or 0.0
+    )
     reads_text = "text" in getattr(model, "input_modalities", ("text",))
     if weight and asked and not reads_text:
-        raise ValueError("rerank_weight needs a text encoder beside the decoder, and this model has a speech encoder")
+        raise ValueError(
+            "rerank_weight needs a text encoder beside the decoder, and this model has a speech encoder"
+        )
     return weight if reads_text else 0.0
 
 
@@ -54,11 +58,17 @@ def decode_embeddings(
         return greedy_decode(model.decoder, sentence_embedding, prompt, **options)
     if not weight:
         return beam_decode(model.decoder, sentence_embedding, prompt, num_beams=beams, **options)
-    candidates, scores = beam_candidates(model.decoder, sentence_embedding, prompt, num_beams=beams, **options)
+    candidates, scores = beam_candidates(
+        model.decoder, sentence_embedding, prompt, num_beams=beams, **options
+    )
     if not candidates:
         return []
-    texts = tokenizer.target.batch_decode([beam for row in candidates for beam in row], skip_special_tokens=True)
-    close = _cosines(model, tokenizer, sentence_embedding, [text.strip() for text in texts], target_lang)
+    texts = tokenizer.target.batch_decode(
+        [beam for row in candidates for beam in row], skip_special_tokens=True
+    )
+    close = _cosines(
+        model, tokenizer, sentence_embedding, [text.strip() for text in texts], target_lang
+    )
     best = (scores + weight * close).argmax(1).tolist()
     return [row[number] for row, number in zip(candidates, best, strict=True)]
 
@@ -68,7 +78,13 @@ def _cosines(model, tokenizer, sentence_embedding, texts: list[str], lang: str) 
     embedded = sentence_embedding.new_zeros(len(texts), sentence_embedding.shape[1])
     written = [number for number, text in enumerate(texts) if text]
     if written:
-        inputs = tokenizer([texts[n] for n in written], lang=lang, truncation=True, padding=True, return_tensors="pt")
+        inputs = tokenizer(
+            [texts[n] for n in written],
+            lang=lang,
+            truncation=True,
+            padding=True,
+            return_tensors="pt",
+        )
         with torch.inference_mode():
             made = model.encoder(**inputs.to(sentence_embedding.device)).sentence_embedding
         embedded[written] = made.to(embedded.dtype)

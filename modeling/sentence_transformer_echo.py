@@ -18,7 +18,9 @@ DEFAULT_PROMPT = "unspecified"
 NORMALIZE = "sentence_transformers.base.modules.normalize.Normalize"
 
 
-def sentence_transformer_prompts(languages: list[str] | None = None, kind: str = "name") -> dict[str, str]:
+def sentence_transformer_prompts(
+    languages: list[str] | None = None, kind: str = "name"
+) -> dict[str, str]:
     """One prompt per language: ``{"unspecified": "Unspecified language:<SEP>", "fra_Latn": "French:<SEP>", ...}``.
 
     "query" and "document", which `encode_query` and other libraries look for, are those of a text without language.
@@ -32,7 +34,11 @@ def sentence_transformer_prompts(languages: list[str] | None = None, kind: str =
     if kind != "name":
         return prompts | {code: f"{code} " if kind == "tokens" else "" for code in languages or []}
     codes = languages or sorted(LANGUAGE_NAMES)
-    return prompts | {DEFAULT_PROMPT: plain} | {code: encoder_prompt(code) + NAME_END for code in codes}
+    return (
+        prompts
+        | {DEFAULT_PROMPT: plain}
+        | {code: encoder_prompt(code) + NAME_END for code in codes}
+    )
 
 
 def write_sentence_transformer_files(
@@ -57,18 +63,24 @@ def write_sentence_transformer_files(
                 "name": "0",
                 "path": "",
                 "type": "sentence_transformers.base.modules.transformer.Transformer",
-                "kwargs": ["on_long"],  # so that encode(on_long=...) reaches EchoEncoder's error message
+                "kwargs": [
+                    "on_long"
+                ],  # so that encode(on_long=...) reaches EchoEncoder's error message
             }
         ],
         "sentence_bert_config.json": {
             "transformer_task": "feature-extraction",
-            "modality_config": {modality: {"method": "forward", "method_output_name": "sentence_embedding"}},
+            "modality_config": {
+                modality: {"method": "forward", "method_output_name": "sentence_embedding"}
+            },
             "module_output_name": "sentence_embedding",
             "unpad_inputs": False,  # a batch packed into one row would be pooled into one vector
         },
         "config_sentence_transformers.json": {
             "model_type": "SentenceTransformer",
-            "prompts": sentence_transformer_prompts(languages, prompts) if modality == "text" else {},
+            "prompts": sentence_transformer_prompts(languages, prompts)
+            if modality == "text"
+            else {},
             "default_prompt_name": None,  # the tokenizer treats a text without prompt like DEFAULT_PROMPT
             "similarity_fn_name": "cosine",
         },
@@ -81,16 +93,22 @@ def write_sentence_transformer_files(
         files["config_sentence_transformers.json"].update(served)
     for name, content in files.items():
         # SentenceTransformer.save writes its settings (prompts, default prompt, similarity) before its modules.
-        if name == "config_sentence_transformers.json" and _is_of_sentence_transformers(folder / name):
+        if name == "config_sentence_transformers.json" and _is_of_sentence_transformers(
+            folder / name
+        ):
             continue
-        (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / name).write_text(
+            json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 def _is_of_sentence_transformers(file: Path) -> bool:
     return file.is_file() and "__version__" in json.loads(file.read_text(encoding="utf-8"))
 
 
-def write_remote_code(folder: str | Path, *, speech: bool = False, sonar: bool = False, spectrum: bool = False) -> None:
+def write_remote_code(
+    folder: str | Path, *, speech: bool = False, sonar: bool = False, spectrum: bool = False
+) -> None:
     """Copy these files beside the weights, so that trust_remote_code=True needs no package.
 
     The files `*_echo_speech.py` are copied for a speech encoder only, `*_echo_sonar.py` for SONAR only, `*_spectrum.py`

@@ -43,7 +43,9 @@ ADAPTERS = {
     "sentence_adapter": r".*\.(query|key|value)|.*\.intermediate\.dense|.*layer\.\d+\.output\.dense",
 }
 PARTS = ("embeddings", *ADAPTERS, "alignment")
-FILES = {"embeddings": EMBEDDINGS, "alignment": ALIGNMENT} | {p: f"{p}/adapter_model.safetensors" for p in ADAPTERS}
+FILES = {"embeddings": EMBEDDINGS, "alignment": ALIGNMENT} | {
+    p: f"{p}/adapter_model.safetensors" for p in ADAPTERS
+}
 LORA = dict(r=8, lora_alpha=16, lora_dropout=0.1)
 SCALING, REDUCTION = 4.0, 2
 
@@ -56,7 +58,10 @@ class ParallelAdapter(nn.Module):
 
     def __init__(self, width: int):
         super().__init__()
-        self.down, self.up = nn.Linear(width, width // REDUCTION), nn.Linear(width // REDUCTION, width)
+        self.down, self.up = (
+            nn.Linear(width, width // REDUCTION),
+            nn.Linear(width // REDUCTION, width),
+        )
         nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
         for zero in (self.down.bias, self.up.weight, self.up.bias):
             nn.init.zeros_(zero)
@@ -83,12 +88,25 @@ class ModularEncoder(InputModule):
 
     save_in_root = True
 
-    def __init__(self, backbone: nn.Module, tokenizer: Any, pivot: str = "eng_Latn", max_seq_length: int = 128):
+    def __init__(
+        self,
+        backbone: nn.Module,
+        tokenizer: Any,
+        pivot: str = "eng_Latn",
+        max_seq_length: int = 128,
+    ):
         super().__init__()
         layers = getattr(getattr(backbone, "encoder", None), "layer", None)
         if layers is None or not all(hasattr(layer, "intermediate") for layer in layers):
-            raise ValueError(f"{type(backbone).__name__} does not have layers like BERT or XLM-R: adapters need them")
-        self.backbone, self.tokenizer, self.pivot, self.max_seq_length = backbone, tokenizer, pivot, max_seq_length
+            raise ValueError(
+                f"{type(backbone).__name__} does not have layers like BERT or XLM-R: adapters need them"
+            )
+        self.backbone, self.tokenizer, self.pivot, self.max_seq_length = (
+            backbone,
+            tokenizer,
+            pivot,
+            max_seq_length,
+        )
         self.embeddings, self.alignment = nn.ModuleDict(), nn.ModuleDict()
         self.tokenizers: dict[str, Any] = {}
         self.parts: dict[str, list[str]] = {}
@@ -96,7 +114,9 @@ class ModularEncoder(InputModule):
         self.identify: Callable[[list[str], list[str]], list[str]] = identify_by_heliport
         self._active: str | None = None
         self._learning: list[nn.Parameter] = []
-        for number, layer in enumerate(layers):  # LN(FFN(x) + x + adapter(x)): the adapter's output joins the residual
+        for number, layer in enumerate(
+            layers
+        ):  # LN(FFN(x) + x + adapter(x)): the adapter's output joins the residual
             layer.output.register_forward_pre_hook(self._add_alignment(number))
         self.requires_grad_(False)
 
@@ -106,7 +126,9 @@ class ModularEncoder(InputModule):
     def languages(self) -> list[str]:
         return sorted(self.parts)
 
-    def add_language(self, language: str, tokenizer: Any = None, embeddings: torch.Tensor | None = None) -> None:
+    def add_language(
+        self, language: str, tokenizer: Any = None, embeddings: torch.Tensor | None = None
+    ) -> None:
         """A language without adapters; without a tokenizer and (vocabulary, width) embeddings, the backbone's."""
         if embeddings is not None:
             self.embeddings[language] = nn.Embedding.from_pretrained(embeddings, freeze=True)
@@ -122,7 +144,9 @@ class ModularEncoder(InputModule):
             config = LoraConfig(target_modules=ADAPTERS[part], **LORA)
             inject_adapter_in_model(config, self.backbone, adapter_name(language, part))
         self.parts[language].append(part)
-        self.train(self.training)  # new LoRA layers are in training mode, with dropout, whatever the model's mode is
+        self.train(
+            self.training
+        )  # new LoRA layers are in training mode, with dropout, whatever the model's mode is
         self.learn(language, ())
 
     def part_parameters(self, language: str, part: str) -> dict[str, Any]:
@@ -136,7 +160,9 @@ class ModularEncoder(InputModule):
     def learn(self, language: str, parts: Iterable[str]) -> None:
         """Only these parts of the language have gradients; without parts, nothing has."""
         self.requires_grad_(False)
-        self._learning = [p for part in parts for p in self.part_parameters(language, part).values()]
+        self._learning = [
+            p for part in parts for p in self.part_parameters(language, part).values()
+        ]
         for parameter in self._learning:
             parameter.requires_grad_(True)
 
@@ -160,24 +186,35 @@ class ModularEncoder(InputModule):
 
     # Texts
 
-    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, torch.Tensor]:
+    def preprocess(
+        self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
+    ) -> dict[str, torch.Tensor]:
         """ids (rows, seq) of each text in its language's vocabulary, mask, and the number of its language (rows,)."""
         texts = [str(text["text"] if isinstance(text, dict) else text) for text in inputs]
         languages = self.languages_of(inputs, texts, prompt)
         rows = [
-            self.tokenizers[language](text, truncation=True, max_length=self.max_seq_length)["input_ids"]
+            self.tokenizers[language](text, truncation=True, max_length=self.max_seq_length)[
+                "input_ids"
+            ]
             for text, language in zip(texts, languages)
         ]
         longest = max(map(len, rows), default=0)
         numbers = {language: number for number, language in enumerate(self.languages)}
         return {
             "input_ids": torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows]),
-            "attention_mask": torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows]),
+            "attention_mask": torch.tensor(
+                [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
+            ),
             "language": torch.tensor([numbers[language] for language in languages]),
         }
 
-    def languages_of(self, inputs: Sequence[Any], texts: list[str], prompt: str | None) -> list[Any]:
-        given = [(text.get("lang") if isinstance(text, dict) else None) or prompt or None for text in inputs]
+    def languages_of(
+        self, inputs: Sequence[Any], texts: list[str], prompt: str | None
+    ) -> list[Any]:
+        given = [
+            (text.get("lang") if isinstance(text, dict) else None) or prompt or None
+            for text in inputs
+        ]
         if unknown := [i for i, language in enumerate(given) if language is None]:
             answers = self.identify([texts[i] for i in unknown], self.languages)
             for i, language in zip(unknown, answers):
@@ -188,11 +225,19 @@ class ModularEncoder(InputModule):
             )
         return given
 
-    def token_states(self, language: str, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+    def token_states(
+        self, language: str, input_ids: torch.Tensor, attention_mask: torch.Tensor
+    ) -> torch.Tensor:
         """States (rows, seq, width) of texts in one language, by its own vocabulary and adapters."""
         self._activate(language)
-        own = self.embeddings[language] if language in self.embeddings else self.backbone.get_input_embeddings()
-        return self.backbone(inputs_embeds=own(input_ids), attention_mask=attention_mask).last_hidden_state
+        own = (
+            self.embeddings[language]
+            if language in self.embeddings
+            else self.backbone.get_input_embeddings()
+        )
+        return self.backbone(
+            inputs_embeds=own(input_ids), attention_mask=attention_mask
+        ).last_hidden_state
 
     def forward(self, features: dict[str, torch.Tensor], **kwargs: Any) -> dict[str, Any]:
         """Adds `token_embeddings` (rows, seq, width), in the order of the rows; zeros behind a language's longest."""
@@ -201,7 +246,9 @@ class ModularEncoder(InputModule):
         for number in numbers.unique().tolist():
             rows = (numbers == number).nonzero()[:, 0]
             longest = int(mask[rows].sum(1).max())
-            found = self.token_states(self.languages[number], ids[rows, :longest], mask[rows, :longest])
+            found = self.token_states(
+                self.languages[number], ids[rows, :longest], mask[rows, :longest]
+            )
             if states is None:
                 states = found.new_zeros(*ids.shape, found.shape[-1])
             states = states.index_put(
@@ -228,11 +275,19 @@ class ModularEncoder(InputModule):
             file = folder / FILES[part]
             file.parent.mkdir(exist_ok=True)
             values = self.part_parameters(language, part).items()
-            save_file({name: p.detach().cpu().contiguous() for name, p in values}, file, metadata={"format": "pt"})
+            save_file(
+                {name: p.detach().cpu().contiguous() for name, p in values},
+                file,
+                metadata={"format": "pt"},
+            )
             if part in ADAPTERS:
-                LoraConfig(target_modules=ADAPTERS[part], inference_mode=True, **LORA).save_pretrained(file.parent)
+                LoraConfig(
+                    target_modules=ADAPTERS[part], inference_mode=True, **LORA
+                ).save_pretrained(file.parent)
         notes = {"language": language, "parts": self.parts[language]} | self.notes.get(language, {})
-        (folder / LANGUAGE).write_text(json.dumps(notes, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / LANGUAGE).write_text(
+            json.dumps(notes, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
     def load_language(self, folder: str | Path) -> None:
         """Open the folder of one language."""
@@ -242,7 +297,9 @@ class ModularEncoder(InputModule):
         if "embeddings" in parts:
             weight = load_file(folder / EMBEDDINGS)["weight"]
             if weight.shape[1] != self.get_embedding_dimension():
-                raise ValueError(f"{folder / EMBEDDINGS} does not fit the backbone: it belongs to another one")
+                raise ValueError(
+                    f"{folder / EMBEDDINGS} does not fit the backbone: it belongs to another one"
+                )
             self.add_language(language, AutoTokenizer.from_pretrained(folder), weight)
         else:
             self.add_language(language)
@@ -251,23 +308,37 @@ class ModularEncoder(InputModule):
             self.add_part(language, part)
             values = load_file(folder / FILES[part])
             if part in ADAPTERS:
-                copy_adapter(self.backbone, adapter_name(language, part), values, str(folder / FILES[part]))
+                copy_adapter(
+                    self.backbone, adapter_name(language, part), values, str(folder / FILES[part])
+                )
                 continue
             own = self.part_parameters(language, part)
             if {n: v.shape for n, v in values.items()} != {n: p.shape for n, p in own.items()}:
-                raise ValueError(f"{folder / FILES[part]} does not fit the backbone: it belongs to another one")
+                raise ValueError(
+                    f"{folder / FILES[part]} does not fit the backbone: it belongs to another one"
+                )
             for name, parameter in own.items():
                 parameter.data.copy_(values[name])
 
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+    def save(
+        self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
+    ) -> None:
         """Write everything; sentence-transformers calls it."""
         out = Path(output_path)
-        own = {n.replace(".base_layer.", "."): p for n, p in self.backbone.state_dict().items() if ".lora_" not in n}
-        options = dict(pooling="mean", embedding_size=None, prompts="none", dtype=self.backbone.dtype)
+        own = {
+            n.replace(".base_layer.", "."): p
+            for n, p in self.backbone.state_dict().items()
+            if ".lora_" not in n
+        }
+        options = dict(
+            pooling="mean", embedding_size=None, prompts="none", dtype=self.backbone.dtype
+        )
         with torch.device("meta"):
             encoder = EchoEncoder(EchoConfig(backbone=self.backbone.config, **options))
         encoder.backbone = self.backbone
-        encoder.save_pretrained(out, state_dict={f"backbone.{name}": weight for name, weight in own.items()})
+        encoder.save_pretrained(
+            out, state_dict={f"backbone.{name}": weight for name, weight in own.items()}
+        )
         EchoTokenizer.around(self.tokenizer).save_pretrained(out)
         settings = {"pivot": self.pivot, "max_seq_length": self.max_seq_length}
         (out / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
@@ -285,7 +356,9 @@ class ModularEncoder(InputModule):
         wanted = (options.get("model_kwargs") or {}).get("languages")
         here = sorted(path.name for path in (folder / LANGUAGES).glob("*") if path.is_dir())
         if missing := [language for language in wanted or () if language not in here]:
-            raise ValueError(f"language {missing[0]!r} is not in this model; it has {', '.join(here) or 'none'}")
+            raise ValueError(
+                f"language {missing[0]!r} is not in this model; it has {', '.join(here) or 'none'}"
+            )
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         backbone = EchoEncoder.from_pretrained(folder, dtype=torch.float32).backbone
         module = cls(backbone.eval(), plain(EchoTokenizer.from_pretrained(folder)), **settings)
@@ -299,7 +372,9 @@ def plain(tokenizer: EchoTokenizer) -> PreTrainedTokenizerFast:
     """The same tokenizer without languages: each language of a modular encoder has its own."""
     names = tokenizer.special_tokens_map
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer.backend_tokenizer, model_max_length=tokenizer.model_max_length, **names
+        tokenizer_object=tokenizer.backend_tokenizer,
+        model_max_length=tokenizer.model_max_length,
+        **names,
     )
 
 

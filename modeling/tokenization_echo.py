@@ -23,7 +23,14 @@ from transformers.tokenization_utils_base import BatchEncoding, TruncationStrate
 from transformers.utils import cached_file
 
 from .configuration_echo import DECODER_FOLDER
-from .prompting_echo import NAME_END, decoder_prompt, encoder_prompt, langs_of, split_prompt, texts_of
+from .prompting_echo import (
+    NAME_END,
+    decoder_prompt,
+    encoder_prompt,
+    langs_of,
+    split_prompt,
+    texts_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +90,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         """As in transformers; a damaged tokenizer.json of a folder is refused in one line that names it."""
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        except Exception as error:  # tokenizers raises a bare Exception, transformers a KeyError and others
+        except (
+            Exception
+        ) as error:  # tokenizers raises a bare Exception, transformers a KeyError and others
             folder = Path(str(pretrained_model_name_or_path)) / (kwargs.get("subfolder") or "")
             if reason := why_no_tokenizer(folder / "tokenizer.json"):
                 raise ValueError(reason) from error
@@ -137,7 +146,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         options = dict(max_length=max_length, is_split_into_words=is_split_into_words, **kwargs)
         if not add_special_tokens or text_pair is not None or is_split_into_words:
             if on_long is not None:
-                raise ValueError("on_long is for plain texts with special tokens, not for pairs or split words")
+                raise ValueError(
+                    "on_long is for plain texts with special tokens, not for pairs or split words"
+                )
             if lang is not None and add_special_tokens:
                 raise ValueError("lang is for plain texts, not for pairs or split words")
             return super()._encode_plus(
@@ -163,20 +174,30 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         encoded = self._encode_prompted(
             prompts,
             texts,
-            truncation_strategy=TruncationStrategy.ONLY_SECOND if truncates else truncation_strategy,
+            truncation_strategy=TruncationStrategy.ONLY_SECOND
+            if truncates
+            else truncation_strategy,
             return_overflowing_tokens=overflowing,
             **options,
         )
         if truncates and not overflowing:
             self._report_cut(encoded, max_length, on_long)
-        if overflowing and len(encoded["input_ids"]) == len(texts) and not return_overflowing_tokens:
+        if (
+            overflowing
+            and len(encoded["input_ids"]) == len(texts)
+            and not return_overflowing_tokens
+        ):
             encoded.pop("overflow_to_sample_mapping", None)  # no text was long
             overflowing = False
         if single and kwargs.get("return_tensors") is None and not overflowing:
-            return BatchEncoding({key: value[0] for key, value in encoded.items()}, encoded.encodings)
+            return BatchEncoding(
+                {key: value[0] for key, value in encoded.items()}, encoded.encodings
+            )
         return BatchEncoding(encoded.data, encoded.encodings)
 
-    def _encode_prompted(self, prompts: list[str], texts: list[str], **options: Any) -> BatchEncoding:
+    def _encode_prompted(
+        self, prompts: list[str], texts: list[str], **options: Any
+    ) -> BatchEncoding:
         if self.prompts == "name":
             return super()._encode_plus(prompts, texts, **options)
         if options["truncation_strategy"] == TruncationStrategy.ONLY_SECOND:
@@ -211,8 +232,14 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         end = self.end_ids
         names, backend = list(dict.fromkeys(prompts)), self._bare_backend()
         inputs = ["" if self.prompts == "none" else (name, "") for name in names]
-        heads = {name: e.ids[: len(e.ids) - len(end)] for name, e in zip(names, backend.encode_batch_fast(inputs))}
-        return [[*heads[prompt], *ids, *end] for prompt, ids in zip(prompts, self.text_ids(texts), strict=True)]
+        heads = {
+            name: e.ids[: len(e.ids) - len(end)]
+            for name, e in zip(names, backend.encode_batch_fast(inputs))
+        }
+        return [
+            [*heads[prompt], *ids, *end]
+            for prompt, ids in zip(prompts, self.text_ids(texts), strict=True)
+        ]
 
     @property
     def end_ids(self) -> list[int]:
@@ -220,7 +247,12 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if self.prompts != "none":
             return [self.eos_token_id]
         encoding = self._bare_backend().encode("a")
-        behind = list(takewhile(lambda pair: pair[1], zip(reversed(encoding.ids), encoding.special_tokens_mask[::-1])))
+        behind = list(
+            takewhile(
+                lambda pair: pair[1],
+                zip(reversed(encoding.ids), encoding.special_tokens_mask[::-1]),
+            )
+        )
         return [number for number, _ in reversed(behind)]
 
     @_alone
@@ -239,7 +271,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     def _check_room(self, prompts: list[str], max_length: int) -> None:
         """Raise if the language prefix alone fills `max_length`, which would truncate the prefix."""
-        if max_length > 8 + 4 * max(map(len, prompts), default=0):  # a sub-word has at least one byte
+        if max_length > 8 + 4 * max(
+            map(len, prompts), default=0
+        ):  # a sub-word has at least one byte
             return
         lengths = [len(ids) for ids in self.pair_ids(prompts, [""] * len(prompts))]
         if max_length <= max(lengths):
@@ -249,24 +283,35 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             )
 
     def _report_cut(self, encoded: BatchEncoding, max_length: int | None, on_long: str) -> None:
-        cut = [row for row, encoding in enumerate(encoded.encodings or [], 1) if encoding.overflowing]
+        cut = [
+            row for row, encoding in enumerate(encoded.encodings or [], 1) if encoding.overflowing
+        ]
         if not cut:
             return
         limit = max_length or self.model_max_length
         message = f"{len(cut)} of {len(encoded.encodings)} texts are longer than {limit} tokens"
         if on_long == "error":
             first = f"the first is row {cut[0]}"
-            raise ValueError(f"{message}, {first}; shorten them, or use on_long='split' or on_long='warn'")
-        logger.warning("%s and were cut; on_long='split' averages their pieces, on_long='error' refuses them", message)
+            raise ValueError(
+                f"{message}, {first}; shorten them, or use on_long='split' or on_long='warn'"
+            )
+        logger.warning(
+            "%s and were cut; on_long='split' averages their pieces, on_long='error' refuses them",
+            message,
+        )
 
-    def decoder_prompt_ids(self, target_lang: str, provenance: str = "primary", source_lang: str | None = None):
+    def decoder_prompt_ids(
+        self, target_lang: str, provenance: str = "primary", source_lang: str | None = None
+    ):
         """Ids that the decoder starts with: `<s> This is a possible translation in [LANGUAGE]:<SEP>` (OS Table 40)."""
         text = decoder_prompt(target_lang, provenance, source_lang)
         bos = [] if self.bos_token_id is None else [self.bos_token_id]
         return [*bos, *self.encode(text, add_special_tokens=False), self.sep_token_id]
 
     @classmethod
-    def around(cls, tokenizer, *, max_length: int = 512, split_special_tokens: bool = True) -> EchoTokenizer:
+    def around(
+        cls, tokenizer, *, max_length: int = 512, split_special_tokens: bool = True
+    ) -> EchoTokenizer:
         """The same tokenizer with `lang=` (unused), `on_long` and the prompts of a decoder. Its ids stay.
 
         A missing bos token is the CLS token, a missing eos token the SEP token and the other way round, a missing pad
@@ -280,15 +325,20 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             ValueError: a tokenizer without a fast backend, or with neither eos nor SEP token.
         """
         if not getattr(tokenizer, "is_fast", False):
-            raise ValueError(f"{tokenizer.name_or_path!r} has a {type(tokenizer).__name__}; give a fast tokenizer")
+            raise ValueError(
+                f"{tokenizer.name_or_path!r} has a {type(tokenizer).__name__}; give a fast tokenizer"
+            )
         roles = {
-            role: getattr(tokenizer, f"{role}_token") for role in ("cls", "sep", "bos", "eos", "pad", "unk", "mask")
+            role: getattr(tokenizer, f"{role}_token")
+            for role in ("cls", "sep", "bos", "eos", "pad", "unk", "mask")
         }
         roles["bos"] = roles["bos"] or roles["cls"]
         roles["sep"], roles["eos"] = roles["sep"] or roles["eos"], roles["eos"] or roles["sep"]
         roles["pad"] = roles["pad"] or roles["eos"]
         if roles["eos"] is None:
-            raise ValueError(f"the tokenizer of {tokenizer.name_or_path!r} has neither an eos nor a SEP token")
+            raise ValueError(
+                f"the tokenizer of {tokenizer.name_or_path!r} has neither an eos nor a SEP token"
+            )
         longest = tokenizer.model_max_length
         backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         backend.no_padding()
@@ -304,7 +354,15 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         )
 
     @classmethod
-    def from_backend(cls, backend: Tokenizer, *, max_length: int = 512, bos: str = BOS, eos: str = EOS, **kwargs: Any):
+    def from_backend(
+        cls,
+        backend: Tokenizer,
+        *,
+        max_length: int = 512,
+        bos: str = BOS,
+        eos: str = EOS,
+        **kwargs: Any,
+    ):
         """Wrap a `tokenizers.Tokenizer`: add CLS, SEP and pad (bos and eos if missing) and keep the old ids."""
         backend = Tokenizer.from_str(backend.to_str())
         backend.add_special_tokens([AddedToken(t, special=True) for t in (CLS, bos, SEP, eos, PAD)])
@@ -319,7 +377,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         # Prompt and sentence each start with a space, as the template prints them, so their sub-words are those of
         # mid-sentence text. SentencePiece-like tokenizers add this space themselves.
         layers = [normalizers.Strip()]
-        if "Prepend" not in str(backend.normalizer) and "Metaspace" not in str(backend.pre_tokenizer):
+        if "Prepend" not in str(backend.normalizer) and "Metaspace" not in str(
+            backend.pre_tokenizer
+        ):
             layers.append(normalizers.Prepend(" "))
             if backend.decoder is not None:  # decoding removes that space
                 first_space = decoders.Strip(" ", 1, 0)
@@ -341,5 +401,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
 
 def _holds(name: str | Path, file: str, **hub: Any) -> bool:
-    silent = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")}
+    silent = {
+        f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")
+    }
     return cached_file(str(name), file, subfolder=DECODER_FOLDER, **silent, **hub) is not None

@@ -49,7 +49,9 @@ class SonarTokenizer(EchoTokenizer):
         rows = zip(prompts, self.text_ids(texts), strict=True)
         return [[ids[code], *row, self.eos_token_id] for code, row in rows]
 
-    def decoder_prompt_ids(self, target_lang: str, provenance: str = "primary", source_lang: str | None = None):
+    def decoder_prompt_ids(
+        self, target_lang: str, provenance: str = "primary", source_lang: str | None = None
+    ):
         return [self.eos_token_id, self.language_id(target_lang)]
 
     def language_id(self, code: str) -> int:
@@ -57,14 +59,21 @@ class SonarTokenizer(EchoTokenizer):
         Raises:
             ValueError: an unknown language.
         """
-        if LANGUAGE.fullmatch(str(code)) and (number := self.backend_tokenizer.token_to_id(code)) is not None:
+        if (
+            LANGUAGE.fullmatch(str(code))
+            and (number := self.backend_tokenizer.token_to_id(code)) is not None
+        ):
             return number
         near = difflib.get_close_matches(str(code), self.languages, cutoff=0.5) or ["fra_Latn"]
-        raise ValueError(f"SONAR does not know the language {code!r}; codes look like {', '.join(near)}")
+        raise ValueError(
+            f"SONAR does not know the language {code!r}; codes look like {', '.join(near)}"
+        )
 
     def _split(self, text: str) -> tuple[str, str]:
         code, _, rest = text.partition(" ")
-        is_prompt = LANGUAGE.fullmatch(code) and self.backend_tokenizer.token_to_id(code) is not None
+        is_prompt = (
+            LANGUAGE.fullmatch(code) and self.backend_tokenizer.token_to_id(code) is not None
+        )
         return (code, rest) if is_prompt else (DEFAULT_LANGUAGE, text)
 
     def _encode_prompted(
@@ -77,6 +86,8 @@ class SonarTokenizer(EchoTokenizer):
         encoded = PreTrainedTokenizerFast._encode_plus(self, texts, **options)
         english = self.language_id(DEFAULT_LANGUAGE)
         rows = encoded["input_ids"]
-        for row, owner in zip(rows, encoded.get("overflow_to_sample_mapping", range(len(rows))), strict=True):
+        for row, owner in zip(
+            rows, encoded.get("overflow_to_sample_mapping", range(len(rows))), strict=True
+        ):
             row[row.index(english)] = self.language_id(prompts[owner])
         return BatchEncoding(encoded.data, encoded.encodings, tensor_type=return_tensors)

@@ -56,12 +56,18 @@ class EchoSpeechForTranslation(PreTrainedModel):
                 f"{name} is a speech encoder without {DECODER_FOLDER}/: add the decoder of its text space with "
                 "hf-echo release --decoder"
             )
-        options = {key: value for key, value in kwargs.items() if key in (*HUB_OPTIONS, "dtype", "torch_dtype")}
+        options = {
+            key: value
+            for key, value in kwargs.items()
+            if key in (*HUB_OPTIONS, "dtype", "torch_dtype")
+        }
         encoder = EchoSpeechEncoder.from_pretrained(name, **options)
         decoder = EchoDecoder.from_pretrained(with_decoder, subfolder=DECODER_FOLDER, **options)
         sizes = encoder.config.embedding_size, decoder.config.embedding_size
         if sizes[0] != sizes[1]:
-            raise ValueError(f"{name}: the encoder writes {sizes[0]} dimensions, the decoder reads {sizes[1]}")
+            raise ValueError(
+                f"{name}: the encoder writes {sizes[0]} dimensions, the decoder reads {sizes[1]}"
+            )
         model = cls(encoder.config, encoder, decoder).eval()
         model.config.name_or_path, model.decoder_place = str(name), str(with_decoder)
         return model
@@ -76,7 +82,9 @@ class EchoSpeechForTranslation(PreTrainedModel):
         Raises:
             ValueError: always.
         """
-        raise ValueError("save the speech encoder, then add a decoder with hf-echo release --decoder")
+        raise ValueError(
+            "save the speech encoder, then add a decoder with hf-echo release --decoder"
+        )
 
     def forward(self, **inputs: Any) -> EchoEncoderOutput:
         """Embeds the feature extractor's output."""
@@ -95,6 +103,8 @@ class EchoSpeechForTranslation(PreTrainedModel):
         """transformers' generate, from audio or from embeddings (batch, embedding_size)."""
         if sentence_embedding is None:
             sentence_embedding = self.encoder(
-                input_values=input_values, input_features=input_features, attention_mask=attention_mask
+                input_values=input_values,
+                input_features=input_features,
+                attention_mask=attention_mask,
             ).sentence_embedding
         return self.decoder.generate(sentence_embedding=sentence_embedding, **kwargs)

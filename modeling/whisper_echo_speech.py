@@ -15,13 +15,19 @@ from transformers.models.whisper.modeling_whisper import WhisperEncoder
 class WhisperAudioEncoder(WhisperEncoder):
     """The encoder of a `WhisperConfig`; weights have the names of transformers' `WhisperEncoder`."""
 
-    def forward(self, input_features: torch.Tensor, attention_mask: torch.Tensor | None = None) -> BaseModelOutput:
+    def forward(
+        self, input_features: torch.Tensor, attention_mask: torch.Tensor | None = None
+    ) -> BaseModelOutput:
         """`last_hidden_state` (batch, frames / 2, d_model) of log-mel frames (batch, frames, num_mel_bins)."""
         if attention_mask is None:
-            attention_mask = torch.ones(input_features.shape[:2], dtype=torch.long, device=input_features.device)
+            attention_mask = torch.ones(
+                input_features.shape[:2], dtype=torch.long, device=input_features.device
+            )
         if input_features.shape[1] > 2 * self.max_source_positions:
             seconds = self.max_source_positions / 50
-            raise ValueError(f"{input_features.shape[1] / 100:.0f} s of audio; Whisper reads at most {seconds:.0f} s")
+            raise ValueError(
+                f"{input_features.shape[1] / 100:.0f} s of audio; Whisper reads at most {seconds:.0f} s"
+            )
         real = attention_mask[:, None].to(input_features.dtype)
         states = functional.gelu(self.conv1(input_features.transpose(1, 2) * real))
         states = functional.gelu(self.conv2(states * real)).transpose(1, 2)
@@ -35,6 +41,8 @@ class WhisperAudioEncoder(WhisperEncoder):
             states = layer(states, mask)
         return BaseModelOutput(last_hidden_state=self.layer_norm(states))
 
-    def _get_feature_vector_attention_mask(self, frames: int, attention_mask: torch.Tensor) -> torch.Tensor:
+    def _get_feature_vector_attention_mask(
+        self, frames: int, attention_mask: torch.Tensor
+    ) -> torch.Tensor:
         """(batch, frames): the second convolution joins two frames to one."""
         return attention_mask[:, ::2][:, :frames]

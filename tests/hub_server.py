@@ -46,7 +46,9 @@ class Repo:
     """`branches[name]` is a list of commits (sha, {path: (bytes, is_lfs)}), the last one is the head."""
 
     def __init__(self, rid):
-        self.branches = {"main": [(hashlib.sha1(rid.encode()).hexdigest(), {".gitattributes": (b"", False)})]}
+        self.branches = {
+            "main": [(hashlib.sha1(rid.encode()).hexdigest(), {".gitattributes": (b"", False)})]
+        }
         self.tags = {}
 
     def find(self, rev):
@@ -72,9 +74,15 @@ class Repo:
         return commits[-1][0]
 
     def refs(self):
-        places = {"heads": {name: commits[-1][0] for name, commits in self.branches.items()}, "tags": self.tags}
+        places = {
+            "heads": {name: commits[-1][0] for name, commits in self.branches.items()},
+            "tags": self.tags,
+        }
         heads, tags = (
-            [{"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": sha} for name, sha in shas.items()]
+            [
+                {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": sha}
+                for name, sha in shas.items()
+            ]
             for kind, shas in places.items()
         )
         return {"branches": heads, "tags": tags, "pullRequests": [], "converts": []}
@@ -96,7 +104,16 @@ def card_errors(content):
     return errors
 
 
-LICENSES = {"apache-2.0", "mit", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-sa-4.0", "cc0-1.0", "bsd-3-clause", "other"}
+LICENSES = {
+    "apache-2.0",
+    "mit",
+    "cc-by-4.0",
+    "cc-by-nc-4.0",
+    "cc-by-sa-4.0",
+    "cc0-1.0",
+    "bsd-3-clause",
+    "other",
+}
 
 
 class H(BaseHTTPRequestHandler):
@@ -172,7 +189,9 @@ class H(BaseHTTPRequestHandler):
             for o in json.loads(b)["objects"]:
                 e = {"oid": o["oid"], "size": o["size"]}
                 if o["oid"] not in LFS:
-                    e["actions"] = {"upload": {"href": f"{self.own()}/_lfs/{o['oid']}", "header": {}}}
+                    e["actions"] = {
+                        "upload": {"href": f"{self.own()}/_lfs/{o['oid']}", "header": {}}
+                    }
                 out.append(e)
             return self.send(200, {"transfer": "basic", "objects": out})
         if m == "PUT" and (g := R(r"/_lfs/(\w+)")):
@@ -182,7 +201,9 @@ class H(BaseHTTPRequestHandler):
             return self.send(200, {})
         if g := R(r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/(.*))?"):
             return self.of_repo(g[1][:-1], g[2], m, u, q, b)
-        if m in ("GET", "HEAD") and (g := R(r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")):
+        if m in ("GET", "HEAD") and (
+            g := R(r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
+        ):
             return self.resolve(*g.groups(), m)
         return self.missing("Route")
 
@@ -190,7 +211,9 @@ class H(BaseHTTPRequestHandler):
         repo = REPOS.get((t, rid))
         if repo is None:
             return self.missing("Repo")
-        raw = u.path.split("/", 5)[5].split("/") if u.path.count("/") > 4 else [""]  # refs%2Fpr%2F1 is one part
+        raw = (
+            u.path.split("/", 5)[5].split("/") if u.path.count("/") > 4 else [""]
+        )  # refs%2Fpr%2F1 is one part
         a = [unquote(part) for part in raw]
         rev = a[1] if len(a) > 1 else "main"
         c = repo.find(rev)
@@ -202,9 +225,18 @@ class H(BaseHTTPRequestHandler):
             header = next(o["value"] for o in lines if o["key"] == "header")
             with LOCK:
                 if header.get("parentCommit") not in (None, repo.branches[rev][-1][0]):
-                    return self.send(412, {"error": "A commit has happened since. Please refresh and try again."})
+                    return self.send(
+                        412, {"error": "A commit has happened since. Please refresh and try again."}
+                    )
                 sha = repo.commit(rev, [o for o in lines if o["key"] != "header"], b)
-            return self.send(200, {"success": True, "commitOid": sha, "commitUrl": f"{self.own()}/{rid}/commit/{sha}"})
+            return self.send(
+                200,
+                {
+                    "success": True,
+                    "commitOid": sha,
+                    "commitUrl": f"{self.own()}/{rid}/commit/{sha}",
+                },
+            )
         if c is None:
             return self.missing("Revision")
         sha, files = c
@@ -221,12 +253,16 @@ class H(BaseHTTPRequestHandler):
                     d = "/".join(([pre] if pre else []) + parts[:n])
                     if d not in seen:
                         seen.add(d)
-                        out.append({"type": "directory", "path": d, "size": 0, "oid": git_oid(d.encode())})
+                        out.append(
+                            {"type": "directory", "path": d, "size": 0, "oid": git_oid(d.encode())}
+                        )
                 if rec or len(parts) == 1:
                     out.append(tree_entry(k, x, lfs))
             return self.send(200, out)
         if a[0] == "paths-info":
-            want = parse_qs(b.decode()).get("paths") or (json.loads(b)["paths"] if b[:1] == b"{" else [])
+            want = parse_qs(b.decode()).get("paths") or (
+                json.loads(b)["paths"] if b[:1] == b"{" else []
+            )
             return self.send(200, [tree_entry(k, files[k][0], False) for k in want if k in files])
         if m == "POST" and a[0] == "tag":
             tag = json.loads(b)["tag"]
@@ -237,7 +273,15 @@ class H(BaseHTTPRequestHandler):
         if a[0] == "refs":
             return self.send(200, repo.refs())
         if a[0] in ("", "revision"):
-            info = {"id": rid, "modelId": rid, "sha": sha, "private": False, "tags": [], "downloads": 0, "likes": 0}
+            info = {
+                "id": rid,
+                "modelId": rid,
+                "sha": sha,
+                "private": False,
+                "tags": [],
+                "downloads": 0,
+                "likes": 0,
+            }
             return self.send(200, info | {"siblings": [{"rfilename": k} for k in sorted(files)]})
         return self.missing("Route")
 
@@ -248,7 +292,9 @@ class H(BaseHTTPRequestHandler):
         if c is None:
             return self.missing("Revision" if repo else "Repo")
         if path not in c[1]:
-            return self.send(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound", X_Repo_Commit=c[0])
+            return self.send(
+                404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound", X_Repo_Commit=c[0]
+            )
         x, lfs = c[1][path]
         etag = hashlib.sha256(x).hexdigest() if lfs else git_oid(x)
         h = {"ETag": f'"{etag}"', "X-Repo-Commit": c[0], "Accept-Ranges": "bytes"}
@@ -266,7 +312,10 @@ class H(BaseHTTPRequestHandler):
 def put(kind, rid, files):
     """Make a repository with these files: path -> bytes. The Hub's own Parquet branch of a dataset is the same."""
     repo = REPOS.setdefault((kind, rid), Repo(rid))
-    head = (hashlib.sha1(rid.encode()).hexdigest(), {name: (data, False) for name, data in files.items()})
+    head = (
+        hashlib.sha1(rid.encode()).hexdigest(),
+        {name: (data, False) for name, data in files.items()},
+    )
     repo.branches = {"main": [head], "converted": [head]}
 
 

@@ -25,7 +25,10 @@ PROCESSORS = {  # values of VARIABLES, and whether it can run here: torch obeys 
     "plain": (("default", "AVX2", "COMPATIBLE", "Nehalem"), AVX2),  # x86 at all
     "avx2": (("avx2", "AVX2", "AVX2", "Haswell"), AVX2),
     "avx512": (("avx512", "AVX512_CORE", "AVX512", "SkylakeX"), AVX512),
-    "avx512_bf16": (("avx512", "AVX512_CORE_BF16", "AVX512", "SkylakeX"), torch.cpu._is_avx512_bf16_supported()),
+    "avx512_bf16": (
+        ("avx512", "AVX512_CORE_BF16", "AVX512", "SkylakeX"),
+        torch.cpu._is_avx512_bf16_supported(),
+    ),
 }
 # Processor, threads, shift of the seeds.
 SETTINGS = [("native", 1, 0), ("native", 2, 1), ("plain", 1, 2)]
@@ -38,7 +41,17 @@ def run(processor: str, threads: int, shift: int) -> int:
     environment |= {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     environment["HF_ECHO_SEED_SHIFT"] = str(shift)
     workers = max(1, (os.cpu_count() or 1) // threads)
-    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-m", "trains and not slow", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rfE",
+        "-m",
+        "trains and not slow",
+        "-p",
+        "no:cacheprovider",
+    ]
     command += ["-n", str(workers), "--dist", "loadfile", "--ignore=tests/evaluation/report"]
     return subprocess.run(command, cwd=Path(__file__).parents[1], env=environment).returncode
 

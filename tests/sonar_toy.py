@@ -27,7 +27,13 @@ def texts(count: int = 40) -> dict[str, list[str]]:
 
 def train_sentencepiece(folder: Path, kind: str = "bpe", rule: str = "nmt_nfkc") -> Path:
     lines = [text for of_language in texts(200).values() for text in of_language]
-    options = dict(vocab_size=1200, character_coverage=1.0, normalization_rule_name=rule, minloglevel=2, num_threads=1)
+    options = dict(
+        vocab_size=1200,
+        character_coverage=1.0,
+        normalization_rule_name=rule,
+        minloglevel=2,
+        num_threads=1,
+    )
     SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_prefix=str(folder / kind), model_type=kind, **options
     )
@@ -149,7 +155,9 @@ def linear(x, tensors, name):
 
 
 def attention(queries, keys, tensors, name, causal: bool = False):
-    q, k, v = (linear(x, tensors, f"{name}.{part}_proj") for part, x in zip("qkv", (queries, keys, keys)))
+    q, k, v = (
+        linear(x, tensors, f"{name}.{part}_proj") for part, x in zip("qkv", (queries, keys, keys))
+    )
     heads = []
     for part in range(HEADS):
         rows = slice(part * SIZE // HEADS, (part + 1) * SIZE // HEADS)
@@ -164,7 +172,9 @@ def attention(queries, keys, tensors, name, causal: bool = False):
 def positions(count: int) -> torch.Tensor:
     """(count, SIZE): sines, then cosines, of the positions from 2 on."""
     half = SIZE // 2
-    frequencies = torch.tensor([10_000 ** (-i / (half - 1)) for i in range(half)], dtype=torch.float64)
+    frequencies = torch.tensor(
+        [10_000 ** (-i / (half - 1)) for i in range(half)], dtype=torch.float64
+    )
     angles = torch.arange(2, count + 2, dtype=torch.float64)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], 1).float()
 
@@ -210,6 +220,8 @@ def beam_search(prompt: list[int], embedding, tensors, *, beams: int, steps: int
             chances = decode(prompt + written, embedding, tensors)[-1].log_softmax(-1)
             chances[EOS] = -math.inf
             best = chances.topk(beams)
-            grown += [(score + float(v), [*written, int(i)]) for v, i in zip(best.values, best.indices)]
+            grown += [
+                (score + float(v), [*written, int(i)]) for v, i in zip(best.values, best.indices)
+            ]
         kept = sorted(grown, reverse=True)[:beams]
     return kept[0][1]

@@ -8,7 +8,9 @@ from datasets import Audio, Dataset, Features, Value
 RATE = 16_000
 WORDS = "abcdefgh"
 WORD = 1_920  # samples: 120 ms
-AUDIO = dict(model_type="wav2vec2-bert", position_embeddings_type="rotary", apply_spec_augment=False)
+AUDIO = dict(
+    model_type="wav2vec2-bert", position_embeddings_type="rotary", apply_spec_augment=False
+)
 AUDIO |= dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
 SHAPE = dict(features="log-mel", num_mel_bins=20, stride=4, audio_config=AUDIO)
 SHAPE |= dict(pooler_layers=1, pooler_heads=2, pooler_intermediate_size=64, pooler_dropout=0.0)
@@ -16,7 +18,9 @@ SHAPE |= dict(pooler_layers=1, pooler_heads=2, pooler_intermediate_size=64, pool
 
 def say(text: str, pitch: float = 1.0, seed: int = 0) -> np.ndarray:
     time = np.arange(WORD) / RATE
-    words = [np.sin(2 * np.pi * pitch * 300 * 1.35 ** WORDS.index(word) * time) for word in text.split()]
+    words = [
+        np.sin(2 * np.pi * pitch * 300 * 1.35 ** WORDS.index(word) * time) for word in text.split()
+    ]
     noise = np.random.default_rng(seed).normal(size=WORD * len(words))
     return (0.3 * np.concatenate(words) + 0.003 * noise).astype(np.float32)
 
@@ -30,8 +34,14 @@ def speech(rows: int = 120, seed: int = 0, *, english: bool = True) -> Dataset:
         lang = "eng_Latn" if number % 3 else "fra_Latn"
         text = " ".join(rng.choice(list(WORDS), size=rng.integers(2, 6)))
         file = io.BytesIO()
-        soundfile.write(file, say(text, 1.0 if lang == "eng_Latn" else 1.08, seed + number), RATE, format="WAV")
-        row = {"audio": {"path": f"{number}.wav", "bytes": file.getvalue()}, "text": text, "lang": lang}
+        soundfile.write(
+            file, say(text, 1.0 if lang == "eng_Latn" else 1.08, seed + number), RATE, format="WAV"
+        )
+        row = {
+            "audio": {"path": f"{number}.wav", "bytes": file.getvalue()},
+            "text": text,
+            "lang": lang,
+        }
         row |= {"source": "one" if number % 4 else "two"}
         table.append(row | ({"english": text if lang != "eng_Latn" else None} if english else {}))
     texts = {name: Value("string") for name in table[0] if name != "audio"}

@@ -18,7 +18,9 @@ def test_published_counts():
     assert len(nllb) == 204  # OS Table 32, and FLORES-200
     assert Counter(entry.resource for entry in nllb) == {"high": 54, "low": 150}
     assert sum(entry.base for entry in nllb) == 202  # OS Table 33: "202 languages total"
-    assert sum(entry.common80 for entry in nllb) == 80  # "81 languages supported across all compared models"
+    assert (
+        sum(entry.common80 for entry in nllb) == 80
+    )  # "81 languages supported across all compared models"
     assert len({entry.family for entry in nllb}) == 22
     assert Counter(entry.script for entry in nllb)["Arabic"] == 22
 
@@ -26,7 +28,13 @@ def test_published_counts():
 def test_tables_hold_only_known_codes():
     in_families = " ".join(table.FAMILIES.values()).split()
     assert len(in_families) == len(set(in_families))  # each once
-    groups = [in_families, table.COMMON_80, table.HIGH_RESOURCE, table.MODULAR_23, table.EMMA_X_PAIRS]
+    groups = [
+        in_families,
+        table.COMMON_80,
+        table.HIGH_RESOURCE,
+        table.MODULAR_23,
+        table.EMMA_X_PAIRS,
+    ]
     groups += [ISO_639_1.values(), table.OTHER_CODES.values()]
     for codes in groups:
         assert set(codes) <= set(LANGUAGES)
@@ -81,7 +89,12 @@ def test_names_of_varieties():
 
 def test_rows_as_printed():
     french = language("fra_Latn")
-    assert (french.name, french.script, french.family, french.resource) == ("French", "Latin", "Indo-European", "high")
+    assert (french.name, french.script, french.family, french.resource) == (
+        "French",
+        "Latin",
+        "Indo-European",
+        "high",
+    )
     assert (french.nllb, french.base, french.common80) == (True, True, True)
     tigrinya = language("tir_Ethi")
     assert (tigrinya.script, tigrinya.resource) == ("Ge'ez", "low")
@@ -165,8 +178,12 @@ def test_similar_letters_are_no_help_for_two_letters(code):
 
 def test_two_letter_codes_agree_with_iso_639_3():
     """mteb has the table of the standard; it knows no `sh` (withdrawn). Both codes find the same language."""
-    folder = Path(importlib.util.find_spec("mteb").submodule_search_locations[0])  # without the slow import
-    standard = json.loads((folder / "languages" / "iso_639_1_to_3.json").read_text(encoding="utf-8"))
+    folder = Path(
+        importlib.util.find_spec("mteb").submodule_search_locations[0]
+    )  # without the slow import
+    standard = json.loads(
+        (folder / "languages" / "iso_639_1_to_3.json").read_text(encoding="utf-8")
+    )
     assert set(ISO_639_1) - set(standard) == {"sh"}
     for iso in set(ISO_639_1) & set(standard):
         assert find_language(iso) == find_language(standard[iso]), iso
@@ -190,7 +207,13 @@ def test_another_spelling_is_no_code(text):
 
 @pytest.mark.parametrize(
     "code, short",
-    [("fra_Latn", "fr"), ("por_Latn_BR", "pt"), ("zho_Hant", "zh"), ("srp_Latn", "sr"), ("ast_Latn", "ast")],
+    [
+        ("fra_Latn", "fr"),
+        ("por_Latn_BR", "pt"),
+        ("zho_Hant", "zh"),
+        ("srp_Latn", "sr"),
+        ("ast_Latn", "ast"),
+    ],
 )
 def test_the_hub_files_languages_by_the_shortest_code(code, short):
     assert hub_code(code) == short

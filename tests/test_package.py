@@ -35,7 +35,14 @@ RANK = {room: rank for rank, room in enumerate(LAYERS)}
 
 # safetensors, tokenizers and huggingface_hub (the @strict of configs) come with transformers.
 # One file is written for, and only loaded by, sentence-transformers.
-MODELING_MAY_IMPORT = {"torch", "transformers", "numpy", "safetensors", "tokenizers", "huggingface_hub"}
+MODELING_MAY_IMPORT = {
+    "torch",
+    "transformers",
+    "numpy",
+    "safetensors",
+    "tokenizers",
+    "huggingface_hub",
+}
 MODELING_MAY_IMPORT |= sys.stdlib_module_names
 MODELING_EXTRA = {
     "sentence_transformer_echo.py": {"sentence_transformers"},
@@ -55,7 +62,10 @@ def imports_of(path: Path) -> Iterator[tuple[int, str, int]]:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             start, level = [getattr(node, "module", None)], getattr(node, "level", 0)
-            yield from ((level, ".".join(filter(None, [*start, alias.name])), node.lineno) for alias in node.names)
+            yield from (
+                (level, ".".join(filter(None, [*start, alias.name])), node.lineno)
+                for alias in node.names
+            )
 
 
 def imported_files(path: Path, package: Path) -> Iterator[Path]:
@@ -64,8 +74,17 @@ def imported_files(path: Path, package: Path) -> Iterator[Path]:
     for level, name, _ in imports_of(path):
         first, *parts = [*(here[: len(here) - level + 1] if level else ()), *name.split(".")]
         if first == package.name:
-            ends = [package.joinpath(*parts[:length]) for length in (len(parts), len(parts) - 1) if length > 0]
-            files = [file for end in ends for file in (end.with_suffix(".py"), end / "__init__.py") if file.is_file()]
+            ends = [
+                package.joinpath(*parts[:length])
+                for length in (len(parts), len(parts) - 1)
+                if length > 0
+            ]
+            files = [
+                file
+                for end in ends
+                for file in (end.with_suffix(".py"), end / "__init__.py")
+                if file.is_file()
+            ]
             yield from (file.relative_to(package) for file in files[:1])
 
 
@@ -74,7 +93,9 @@ def upward_imports(package: Path) -> list[str]:
     wrong = []
     for path in sorted(package.rglob("*.py")):
         inside = path.relative_to(package)
-        if inside == Path("__init__.py") or inside.parts[0] == "pretrained":  # checkpoints carry their own files
+        if (
+            inside == Path("__init__.py") or inside.parts[0] == "pretrained"
+        ):  # checkpoints carry their own files
             continue
         own = inside.parts[0].removesuffix(".py")
         if own not in RANK:
@@ -97,7 +118,9 @@ def circles(package: Path) -> list[str]:
         own = path.relative_to(package)
         for other in [] if own.parts[0] == "pretrained" else imported_files(path, package):
             shared = 0
-            while own.parts[shared] == other.parts[shared] and shared + 1 < min(len(own.parts), len(other.parts)):
+            while own.parts[shared] == other.parts[shared] and shared + 1 < min(
+                len(own.parts), len(other.parts)
+            ):
                 shared += 1
             if own.parts[shared] != other.parts[shared]:
                 graph = graphs.setdefault(Path(*own.parts[:shared]), {})
@@ -133,7 +156,9 @@ def test_circles_are_found(tmp_path):
     for name, text in files.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
-    found = [(line.split(": ")[0], set(line.split(": ")[1].split(" <- "))) for line in circles(package)]
+    found = [
+        (line.split(": ")[0], set(line.split(": ")[1].split(" <- "))) for line in circles(package)
+    ]
     assert found == [
         ("data", {"__init__.py", "rows.py"}),
         ("stages", {"core", "table.py"}),
@@ -156,7 +181,9 @@ def test_messages_of_errors_are_one_line():
             for node in ast.walk(tree_of(path)):
                 if not isinstance(node, ast.Raise) or node.exc is None:
                     continue
-                texts = [part.value for part in ast.walk(node.exc) if isinstance(part, ast.Constant)]
+                texts = [
+                    part.value for part in ast.walk(node.exc) if isinstance(part, ast.Constant)
+                ]
                 if any(isinstance(text, str) and "\n" in text for text in texts):
                     wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert not wrong
@@ -167,7 +194,9 @@ def test_contributing_shows_the_layers():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     shown = re.findall(r"^    (\w+) ", text, re.MULTILINE)
     package = ROOT / "hf_echo"
-    parts = {p.stem for p in package.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()} - {"__init__"}
+    parts = {
+        p.stem for p in package.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+    } - {"__init__"}
     assert shown == LAYERS
     assert parts | {"pretrained"} == set(LAYERS)
     links = [p.relative_to(ROOT).as_posix() for p in package.rglob("*") if p.is_symlink()]
@@ -188,7 +217,9 @@ def test_modeling_travels_alone():
                 wrong.append(f"{path.name}:{line} imports {'.' * level}{name}")
         text = path.read_text(encoding="utf-8")
         spelt = re.findall(r"^\s*from\s+\.(\S*)\s+import", text, re.MULTILINE)
-        wrong += [f"{path.name} spells an import of .{name}" for name in spelt if name not in siblings]
+        wrong += [
+            f"{path.name} spells an import of .{name}" for name in spelt if name not in siblings
+        ]
     assert files
     assert not wrong
 
@@ -286,18 +317,25 @@ MORE_WAYS = [
     ("from transformers import pipeline; import hf_echo", TRANSLATE),
     ("import hf_echo.modeling; from transformers import pipeline", TRANSLATE),
     ("import hf_echo; from sentence_transformers import SentenceTransformer", SENTENCES),
-    ("from sentence_transformers import SentenceTransformer", SENTENCES.replace(")", ", trust_remote_code=True)", 1)),
+    (
+        "from sentence_transformers import SentenceTransformer",
+        SENTENCES.replace(")", ", trust_remote_code=True)", 1),
+    ),
     ("import hf_echo; from transformers import AutoModel", AUTO),
     ("import transformers; import hf_echo; from transformers import AutoModel", AUTO),
     ("from transformers import AutoModel; import hf_echo", AUTO),
-    ("import torch; import hf_echo; import sentence_transformers; from transformers import AutoModel", AUTO),
+    (
+        "import torch; import hf_echo; import sentence_transformers; from transformers import AutoModel",
+        AUTO,
+    ),
     ("from hf_echo.modeling import EchoConfig; from transformers import AutoModel", AUTO),
     ("import hf_echo.hub; from transformers import AutoModel", AUTO),
 ]
 
 
 @pytest.mark.parametrize(
-    ("imports", "opens"), [*WAYS, *(pytest.param(*way, marks=pytest.mark.slow) for way in MORE_WAYS)]
+    ("imports", "opens"),
+    [*WAYS, *(pytest.param(*way, marks=pytest.mark.slow) for way in MORE_WAYS)],
 )
 def test_the_packaged_model_opens_in_any_order_of_imports(imports, opens):
     folder = ROOT / "hf_echo" / "pretrained" / "echo-nano"
@@ -306,7 +344,9 @@ def test_the_packaged_model_opens_in_any_order_of_imports(imports, opens):
 
 def copy_sources(place: Path) -> Path:
     for name in ("hf_echo", "modeling", "train_scripts", "hub_cards"):
-        shutil.copytree(ROOT / name, place / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name, place / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for name in ("pyproject.toml", "LICENSE", "README.md"):
         shutil.copy(ROOT / name, place / name)
     return place
@@ -330,7 +370,9 @@ def carried() -> set[str]:
     folder = ROOT / "train_scripts" / "recipes"
     recipes = {f"hf_echo/recipes/{path.relative_to(folder)}" for path in folder.rglob("*.yaml")}
     templates = ROOT / "hub_cards"
-    cards = {f"hf_echo/cards/templates/{path.relative_to(templates)}" for path in templates.rglob("*.j2")}
+    cards = {
+        f"hf_echo/cards/templates/{path.relative_to(templates)}" for path in templates.rglob("*.j2")
+    }
     folders = (ROOT / "hf_echo" / place for place in ("hub/metrics", "hub/space", "pretrained"))
     whole = {str(file.relative_to(ROOT)) for folder in folders for file in folder.rglob("*.*")}
     return modeling | recipes | cards | {name for name in whole if "__pycache__" not in name}
@@ -341,9 +383,17 @@ def test_wheel_carries_modeling_and_recipes(built):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert carried() and carried() <= names
     assert "hf_echo/py.typed" in names
-    data = [path for path in (ROOT / "hf_echo").rglob("*") if path.suffix in (".parquet", ".yaml", ".j2", ".tsv")]
+    data = [
+        path
+        for path in (ROOT / "hf_echo").rglob("*")
+        if path.suffix in (".parquet", ".yaml", ".j2", ".tsv")
+    ]
     assert data and {str(path.relative_to(ROOT)) for path in data} <= names
-    assert not [name for name in names if name.startswith(("modeling/", "tests/", "train_scripts/", "hub_cards/"))]
+    assert not [
+        name
+        for name in names
+        if name.startswith(("modeling/", "tests/", "train_scripts/", "hub_cards/"))
+    ]
 
 
 @pytest.mark.slow
@@ -373,11 +423,15 @@ def optional_imports(tree: ast.Module) -> set[int]:
     """Lines of the imports that run inside a function, in a `try` that catches ImportError, or in `with extra(...)`."""
     lines = set()
     for node in ast.walk(tree):
-        guarded = isinstance(node, ast.Try) and any("ImportError" in ast.dump(h) for h in node.handlers)
+        guarded = isinstance(node, ast.Try) and any(
+            "ImportError" in ast.dump(h) for h in node.handlers
+        )
         guarded |= isinstance(node, ast.With) and ast.unparse(node.items[0]).startswith("extra(")
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or guarded:
             inner = (child for part in node.body for child in ast.walk(part))
-            lines |= {child.lineno for child in inner if isinstance(child, (ast.Import, ast.ImportFrom))}
+            lines |= {
+                child.lineno for child in inner if isinstance(child, (ast.Import, ast.ImportFrom))
+            }
     return lines
 
 
@@ -408,7 +462,8 @@ def declared() -> tuple[set[str], set[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     return tuple(
-        {canonicalize_name(Requirement(line).name) for line in part} for part in (project["dependencies"], extras)
+        {canonicalize_name(Requirement(line).name) for line in part}
+        for part in (project["dependencies"], extras)
     )
 
 
@@ -420,7 +475,9 @@ def test_every_import_is_a_declared_dependency():
     scripts = {path.stem for path in (ROOT / "train_scripts").rglob("*.py")}
     for folder in ("tests", "train_scripts", "benchmarks"):  # need a checkout, and the extra dev
         own = {"hf_echo", *scripts, *(path.stem for path in (ROOT / folder).rglob("*.py"))}
-        everything = core | extras | {"sentalign", "nltk"}  # of benchmarks/align.py, which says how to install them
+        everything = (
+            core | extras | {"sentalign", "nltk"}
+        )  # of benchmarks/align.py, which says how to install them
         assert not undeclared(ROOT / folder, everything, everything, own | {"tests_encode"})
 
 

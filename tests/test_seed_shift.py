@@ -12,9 +12,13 @@ def test_a_shift_changes_weights_and_order(toy, toy_tokenizer, toy_data, tmp_pat
         """(Initial weights, rows of the batches of the first epoch) of a contrastive stage."""
         with monkeypatch.context() as patch:
             seed_shift.apply(shift, patch.setattr)
-            args = ContrastiveConfig(str(tmp_path), max_tokens=10**6, max_rows=64, use_cpu=True, report_to="none")
+            args = ContrastiveConfig(
+                str(tmp_path), max_tokens=10**6, max_rows=64, use_cpu=True, report_to="none"
+            )
             model = toy.make_model(toy_tokenizer)
-            trainer = ContrastiveTrainer(model, args, train_dataset=toy_data, tokenizer=toy_tokenizer)
+            trainer = ContrastiveTrainer(
+                model, args, train_dataset=toy_data, tokenizer=toy_tokenizer
+            )
             batches = [batch["index"].tolist() for batch in trainer.get_train_dataloader()]
             return model.encoder.backbone.embed_tokens.weight.detach().clone(), batches
 
@@ -24,4 +28,7 @@ def test_a_shift_changes_weights_and_order(toy, toy_tokenizer, toy_data, tmp_pat
     for a, b in ((0, 1), (0, 2), (1, 2)):
         assert not torch.equal(weights[a], weights[b]) and batches[a] != batches[b]
         # Independent draws: the correlation of 12,800 pairs is within 0.01 in two of three cases.
-        assert torch.corrcoef(torch.stack([weights[a].flatten(), weights[b].flatten()]))[0, 1].abs() < 0.1
+        assert (
+            torch.corrcoef(torch.stack([weights[a].flatten(), weights[b].flatten()]))[0, 1].abs()
+            < 0.1
+        )

@@ -43,7 +43,14 @@ def empty(tmp_path_factory) -> Path:
     wheel = build("wheel", copy_sources(place / "source"), place)
     assert wheel.stat().st_size < LARGEST
     python("-m", "venv", place / "env")
-    pip = [place / "env" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    pip = [
+        place / "env" / "bin" / "python",
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--quiet",
+        "install",
+    ]
     subprocess.run([*pip, *TORCH, wheel], check=True)
     work = place / "work"
     work.mkdir()
@@ -58,7 +65,9 @@ def empty(tmp_path_factory) -> Path:
 
 def run(empty: Path, *command) -> subprocess.CompletedProcess:
     """A program of the environment, in `work`, without this checkout and without the Hub."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))
+    }
     environment = kept | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(empty / "home")}
     program, *arguments = map(str, command)
     options = dict(cwd=empty / "work", env=environment, capture_output=True, encoding="utf-8")
@@ -66,8 +75,12 @@ def run(empty: Path, *command) -> subprocess.CompletedProcess:
 
 
 def test_the_ten_lines_of_the_readme_run(empty):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[:1]
-    (empty / "work" / "ten.py").write_text(code + "\nprint(hf_echo.__file__, french.shape)\n", encoding="utf-8")
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )[:1]
+    (empty / "work" / "ten.py").write_text(
+        code + "\nprint(hf_echo.__file__, french.shape)\n", encoding="utf-8"
+    )
     done = run(empty, "python", "ten.py")
     assert done.returncode == 0, done.stderr
     assert str(empty / "env") in done.stdout and done.stdout.endswith("(2, 384)\n")

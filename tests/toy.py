@@ -11,7 +11,15 @@ from pathlib import Path
 import torch
 from datasets import Dataset
 from safetensors.torch import load_file
-from tokenizers import BertWordPieceTokenizer, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    BertWordPieceTokenizer,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from hf_echo.modeling import EchoConfig, EchoDecoderConfig, EchoForTranslation, EchoTokenizer
@@ -20,15 +28,32 @@ from hf_echo.vocabulary import train_tokenizer
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 WORDS = dict(
-    eng_Latn=["one two four nine", "red blue old small", "cat dog bird fish", "sleeps runs eats waits"],
-    fra_Latn=["un deux quatre neuf", "rouge bleu vieux petit", "chat chien oiseau poisson", "dort court mange attend"],
-    rus_Cyrl=["один два четыре девять", "красный синий старый малый", "кот пёс птица рыба", "спит бежит ест ждёт"],
+    eng_Latn=[
+        "one two four nine",
+        "red blue old small",
+        "cat dog bird fish",
+        "sleeps runs eats waits",
+    ],
+    fra_Latn=[
+        "un deux quatre neuf",
+        "rouge bleu vieux petit",
+        "chat chien oiseau poisson",
+        "dort court mange attend",
+    ],
+    rus_Cyrl=[
+        "один два четыре девять",
+        "красный синий старый малый",
+        "кот пёс птица рыба",
+        "спит бежит ест ждёт",
+    ],
 )
 LANGUAGES = list(WORDS)
 MEANINGS = list(product(range(4), repeat=4))
 SHAPE = dict(hidden_size=32, intermediate_size=64, embedding_size=32, num_hidden_layers=1)
 SHAPE |= dict(num_attention_heads=2, num_key_value_heads=1, head_dim=16)
-QUIET = dict(save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True)  # for TrainingArguments
+QUIET = dict(
+    save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True
+)  # for TrainingArguments
 
 
 def say(meaning: tuple[int, ...], lang: str) -> str:
@@ -46,10 +71,18 @@ def parallel_rows(part: str = "train") -> list[dict]:
     """X -> English, with the three sentences that differ in one word as hard negatives."""
     rows = []
     for number, meaning in enumerate(split(part)):
-        near = [tuple((v + 1) % 4 if i == k else v for i, v in enumerate(meaning)) for k in range(1 + number % 3)]
-        english = dict(target=say(meaning, "eng_Latn"), target_lang="eng_Latn", provenance="primary")
+        near = [
+            tuple((v + 1) % 4 if i == k else v for i, v in enumerate(meaning))
+            for k in range(1 + number % 3)
+        ]
+        english = dict(
+            target=say(meaning, "eng_Latn"), target_lang="eng_Latn", provenance="primary"
+        )
         english["hard_negatives"] = [say(m, "eng_Latn") for m in near]
-        rows += [dict(source=say(meaning, lang), source_lang=lang, **english) for lang in ("fra_Latn", "rus_Cyrl")]
+        rows += [
+            dict(source=say(meaning, lang), source_lang=lang, **english)
+            for lang in ("fra_Latn", "rus_Cyrl")
+        ]
     return rows
 
 
@@ -58,20 +91,30 @@ def dataset(part: str = "train") -> Dataset:
 
 
 def nway_rows(part: str = "dev") -> list[dict]:
-    return [dict(id=i, lang=lang, text=say(m, lang)) for i, m in enumerate(split(part)) for lang in LANGUAGES]
+    return [
+        dict(id=i, lang=lang, text=say(m, lang))
+        for i, m in enumerate(split(part))
+        for lang in LANGUAGES
+    ]
 
 
 def make_tokenizer() -> EchoTokenizer:
     texts = [say(m, lang) for m in MEANINGS for lang in LANGUAGES]
-    prompts = ["This is a possible translation in English: French: Russian: Unspecified language:"] * 50
+    prompts = [
+        "This is a possible translation in English: French: Russian: Unspecified language:"
+    ] * 50
     return train_tokenizer([*texts, *prompts], 400, max_length=64, progress=False)
 
 
-def with_ends(backend: Tokenizer, *, template: str = "<s> $A </s>", **options) -> PreTrainedTokenizerFast:
+def with_ends(
+    backend: Tokenizer, *, template: str = "<s> $A </s>", **options
+) -> PreTrainedTokenizerFast:
     """The backend with XLM-R's special tokens and <s> and </s> around a text."""
     special = [(name, backend.token_to_id(name)) for name in ("<s>", "</s>")]
     backend.post_processor = processors.TemplateProcessing(single=template, special_tokens=special)
-    names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
+    names = dict(
+        bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>"
+    )
     names |= dict(unk_token="<unk>", mask_token="<mask>")
     return PreTrainedTokenizerFast(tokenizer_object=backend, **names | options)
 
@@ -80,8 +123,16 @@ def word_pieces(texts: list[str], vocab_size: int = 200) -> PreTrainedTokenizerF
     """As BERT's: `##` inside of words, [CLS] and [SEP] around a text."""
     backend = BertWordPieceTokenizer()
     backend.train_from_iterator(texts, vocab_size=vocab_size, show_progress=False)
-    names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
-    return PreTrainedTokenizerFast(tokenizer_object=backend._tokenizer, model_max_length=128, **names)
+    names = dict(
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend._tokenizer, model_max_length=128, **names
+    )
 
 
 def unigram(texts: list[str]) -> PreTrainedTokenizerFast:
@@ -89,38 +140,58 @@ def unigram(texts: list[str]) -> PreTrainedTokenizerFast:
     words = sorted({f"▁{word}" for text in texts for word in text.split()})
     letters = sorted({*"".join(words), "▁"})
     special = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
-    pieces = [*((word, -5.0) for word in words if len(word) > 1), *((letter, -9.0) for letter in letters)]
+    pieces = [
+        *((word, -5.0) for word in words if len(word) > 1),
+        *((letter, -9.0) for letter in letters),
+    ]
     backend = Tokenizer(models.Unigram([*special, *pieces, ("<mask>", 0.0)], unk_id=3))
     backend.normalizer, backend.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
     return with_ends(backend, model_max_length=128)
 
 
-def plain_tokenizer(*, mask: str | None = "<mask>", cls: str | None = "<s>", template: str = "<s> $A </s>"):
+def plain_tokenizer(
+    *, mask: str | None = "<mask>", cls: str | None = "<s>", template: str = "<s> $A </s>"
+):
     """A tokenizer that is not Echo's, in the layout of XLM-R: a number for each word."""
-    words = sorted({word for lang in LANGUAGES for m in MEANINGS for word in say(m, lang)[:-1].split()})
-    vocabulary = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *words, ".", "<mask>"])}
+    words = sorted(
+        {word for lang in LANGUAGES for m in MEANINGS for word in say(m, lang)[:-1].split()}
+    )
+    vocabulary = {
+        word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *words, ".", "<mask>"])
+    }
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    return with_ends(backend, template=template, cls_token=cls, mask_token=mask, model_max_length=32)
+    return with_ends(
+        backend, template=template, cls_token=cls, mask_token=mask, model_max_length=32
+    )
 
 
 def plain_encoder(tokenizer, *, seed: int = 3, **changes):
     """XLM-R of 32 dimensions and one layer."""
     torch.manual_seed(seed)
     shape = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
-    config = XLMRobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=34, **shape | changes)
+    config = XLMRobertaConfig(
+        vocab_size=len(tokenizer), max_position_embeddings=34, **shape | changes
+    )
     return XLMRobertaModel(config, add_pooling_layer=False)
 
 
-def make_model(tokenizer, *, seed: int = 7, decoder: dict | None = None, **changes) -> EchoForTranslation:
+def make_model(
+    tokenizer, *, seed: int = 7, decoder: dict | None = None, **changes
+) -> EchoForTranslation:
     """Hidden and embedding size 32, one encoder and one decoder layer."""
     torch.manual_seed(seed)
-    roles = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep", "bos", "eos", "pad")}
+    roles = {
+        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
+        for role in ("cls", "sep", "bos", "eos", "pad")
+    }
     shape = SHAPE | {"vocab_size": len(tokenizer), "max_position_embeddings": 64} | roles | changes
     own = {"pooling": shape.pop("pooling")} if "pooling" in shape else {}
     decoder = shape | {"decoder_start_token_id": tokenizer.bos_token_id} | (decoder or {})
-    return EchoForTranslation(EchoConfig(**shape, **own, languages=LANGUAGES, decoder=EchoDecoderConfig(**decoder)))
+    return EchoForTranslation(
+        EchoConfig(**shape, **own, languages=LANGUAGES, decoder=EchoDecoderConfig(**decoder))
+    )
 
 
 def save(folder: Path, model, *others, release: bool = False) -> Path:
@@ -142,8 +213,16 @@ def trained_model(tokenizer: EchoTokenizer, data, folder) -> EchoForTranslation:
     """Translates most of the held-out sentences, after some seconds."""
     from hf_echo.stages.contrastive import ContrastiveConfig, ContrastiveTrainer
 
-    rates = dict(learning_rate=1e-2, lr_scheduler_type="cosine", warmup_steps=10, max_steps=200, language_drop=0.2)
-    args = ContrastiveConfig(output_dir=str(folder), max_tokens=10**6, max_rows=64, **rates, **QUIET)
+    rates = dict(
+        learning_rate=1e-2,
+        lr_scheduler_type="cosine",
+        warmup_steps=10,
+        max_steps=200,
+        language_drop=0.2,
+    )
+    args = ContrastiveConfig(
+        output_dir=str(folder), max_tokens=10**6, max_rows=64, **rates, **QUIET
+    )
     model = make_model(tokenizer, pooling="mean")
     trainer = ContrastiveTrainer(model, args, train_dataset=data, tokenizer=tokenizer)
     trainer.train()
@@ -154,10 +233,16 @@ def tensors(folder) -> dict[str, torch.Tensor]:
     """Every weight of a checkpoint, by file and name."""
     files = sorted(Path(folder).rglob("*.safetensors"))
     assert files
-    return {f"{file.relative_to(folder)} {name}": t.clone() for file in files for name, t in load_file(file).items()}
+    return {
+        f"{file.relative_to(folder)} {name}": t.clone()
+        for file in files
+        for name, t in load_file(file).items()
+    }
 
 
 def same(one, other) -> bool:
     """Whether two checkpoints hold the same weights, bit by bit, in the same dtypes."""
     a, b = tensors(one), tensors(other)
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) and a[name].dtype == b[name].dtype for name in a)
+    return a.keys() == b.keys() and all(
+        torch.equal(a[name], b[name]) and a[name].dtype == b[name].dtype for name in a
+    )

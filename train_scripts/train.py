@@ -17,8 +17,13 @@ from hf_echo.steps.run import run_journey
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", help="YAML file, folder of them, or a name of the package such as nano/2_contrastive")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "recipe",
+        help="YAML file, folder of them, or a name of the package such as nano/2_contrastive",
+    )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="any field of the recipe")
     args = parser.parse_args()
     for results in run_journey(find_recipes(args.recipe), parse_overrides(args.overrides)):

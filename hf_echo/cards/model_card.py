@@ -18,7 +18,17 @@ from .stamp import license_of, set_license
 from .template import render
 
 # Settings of an operation that its row names in a column of their own, or that say nothing to a reader.
-OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "seed", "license", "teacher", "source", "model", "checkpoint"}
+OWN_COLUMN = {
+    "output_dir",
+    "max_steps",
+    "learning_rate",
+    "seed",
+    "license",
+    "teacher",
+    "source",
+    "model",
+    "checkpoint",
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,12 @@ KINDS: dict[str | None, Kind] = {
     "echo_speech": Kind("echo_speech", (*_ST, "speech")),
     "spectrum": Kind("spectrum", ("spectrum",), **_OTHER, task="text-generation"),
     "modular": Kind("modular", _ST),
-    "blaser": Kind("blaser", ("quality-estimation", "blaser", "sonar", "translation"), **_OTHER, task="translation"),
+    "blaser": Kind(
+        "blaser",
+        ("quality-estimation", "blaser", "sonar", "translation"),
+        **_OTHER,
+        task="translation",
+    ),
 }
 
 
@@ -110,7 +125,9 @@ def model_card(
 
 def _hub_codes(codes: Sequence[str]) -> list[str]:
     """The codes of the Hub, without those of languages that have no script."""
-    return sorted({hub_code(code) for code in codes if not is_language(code) or language(code).script})
+    return sorted(
+        {hub_code(code) for code in codes if not is_language(code) or language(code).script}
+    )
 
 
 def _figures(results: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -147,10 +164,16 @@ def checkpoint_card(folder: str | Path) -> str:
     config = read_json(folder / "config.json", {})
     if (folder / "modular.json").is_file():
         config = _modular_config(folder)
-    codes = config.get("codes") or config.get("languages") or lineage.get("results", {}).get("languages")
+    codes = (
+        config.get("codes")
+        or config.get("languages")
+        or lineage.get("results", {}).get("languages")
+    )
     results = read_json(folder / "results.json", {}) or _results_of_parent(lineage)
     decoder = (folder / "decoder").is_dir()
-    return model_card(lineage, codes, results, config=config, decoder=decoder, heard=read_speech_data(folder))
+    return model_card(
+        lineage, codes, results, config=config, decoder=decoder, heard=read_speech_data(folder)
+    )
 
 
 def _modular_config(folder: Path) -> dict[str, Any]:
@@ -166,7 +189,9 @@ def _modular_config(folder: Path) -> dict[str, Any]:
     return config | {"model_type": "modular", "languages": languages, "codes": codes}
 
 
-def write_checkpoint_card(folder: str | Path, license: str | None = None, *, again: bool = False) -> None:
+def write_checkpoint_card(
+    folder: str | Path, license: str | None = None, *, again: bool = False
+) -> None:
     """Write `checkpoint_card` as README.md, and a license of the Hub into its header (None keeps that of the card).
 
     `again` replaces a card that the folder has.
@@ -222,7 +247,9 @@ def release_card(folder: str | Path, template: str, results: str | Path | None =
 def _lineage(folder: Path) -> dict[str, Any]:
     lineage = read_lineage(folder)
     if lineage is None:
-        raise FileNotFoundError(f"{folder / FILE} does not exist: the card is written from this file")
+        raise FileNotFoundError(
+            f"{folder / FILE} does not exist: the card is written from this file"
+        )
     return lineage
 
 
@@ -261,7 +288,9 @@ def _row(run: Mapping[str, Any]) -> dict[str, Any]:
     values = run["values"]
     is_training = run.get("kind") != "operation"
     source = values.get("model_name_or_path") or values.get("backbone") or values.get("source")
-    for parent in run.get("parents", {}).values():  # the first is the checkpoint that the operation started from
+    for parent in run.get(
+        "parents", {}
+    ).values():  # the first is the checkpoint that the operation started from
         source = parent["name"]
         break
     start = _public(source) if source else "random weights"
@@ -306,8 +335,14 @@ def _base_model(run: Mapping[str, Any]) -> str | None:
     """The nearest model on the Hub that this one was made from; the Hub does not know folders."""
     names = []
     for step in reversed(steps(run)):
-        first_parents = list(step.get("parents", {}).values())[:1]  # the others are tokenizers and the like
-        names += [parent["name"] for parent in first_parents if parent["fingerprint"].startswith("commit:")]
+        first_parents = list(step.get("parents", {}).values())[
+            :1
+        ]  # the others are tokenizers and the like
+        names += [
+            parent["name"]
+            for parent in first_parents
+            if parent["fingerprint"].startswith("commit:")
+        ]
     for name in (run["values"].get("model_name_or_path"), _nearest(run, "backbone")):
         if name and not Path(name).exists():
             names.append(name)

@@ -14,15 +14,21 @@ def check_template(name: str) -> None:
     """Raises ValueError for a template that is not in hub_cards/."""
     known = sorted(file.name for file in CARDS.iterdir() if file.name.endswith(".j2"))
     if name not in known:
-        raise ValueError(f"card is {name!r}; it must be one of {', '.join(known)}{did_you_mean(name, known)}")
+        raise ValueError(
+            f"card is {name!r}; it must be one of {', '.join(known)}{did_you_mean(name, known)}"
+        )
 
 
 def render(template: str, **values: Any) -> str:
     """The text of a card."""
     from jinja2 import Environment, FunctionLoader, UndefinedError
 
-    loader = FunctionLoader(lambda name: CARDS.joinpath(*name.split("/")).read_text(encoding="utf-8"))
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, loader=loader)
+    loader = FunctionLoader(
+        lambda name: CARDS.joinpath(*name.split("/")).read_text(encoding="utf-8")
+    )
+    environment = Environment(
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, loader=loader
+    )
     try:
         return environment.get_template(template).render(**values)
     except UndefinedError as error:

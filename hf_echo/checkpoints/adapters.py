@@ -36,7 +36,9 @@ def base_of(name: str | Path) -> str:
     folder = Path(snapshot(name))
     base = read_json(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
     if not base:
-        raise ValueError(f"{folder / ADAPTER_CONFIG} names no base_model_name_or_path: add the checkpoint there")
+        raise ValueError(
+            f"{folder / ADAPTER_CONFIG} names no base_model_name_or_path: add the checkpoint there"
+        )
     if Path(str(base)).is_absolute() and not Path(base).exists():
         raise FileNotFoundError(f"{name} is an adapter on {base}, which is not here: put it there")
     check_base(name, base)

@@ -51,9 +51,13 @@ def average_checkpoints(
         raise ValueError(f"one of {model} and {other} is {reason}")
     average_weights(first_part, second_part, share)
     if isinstance(first, EchoSpeechEncoder):
-        first.config.languages = sorted({*(first.config.languages or ()), *(second.config.languages or ())})
+        first.config.languages = sorted(
+            {*(first.config.languages or ()), *(second.config.languages or ())}
+        )
     elif load_tokenizer(model).get_vocab() != load_tokenizer(other).get_vocab():
-        raise ValueError(f"{model} and {other} have different tokenizers: a row is of another token in each")
+        raise ValueError(
+            f"{model} and {other} have different tokenizers: a row is of another token in each"
+        )
     values = {"share": share, "part": part}
     return save_changed(first, out, "average", values, parents={"model": model, "other": other})
 

@@ -15,7 +15,13 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    PreTrainedTokenizerBase,
+)
 
 from ..modeling.configuration_echo import EchoConfig, EchoDecoderConfig
 from ..modeling.modeling_echo import EchoForTranslation
@@ -72,13 +78,19 @@ def convert_llama(
         ValueError: the model is not a Llama, is quantised or lacks weights, or an option has a wrong value.
     """
     if cross_attention not in CROSS_ATTENTION:
-        raise ValueError(f"cross_attention must be one of {', '.join(CROSS_ATTENTION)}, not {cross_attention!r}")
+        raise ValueError(
+            f"cross_attention must be one of {', '.join(CROSS_ATTENTION)}, not {cross_attention!r}"
+        )
     place, options = locate(source)
     llama = _config(source, place, options)
-    backend, names = _backend(read_pretrained(AutoTokenizer, source, place, config=llama, **options), llama)
+    backend, names = _backend(
+        read_pretrained(AutoTokenizer, source, place, config=llama, **options), llama
+    )
     tokenizer = EchoTokenizer.from_backend(backend, max_length=max_length, **names)
     put_in_front(tokenizer.backend_tokenizer)
-    config = _echo_config(llama, tokenizer, embedding_size=embedding_size, pooling=pooling, bottleneck=bottleneck)
+    config = _echo_config(
+        llama, tokenizer, embedding_size=embedding_size, pooling=pooling, bottleneck=bottleneck
+    )
 
     state, loaded_dtype = _llama_weights(source, place, llama, options, dtype)
     known = min(_size(backend), state["encoder.backbone.embed_tokens.weight"].shape[0])
@@ -86,12 +98,16 @@ def convert_llama(
         if name in state:
             state[name] = _with_new_rows(state.pop(name), known, config.vocab_size)
     _add_decoder(state, config.decoder, cross_attention)
-    state["encoder.projection.weight"] = torch.eye(embedding_size, llama.hidden_size, dtype=loaded_dtype)
+    state["encoder.projection.weight"] = torch.eye(
+        embedding_size, llama.hidden_size, dtype=loaded_dtype
+    )
     state["decoder.model.embedding_projection.weight"] = torch.eye(
         llama.hidden_size, embedding_size, dtype=loaded_dtype
     )
 
-    model = EchoForTranslation.from_pretrained(None, config=config, state_dict=state, dtype=loaded_dtype)
+    model = EchoForTranslation.from_pretrained(
+        None, config=config, state_dict=state, dtype=loaded_dtype
+    )
     if out is not None:
         values = dict(
             embedding_size=embedding_size,
@@ -111,35 +127,52 @@ def convert_llama(
 def _config(source: str | Path, place: str, options: dict[str, str]) -> LlamaConfig:
     config = read_pretrained(AutoConfig, source, place, **options)
     if config.model_type != "llama":
-        raise ValueError(f"{source} is a model of type {config.model_type!r}; only 'llama' (LlamaForCausalLM) converts")
+        raise ValueError(
+            f"{source} is a model of type {config.model_type!r}; only 'llama' (LlamaForCausalLM) converts"
+        )
     method = (getattr(config, "quantization_config", None) or {}).get("quant_method")
     if method and not options:
-        raise ValueError(f"{source} is quantised ({method}); convert the checkpoint it was made from")
+        raise ValueError(
+            f"{source} is quantised ({method}); convert the checkpoint it was made from"
+        )
     return config
 
 
-def _backend(tokenizer: PreTrainedTokenizerBase, config: LlamaConfig) -> tuple[Tokenizer, dict[str, str]]:
+def _backend(
+    tokenizer: PreTrainedTokenizerBase, config: LlamaConfig
+) -> tuple[Tokenizer, dict[str, str]]:
     """The Llama's tokenizer, made so that no text spells a special token, and its names of bos and eos."""
     backend = tokenizer.backend_tokenizer
     names = {}
     for role, fallback in (("bos", BOS), ("eos", EOS)):
         token_id = getattr(config, f"{role}_token_id")
         token_id = token_id[0] if isinstance(token_id, list) else token_id
-        token = getattr(tokenizer, f"{role}_token") or (backend.id_to_token(token_id) if token_id is not None else None)
+        token = getattr(tokenizer, f"{role}_token") or (
+            backend.id_to_token(token_id) if token_id is not None else None
+        )
         names[role] = token or fallback
     # A vocabulary of SentencePiece pieces can hold merges that end in "</s>", so that a text which spells it
     # would hold the token. These merges go.
     content = json.loads(backend.to_str())
-    special = {token["content"] for token in content["added_tokens"] if token["special"]} | set(names.values())
+    special = {token["content"] for token in content["added_tokens"] if token["special"]} | set(
+        names.values()
+    )
     merges = content["model"].get("merges")
     if merges:
         pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
         content["model"]["merges"] = [pair for pair in pairs if "".join(pair) not in special]
         backend = Tokenizer.from_str(json.dumps(content))
     backend.encode_special_tokens = True
-    spelt = [t for t in special if backend.token_to_id(t) in backend.encode(t, add_special_tokens=False).ids]
+    spelt = [
+        t
+        for t in special
+        if backend.token_to_id(t) in backend.encode(t, add_special_tokens=False).ids
+    ]
     if spelt:
-        logger.warning("this tokenizer reads %s in a text as the special token of that name", ", ".join(sorted(spelt)))
+        logger.warning(
+            "this tokenizer reads %s in a text as the special token of that name",
+            ", ".join(sorted(spelt)),
+        )
     return backend, names
 
 
@@ -147,11 +180,22 @@ def _size(backend: Tokenizer) -> int:
     return max(backend.get_vocab(with_added_tokens=True).values()) + 1
 
 
-def _echo_config(llama: LlamaConfig, tokenizer: EchoTokenizer, *, embedding_size: int, pooling: str, bottleneck: bool):
+def _echo_config(
+    llama: LlamaConfig,
+    tokenizer: EchoTokenizer,
+    *,
+    embedding_size: int,
+    pooling: str,
+    bottleneck: bool,
+):
     common = {name: getattr(llama, name) for name in SHAPE} | {
-        "vocab_size": -(-_size(tokenizer.backend_tokenizer) // 8) * 8,  # tensor cores like multiples of 8
+        "vocab_size": -(-_size(tokenizer.backend_tokenizer) // 8)
+        * 8,  # tensor cores like multiples of 8
         "embedding_size": embedding_size,
-        **{f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep", "bos", "eos", "pad")},
+        **{
+            f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
+            for role in ("cls", "sep", "bos", "eos", "pad")
+        },
     }
     decoder = EchoDecoderConfig(
         **common,
@@ -163,16 +207,26 @@ def _echo_config(llama: LlamaConfig, tokenizer: EchoTokenizer, *, embedding_size
 
 
 def _llama_weights(
-    source: str | Path, place: str, config: LlamaConfig, options: dict[str, Any], dtype: torch.dtype | str | None
+    source: str | Path,
+    place: str,
+    config: LlamaConfig,
+    options: dict[str, Any],
+    dtype: torch.dtype | str | None,
 ) -> tuple[dict[str, torch.Tensor], torch.dtype]:
     """The Llama's tensors under our encoder's names, and its head if it differs from the embeddings."""
     options = {"config": config, "dtype": dtype or (None if options else "auto"), **options}
     if "gguf_file" in options:
         options |= _unpacked()
-    llama, report = read_pretrained(AutoModelForCausalLM, source, place, output_loading_info=True, **options)
+    llama, report = read_pretrained(
+        AutoModelForCausalLM, source, place, output_loading_info=True, **options
+    )
     if missing := sorted(report["missing_keys"]):
-        raise ValueError(f"{source} is no complete LlamaForCausalLM: {len(missing)} weights missing, as {missing[0]}")
-    state = {f"encoder.backbone.{name}": tensor for name, tensor in llama.model.state_dict().items()}
+        raise ValueError(
+            f"{source} is no complete LlamaForCausalLM: {len(missing)} weights missing, as {missing[0]}"
+        )
+    state = {
+        f"encoder.backbone.{name}": tensor for name, tensor in llama.model.state_dict().items()
+    }
     if not config.tie_word_embeddings:
         state["decoder.lm_head.weight"] = llama.lm_head.weight.data
     return state, llama.dtype
@@ -198,7 +252,9 @@ def _with_new_rows(weight: torch.Tensor, known: int, size: int) -> torch.Tensor:
     return grown
 
 
-def _add_decoder(state: dict[str, torch.Tensor], config: EchoDecoderConfig, cross_attention: str) -> None:
+def _add_decoder(
+    state: dict[str, torch.Tensor], config: EchoDecoderConfig, cross_attention: str
+) -> None:
     for name, tensor in list(state.items()):
         inner = name.removeprefix("encoder.backbone.")
         if inner == name:
@@ -206,7 +262,9 @@ def _add_decoder(state: dict[str, torch.Tensor], config: EchoDecoderConfig, cros
         state[f"decoder.model.{inner}"] = tensor.clone()
         if ".self_attn." in inner:
             crossed = inner.replace(".self_attn.", ".cross_attn.")
-        elif ".input_layernorm." in inner:  # the norm whose output those projections were trained on
+        elif (
+            ".input_layernorm." in inner
+        ):  # the norm whose output those projections were trained on
             crossed = inner.replace(".input_layernorm.", ".cross_attention_layernorm.")
         else:
             continue

@@ -13,7 +13,13 @@ from transformers.utils import has_file
 
 from ..inference.encode import opening
 from ..inference.encode_speech import is_speech, open_extractor, open_speech_encoder
-from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoSpeechConfig, EchoSpeechEncoder
+from ..modeling import (
+    EchoConfig,
+    EchoEncoder,
+    EchoForTranslation,
+    EchoSpeechConfig,
+    EchoSpeechEncoder,
+)
 from ..modeling.modeling_echo_base import DECODER_FOLDER
 from ..utils.folders import write_folder
 from ..utils.hub import snapshot
@@ -36,7 +42,9 @@ def stored_config(model: str | Path) -> EchoConfig:
         if isinstance(config, EchoSpeechConfig):
             raise ValueError(f"{model} is a speech encoder: this operation is for text encoders")
         if not isinstance(config, EchoConfig):
-            raise ValueError(f"{model} is a model of type {config.model_type!r}, not an Echo checkpoint")
+            raise ValueError(
+                f"{model} is a model of type {config.model_type!r}, not an Echo checkpoint"
+            )
         return config
 
 
@@ -49,7 +57,11 @@ def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
         merged = open_checkpoint(base_of(model))
         merge_into(merged, model)
         return merged.eval()
-    kind = EchoEncoder if stored_config(model).decoder is None and not is_release(model) else EchoForTranslation
+    kind = (
+        EchoEncoder
+        if stored_config(model).decoder is None and not is_release(model)
+        else EchoForTranslation
+    )
     with opening(model) as place:
         return kind.from_pretrained(place, dtype=torch.float32).eval()
 
@@ -100,7 +112,9 @@ def save_changed(
     save = changed.save_pretrained
     if isinstance(changed, EchoSpeechEncoder):
         if is_release(first):
-            logger.warning("the decoder of %s is left out: hf-echo release --decoder adds it again", first)
+            logger.warning(
+                "the decoder of %s is left out: hf-echo release --decoder adds it again", first
+            )
         processor = open_extractor(first)
         heard = merge_speech_data(read_speech_data(name) for name in parents.values())
     else:
@@ -112,5 +126,7 @@ def save_changed(
         save(folder)
         processor.save_pretrained(folder)
         write_speech_data(folder, heard)
-        write_lineage(folder, operation, values, parents=parents, data=data, results=results, output_dir=out)
+        write_lineage(
+            folder, operation, values, parents=parents, data=data, results=results, output_dir=out
+        )
     return out

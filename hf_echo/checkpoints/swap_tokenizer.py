@@ -15,7 +15,14 @@ import torch
 from torch import nn
 from transformers import PreTrainedTokenizerFast
 
-from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer, SonarForTranslation
+from ..modeling import (
+    EchoConfig,
+    EchoDecoder,
+    EchoEncoder,
+    EchoForTranslation,
+    EchoTokenizer,
+    SonarForTranslation,
+)
 from ..utils.hub import snapshot
 from ..vocabulary.initialise import TokenMatch, auxiliary_vectors, check_method, initialise
 from ..vocabulary.loading import load_tokenizer
@@ -26,7 +33,9 @@ logger = logging.getLogger(__name__)
 
 _LISTS = ("suppress_tokens", "begin_suppress_tokens")
 _SEQUENCES = ("bad_words_ids", "force_words_ids", "sequence_bias")
-_MULTIPLE = 8  # converted models round their rows up to this, others leave up to a hundredth of them unused
+_MULTIPLE = (
+    8  # converted models round their rows up to this, others leave up to a hundredth of them unused
+)
 
 
 def swap_vocabulary(
@@ -73,7 +82,9 @@ def swap_vocabulary(
     if method == "focus":
         auxiliary = auxiliary_vectors(auxiliary, new_tokenizer, seed=seed)
     logger.info("new vocabulary, %s: %s", method, match.counts())
-    weights = list({id(module.weight): module.weight for module in tables.values()}.values())  # a tied head comes once
+    weights = list(
+        {id(module.weight): module.weight for module in tables.values()}.values()
+    )  # a tied head comes once
     new_weights = _replaced(weights, match, method, auxiliary, seed)
     replacements = {id(old): new for old, new in zip(weights, new_weights, strict=True)}
     for module in tables.values():
@@ -107,7 +118,9 @@ def _check_rows(model: nn.Module, tables: Mapping[str, nn.Module], match: TokenM
             )
         unused = rows - match.old_size
         if not 0 <= unused < _MULTIPLE + rows // 100:
-            raise ValueError(f"{name} has {rows} rows, but the old tokenizer {match.old_size} tokens: give its own")
+            raise ValueError(
+                f"{name} has {rows} rows, but the old tokenizer {match.old_size} tokens: give its own"
+            )
 
 
 def _tables(model: nn.Module) -> dict[str, nn.Module]:
@@ -144,7 +157,9 @@ def _replaced(
         mean = old[: match.old_size].mean(0)
         rows = torch.cat([rows, mean.expand(missing_rows, -1)])
     new_weights = []
-    for weight, part in zip(weights, rows.split([weight.shape[1] for weight in weights], 1), strict=True):
+    for weight, part in zip(
+        weights, rows.split([weight.shape[1] for weight in weights], 1), strict=True
+    ):
         part = part.contiguous().to(weight.dtype)
         new_weights.append(nn.Parameter(part, requires_grad=weight.requires_grad))
     return new_weights
@@ -156,13 +171,19 @@ def _move_positions(model: nn.Module, pad: int) -> None:
     for module in model.modules():
         positions = getattr(module, "position_embeddings", None)
         old_pad = getattr(module, "padding_idx", None)
-        if not isinstance(positions, nn.Embedding) or positions.padding_idx is None or old_pad in (None, pad):
+        if (
+            not isinstance(positions, nn.Embedding)
+            or positions.padding_idx is None
+            or old_pad in (None, pad)
+        ):
             continue
         used = positions.weight.detach()[old_pad + 1 :]
         unused = used.new_zeros(pad + 1, used.shape[1])
         weight = torch.cat([unused, used])
         rows = len(weight)
-        module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=pad)
+        module.position_embeddings = nn.Embedding.from_pretrained(
+            weight, freeze=False, padding_idx=pad
+        )
         module.padding_idx = pad
         module.position_ids = torch.arange(rows, device=weight.device)[None]
         module.token_type_ids = torch.zeros_like(module.position_ids)
@@ -182,11 +203,15 @@ def _configs(model: nn.Module) -> list[Any]:
     return list({id(config): config for config in configs if config is not None}.values())
 
 
-def _changed_fields(config: Any, new_ids: Mapping[int, int], roles: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
+def _changed_fields(
+    config: Any, new_ids: Mapping[int, int], roles: Mapping[str, int]
+) -> Iterator[tuple[str, Any]]:
     """Yields (field, value) of every field that names tokens; nothing is set yet."""
     for name in _SEQUENCES:
         if getattr(config, name, None):
-            raise ValueError(f"{type(config).__name__}.{name} spells old words; set it to None before the swap")
+            raise ValueError(
+                f"{type(config).__name__}.{name} spells old words; set it to None before the swap"
+            )
     for name, value in list(config.to_dict().items()):
         if value is None:
             continue
@@ -234,7 +259,9 @@ def swap_checkpoint(
     old_tokenizer = load_tokenizer(model)
     new_tokenizer = tokenizer_like(old_tokenizer, tokenizer)
     opened = open_checkpoint(model).to(dtype)
-    counts = swap_to(new_tokenizer, opened, old_tokenizer, method=method, auxiliary=auxiliary, seed=seed)
+    counts = swap_to(
+        new_tokenizer, opened, old_tokenizer, method=method, auxiliary=auxiliary, seed=seed
+    )
     auxiliary_file = auxiliary if isinstance(auxiliary, (str, Path)) else None
     save_changed(
         opened,
@@ -281,4 +308,6 @@ def tokenizer_like(old: PreTrainedTokenizerFast, source: str | Path) -> EchoToke
         name = getattr(old, f"{role}_token")
         if tokenizer.backend_tokenizer.token_to_id(name) is not None:
             names[role] = name
-    return EchoTokenizer.from_backend(tokenizer.backend_tokenizer, max_length=old.model_max_length, **names)
+    return EchoTokenizer.from_backend(
+        tokenizer.backend_tokenizer, max_length=old.model_max_length, **names
+    )

@@ -61,7 +61,9 @@ def trim_checkpoint(
     samples = sample_texts(texts, split, sample, seed, {lang: MORE * sample for lang in first})
     for lang in sorted(set(first)):
         if lang not in samples:
-            raise ValueError(f"first names {lang!r}, of which there are no texts, only of {', '.join(samples)}")
+            raise ValueError(
+                f"first names {lang!r}, of which there are no texts, only of {', '.join(samples)}"
+            )
 
     # Choose the tokens: old ids, in the order of the new ones.
     scores = token_scores(backend, samples.items())
@@ -114,7 +116,9 @@ def _move(
         decoder.resize_token_embeddings(len(written_and_kept), mean_resizing=False)
 
 
-def _lengths(samples: Mapping[str, list[str]], old: Tokenizer, small: Tokenizer) -> dict[str, dict[str, float]]:
+def _lengths(
+    samples: Mapping[str, list[str]], old: Tokenizer, small: Tokenizer
+) -> dict[str, dict[str, float]]:
     """Tokens a text of each language, and the average of these, before and after."""
     lengths = {}
     for lang, texts in sorted(samples.items()):

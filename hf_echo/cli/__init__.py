@@ -52,17 +52,36 @@ def _version(wanted: bool) -> None:
 @app.callback(epilog=f"Set {DEBUG}=1 in the environment to see the traceback of an error.")
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Train, evaluate and use cross-lingual sentence embeddings (ECHO, Omnilingual SONAR)."""
 
 
-MODULES = (use, pairs, conversions, operations, tokenizers, hub, evaluate, analyse, data, public_text, training_data)
-COMMANDS: dict[str, type[Step]] = {kind.command: kind for kind in declared_steps(*MODULES) if kind.command}
+MODULES = (
+    use,
+    pairs,
+    conversions,
+    operations,
+    tokenizers,
+    hub,
+    evaluate,
+    analyse,
+    data,
+    public_text,
+    training_data,
+)
+COMMANDS: dict[str, type[Step]] = {
+    kind.command: kind for kind in declared_steps(*MODULES) if kind.command
+}
 
 
-_groups = {name: typer.Typer(help=text, no_args_is_help=True, **PLAIN) for name, text in GROUPS.items()}
+_groups = {
+    name: typer.Typer(help=text, no_args_is_help=True, **PLAIN) for name, text in GROUPS.items()
+}
 for _words, _kind in COMMANDS.items():
     add_command(_groups[_words.split()[0]] if " " in _words else app, _kind)
 for _name, _group in _groups.items():
@@ -93,9 +112,13 @@ def _ended_by_sigterm() -> Iterator[None]:
 def main() -> None:
     """Run the command line. An error is one line; the exit code is 2 for wrong input and 1 for a possible bug."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    logging.getLogger("hf_echo").setLevel(logging.INFO)  # which step begins or is done; of libraries, warnings only
+    logging.getLogger("hf_echo").setLevel(
+        logging.INFO
+    )  # which step begins or is done; of libraries, warnings only
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a console that cannot write a character gets its number
+        if hasattr(
+            stream, "reconfigure"
+        ):  # a console that cannot write a character gets its number
             stream.reconfigure(errors="backslashreplace")
     if not sys.stderr.isatty():  # in a log, bars share a line with each other and with messages
         os.environ.setdefault("TQDM_DISABLE", "1")
@@ -103,13 +126,18 @@ def main() -> None:
         with _ended_by_sigterm():
             app()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # the interpreter flushes once more at its end
         typer.echo("hf-echo: standard output was closed before the end", err=True)
         raise SystemExit(2) from None
     except Exception as error:
         if os.environ.get(DEBUG, "0") not in ("", "0"):
             raise
-        is_network = type(error).__module__.partition(".")[0] in ("httpx", "httpcore")  # clients of huggingface_hub
+        is_network = type(error).__module__.partition(".")[0] in (
+            "httpx",
+            "httpcore",
+        )  # clients of huggingface_hub
         expected = isinstance(error, (ValueError, OSError, ImportError)) or is_network
         if expected:
             message = str(error).strip().splitlines()

@@ -14,7 +14,9 @@ def split() -> Any:
     return setting("use only rows with this value in the column `split`; default: all", None)
 
 
-@step("evaluate geometry", example="hf-echo evaluate geometry --data nway.jsonl --json geometry.json")
+@step(
+    "evaluate geometry", example="hf-echo evaluate geometry --data nway.jsonl --json geometry.json"
+)
 class Geometry(OpensModel):
     """Measure spread, rank, isotropy, invariance, Calinski-Harabasz and RSIM on the sentences that all languages have.
 
@@ -25,21 +27,32 @@ class Geometry(OpensModel):
     file_only = ("singular_values",)
 
     model: str = model("Echo checkpoint or any SentenceTransformer")
-    data: Path = setting("n-way table with the columns id (or verse_id, index_id), lang, text", reads=DATA)
+    data: Path = setting(
+        "n-way table with the columns id (or verse_id, index_id), lang, text", reads=DATA
+    )
     lang: list[str] = language("use only this language; repeatable; default: all", list)
     split: str | None = split()
-    shrinkage: float = setting("shrinkage of the covariances in the invariance", 0.01, least=0, most=1)
+    shrinkage: float = setting(
+        "shrinkage of the covariances in the invariance", 0.01, least=0, most=1
+    )
 
     def run(self):
         from ..data import load_nway
         from ..evaluation.geometry import encode_parallel, evaluate_geometry
         from ..inference.any_encoder import any_encoder
 
-        rows = load_nway(self.data, split=self.split)  # before the model, so that bad data are named early
+        rows = load_nway(
+            self.data, split=self.split
+        )  # before the model, so that bad data are named early
         parts = encode_parallel(any_encoder(self.model), rows, self.lang or None)
         result = evaluate_geometry(parts, shrinkage=self.shrinkage)
         by_language, curve = result.by_language().rows, result.singular_values.tolist()
-        return {"model": self.model, **result.to_row(), "by_language": by_language, "singular_values": curve}
+        return {
+            "model": self.model,
+            **result.to_row(),
+            "by_language": by_language,
+            "singular_values": curve,
+        }
 
 
 @step("evaluate cost", example="hf-echo evaluate cost --texts a.txt --lang fra_Latn")
@@ -49,7 +62,9 @@ class Cost(OpensModel):
     reports = True
 
     model: str = model("Echo checkpoint or any SentenceTransformer")
-    texts: Path | None = setting("texts, one per line; default: built-in sentences", None, reads=DATA)
+    texts: Path | None = setting(
+        "texts, one per line; default: built-in sentences", None, reads=DATA
+    )
     lang: str | None = language("language of the texts; default: fra_Latn for the built-in ones")
     rounds: int = setting("measured rounds, after one warm-up round", 3, least=1)
 
@@ -64,8 +79,12 @@ class Cost(OpensModel):
         from ..modeling import EchoTokenizer
 
         lang = self.lang or (None if self.texts else "fra_Latn")
-        column, options = ("target", {}) if lang == "eng_Latn" else ("source", {"languages": [lang]})
-        texts = read_texts(self.texts) if self.texts else builtin_parallel(n=512, **options)[column][:]
+        column, options = (
+            ("target", {}) if lang == "eng_Latn" else ("source", {"languages": [lang]})
+        )
+        texts = (
+            read_texts(self.texts) if self.texts else builtin_parallel(n=512, **options)[column][:]
+        )
         with opening(self.model) as name:
             tokenizer = AutoTokenizer.from_pretrained(name)
 
@@ -73,8 +92,15 @@ class Cost(OpensModel):
             prompt = {"lang": lang} if isinstance(tokenizer, EchoTokenizer) else {}
             return sum(map(len, tokenizer(list(texts), truncation=True, **prompt)["input_ids"]))
 
-        speed = measure_speed(any_encoder(self.model), texts, lang, count_tokens=count_tokens, rounds=self.rounds)
-        return {"model": self.model, "texts": str(self.texts or "builtin"), "lang": lang, **speed.to_row()}
+        speed = measure_speed(
+            any_encoder(self.model), texts, lang, count_tokens=count_tokens, rounds=self.rounds
+        )
+        return {
+            "model": self.model,
+            "texts": str(self.texts or "builtin"),
+            "lang": lang,
+            **speed.to_row(),
+        }
 
 
 @step(
@@ -87,7 +113,9 @@ class Alignment(OpensModel):
     reports = True
 
     model: str = model("Echo checkpoint or release")
-    data: Path = setting("table (Parquet, JSONL) of src_tokens, tgt_tokens, alignment, possible", reads=DATA)
+    data: Path = setting(
+        "table (Parquet, JSONL) of src_tokens, tgt_tokens, alignment, possible", reads=DATA
+    )
     layers: list[int] = setting(
         "layer to evaluate; repeatable; 0 is the embeddings, -1 the last layer; default: all", list
     )
@@ -97,12 +125,21 @@ class Alignment(OpensModel):
     on_long: Literal["error", "skip"] = setting("for pairs longer than the model's limit", "error")
 
     def run(self):
-        from ..evaluation.tokens.alignment import METHODS, aer_by_layer, evaluate_alignment, load_alignment
+        from ..evaluation.tokens.alignment import (
+            METHODS,
+            aer_by_layer,
+            evaluate_alignment,
+            load_alignment,
+        )
         from ..inference import load_encoder
 
         pairs = load_alignment(self.data, split=self.split, limit=self.limit)
         encoder, tokenizer = load_encoder(self.model)
-        options = {"layers": self.layers or None, "iterations": self.iterations, "on_long": self.on_long}
+        options = {
+            "layers": self.layers or None,
+            "iterations": self.iterations,
+            "on_long": self.on_long,
+        }
         table = evaluate_alignment(encoder, tokenizer, pairs, **options, progress=True)
         by_layer = {method: aer_by_layer(table, method).rows for method in METHODS}
         return {"model": self.model, **table.notes, "aer_by_layer": by_layer, "rows": table.rows}
@@ -116,11 +153,17 @@ class Probe(OpensModel):
 
     model: str = model("Echo checkpoint or release")
     train: Path | None = setting("training rows (Parquet, JSONL)", None, reads=DATA, unless="set")
-    test: Path | None = setting("test rows in any languages (Parquet, JSONL)", None, reads=DATA, unless="set")
+    test: Path | None = setting(
+        "test rows in any languages (Parquet, JSONL)", None, reads=DATA, unless="set"
+    )
     set: str | None = setting("name of a public set, instead of train and test", None)
-    path: Path | None = setting("local copy of the set; default: download from the Hub", None, reads=DATA, needs="set")
+    path: Path | None = setting(
+        "local copy of the set; default: download from the Hub", None, reads=DATA, needs="set"
+    )
     train_lang: str = language("language of the training rows of the set", "eng_Latn", needs="set")
-    lang: list[str] = language("test language of the set; repeatable; default: all", list, needs="set")
+    lang: list[str] = language(
+        "test language of the set; repeatable; default: all", list, needs="set"
+    )
     layer: int = setting("layer of the token states: 0 is the embeddings, -1 the last layer", -1)
 
     def rows(self, shape: str, columns: Any) -> tuple[list, list]:
@@ -130,13 +173,19 @@ class Probe(OpensModel):
 
         if self.set is None:
             if self.train is None or self.test is None:
-                raise ValueError("give --train and --test (two files of rows) or --set (a public set)")
+                raise ValueError(
+                    "give --train and --test (two files of rows) or --set (a public set)"
+                )
             files = (self.train, self.test)
-            first, second = ([row for _, row in read_rows(file, columns, ["lang"], tsv=False)] for file in files)
+            first, second = (
+                [row for _, row in read_rows(file, columns, ["lang"], tsv=False)] for file in files
+            )
             return first, second
         fitting = [name for name, known in SETS.items() if known.shape == shape]
         if self.set not in fitting:
-            raise ValueError(f"--set {self.set!r} has no rows for {shape}; choose from {', '.join(fitting)}")
+            raise ValueError(
+                f"--set {self.set!r} has no rows for {shape}; choose from {', '.join(fitting)}"
+            )
         return (
             load_benchmark(self.set, langs=[self.train_lang], split="train", path=self.path),
             load_benchmark(self.set, langs=self.lang or None, path=self.path),
@@ -149,7 +198,10 @@ class Probe(OpensModel):
         return {"model": self.model, **table.notes, "rows": table.rows, "average": table.average}
 
 
-@step("evaluate tagging", example="hf-echo evaluate tagging --model M --train eng.jsonl --test all.jsonl")
+@step(
+    "evaluate tagging",
+    example="hf-echo evaluate tagging --model M --train eng.jsonl --test all.jsonl",
+)
 class Tagging(Probe):
     """Measure span F1 by language with a linear probe on a frozen encoder.
 
@@ -161,7 +213,10 @@ class Tagging(Probe):
         return self.measured(evaluate_tagging, self.rows("tagging", COLUMNS))
 
 
-@step("evaluate wic", example="hf-echo evaluate wic --model M --set xlwic --path XL-WIC --lang deu_Latn")
+@step(
+    "evaluate wic",
+    example="hf-echo evaluate wic --model M --set xlwic --path XL-WIC --lang deu_Latn",
+)
 class WordInContext(Probe):
     """Measure word-in-context accuracy by language: a linear probe and a cosine threshold on a frozen encoder.
 

@@ -9,25 +9,46 @@ import typer
 
 from ..steps.training_data import run_pipeline
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
-from .options import Executor, OnBadRow, OpensModel, column, executor, language, model, on_bad_row, resume
+from .options import (
+    Executor,
+    OnBadRow,
+    OpensModel,
+    column,
+    executor,
+    language,
+    model,
+    on_bad_row,
+    resume,
+)
 
 
 def paths(help: str = "files, folders or Hub datasets of parallel rows") -> Any:
     return setting(help, argument=True, reads=DATA)
 
 
-@step("data sample", example="hf-echo data sample pairs.parquet --out s --method temperature --exponent 0.6")
+@step(
+    "data sample",
+    example="hf-echo data sample pairs.parquet --out s --method temperature --exponent 0.6",
+)
 class Sample(Step):
     """Sample rows in exact proportions by language; rows of languages with too few are repeated evenly."""
 
     paths: list[str] = paths("files, folders or Hub datasets of parallel rows; each is one source")
     out: Path = setting("output folder: data/, counts and statistics", writes="folder", short="-o")
-    method: Literal["natural", "temperature", "two_step", "unimax"] = setting("sampling method", "natural")
-    exponent: float | None = setting("of temperature (required), or of two_step (default 0.5)", None)
+    method: Literal["natural", "temperature", "two_step", "unimax"] = setting(
+        "sampling method", "natural"
+    )
+    exponent: float | None = setting(
+        "of temperature (required), or of two_step (default 0.5)", None
+    )
     rows: int | None = setting("number of rows to draw; default: all rows", None, least=1)
-    by: Literal["source_lang", "target_lang", "direction"] = setting("column to balance", "source_lang")
+    by: Literal["source_lang", "target_lang", "direction"] = setting(
+        "column to balance", "source_lang"
+    )
     seed: int = setting("random seed of the draw", 0)
-    shards: int | None = setting("number of output files; default: one per million rows", None, least=1)
+    shards: int | None = setting(
+        "number of output files; default: one per million rows", None, least=1
+    )
     executor: Executor = executor()
     on_bad_row: OnBadRow = on_bad_row()
     resume: bool = resume()
@@ -42,16 +63,22 @@ class Sample(Step):
         run_pipeline(self, Recipe(sources, sampling=sampling, out=Output(self.shards)), self.out)
 
 
-@step("data calibrate", example="hf-echo data calibrate dev.parquet --direction x_eng --out dev.json")
+@step(
+    "data calibrate", example="hf-echo data calibrate dev.parquet --direction x_eng --out dev.json"
+)
 class Calibrate(OpensModel):
     """Compute mean and standard deviation of the scores of clean pairs, of all splits, by direction (OS 3.5)."""
 
     paths: list[str] = paths("clean parallel or n-way data: files, folders or Hub datasets")
     model: str = model("Echo checkpoint or release")
-    out: Path = setting("JSON file, for the field `calibrated` of the filter `threshold`", writes="file", short="-o")
+    out: Path = setting(
+        "JSON file, for the field `calibrated` of the filter `threshold`", writes="file", short="-o"
+    )
     direction: Literal["x_eng", "eng_x", "all"] | None = setting("directions of n-way data", None)
     blaser: str | None = setting(
-        "BLASER 2.0 qe model whose scores replace cosines: folder or Hub name", None, reads=CHECKPOINT
+        "BLASER 2.0 qe model whose scores replace cosines: folder or Hub name",
+        None,
+        reads=CHECKPOINT,
     )
 
     def run(self):
@@ -62,9 +89,15 @@ class Calibrate(OpensModel):
         from ..utils.files import write_whole
 
         options = {"direction": self.direction} if self.direction else {}
-        units = units_of([{"path": path, "label": path, "split": None, **options} for path in self.paths])
-        scorer = EchoScorer(self.model, blaser=self.blaser)  # after the data, whose mistakes cost no time so
-        threshold = calibrate((table for unit in units for table in read_unit(unit, BadRows("error"))), scorer)
+        units = units_of(
+            [{"path": path, "label": path, "split": None, **options} for path in self.paths]
+        )
+        scorer = EchoScorer(
+            self.model, blaser=self.blaser
+        )  # after the data, whose mistakes cost no time so
+        threshold = calibrate(
+            (table for unit in units for table in read_unit(unit, BadRows("error"))), scorer
+        )
         with write_whole(self.out) as unfinished:
             threshold.save(unfinished)
         for name, (mean, deviation) in sorted(threshold.calibrated.items()):
@@ -83,11 +116,17 @@ class Statistics(Step):
     opens_models = False
 
     paths: list[str] = paths()
-    columns: dict[str, str] = setting("schema columns of other names, such as source=src", dict, option="--column")
+    columns: dict[str, str] = setting(
+        "schema columns of other names, such as source=src", dict, option="--column"
+    )
     source_lang: str | None = language("language of all sources, where no column has it")
     target_lang: str | None = language("language of all targets, where no column has it")
-    split: str | None = setting("count only this split (by file name, column or on the Hub); default: all", None)
-    json: Path | None = setting("write the statistics to this JSON file and print them", None, writes="file")
+    split: str | None = setting(
+        "count only this split (by file name, column or on the Hub); default: all", None
+    )
+    json: Path | None = setting(
+        "write the statistics to this JSON file and print them", None, writes="file"
+    )
     markdown: Path | None = setting("write the table to this Markdown file", None, writes="file")
     on_bad_row: OnBadRow = on_bad_row()
 
@@ -98,7 +137,9 @@ class Statistics(Step):
 
         options = {name: getattr(self, name) for name in ("columns", "source_lang", "target_lang")}
         options = {name: value for name, value in options.items() if value}
-        statistics = collect_statistics(self.paths, split=self.split, on_bad_row=self.on_bad_row, **options)
+        statistics = collect_statistics(
+            self.paths, split=self.split, on_bad_row=self.on_bad_row, **options
+        )
         if self.markdown is not None:
             write_text(self.markdown, statistics.to_markdown())
         if self.json is not None:
@@ -107,7 +148,10 @@ class Statistics(Step):
             typer.echo(statistics.to_markdown(), nl=False)
 
 
-@step("data push", example="hf-echo data push outputs/strict me/strict-pairs --version 1.1 --license cc-by-4.0")
+@step(
+    "data push",
+    example="hf-echo data push outputs/strict me/strict-pairs --version 1.1 --license cc-by-4.0",
+)
 class PushData(Step):
     """Push a versioned dataset to the Hub, with a card made from its statistics."""
 
@@ -136,9 +180,13 @@ class Segment(Step):
     reports = True
     opens_models = False
 
-    source: Path = setting("texts, as for hf-echo encode; - is standard input", argument=True, reads=DATA)
+    source: Path = setting(
+        "texts, as for hf-echo encode; - is standard input", argument=True, reads=DATA
+    )
     lang: str = language("language of the texts", ...)
-    out: Path = setting("output, one sentence per line (.gz, .bz2, .zst, .xz too; -)", writes="file", short="-o")
+    out: Path = setting(
+        "output, one sentence per line (.gz, .bz2, .zst, .xz too; -)", writes="file", short="-o"
+    )
     column: str | None = column()
     model: str | None = setting(
         "SaT model: name such as sat-12l-sm, or folder; default: rules, without a model",
@@ -160,7 +208,9 @@ class Segment(Step):
 
         check_text_output(self.out)
         texts, count = read_texts(self.source, column=self.column, lang=self.lang), 0
-        segmenter = sat_segmenter(self.model, threshold=self.threshold) if self.model else rule_segmenter
+        segmenter = (
+            sat_segmenter(self.model, threshold=self.threshold) if self.model else rule_segmenter
+        )
         segmenter([], self.lang)  # raises for an unknown language before a file is written
         with open_output(self.out) as file:
             for start in tqdm(range(0, len(texts), 1_000), desc="Segmenting", unit="block"):
@@ -172,25 +222,35 @@ class Segment(Step):
 
 
 @step(
-    "data negatives", example="hf-echo data negatives pairs.tsv out.jsonl --model M --endpoint http://localhost:8000/v1"
+    "data negatives",
+    example="hf-echo data negatives pairs.tsv out.jsonl --model M --endpoint http://localhost:8000/v1",
 )
 class WriteNegatives(Step):
     """Generate xsim++ hard negatives of English targets with a language model (OS A.4, Figure 15)."""
 
     reports = True
 
-    pairs: str = setting("parallel rows: file, folder, builtin, or Hub dataset", reads=DATA, argument=True)
-    out: Path = setting("output file OUT.jsonl; failed rows go to OUT.failed.jsonl", writes="file", argument=True)
+    pairs: str = setting(
+        "parallel rows: file, folder, builtin, or Hub dataset", reads=DATA, argument=True
+    )
+    out: Path = setting(
+        "output file OUT.jsonl; failed rows go to OUT.failed.jsonl", writes="file", argument=True
+    )
     model: str = setting("language model: its name at the endpoint", short="-m")
     endpoint: str = setting(
-        "OpenAI-compatible address, such as that of `transformers serve`", "http://localhost:8000/v1"
+        "OpenAI-compatible address, such as that of `transformers serve`",
+        "http://localhost:8000/v1",
     )
     api_key_env: str = setting("environment variable with the API key", "OPENAI_API_KEY")
     timeout: float = setting("seconds to wait for an answer", 120.0, above=0)
-    retries: int = setting("retries after time-outs, dropped connections, 408, 409, 429 or 5xx", 5, least=0)
+    retries: int = setting(
+        "retries after time-outs, dropped connections, 408, 409, 429 or 5xx", 5, least=0
+    )
     concurrency: int = setting("number of requests at a time", 8, least=1)
     attempts: int = setting("attempts per row to get a valid reply", 3, least=1)
-    temperature: float = setting("temperature of the first attempt; later ones use at least 0.7", 0.0, least=0)
+    temperature: float = setting(
+        "temperature of the first attempt; later ones use at least 0.7", 0.0, least=0
+    )
     max_tokens: int = setting("longest reply in tokens", 512, least=1)
     seed: int = setting("random seed; each further attempt adds 1", 0)
     on_bad_row: OnBadRow = on_bad_row()

@@ -32,7 +32,11 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
         stage = yaml.safe_load(path.read_text(encoding="utf-8"))["stage"]
         if stage not in STAGES:
             continue
-        overrides = {"output_dir": str(out / path.stem), "cache_dir": str(out / "cache"), "report_to": "none"}
+        overrides = {
+            "output_dir": str(out / path.stem),
+            "cache_dir": str(out / "cache"),
+            "report_to": "none",
+        }
         if previous is not None:
             overrides["model_name_or_path"] = str(previous)
         console.rule(path.stem)
@@ -41,8 +45,15 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
         rows.append({"stage": stage, **measure(previous, test), "seconds": trained["seconds"]})
     release = out / "release"
     release_checkpoint(previous, release)
-    report = {"rows": rows, "release": str(release), "held_out_meanings": HELD_OUT, "languages": list(LANGUAGES)}
-    (out / "results.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    report = {
+        "rows": rows,
+        "release": str(release),
+        "held_out_meanings": HELD_OUT,
+        "languages": list(LANGUAGES),
+    }
+    (out / "results.json").write_text(
+        json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     console.print(as_table(rows))
     show(console, release)
     console.print(f"Release: {release}. Results: {out / 'results.json'}")
@@ -60,7 +71,9 @@ def measure(checkpoint: Path, test: DevSet) -> dict[str, float]:
     for lang in (code for code in LANGUAGES if code != "eng_Latn"):
         texts = {row["id"]: row["text"] for row in test.rows if row["lang"] == lang}
         keys = list(texts)[:40]
-        hypotheses += translate(model, tokenizer, [texts[k] for k in keys], lang, "eng_Latn", max_new_tokens=40)
+        hypotheses += translate(
+            model, tokenizer, [texts[k] for k in keys], lang, "eng_Latn", max_new_tokens=40
+        )
         references += [english[k] for k in keys]
     scores = translation_scores(hypotheses, references, spbleu=False)
     return {
@@ -76,7 +89,11 @@ def as_table(rows: list[dict]) -> Table:
         table.add_column(name, justify="left" if name == "stage" else "right")
     for row in rows:
         table.add_row(
-            row["stage"], f"{row['xsim']:.2f}", f"{row['xsimpp']:.2f}", f"{row['chrf']:.1f}", f"{row['seconds']:.0f}"
+            row["stage"],
+            f"{row['xsim']:.2f}",
+            f"{row['xsimpp']:.2f}",
+            f"{row['chrf']:.1f}",
+            f"{row['seconds']:.0f}",
         )
     return table
 
@@ -93,7 +110,9 @@ def show(console: Console, release: Path) -> None:
         batch = tokenizer(list(texts.values()), lang=list(texts), padding=True, return_tensors="pt")
         vectors = torch.nn.functional.normalize(encoder(**batch).sentence_embedding, dim=-1)
     console.rule("AutoModel: one sentence in all languages, cosine to the English one")
-    for (lang, text), cosine in zip(texts.items(), vectors @ vectors[list(texts).index("eng_Latn")]):
+    for (lang, text), cosine in zip(
+        texts.items(), vectors @ vectors[list(texts).index("eng_Latn")]
+    ):
         console.print(f"{cosine:6.3f}  {lang}  {text}")
 
     console.rule("SentenceTransformer: search")
@@ -110,6 +129,12 @@ def show(console: Console, release: Path) -> None:
 
     console.rule('pipeline("sonar-translation")')
     translator = pipeline("sonar-translation", model=str(release))
-    for source, target in (("fra_Latn", "eng_Latn"), ("deu_Latn", "eng_Latn"), ("jpn_Jpan", "eng_Latn")):
-        english = translator(texts[source], src_lang=source, tgt_lang=target, max_new_tokens=40)[0]["translation_text"]
+    for source, target in (
+        ("fra_Latn", "eng_Latn"),
+        ("deu_Latn", "eng_Latn"),
+        ("jpn_Jpan", "eng_Latn"),
+    ):
+        english = translator(texts[source], src_lang=source, tgt_lang=target, max_new_tokens=40)[0][
+            "translation_text"
+        ]
         console.print(f"{source} {texts[source]}  ->  {english}")

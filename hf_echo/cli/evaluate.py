@@ -13,7 +13,17 @@ import typer
 from ..steps.language_code import language_code
 from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
-from .options import DEFAULT_MODEL, Margin, OnBadRow, OpensModel, device, language, model, named_model, on_bad_row
+from .options import (
+    DEFAULT_MODEL,
+    Margin,
+    OnBadRow,
+    OpensModel,
+    device,
+    language,
+    model,
+    named_model,
+    on_bad_row,
+)
 
 # Hard negatives (index of the target sentence, text, kind), and their entries in the report.
 Described = tuple[list[tuple[int, str, str]], dict[str, Any]]
@@ -26,11 +36,19 @@ class LinesOrTable(OpensModel):
     reports = True
 
     source: Path | None = setting("texts, one per line", None, reads=DATA, unless="data")
-    target: Path | None = setting("their translations, line by line", None, reads=DATA, unless="data")
-    data: Path | None = setting("instead, a table of id, lang, text (TSV, JSONL, Parquet)", None, reads=DATA)
+    target: Path | None = setting(
+        "their translations, line by line", None, reads=DATA, unless="data"
+    )
+    data: Path | None = setting(
+        "instead, a table of id, lang, text (TSV, JSONL, Parquet)", None, reads=DATA
+    )
     source_lang: str | None = language("language of the source", unless="data")
-    target_lang: str = language("language of the target, or the pivot language of the table", "eng_Latn")
-    split: str | None = setting("rows with this value in the column `split`; default: all", None, needs="data")
+    target_lang: str = language(
+        "language of the target, or the pivot language of the table", "eng_Latn"
+    )
+    split: str | None = setting(
+        "rows with this value in the column `split`; default: all", None, needs="data"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,16 +106,27 @@ class Search(LinesOrTable):
         negatives = self.negatives_of(targets, self.target)
         encoder = open_model(self.model)
         x, y = encoder(sources, self.source_lang), encoder(targets, self.target_lang)
-        for vectors, file, lang in ((x, self.source, self.source_lang), (y, self.target, self.target_lang)):
-            refuse_broken(vectors, lambda row, file=file, lang=lang: f"{file}:{row + 1} ({lang})", zeros=False)
+        for vectors, file, lang in (
+            (x, self.source, self.source_lang),
+            (y, self.target, self.target_lang),
+        ):
+            refuse_broken(
+                vectors, lambda row, file=file, lang=lang: f"{file}:{row + 1} ({lang})", zeros=False
+            )
         options = {"margin": self.margin, "k": self.k, "gold": text_groups(targets)}
         result = xsim(x, y, **options)
-        report = {"source_lang": self.source_lang, "target_lang": self.target_lang, **result.to_row()}
+        report = {
+            "source_lang": self.source_lang,
+            "target_lang": self.target_lang,
+            **result.to_row(),
+        }
         if negatives is not None:
             items, description = negatives
             owners, texts, kinds = zip(*items, strict=True)
             wrong = encoder(list(texts), self.target_lang)
-            report["xsimpp"] = xsimpp(x, y, wrong, list(owners), negative_kind=list(kinds), **options).to_row()
+            report["xsimpp"] = xsimpp(
+                x, y, wrong, list(owners), negative_kind=list(kinds), **options
+            ).to_row()
             report["negatives"] = description
         return report
 
@@ -108,8 +137,12 @@ class Search(LinesOrTable):
 
         rows, lang = load_nway(self.data, split=self.split), self.target_lang
         if lang not in (langs := set(rows["lang"])):
-            raise ValueError(f"{self.data} has no rows in --target-lang {lang!r}; it has {', '.join(sorted(langs))}")
-        ids, texts = zip(*((row["id"], row["text"]) for row in rows if row["lang"] == lang), strict=True)
+            raise ValueError(
+                f"{self.data} has no rows in --target-lang {lang!r}; it has {', '.join(sorted(langs))}"
+            )
+        ids, texts = zip(
+            *((row["id"], row["text"]) for row in rows if row["lang"] == lang), strict=True
+        )
         negatives = self.negatives_of(list(texts), self.data)
         encoder = open_model(self.model)
         options: dict[str, Any] = {"margin": self.margin, "k": self.k, "progress": True}
@@ -117,26 +150,41 @@ class Search(LinesOrTable):
         options["negatives"] = None if negatives is None else by_id(negatives[0], ids)
         with naming(self.data):
             table = evaluation.evaluate_xsim(encoder, rows, target_lang=lang, **options)
-        report = {"data": str(self.data), **table.notes, "rows": table.rows, "average": table.average}
+        report = {
+            "data": str(self.data),
+            **table.notes,
+            "rows": table.rows,
+            "average": table.average,
+        }
         if negatives is not None:
             report["negatives"] = negatives[1]
         return report | {f"by_{name}": evaluation.grouped(table, name).rows for name in self.group}
 
 
-@step("evaluate xsim", example="hf-echo evaluate xsim --source a.txt --source-lang fra_Latn --target b.txt")
+@step(
+    "evaluate xsim",
+    example="hf-echo evaluate xsim --source a.txt --source-lang fra_Latn --target b.txt",
+)
 class Xsim(Search):
     """Measure xsim: the percentage of sentences whose nearest candidate is not their translation.
 
     A candidate with the same text as the translation is right, as in `hf-echo report`."""
 
-    hard_negatives: bool = setting("also report xsim++, with rule negatives (English targets)", False)
-    direction: Literal["to", "from", "all"] = setting("pairs to or from the pivot language, or all", "to", needs="data")
+    hard_negatives: bool = setting(
+        "also report xsim++, with rule negatives (English targets)", False
+    )
+    direction: Literal["to", "from", "all"] = setting(
+        "pairs to or from the pivot language, or all", "to", needs="data"
+    )
 
     def negatives_of(self, sentences, file):
         return by_rule(sentences, self.target_lang, file) if self.hard_negatives else None
 
 
-@step("evaluate xsimpp", example="hf-echo evaluate xsimpp --model M --data flores.parquet --negatives errtype.json")
+@step(
+    "evaluate xsimpp",
+    example="hf-echo evaluate xsimpp --model M --data flores.parquet --negatives errtype.json",
+)
 class Xsimpp(Search):
     """Measure xsim++: xsim with hard negatives of every target sentence among the candidates.
 
@@ -177,9 +225,14 @@ class Noise(OpensModel):
         from ..data import load_nway
         from ..inference.any_encoder import any_encoder
 
-        rows, options = load_nway(self.data), dict(target_lang=self.target_lang, limit=self.limit, seed=self.seed)
+        rows, options = (
+            load_nway(self.data),
+            dict(target_lang=self.target_lang, limit=self.limit, seed=self.seed),
+        )
         with naming(self.data):
-            table = evaluation.evaluate_noise(any_encoder(self.model), rows, source_langs=self.lang or None, **options)
+            table = evaluation.evaluate_noise(
+                any_encoder(self.model), rows, source_langs=self.lang or None, **options
+            )
         return {"model": self.model, "data": str(self.data), **table.notes, "rows": table.rows}
 
 
@@ -193,13 +246,22 @@ class Translation(LinesOrTable):
     The source may be embeddings (.npy), one row per reference translation."""
 
     model: str = model("Echo checkpoint or release with a decoder")
-    direction: Literal["to", "from", "both", "all"] = setting("pairs to or from the pivot language", "to", needs="data")
-    num_beams: int | None = setting("beams of the search; 1 is greedy; default: the model's own", None, least=1)
+    direction: Literal["to", "from", "both", "all"] = setting(
+        "pairs to or from the pivot language", "to", needs="data"
+    )
+    num_beams: int | None = setting(
+        "beams of the search; 1 is greedy; default: the model's own", None, least=1
+    )
     blaser: str | None = setting(
-        "also report BLASER 2.0: folder or Hub name of `hf-echo convert blaser`", None, reads=CHECKPOINT
+        "also report BLASER 2.0: folder or Hub name of `hf-echo convert blaser`",
+        None,
+        reads=CHECKPOINT,
     )
     blaser_encoder: str | None = setting(
-        "encoder whose embeddings BLASER reads: SONAR; default: the model", None, reads=CHECKPOINT, needs="blaser"
+        "encoder whose embeddings BLASER reads: SONAR; default: the model",
+        None,
+        reads=CHECKPOINT,
+        needs="blaser",
     )
 
     def run(self):
@@ -208,17 +270,27 @@ class Translation(LinesOrTable):
 
         vectors = self.source is not None and self.source.suffix.lower() == ".npy"
         if vectors and self.blaser:
-            raise ValueError(f"--blaser needs texts, but {self.source} holds embeddings: leave it out")
+            raise ValueError(
+                f"--blaser needs texts, but {self.source} holds embeddings: leave it out"
+            )
         langs = (self.source_lang, self.target_lang)
         lines = read_pairs(self.source, self.target, vectors, langs) if self.data is None else None
-        scorer = blaser_scorer(self.blaser, self.blaser_encoder or self.model) if self.blaser else None
+        scorer = (
+            blaser_scorer(self.blaser, self.blaser_encoder or self.model) if self.blaser else None
+        )
         translator, tokenizer = inference.load_translator(self.model)
 
         def translate(inputs: dict[str, Any], source_lang, target_lang):
             options = {"num_beams": self.num_beams}
-            return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, **options)
+            return inference.translate(
+                translator, tokenizer, inputs, source_lang, target_lang, **options
+            )
 
-        report = self._of_table(translate, scorer) if lines is None else self._of_lines(translate, scorer, *lines)
+        report = (
+            self._of_table(translate, scorer)
+            if lines is None
+            else self._of_lines(translate, scorer, *lines)
+        )
         return {"model": self.model, **report}
 
     def _of_lines(self, translate, blaser, sources, targets) -> dict[str, Any]:
@@ -226,7 +298,9 @@ class Translation(LinesOrTable):
 
         langs = self.source_lang, self.target_lang
         hypotheses = translate(sources, *langs)
-        report = translation_scores(hypotheses, targets, source_lang=langs[0] or "", target_lang=langs[1]).to_row()
+        report = translation_scores(
+            hypotheses, targets, source_lang=langs[0] or "", target_lang=langs[1]
+        ).to_row()
         if blaser is not None:
             report["blaser"] = blaser(sources, hypotheses, targets, *langs)
         return report
@@ -243,7 +317,8 @@ class Translation(LinesOrTable):
 
 
 @step(
-    "evaluate speech", example="hf-echo evaluate speech --model S --data spoken --text-model echo-nano --hard-negatives"
+    "evaluate speech",
+    example="hf-echo evaluate speech --model S --data spoken --text-model echo-nano --hard-negatives",
 )
 class Speech(Step):
     """Measure speech to English text (xsim, xsim++), to its own text, and speech translation."""
@@ -251,17 +326,28 @@ class Speech(Step):
     reports = True
 
     model: str = setting("speech encoder: folder or Hub name", reads=CHECKPOINT, short="-m")
-    data: str = setting("speech: a table, Common Voice, FLEURS, Parquet with audio, or a Hub dataset", reads=DATA)
-    text_model: str = setting("text encoder of the same space: folder or Hub name", DEFAULT_MODEL, reads=CHECKPOINT)
+    data: str = setting(
+        "speech: a table, Common Voice, FLEURS, Parquet with audio, or a Hub dataset", reads=DATA
+    )
+    text_model: str = setting(
+        "text encoder of the same space: folder or Hub name", DEFAULT_MODEL, reads=CHECKPOINT
+    )
     lang: str | None = language("language of all rows, if the data have no column for it")
     split: str = setting("split of the data, if they have splits", "test")
     limit: int | None = setting("largest number of rows", None, least=1)
-    hard_negatives: bool = setting("also report xsim++, with rule negatives of the English texts", False)
+    hard_negatives: bool = setting(
+        "also report xsim++, with rule negatives of the English texts", False
+    )
     negatives: Path | None = setting(
-        "also report xsim++, with the published set: LANG_errtype.SPLIT.json", None, reads=DATA, unless="hard_negatives"
+        "also report xsim++, with the published set: LANG_errtype.SPLIT.json",
+        None,
+        reads=DATA,
+        unless="hard_negatives",
     )
     device: str | None = device()
-    decoder: str | None = setting("Echo checkpoint with a decoder: also report BLEU and chrF++", None, reads=CHECKPOINT)
+    decoder: str | None = setting(
+        "Echo checkpoint with a decoder: also report BLEU and chrF++", None, reads=CHECKPOINT
+    )
     unheard: list[str] = setting(
         "language without speech in training; repeatable; default: those the model does not name",
         list,
@@ -280,8 +366,12 @@ class Speech(Step):
 
         check_neighbours(self.k, self.margin)
         text_model = named_model(self.text_model)
-        rate = open_extractor(self.model).sampling_rate  # before weights are loaded, so that bad data are named early
-        options = dict(lang=self.lang, split=self.split, on_bad_row=self.on_bad_row, limit=self.limit)
+        rate = open_extractor(
+            self.model
+        ).sampling_rate  # before weights are loaded, so that bad data are named early
+        options = dict(
+            lang=self.lang, split=self.split, on_bad_row=self.on_bad_row, limit=self.limit
+        )
         rows, skipped = load_speech(self.data, **options), 0
         if self.on_bad_row == "skip":
             rows, skipped = usable(rows, rate)
@@ -310,14 +400,22 @@ class Speech(Step):
             margin=self.margin,
             k=self.k,
         )
-        about = {"model": self.model, "text_model": text_model, "data": self.data, "hours": seconds.sum() / 3600}
+        about = {
+            "model": self.model,
+            "text_model": text_model,
+            "data": self.data,
+            "hours": seconds.sum() / 3600,
+        }
         about |= {"decoder": self.decoder} if self.decoder else {}
         about |= {"skipped": skipped} if skipped else {}
         about |= {"negatives": description} if description else {}
         return about | {"rows": table.rows, "average": table.average} | table.notes
 
 
-@step("evaluate average", example="hf-echo evaluate average flores.json ntrex.json --languages mexma-72")
+@step(
+    "evaluate average",
+    example="hf-echo evaluate average flores.json ntrex.json --languages mexma-72",
+)
 class Average(Step):
     """Average results over languages, then over benchmarks, to one score (ECHO 5.2, OS 6.2).
 
@@ -327,7 +425,8 @@ class Average(Step):
 
     files: list[Path] = setting("result files, one per benchmark", reads=DATA, argument=True)
     languages: str | None = setting(
-        "average over the languages of one paper, such as common-80 or mexma-72; default: all of each file", None
+        "average over the languages of one paper, such as common-80 or mexma-72; default: all of each file",
+        None,
     )
 
     def run(self):
@@ -338,7 +437,9 @@ class Average(Step):
         for file in self.files:
             name, table = read_result(file)
             if name in tables:
-                raise ValueError(f"{file}: a second result of {name!r}; give one file per benchmark")
+                raise ValueError(
+                    f"{file}: a second result of {name!r}; give one file per benchmark"
+                )
             tables[name] = table
         averages = average_over_benchmarks(tables, languages=self.languages)
         return {**averages.notes, "rows": averages.rows, "average": averages.average}
@@ -354,7 +455,10 @@ def naming(file: Path) -> Iterator[None]:
 
 
 def read_pairs(
-    source: Path, target: Path, vectors: bool = False, langs: tuple[str | None, str | None] = (None, None)
+    source: Path,
+    target: Path,
+    vectors: bool = False,
+    langs: tuple[str | None, str | None] = (None, None),
 ) -> tuple[Any, list[str]]:
     """The texts of two files, or embeddings and texts; text i must translate text i."""
     from ..data.texts import read_texts
@@ -363,7 +467,9 @@ def read_pairs(
     targets = read_texts(target, lang=langs[1])
     if len(sources) != len(targets):
         unit = "rows" if vectors else "lines"
-        raise ValueError(f"{source} has {len(sources)} {unit}, {target} {len(targets)} lines: line i translates line i")
+        raise ValueError(
+            f"{source} has {len(sources)} {unit}, {target} {len(targets)} lines: line i translates line i"
+        )
     return sources, targets
 
 
@@ -375,7 +481,9 @@ def read_embeddings(path: Path) -> Any:
 
     vectors = load_npy(path)
     if vectors.ndim != 2:
-        raise ValueError(f"{path} has shape {vectors.shape}; it must have shape (sentences, embedding size)")
+        raise ValueError(
+            f"{path} has shape {vectors.shape}; it must have shape (sentences, embedding size)"
+        )
     refuse_broken(vectors, lambda row: f"{path}, row {row + 1}")
     return vectors.astype(np.float32)
 
@@ -395,7 +503,9 @@ def translator(decoder: str):
     from .. import inference
 
     model, tokenizer = inference.load_translator(decoder)
-    return lambda inputs, source, target: inference.translate(model, tokenizer, inputs, source, target)
+    return lambda inputs, source, target: inference.translate(
+        model, tokenizer, inputs, source, target
+    )
 
 
 def usable(rows, sampling_rate: int) -> tuple[Any, int]:

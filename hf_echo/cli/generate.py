@@ -29,13 +29,17 @@ from ..utils.settings import (
     without_none,
 )
 
-PLAIN: dict[str, Any] = {"rich_markup_mode": None}  # plain text: rich's boxes truncate long option names
+PLAIN: dict[str, Any] = {
+    "rich_markup_mode": None
+}  # plain text: rich's boxes truncate long option names
 
 
 def add_command(group: typer.Typer, kind: type[Step]) -> None:
     """Add the command of a step to a group; its name is the last word of `kind.command`."""
     assert kind.command
-    group.command(kind.command.split()[-1], help=kind.__doc__, epilog=f"Example: {kind.example}")(_function(kind))
+    group.command(kind.command.split()[-1], help=kind.__doc__, epilog=f"Example: {kind.example}")(
+        _function(kind)
+    )
 
 
 def _function(kind: type[Step]) -> Callable[..., None]:
@@ -49,7 +53,9 @@ def _function(kind: type[Step]) -> Callable[..., None]:
         parameters.append(_keyword("report_file", None, Annotated[Path | None, report]))
     writes = kind.reports or any(declared.metadata["writes"] for declared in known.values())
     if writes and not _has_own_rule(kind):
-        replace = typer.Option("--overwrite", help="Replace an output that is there.", show_default=False)
+        replace = typer.Option(
+            "--overwrite", help="Replace an output that is there.", show_default=False
+        )
         parameters.append(_keyword("replace", False, Annotated[bool, replace]))
 
     def call(report_file: Path | None = None, replace: bool = False, **values: Any) -> None:
@@ -92,7 +98,9 @@ def run_command(settings: Step, report_file: Path | None = None, *, replace: boo
         earlier = _earlier_result(settings, report_file)
         if earlier is not None and getattr(settings, "resume", True):
             made = output_files(settings, report_file)[0]
-            typer.echo(f"{made} is made already, by the same command; --overwrite makes it again", err=True)
+            typer.echo(
+                f"{made} is made already, by the same command; --overwrite makes it again", err=True
+            )
             _show(settings, earlier["report"])
             return
     report = settings.run()
@@ -128,12 +136,16 @@ def _show(settings: Step, report: dict[str, Any] | None, file: Path | None = Non
     """Print the report of a step, unless standard output is the result's; write it to a file if one is given."""
     if report is None:
         return
-    is_on_screen = str(getattr(settings, "out", "")) == "-" and not getattr(settings, "dry_run", False)
+    is_on_screen = str(getattr(settings, "out", "")) == "-" and not getattr(
+        settings, "dry_run", False
+    )
     names = [] if is_on_screen else [name for name in report if name not in settings.file_only]
     print_report(report, file, screen=names)
 
 
-def print_report(report: dict[str, Any], file: Path | None = None, *, screen: list[str] | None = None) -> None:
+def print_report(
+    report: dict[str, Any], file: Path | None = None, *, screen: list[str] | None = None
+) -> None:
     """Print a report as JSON, or those entries that fit a screen, and write it to a file too if one is given."""
     if screen != []:  # standard output is the result's
         typer.echo(_as_json(report if screen is None else {name: report[name] for name in screen}))
@@ -141,7 +153,9 @@ def print_report(report: dict[str, Any], file: Path | None = None, *, screen: li
         try:
             write_text(file, _as_json(report) + "\n")
         except OSError as error:
-            raise ValueError(f"{file} cannot be written: {error.strerror}; the result is above") from None
+            raise ValueError(
+                f"{file} cannot be written: {error.strerror}; the result is above"
+            ) from None
 
 
 def _as_json(report: dict[str, Any]) -> str:
@@ -151,7 +165,9 @@ def _as_json(report: dict[str, Any]) -> str:
 def _spelled(kind: type[Step]) -> Callable[[str], str]:
     """How messages of the command line name a field: `--keep`, or `MODEL` for a position."""
     known = fields_of(kind)
-    return lambda name: _metavar(name) if known[name].metadata["argument"] else _options(kind, name)[0]
+    return lambda name: (
+        _metavar(name) if known[name].metadata["argument"] else _options(kind, name)[0]
+    )
 
 
 def _metavar(name: str) -> str:
@@ -184,7 +200,9 @@ def _parameter(kind: type[Step], name: str) -> inspect.Parameter:
     kind_of_value: Any = list[word] if many else word  # type: ignore[valid-type]
     if optional and empty:
         return _keyword(name, None, Annotated[kind_of_value | None, info])
-    return _keyword(name, default if optional else inspect.Parameter.empty, Annotated[kind_of_value, info])
+    return _keyword(
+        name, default if optional else inspect.Parameter.empty, Annotated[kind_of_value, info]
+    )
 
 
 def _keyword(name: str, default: Any, hint: Any) -> inspect.Parameter:
@@ -217,5 +235,7 @@ def parse_pairs(words: list[str], name: str) -> dict[str, Any]:
     parts = [part.strip() for word in words for part in word.split(",")]
     for part in parts:
         if not all(part.partition("=")[:2]):
-            raise ValueError(f"{name} {part!r} is not FIELD=VALUE, such as {name} num_hidden_layers=8")
+            raise ValueError(
+                f"{name} {part!r} is not FIELD=VALUE, such as {name} num_hidden_layers=8"
+            )
     return parse_overrides(parts)

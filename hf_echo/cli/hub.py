@@ -12,7 +12,10 @@ from .options import OpensModel, model
 
 
 def license() -> Any:
-    return setting("license identifier of the Hub, written into the card; default: that of the existing card", None)
+    return setting(
+        "license identifier of the Hub, written into the card; default: that of the existing card",
+        None,
+    )
 
 
 @step("push", example="hf-echo push outputs/release your-name/your-model --version 1.2.0 --dry-run")
@@ -23,8 +26,12 @@ class Push(Step):
     content is left as it is; with other content it is refused.
     """
 
-    folder: Path = setting("a release (hf-echo release), a dataset (hf-echo data filter) or a Space", argument=True)
-    repo: str = setting("OWNER/NAME of a repository on the Hub; created if it does not exist", argument=True)
+    folder: Path = setting(
+        "a release (hf-echo release), a dataset (hf-echo data filter) or a Space", argument=True
+    )
+    repo: str = setting(
+        "OWNER/NAME of a repository on the Hub; created if it does not exist", argument=True
+    )
     version: str = setting("becomes the tag vVERSION, for example 1.2.0")
     kind: Literal["model", "dataset", "space"] | None = setting(
         "kind of repository; default: by the files", None, option="--type"
@@ -47,16 +54,26 @@ class Push(Step):
         from ..hub.push import ask_about_card, check_repository, tag_of
         from ..hub.upload_checks import contents_of
 
-        tag, contents = tag_of(self.version), contents_of(self.folder, self.kind, license=self.license)
-        problems, sizes = contents.problems, [(self.folder / file).stat().st_size for file in contents.files]
+        tag, contents = (
+            tag_of(self.version),
+            contents_of(self.folder, self.kind, license=self.license),
+        )
+        problems, sizes = (
+            contents.problems,
+            [(self.folder / file).stat().st_size for file in contents.files],
+        )
         for file, size in zip(contents.files, sizes, strict=True):
             typer.echo(f"{size:>14,}  {file}")
-        typer.echo(f"{sum(sizes):>14,}  bytes in {len(sizes)} files: {contents.kind} {self.repo}, {tag}")
+        typer.echo(
+            f"{sum(sizes):>14,}  bytes in {len(sizes)} files: {contents.kind} {self.repo}, {tag}"
+        )
         for file in contents.left_out:
             typer.echo(f"left out: {file}")
         if not problems:
             try:
-                problems += filter(None, [ask_about_card(self.folder, contents.kind, license=self.license)])
+                problems += filter(
+                    None, [ask_about_card(self.folder, contents.kind, license=self.license)]
+                )
             except ConnectionError as error:
                 typer.echo(f"the Hub was not asked about the card: {error}")
         try:
@@ -84,16 +101,24 @@ class Space(OpensModel):
         unless="static",
     )
     port: int | None = setting(
-        "port of the page; default: the first free one from 7860", None, least=1, most=65535, unless="static"
+        "port of the page; default: the first free one from 7860",
+        None,
+        least=1,
+        most=65535,
+        unless="static",
     )
-    static: Path | None = setting("folder to write the page without a server to; needs npm", None, writes="folder")
+    static: Path | None = setting(
+        "folder to write the page without a server to; needs npm", None, writes="folder"
+    )
 
     def run(self):
         if self.static:
             from ..hub.static_space import write_static_space
 
             write_static_space(self.model, self.static)
-            typer.echo(f"{self.static}: python -m http.server --directory {self.static} --bind 127.0.0.1 shows it")
+            typer.echo(
+                f"{self.static}: python -m http.server --directory {self.static} --bind 127.0.0.1 shows it"
+            )
             return
         from ..hub.space_views import SpaceViews
         from ..utils.extras import extra
@@ -105,7 +130,9 @@ class Space(OpensModel):
         )
 
 
-@step("metrics", example="hf-echo metrics outputs/metrics", calls="hub.metric_folders.write_metrics")
+@step(
+    "metrics", example="hf-echo metrics outputs/metrics", calls="hub.metric_folders.write_metrics"
+)
 class Metrics(Step):
     """Write xsim, xsim++, ratio margin and cross-lingual transfer as metrics of the evaluate library.
 
@@ -115,7 +142,9 @@ class Metrics(Step):
     opens_models = False
     then = "{out}: xsim, xsimpp, ratio_margin, clt"
 
-    out: Path = setting("new or empty folder; gets a folder for each metric", argument=True, writes="folder")
+    out: Path = setting(
+        "new or empty folder; gets a folder for each metric", argument=True, writes="folder"
+    )
 
 
 @step("modular card", example="hf-echo modular card -m outputs/modular --license mit")

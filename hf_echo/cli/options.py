@@ -40,13 +40,17 @@ class OpensModel(Step):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.model = named_model(self.model, SPEECH if getattr(self, "audio", False) else DEFAULT_MODEL)
+        self.model = named_model(
+            self.model, SPEECH if getattr(self, "audio", False) else DEFAULT_MODEL
+        )
 
 
 def named_model(name: str, default: str = DEFAULT_MODEL) -> str:
     """`packaged_model` of the name. An empty name means the default model; a line on stderr reports it."""
     if not name and default == SPEECH and not packaged_speech():
-        raise ValueError(f"the package has no {SPEECH}: hf-echo train {SPEECH} makes one; name its folder by --model")
+        raise ValueError(
+            f"the package has no {SPEECH}: hf-echo train {SPEECH} makes one; name its folder by --model"
+        )
     if not name:
         typer.echo(f"no --model: using {default}, which is included in the package", err=True)
     return packaged_model(name or default)
@@ -58,7 +62,9 @@ def model(what: str, *, audio: bool = False) -> Any:
 
 
 def on_long() -> Any:
-    return setting("for texts longer than the model's limit: warn (and cut), error, or split", "warn")
+    return setting(
+        "for texts longer than the model's limit: warn (and cut), error, or split", "warn"
+    )
 
 
 def dtype() -> Any:
@@ -66,11 +72,15 @@ def dtype() -> Any:
 
 
 def executor() -> Any:
-    return setting("where to run: one process, or ray: the cluster at RAY_ADDRESS, or this machine", "local")
+    return setting(
+        "where to run: one process, or ray: the cluster at RAY_ADDRESS, or this machine", "local"
+    )
 
 
 def resume(**options: Any) -> Any:
-    return setting("resume a stopped run, or start again", True, option="--resume/--fresh", **options)
+    return setting(
+        "resume a stopped run, or start again", True, option="--resume/--fresh", **options
+    )
 
 
 def language(of: str, default: Any = None, **options: Any) -> Any:
@@ -85,4 +95,6 @@ def column(**options: Any) -> Any:
 
 
 def on_bad_row() -> Any:
-    return setting("for bad rows: error (stop and name file and row) or skip (and count them)", "error")
+    return setting(
+        "for bad rows: error (stop and name file and row) or skip (and count them)", "error"
+    )

@@ -39,7 +39,10 @@ def is_number(text: str) -> bool:
     return True
 
 
-@step("mine", example="hf-echo mine fr.txt en.txt --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv")
+@step(
+    "mine",
+    example="hf-echo mine fr.txt en.txt --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv",
+)
 class Mine(OpensModel):
     """Mine pairs of translations from two files by margin score. A stopped run resumes."""
 
@@ -57,13 +60,17 @@ class Mine(OpensModel):
     source_lang: str | None = language("language of SOURCE", unless="audio")
     target_lang: str | None = language("language of TARGET", unless="audio_target")
     column: str | None = column()
-    threshold: float | None = setting("lowest margin score of a pair to keep; default: keep all", None)
+    threshold: float | None = setting(
+        "lowest margin score of a pair to keep; default: keep all", None
+    )
     retrieval: Literal["max", "forward", "backward", "intersection"] = setting(
         "each source's best (forward), each target's (backward), pairs that are both (intersection), or either (max)",
         "max",
     )
     margin: Margin = setting("score of a pair", "ratio")
-    k: int = setting("number of neighbours per sentence: for the margin, and as candidates", 4, least=1)
+    k: int = setting(
+        "number of neighbours per sentence: for the margin, and as candidates", 4, least=1
+    )
     dedup: bool = setting("remove duplicate lines from each file", False)
     index: str | None = setting(
         "faiss index factory string, such as IVF4096,PQ64;nprobe=32 or SQ8, built in memory; default: exact search",
@@ -72,13 +79,20 @@ class Mine(OpensModel):
     work: Path | None = setting("folder for embeddings and neighbours; default: OUT.work", None)
     executor: Executor = executor()
     resume: bool = resume()
-    block: int = setting("rows per block of the search, held in memory by one worker", 65_536, least=1)
+    block: int = setting(
+        "rows per block of the search, held in memory by one worker", 65_536, least=1
+    )
     audio: bool = setting("SOURCE lists audio; MODEL is a speech encoder", False)
     audio_target: bool = setting("TARGET lists audio files too", False, needs="audio")
     text_model: str = setting(
-        "text encoder of the same space, for TARGET", DEFAULT_MODEL, needs="audio", unless="audio_target"
+        "text encoder of the same space, for TARGET",
+        DEFAULT_MODEL,
+        needs="audio",
+        unless="audio_target",
     )
-    dry_run: bool = setting("print hours and gigabytes, measured on a sample; mine nothing", False, unless="audio")
+    dry_run: bool = setting(
+        "print hours and gigabytes, measured on a sample; mine nothing", False, unless="audio"
+    )
 
     def run(self):
         from ..search.file_mining import mine_files, plan_mining
@@ -87,9 +101,13 @@ class Mine(OpensModel):
         source, target, encode, encode_target = self.source, self.target, None, None
         for path in (source, target):
             if not path.is_file() and str(path) != "-":
-                raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line")
+                raise FileNotFoundError(
+                    f"no file {path}; give a text file with one sentence per line"
+                )
         if self.dry_run:
-            options = {name: getattr(self, name) for name in ("column", "dedup", "k", "index", "block")}
+            options = {
+                name: getattr(self, name) for name in ("column", "dedup", "k", "index", "block")
+            }
             langs = (self.source_lang, self.target_lang)
             return plan_mining(source, target, anywhere(self.model), langs=langs, **options)
         name = "mined" if str(self.out) == "-" else self.out.name
@@ -98,12 +116,25 @@ class Mine(OpensModel):
             from .speech import audio_encoder, on_this_machine, write_paths
 
             on_this_machine(self.executor)
-            encode, source = audio_encoder(self.model), write_paths(source, work / "source.paths.txt")
+            encode, source = (
+                audio_encoder(self.model),
+                write_paths(source, work / "source.paths.txt"),
+            )
             if self.audio_target:
                 target = write_paths(target, work / "target.paths.txt")
             else:
                 encode_target = anywhere(self.text_model)
-        names = ("source_lang", "target_lang", "dedup", "model", "k", "margin", "retrieval", "threshold", "index")
+        names = (
+            "source_lang",
+            "target_lang",
+            "dedup",
+            "model",
+            "k",
+            "margin",
+            "retrieval",
+            "threshold",
+            "index",
+        )
         options = {name: getattr(self, name) for name in (*names, "block", "column")}
         mined = mine_files(
             source,
@@ -119,7 +150,10 @@ class Mine(OpensModel):
         return mined.to_row()
 
 
-@step("score", example="hf-echo score pairs.tsv.gz --source-lang fr --target-lang en --threshold 0.7 > kept.tsv")
+@step(
+    "score",
+    example="hf-echo score pairs.tsv.gz --source-lang fr --target-lang en --threshold 0.7 > kept.tsv",
+)
 class Score(OpensModel):
     """Score sentence pairs, one line for each in order, or keep those above a threshold. A stopped run resumes."""
 
@@ -132,7 +166,9 @@ class Score(OpensModel):
         argument=True,
         reads=DATA,
     )
-    target: Path | None = setting("texts that translate those of SOURCE, row by row", None, argument=True, reads=DATA)
+    target: Path | None = setting(
+        "texts that translate those of SOURCE, row by row", None, argument=True, reads=DATA
+    )
     out: Path = setting(
         "output: - or a text file (scores, or with --threshold the pairs that are kept), or a table of score, source "
         "and target (formats as of hf-echo mine)",
@@ -145,10 +181,13 @@ class Score(OpensModel):
     target_lang: str | None = language("language of the targets, where the file does not say it")
     score: Literal["cosine", "margin", "blaser-qe"] = setting("what is computed", "cosine")
     threshold: str | None = setting(
-        "lowest score that is kept: a number, or the JSON file of hf-echo data calibrate, one for each direction", None
+        "lowest score that is kept: a number, or the JSON file of hf-echo data calibrate, one for each direction",
+        None,
     )
     sigma: float = setting(
-        "standard deviations below the mean, of a calibrated threshold (OS 3.5)", 3.0, needs="threshold"
+        "standard deviations below the mean, of a calibrated threshold (OS 3.5)",
+        3.0,
+        needs="threshold",
     )
     blaser: str | None = setting(
         "BLASER 2.0 qe model, of --score blaser-qe: folder or Hub name", None, reads=CHECKPOINT
@@ -170,21 +209,37 @@ class Score(OpensModel):
     def run(self):
         from ..search import open_pairs, score_pairs
 
-        if self.threshold is not None and not is_number(self.threshold) and not Path(self.threshold).is_file():
+        if (
+            self.threshold is not None
+            and not is_number(self.threshold)
+            and not Path(self.threshold).is_file()
+        ):
             raise ValueError(
                 f"--threshold is {self.threshold!r}; give a number, or the JSON file that hf-echo data calibrate writes"
             )
         langs = (self.source_lang, self.target_lang)
         pairs = open_pairs(self.source, self.target, langs=langs, columns=self.columns)
-        reference = None if self.reference is None else open_pairs(self.reference, langs=langs, columns=self.columns)
+        reference = (
+            None
+            if self.reference is None
+            else open_pairs(self.reference, langs=langs, columns=self.columns)
+        )
         names = ("score", "blaser", "k", "threshold", "sigma", "dtype")
-        options = {name: getattr(self, name) for name in names} | {"langs": langs, "reference": reference}
+        options = {name: getattr(self, name) for name in names} | {
+            "langs": langs,
+            "reference": reference,
+        }
         progress = sys.stderr.isatty() and str(self.out) != "-"
-        report = score_pairs(pairs, self.out, self.model, fresh=not self.resume, progress=progress, **options)
+        report = score_pairs(
+            pairs, self.out, self.model, fresh=not self.resume, progress=progress, **options
+        )
         return report.to_row()
 
 
-@step("inspect", example="hf-echo inspect pairs.tsv.gz --source-lang fra_Latn --target-lang eng_Latn --out pairs.html")
+@step(
+    "inspect",
+    example="hf-echo inspect pairs.tsv.gz --source-lang fra_Latn --target-lang eng_Latn --out pairs.html",
+)
 class Inspect(Step):
     """Write a page that shows what filters keep and drop: counts, histograms, the worst and the borderline pairs.
 
@@ -208,7 +263,9 @@ class Inspect(Step):
     )
     source_lang: str | None = language("language of all sources, where no column has it")
     target_lang: str | None = language("language of all targets, where no column has it")
-    columns: dict[str, str] = setting("schema columns of other names, such as source=src", dict, option="--column")
+    columns: dict[str, str] = setting(
+        "schema columns of other names, such as source=src", dict, option="--column"
+    )
     limit: int = setting("most pairs, the first ones", 20_000, least=1)
     examples: int = setting("pairs in each table", 8, least=1)
     device: str | None = device()
@@ -233,7 +290,10 @@ class Inspect(Step):
         return inspect_pairs(self.pairs, self.out, steps=steps, scorer=scorer, **options)
 
 
-@step("match", example="hf-echo match fr/ en/ matched --source-lang fra_Latn --target-lang eng_Latn --raw")
+@step(
+    "match",
+    example="hf-echo match fr/ en/ matched --source-lang fra_Latn --target-lang eng_Latn --raw",
+)
 class Match(OpensModel):
     """Find which documents of two folders, or of two crawls, translate each other, whatever their names.
 
@@ -248,18 +308,26 @@ class Match(OpensModel):
         argument=True,
         reads=DATA,
     )
-    target: Path = setting("the same in the other language, with strangers among them", argument=True, reads=DATA)
-    out: Path = setting("output folder of source/, target/ and pairs.tsv", argument=True, writes="folder")
+    target: Path = setting(
+        "the same in the other language, with strangers among them", argument=True, reads=DATA
+    )
+    out: Path = setting(
+        "output folder of source/, target/ and pairs.tsv", argument=True, writes="folder"
+    )
     model: str = model("Echo checkpoint or any SentenceTransformer")
     source_lang: str | None = language("language of SOURCE")
     target_lang: str | None = language("language of TARGET")
-    raw: bool = setting("the documents of folders are raw text, which is cut into sentences by rules", False)
+    raw: bool = setting(
+        "the documents of folders are raw text, which is cut into sentences by rules", False
+    )
     threshold: float | None = setting(
-        "lowest score of a pair to keep: 1 is equal; default: keep all, since each model has its own scale", None
+        "lowest score of a pair to keep: 1 is equal; default: keep all, since each model has its own scale",
+        None,
     )
     k: int = setting("candidates of each document, by the means of its sentences", 16, least=1)
     index: str | None = setting(
-        "faiss index factory string of the search for candidates, such as IVF1024,Flat;nprobe=16; default: exact", None
+        "faiss index factory string of the search for candidates, such as IVF1024,Flat;nprobe=16; default: exact",
+        None,
     )
     column: str | None = column()
     work: Path | None = setting("folder for sentences and embeddings; default: OUT.work", None)
@@ -270,16 +338,35 @@ class Match(OpensModel):
         from ..search import match_files
         from ..utils.executors import executor_named
 
-        names = ("source_lang", "target_lang", "raw", "k", "index", "threshold", "column", "work", "model")
+        names = (
+            "source_lang",
+            "target_lang",
+            "raw",
+            "k",
+            "index",
+            "threshold",
+            "column",
+            "work",
+            "model",
+        )
         options = {name: getattr(self, name) for name in names}
         where = executor_named(self.executor)
         report = match_files(
-            self.source, self.target, self.out, anywhere(self.model), executor=where, fresh=not self.resume, **options
+            self.source,
+            self.target,
+            self.out,
+            anywhere(self.model),
+            executor=where,
+            fresh=not self.resume,
+            **options,
         )
         return report.to_row()
 
 
-@step("align", example="hf-echo align fr/ en/ pairs.tmx --source-lang fra_Latn --target-lang eng_Latn --raw")
+@step(
+    "align",
+    example="hf-echo align fr/ en/ pairs.tmx --source-lang fra_Latn --target-lang eng_Latn --raw",
+)
 class Align(OpensModel):
     """Align the sentences of two documents, or of two folders of documents with equal names, many to many, in order.
 
@@ -288,8 +375,12 @@ class Align(OpensModel):
 
     reports = True
 
-    source: Path = setting("a document, one sentence per line, or a folder of documents", argument=True, reads=DATA)
-    target: Path = setting("its translation, or a folder of translations of the same names", argument=True, reads=DATA)
+    source: Path = setting(
+        "a document, one sentence per line, or a folder of documents", argument=True, reads=DATA
+    )
+    target: Path = setting(
+        "its translation, or a folder of translations of the same names", argument=True, reads=DATA
+    )
     out: Path = setting(
         "pairs with scores: .tsv, .csv, .jsonl, .tmx, .parquet, a Moses pair NAME.fr-en, or - for TSV on standard "
         "output; or vecalign's line numbers: .path, for folders a folder of them",
@@ -313,10 +404,25 @@ class Align(OpensModel):
         from ..search import align_files
         from ..utils.executors import executor_named
 
-        names = ("source_lang", "target_lang", "raw", "largest", "threshold", "column", "work", "model")
+        names = (
+            "source_lang",
+            "target_lang",
+            "raw",
+            "largest",
+            "threshold",
+            "column",
+            "work",
+            "model",
+        )
         options = {name: getattr(self, name) for name in names}
         where = executor_named(self.executor)
         report = align_files(
-            self.source, self.target, self.out, anywhere(self.model), executor=where, fresh=not self.resume, **options
+            self.source,
+            self.target,
+            self.out,
+            anywhere(self.model),
+            executor=where,
+            fresh=not self.resume,
+            **options,
         )
         return report.to_row()

@@ -30,7 +30,9 @@ def _license() -> License | None:
 class ListSources(Step):
     """List the public sources: rows, megabytes, languages, licence, and the version of their origin."""
 
-    languages: list[str] = setting("only sources with one of these languages; repeatable, or A,B", list)
+    languages: list[str] = setting(
+        "only sources with one of these languages; repeatable, or A,B", list
+    )
     license: License | None = setting("only what this licence allows; default: all sources", None)
 
     def run(self):
@@ -42,7 +44,10 @@ class ListSources(Step):
             typer.echo(line)
 
 
-@step("data download", example="hf-echo data download corpora --sources ntrex,flores_sib --languages fra_Latn,swh_Latn")
+@step(
+    "data download",
+    example="hf-echo data download corpora --sources ntrex,flores_sib --languages fra_Latn,swh_Latn",
+)
 class Download(Step):
     """Download public parallel text as tables that `collect_data` reads; test splits go to OUT/test. A stopped
     download continues, and a second call does nothing."""
@@ -50,10 +55,13 @@ class Download(Step):
     continues = True
     reports = True
 
-    folder: Path = setting("folder of the tables and of test/", argument=True)  # `download` decides what it may replace
+    folder: Path = setting(
+        "folder of the tables and of test/", argument=True
+    )  # `download` decides what it may replace
     more_sources: list[str] = setting("further names for --sources", list, argument=True)
     sources: list[str] = setting(
-        "names of sources; repeatable, or A,B; default: all that --license allows (see hf-echo data sources)", list
+        "names of sources; repeatable, or A,B; default: all that --license allows (see hf-echo data sources)",
+        list,
     )
     languages: list[str] = setting("only these languages beside English; repeatable, or A,B", list)
     license: License | None = _license()
@@ -73,9 +81,15 @@ class Download(Step):
             typer.echo(line, err=not self.dry_run)
         if self.dry_run:
             return None
-        if not self.yes and sys.stdin.isatty() and not typer.confirm(f"Download into {self.folder}?", err=True):
+        if (
+            not self.yes
+            and sys.stdin.isatty()
+            and not typer.confirm(f"Download into {self.folder}?", err=True)
+        ):
             raise ValueError("nothing was downloaded")
-        return download(self.folder, names, license=self.license, languages=languages, mirror=self.mirror)
+        return download(
+            self.folder, names, license=self.license, languages=languages, mirror=self.mirror
+        )
 
 
 @step("data leaks", example="hf-echo data leaks outputs/mine/data/train.parquet corpora/test")

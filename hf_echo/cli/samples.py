@@ -39,7 +39,11 @@ def write_samples(folder: str | Path) -> list[Path]:
     sentences = sample_sentences()
     english, french, german = (sentences[lang] for lang in LANGUAGES)
     pairs = _pairs(sentences)
-    table = [{"id": str(i), "lang": lang, "text": sentences[lang][i]} for i in range(20) for lang in LANGUAGES]
+    table = [
+        {"id": str(i), "lang": lang, "text": sentences[lang][i]}
+        for i in range(20)
+        for lang in LANGUAGES
+    ]
     texts = {
         "in.txt": _lines(french),
         "a.txt": _lines(french[:12]),
@@ -61,7 +65,9 @@ def write_samples(folder: str | Path) -> list[Path]:
     for name, text in texts.items():
         write_text(folder / name, text)
     with gzip.open(folder / "pairs.tsv.gz", "wt", encoding="utf-8") as packed:
-        packed.write(_tsv([{"source": row["source"], "target": row["target"]} for row in pairs[:20]]))
+        packed.write(
+            _tsv([{"source": row["source"], "target": row["target"]} for row in pairs[:20]])
+        )
     pq.write_table(pa.Table.from_pylist(pairs), folder / "pairs.parquet")
     pq.write_table(pa.Table.from_pylist(table), folder / "dev.parquet")
     _write_sound(folder / "hello.wav")
@@ -73,7 +79,9 @@ def _pairs(sentences: dict[str, list[str]]) -> list[dict[str, str]]:
     rows = []
     for lang in LANGUAGES[1:]:
         for source, target in zip(sentences[lang], sentences["eng_Latn"], strict=True):
-            rows.append({"source": source, "source_lang": lang, "target": target, "target_lang": "eng_Latn"})
+            rows.append(
+                {"source": source, "source_lang": lang, "target": target, "target_lang": "eng_Latn"}
+            )
     return rows
 
 

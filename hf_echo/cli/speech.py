@@ -19,7 +19,9 @@ def audio_files(source: Path) -> list[str]:
     """The audio files of a TSV (first column; a header `audio` or `path` is left out), or the audio file itself."""
     if str(source) != "-" and source.suffix.lower() not in LISTS:
         if not source.is_file():
-            raise FileNotFoundError(f"no file {source}; give audio, or a TSV whose first column is a path")
+            raise FileNotFoundError(
+                f"no file {source}; give audio, or a TSV whose first column is a path"
+            )
         return [str(source)]
     cells = [line.split("\t")[0].strip() for line in read_lines(source)]
     first = 1 if cells and cells[0].lower() in ("audio", "path", "file", "file_name") else 0
@@ -38,7 +40,13 @@ def audio_files(source: Path) -> list[str]:
 
 
 def encode_audio(
-    source: Path, model: str, *, dtype: str = "auto", out: Path | None = None, fresh: bool = False, **options: Any
+    source: Path,
+    model: str,
+    *,
+    dtype: str = "auto",
+    out: Path | None = None,
+    fresh: bool = False,
+    **options: Any,
 ) -> tuple[list[str], Any]:
     """(files, their embeddings), also written to `out`; a stopped run continues there. Options of `encode_speech`."""
     from ..inference.encode_file import write_embeddings
@@ -50,7 +58,9 @@ def encode_audio(
     if out is None:
         return files, encode_speech(encoder, extractor, files, **options)
     about = [(file, (stat := Path(file).stat()).st_size, stat.st_mtime_ns) for file in files]
-    key = hashlib.sha256(repr((about, fingerprint(model), dtype, options)).encode()).hexdigest()[:16]
+    key = hashlib.sha256(repr((about, fingerprint(model), dtype, options)).encode()).hexdigest()[
+        :16
+    ]
     work = out.with_name(out.name + ".work")
     with only_run(out):
         if fresh:

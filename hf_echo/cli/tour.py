@@ -31,9 +31,13 @@ def run_tour(console: Console | None = None, name: str = "echo-nano") -> list[di
     rows = tour_sentences()
     texts, languages, english = ([row[key] for row in rows] for key in ("text", "lang", "english"))
     embeddings = encode(model, tokenizer, texts, languages, normalize=True)
-    found = nearest_neighbours(embeddings, encode(model, tokenizer, english, "eng_Latn", normalize=True), 1)
+    found = nearest_neighbours(
+        embeddings, encode(model, tokenizer, english, "eng_Latn", normalize=True), 1
+    )
     written = translate(model, tokenizer, texts, languages, max_new_tokens=40)
-    table = Table(title=f"{name}: held-out sentences, the nearest of {len(rows)} English ones, and a translation")
+    table = Table(
+        title=f"{name}: held-out sentences, the nearest of {len(rows)} English ones, and a translation"
+    )
     for heading in ("", "sentence", "nearest English sentence", "translation"):
         table.add_column(heading, no_wrap=not heading)
     for row, best, line in zip(rows, found.indices[:, 0], written, strict=True):

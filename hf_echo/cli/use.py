@@ -38,7 +38,9 @@ class Demo(Step):
 
     continues = True
 
-    out: Path = setting("where checkpoints, release and results.json go", Path("outputs/demo"), writes="folder")
+    out: Path = setting(
+        "where checkpoints, release and results.json go", Path("outputs/demo"), writes="folder"
+    )
     fresh: bool = setting("train again although stages are finished", False)
 
     def run(self):
@@ -54,15 +56,23 @@ class Train(Step):
     A run that was stopped continues, and a finished step is not done again.
     """
 
-    recipe: str = setting("a YAML file, a folder of them, or a name such as nano or large", argument=True)
+    recipe: str = setting(
+        "a YAML file, a folder of them, or a name such as nano or large", argument=True
+    )
     overrides: list[str] = setting(
         "fields of the recipe, as KEY=VALUE; in a folder, for each step that has the field",
         list,
         argument=True,
     )
-    dry_run: bool = setting("print sizes, steps, memory and problems (then exit code 1); make nothing", False)
-    yes: bool = setting("download public text that the recipe reads without a question", False, short="-y")
-    fresh: bool = setting("start over: repeat finished steps, and drop the checkpoints of stopped ones", False)
+    dry_run: bool = setting(
+        "print sizes, steps, memory and problems (then exit code 1); make nothing", False
+    )
+    yes: bool = setting(
+        "download public text that the recipe reads without a question", False, short="-y"
+    )
+    fresh: bool = setting(
+        "start over: repeat finished steps, and drop the checkpoints of stopped ones", False
+    )
     changed_data: bool = setting("continue a run although its data have changed since", False)
 
     def run(self):
@@ -121,7 +131,9 @@ class Samples(Step):
     continues = True
     opens_models = False
 
-    folder: Path = setting("folder for the files; a file that is there is refused", argument=True, writes="folder")
+    folder: Path = setting(
+        "folder for the files; a file that is there is refused", argument=True, writes="folder"
+    )
 
     def run(self):
         from .samples import write_samples
@@ -134,7 +146,9 @@ def check_reads_text(model: str) -> None:
     from ..inference.encode_speech import is_speech
 
     if is_speech(model):
-        raise ValueError(f"{model} reads audio, not text: give --audio, and audio files instead of texts")
+        raise ValueError(
+            f"{model} reads audio, not text: give --audio, and audio files instead of texts"
+        )
 
 
 @step("encode", example="hf-echo encode --lang fra_Latn in.txt out.npy")
@@ -173,14 +187,18 @@ class Encode(OpensModel):
 
             on_this_machine(self.executor)
             options = dict(normalize=self.normalize, on_long=self.on_long, fresh=not self.resume)
-            _, vectors = encode_audio(self.source, self.model, dtype=self.dtype, out=self.out, **options)
+            _, vectors = encode_audio(
+                self.source, self.model, dtype=self.dtype, out=self.out, **options
+            )
             rows, width = vectors.shape
         else:
             check_reads_text(self.model)
             encoder = NamedEncoder(self.model, self.dtype, self.max_tokens, self.on_long)
             options = dict(normalize=self.normalize, fresh=not self.resume, column=self.column)
             where = executor_named(self.executor)
-            rows, width = encode_file(self.source, self.out, encoder, self.lang, executor=where, **options)
+            rows, width = encode_file(
+                self.source, self.out, encoder, self.lang, executor=where, **options
+            )
         typer.echo(f"{self.out}: {rows} x {width}", err=True)
 
 
@@ -202,11 +220,14 @@ class Serve(Step):
     port: int = setting("port; 0 is any free one", 8080, least=0, most=65_535)
     host: str = setting("address to listen at; 0.0.0.0 lets other machines in", "127.0.0.1")
     cors_origin: list[str] = setting(
-        "origin whose pages may send requests, such as https://example.org; repeatable; default: none", list
+        "origin whose pages may send requests, such as https://example.org; repeatable; default: none",
+        list,
     )
     dtype: Dtype = dtype()
     device: str | None = device()
-    truncate: bool = setting("truncate texts over the model's limit where a request does not say so; else 413", False)
+    truncate: bool = setting(
+        "truncate texts over the model's limit where a request does not say so; else 413", False
+    )
     batch_tokens: int = setting("tokens that are embedded together", 8_192, least=1)
     queue: int = setting("most texts that wait; above it the answer is 429", 8_192, least=1)
     max_texts: int = setting("most texts of a request", 2_048, least=1)
@@ -224,14 +245,23 @@ class Translate(OpensModel):
     source: Path = setting(TEXTS, Path("-"), argument=True, reads=DATA)
     model: str = model("Echo checkpoint or release with a decoder", audio=True)
     target_lang: str = language("language of the translations", "eng_Latn", option="--to")
-    source_lang: str | None = language("language of the texts; default: unspecified", option="--from", unless="audio")
+    source_lang: str | None = language(
+        "language of the texts; default: unspecified", option="--from", unless="audio"
+    )
     out: Path = setting(
-        "output file, packed as .gz, .bz2, .zst or .xz says; - is standard output", Path("-"), writes="file", short="-o"
+        "output file, packed as .gz, .bz2, .zst or .xz says; - is standard output",
+        Path("-"),
+        writes="file",
+        short="-o",
     )
     column: str | None = column(unless="audio")
-    num_beams: int | None = setting("beams of the beam search; 1 is greedy; default: the model's own", None, least=1)
+    num_beams: int | None = setting(
+        "beams of the beam search; 1 is greedy; default: the model's own", None, least=1
+    )
     rerank_weight: float | None = setting(
-        "weight of the cosine between a beam's embedding and the sentence's; default: the model's own", None, least=0
+        "weight of the cosine between a beam's embedding and the sentence's; default: the model's own",
+        None,
+        least=0,
     )
     max_new_tokens: int = setting("longest translation in tokens", 128, least=1)
     dtype: Dtype = dtype()
@@ -264,14 +294,20 @@ class Translate(OpensModel):
         if self.audio:
             from .speech import encode_audio
 
-            _, inputs = encode_audio(self.source, self.model, dtype=self.dtype, on_long=self.on_long)
+            _, inputs = encode_audio(
+                self.source, self.model, dtype=self.dtype, on_long=self.on_long
+            )
         names = ("num_beams", "rerank_weight", "max_new_tokens", "on_long")
         options = {name: getattr(self, name) for name in names} | {"progress": sys.stderr.isatty()}
-        written = inference.translate(translator, tokenizer, inputs, self.source_lang, self.target_lang, **options)
+        written = inference.translate(
+            translator, tokenizer, inputs, self.source_lang, self.target_lang, **options
+        )
         with open_output(self.out) as file:
             for line in written:
                 file.write(" ".join(line.split()) + "\n")
-        warn_of_far_translations(translator, tokenizer, inputs, written, self.source_lang, self.target_lang)
+        warn_of_far_translations(
+            translator, tokenizer, inputs, written, self.source_lang, self.target_lang
+        )
 
 
 @step("report", example="hf-echo report outputs/my-model minilm tfidf --data dev/ --out report/")
@@ -279,7 +315,9 @@ class Report(Step):
     """Compare models on a folder of data; write HTML and JSON. A second run reuses the cached embeddings."""
 
     models: list[str] = setting(
-        f"encoders: folder, Hub name, or the baselines minilm and tfidf; default: {DEFAULT_MODEL}", list, argument=True
+        f"encoders: folder, Hub name, or the baselines minilm and tfidf; default: {DEFAULT_MODEL}",
+        list,
+        argument=True,
     )
     data: Path = setting("folder of *.parquet files: n-way tables (id, lang, text)", reads=DATA)
     out: Path = setting("output folder of index.html and report.json", writes="folder")
@@ -290,9 +328,13 @@ class Report(Step):
         None,
         reads=DATA,
     )
-    main: str | None = setting("set for the map, geometry and examples: a file name without .parquet", None)
+    main: str | None = setting(
+        "set for the map, geometry and examples: a file name without .parquet", None
+    )
     examples: int = setting("number of retrieval errors to show per model", 2, least=0)
-    cache: Path | None = setting("folder for cached embeddings; default: ~/.cache/hf-echo/reports", None)
+    cache: Path | None = setting(
+        "folder for cached embeddings; default: ~/.cache/hf-echo/reports", None
+    )
     title: str = setting("title of the page", "Embedding spaces")
     device: str | None = device()
 
@@ -304,7 +346,9 @@ class Report(Step):
 
         with extra("plots"):  # before long measurements
             import matplotlib  # noqa: F401
-        content = report.read_folder(self.data, target_lang=self.target_lang, published=self.negatives)
+        content = report.read_folder(
+            self.data, target_lang=self.target_lang, published=self.negatives
+        )
         names = [name if name in BASELINES else named_model(name) for name in self.models or [""]]
         opened = open_models(names, content.texts)
         cache = self.cache or cache_folder() / "reports"

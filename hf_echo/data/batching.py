@@ -61,22 +61,36 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             raise ValueError(
                 f"lengths must be integers >= 0 of shape (rows,) or (rows, sides); got shape {lengths.shape}"
             )
-        for name, value in (("max_tokens", max_tokens), ("bucket_multiple", bucket_multiple), ("max_rows", max_rows)):
+        for name, value in (
+            ("max_tokens", max_tokens),
+            ("bucket_multiple", bucket_multiple),
+            ("max_rows", max_rows),
+        ):
             if value is not None and value < 1:
                 raise ValueError(f"{name}={value} must be at least 1")
         if not 0 <= rank < world_size:
             raise ValueError(f"rank={rank} is not in 0..{world_size - 1} (world_size={world_size})")
         if len(lengths) < world_size:
-            raise ValueError(f"{len(lengths)} rows cannot give each of {world_size} ranks one; use fewer ranks")
+            raise ValueError(
+                f"{len(lengths)} rows cannot give each of {world_size} ranks one; use fewer ranks"
+            )
         if groups is not None and len(groups) != len(lengths):
             raise ValueError(f"groups has {len(groups)} values for {len(lengths)} rows")
-        self.seed, self.shuffle, self.rank, self.world_size, self.epoch = seed, shuffle, rank, world_size, 0
+        self.seed, self.shuffle, self.rank, self.world_size, self.epoch = (
+            seed,
+            shuffle,
+            rank,
+            world_size,
+            0,
+        )
         self.groups = None if groups is None else np.unique(groups, return_inverse=True)[1]
 
         padded = -(-np.maximum(lengths, 1) // bucket_multiple) * bucket_multiple
         self._buckets = _plan(padded, max_tokens, max_rows or len(padded), world_size)
         if long := int((padded.sum(axis=1) > max_tokens).sum()):
-            logger.warning(f"{long} rows are longer than max_tokens={max_tokens}: each is a batch by itself")
+            logger.warning(
+                f"{long} rows are longer than max_tokens={max_tokens}: each is a batch by itself"
+            )
 
     def __len__(self) -> int:
         return sum(batches for _, batches in self._buckets)
@@ -89,16 +103,24 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         places = self.groups
         if places is not None and self.shuffle:  # this epoch's order of groups
             places = rng.permutation(places.max() + 1)[places]
-        batches = [batch for rows, n in self._buckets for batch in np.array_split(self._deal(rows, places, rng), n)]
+        batches = [
+            batch
+            for rows, n in self._buckets
+            for batch in np.array_split(self._deal(rows, places, rng), n)
+        ]
         for i in rng.permutation(len(batches)) if self.shuffle else range(len(batches)):
             yield np.array_split(batches[i], self.world_size)[self.rank].tolist()
 
-    def _deal(self, rows: np.ndarray, places: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    def _deal(
+        self, rows: np.ndarray, places: np.ndarray | None, rng: np.random.Generator
+    ) -> np.ndarray:
         rows = rng.permutation(rows) if self.shuffle else rows
         return rows if places is None else rows[np.argsort(places[rows], kind="stable")]
 
 
-def _plan(padded: np.ndarray, max_tokens: int, max_rows: int, ranks: int) -> list[tuple[np.ndarray, int]]:
+def _plan(
+    padded: np.ndarray, max_tokens: int, max_rows: int, ranks: int
+) -> list[tuple[np.ndarray, int]]:
     """Buckets (row numbers, number of global batches) from short to long; ``padded``: (rows, sides).
 
     Rows of equal padded lengths form a bucket. Neighbouring buckets are merged if the saved batches are worth the
@@ -114,13 +136,17 @@ def _plan(padded: np.ndarray, max_tokens: int, max_rows: int, ranks: int) -> lis
 
     shapes, shape_of, counts = np.unique(padded, axis=0, return_inverse=True, return_counts=True)
     rows_of = np.split(np.argsort(shape_of.ravel(), kind="stable"), np.cumsum(counts)[:-1])
-    buckets: list[tuple[list[np.ndarray], int, np.ndarray]] = []  # row numbers, their count, longest of each side
+    buckets: list[
+        tuple[list[np.ndarray], int, np.ndarray]
+    ] = []  # row numbers, their count, longest of each side
     for i in _neighbours(shapes):
         parts, n, longest = [rows_of[i]], int(counts[i]), shapes[i]
         if buckets:
             before, m, shorter = buckets[-1]
             both = np.maximum(longest, shorter)
-            saved = need(m, shorter) + need(n, longest) - need(m + n, both) + (need(m, shorter) < FEW)
+            saved = (
+                need(m, shorter) + need(n, longest) - need(m + n, both) + (need(m, shorter) < FEW)
+            )
             padding = (m + n) * both.sum() - m * shorter.sum() - n * longest.sum()
             if m < ranks or (saved > 0 and padding <= saved * max_tokens * ranks / 2):
                 buckets[-1] = (before + parts, m + n, both)

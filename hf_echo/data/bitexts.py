@@ -24,8 +24,22 @@ from ..utils.text import BLOCK, PACKED, BrokenFile, check_file, name_of, open_by
 from .delimited import each_line
 from .parts import Block, Languages, Part
 
-MOSES = re.compile(r"(?:.*[.-])?([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)-([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)")
-CODES = ("bpt", "ept", "ph", "it", "ut", "sub", "x", "bx", "ex", "sc", "ec")  # inline elements that hold no text
+MOSES = re.compile(
+    r"(?:.*[.-])?([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)-([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)"
+)
+CODES = (
+    "bpt",
+    "ept",
+    "ph",
+    "it",
+    "ut",
+    "sub",
+    "x",
+    "bx",
+    "ex",
+    "sc",
+    "ec",
+)  # inline elements that hold no text
 BREAK = re.compile(r"<br\s*/?>|^\\?n$|^\n$", re.IGNORECASE)  # a code that stands between two words
 Texts = list[tuple[str, str]]  # (name of the language, text) of a unit
 Units = Iterator[tuple[int, Texts, str | None]]  # (number, texts, reason why it is none)
@@ -49,7 +63,9 @@ class Sides:
         self.langs = list(langs)
         listing = ", ".join(names) or "none"
         if None not in langs and str(langs[0]) == str(langs[1]) and not _tags_differ(langs):
-            raise ValueError(f"{label}: source and target are both {langs[0]}: name two of its languages ({listing})")
+            raise ValueError(
+                f"{label}: source and target are both {langs[0]}: name two of its languages ({listing})"
+            )
 
         # A language that is not given is the only other one.
         if None in langs:
@@ -69,7 +85,11 @@ class Sides:
         for side, lang in enumerate(self.langs):
             if not any((self.fit(name) or (None,))[0] == side for name in names):
                 tag = getattr(lang, "tag", lang)
-                alone = "of its own " if any(language_fit(name, lang) is not None for name in names) else ""
+                alone = (
+                    "of its own "
+                    if any(language_fit(name, lang) is not None for name in names)
+                    else ""
+                )
                 raise ValueError(f"{label}: no text {alone}in {tag}; its languages are {listing}")
 
     @property
@@ -145,7 +165,9 @@ def _better_side(ranks: Sequence[int | None]) -> tuple[int, int] | None:
     return (1, target)
 
 
-def pair_part(label: str, units: Callable[[], Units], sides: Sides, langs: Languages, source: Any) -> Part:
+def pair_part(
+    label: str, units: Callable[[], Units], sides: Sides, langs: Languages, source: Any
+) -> Part:
     """A table of source and target, and of the languages that were not given."""
     columns = ["source", "target"]
     for name, given in zip(("source_lang", "target_lang"), langs):
@@ -226,7 +248,9 @@ def language_names(units: Units, langs: Languages) -> list[str]:
     names: dict[str, None] = {}
     for number, texts, _ in units:
         names |= dict.fromkeys(name for name, _ in texts)
-        all_found = all(any(language_fit(name, lang) == 0 for name in names) for lang in langs if lang)
+        all_found = all(
+            any(language_fit(name, lang) == 0 for name in names) for lang in langs if lang
+        )
         if number >= BLOCK and all_found:
             break
     return list(names)
@@ -265,7 +289,9 @@ def open_moses(path: Path, files: list[Path], names: list[str], langs: Languages
 
 
 def _moses_units(files: list[Path], names: Sequence[str]) -> Units:
-    for number, texts, reason in pairs_of_lines(files, [partial(each_line, text_blocks(file)) for file in files]):
+    for number, texts, reason in pairs_of_lines(
+        files, [partial(each_line, text_blocks(file)) for file in files]
+    ):
         yield number, list(zip(names, texts)), reason
 
 
@@ -281,12 +307,16 @@ def pairs_of_lines(
             reason = next((reason for _, _, reason in pair if reason), None)
             yield pair[0][0], tuple(text for _, text, _ in pair), reason
     if counts[0] != counts[1]:
-        has = " and ".join(f"{name_of(file)} has {count} lines" for file, count in zip(files, counts))
+        has = " and ".join(
+            f"{name_of(file)} has {count} lines" for file, count in zip(files, counts)
+        )
         raise BrokenFile(files[0], f"{has}: line i must translate line i")
 
 
 def open_two(
-    files: Sequence[Path], readers: Sequence[Callable[[], Iterator[tuple[int, str, str | None]]]], choice: Any = None
+    files: Sequence[Path],
+    readers: Sequence[Callable[[], Iterator[tuple[int, str, str | None]]]],
+    choice: Any = None,
 ) -> Part:
     """Two files of texts, of which row i translates row i; one of them may be "-"."""
     for file in files:
@@ -297,8 +327,12 @@ def open_two(
         while block := list(islice(rows, BLOCK)):
             good = [(number, texts) for number, texts, reason in block if reason is None]
             bad = [(number, reason) for number, _, reason in block if reason is not None]
-            columns = {side: [texts[place] for _, texts in good] for place, side in enumerate(SIDES)}
-            yield Block({name: columns[name] for name in wanted}, [number for number, _ in good], bad)
+            columns = {
+                side: [texts[place] for _, texts in good] for place, side in enumerate(SIDES)
+            }
+            yield Block(
+                {name: columns[name] for name in wanted}, [number for number, _ in good], bad
+            )
 
     return Part(" and ".join(map(name_of, files)), list(SIDES), read, list(files), choice=choice)
 
@@ -366,10 +400,14 @@ def xliff_units(path: Path) -> Units:
     number = 0
     tags = [f"{{*}}{name}" for name in ("xliff", "file", "trans-unit", "segment")]
     with open_bytes(path) as file:
-        for event, element in etree.iterparse(file, events=("start", "end"), tag=tags, no_network=True):
+        for event, element in etree.iterparse(
+            file, events=("start", "end"), tag=tags, no_network=True
+        ):
             name = _tag(element)
             if event == "start":
-                for place, attributes in enumerate([("source-language", "srcLang"), ("target-language", "trgLang")]):
+                for place, attributes in enumerate(
+                    [("source-language", "srcLang"), ("target-language", "trgLang")]
+                ):
                     for attribute in attributes:
                         languages[place] = element.get(attribute) or languages[place]
             elif name in ("trans-unit", "segment"):
@@ -390,7 +428,9 @@ def root_of(path: Path) -> str:
     etree = _lxml()
     with open_bytes(path) as file:
         try:
-            _, root = next(etree.iterparse(file, events=("start",), no_network=True, load_dtd=False))
+            _, root = next(
+                etree.iterparse(file, events=("start",), no_network=True, load_dtd=False)
+            )
         except (StopIteration, etree.XMLSyntaxError):
             return ""
         return _tag(root)
@@ -403,12 +443,16 @@ def xces_units(path: Path) -> Units:
     documents: list[dict[str, str]] = [{}, {}]
     names = ["", ""]
     with open_bytes(path) as file:
-        for event, element in etree.iterparse(file, events=("start", "end"), tag=["{*}linkGrp", "{*}link"]):
+        for event, element in etree.iterparse(
+            file, events=("start", "end"), tag=["{*}linkGrp", "{*}link"]
+        ):
             if event == "start" and _tag(element) == "linkGrp":
                 for side, attribute in enumerate(("fromDoc", "toDoc")):
                     document = element.get(attribute) or ""
                     documents[side] = dict(xces_sentences(_document(path, document)))
-                    names[side] = document.split("/")[0] if "/" in document else _side_of_name(path, side)
+                    names[side] = (
+                        document.split("/")[0] if "/" in document else _side_of_name(path, side)
+                    )
             elif event == "end" and _tag(element) == "link":
                 number += 1
                 texts = []
@@ -416,7 +460,11 @@ def xces_units(path: Path) -> Units:
                     sentences = [documents[side].get(one) for one in ids.split()]
                     if None in sentences:
                         missing = ids.split()[sentences.index(None)]
-                        yield number, [], f"no sentence {missing!r} in the document of {names[side]}"
+                        yield (
+                            number,
+                            [],
+                            f"no sentence {missing!r} in the document of {names[side]}",
+                        )
                         break
                     if sentences:
                         texts.append((names[side], " ".join(sentences)))
@@ -439,7 +487,9 @@ def _document(path: Path, name: str) -> Path:
             for file in (place, place.with_name(f"{place.name}.gz"), place.with_suffix("")):
                 if name and file.is_file():
                     return file
-    raise FileNotFoundError(f"{path}: no document {name} beside it; unpack the documents of OPUS there")
+    raise FileNotFoundError(
+        f"{path}: no document {name} beside it; unpack the documents of OPUS there"
+    )
 
 
 def xces_sentences(path: Path) -> Iterator[tuple[str, str]]:

@@ -51,7 +51,9 @@ class TranslationCollator:
     language_drops: dict[str, float] = field(default_factory=dict)
     decoder_vocab_size: int | None = None
     # In shared memory: workers that outlive an epoch see the next one.
-    _epoch: torch.Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.int64).share_memory_(), repr=False)
+    _epoch: torch.Tensor = field(
+        default_factory=lambda: torch.zeros((), dtype=torch.int64).share_memory_(), repr=False
+    )
     _frames: dict = field(default_factory=dict, repr=False)
     _prompts: dict = field(default_factory=dict, repr=False)
 
@@ -90,7 +92,10 @@ class TranslationCollator:
         chance = [self.language_drops.get(lang, self.language_drop) for _, lang in texts]
         row, number = np.array(owners).T
         dropped = self.uniform(DROPS, row, number) < np.array(chance)
-        encoded = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
+        encoded = [
+            self.encoder_ids(ids, None if drop else lang)
+            for (ids, lang), drop in zip(texts, dropped)
+        ]
         lengths = torch.tensor([len(ids) for ids in encoded])
         return {
             "input_ids": pad(encoded, self.tokenizer.pad_token_id),
@@ -110,7 +115,10 @@ class TranslationCollator:
         if (size := self.decoder_vocab_size) is not None:
             inputs = [np.where(ids < size, ids, self.tokenizer.sep_token_id) for ids in inputs]
             labels = [np.where(ids < size, ids, IGNORE) for ids in labels]
-        return {"decoder_input_ids": pad(inputs, self.tokenizer.pad_token_id), "labels": pad(labels, IGNORE)}
+        return {
+            "decoder_input_ids": pad(inputs, self.tokenizer.pad_token_id),
+            "labels": pad(labels, IGNORE),
+        }
 
     def overhead(self, dataset) -> dict[str, int]:
         """Longest encoder `prefix` (with </s>) and decoder `prompt` of a dataset, in tokens."""
@@ -171,7 +179,10 @@ class MaskedPairCollator(TranslationCollator):
         numbers = np.array([row["index"] for row in rows])
         batch["side"] = torch.from_numpy((self.uniform(SIDES, numbers) < 0.5).astype(np.int64))
         if self.mask_probability:
-            place, ends = torch.arange(batch["input_ids"].shape[1]), batch["attention_mask"].sum(1) - self._tail
+            place, ends = (
+                torch.arange(batch["input_ids"].shape[1]),
+                batch["attention_mask"].sum(1) - self._tail,
+            )
             heads = ends - torch.tensor([len(ids) for ids, _ in texts])
             is_text = (place >= heads[:, None]) & (place < ends[:, None])
             batch["masked_ids"], batch["labels"] = self.masked(batch["input_ids"], is_text, owners)
@@ -186,11 +197,17 @@ class MaskedPairCollator(TranslationCollator):
         """
         row, number = np.array(owners).T[:, :, None]
         place = np.arange(ids.shape[1])[None]
-        drawn = torch.from_numpy(self.uniform(CHOSEN, row, number, place)).masked_fill(~is_text, 1.0)
+        drawn = torch.from_numpy(self.uniform(CHOSEN, row, number, place)).masked_fill(
+            ~is_text, 1.0
+        )
         how = torch.from_numpy(self.uniform(REPLACED, row, number, place))
-        words = torch.from_numpy(self.uniform(WORDS, row, number, place) * len(self.tokenizer)).long()
+        words = torch.from_numpy(
+            self.uniform(WORDS, row, number, place) * len(self.tokenizer)
+        ).long()
         least = drawn.argmin(1, keepdim=True)  # one token in each row that has any
-        has_none = is_text.any(1, keepdim=True) & ~(drawn < self.mask_probability).any(1, keepdim=True)
+        has_none = is_text.any(1, keepdim=True) & ~(drawn < self.mask_probability).any(
+            1, keepdim=True
+        )
         only = torch.zeros_like(is_text).scatter_(1, least, has_none)
         chosen = (drawn < self.mask_probability) | only
         masked = torch.where(chosen & ((how < 0.8) | only), self.tokenizer.mask_token_id, ids)

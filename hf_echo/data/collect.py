@@ -31,19 +31,31 @@ SENTENCE_END = r"""[.!?…。！？]["'”’»)」』）]*\s*$"""
 PERCENT = "(('0x' || substr(h, 7, 2) || substr(h, 5, 2) || substr(h, 3, 2) || substr(h, 1, 2))::UBIGINT % 100)"
 
 
-def collect(corpora: Path, out: Path, languages: Sequence[str], tables: Mapping[str, Any], mix: Any) -> dict[str, int]:
+def collect(
+    corpora: Path, out: Path, languages: Sequence[str], tables: Mapping[str, Any], mix: Any
+) -> dict[str, int]:
     """Write the tables into the folder `out`; returns their numbers of rows. `tables` and `mix` are those of
     `hf_echo.steps.training_data.CollectData`."""
     names = [name for file, table in tables.items() for name in (file, table.english) if name]
     if missing := [name for name in names if not (corpora / name).exists()]:
-        raise FileNotFoundError(f"{corpora} holds no {missing[0]}; give the folder of the parallel corpora")
+        raise FileNotFoundError(
+            f"{corpora} holds no {missing[0]}; give the folder of the parallel corpora"
+        )
     codes = [code for name in languages if (code := find_language(name, strict=True)) != ENGLISH]
     with duckdb.connect() as db:
-        db.execute(f"CREATE TABLE pairs ({COLUMNS.replace(',', ' VARCHAR,')} VARCHAR, times DOUBLE)")
+        db.execute(
+            f"CREATE TABLE pairs ({COLUMNS.replace(',', ' VARCHAR,')} VARCHAR, times DOUBLE)"
+        )
         db.execute("CREATE TABLE dev (name VARCHAR, id VARCHAR, lang VARCHAR, text VARCHAR)")
         for name, table in tables.items():
-            _read(db, corpora / name, table, [code for code in codes if code not in table.leave_out])
-        db.execute("CREATE TABLE held_out AS SELECT DISTINCT " + LETTERS.format("text") + " AS letters FROM dev")
+            _read(
+                db, corpora / name, table, [code for code in codes if code not in table.leave_out]
+            )
+        db.execute(
+            "CREATE TABLE held_out AS SELECT DISTINCT "
+            + LETTERS.format("text")
+            + " AS letters FROM dev"
+        )
         rows = _write_dev(db, out) | _write_train(db, out, mix)
     if not rows["train"]:
         raise ValueError(f"{corpora}: no row is left to train on in {', '.join(codes)}")
@@ -56,7 +68,9 @@ def _quoted(value: object) -> str:
 
 def _read(db: duckdb.DuckDBPyConnection, file: Path, table: Any, languages: list[str]) -> None:
     """Add the rows of a file in these languages to `pairs` and `dev`."""
-    db.execute("CREATE OR REPLACE TEMP TABLE wanted AS SELECT unnest(?::VARCHAR[]) AS lang", [languages])
+    db.execute(
+        "CREATE OR REPLACE TEMP TABLE wanted AS SELECT unnest(?::VARCHAR[]) AS lang", [languages]
+    )
     parquet = f"read_parquet({_quoted(file / '**/*.parquet' if file.is_dir() else file)})"
     db.execute(f"CREATE OR REPLACE VIEW file AS SELECT * FROM {parquet}")
     columns = {row[0] for row in db.execute("DESCRIBE file").fetchall()}
@@ -68,7 +82,9 @@ def _read(db: duckdb.DuckDBPyConnection, file: Path, table: Any, languages: list
     needed |= {"split"} if table.split or table.dev_split else set()
     needed |= {"document"} if table.dev_documents else set()
     if lacking := sorted(needed - columns):
-        raise ValueError(f"{file} has no column {lacking[0]!r}; found: {', '.join(sorted(columns))}")
+        raise ValueError(
+            f"{file} has no column {lacking[0]!r}; found: {', '.join(sorted(columns))}"
+        )
     if table.id:
         _read_nway(db, table, columns, file.parent)
     else:
@@ -92,7 +108,9 @@ def _read_nway(db: duckdb.DuckDBPyConnection, table: Any, columns: set[str], fol
         ORDER BY min(try_cast(id AS BIGINT)) DESC, min(id) DESC LIMIT {table.dev_documents})"""
     if held:
         name = _quoted(table.dev)
-        db.execute(f"INSERT INTO dev SELECT {name}, id, lang, min(text) FROM nway WHERE {held} GROUP BY ALL")
+        db.execute(
+            f"INSERT INTO dev SELECT {name}, id, lang, min(text) FROM nway WHERE {held} GROUP BY ALL"
+        )
     where = "" if table.split is None else f" AND x.split = {_quoted(table.split)}"
     db.execute(
         f"""INSERT INTO pairs SELECT x.text, x.lang, e.text, e.lang, {_quoted(table.provenance)}, {table.weight}
@@ -118,7 +136,9 @@ def _read_pairs(db: duckdb.DuckDBPyConnection, table: Any, has_split: bool) -> N
             (SELECT *, sha256(lower(trim(target))) AS h FROM rows WHERE target_lang = '{ENGLISH}')
             WHERE {PERCENT} < {table.dev_percent}"""
         )
-        db.execute(f"INSERT INTO dev SELECT {name}, target, source_lang, min(source) FROM held GROUP BY ALL")
+        db.execute(
+            f"INSERT INTO dev SELECT {name}, target, source_lang, min(source) FROM held GROUP BY ALL"
+        )
         db.execute(f"INSERT INTO dev SELECT DISTINCT {name}, target, '{ENGLISH}', target FROM held")
     other = table.weight if table.without_english is None else table.without_english
     times = f"CASE WHEN target_lang = '{ENGLISH}' THEN {table.weight} ELSE {other} END"
@@ -129,7 +149,8 @@ def _write_dev(db: duckdb.DuckDBPyConnection, out: Path) -> dict[str, int]:
     rows = {}
     for (name,) in db.execute("SELECT DISTINCT name FROM dev ORDER BY name").fetchall():
         query = (
-            f"SELECT id, lang, min(text) AS text FROM dev WHERE name = {_quoted(name)} GROUP BY id, lang ORDER BY ALL"
+            "SELECT id, lang, min(text) AS text FROM dev "
+            f"WHERE name = {_quoted(name)} GROUP BY id, lang ORDER BY ALL"
         )
         rows[f"dev_{name}"] = _write(db, query, out / f"dev_{name}.parquet")
     return rows
@@ -160,12 +181,20 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
     )
     order = f"hash(mix.source, mix.target, copy, {mix.seed}), mix.source, mix.target, mix.source_lang, mix.target_lang"
     limit = f"LIMIT {mix.rows}" if mix.rows else ""
-    db.create_function("noisy", noisy, ["VARCHAR", "VARCHAR", "BIGINT", "VARCHAR"], "VARCHAR", null_handling="special")
+    db.create_function(
+        "noisy",
+        noisy,
+        ["VARCHAR", "VARCHAR", "BIGINT", "VARCHAR"],
+        "VARCHAR",
+        null_handling="special",
+    )
     columns = dict.fromkeys(COLUMNS.split(", "), "")
     for side in ("source", "target") if mix.noise else ():
         drawn = chance("mix.source", "mix.target", "copy", _quoted(side))
         changed = f"noisy(mix.{side}, NULL, copy + {mix.seed}, {side}_lang)"
-        columns[side] = f"CASE WHEN {drawn} < {mix.noise / 2} THEN {changed} ELSE mix.{side} END AS "
+        columns[side] = (
+            f"CASE WHEN {drawn} < {mix.noise / 2} THEN {changed} ELSE mix.{side} END AS "
+        )
     query = f"SELECT {', '.join(how + name for name, how in columns.items())} FROM mix ORDER BY {order} {limit}"
     rows = {"train": _write(db, query, out / "train.parquet")}
     db.execute(
@@ -183,4 +212,6 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
 
 
 def _write(db: duckdb.DuckDBPyConnection, query: str, path: Path) -> int:
-    return db.execute(f"COPY ({query}) TO {_quoted(path)} (FORMAT parquet, COMPRESSION zstd)").fetchone()[0]
+    return db.execute(
+        f"COPY ({query}) TO {_quoted(path)} (FORMAT parquet, COMPRESSION zstd)"
+    ).fetchone()[0]

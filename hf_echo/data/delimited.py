@@ -115,7 +115,11 @@ def quoted_records(
             record += "\n" + following[1]
             if '"' in following[1]:
                 fields = split_quoted(record, delimiter, strict)
-        lines_are_rows = strict and width > 1 and all(part.count("\t") == width - 1 for part in record.split("\n"))
+        lines_are_rows = (
+            strict
+            and width > 1
+            and all(part.count("\t") == width - 1 for part in record.split("\n"))
+        )
         if fields is not None and len(fields) == width and not lines_are_rows:
             yield number, fields, None
         else:
@@ -156,7 +160,9 @@ def tsv_is_quoted(path: Path, head: Lines, width: int, stream: bool) -> bool:
     if is_excel:
         say_once(f"{name_of(path)}: quotes enclose fields, as Excel writes them")
     else:
-        say_once(f"{name_of(path)}: quotes are plain characters, as line {line} has quotes that enclose no field")
+        say_once(
+            f"{name_of(path)}: quotes are plain characters, as line {line} has quotes that enclose no field"
+        )
     return is_excel
 
 

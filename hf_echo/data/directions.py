@@ -26,7 +26,9 @@ def monolingual(dataset: Dataset, languages: Collection[str] | None = None) -> D
                     seen[lang, text] = None
     if not seen:
         languages_found = sorted(set(dataset["source_lang"]) | set(dataset["target_lang"]))
-        raise ValueError(f"no text is in {_some(languages)}; the data hold {_some(languages_found)}")
+        raise ValueError(
+            f"no text is in {_some(languages)}; the data hold {_some(languages_found)}"
+        )
     return _itself([lang for lang, _ in seen], [text for _, text in seen])
 
 
@@ -59,7 +61,9 @@ def extension_pairs(
     if dropped := sorted(f"{s}-{t}" for (s, t), keep in kept.items() if not keep):
         logger.info("left out %d directions: %s", len(dropped), _some(dropped))
     if not len(rows):
-        raise ValueError(f"no direction is left: base languages are {_some(base)}, directions are {_some(dropped)}")
+        raise ValueError(
+            f"no direction is left: base languages are {_some(base)}, directions are {_some(dropped)}"
+        )
     pairs = dataset.select(rows).select_columns(list(COLUMNS))
     if PIVOT not in base:
         return pairs
@@ -86,7 +90,9 @@ def resample(dataset: Dataset, exponent: float, *, seed: int = 0) -> Dataset:
     names, of_row = np.unique(langs, return_inverse=True)
     sizes = np.bincount(of_row)
     shares = temperature(dict(zip(names, sizes)), exponent)
-    ends = np.cumsum([shares[name] for name in names]) * len(dataset)  # rounded here, so that the rows sum up
+    ends = np.cumsum([shares[name] for name in names]) * len(
+        dataset
+    )  # rounded here, so that the rows sum up
     rng = np.random.default_rng(seed)
     picked = []
     for number, wanted in enumerate(np.diff(ends.round().astype(int), prepend=0)):
@@ -105,4 +111,7 @@ def _itself(langs: list[str], texts: list[str]) -> Dataset:
 
 def _some(names: Collection[str] | None) -> str:
     names = sorted(names or ())
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "") or "nothing"
+    return (
+        ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        or "nothing"
+    )

@@ -27,7 +27,14 @@ TASK_COLUMNS = ("task", "question", "choices", "answer")
 def document_features() -> Features:
     text, texts = Value("string"), [Value("string")]
     return Features(
-        {"sentences": texts, "lang": text, "task": text, "question": text, "choices": texts, "answer": text}
+        {
+            "sentences": texts,
+            "lang": text,
+            "task": text,
+            "question": text,
+            "choices": texts,
+            "answer": text,
+        }
     )
 
 
@@ -52,8 +59,12 @@ def _plan(part: Part) -> Plan:
     content = next((name for name in ("sentences", "text") if name in part.columns), None)
     if content is None or "lang" not in part.columns:
         found = ", ".join(part.columns)
-        raise ValueError(f"{part.label}: documents need the columns sentences (or text) and lang; found: {found}")
-    known = {column.partition(".")[0] for column in part.columns}  # an object is refused, not left out
+        raise ValueError(
+            f"{part.label}: documents need the columns sentences (or text) and lang; found: {found}"
+        )
+    known = {
+        column.partition(".")[0] for column in part.columns
+    }  # an object is refused, not left out
     names = [content, "lang", *(name for name in TASK_COLUMNS if name in known)]
     return Plan.of(part, {name: name for name in names}, None, TASK_COLUMNS)
 
@@ -64,14 +75,18 @@ def _convert(block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]
     columns["lang"] = language_codes(columns["lang"])
     good, bad = [], []
     for number, values in enumerate(zip(*columns.values(), strict=True)):
-        row = dict.fromkeys(("sentences", "lang", *TASK_COLUMNS)) | dict(zip(columns, values, strict=True))
+        row = dict.fromkeys(("sentences", "lang", *TASK_COLUMNS)) | dict(
+            zip(columns, values, strict=True)
+        )
         row["choices"] = row["choices"] or []
         reason = None
         if "text" in row:
             text = row.pop("text")
             reason = check_text("text", text) or check_language("lang", row["lang"])
             try:
-                row["sentences"] = [] if reason else trimmed(rule_segmenter([str(text)], row["lang"])[0])
+                row["sentences"] = (
+                    [] if reason else trimmed(rule_segmenter([str(text)], row["lang"])[0])
+                )
             except ValueError as error:  # code has no sentences
                 reason = str(error)
         if reason := reason or check_document(row):
@@ -94,7 +109,9 @@ def check_document(row: dict[str, Any]) -> str | None:
         return f"choices is {_shown(choices)}, not a list of texts"
     texts = [(f"sentence {number}", text) for number, text in enumerate(sentences, 1)]
     texts += [(f"choice {number}", text) for number, text in enumerate(choices, 1)]
-    texts += [(name, row[name]) for name in ("task", "question", "answer") if row[name] not in (None, "")]
+    texts += [
+        (name, row[name]) for name in ("task", "question", "answer") if row[name] not in (None, "")
+    ]
     if reason := next(filter(None, (check_text(name, text) for name, text in texts)), None):
         return reason
     if len(choices) and row["answer"] not in choices:
@@ -109,7 +126,11 @@ def _shown(value: Any) -> str:
 def flat_sentences(documents: Dataset, last: tuple[str, str] | None = None) -> Dataset:
     """All sentences, and `last` (text, lang), one after the other, with the columns `source` and `source_lang`."""
     texts = [text for row in documents["sentences"] for text in row]
-    langs = [lang for row, lang in zip(documents["sentences"], documents["lang"], strict=True) for _ in row]
+    langs = [
+        lang
+        for row, lang in zip(documents["sentences"], documents["lang"], strict=True)
+        for _ in row
+    ]
     if last is not None:
         texts, langs = [*texts, last[0]], [*langs, last[1]]
     return Dataset.from_dict({"source": texts, "source_lang": langs})
@@ -127,7 +148,9 @@ class TokenizedDocuments:
         sentences = [text for row in documents["sentences"] for text in row]
         self.ids = Ragged.of([ids[:max_length] for ids in tokenizer.text_ids(sentences)])
         numbers: dict[str, int] = {}
-        self.keys = np.array([numbers.setdefault(text, len(numbers)) for text in sentences], np.int64)
+        self.keys = np.array(
+            [numbers.setdefault(text, len(numbers)) for text in sentences], np.int64
+        )
         self.languages = sorted(set(documents["lang"]))
         self.tasks = documents.select_columns(["lang", *TASK_COLUMNS])
         starts, first = [], 0

@@ -71,11 +71,15 @@ def chosen_files(folder: Path, files: Sequence[FloresFile], split: str | None) -
     name = SPLITS.get(split or "", split)
     if name in (None, "train"):
         if len(present) > 1:
-            raise ValueError(f"{folder} has the splits {' and '.join(present)}: say which one (papers measure devtest)")
+            raise ValueError(
+                f"{folder} has the splits {' and '.join(present)}: say which one (papers measure devtest)"
+            )
         name = present[0]
     chosen = [file for file in files if file.split == name]
     if not chosen:
-        raise FileNotFoundError(f"{folder}: no file of split {split!r}; there are {', '.join(present)}")
+        raise FileNotFoundError(
+            f"{folder}: no file of split {split!r}; there are {', '.join(present)}"
+        )
     return chosen
 
 

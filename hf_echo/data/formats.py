@@ -20,7 +20,17 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from ..languages import CODE_SHAPE, meanings
-from ..utils.text import BLOCK, PACKED, STANDARD, BrokenFile, Lines, check_file, name_of, named, text_blocks
+from ..utils.text import (
+    BLOCK,
+    PACKED,
+    STANDARD,
+    BrokenFile,
+    Lines,
+    check_file,
+    name_of,
+    named,
+    text_blocks,
+)
 from .bitexts import (
     MOSES,
     Sides,
@@ -63,7 +73,17 @@ __all__ = [
     "suffix_of",
 ]
 
-KINDS = (".tsv", ".csv", ".jsonl", ".tmx", ".xlf", ".xliff", ".xml", ".srt", ".vtt")  # these may be packed
+KINDS = (
+    ".tsv",
+    ".csv",
+    ".jsonl",
+    ".tmx",
+    ".xlf",
+    ".xliff",
+    ".xml",
+    ".srt",
+    ".vtt",
+)  # these may be packed
 SUFFIXES = [kind + packed for kind in KINDS for packed in ("", *PACKED)]
 SUFFIXES += [".json", ".parquet", ".arrow"]
 KNOWN = (
@@ -106,7 +126,9 @@ def is_plain_text(path: str | Path) -> bool:
 def refuse_unknown(path: str | Path) -> None:
     """Raise ValueError for a name that is neither a table nor plain text."""
     if not is_plain_text(path):
-        raise ValueError(f"{path}: unknown file type; name it .txt if each line is a text, or use one of {KNOWN}")
+        raise ValueError(
+            f"{path}: unknown file type; name it .txt if each line is a text, or use one of {KNOWN}"
+        )
 
 
 def open_file(
@@ -129,10 +151,14 @@ def open_file(
     if suffix is None:
         raise ValueError(f"{path}: unknown file type; use one of {KNOWN}")
     if suffix in (".srt", ".vtt"):
-        raise ValueError(f"{path}: subtitles hold one language; give two files, whose cues translate each other")
+        raise ValueError(
+            f"{path}: subtitles hold one language; give two files, whose cues translate each other"
+        )
     if suffix in UNITS:
         if suffix == ".xml" and root_of(path) != "cesAlign":
-            raise ValueError(f"{path}: XML, but not a sentence alignment of OPUS (cesAlign); use one of {KNOWN}")
+            raise ValueError(
+                f"{path}: XML, but not a sentence alignment of OPUS (cesAlign); use one of {KNOWN}"
+            )
         units = partial(UNITS[suffix], path)
         sides = Sides(str(path), language_names(units(), langs), langs)
         return pair_part(str(path), units, sides, langs, path)
@@ -146,23 +172,36 @@ def open_file(
         rows, numbers, bad, _ = next(blocks, ([], [], [], 0))
         if not rows:
             where = f"{path}:{bad[0][0]}: {bad[0][1]}" if bad else f"{path}: no row"
-            raise ValueError(f"{where}; write one JSON object per line, or in a .json file one array of objects")
-        columns = list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))  # those of the first block
-        return Part(str(path), columns, partial(_read_json, path), path, next(blocks, None) is not None)
+            raise ValueError(
+                f"{where}; write one JSON object per line, or in a .json file one array of objects"
+            )
+        columns = list(
+            dict.fromkeys(chain.from_iterable(map(_flat_keys, rows)))
+        )  # those of the first block
+        return Part(
+            str(path), columns, partial(_read_json, path), path, next(blocks, None) is not None
+        )
     return _open_delimited(path, suffix, is_header, without_header)
 
 
 def _open_delimited(
-    path: Path, suffix: str, is_header: Callable[[list[str]], bool], without_header: Sequence[str] | None
+    path: Path,
+    suffix: str,
+    is_header: Callable[[list[str]], bool],
+    without_header: Sequence[str] | None,
 ) -> Part:
     """TSV, CSV, or TSV from standard input, which can be read once."""
     is_stream = str(path) == STANDARD
     stream = text_blocks(path)
     head = next(stream, Lines([], [], []))
-    if is_stream and not head.texts and not head.bad:  # the end of a pipe that has let nothing through
+    if (
+        is_stream and not head.texts and not head.bad
+    ):  # the end of a pipe that has let nothing through
         return Part(name_of(path), list(without_header or ("1", "2")), lambda wanted: iter(()))
     if not head.texts or not head.texts[0] or head.numbers[0] != 1:
-        raise ValueError(f"{name_of(path)}: the first line is empty or not UTF-8; it should name the columns")
+        raise ValueError(
+            f"{name_of(path)}: the first line is empty or not UTF-8; it should name the columns"
+        )
     header_line = head.texts[0]
     is_csv = suffix == ".csv"
     delimiter = delimiter_of(header_line) if is_csv else "\t"
@@ -184,7 +223,13 @@ def _open_delimited(
         read = partial(read_quoted, blocks, columns, header, delimiter, not is_csv, BLOCK)
     else:
         read = partial(read_plain, blocks, columns, header)
-    return Part(name_of(path), columns, read, None if is_stream else path, is_quoted=has_quotes and not is_csv)
+    return Part(
+        name_of(path),
+        columns,
+        read,
+        None if is_stream else path,
+        is_quoted=has_quotes and not is_csv,
+    )
 
 
 def open_texts_of(path: Path, lang: str | None = None) -> Part | None:
@@ -222,7 +267,9 @@ def _cues(path: Path) -> Iterator[Block]:
 def _sentences(path: Path) -> Iterator[Block]:
     texts = [text for _, text in xces_sentences(path)]
     if not texts:
-        raise ValueError(f"{path}: XML without sentences (<s>), as OPUS writes them; use one of {KNOWN}")
+        raise ValueError(
+            f"{path}: XML without sentences (<s>), as OPUS writes them; use one of {KNOWN}"
+        )
     yield Block({"text": texts}, range(1, len(texts) + 1), [])
 
 
@@ -243,14 +290,18 @@ def flat_names(schema: pa.Schema) -> list[str]:
 
 
 def _flat_keys(row: Mapping[str, Any]) -> list[str]:
-    inner = {key: value if isinstance(value, dict) and value else [""] for key, value in row.items()}
+    inner = {
+        key: value if isinstance(value, dict) and value else [""] for key, value in row.items()
+    }
     return [f"{key}.{name}" if name else key for key, names in inner.items() for name in names]
 
 
 def _check_header(path: Path, names: list[str]) -> None:
     for name in names:
         if len(name) > 1 and name[0] == name[-1] == '"':
-            raise ValueError(f"{path}: the column name {name} has quotes; quote all fields that hold one, or none")
+            raise ValueError(
+                f"{path}: the column name {name} has quotes; quote all fields that hold one, or none"
+            )
         if name and names.count(name) > 1:
             raise ValueError(f"{path}: the column name {name!r} appears twice; rename one")
 
@@ -259,7 +310,9 @@ def _read_text(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     for texts, numbers, bad in text_blocks(path):
         good = [(n, line) for n, line in zip(numbers, texts) if line.strip()]
         blank = len(texts) - len(good)
-        yield Block({"text": [line for _, line in good]}, [n for n, _ in good], bad, {"blank lines": blank})
+        yield Block(
+            {"text": [line for _, line in good]}, [n for n, _ in good], bad, {"blank lines": blank}
+        )
 
 
 def _read_json(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
@@ -276,7 +329,10 @@ def _json_blocks(path: Path) -> Iterator[tuple[list[dict], list[int], list[tuple
         first = next((line.lstrip() for line in lines.texts if line.strip()), "")
         if path.suffix.lower() == ".json" and first.startswith("[") and lines.numbers[0] == 1:
             try:
-                entries, bad = list(enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1)), []
+                entries, bad = (
+                    list(enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1)),
+                    [],
+                )
             except (ValueError, RecursionError) as error:
                 line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
                 raise ValueError(f"{path}{line}: not a valid JSON array ({_why(error)})") from None
@@ -298,14 +354,18 @@ def _json_blocks(path: Path) -> Iterator[tuple[list[dict], list[int], list[tuple
 def _why(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at column {error.colno}"
-    return next(iter(str(error).splitlines()), "too deep")  # a number of thousands of digits, deep nesting
+    return next(
+        iter(str(error).splitlines()), "too deep"
+    )  # a number of thousands of digits, deep nesting
 
 
 def _objects(
     entries: Sequence[tuple[int, Any]], bad: list[tuple[int, str]]
 ) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
     good = [(number, entry) for number, entry in entries if isinstance(entry, dict)]
-    bad = bad + [(number, "not a JSON object") for number, entry in entries if not isinstance(entry, dict)]
+    bad = bad + [
+        (number, "not a JSON object") for number, entry in entries if not isinstance(entry, dict)
+    ]
     return [row for _, row in good], [number for number, _ in good], sorted(bad)
 
 
@@ -318,23 +378,33 @@ def _dig(row: Mapping[str, Any], name: str) -> Any:
 
 def _schema(path: Path) -> pa.Schema:
     is_parquet = path.suffix.lower() == ".parquet"
-    return pq.read_schema(path) if is_parquet else pyarrow.dataset.dataset(path, format="arrow").schema
+    return (
+        pq.read_schema(path) if is_parquet else pyarrow.dataset.dataset(path, format="arrow").schema
+    )
 
 
 def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     start = 1
     with named(path):
-        names = [n for n in _schema(path).names if any(w == n or w.startswith(f"{n}.") for w in wanted)]
-        if path.suffix.lower() == ".parquet":  # pyarrow.dataset reads ahead: rows before a damage would be lost
+        names = [
+            n for n in _schema(path).names if any(w == n or w.startswith(f"{n}.") for w in wanted)
+        ]
+        if (
+            path.suffix.lower() == ".parquet"
+        ):  # pyarrow.dataset reads ahead: rows before a damage would be lost
             batches = pq.ParquetFile(path).iter_batches(BLOCK, columns=names)
         else:
-            batches = pyarrow.dataset.dataset(path, format="arrow").to_batches(columns=names, batch_size=BLOCK)
+            batches = pyarrow.dataset.dataset(path, format="arrow").to_batches(
+                columns=names, batch_size=BLOCK
+            )
         for batch in batches:
             for column in batch.columns:
                 try:
                     column.validate(full=True)
                 except pa.ArrowInvalid as error:
-                    if "UTF8" not in str(error):  # text that is not UTF-8 is a bad row, reported later
+                    if "UTF8" not in str(
+                        error
+                    ):  # text that is not UTF-8 is a bad row, reported later
                         raise
             yield _arrow_block(pa.Table.from_batches([batch]), wanted, start)
             start += len(batch)
@@ -350,5 +420,7 @@ def _read_hub(dataset: Any, wanted: Sequence[str]) -> Iterator[Block]:
 def _arrow_block(table: pa.Table, wanted: Sequence[str], start: int) -> Block:
     flat = table.flatten()
     columns = {name: flat[name] for name in wanted}
-    columns = {n: c.cast(pa.string()) if pa.types.is_string_view(c.type) else c for n, c in columns.items()}
+    columns = {
+        n: c.cast(pa.string()) if pa.types.is_string_view(c.type) else c for n, c in columns.items()
+    }
     return Block(columns, range(start, start + len(table)), [])

@@ -25,7 +25,9 @@ from ..utils.text import BOM
 from .tables import BadRows
 
 MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
-OTHER_LINE_ENDS = re.compile("[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]")  # polib would split a string at these
+OTHER_LINE_ENDS = re.compile(
+    "[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]"
+)  # polib would split a string at these
 _SPACES = re.compile(r"\s+")
 # inside these, the characters are not marks
 _PROTECTED = re.compile(
@@ -50,7 +52,10 @@ def clean(source: str, target: str, *, strip_html: bool = False) -> tuple[str, s
 
 def strip_tags(text: str) -> str:
     """Remove HTML tags and resolve entities. ``<filename>`` is not HTML and stays; a block tag becomes a space."""
-    text = _TAG.sub(lambda m: " " if re.match(r"</?(?:br|p|div|li|td|tr|h\d|hr|ul|ol)\b", m[0], re.I) else "", text)
+    text = _TAG.sub(
+        lambda m: " " if re.match(r"</?(?:br|p|div|li|td|tr|h\d|hr|ul|ol)\b", m[0], re.I) else "",
+        text,
+    )
     return html.unescape(text)
 
 
@@ -64,7 +69,9 @@ def remove_accelerators(source: str, target: str) -> tuple[str, str]:
             continue
         there = _marks(target, mark)
         bracketed = _IN_BRACKETS[mark].search(target)  # only accelerators are written in this form
-        if len(there) > 1 or not (bracketed or _is_accelerator(source, here[0], target, bool(there))):
+        if len(there) > 1 or not (
+            bracketed or _is_accelerator(source, here[0], target, bool(there))
+        ):
             continue
         source = _without(source, mark, here)
         return source, _without(target, mark, there)
@@ -83,7 +90,12 @@ def _is_accelerator(source: str, place: int, target: str, marked: bool) -> bool:
     if at_start:
         return True
     # inside a word: "E_xit", not "LC_ALL", "file_name", "R&D"; the translation has a mark at another place
-    return marked and word[0] not in target.split() and not source[place + 1].isupper() and not word[0].islower()
+    return (
+        marked
+        and word[0] not in target.split()
+        and not source[place + 1].isupper()
+        and not word[0].islower()
+    )
 
 
 def _without(text: str, mark: str, places: list[int]) -> str:
@@ -93,7 +105,13 @@ def _without(text: str, mark: str, places: list[int]) -> str:
     return text[: places[0]] + text[places[0] + 1 :] if places else text
 
 
-MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "arabic": "Arab", "devanagari": "Deva", "iqtelif": "Latn"}
+MODIFIERS = {
+    "latin": "Latn",
+    "cyrillic": "Cyrl",
+    "arabic": "Arab",
+    "devanagari": "Deva",
+    "iqtelif": "Latn",
+}
 _COUNTS = range(201)  # numbers for which plural forms are evaluated
 
 
@@ -116,14 +134,18 @@ def read_catalog(label: str, data: bytes) -> Any:
         if data[:4] in MO_MAGIC:
             return polib.mofile(data)
         charset = polib.detect_encoding(data, True)
-        text = OTHER_LINE_ENDS.sub(" ", data.removeprefix(BOM).decode(charset).replace("\r\n", "\n"))
+        text = OTHER_LINE_ENDS.sub(
+            " ", data.removeprefix(BOM).decode(charset).replace("\r\n", "\n")
+        )
         return polib.pofile(text + "\n")  # polib takes a string without line end for a path
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{label}:{line}: not a gettext catalog (not {error.encoding})") from None
     except (OSError, LookupError, ValueError, struct.error, IndexError) as error:
         line = re.search(r"\bline (\d+)", str(error))
-        reason = re.sub(r"Syntax error in po file |\(line \d+\):? ?", "", str(error)) or "syntax error"
+        reason = (
+            re.sub(r"Syntax error in po file |\(line \d+\):? ?", "", str(error)) or "syntax error"
+        )
         where = f"{label}:{line[1] if line else 1}"
         raise ValueError(f"{where}: not a gettext catalog ({reason})") from None
 
@@ -174,7 +196,9 @@ def language_of(path: PurePosixPath, metadata: dict[str, str]) -> str | None:
     """The NLLB code of a catalog: from the folder above LC_MESSAGES, its header, its name, then its folders."""
     parts = path.parts
     if len(parts) > 2 and parts[-2].upper().startswith("LC_"):
-        return language_of_locale(parts[-3])  # the standard place decides, even for an unknown language
+        return language_of_locale(
+            parts[-3]
+        )  # the standard place decides, even for an unknown language
     stem = path.stem
     names = [metadata.get("Language", ""), stem, stem.rpartition(".")[2], stem.rpartition("-")[2]]
     codes = map(language_of_locale, [*names, *reversed(parts[:-1])])
@@ -199,18 +223,27 @@ def language_of_locale(name: str) -> str | None:
 
 def plural_forms(header: str) -> tuple[int, Callable[[int], int]] | None:
     """(number of forms, function from a number to its form) of a ``Plural-Forms`` header; None if invalid."""
-    match = re.fullmatch(r"\s*nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?.*", header, re.DOTALL)
+    match = re.fullmatch(
+        r"\s*nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?.*", header, re.DOTALL
+    )
     if not match:
         return None
     try:
         plural = c2py(" ".join(match[2].split()))
-        return (int(match[1]), plural) if all(0 <= plural(n) < int(match[1]) for n in _COUNTS) else None
+        return (
+            (int(match[1]), plural)
+            if all(0 <= plural(n) < int(match[1]) for n in _COUNTS)
+            else None
+        )
     except (ValueError, ZeroDivisionError, RecursionError):
         return None
 
 
 def plural_pairs(
-    singular: str, plural: str, translated: dict[int, str], forms: tuple[int, Callable[[int], int]] | None
+    singular: str,
+    plural: str,
+    translated: dict[int, str],
+    forms: tuple[int, Callable[[int], int]] | None,
 ) -> list[tuple[str, str]]:
     """Pair the English singular and plural with plural forms.
 

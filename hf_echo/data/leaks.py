@@ -53,14 +53,20 @@ def find_leaks(train: str | os.PathLike, test: str | os.PathLike) -> dict[str, A
     """
     test_files = list_files(Path(test), None)
     own_test = {os.path.realpath(file) for file in test_files}
-    train_files = [file for file in list_files(Path(train), None) if os.path.realpath(file) not in own_test]
+    train_files = [
+        file for file in list_files(Path(train), None) if os.path.realpath(file) not in own_test
+    ]
     if not train_files:
-        raise ValueError(f"{train} holds nothing but the test files: give the folder of the training text")
+        raise ValueError(
+            f"{train} holds nothing but the test files: give the folder of the training text"
+        )
     with duckdb.connect() as db:
         db.execute("CREATE TABLE tests (letters VARCHAR, text VARCHAR)")
         for file in test_files:
             _add(db, "tests", file)
-        db.execute("CREATE TABLE test_keys AS SELECT letters, min(text) AS text FROM tests GROUP BY letters")
+        db.execute(
+            "CREATE TABLE test_keys AS SELECT letters, min(text) AS text FROM tests GROUP BY letters"
+        )
         test_texts = _number(db, "SELECT count(*) FROM test_keys")
         if not test_texts:
             raise ValueError(f"{test} has no sentence: give the test set")
@@ -131,12 +137,16 @@ def held_out_letters(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> in
     for file in files:
         for name in text_columns(pq.read_schema(file).names):
             letters = LETTERS.format(_column(name))
-            db.execute(f"INSERT INTO held_out SELECT DISTINCT {letters} FROM read_parquet({quoted(file)})")
+            db.execute(
+                f"INSERT INTO held_out SELECT DISTINCT {letters} FROM read_parquet({quoted(file)})"
+            )
     db.execute("CREATE OR REPLACE TABLE held_out AS SELECT DISTINCT letters FROM held_out")
     return _number(db, "SELECT count(*) FROM held_out")
 
 
-def write_without(db: duckdb.DuckDBPyConnection, rows: Path, out: Path, key: str | None) -> tuple[int, int]:
+def write_without(
+    db: duckdb.DuckDBPyConnection, rows: Path, out: Path, key: str | None
+) -> tuple[int, int]:
     """Write the rows of a Parquet file that hold no text of the table `held_out`, in their order.
 
     Args:

@@ -17,7 +17,9 @@ def upper(text: str, lang: str | None = None) -> str:
 
 
 def lower(text: str, lang: str | None = None) -> str:
-    return (text.replace("I", "ı").replace("İ", "i") if (lang or "").startswith(DOTTED) else text).lower()
+    return (
+        text.replace("I", "ı").replace("İ", "i") if (lang or "").startswith(DOTTED) else text
+    ).lower()
 
 
 def first_word(text: str, lang: str | None = None) -> str:
@@ -65,7 +67,11 @@ def noisy(text: str, kind: str | None = None, seed: int = 0, lang: str | None = 
     """
     random = Random(f"{seed}\n{kind}\n{text}")
     if kind is None:
-        kind = random.choices(list(CASES), (4, 1, 1))[0] if random.random() < 0.75 else random.choice(list(OTHERS))
+        kind = (
+            random.choices(list(CASES), (4, 1, 1))[0]
+            if random.random() < 0.75
+            else random.choice(list(OTHERS))
+        )
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
     return CASES[kind](text, lang) if kind in CASES else OTHERS[kind](text, random)

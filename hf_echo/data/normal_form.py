@@ -15,7 +15,9 @@ import regex
 Ignorable = Literal["punctuation", "digits"]
 IGNORABLE = {"punctuation": r"\p{P}\p{S}", "digits": r"\p{N}"}
 INVISIBLE = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cf}]+")
-ALIKE = str.maketrans(dict.fromkeys("‘’‚‛ʼʻ′´`＇", "'") | dict.fromkeys("“”„‟″＂", '"') | dict.fromkeys("‐‑−－", "-"))
+ALIKE = str.maketrans(
+    dict.fromkeys("‘’‚‛ʼʻ′´`＇", "'") | dict.fromkeys("“”„‟″＂", '"') | dict.fromkeys("‐‑−－", "-")
+)
 
 
 def normal_forms(texts: Sequence[str], ignore: Sequence[Ignorable] = ()) -> list[str]:

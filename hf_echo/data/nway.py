@@ -46,7 +46,11 @@ PAIRS = """SELECT source, target FROM (
 def find_nway_columns(found: Sequence[str], id_column: str | None = None) -> dict[str, str] | None:
     """``{"id": ..., "lang": "lang", "text": "text"}``, or None if these columns are not those of an n-way table."""
     name = next((c for c in ([id_column] if id_column else ID_ALIASES) if c in found), None)
-    return {"id": name, "lang": "lang", "text": "text"} if name and {"lang", "text"} <= set(found) else None
+    return (
+        {"id": name, "lang": "lang", "text": "text"}
+        if name and {"lang", "text"} <= set(found)
+        else None
+    )
 
 
 def nway_features() -> Features:
@@ -56,7 +60,11 @@ def nway_features() -> Features:
 
 
 def load_nway(
-    path: str | os.PathLike, id_column: str | None = None, *, split: str | None = "train", on_bad_row: str = "error"
+    path: str | os.PathLike,
+    id_column: str | None = None,
+    *,
+    split: str | None = "train",
+    on_bad_row: str = "error",
 ) -> Dataset:
     """Read an n-way file or folder (TSV, JSONL, Parquet) with columns id (or verse_id, index_id), lang, text.
 
@@ -106,14 +114,20 @@ def dev_split(path: str | os.PathLike) -> str | None:
     for file in list_files(Path(path), None):
         part = open_file(file)
         if "split" in part.columns:
-            values = (value for block in part.read(["split"]) for value in schema.as_list(block.columns["split"]))
+            values = (
+                value
+                for block in part.read(["split"])
+                for value in schema.as_list(block.columns["split"])
+            )
             splits.update(value for value in values if isinstance(value, str))
         elif Path(path).is_dir():
             splits.add(split_in_name(file.relative_to(path)) or "train")
     others = sorted(splits - {"train"})
     dev = [name for name in others if SPLIT_WORDS.get(name) == "validation"]
     if len(others) > 1 and len(dev) != 1:
-        raise ValueError(f"{path} has the splits {', '.join(sorted(splits))}: say which one with split=")
+        raise ValueError(
+            f"{path} has the splits {', '.join(sorted(splits))}: say which one with split="
+        )
     return next(iter(dev or others), None)
 
 
@@ -139,7 +153,9 @@ class _Unique:
         self.seen: set[int] = set()
 
     def __call__(self, block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
-        ids = [str(v) if type(v) is int else v for v in schema.as_list(block["id"])]  # files may hold them as numbers
+        ids = [
+            str(v) if type(v) is int else v for v in schema.as_list(block["id"])
+        ]  # files may hold them as numbers
         columns = {"id": ids, "lang": block["lang"], "text": block["text"]}
         table, bad = schema.checked(columns, nway_features().arrow_schema, _check_row)
         failed = {i for i, _ in bad}
@@ -205,23 +221,41 @@ def pair_tables(
     if direction not in DIRECTIONS:
         raise ValueError(f"direction={direction!r} is not one of {', '.join(DIRECTIONS)}")
     if missing := [c for c in ("id", "lang", "text") if c not in dataset.column_names]:
-        raise ValueError(f"no column {missing[0]!r} in the n-way dataset; found: {', '.join(dataset.column_names)}")
+        raise ValueError(
+            f"no column {missing[0]!r} in the n-way dataset; found: {', '.join(dataset.column_names)}"
+        )
     table = dataset.with_format("arrow")[:]  # all rows are in memory, never all pairs
-    text, lang = table["text"].cast(pa.large_string()).combine_chunks(), table["lang"].combine_chunks()
+    text, lang = (
+        table["text"].cast(pa.large_string()).combine_chunks(),
+        table["lang"].combine_chunks(),
+    )
     names = set(pc.unique(lang).to_pylist())
     needed = [*(languages or ()), *([] if direction == "all" else [pivot])]
     if absent := [name for name in needed if name not in names]:
-        raise ValueError(f"no row in {absent[0]!r} in the n-way dataset; its languages: {', '.join(sorted(names))}")
+        raise ValueError(
+            f"no row in {absent[0]!r} in the n-way dataset; its languages: {', '.join(sorted(names))}"
+        )
     chosen = set(languages or names)
     others = sorted(chosen if direction == "all" else chosen - {pivot})
-    sides = {"all": (others, others), "x_eng": (others, [pivot]), "eng_x": ([pivot], others)}[direction]
+    sides = {"all": (others, others), "x_eng": (others, [pivot]), "eng_x": ([pivot], others)}[
+        direction
+    ]
     with duckdb.connect() as db:
-        db.register("rows", pa.table({"row": pa.array(range(len(table))), "id": table["id"], "lang": lang}))
-        pairs = db.sql(f"{PAIRS} {f'LIMIT {limit}' if limit else ''}", params=[*sides, seed, max_per_id or 2**62])
+        db.register(
+            "rows", pa.table({"row": pa.array(range(len(table))), "id": table["id"], "lang": lang})
+        )
+        pairs = db.sql(
+            f"{PAIRS} {f'LIMIT {limit}' if limit else ''}",
+            params=[*sides, seed, max_per_id or 2**62],
+        )
         batch = None
         for batch in pairs.to_arrow_reader(BLOCK):
-            columns = [column.take(batch[side]) for side in ("source", "target") for column in (text, lang)]
-            yield pa.table([*columns, pa.repeat(pa.scalar(provenance), len(batch))], names=schema.COLUMNS)
+            columns = [
+                column.take(batch[side]) for side in ("source", "target") for column in (text, lang)
+            ]
+            yield pa.table(
+                [*columns, pa.repeat(pa.scalar(provenance), len(batch))], names=schema.COLUMNS
+            )
     if batch is None:
         raise ValueError(
             f"no id has two languages for direction={direction!r}; use another direction or more languages"

@@ -30,7 +30,9 @@ def is_table(out: str | Path) -> bool:
 def check_text_output(out: str | Path) -> None:
     """Raise ValueError for an output of lines whose name says that it is something else (.csv, .json, .srt ...)."""
     if not is_plain_text(out):
-        raise ValueError(f"{out}: the output is lines of text; name it .txt (also with .gz, .bz2, .zst or .xz)")
+        raise ValueError(
+            f"{out}: the output is lines of text; name it .txt (also with .gz, .bz2, .zst or .xz)"
+        )
 
 
 def check_not_read(out: str | Path, inputs: Sequence[str | Path]) -> None:
@@ -39,7 +41,9 @@ def check_not_read(out: str | Path, inputs: Sequence[str | Path]) -> None:
         check_output(file, [read for given in inputs for read in files_of(Path(given))])
 
 
-def check_pair_output(out: str | Path, langs: Sequence[str | None], inputs: Sequence[str | Path] = ()) -> None:
+def check_pair_output(
+    out: str | Path, langs: Sequence[str | None], inputs: Sequence[str | Path] = ()
+) -> None:
     """Raise ValueError before the work: an output of an unknown format, a TMX file without languages, an input."""
     check_not_read(out, inputs)
     if str(out) != STANDARD and not is_table(out):
@@ -49,7 +53,9 @@ def check_pair_output(out: str | Path, langs: Sequence[str | None], inputs: Sequ
 
 
 @contextmanager
-def write_pairs(out: str | Path, langs: tuple[str | None, str | None] = (None, None)) -> Iterator[Write]:
+def write_pairs(
+    out: str | Path, langs: tuple[str | None, str | None] = (None, None)
+) -> Iterator[Write]:
     """A function (sources, targets, scores or None) that writes rows; the file appears whole or not at all.
 
     TSV (also "-", standard output) has the columns score, source, target, in which tabs and line breaks are spaces, and
@@ -113,9 +119,15 @@ def _delimited(file, delimiter: str) -> Write:
 
 def _rows(sources, targets, scores, langs) -> Iterator[dict]:
     """JSON has no NaN: a score that is none is null."""
-    codes = {name: code for name, code in zip(("source_lang", "target_lang"), langs) if code is not None}
+    codes = {
+        name: code for name, code in zip(("source_lang", "target_lang"), langs) if code is not None
+    }
     for i, (source, target) in enumerate(zip(sources, targets)):
-        row = {} if scores is None else {"score": float(scores[i]) if math.isfinite(scores[i]) else None}
+        row = (
+            {}
+            if scores is None
+            else {"score": float(scores[i]) if math.isfinite(scores[i]) else None}
+        )
         yield row | {"source": source, "target": target} | codes
 
 
@@ -137,9 +149,13 @@ def _parquet(stack: ExitStack, path: Path, langs) -> Write:
         nonlocal writer
         if writer is None:
             # of a made-up row: there may be no first rows, or none of them with a score
-            schema = pa.Table.from_pylist(list(_rows([""], [""], None if scores is None else [0.0], langs))).schema
+            schema = pa.Table.from_pylist(
+                list(_rows([""], [""], None if scores is None else [0.0], langs))
+            ).schema
             writer = stack.enter_context(pq.ParquetWriter(unfinished, schema))
-        writer.write_table(pa.Table.from_pylist(list(_rows(sources, targets, scores, langs)), writer.schema))
+        writer.write_table(
+            pa.Table.from_pylist(list(_rows(sources, targets, scores, langs)), writer.schema)
+        )
 
     return write
 
@@ -150,7 +166,9 @@ def _tmx(path: Path, langs) -> Iterator[Write]:
         from lxml import etree
         from translate.storage.tmx import tmxfile, tmxunit
     except ImportError as error:
-        raise ImportError("TMX files need the translate toolkit: pip install -e '.[tmx]'") from error
+        raise ImportError(
+            "TMX files need the translate toolkit: pip install -e '.[tmx]'"
+        ) from error
     source_lang, target_lang = map(bcp47, langs)
     store = tmxfile(sourcelanguage=source_lang)
     store.addheader()

@@ -89,10 +89,14 @@ def prepare_parallel(
         earlier = read_json(out / PLAN)
         for name, value in plan.items():
             if earlier.get(name) != value:
-                raise ValueError(f"{out} holds shards of another preparation ({name} differs): name another folder")
+                raise ValueError(
+                    f"{out} holds shards of another preparation ({name} differs): name another folder"
+                )
     (out / SHARDS).mkdir(parents=True, exist_ok=True)
     write_json(out / PLAN, plan)
-    missing = [number for number in range(shards) if not (shard_folder(out, number) / SHARD).is_file()]
+    missing = [
+        number for number in range(shards) if not (shard_folder(out, number) / SHARD).is_file()
+    ]
     jobs = [(dataset, tokenizer, out, number, shards, max_length) for number in missing]
     bar = tqdm(total=len(jobs), desc="Preparing", unit="shard")
     if workers == 1 or len(jobs) < 2:
@@ -113,7 +117,10 @@ def prepare_parallel(
     for kind in ("source_lang", "target_lang", "provenance"):
         names[kind] = sorted({name for shard in made for name in shard["names"][kind]})
     report = {"rows": len(dataset), "shards": shards, "fingerprint": digest}
-    write_json(out / PREPARED, plan | report | {"names": names, "shards": [shard["rows"] for shard in made]})
+    write_json(
+        out / PREPARED,
+        plan | report | {"names": names, "shards": [shard["rows"] for shard in made]},
+    )
     return report
 
 
@@ -190,11 +197,15 @@ class PreparedParallel(torch.utils.data.Dataset):
         for number in range(len(self.sizes)):
             place = shard_folder(self.folder, number)
             if not (place / SHARD).is_file():
-                raise FileNotFoundError(f"{place} is missing: the same `hf-echo data prepare` makes it again")
+                raise FileNotFoundError(
+                    f"{place} is missing: the same `hf-echo data prepare` makes it again"
+                )
             shard = read_json(place / SHARD)
             for name, size in shard["files"].items():
                 if not (place / name).is_file() or (place / name).stat().st_size != size:
-                    raise ValueError(f"{place / name} is damaged: delete {place} and prepare the data again")
+                    raise ValueError(
+                        f"{place / name} is damaged: delete {place} and prepare the data again"
+                    )
             shards.append(shard)
         if sum(sum(shard["files"].values()) for shard in shards) <= WHOLE:
             for number, shard in enumerate(shards):
@@ -206,9 +217,13 @@ class PreparedParallel(torch.utils.data.Dataset):
     def check_tokenizer(self, tokenizer: Any, max_length: int) -> None:
         """Raises ValueError for a run with another tokenizer, or another longest text, than the data have."""
         if self.about["tokenizer"] != tokenizer_hash(tokenizer):
-            raise ValueError(f"{self.folder} was prepared with another tokenizer than the run has: prepare it anew")
+            raise ValueError(
+                f"{self.folder} was prepared with another tokenizer than the run has: prepare it anew"
+            )
         if self.about["max_length"] != max_length:
-            raise ValueError(f"{self.folder} has max_length {self.about['max_length']}, the recipe {max_length}")
+            raise ValueError(
+                f"{self.folder} has max_length {self.about['max_length']}, the recipe {max_length}"
+            )
 
     def shard(self, number: int) -> TokenizedParallel:
         if number not in self._open:
@@ -254,7 +269,12 @@ class ShardBatchSampler(Sampler[list[int]]):
         lengths_of: Callable[[TokenizedParallel], np.ndarray],
         seed: int,
     ):
-        self.data, self.make_sampler, self.lengths_of, self.seed = data, make_sampler, lengths_of, seed
+        self.data, self.make_sampler, self.lengths_of, self.seed = (
+            data,
+            make_sampler,
+            lengths_of,
+            seed,
+        )
         self.epoch = 0
         self._batches: list[int] | None = None
 
@@ -271,7 +291,9 @@ class ShardBatchSampler(Sampler[list[int]]):
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
-        order = np.random.default_rng([self.seed, self.epoch, len(self.data.sizes)]).permutation(len(self.data.sizes))
+        order = np.random.default_rng([self.seed, self.epoch, len(self.data.sizes)]).permutation(
+            len(self.data.sizes)
+        )
         for number in order.tolist():
             sampler = self._sampler(number)
             sampler.set_epoch(self.epoch)

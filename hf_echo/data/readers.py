@@ -72,7 +72,9 @@ def load_parallel(
         return _builtin(split, positive(limit), options)
     given = {"source_lang": source_lang, "target_lang": target_lang, "provenance": provenance}
     label, id_column = str(path_or_name), options.get("id_column")
-    parts, constants, of_files, is_nway = _open(label, columns, split, name, limit, id_column, **given)
+    parts, constants, of_files, is_nway = _open(
+        label, columns, split, name, limit, id_column, **given
+    )
     if Path(label).exists():
         check_split(Path(label), parts, split)
     if is_nway:
@@ -92,17 +94,25 @@ def load_parallel(
     return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features, key)
 
 
-def parallel_tables(path_or_name: str | os.PathLike, bad: BadRows, **arguments: Any) -> Iterator[pa.Table]:
+def parallel_tables(
+    path_or_name: str | os.PathLike, bad: BadRows, **arguments: Any
+) -> Iterator[pa.Table]:
     """Yield the rows of ``load_parallel(path_or_name, **arguments)`` table by table.
 
     Every table has all OPTIONAL columns. Bad rows go to ``bad``; if they are errors, the first block with one raises.
     """
     label, options = str(path_or_name), {*BUILTIN_OPTIONS, *NWAY_OPTIONS}
     if label != "builtin":
-        own = {key: value for key, value in arguments.items() if key not in options or key == "id_column"}
+        own = {
+            key: value
+            for key, value in arguments.items()
+            if key not in options or key == "id_column"
+        }
         parts, constants, of_files, is_nway = _open(label, **own)
         if not is_nway:
-            _only({key: value for key, value in arguments.items() if key in options}, (), NO_OPTIONS)
+            _only(
+                {key: value for key, value in arguments.items() if key in options}, (), NO_OPTIONS
+            )
             plans, _ = _plan(parts, own.get("columns"), constants, of_files)
             convert = partial(schema.normalise, constants=constants, optional=schema.OPTIONAL)
             yield from checked_tables(plans, convert, bad, limit=own.get("limit"), streaming=True)
@@ -110,7 +120,9 @@ def parallel_tables(path_or_name: str | os.PathLike, bad: BadRows, **arguments: 
     on_bad_row = {} if label == "builtin" else {"on_bad_row": "skip" if bad.skip else "error"}
     dataset = load_parallel(path_or_name, **arguments, **on_bad_row)
     for table in dataset.with_format("arrow").iter(BLOCK):
-        yield schema.normalise(dict(zip(table.column_names, table.columns)), optional=schema.OPTIONAL)[0]
+        yield schema.normalise(
+            dict(zip(table.column_names, table.columns)), optional=schema.OPTIONAL
+        )[0]
 
 
 def _open(
@@ -124,7 +136,11 @@ def _open(
 ) -> tuple[list[Part], dict[str, str], str | None, bool]:
     """(parts, schema columns with one value for all rows, split to select from rows, whether the parts are n-way)."""
     positive(limit)
-    langs = {side: find_language(given[side], strict=True) for side in given if side.endswith("lang") and given[side]}
+    langs = {
+        side: find_language(given[side], strict=True)
+        for side in given
+        if side.endswith("lang") and given[side]
+    }
     tags = tuple(_tag(given.get(side)) for side in ("source_lang", "target_lang"))
     if (provenance := given.get("provenance")) is not None and provenance not in schema.PROVENANCES:
         raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
@@ -138,9 +154,15 @@ def _open(
             options |= {"is_header": lambda fields: False, "without_header": None}
         parts = [open_file(file, **options) for file in list_files(Path(label), split)]
     is_nway = columns is None and all(
-        nway.find_nway_columns(part.columns, id_column) and not schema.has_pair(part.columns) for part in parts
+        nway.find_nway_columns(part.columns, id_column) and not schema.has_pair(part.columns)
+        for part in parts
     )
-    return parts, constants, split if is_here else None, is_nway  # the Hub has already selected the split
+    return (
+        parts,
+        constants,
+        split if is_here else None,
+        is_nway,
+    )  # the Hub has already selected the split
 
 
 def _tag(lang: str | None) -> str | None:
@@ -151,7 +173,10 @@ def _tag(lang: str | None) -> str | None:
 
 
 def _plan(
-    parts: list[Part], columns: Mapping[str, str] | None, constants: Mapping[str, str], split: str | None
+    parts: list[Part],
+    columns: Mapping[str, str] | None,
+    constants: Mapping[str, str],
+    split: str | None,
 ) -> tuple[list[Plan], list[str]]:
     """(the plan of each part, the optional columns that any of them has)."""
     plans = []
@@ -162,9 +187,15 @@ def _plan(
     return plans, [c for c in schema.OPTIONAL if any(c in plan.mapping for plan in plans)]
 
 
-def _is_header(columns: Mapping[str, str] | None, constants: Mapping[str, str], fields: list[str]) -> bool:
+def _is_header(
+    columns: Mapping[str, str] | None, constants: Mapping[str, str], fields: list[str]
+) -> bool:
     """Whether the first line names columns; two fields without column names are a row if both languages are given."""
-    if columns is not None or len(fields) != 2 or not {"source_lang", "target_lang"} <= set(constants):
+    if (
+        columns is not None
+        or len(fields) != 2
+        or not {"source_lang", "target_lang"} <= set(constants)
+    ):
         return True
     return tuple(fields) in schema.TEXT_ALIASES
 
@@ -182,10 +213,14 @@ def hub_dataset(label: str, name: str | None, split: str | None) -> Dataset:
     label, revision = split_revision(label)
     cached = Path(config.HF_DATASETS_CACHE, label.replace("/", "___")).exists()
     if not cached and (reason := out_of_reach(label, ["README.md"], "dataset")):
-        raise FileNotFoundError(f"{label}: no such file or folder, and the Hub cannot be asked: {reason}")
+        raise FileNotFoundError(
+            f"{label}: no such file or folder, and the Hub cannot be asked: {reason}"
+        )
     try:
         dataset = load_dataset(label, name, split=split, revision=revision)
-    except OSError as error:  # missing, private, or no connection; the first line of the message says which
+    except (
+        OSError
+    ) as error:  # missing, private, or no connection; the first line of the message says which
         reason = str(error).splitlines()[0]
         raise FileNotFoundError(
             f"{label}: no such file or folder, nor a readable dataset on the Hub: {reason}"
@@ -206,5 +241,6 @@ def _builtin(split: str | None, limit: int | None, options: dict[str, Any]) -> D
 def _only(options: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
     if unknown := [option for option in options if option not in known]:
         raise ValueError(
-            f"unknown option {unknown[0]!r}: {what}" + (f", which accepts {', '.join(known)}" if known else "")
+            f"unknown option {unknown[0]!r}: {what}"
+            + (f", which accepts {', '.join(known)}" if known else "")
         )

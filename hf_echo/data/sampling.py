@@ -9,7 +9,9 @@ import math
 from collections.abc import Mapping
 
 
-def unimax(sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: int = 126) -> dict[str, float]:
+def unimax(
+    sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: int = 126
+) -> dict[str, float]:
     """UniMax sampling (Chung et al. 2023) as ECHO D and OS 4.1 use it: uniform, but no language is repeated too often.
 
     The level is the size of the ``top_n``-th largest language (of the smallest, if there are fewer): larger languages
@@ -40,7 +42,9 @@ def natural(sizes: Mapping[str, float]) -> dict[str, float]:
     return temperature(sizes, 1)
 
 
-def two_step(sizes: Mapping[str, Mapping[str, float]], exponent: float = 0.5) -> dict[str, dict[str, float]]:
+def two_step(
+    sizes: Mapping[str, Mapping[str, float]], exponent: float = 0.5
+) -> dict[str, dict[str, float]]:
     """Two-step sampling (OS Eq. 1): ``p ~ (n / N) ** exponent`` over the languages of a source, and over the sources.
 
     Args:
@@ -52,7 +56,9 @@ def two_step(sizes: Mapping[str, Mapping[str, float]], exponent: float = 0.5) ->
     for source, languages in sizes.items():
         if not languages:
             raise ValueError(f"source {source!r} has no language; remove it")
-    of_source = temperature({s: math.fsum(languages.values()) for s, languages in sizes.items()}, exponent)
+    of_source = temperature(
+        {s: math.fsum(languages.values()) for s, languages in sizes.items()}, exponent
+    )
     within = {source: temperature(languages, exponent) for source, languages in sizes.items()}
     return {s: {lang: of_source[s] * p for lang, p in within[s].items()} for s in sizes}
 
@@ -62,7 +68,9 @@ def _check(sizes: Mapping[str, float]) -> None:
         raise ValueError("no sizes; give at least one language with its size")
     for key, size in sizes.items():
         if not 0 < size < math.inf:
-            raise ValueError(f"{key!r} has size {size}, not a positive number; remove it if it is empty")
+            raise ValueError(
+                f"{key!r} has size {size}, not a positive number; remove it if it is empty"
+            )
 
 
 def _normalised(weights: Mapping[str, float]) -> dict[str, float]:

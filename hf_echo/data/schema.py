@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
 COLUMNS = ("source", "source_lang", "target", "target_lang", "provenance")
 OPTIONAL = ("hard_negatives", "quality")
-PROVENANCES = ("primary", "mined", "back_translation", "forward_translation", "code", "math", "dictionary")
+PROVENANCES = (
+    "primary",
+    "mined",
+    "back_translation",
+    "forward_translation",
+    "code",
+    "math",
+    "dictionary",
+)
 
 # Names that corpora use for the two texts. Both of a pair must be present: a table with `src`, `tgt` and a
 # `source` column (the name of the original corpus) is a (src, tgt) table.
@@ -44,7 +52,9 @@ LANGUAGE_ALIASES = (
     ("sentence1_lang", "sentence2_lang"),
 )
 NEGATIVE_ALIASES = ("hard_negatives", "negatives", "negative")
-LONGEST = 100_000  # characters of a sentence; a longer text is a log page, or has lost its line ends
+LONGEST = (
+    100_000  # characters of a sentence; a longer text is a log page, or has lost its line ends
+)
 # Python's white space; Arrow's utf8_trim_whitespace differs from str.strip() in some characters.
 WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 
@@ -54,7 +64,9 @@ def features(optional: Sequence[str] = ()) -> Features:
     from datasets import Features, List, Value
 
     kinds = {"hard_negatives": List(Value("string")), "quality": Value("float64")}
-    return Features({c: Value("string") for c in COLUMNS} | {c: kinds[c] for c in OPTIONAL if c in optional})
+    return Features(
+        {c: Value("string") for c in COLUMNS} | {c: kinds[c] for c in OPTIONAL if c in optional}
+    )
 
 
 def has_pair(columns: Sequence[str]) -> bool:
@@ -121,10 +133,14 @@ def check_row(row: Mapping[str, Any]) -> str | None:
     if (negatives := row.get("hard_negatives")) is not None:
         if not isinstance(negatives, (list, tuple)):
             return "hard_negatives is not a list of texts"
-        if reason := next(filter(None, (check_text("a hard negative", text) for text in negatives)), None):
+        if reason := next(
+            filter(None, (check_text("a hard negative", text) for text in negatives)), None
+        ):
             return reason
     quality = row.get("quality")
-    if quality is not None and (not isinstance(quality, (int, float)) or not math.isfinite(quality)):
+    if quality is not None and (
+        not isinstance(quality, (int, float)) or not math.isfinite(quality)
+    ):
         return f"quality {quality!r:.80} is not a finite number"
     return None
 
@@ -153,7 +169,11 @@ def is_unicode(text: str) -> bool:
 def check_language(name: str, code: Any) -> str | None:
     if not isinstance(code, str) or not code:
         return check_text(name, code)
-    return _language_error(name, code) if len(code) < 60 else f"{name}: {code[:40]!r} ... is no language code"
+    return (
+        _language_error(name, code)
+        if len(code) < 60
+        else f"{name}: {code[:40]!r} ... is no language code"
+    )
 
 
 @cache
@@ -192,7 +212,9 @@ def language_codes(values: Any) -> Any:
             codes[value] = _code(value)
     if not codes:
         return values
-    return [codes.get(value, value) if isinstance(value, str) else value for value in as_list(values)]
+    return [
+        codes.get(value, value) if isinstance(value, str) else value for value in as_list(values)
+    ]
 
 
 def normalise(
@@ -255,7 +277,10 @@ def checked(
         check: row -> reason; bytes stand for text that is not UTF-8.
         known: whether a code of a language is accepted.
     """
-    columns = {name: language_codes(column) if name.endswith("lang") else column for name, column in columns.items()}
+    columns = {
+        name: language_codes(column) if name.endswith("lang") else column
+        for name, column in columns.items()
+    }
     try:
         table = pa.table({field.name: _array(columns[field.name], field.type) for field in types})
         if not any(_is_suspect(field.name, table[field.name], known) for field in types):
@@ -287,7 +312,10 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 def _is_textual(kind: pa.DataType) -> bool:
     t = pa.types
-    return any(is_(kind) for is_ in (t.is_null, t.is_binary, t.is_large_binary, t.is_string, t.is_large_string))
+    return any(
+        is_(kind)
+        for is_ in (t.is_null, t.is_binary, t.is_large_binary, t.is_string, t.is_large_string)
+    )
 
 
 def _is_suspect(name: str, column: pa.ChunkedArray, known: Callable[[str], bool]) -> bool:
@@ -298,7 +326,9 @@ def _is_suspect(name: str, column: pa.ChunkedArray, known: Callable[[str], bool]
     if pa.types.is_floating(column.type):
         return not pc.all(pc.is_finite(pc.fill_null(column, 0))).as_py()
     column = pc.list_flatten(column) if pa.types.is_list(column.type) else column
-    wrong = pc.or_(pc.equal(pc.utf8_trim(column, WHITE_SPACE), ""), pc.match_substring(column, "\0"))
+    wrong = pc.or_(
+        pc.equal(pc.utf8_trim(column, WHITE_SPACE), ""), pc.match_substring(column, "\0")
+    )
     longest = pc.max(pc.utf8_length(column)).as_py() or 0
     return bool(column.null_count or pc.any(wrong).as_py() or longest > LONGEST)
 

@@ -20,8 +20,12 @@ import regex
 from ..languages import ISO_639_1, LANGUAGES, language
 from ..utils.hub import snapshot, split_revision
 
-THAI_LENGTH = 60  # characters; the best of 40 to 150 on FLORES, and about the length of a Thai clause
-OTHER_USES = ".!?．！？၊"  # sentence ends in Unicode's table that have other uses; the last is a comma
+THAI_LENGTH = (
+    60  # characters; the best of 40 to 150 on FLORES, and about the length of a Thai clause
+)
+OTHER_USES = (
+    ".!?．！？၊"  # sentence ends in Unicode's table that have other uses; the last is a comma
+)
 CLOSING = r"\p{STerm}\p{Pe}\p{Pf}\"'”’"
 
 _LINES = regex.compile(r"(?<=\n|\r(?!\n)|\x85|\u2028|\u2029)")
@@ -29,7 +33,10 @@ _FULL_STOP = regex.compile(
     rf"(?V1)(?<=[\p{{STerm}}--[{OTHER_USES}]][{CLOSING}]*)(?![{CLOSING}\p{{Zs}}]|\s*$)|"
     rf"(?V1)(?<=[\p{{STerm}}--[{OTHER_USES}]][{CLOSING}]*\p{{Zs}}+)(?!\p{{Zs}}|\s*$)"
 )
-_OF_SCRIPT = {"Tibt": regex.compile(r"(?<=[།༎]\s+)(?=\S)"), "Ethi": regex.compile(r"(?<=(?:፡፡|::)\s*)(?=[^\s፡:])")}
+_OF_SCRIPT = {
+    "Tibt": regex.compile(r"(?<=[།༎]\s+)(?=\S)"),
+    "Ethi": regex.compile(r"(?<=(?:፡፡|::)\s*)(?=[^\s፡:])"),
+}
 _SPACES = regex.compile(r"\s+(?=\S)")
 XLM_R = "facebookAI/xlm-roberta-base"  # tokenizer of the released models, which do not include it
 FINE_TUNED = 0.25  # wtpsplit's threshold of models fine-tuned on sentences, whose names hold "sm"
@@ -41,10 +48,14 @@ def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
     try:
         from sentencex import segment
     except ImportError as error:
-        raise ImportError("sentences by rule need sentencex: pip install -e '.[segment]'") from error
+        raise ImportError(
+            "sentences by rule need sentencex: pip install -e '.[segment]'"
+        ) from error
     code = language(lang).code
     if LANGUAGES[code].script is None:
-        raise ValueError(f"{lang} has no sentences; use source_code.py or latex.py of train_scripts/corpora")
+        raise ValueError(
+            f"{lang} has no sentences; use source_code.py or latex.py of train_scripts/corpora"
+        )
     return [_pieces(text, code, segment) for text in texts]
 
 
@@ -124,13 +135,17 @@ def sat_segmenter(
     repo, version = split_revision(model)
     folder = Path(place := snapshot(model) if isinstance(model, str) else model)
     if not folder.is_dir() and (isinstance(model, Path) or str(model).startswith((".", "/", "~"))):
-        raise FileNotFoundError(f"no folder {model}; give a SaT model's folder, or a name such as sat-12l-sm")
+        raise FileNotFoundError(
+            f"no folder {model}; give a SaT model's folder, or a name such as sat-12l-sm"
+        )
     own = any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json"))
     try:
         sat = SaT(str(place), tokenizer_name_or_path=str(place) if own else XLM_R)
     except OSError as error:
         reason = str(error).splitlines()[0]
-        raise FileNotFoundError(f"{str(model)!r} is not a SaT model in a folder or on the Hub: {reason}") from error
+        raise FileNotFoundError(
+            f"{str(model)!r} is not a SaT model in a folder or on the Hub: {reason}"
+        ) from error
     if threshold is None and folder.is_dir():  # wtpsplit would search the whole path for "sm"
         threshold = PRETRAINED if version and "sm" not in repo else FINE_TUNED
     room = min(512, sat.config.max_position_embeddings - 4)
@@ -139,8 +154,13 @@ def sat_segmenter(
     def segment(texts: Sequence[str], lang: str = "") -> list[list[str]]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="split_on_input_newlines")
-            split = [list(filter(None, s)) for s in sat.split(list(texts), split_on_input_newlines=False, **options)]
-        if changed := [text for text, pieces in zip(texts, split, strict=True) if "".join(pieces) != text]:
+            split = [
+                list(filter(None, s))
+                for s in sat.split(list(texts), split_on_input_newlines=False, **options)
+            ]
+        if changed := [
+            text for text, pieces in zip(texts, split, strict=True) if "".join(pieces) != text
+        ]:
             raise ValueError(f"the segmenter changed the text {changed[0][:60]!r}")
         return split
 

@@ -32,10 +32,14 @@ def subtitle_texts(path: Path) -> Iterator[tuple[int, str]]:
     except ImportError:
         raise
     except Exception as error:  # of two libraries
-        raise BrokenFile(path, f"not valid {'SRT' if is_srt else 'WebVTT'} ({first_line(error)})") from None
+        raise BrokenFile(
+            path, f"not valid {'SRT' if is_srt else 'WebVTT'} ({first_line(error)})"
+        ) from None
     for number, text in enumerate(texts, 1):
         if "-->" in text:
-            raise BrokenFile(path, f"cue {number} holds the times of another cue, which cannot be read")
+            raise BrokenFile(
+                path, f"cue {number} holds the times of another cue, which cannot be read"
+            )
         yield number, " ".join(FORMATTING.sub("", text).split())
 
 
@@ -52,4 +56,6 @@ def _vtt_texts(content: str) -> list[str]:
         import webvtt
     except ImportError as error:
         raise ImportError(NEEDED) from error
-    return [html.unescape(cue.text) for cue in webvtt.WebVTT.from_string(content, strict=True).captions]
+    return [
+        html.unescape(cue.text) for cue in webvtt.WebVTT.from_string(content, strict=True).captions
+    ]

@@ -45,7 +45,9 @@ class Plan(NamedTuple):
     split: str | None = None
 
     @classmethod
-    def of(cls, part: Part, mapping: dict[str, str], split: str | None, optional: Sequence[str] = ()) -> Plan:
+    def of(
+        cls, part: Part, mapping: dict[str, str], split: str | None, optional: Sequence[str] = ()
+    ) -> Plan:
         """``optional``: schema columns that a file may lack, and that later rows of an open-ended one may have."""
         later = {name: name for name in optional if name not in mapping} if part.open_ended else {}
         return cls(part, mapping | later, split if "split" in part.columns else None)
@@ -54,7 +56,9 @@ class Plan(NamedTuple):
 class BadRows:
     """Collect (file, line, reason) of bad rows; at the end raise an error or log one warning."""
 
-    def __init__(self, on_bad_row: str, fix: str = "correct them, or set on_bad_row to skip") -> None:
+    def __init__(
+        self, on_bad_row: str, fix: str = "correct them, or set on_bad_row to skip"
+    ) -> None:
         if on_bad_row not in ("error", "skip"):
             raise ValueError(f"on_bad_row is {on_bad_row!r}; it must be error or skip")
         self.fix = fix
@@ -62,7 +66,9 @@ class BadRows:
         self.first: list[str] = []
         self.where = ""  # file and line of the first one
         self.reasons: Counter[str] = Counter()
-        self.left_out: dict[str, Counter[str]] = {}  # file -> reason -> number of rows that are none, and no error
+        self.left_out: dict[
+            str, Counter[str]
+        ] = {}  # file -> reason -> number of rows that are none, and no error
 
     def add(self, label: str, line: int, reason: str) -> None:
         self.where = self.where or f"{label}:{line}"
@@ -98,7 +104,9 @@ class BadRows:
         if not self.skip:
             more = "; ..." if total > len(self.first) else ""
             raise ValueError(f"{'; '.join(self.first)}{more} ({rows}{so_far}; {self.fix})")
-        reasons = "; ".join(f"{reason}: {count}" for reason, count in self.reasons.most_common(SHOWN))
+        reasons = "; ".join(
+            f"{reason}: {count}" for reason, count in self.reasons.most_common(SHOWN)
+        )
         more = f"; {len(self.reasons) - SHOWN} other reasons" if len(self.reasons) > SHOWN else ""
         return f"skipped {rows} ({reasons}{more}), the first at {self.where}"
 
@@ -116,9 +124,13 @@ def list_files(path: Path, split: str | None) -> list[Path]:
         return [path]
     files = [f for f in files_below(path) if _is_table(f) and not _hidden(f.relative_to(path))]
     if broken := next((f for f in files if not f.exists()), None):
-        raise FileNotFoundError(f"{broken} is a link to a file that does not exist: remove or correct it")
+        raise FileNotFoundError(
+            f"{broken} is a link to a file that does not exist: remove or correct it"
+        )
     if not files:
-        raise FileNotFoundError(f"{path}: no file of a known type in this folder ({KNOWN}, or a Moses pair)")
+        raise FileNotFoundError(
+            f"{path}: no file of a known type in this folder ({KNOWN}, or a Moses pair)"
+        )
     names = {f: split_in_name(f.relative_to(path)) for f in files}
     if split is None or not any(names.values()):
         return files
@@ -133,7 +145,11 @@ def check_split(path: Path, parts: Sequence[Part], split: str | None) -> None:
     """Refuse a split of a file or folder that has neither a column `split` nor file names with this split."""
     if split in (None, "train") or any("split" in part.columns for part in parts):
         return
-    names = [Path(path.name)] if path.is_file() else [Path(part.label).relative_to(path) for part in parts]
+    names = (
+        [Path(path.name)]
+        if path.is_file()
+        else [Path(part.label).relative_to(path) for part in parts]
+    )
     if SPLIT_WORDS.get(split, split) not in map(split_in_name, names):
         raise ValueError(f"{path} has no column split; leave split {split!r} out")
 
@@ -154,7 +170,12 @@ def split_in_name(path: Path) -> str | None:
 
 
 def checked_tables(
-    plans: Sequence[Plan], convert: Convert, bad: BadRows, *, limit: int | None = None, streaming: bool = False
+    plans: Sequence[Plan],
+    convert: Convert,
+    bad: BadRows,
+    *,
+    limit: int | None = None,
+    streaming: bool = False,
 ) -> Iterator[pa.Table]:
     """Yield tables of good rows, at most ``limit`` rows. Bad rows go to ``bad``; the caller calls `bad.report` last.
 
@@ -162,9 +183,14 @@ def checked_tables(
     """
     good, splits = 0, set()
     for part, mapping, split in plans:
-        for block in part.read(list({*mapping.values(), *(["split"] if split is not None else [])})):
+        for block in part.read(
+            list({*mapping.values(), *(["split"] if split is not None else [])})
+        ):
             bad.leave_out(part.label, block.left_out)
-            columns, lines = {name: block.columns[found] for name, found in mapping.items()}, block.lines
+            columns, lines = (
+                {name: block.columns[found] for name, found in mapping.items()},
+                block.lines,
+            )
             if split is not None:
                 values = as_list(block.columns["split"])
                 splits.update(map(str, values))
@@ -176,7 +202,9 @@ def checked_tables(
             if limit is not None and good + len(table) >= limit:  # later rows are not checked
                 table = table.slice(0, limit - good)
                 failed = {line for line, _ in wrong}
-                end = next(islice((line for line in lines if line not in failed), len(table) - 1, None))
+                end = next(
+                    islice((line for line in lines if line not in failed), len(table) - 1, None)
+                )
                 wrong = [(line, reason) for line, reason in wrong if line <= end]
             for line, reason in wrong:
                 bad.add(part.label, line, reason)
@@ -188,8 +216,16 @@ def checked_tables(
             if good == limit:
                 return
     if not good and not streaming and not (bad.reasons and not bad.skip):
-        where = plans[0].part.label if len(plans) == 1 else f"{plans[0].part.label} and {len(plans) - 1} more"
-        held = f" of split {split!r}; the column split holds {', '.join(sorted(splits))}" if splits else ""
+        where = (
+            plans[0].part.label
+            if len(plans) == 1
+            else f"{plans[0].part.label} and {len(plans) - 1} more"
+        )
+        held = (
+            f" of split {split!r}; the column split holds {', '.join(sorted(splits))}"
+            if splits
+            else ""
+        )
         left_out = [left_out_line("", counts) for counts in bad.left_out.values()]
         what = "".join(f"; {line.removeprefix(': ')}" for line in left_out if line)
         raise ValueError(f"{where}: no good row{held}{what}")
@@ -220,7 +256,10 @@ def to_dataset(tables: Iterator[pa.Table], bad: BadRows, features: Features, key
     else:
         schema = features.arrow_schema
         with write_whole(path) as unfinished:
-            with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            with (
+                pa.OSFile(str(unfinished), "wb") as sink,
+                pa.ipc.new_stream(sink, schema) as writer,
+            ):
                 for table in tables:
                     writer.write_table(table.cast(schema))
             if warning := bad.report():

@@ -22,7 +22,16 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..languages import as_code
-from ..utils.text import EMPTY, PACKED, STANDARD, TextLines, check_file, is_packed, name_of, text_blocks
+from ..utils.text import (
+    EMPTY,
+    PACKED,
+    STANDARD,
+    TextLines,
+    check_file,
+    is_packed,
+    name_of,
+    text_blocks,
+)
 from . import schema
 from .bitexts import open_two
 from .delimited import each_line
@@ -60,9 +69,13 @@ def open_texts(
             raise ValueError(reason)
         lang = as_code(lang)
     opened: list[Texts] = []
-    for number, source in enumerate([sources] if isinstance(sources, (str, os.PathLike)) else sources, 1):
+    for number, source in enumerate(
+        [sources] if isinstance(sources, (str, os.PathLike)) else sources, 1
+    ):
         if isinstance(source, tuple):
-            raise ValueError(f"sources has the tuple {source!r:.80}: put (lang, text) pairs into a list")
+            raise ValueError(
+                f"sources has the tuple {source!r:.80}: put (lang, text) pairs into a list"
+            )
         opened += _open(source, number, kind, lang, split)
     labels = [each.label for each in opened]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
@@ -72,16 +85,22 @@ def open_texts(
     return opened
 
 
-def _open(source: Any, number: int, kind: str | None, lang: str | None, split: str | None) -> Iterator[Texts]:
+def _open(
+    source: Any, number: int, kind: str | None, lang: str | None, split: str | None
+) -> Iterator[Texts]:
     if not isinstance(source, (str, os.PathLike)):
         part = Part(f"pairs {number}", ["lang", "text"], partial(_blocks_of_pairs, source), ())
         yield _texts(part, kind, lang, split)
         return
     for file in list_files(Path(source), split):
         if file.name.lower().endswith(tuple(f".txt{packed}" for packed in ("", *PACKED))):
-            named = next((p for p in file.name.split(".")[:-1] if "_" in p and not code_error(p)), None)
+            named = next(
+                (p for p in file.name.split(".")[:-1] if "_" in p and not code_error(p)), None
+            )
             if (code := lang or named) is None:
-                raise ValueError(f"{file}: unknown language: name the file like fra_Latn.txt, or give its language")
+                raise ValueError(
+                    f"{file}: unknown language: name the file like fra_Latn.txt, or give its language"
+                )
             yield _texts(open_text(file), kind, code, split)
         else:
             yield _texts(open_file(file), kind, lang, split)
@@ -122,7 +141,9 @@ def _convert(
     for text, code in sides:
         columns = {"lang": block[code] if code else [lang] * len(block[text]), "text": block[text]}
         check = partial(_check_row, text, code or "lang")
-        table, reasons = schema.checked(columns, TYPES, check, lambda value: code_error(value) is None)
+        table, reasons = schema.checked(
+            columns, TYPES, check, lambda value: code_error(value) is None
+        )
         tables.append(table)
         bad = dict(reasons) | bad
     return pa.concat_tables(tables), sorted(bad.items())
@@ -157,7 +178,9 @@ def _blocks_of_pairs(pairs: Iterable[tuple[str, str]], wanted: Any) -> Iterator[
         yield Block(columns, [n for n, _ in good], bad)
 
 
-def read_texts(path: str | Path, *, column: str | None = None, lang: str | None = None) -> list[str]:
+def read_texts(
+    path: str | Path, *, column: str | None = None, lang: str | None = None
+) -> list[str]:
     """All texts of a file, or of standard input ("-"): its lines, or a column of a table (line breaks become spaces).
 
     A line of the log says how many of its rows are no texts (`open_text_rows`).
@@ -203,7 +226,9 @@ def open_lines(
     try:
         with copy.open("w", encoding="utf-8", newline="") as file:
             for texts, lines in rows.blocks():
-                file.writelines(f"{text}\r\n" for text in texts)  # so a CR at the end of a text stays
+                file.writelines(
+                    f"{text}\r\n" for text in texts
+                )  # so a CR at the end of a text stays
                 numbers.extend(lines)
         rows.report()
         text_lines = TextLines(copy.absolute(), numbers=numbers, **options)
@@ -225,7 +250,9 @@ class TextRows(NamedTuple):
         log_left_out(self.label, self.left_out)
 
 
-def open_text_rows(path: str | Path, column: str | None = None, lang: str | None = None) -> TextRows:
+def open_text_rows(
+    path: str | Path, column: str | None = None, lang: str | None = None
+) -> TextRows:
     """Open any file of texts; its name says its kind. Arguments as in `read_texts`."""
     label = name_of(path)
     left_out: Counter[str] = Counter()
@@ -251,7 +278,9 @@ def _lines(path: str | Path) -> Iterator[tuple[list[str], Sequence[int]]]:
         yield block.texts, block.numbers
 
 
-def _texts_of_column(part: Part, name: str, left_out: Counter[str]) -> Iterator[tuple[list[str], Sequence[int]]]:
+def _texts_of_column(
+    part: Part, name: str, left_out: Counter[str]
+) -> Iterator[tuple[list[str], Sequence[int]]]:
     left_out.clear()
     for block in part.read([name]):
         left_out.update(block.left_out)
@@ -278,7 +307,9 @@ def open_two_texts(files: Sequence[Path], langs: Languages) -> Part:
 
 def _rows_of_texts(rows: TextRows) -> Iterator[tuple[int, str, str | None]]:
     if not rows.is_table:
-        yield from each_line(text_blocks(rows.label if rows.label != name_of(STANDARD) else STANDARD))
+        yield from each_line(
+            text_blocks(rows.label if rows.label != name_of(STANDARD) else STANDARD)
+        )
         return
     for texts, numbers in rows.blocks():
         for number, text in zip(numbers, texts):

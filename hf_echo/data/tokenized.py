@@ -43,7 +43,11 @@ class Ragged(NamedTuple):
         rows = list(rows)
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(r) for r in rows], out=offsets[1:])
-        values = np.concatenate([np.asarray(r, np.int32) for r in rows]) if rows else np.zeros(0, np.int32)
+        values = (
+            np.concatenate([np.asarray(r, np.int32) for r in rows])
+            if rows
+            else np.zeros(0, np.int32)
+        )
         return cls(values, offsets)
 
     def take(self, rows: np.ndarray) -> Ragged:
@@ -56,7 +60,9 @@ class Ragged(NamedTuple):
     @classmethod
     def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
         lengths = np.concatenate([p.lengths for p in parts])
-        return cls(np.concatenate([p.values for p in parts]), np.concatenate([[0], np.cumsum(lengths)]))
+        return cls(
+            np.concatenate([p.values for p in parts]), np.concatenate([[0], np.cumsum(lengths)])
+        )
 
 
 class TokenizedParallel(torch.utils.data.Dataset):
@@ -87,7 +93,9 @@ class TokenizedParallel(torch.utils.data.Dataset):
             row[name] = self.names[name][self.labels[name][i]]
         row |= {name: int(self.labels[name][i]) for name in KEYS}
         if self.negatives is not None:
-            row["negatives"] = [self.negatives[j] for j in range(self.negative_rows[i], self.negative_rows[i + 1])]
+            row["negatives"] = [
+                self.negatives[j] for j in range(self.negative_rows[i], self.negative_rows[i + 1])
+            ]
         return row
 
     def lengths(self, *, encoder_sides: int = 1, prefix: int = 0, prompt: int = 0) -> np.ndarray:
@@ -97,25 +105,40 @@ class TokenizedParallel(torch.utils.data.Dataset):
         the target and for negatives), and the decoder's target with its `prompt`.
         """
         targets = [self.target.lengths + prefix] * (encoder_sides - 1)
-        return np.stack([self.source.lengths + prefix, *targets, self.target.lengths + prompt], axis=1)
+        return np.stack(
+            [self.source.lengths + prefix, *targets, self.target.lengths + prompt], axis=1
+        )
 
     def longest(self) -> dict[str, int]:
         """Tokens of the longest text of each side."""
         sides = {"source": self.source, "target": self.target, "negatives": self.negatives}
-        return {name: 0 if rows is None else int(rows.lengths.max(initial=0)) for name, rows in sides.items()}
+        return {
+            name: 0 if rows is None else int(rows.lengths.max(initial=0))
+            for name, rows in sides.items()
+        }
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         arrays = {}
-        for side, rows in (("source", self.source), ("target", self.target), ("negatives", self.negatives)):
-            arrays |= {} if rows is None else {f"{side}_values": rows.values, f"{side}_offsets": rows.offsets}
+        for side, rows in (
+            ("source", self.source),
+            ("target", self.target),
+            ("negatives", self.negatives),
+        ):
+            arrays |= (
+                {}
+                if rows is None
+                else {f"{side}_values": rows.values, f"{side}_offsets": rows.offsets}
+            )
         arrays |= {f"label_{name}": column for name, column in self.labels.items()}
         if self.negative_rows is not None:
             arrays["negative_rows"] = self.negative_rows
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array)
-        (folder / "names.json").write_text(json.dumps(self.names))  # last: it marks the folder as complete
+        (folder / "names.json").write_text(
+            json.dumps(self.names)
+        )  # last: it marks the folder as complete
 
     @classmethod
     def load(cls, folder: str | Path) -> TokenizedParallel:
@@ -124,10 +147,16 @@ class TokenizedParallel(torch.utils.data.Dataset):
         for side in sides:
             if f"{side}_values" in arrays:
                 sides[side] = Ragged(arrays[f"{side}_values"], arrays[f"{side}_offsets"])
-        labels = {name.removeprefix("label_"): array for name, array in arrays.items() if name.startswith("label_")}
+        labels = {
+            name.removeprefix("label_"): array
+            for name, array in arrays.items()
+            if name.startswith("label_")
+        }
         names = json.loads(Path(folder, "names.json").read_text())
         negative_rows = arrays.get("negative_rows")
-        return cls(sides["source"], sides["target"], labels, names, sides["negatives"], negative_rows)
+        return cls(
+            sides["source"], sides["target"], labels, names, sides["negatives"], negative_rows
+        )
 
 
 def text_ids(tokenizer, texts: list[str]) -> list[list[int]]:
@@ -141,11 +170,18 @@ def text_ids(tokenizer, texts: list[str]) -> list[list[int]]:
 
 
 def _key(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+    return int.from_bytes(
+        hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True
+    )
 
 
 def tokenize_parallel(
-    dataset: Dataset, tokenizer, *, max_length: int = 128, cache_dir: str | Path | None = None, progress: bool = True
+    dataset: Dataset,
+    tokenizer,
+    *,
+    max_length: int = 128,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
 ) -> TokenizedParallel:
     """Tokenize a dataset of the parallel schema; with `cache_dir`, a second call only opens files.
 
@@ -159,9 +195,12 @@ def tokenize_parallel(
         folder = Path(cache_dir) / f"tokenized-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         if (folder / "names.json").exists():
             return TokenizedParallel.load(folder)
-    names: dict[str, dict[str, int]] = {name: {} for name in ("source_lang", "target_lang", "provenance")}
+    names: dict[str, dict[str, int]] = {
+        name: {} for name in ("source_lang", "target_lang", "provenance")
+    }
     parts: dict[str, list] = {
-        name: [] for name in (*names, *KEYS, "source", "target", "target_row", "negatives", "counts")
+        name: []
+        for name in (*names, *KEYS, "source", "target", "target_row", "negatives", "counts")
     }
     target_rows: dict[int, int] = {}  # tokenize a target once, even if many rows share it
     cut = 0
@@ -177,11 +216,17 @@ def tokenize_parallel(
     for batch in dataset.iter(batch_size=20_000):
         parts["source"].append(encode(batch["source"]))
         for name, seen in names.items():
-            parts[name].append(np.array([seen.setdefault(v, len(seen)) for v in batch[name]], np.int16))
+            parts[name].append(
+                np.array([seen.setdefault(v, len(seen)) for v in batch[name]], np.int16)
+            )
         for name, side in zip(KEYS, ("source", "target")):
             parts[name].append(np.array(list(map(_key, normal_forms(batch[side]))), np.int64))
         keys = list(map(_key, batch["target"]))
-        new = {key: text for key, text in zip(keys, batch["target"], strict=True) if key not in target_rows}
+        new = {
+            key: text
+            for key, text in zip(keys, batch["target"], strict=True)
+            if key not in target_rows
+        }
         target_rows |= {key: len(target_rows) + i for i, key in enumerate(new)}
         parts["target"].append(encode(list(new.values())))
         parts["target_row"].append(np.array([target_rows[key] for key in keys], np.int64))
@@ -192,7 +237,9 @@ def tokenize_parallel(
         bar.update(len(batch["source"]))
     bar.close()
     if cut:
-        logger.warning("%d texts are longer than %d tokens and were cut (max_length)", cut, max_length)
+        logger.warning(
+            "%d texts are longer than %d tokens and were cut (max_length)", cut, max_length
+        )
     labels = {name: np.concatenate(parts[name]) for name in (*names, *KEYS)}
     tokenized = TokenizedParallel(
         Ragged.concatenate(parts["source"]),
@@ -200,7 +247,9 @@ def tokenize_parallel(
         labels,
         {name: list(seen) for name, seen in names.items()},
         Ragged.concatenate(parts["negatives"]) if has_negatives else None,
-        np.concatenate([[0], np.cumsum(np.concatenate(parts["counts"]))]) if has_negatives else None,
+        np.concatenate([[0], np.cumsum(np.concatenate(parts["counts"]))])
+        if has_negatives
+        else None,
     )
     if cache_dir is None:
         return tokenized

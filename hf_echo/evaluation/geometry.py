@@ -117,7 +117,9 @@ def read_space(parts: Parts, fewest: int = 1) -> tuple[list[str], np.ndarray]:
             shapes = f"{lang!r} has shape {rows.shape} and {first!r} {first_rows.shape}"
             raise ValueError(f"{shapes}: row i is sentence i in all")
     if len(arrays) < fewest:
-        raise ValueError(f"{len(arrays)} languages ({', '.join(arrays) or 'none'}): give at least {fewest}")
+        raise ValueError(
+            f"{len(arrays)} languages ({', '.join(arrays) or 'none'}): give at least {fewest}"
+        )
     return list(arrays), np.stack(list(arrays.values()))
 
 
@@ -125,7 +127,9 @@ def _language_rows(lang: str, array: Any) -> np.ndarray:
     """(n, d) float64; raises ValueError for rows whose geometry is not defined."""
     rows = as_array(array, repr(lang)).astype(np.float64)
     if rows.ndim != 2 or len(rows) < 3 or not rows.shape[1]:
-        raise ValueError(f"{lang!r} has shape {rows.shape}; it must be (at least 3 rows, dimensions)")
+        raise ValueError(
+            f"{lang!r} has shape {rows.shape}; it must be (at least 3 rows, dimensions)"
+        )
     refuse_broken(rows, lambda row: f"{lang!r} row {row}")
     # Equal rows may differ by rounding.
     widest = np.ptp(rows, axis=0).max()
@@ -205,7 +209,9 @@ def invariance(parts: Parts, *, shrinkage: float = SHRINKAGE) -> np.ndarray:
     _, space = read_space(parts, fewest=2)
     languages, rows, size = space.shape
     if shrinkage == 0 and rows <= size:
-        raise ValueError(f"{rows} rows in {size} dimensions: their covariance has no inverse; give shrinkage above 0")
+        raise ValueError(
+            f"{rows} rows in {size} dimensions: their covariance has no inverse; give shrinkage above 0"
+        )
 
     # One Gaussian a language: means (languages, d), covariances C and precisions P (languages, d, d).
     means = space.mean(axis=1)
@@ -237,7 +243,9 @@ def calinski_harabasz(parts: Parts) -> float:
     _, space = read_space(parts, fewest=2)
     languages, count, dimensions = space.shape
     if (space == space[0]).all():
-        raise ValueError(f"the rows of all {languages} languages are the same: the index is infinite")
+        raise ValueError(
+            f"the rows of all {languages} languages are the same: the index is infinite"
+        )
     meanings = np.tile(np.arange(count), languages)
     return float(calinski_harabasz_score(space.reshape(-1, dimensions), meanings))
 
@@ -260,7 +268,9 @@ def rsim(parts: Parts, *, max_rows: int = MAX_ROWS) -> np.ndarray:
     for lang, rows in zip(names, unit(space[:, chosen]), strict=True):
         language_cosines = (rows @ rows.T)[upper]
         if language_cosines.std() < 1e-12:
-            raise ValueError(f"all sentences of {lang!r} are equally similar: their correlation is not defined")
+            raise ValueError(
+                f"all sentences of {lang!r} are equally similar: their correlation is not defined"
+            )
         cosines.append(language_cosines)
     with_itself = 1
     return (np.corrcoef(cosines).sum(axis=1) - with_itself) / (len(names) - 1)
@@ -292,7 +302,9 @@ def encode_parallel(
     if len(ids) < 3:
         smallest = min(texts, key=lambda lang: len(texts[lang]))
         advice = f"{smallest!r} has only {len(texts[smallest])}: leave it out"
-        raise ValueError(f"{len(texts)} languages have {len(ids)} ids in common, fewer than 3; {advice}")
+        raise ValueError(
+            f"{len(texts)} languages have {len(ids)} ids in common, fewer than 3; {advice}"
+        )
     arrays = {}
     for lang, text_of in texts.items():
         arrays[lang] = encoded(encode, [text_of[key] for key in ids], lang)

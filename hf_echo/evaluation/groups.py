@@ -67,7 +67,9 @@ def average_over_benchmarks(
     if not tables:
         raise ValueError("no benchmarks: give at least one table")
     if languages is not None and languages not in LANGUAGE_SETS:
-        raise ValueError(f"languages is {languages!r}; it must be one of {', '.join(LANGUAGE_SETS)}")
+        raise ValueError(
+            f"languages is {languages!r}; it must be one of {', '.join(LANGUAGE_SETS)}"
+        )
     if measures is None:
         measures = common_measures(tables)
     rows = []

@@ -23,11 +23,15 @@ def read_rows(
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; {fix}")
     if not tsv and kind_of(path) in (".tsv", ".csv"):
-        raise ValueError(f"{path}: the fields of a TSV or CSV file are text, not lists or numbers; {fix}")
+        raise ValueError(
+            f"{path}: the fields of a TSV or CSV file are text, not lists or numbers; {fix}"
+        )
     part = open_file(path)
     missing = [name for name in needed if name not in part.columns]
     if missing:
-        raise ValueError(f"{path} has no column {', '.join(missing)}; found: {', '.join(part.columns)}")
+        raise ValueError(
+            f"{path} has no column {', '.join(missing)}; found: {', '.join(part.columns)}"
+        )
     names = list(part.columns)
     if optional is not None:
         # An open-ended file may have an optional column further down.

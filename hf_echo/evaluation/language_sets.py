@@ -32,7 +32,9 @@ ENGLISH = frozenset({"eng_Latn"})
 FRENCH = frozenset({"fra_Latn"})
 
 # Of MEXMA's 81 languages, those that LaBSE's list of 109 lacks, and those that are not among XTREME's 36 (DAP).
-NOT_IN_LABSE = _codes("acm_Arab aeb_Arab ary_Arab arz_Arab azb_Arab ckb_Arab nno_Latn san_Deva snd_Arab")
+NOT_IN_LABSE = _codes(
+    "acm_Arab aeb_Arab ary_Arab arz_Arab azb_Arab ckb_Arab nno_Latn san_Deva snd_Arab"
+)
 
 # XTREME's languages of Tatoeba.
 TATOEBA_HEAD = _codes("""
@@ -103,7 +105,9 @@ LANGUAGE_SETS: dict[str, LanguageSet] = {
         "EMMA-X A.1 counts 36 languages of XTREME and prints 42 codes. English and the five that XTREME's "
         "Tatoeba lacks (az, lt, pl, ro, uk) are left out here; the rest then has 76 languages, as it counts",
     ),
-    "tatoeba-long-tail": LanguageSet(TATOEBA_LONG_TAIL, "EMMA-X A.1: the remaining 76 languages in Tatoeba"),
+    "tatoeba-long-tail": LanguageSet(
+        TATOEBA_LONG_TAIL, "EMMA-X A.1: the remaining 76 languages in Tatoeba"
+    ),
     "flores-head": LanguageSet(
         FLORES_HEAD, "EMMA-X B.1: 68 of FLORES-200's languages, printed; the others are its tail"
     ),

@@ -20,11 +20,15 @@ def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> Texts:
     for row in rows:
         for column in ("id", "lang", "text"):
             if column not in row:
-                raise ValueError(f"no column {column!r} in an n-way row (id, lang, text); found {', '.join(row)}")
+                raise ValueError(
+                    f"no column {column!r} in an n-way row (id, lang, text); found {', '.join(row)}"
+                )
         key = row["id"]
         language_texts = texts.setdefault(row["lang"], {})
         if key in language_texts:
-            raise ValueError(f"id {key!r} has two texts in {row['lang']!r}; an n-way table has one: remove the other")
+            raise ValueError(
+                f"id {key!r} has two texts in {row['lang']!r}; an n-way table has one: remove the other"
+            )
         language_texts[key] = row["text"]
     return texts
 

@@ -22,7 +22,9 @@ def read_result(file: str | Path) -> tuple[str, Table]:
     """
     file = Path(file)
     if not file.is_file():
-        raise FileNotFoundError(f"no file {file}; give a result of `hf-echo evaluate ... --json` or of mteb")
+        raise FileNotFoundError(
+            f"no file {file}; give a result of `hf-echo evaluate ... --json` or of mteb"
+        )
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -34,12 +36,16 @@ def read_result(file: str | Path) -> tuple[str, Table]:
     if content.get("rows") and content.get("average"):
         notes = {"train_lang": content.get("train_lang")}
         return file.stem, Table(content["rows"], content["average"], notes)
-    raise ValueError(f"{file} has neither rows and an average (`hf-echo evaluate ... --json`) nor task_name and scores")
+    raise ValueError(
+        f"{file} has neither rows and an average (`hf-echo evaluate ... --json`) nor task_name and scores"
+    )
 
 
 def _of_mteb(file: Path, scores: dict[str, Any]) -> Table:
     if "test" not in scores and len(scores) != 1:
-        raise ValueError(f"{file} has the splits {', '.join(scores) or 'none'}; it needs test, or one split alone")
+        raise ValueError(
+            f"{file} has the splits {', '.join(scores) or 'none'}; it needs test, or one split alone"
+        )
     subsets = scores["test"] if "test" in scores else next(iter(scores.values()))
     rows = [{"lang": _language(subset), "score": 100 * subset["main_score"]} for subset in subsets]
     return Table(rows).with_average(["score"])

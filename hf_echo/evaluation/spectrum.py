@@ -17,7 +17,15 @@ import torch
 from ..utils.results import Table
 from ..utils.vectors import unit_length
 
-SIB_TOPICS = ("science/technology", "travel", "politics", "sports", "health", "entertainment", "geography")
+SIB_TOPICS = (
+    "science/technology",
+    "travel",
+    "politics",
+    "sports",
+    "health",
+    "entertainment",
+    "geography",
+)
 Embed = Callable[[list, str], np.ndarray]
 
 
@@ -36,7 +44,10 @@ def tower_predictions(tower: Any, documents: Sequence[np.ndarray]) -> list[np.nd
 
 
 def next_sentence_retrieval(
-    documents: Sequence[np.ndarray], predictions: Sequence[np.ndarray], *, candidates: str = "others"
+    documents: Sequence[np.ndarray],
+    predictions: Sequence[np.ndarray],
+    *,
+    candidates: str = "others",
 ) -> dict[str, float]:
     """Accuracy in percent: {"prediction", "last_sentence", "mean_before", "chance", "questions"}.
 
@@ -46,7 +57,12 @@ def next_sentence_retrieval(
     """
     if candidates not in ("others", "unread"):
         raise ValueError(f"candidates must be 'others' or 'unread', not {candidates!r}")
-    points: dict[str, list[float]] = {"prediction": [], "last_sentence": [], "mean_before": [], "chance": []}
+    points: dict[str, list[float]] = {
+        "prediction": [],
+        "last_sentence": [],
+        "mean_before": [],
+        "chance": [],
+    }
     for vectors, predicted in zip(documents, predictions, strict=True):
         unit = unit_length(vectors)
         for i in range(1, len(vectors) - 1):
@@ -95,7 +111,13 @@ class Choice:
 
 
 def choice_accuracy(
-    model: Any, tokenizer: Any, encode: Embed, choices: Sequence[Choice], *, mean: bool = False, batch: int = 16
+    model: Any,
+    tokenizer: Any,
+    encode: Embed,
+    choices: Sequence[Choice],
+    *,
+    mean: bool = False,
+    batch: int = 16,
 ) -> Table:
     """Accuracy in percent by language of multiple choice: the option of the lowest negative log likelihood (OS 9.1).
 
@@ -126,7 +148,9 @@ def choice_accuracy(
     return Table(rows).with_average(["accuracy"])
 
 
-def _option_losses(model: Any, tokenizer: Any, encode: Embed, choices: Sequence[Choice], *, mean: bool) -> torch.Tensor:
+def _option_losses(
+    model: Any, tokenizer: Any, encode: Embed, choices: Sequence[Choice], *, mean: bool
+) -> torch.Tensor:
     """NLL of each option: (choices, options)."""
     documents = []
     options = []
@@ -148,7 +172,11 @@ def _option_losses(model: Any, tokenizer: Any, encode: Embed, choices: Sequence[
 
 
 def rebuild_bleu(
-    written: Sequence[str], references: Sequence[str], lengths: Sequence[int], *, limits: Sequence[int] = (4, 8, 16)
+    written: Sequence[str],
+    references: Sequence[str],
+    lengths: Sequence[int],
+    *,
+    limits: Sequence[int] = (4, 8, 16),
 ) -> Table:
     """BLEU of documents rebuilt from their embeddings, by range of sentences and for all: the columns of OS Table 20.
 

@@ -25,7 +25,14 @@ Translate = Callable[[Any, str, str], Sequence[str]]
 # (sources, hypotheses, references, source_lang, target_lang) -> mean score
 Blaser = Callable[[Sequence[str], Sequence[str], Sequence[str], str, str], float]
 DIRECTIONS = ("to", "from", "both", "all")
-UNSPACED = ("Jpan", "Thai", "Laoo", "Khmr", "Mymr", "Tibt")  # scripts without spaces get BLEU on characters
+UNSPACED = (
+    "Jpan",
+    "Thai",
+    "Laoo",
+    "Khmr",
+    "Mymr",
+    "Tibt",
+)  # scripts without spaces get BLEU on characters
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,15 @@ def translation_scores(
     from sacrebleu.metrics import BLEU, CHRF
 
     if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses and {len(references)} references: give equal numbers")
+        raise ValueError(
+            f"{len(hypotheses)} hypotheses and {len(references)} references: give equal numbers"
+        )
     if not len(hypotheses):
         raise ValueError("no hypotheses: give at least one")
     if bleu_tokenizer is not None and bleu_tokenizer not in BLEU.TOKENIZERS:
-        raise ValueError(f"bleu_tokenizer is {bleu_tokenizer!r}; it must be one of {', '.join(BLEU.TOKENIZERS)}")
+        raise ValueError(
+            f"bleu_tokenizer is {bleu_tokenizer!r}; it must be one of {', '.join(BLEU.TOKENIZERS)}"
+        )
 
     bleu_tokenizer = bleu_tokenizer or _bleu_tokenizer(target_lang)
     missing = _flores200_missing() if spbleu else "not requested"
@@ -135,9 +146,17 @@ def evaluate_translation(
         references = [texts[target][key] for key in ids]
         hypotheses = list(translate(originals, source, target))
         if len(hypotheses) != len(ids):
-            raise ValueError(f"{source}-{target}: {len(ids)} sentences but {len(hypotheses)} translations")
-        scores = translation_scores(hypotheses, references, source_lang=source, target_lang=target, **score_options)
-        row = {"direction": scores.direction, "source_lang": source, "target_lang": target} | scores.to_row()
+            raise ValueError(
+                f"{source}-{target}: {len(ids)} sentences but {len(hypotheses)} translations"
+            )
+        scores = translation_scores(
+            hypotheses, references, source_lang=source, target_lang=target, **score_options
+        )
+        row = {
+            "direction": scores.direction,
+            "source_lang": source,
+            "target_lang": target,
+        } | scores.to_row()
         if blaser is not None:
             row["blaser"] = blaser(originals, hypotheses, references, source, target)
         results.append(row)
@@ -169,7 +188,9 @@ def blaser_scorer(blaser: str, encoder: str) -> Blaser:
     ) -> float:
         source_langs = [source_lang] * len(sources)
         target_langs = [target_lang] * len(sources)
-        scores = scorer(list(sources), list(hypotheses), source_langs, target_langs, references=list(references))
+        scores = scorer(
+            list(sources), list(hypotheses), source_langs, target_langs, references=list(references)
+        )
         return float(scores.mean())
 
     return score
@@ -196,11 +217,15 @@ def _flores200_missing() -> str | None:
             # sacrebleu's own download has no time limit, and keeps whatever comes.
             with urllib.request.urlopen(url, timeout=20) as answer:
                 content = answer.read()
-            SentencePieceProcessor(model_proto=content)  # raises if the download is not a model, before it is stored
+            SentencePieceProcessor(
+                model_proto=content
+            )  # raises if the download is not a model, before it is stored
             with write_whole(path) as unfinished:
                 unfinished.write_bytes(content)
         tokenizer_spm.Flores200Tokenizer()
-    except Exception as error:  # no network, a proxy's error page, no sentencepiece, no write access
+    except (
+        Exception
+    ) as error:  # no network, a proxy's error page, no sentencepiece, no write access
         reason, *_ = [*str(error).strip().splitlines(), ""]
         return f"no flores200 model at {path} ({type(error).__name__}: {reason})"
     return None

@@ -17,7 +17,9 @@ Format = Literal["stock", "onnx", "openvino", "static"]
 GRAPHS: dict[str, Callable[..., dict[str, Any]]] = {"onnx": write_onnx, "openvino": write_openvino}
 
 
-def export_checkpoint(model: str | Path, out: str | Path, *, to: Format = "stock") -> dict[str, Any]:
+def export_checkpoint(
+    model: str | Path, out: str | Path, *, to: Format = "stock"
+) -> dict[str, Any]:
     """Write a checkpoint in a format that opens without hf_echo.
 
     Args:
@@ -38,7 +40,9 @@ def export_checkpoint(model: str | Path, out: str | Path, *, to: Format = "stock
     with write_folder(out) as folder:
         report = _write(stock, model, folder, to)
         results = report | {"languages": stock.encoder.config.languages}
-        write_lineage(folder, "export", {"to": to}, parents={"model": model}, results=results, output_dir=out)
+        write_lineage(
+            folder, "export", {"to": to}, parents={"model": model}, results=results, output_dir=out
+        )
     return report
 
 

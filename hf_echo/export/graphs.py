@@ -49,7 +49,9 @@ class SentenceGraph(nn.Module):
         self.projection = stock.encoder.projection  # `pool` applies it
         self.pool = stock.encoder.pool
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         pooled = self.pool(hidden, attention_mask)
         return nn.functional.normalize(pooled, dim=-1), hidden
@@ -78,7 +80,9 @@ def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
         files.remove(small)
         small.unlink()
         logger.warning(
-            "no 8-bit files: their mean cosine to the float32 embeddings is %.4f, below %s", cosine, LEAST_COSINE
+            "no 8-bit files: their mean cosine to the float32 embeddings is %.4f, below %s",
+            cosine,
+            LEAST_COSINE,
         )
     for file in files:
         states = file.with_name(file.name.replace(WHOLE, STATES))
@@ -94,10 +98,17 @@ def write_8_bits(file: Path, small: Path) -> None:
     vectors, which costs more.
     """
     import onnx
-    from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
+    from onnxruntime.quantization.matmul_nbits_quantizer import (
+        DefaultWeightOnlyQuantConfig,
+        MatMulNBitsQuantizer,
+    )
 
-    fast = 4  # let products run in 8 bits, with a scale for each 128 activations, where that is faster
-    settings = DefaultWeightOnlyQuantConfig(bits=8, block_size=128, is_symmetric=True, accuracy_level=fast)
+    fast = (
+        4  # let products run in 8 bits, with a scale for each 128 activations, where that is faster
+    )
+    settings = DefaultWeightOnlyQuantConfig(
+        bits=8, block_size=128, is_symmetric=True, accuracy_level=fast
+    )
     with _quiet():
         matrices = MatMulNBitsQuantizer(onnx.load(file), algo_config=settings)
         matrices.process()
@@ -164,7 +175,9 @@ def export_graph(stock: Stock, file: Path) -> None:
     graph = SentenceGraph(stock).eval()
     size = 4 * sum(weight.numel() for weight in graph.parameters())
     if size > LARGEST:
-        raise ValueError(f"{size / 1e9:.1f} GB of weights do not fit into one ONNX file, which holds 2 GB")
+        raise ValueError(
+            f"{size / 1e9:.1f} GB of weights do not fit into one ONNX file, which holds 2 GB"
+        )
     batch = stock.batch(["a b c", "d"])
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence", max=stock.max_length)}
     try:
@@ -182,10 +195,20 @@ def export_graph(stock: Stock, file: Path) -> None:
     except Exception as error:  # torch.export and the exporter have many
         cause = error.__cause__ or error  # the exporter wraps it in advice
         kind = stock.backbone.config.model_type
-        raise ValueError(f"a backbone of type {kind!r} has no ONNX form: {first_line(cause)}") from error
+        raise ValueError(
+            f"a backbone of type {kind!r} has no ONNX form: {first_line(cause)}"
+        ) from error
     model = program.model_proto
     inner = model.graph
-    for part in (model, inner, *inner.node, *inner.input, *inner.output, *inner.value_info, *inner.initializer):
+    for part in (
+        model,
+        inner,
+        *inner.node,
+        *inner.input,
+        *inner.output,
+        *inner.value_info,
+        *inner.initializer,
+    ):
         del part.metadata_props[:]  # tracebacks, with paths of this machine
     onnx.save(model, file)
 

@@ -47,7 +47,9 @@ def write_static(stock: Stock, model: str | Path, folder: Path) -> dict[str, Any
 
     is_unigram = isinstance(backend.model, Unigram)
     coefficient = None if is_unigram else A
-    table = distill_from_model(stock.backbone, words, device="cpu", quantize_to="float32", sif_coefficient=coefficient)
+    table = distill_from_model(
+        stock.backbone, words, device="cpu", quantize_to="float32", sif_coefficient=coefficient
+    )
     vectors = table.embedding
     if is_unigram:
         pieces = json.loads(table.tokenizer.to_str())["model"]["vocab"]

@@ -71,7 +71,9 @@ class Stock:
     def batch(self, texts: list[str]) -> dict[str, torch.Tensor]:
         """Ids and mask of texts behind the default prompt, padded and cut."""
         prompt = self.served["prompts"].get(self.served["default_prompt_name"], "")
-        options = dict(padding=True, truncation=True, max_length=self.max_length, return_tensors="pt")
+        options = dict(
+            padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
+        )
         return dict(self.tokenizer([prompt + text for text in texts], **options))
 
 
@@ -80,7 +82,9 @@ def open_stock(model: str | Path) -> Stock:
     encoder = encoder_of(open_checkpoint(model))
     config = encoder.config
     if config.prompts == "tokens":
-        raise ValueError(f"{model} marks languages by special tokens, as SONAR does: no stock tokenizer adds them")
+        raise ValueError(
+            f"{model} marks languages by special tokens, as SONAR does: no stock tokenizer adds them"
+        )
     backbone = model_for_auto_class(encoder.backbone)
     if backbone is None:
         raise ValueError(
@@ -108,7 +112,10 @@ def open_stock(model: str | Path) -> Stock:
     is_plain_bert = backbone.config.model_type == "bert" and not backbone.config.is_decoder
     if is_plain_bert and isinstance(backend.model, Unigram):
         backbone = as_xlm_roberta(backbone, tokenizer.pad_token_id)
-        options |= {"add_prefix_space": True, "clean_up_tokenization_spaces": True}  # llama.cpp reads them
+        options |= {
+            "add_prefix_space": True,
+            "clean_up_tokenization_spaces": True,
+        }  # llama.cpp reads them
     words = PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=tokenizer.model_max_length,
@@ -140,7 +147,11 @@ def model_for_auto_class(backbone: PreTrainedModel) -> PreTrainedModel | None:
 
 def as_xlm_roberta(bert: PreTrainedModel, pad: int) -> XLMRobertaModel:
     """The XLM-RoBERTa that computes the same as a BERT whose padding token has the number `pad`."""
-    names = {field.name for field in fields(XLMRobertaConfig)} - {"architectures", "dtype", "transformers_version"}
+    names = {field.name for field in fields(XLMRobertaConfig)} - {
+        "architectures",
+        "dtype",
+        "transformers_version",
+    }
     values = {name: value for name, value in bert.config.to_dict().items() if name in names}
     unused = pad + 1
     values |= {
@@ -167,7 +178,9 @@ def show_character_map(file: Path) -> None:
     steps = (state["normalizer"] or {}).get("normalizers") or []
     maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
     if maps and state["model"]["type"] == "Unigram":
-        state["normalizer"]["precompiled_charsmap"] = maps[-1]  # that of the model behind that of `clean_text`
+        state["normalizer"]["precompiled_charsmap"] = maps[
+            -1
+        ]  # that of the model behind that of `clean_text`
         write_text(file, json.dumps(state, ensure_ascii=False))
 
 
@@ -182,7 +195,9 @@ def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
     show_character_map(folder / "tokenizer.json")
     tokenizer_config = read_json(folder / "tokenizer_config.json")
     tokenizer_config.pop("backend", None)
-    tokenizer_config["tokenizer_class"] = "PreTrainedTokenizerFast"  # a name that transformers 4 knows
+    tokenizer_config["tokenizer_class"] = (
+        "PreTrainedTokenizerFast"  # a name that transformers 4 knows
+    )
     write_json(folder / "tokenizer_config.json", tokenizer_config)
 
     # The modules of sentence-transformers.
@@ -196,10 +211,18 @@ def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
         write_dense(stock.encoder.projection, folder / "2_Dense")
     if stock.normalizes:
         number = len(modules)
-        module = {"idx": number, "name": str(number), "path": f"{number}_Normalize", "type": f"{MODULE}Normalize"}
+        module = {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_Normalize",
+            "type": f"{MODULE}Normalize",
+        }
         modules.append(module)
     write_json(folder / "modules.json", modules)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": stock.max_length, "do_lower_case": False})
+    write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": stock.max_length, "do_lower_case": False},
+    )
     write_json(folder / "config_sentence_transformers.json", stock.served)
 
 
@@ -228,5 +251,7 @@ def write_dense(projection: nn.Module, folder: Path) -> None:
         "activation_function": f"{activation.__module__}.{activation.__name__}",
     }
     write_json(folder / "config.json", config)
-    tensors = {f"linear.{name}": weight.contiguous() for name, weight in projection.state_dict().items()}
+    tensors = {
+        f"linear.{name}": weight.contiguous() for name, weight in projection.state_dict().items()
+    }
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -26,7 +26,15 @@ from .upload_checks import card_data
 logger = logging.getLogger(__name__)
 
 TEMPLATE = "dataset.md.j2"
-KNOWN_COLUMNS = {"source", "target", "source_lang", "target_lang", "provenance", "hard_negatives", "quality"}
+KNOWN_COLUMNS = {
+    "source",
+    "target",
+    "source_lang",
+    "target_lang",
+    "provenance",
+    "hard_negatives",
+    "quality",
+}
 OF_FILES = ("configs", "language", "size_categories")  # fields of the header that the files decide
 DIGEST = re.compile(r"\n<!-- hf-echo card: (\w+) -->\n?")
 # By the number of digits, from three.
@@ -46,7 +54,11 @@ SIZES = (
 
 
 def write_card(
-    folder: str | Path, *, title: str | None = None, version: str = "1.0", license: str | None = None
+    folder: str | Path,
+    *,
+    title: str | None = None,
+    version: str = "1.0",
+    license: str | None = None,
 ) -> Path:
     """Write README.md of a dataset folder, with the YAML header that `load_dataset` reads, and its stats.json.
 
@@ -57,7 +69,9 @@ def write_card(
     folder = Path(folder)
     files = sorted(folder.glob("data/**/*.parquet"))
     if not files:
-        raise FileNotFoundError(f"{folder} has no data/*.parquet; give the OUT of `hf-echo data filter`")
+        raise FileNotFoundError(
+            f"{folder} has no data/*.parquet; give the OUT of `hf-echo data filter`"
+        )
     columns = _columns(files)
     statistics = collect_statistics(files)
     write_json(folder / "stats.json", statistics.to_json())
@@ -118,7 +132,8 @@ def _with_edits(folder: Path, text: str, new_fields: Set[str]) -> str:
     mark = DIGEST.search(old.text)
     if mark is None or mark[1] != _digest(old.text):
         logger.warning(
-            "%s is not as hf-echo wrote it: its text and figures stay; delete it to have it written again", path
+            "%s is not as hf-echo wrote it: its text and figures stay; delete it to have it written again",
+            path,
         )
         new.text = old.text
     return str(new)
@@ -131,7 +146,9 @@ def _digest(card: str) -> str:
     return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
 
-def push_dataset(folder: str | Path, repo: str, *, version: str = "1.0", private: bool = False, **card: Any) -> str:
+def push_dataset(
+    folder: str | Path, repo: str, *, version: str = "1.0", private: bool = False, **card: Any
+) -> str:
     """Write the card (`write_card`) and push the folder as one version; returns the address of the version."""
     check_repository(repo)
     write_card(folder, version=version, **card)
@@ -155,5 +172,7 @@ def _columns(files: list[Path]) -> dict[str, str]:
         columns = {field.name: str(field.type) for field in pq.read_schema(file)}
         first = first or columns
         for column, _ in sorted(first.items() ^ columns.items()):
-            raise ValueError(f"{files[0]} and {file} differ in the column {column!r}: give all files the same")
+            raise ValueError(
+                f"{files[0]} and {file} differ in the column {column!r}: give all files the same"
+            )
     return first

@@ -69,7 +69,9 @@ def push(
     files = {file.as_posix() for file in contents.files}
     stamp_file(folder / "README.md", repo, tag)
     api = HfApi()
-    api.create_repo(repo, repo_type=kind, private=private, exist_ok=True, space_sdk=card_data(folder).get("sdk"))
+    api.create_repo(
+        repo, repo_type=kind, private=private, exist_ok=True, space_sdk=card_data(folder).get("sdk")
+    )
     refs = api.list_repo_refs(repo, repo_type=kind)
     tags = {ref.name: ref.target_commit for ref in refs.tags}
     status = "unchanged"
@@ -80,7 +82,9 @@ def push(
         api.create_tag(repo, tag=tag, revision=tags[tag], repo_type=kind)
     different = differences(api, folder, files, repo, kind, tag)
     if different:
-        raise ValueError(f"{repo} has version {version} with other content ({different[0]}): push a higher version")
+        raise ValueError(
+            f"{repo} has version {version} with other content ({different[0]}): push a higher version"
+        )
     place = repo if kind == "model" else f"{kind}s/{repo}"
     return Pushed(f"{api.endpoint}/{place}/tree/{tag}", tag, tags[tag], status)
 
@@ -100,12 +104,16 @@ def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None)
         except (ValueError, KeyError, TypeError):
             messages = [str(error)]
         return f"README.md: {' '.join('; '.join(messages).split())}"
-    except Exception as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
+    except (
+        Exception
+    ) as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
         raise ConnectionError(first_line(error)) from error
     return None
 
 
-def differences(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: str, revision: str) -> list[str]:
+def differences(
+    api: HfApi, folder: Path, files: Collection[str], repo: str, kind: str, revision: str
+) -> list[str]:
     """Files of a push (`files`) that are not the same here and on the Hub, by its checksums, and others that it has."""
     report = api.verify_repo_checksums(repo, repo_type=kind, revision=revision, local_dir=folder)
     hub_files = api.list_repo_files(repo, repo_type=kind, revision=revision)
@@ -114,7 +122,9 @@ def differences(api: HfApi, folder: Path, files: Collection[str], repo: str, kin
     return sorted(different - BY_HUB)
 
 
-def _commit(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: str, version: str, head: str) -> str:
+def _commit(
+    api: HfApi, folder: Path, files: Collection[str], repo: str, kind: str, version: str, head: str
+) -> str:
     """`main` becomes the files of the folder; returns its commit.
 
     Not by `upload_folder`, which writes a large folder in several commits where hf_xet is installed.
@@ -124,15 +134,23 @@ def _commit(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: s
 
     operations: list[CommitOperationAdd | CommitOperationDelete] = []
     for path in differences(api, folder, files, repo, kind, head):
-        operations.append(CommitOperationAdd(path, folder / path) if path in files else CommitOperationDelete(path))
+        operations.append(
+            CommitOperationAdd(path, folder / path)
+            if path in files
+            else CommitOperationDelete(path)
+        )
     if not operations:
         return head  # an earlier push ended between the commit and the tag
     message = f"Version {version}"
     try:
-        commit = api.create_commit(repo, operations, repo_type=kind, commit_message=message, parent_commit=head)
+        commit = api.create_commit(
+            repo, operations, repo_type=kind, commit_message=message, parent_commit=head
+        )
     except HfHubHTTPError as error:
         if error.response.status_code == 412:
-            raise ValueError(f"{repo}: somebody else changed main during the push; run it again") from error
+            raise ValueError(
+                f"{repo}: somebody else changed main during the push; run it again"
+            ) from error
         raise
     return str(commit.oid)
 

@@ -36,7 +36,12 @@ from ..utils.settings import check_value
 from ..utils.speech_data import read_speech_data, write_speech_data
 
 LOADED_BY_NAME = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
-SPEECH_BY_NAME = ("EchoSpeechConfig", "EchoSpeechEncoder", "EchoSpeechForTranslation", "EchoAudioFeatureExtractor")
+SPEECH_BY_NAME = (
+    "EchoSpeechConfig",
+    "EchoSpeechEncoder",
+    "EchoSpeechForTranslation",
+    "EchoAudioFeatureExtractor",
+)
 
 
 def release_checkpoint(
@@ -76,7 +81,9 @@ def release_checkpoint(
         raise ValueError(f"{model} holds an encoder only: leave generation={generation!r} out")
     with opening(model) as place:
         # The decoder's own tokenizer, if it has one, stands beside the base.
-        tokenizer = open_tokenizer(place).open_target(base_of(model) if is_adapter(model) else place)
+        tokenizer = open_tokenizer(place).open_target(
+            base_of(model) if is_adapter(model) else place
+        )
     whole.to(pick_dtype(dtype, "cpu"))
     out = Path(out)
     with write_folder(out) as folder:
@@ -94,9 +101,13 @@ def release_checkpoint(
         if also:
             stock = open_stock(model)
             counts |= GRAPHS[also](stock, folder / also)
-            write_stock(stock, folder / also, weights=False)  # optimum reads no code of transformers 5
+            write_stock(
+                stock, folder / also, weights=False
+            )  # optimum reads no code of transformers 5
             settings["also"] = also
-        write_lineage(folder, "release", settings, parents={"model": model}, results=counts, output_dir=out)
+        write_lineage(
+            folder, "release", settings, parents={"model": model}, results=counts, output_dir=out
+        )
         write_checksums(folder)
         copy_own_card(model, folder)
         write_checkpoint_card(folder, license)
@@ -124,7 +135,9 @@ def release_speech(
         written = encoder.config.embedding_size
         read = translator.decoder.config.embedding_size
         if written != read:
-            raise ValueError(f"{model} writes {written} dimensions and the decoder of {decoder} reads {read}")
+            raise ValueError(
+                f"{model} writes {written} dimensions and the decoder of {decoder} reads {read}"
+            )
         translator.decoder.to(pick_dtype(dtype, "cpu"))
         parents["decoder"] = decoder
     with write_folder(out) as folder:
@@ -165,13 +178,17 @@ def set_generation(config: GenerationConfig, settings: Mapping[str, Any]) -> Non
         if name not in names:
             raise ValueError(f"generation: unknown setting {name!r}{did_you_mean(name, names)}")
         setattr(config, name, value)
-    config._from_model_config = False  # otherwise transformers drops fields that are not its own when it reads the file
+    config._from_model_config = (
+        False  # otherwise transformers drops fields that are not its own when it reads the file
+    )
 
 
 def write_compact(file: Path) -> None:
     """Rewrite a JSON file without line breaks and spaces: a tokenizer.json is half as large then."""
     if file.exists():
-        file.write_text(json.dumps(read_json(file), ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+        file.write_text(
+            json.dumps(read_json(file), ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
+        )
 
 
 def leave_code_out(folder: Path, names: Sequence[str] = LOADED_BY_NAME) -> None:

@@ -20,7 +20,9 @@ EDGE = 28
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 _source = files(__package__).joinpath("space_parts.html.j2").read_text(encoding="utf-8")
-_parts: Any = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_source).module
+_parts: Any = (
+    Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_source).module
+)
 CSS = str(_parts.css())
 
 
@@ -30,7 +32,11 @@ def note(text: str) -> str:
 
 
 def table(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", kinds: Sequence[str] = ()
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    caption: str = "",
+    kinds: Sequence[str] = (),
 ) -> str:
     """A table of texts; columns of numbers are set to the right. "text\\nsmall" has a small second line.
 
@@ -48,7 +54,9 @@ def table(
     return str(_parts.table(headings, cells, is_number, caption, kinds or [""] * len(cells)))
 
 
-def heat_map(rows: Sequence[str], columns: Sequence[str], cosines: np.ndarray, links: set[tuple[int, int]]) -> str:
+def heat_map(
+    rows: Sequence[str], columns: Sequence[str], cosines: np.ndarray, links: set[tuple[int, int]]
+) -> str:
     """Words against words: 100 x cosine (rows, columns) in each cell, the darker the larger; links (i, j) are
     outlined."""
     span = max(float(np.ptp(cosines)), 1e-9)
@@ -58,12 +66,16 @@ def heat_map(rows: Sequence[str], columns: Sequence[str], cosines: np.ndarray, l
         row = []
         for j in range(len(columns)):
             value = round(100 * float(cosines[i, j]))
-            row.append({"strength": float(strengths[i, j]), "value": value, "link": (i, j) in links})
+            row.append(
+                {"strength": float(strengths[i, j]), "value": value, "link": (i, j) in links}
+            )
         cells.append(row)
     return str(_parts.heat_map(rows, columns, cells))
 
 
-def scatter(points: np.ndarray, shares: np.ndarray, texts: Sequence[str], groups: Sequence[str]) -> str:
+def scatter(
+    points: np.ndarray, shares: np.ndarray, texts: Sequence[str], groups: Sequence[str]
+) -> str:
     """Numbered points (n, 2) in the colour of their group, and the list of the texts; shares (2,) of the variance."""
     # In the pixels of the plot, y downwards. One scale for both axes would waste most of the page.
     shares_of_axis = (points - points.min(0)) / np.maximum(np.ptp(points, axis=0), 1e-9)

@@ -36,13 +36,17 @@ UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khm
 class SpaceViews:
     """The models behind the tabs, opened once. Each method is one tab: texts in, HTML out."""
 
-    def __init__(self, model: str = "echo-nano", speech: str | Path | None = None, *, device: str = "cpu"):
+    def __init__(
+        self, model: str = "echo-nano", speech: str | Path | None = None, *, device: str = "cpu"
+    ):
         """Open a release with a decoder and a speech encoder of its space; of echo-nano that of the package, if it is
         there."""
         self.translator, self.tokenizer = load_translator(model, device=device)
         self.encoder = self.translator.encoder
         self.speech_encoder: Any = None
-        packaged = packaged_model(model) == pretrained("echo-nano")  # commands give its folder, others its name
+        packaged = packaged_model(model) == pretrained(
+            "echo-nano"
+        )  # commands give its folder, others its name
         if not speech and packaged:
             speech = packaged_speech()
         if speech:
@@ -52,7 +56,9 @@ class SpaceViews:
             speech_size = self.speech_encoder.config.embedding_size
             size = self.encoder.config.embedding_size
             if speech_size != size:
-                raise ValueError(f"{speech} writes {speech_size} dimensions, {model} {size}: they need one space")
+                raise ValueError(
+                    f"{speech} writes {speech_size} dimensions, {model} {size}: they need one space"
+                )
 
     @property
     def targets(self) -> list[tuple[str, str]]:
@@ -70,9 +76,17 @@ class SpaceViews:
         """Each sentence beside its translation."""
         texts, langs = read_sentences("Sentences", sentences, MAX_TRANSLATED)
         translations = translate(
-            self.translator, self.tokenizer, texts, langs, target, max_new_tokens=100, on_long="split"
+            self.translator,
+            self.tokenizer,
+            texts,
+            langs,
+            target,
+            max_new_tokens=100,
+            on_long="split",
         )
-        return html.table(["sentence", LANGUAGES[target].name], list(zip(texts, translations, strict=True)))
+        return html.table(
+            ["sentence", LANGUAGES[target].name], list(zip(texts, translations, strict=True))
+        )
 
     def align(self, source: str, target: str) -> str:
         """Heat map of the cosines of two sentences' words; the links of itermax are outlined."""
@@ -102,13 +116,17 @@ class SpaceViews:
         from ..inference.encode_speech import encode_speech
 
         texts, langs = read_sentences("Sentences", sentences)
-        vector = encode_speech(self.speech_encoder, self.extractor, [audio], on_long="split", normalize=True)
+        vector = encode_speech(
+            self.speech_encoder, self.extractor, [audio], on_long="split", normalize=True
+        )
         return self._nearest(["the recording"], vector, texts, langs)
 
     def _embed(self, texts: list[str], langs: list[str | None]) -> np.ndarray:
         return encode(self.encoder, self.tokenizer, texts, langs, normalize=True, on_long="split")
 
-    def _nearest(self, titles: list[str], queries: np.ndarray, texts: list[str], langs: list[str | None]) -> str:
+    def _nearest(
+        self, titles: list[str], queries: np.ndarray, texts: list[str], langs: list[str | None]
+    ) -> str:
         """A table for each of the query vectors (queries, dim), under its title."""
         vectors = self._embed(texts, langs)
         # Each side has its own k: one query may have four neighbours, a text then has one.
@@ -127,7 +145,11 @@ class SpaceViews:
                 rows.append((sentence, f"{cosine:.3f}", f"{margin:.2f}"))
                 kind = "best" if margin == best else ""
                 kinds.append("weak" if margin < 1 else kind)  # as near to others as to this one
-            tables.append(html.table(["nearest sentence", "cosine", "margin"], rows, caption=title, kinds=kinds))
+            tables.append(
+                html.table(
+                    ["nearest sentence", "cosine", "margin"], rows, caption=title, kinds=kinds
+                )
+            )
         return "".join(tables)
 
     def _words(self, field: str, text: str) -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -136,13 +158,19 @@ class SpaceViews:
         if len(texts) > 1:
             raise ValueError(f"{field} has {len(texts)} lines: give one sentence")
         (sentence,) = texts
-        (tokens,) = token_states(self.encoder, self.tokenizer, texts, langs, layers=[-1], on_long="skip")
+        (tokens,) = token_states(
+            self.encoder, self.tokenizer, texts, langs, layers=[-1], on_long="skip"
+        )
         if tokens is None:
             limit = self.tokenizer.model_max_length
-            raise ValueError(f"{field} is longer than the model's {limit} tokens: give a shorter one")
+            raise ValueError(
+                f"{field} is longer than the model's {limit} tokens: give a shorter one"
+            )
         spans = word_spans(sentence, tokens.offsets)
         if len(spans) > MAX_WORDS:
-            raise ValueError(f"{field} has {len(spans)} words: the heat map shows at most {MAX_WORDS}")
+            raise ValueError(
+                f"{field} has {len(spans)} words: the heat map shows at most {MAX_WORDS}"
+            )
         owner = owners(tokens.offsets, spans)
         has_word = owner >= 0  # tokens of spaces belong to no word
         if not has_word.any():
@@ -163,11 +191,15 @@ def shown(view: Callable[..., str]) -> Callable[..., str]:
     return call
 
 
-def read_sentences(field: str, text: str | None, most: int = MAX_SENTENCES) -> tuple[list[str], list[str | None]]:
+def read_sentences(
+    field: str, text: str | None, most: int = MAX_SENTENCES
+) -> tuple[list[str], list[str | None]]:
     """One sentence per line, and its language: "French: Le chat dort." or "fra_Latn: ..." names it, else None."""
     text = text or ""
     if len(text) > MAX_CHARACTERS:
-        raise ValueError(f"{field} has {len(text):,} characters: this page takes at most {MAX_CHARACTERS:,}")
+        raise ValueError(
+            f"{field} has {len(text):,} characters: this page takes at most {MAX_CHARACTERS:,}"
+        )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         raise ValueError(f"{field} is empty: write one sentence per line")
@@ -184,7 +216,9 @@ def read_sentences(field: str, text: str | None, most: int = MAX_SENTENCES) -> t
 
 def split_language(line: str) -> tuple[str, str | None]:
     """(sentence, language code) of "French: Le chat dort."; a line that names no language is returned whole."""
-    match = re.fullmatch(r"([^:：]{4,40})[:：]\s*(\S.*)", line)  # shorter prefixes are words: "So: what now?"
+    match = re.fullmatch(
+        r"([^:：]{4,40})[:：]\s*(\S.*)", line
+    )  # shorter prefixes are words: "So: what now?"
     if match is None:
         return line, None
     language, sentence = match.groups()

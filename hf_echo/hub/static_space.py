@@ -37,13 +37,19 @@ VENDORED = {
         ("dist/ort-wasm-simd-threaded.mjs", "dist/ort-wasm-simd-threaded.wasm"),
     ),
 }
-LOADED = ("model/onnx/model_quantized.onnx", "model/tokenizer.json", "vendor/ort-wasm-simd-threaded.wasm")
+LOADED = (
+    "model/onnx/model_quantized.onnx",
+    "model/tokenizer.json",
+    "vendor/ort-wasm-simd-threaded.wasm",
+)
 
 
 def write_static_space(model: str | Path, out: str | Path) -> Path:
     """Write the Space of a model; any server of files can serve the folder, and `hf-echo push` sends it to the Hub."""
     if shutil.which("npm") is None:
-        raise FileNotFoundError("npm is not in PATH: install Node.js, which fetches the JavaScript of the page")
+        raise FileNotFoundError(
+            "npm is not in PATH: install Node.js, which fetches the JavaScript of the page"
+        )
     out = Path(out)
     with TemporaryDirectory() as place, write_folder(out) as folder:
         shutil.copytree(PAGE, folder, dirs_exist_ok=True)
@@ -72,13 +78,18 @@ def write_static_space(model: str | Path, out: str | Path) -> Path:
             "languages": sorted(language_names),
         }
         write_json(folder / "settings.json", settings)
-        write_text(folder / "README.md", read_text(folder / "README.md").replace("MODEL", settings["model"]))
+        write_text(
+            folder / "README.md",
+            read_text(folder / "README.md").replace("MODEL", settings["model"]),
+        )
         digest = hashlib.sha256()
         for file in sorted(folder.rglob("*")):
             if file.is_file():
                 digest.update(sha256(file).encode())
         version = digest.hexdigest()[:16]
-        write_text(folder / "sw.js", read_text(folder / "sw.js").replace('"VERSION"', f'"{version}"'))
+        write_text(
+            folder / "sw.js", read_text(folder / "sw.js").replace('"VERSION"', f'"{version}"')
+        )
     return out
 
 
@@ -86,7 +97,15 @@ def vendor(folder: Path) -> None:
     """Fetch the JavaScript and WebAssembly of the page, and check that they are what it was tested with."""
     for package, (expected, names) in VENDORED.items():
         with TemporaryDirectory() as place:
-            command = ["npm", "pack", package, "--pack-destination", place, "--ignore-scripts", "--silent"]
+            command = [
+                "npm",
+                "pack",
+                package,
+                "--pack-destination",
+                place,
+                "--ignore-scripts",
+                "--silent",
+            ]
             npm = subprocess.run(command, capture_output=True, text=True, cwd=place)
             archive = next(Path(place).glob("*.tgz"), None)
             if npm.returncode or archive is None:
@@ -94,12 +113,16 @@ def vendor(folder: Path) -> None:
                 raise ConnectionError(f"npm could not fetch {package}: {reason}")
             digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
             if digest != expected:
-                raise ValueError(f"{package} has the sha512 {digest}, not that of the tested one: do not use it")
+                raise ValueError(
+                    f"{package} has the sha512 {digest}, not that of the tested one: do not use it"
+                )
             with tarfile.open(archive) as packed:
                 for name in names:
                     stream = packed.extractfile(f"package/{name}")
                     assert stream is not None
                     (folder / Path(name).name).write_bytes(stream.read())
     apache = folder / "LICENSE"
-    write_text(folder / "LICENSES.txt", read_text(folder / "LICENSES.txt") + "\n" + read_text(apache))
+    write_text(
+        folder / "LICENSES.txt", read_text(folder / "LICENSES.txt") + "\n" + read_text(apache)
+    )
     apache.unlink()

@@ -25,15 +25,34 @@ from ..utils.hub import auto_map_names
 
 KINDS = ("model", "dataset", "space")
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".joblib", ".ckpt")
-TRAINING_STATE = ("optimizer.*", "scheduler.pt", "trainer_state.json", "training_args.bin", "rng_state*")
+TRAINING_STATE = (
+    "optimizer.*",
+    "scheduler.pt",
+    "trainer_state.json",
+    "training_args.bin",
+    "rng_state*",
+)
 IGNORED = {".git", ".cache", "__pycache__", ".gitattributes"}  # of git, Python and the Hub's client
 PAPERS = ("README.md", "LICENSE", "LICENSE.*", "NOTICE", "NOTICE.*")
 # Names in a model's root and in MODEL_FOLDERS. Other Python code goes up where a configuration names it.
 CODE = tuple(file.name for file in (Path(__file__).parents[1] / "modeling").glob("*_*.py"))
 MODEL_FILES = (
     *PAPERS,
-    *("recipe.json", "results.json", "checksums.json", "speech_data.json", "modular.json", "language.json"),
-    *("config.json", "generation_config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"),
+    *(
+        "recipe.json",
+        "results.json",
+        "checksums.json",
+        "speech_data.json",
+        "modular.json",
+        "language.json",
+    ),
+    *(
+        "config.json",
+        "generation_config.json",
+        "adapter_config.json",
+        "*.safetensors",
+        "*.safetensors.index.json",
+    ),
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("preprocessor_config.json", "processor_config.json", "chat_template.jinja", "*.model"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
@@ -48,7 +67,19 @@ DATASET_FILES = (*PAPERS, "stats.json", "counts.json", "counts.md", "recipe.yaml
 SPACE_FILES = (
     *PAPERS,
     *("requirements.txt", "pre-requirements.txt", "packages.txt", "Dockerfile"),
-    *("*.py", "*.css", "*.js", "*.html", "*.svg", "*.png", "*.jpg", "*.webp", "*.wav", "*.mp3", "*.flac"),
+    *(
+        "*.py",
+        "*.css",
+        "*.js",
+        "*.html",
+        "*.svg",
+        "*.png",
+        "*.jpg",
+        "*.webp",
+        "*.wav",
+        "*.mp3",
+        "*.flac",
+    ),
     *("*.mjs", "*.wasm", "*.onnx", "*.json", "*.txt"),  # of a static one
 )
 # Files that a model needs, by its model_type; None: static embeddings, which have no config.json.
@@ -68,7 +99,10 @@ WHAT = {
     MODULES: "the list of SentenceTransformer modules",
     EXTRACTOR: "the feature extractor",
 }
-BINARY = {*PICKLES, *".safetensors .onnx .parquet .npy .npz .png .jpg .webp .wav .mp3 .flac".split()}
+BINARY = {
+    *PICKLES,
+    *".safetensors .onnx .parquet .npy .npz .png .jpg .webp .wav .mp3 .flac".split(),
+}
 LARGEST_TEXT = 5_000_000  # bytes; larger files are vocabularies and tables, which name no paths
 # An absolute path that starts in a usual place of Linux, macOS or Windows; addresses such as https://x/home/ are not,
 # nor is the home of programs in WebAssembly.
@@ -108,10 +142,14 @@ def kind_of(folder: str | Path) -> str:
         return "dataset"
     if "sdk" in card_data(folder):
         return "space"
-    raise ValueError(f"{folder} has no config.json (model), data/*.parquet (dataset) or `sdk` in README.md (Space)")
+    raise ValueError(
+        f"{folder} has no config.json (model), data/*.parquet (dataset) or `sdk` in README.md (Space)"
+    )
 
 
-def contents_of(folder: str | Path, kind: str | None = None, *, license: str | None = None) -> Contents:
+def contents_of(
+    folder: str | Path, kind: str | None = None, *, license: str | None = None
+) -> Contents:
     """Look through a folder before a push, without asking the Hub; `kind` None decides by the files."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -141,9 +179,13 @@ def _walk(folder: Path, problems: list[str]) -> Iterator[Path]:
             full_path = Path(place) / name
             path = full_path.relative_to(folder)
             if full_path.is_symlink():
-                problems.append(f"{path}: a link; a push follows no links: copy what it points to, or delete it")
+                problems.append(
+                    f"{path}: a link; a push follows no links: copy what it points to, or delete it"
+                )
             elif name.startswith("."):
-                problems.append(f"{path}: hidden files are not pushed; delete it, or move it out of the folder")
+                problems.append(
+                    f"{path}: hidden files are not pushed; delete it, or move it out of the folder"
+                )
             elif name in folder_names:
                 inner_folders.append(name)
             elif full_path.is_file():
@@ -203,7 +245,9 @@ def _named_code(folder: Path, files: list[Path], problems: list[str]) -> set[Pat
     for config in files:
         if config.name not in ("config.json", TOKENIZER):
             continue
-        names = {_module_of(class_name) for class_name in _names_of_code(read_json(folder / config))}
+        names = {
+            _module_of(class_name) for class_name in _names_of_code(read_json(folder / config))
+        }
         for name in sorted(names):
             modules.append((name, config.parent, f"{config} names it"))
     for entry in read_json(folder / MODULES, []):
@@ -220,7 +264,9 @@ def _named_code(folder: Path, files: list[Path], problems: list[str]) -> set[Pat
             problems.append(f"{file} is missing: {reason}")
         elif file not in code:
             code.add(file)
-            for imported in re.findall(r"^\s*from \.(\w+) import", read_text(folder / file), re.MULTILINE):
+            for imported in re.findall(
+                r"^\s*from \.(\w+) import", read_text(folder / file), re.MULTILINE
+            ):
                 modules.append((imported, file.parent, f"{file} imports it"))
     return code
 
@@ -247,7 +293,9 @@ def card_data(folder: Path) -> dict[str, Any]:
     try:
         return RepoCard(read_text(file), ignore_metadata_errors=False).data.to_dict()
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"README.md: the metadata is not YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(
+            f"README.md: the metadata is not YAML: {' '.join(str(error).split())}"
+        ) from None
 
 
 def _card_problems(folder: Path, kind: str, license: str | None) -> Iterator[str]:
@@ -270,8 +318,12 @@ def _card_problems(folder: Path, kind: str, license: str | None) -> Iterator[str
             yield f"README.md: language {code!r} is not an ISO 639 code such as fr or fra"
     if kind == "space":
         yield from _space_problems(folder, data)
-    if kind == "model" and (folder / "modular.json").is_file():  # the languages of the card are those of the folder
-        folder_languages = {hub_code(file.parent.name) for file in folder.glob("languages/*/language.json")}
+    if (
+        kind == "model" and (folder / "modular.json").is_file()
+    ):  # the languages of the card are those of the folder
+        folder_languages = {
+            hub_code(file.parent.name) for file in folder.glob("languages/*/language.json")
+        }
         different = sorted(folder_languages.symmetric_difference(languages))
         if different:
             yield f"README.md: {different[0]} is in the card or in languages/, not in both; run hf-echo modular card"

@@ -43,22 +43,34 @@ def any_encoder(
     """
     with opening(name_or_path) as name:
         if is_echo(name):
-            return partial(encode, *load_encoder(name, dtype=dtype), max_tokens=max_tokens, on_long=on_long)
+            return partial(
+                encode, *load_encoder(name, dtype=dtype), max_tokens=max_tokens, on_long=on_long
+            )
         return _other(name, dtype, max_tokens, on_long)
 
 
-def _other(name: str, dtype: str, max_tokens: int | None, on_long: str) -> Callable[..., np.ndarray]:
+def _other(
+    name: str, dtype: str, max_tokens: int | None, on_long: str
+) -> Callable[..., np.ndarray]:
     """A model of sentence-transformers; its prompts are used where one has the name of the language."""
     from sentence_transformers import SentenceTransformer
 
     from .modular import is_modular, modular_encoder, open_modular
 
     if on_long not in ("warn", "error"):
-        raise ValueError(f"on_long is {on_long!r}; for a model that is not an Echo checkpoint give 'warn' or 'error'")
+        raise ValueError(
+            f"on_long is {on_long!r}; for a model that is not an Echo checkpoint give 'warn' or 'error'"
+        )
     modular = is_modular(name)
     with opening_quietly():
-        device = str(pick_device(None)) if chosen_device() else None  # else that of sentence-transformers
-        model = open_modular(name, device=device) if modular else SentenceTransformer(name, device=device)
+        device = (
+            str(pick_device(None)) if chosen_device() else None
+        )  # else that of sentence-transformers
+        model = (
+            open_modular(name, device=device)
+            if modular
+            else SentenceTransformer(name, device=device)
+        )
     if dtype != "auto":
         model = model.to(pick_dtype(dtype, "cpu"))
     first, *others = model
@@ -67,14 +79,19 @@ def _other(name: str, dtype: str, max_tokens: int | None, on_long: str) -> Calla
             module.float()
     limit = getattr(model, "max_seq_length", None)
     if not isinstance(limit, int) and max_tokens is not None:
-        raise ValueError(f"max_tokens={max_tokens} needs a max_seq_length, which {name} does not have: leave it out")
+        raise ValueError(
+            f"max_tokens={max_tokens} needs a max_seq_length, which {name} does not have: leave it out"
+        )
     rows = 32 if max_tokens is None else max(1, max_tokens // limit)
 
-    def encode_checked(texts: list[str], lang: str | None = None, progress: Any = False) -> np.ndarray:
+    def encode_checked(
+        texts: list[str], lang: str | None = None, progress: Any = False
+    ) -> np.ndarray:
         texts = texts_of(texts)
         if isinstance(limit, int) and (long := _long_rows(model, texts, limit, lang)):
             message = (
-                f"{len(long)} of {len(texts)} texts are longer than {limit} tokens, the first is row {long[0] + 1}"
+                f"{len(long)} of {len(texts)} texts are longer than {limit} tokens, "
+                f"the first is row {long[0] + 1}"
             )
             if on_long == "error":
                 raise ValueError(f"{message}; shorten them, or truncate them with on_long='warn'")
@@ -82,7 +99,9 @@ def _other(name: str, dtype: str, max_tokens: int | None, on_long: str) -> Calla
         if modular:
             return np.asarray(modular_encoder(model, batch_size=rows)(texts, lang), np.float32)
         prompt = {"prompt_name": lang} if lang in (model.prompts or {}) else {}
-        vectors = model.encode(texts, batch_size=rows, convert_to_numpy=True, show_progress_bar=False, **prompt)
+        vectors = model.encode(
+            texts, batch_size=rows, convert_to_numpy=True, show_progress_bar=False, **prompt
+        )
         return np.asarray(vectors, np.float32)
 
     return encode_checked
@@ -100,23 +119,31 @@ class NamedEncoder:
     max_tokens: int | None = None
     on_long: str = "warn"
 
-    def __call__(self, texts: list[str], lang: str | None = None, progress: Any = False) -> np.ndarray:
+    def __call__(
+        self, texts: list[str], lang: str | None = None, progress: Any = False
+    ) -> np.ndarray:
         return _opened(self)(texts, lang, progress=progress)
 
 
 @lru_cache(maxsize=1)
 def _opened(encoder: NamedEncoder) -> Callable[..., np.ndarray]:
-    return any_encoder(encoder.model, dtype=encoder.dtype, max_tokens=encoder.max_tokens, on_long=encoder.on_long)
+    return any_encoder(
+        encoder.model, dtype=encoder.dtype, max_tokens=encoder.max_tokens, on_long=encoder.on_long
+    )
 
 
 def _long_rows(model, texts: list[str], limit: int, lang: str | None) -> list[int]:
     """Rows of more than `limit` tokens. A token has at least one byte, so only long texts are tokenized."""
     candidates = [row for row, text in enumerate(texts) if len(text.encode()) > limit - 8]
     tokenizer = getattr(model, "tokenizer", None)
-    tokenizer = getattr(model[0], "tokenizers", {}).get(lang, tokenizer)  # a modular encoder has one per language
+    tokenizer = getattr(model[0], "tokenizers", {}).get(
+        lang, tokenizer
+    )  # a modular encoder has one per language
     if not candidates or not isinstance(tokenizer, PreTrainedTokenizerBase):
         return []
-    ids = tokenizer([texts[row] for row in candidates], truncation=False, verbose=False)["input_ids"]
+    ids = tokenizer([texts[row] for row in candidates], truncation=False, verbose=False)[
+        "input_ids"
+    ]
     return [row for row, of_row in zip(candidates, ids, strict=True) if len(of_row) > limit]
 
 
@@ -130,4 +157,6 @@ def is_echo(name: str) -> bool:
         return False  # a SentenceTransformer may have no config.json in its root
     modules = cached_file(name, "modules.json", _raise_exceptions_for_missing_entries=False)
     own_modules = 2 if (config.sentence_transformer or {}).get("normalize") else 1
-    return modules is None or len(json.loads(Path(modules).read_text(encoding="utf-8"))) == own_modules
+    return (
+        modules is None or len(json.loads(Path(modules).read_text(encoding="utf-8"))) == own_modules
+    )

@@ -58,18 +58,26 @@ class PromptedModel:
                 self.model, self.tokenizer = load_encoder(folder, dtype=dtype)
                 file = cached_file(folder, SETTINGS, _raise_exceptions_for_missing_entries=False)
                 settings = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
-                self.prompts, self.default = settings.get("prompts", {}), settings.get("default_prompt_name")
+                self.prompts, self.default = (
+                    settings.get("prompts", {}),
+                    settings.get("default_prompt_name"),
+                )
                 self.size, limit = self.model.config.vector_size, self.tokenizer.model_max_length
             elif (modular := is_modular(folder)) or is_speech(folder):
                 kind = "modular" if modular else "speech"
-                raise ValueError(f"{name} is a {kind} encoder, which is not served: use `hf-echo encode`")
+                raise ValueError(
+                    f"{name} is a {kind} encoder, which is not served: use `hf-echo encode`"
+                )
             else:
                 with opening_quietly():
                     device = str(pick_device(None)) if chosen_device() else None
                     self.model = SentenceTransformer(folder, device=device)
                 if dtype != "auto":
                     self.model = self.model.to(pick_dtype(dtype, "cpu"))
-                self.prompts, self.default = self.model.prompts or {}, self.model.default_prompt_name
+                self.prompts, self.default = (
+                    self.model.prompts or {},
+                    self.model.default_prompt_name,
+                )
                 self.tokenizer, limit = self.model.tokenizer, self.model.max_seq_length
                 self.size = self.model.get_embedding_dimension()
         self.limit = limit if isinstance(limit, int) and limit < 10**9 else sys.maxsize
@@ -79,10 +87,14 @@ class PromptedModel:
         """Tokens of each text behind the prompt, before truncation."""
         texts = [prompt + text for text in texts]
         if self.is_echo:
-            return [len(ids) for _, ids in pieces_of(self.tokenizer, texts, None, sys.maxsize, "warn")]
+            return [
+                len(ids) for _, ids in pieces_of(self.tokenizer, texts, None, sys.maxsize, "warn")
+            ]
         if hasattr(self.tokenizer, "encode_batch"):  # that of a static model
             return [len(encoding.ids) for encoding in self.tokenizer.encode_batch(texts)]
-        return [len(ids) for ids in self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]]
+        return [
+            len(ids) for ids in self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
+        ]
 
     def embed(self, texts: list[str], prompts: list[str], *, split: bool = False) -> np.ndarray:
         """(texts, size) float32; texts over the limit are truncated, or with `split` the means of their pieces."""
@@ -95,7 +107,9 @@ class PromptedModel:
         vectors = np.zeros((len(texts), self.size), np.float32)
         for prompt in set(prompts):  # one a call: a model may leave the prompt out of its mean
             rows = [row for row, of_row in enumerate(prompts) if of_row == prompt]
-            vectors[rows] = self.model.encode([texts[row] for row in rows], prompt=prompt, show_progress_bar=False)
+            vectors[rows] = self.model.encode(
+                [texts[row] for row in rows], prompt=prompt, show_progress_bar=False
+            )
         return vectors
 
     def _embed_pieces(self, texts: list[str], prompts: list[str]) -> np.ndarray:
@@ -125,9 +139,15 @@ class PromptedModel:
         if length <= self.limit:
             return [text]
         if not getattr(self.tokenizer, "is_fast", False):
-            raise TooLong(f"a text has {length:,} tokens, and the tokenizer of {self.name} cannot split it: shorten it")
+            raise TooLong(
+                f"a text has {length:,} tokens, and the tokenizer of {self.name} cannot split it: shorten it"
+            )
         encoded = self.tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
+            text,
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            truncation=False,
+            verbose=False,
         )
         room = max(1, self.limit - self.lengths([""], prompt)[0])
         starts = [start for start, _ in encoded["offset_mapping"][::room]]
@@ -144,7 +164,9 @@ class Job:
 
     texts: list[str]
     prompt: str = ""
-    on_long: OnLong = "error"  # texts over the limit are an error, are truncated, or are the mean of their pieces
+    on_long: OnLong = (
+        "error"  # texts over the limit are an error, are truncated, or are the mean of their pieces
+    )
     gone: bool = False  # nobody waits for it any more
     done: Future = field(default_factory=Future)
     lengths: list[int] = field(default_factory=list)
@@ -178,7 +200,9 @@ class Batcher:
         with self.changed:
             waiting = self.waiting()
             if waiting and waiting + len(job.texts) > self.max_waiting:
-                raise Full(f"{waiting} texts are waiting, at most {self.max_waiting} may: try again later")
+                raise Full(
+                    f"{waiting} texts are waiting, at most {self.max_waiting} may: try again later"
+                )
             self.jobs.append(job)
             self.changed.notify()
 
@@ -204,12 +228,16 @@ class Batcher:
                     job.taken += 1
             with self.changed:
                 self.jobs.popleft()
-                if not job.gone and job.taken < len(job.texts):  # there is no more room: the others are first now
+                if not job.gone and job.taken < len(
+                    job.texts
+                ):  # there is no more room: the others are first now
                     self.jobs.append(job)
         return batch
 
     def _tokens_read(self, job: Job, row: int) -> int:
-        return job.lengths[row] if job.on_long == "split" else min(job.lengths[row], self.model.limit)
+        return (
+            job.lengths[row] if job.on_long == "split" else min(job.lengths[row], self.model.limit)
+        )
 
     def waiting(self) -> int:
         """Texts that wait."""
@@ -223,7 +251,9 @@ class Batcher:
             return
         row, limit = job.lengths.index(max(job.lengths)), self.model.limit
         if job.lengths[row] > limit and job.on_long == "error":
-            message = f"[{row}] has {job.lengths[row]:,} tokens, at most {limit:,} are read: shorten it"
+            message = (
+                f"[{row}] has {job.lengths[row]:,} tokens, at most {limit:,} are read: shorten it"
+            )
             job.fail(TooLong(message))
 
     def _embed(self, batch: list[tuple[Job, int]]) -> None:
@@ -233,7 +263,9 @@ class Batcher:
             jobs = list(dict.fromkeys(job for job, _ in batch))
             if len(jobs) == 1:
                 jobs[0].fail(error)
-            for alone in jobs if len(jobs) > 1 else ():  # a text that cannot be embedded fails its own request only
+            for alone in (
+                jobs if len(jobs) > 1 else ()
+            ):  # a text that cannot be embedded fails its own request only
                 self._embed([(job, row) for job, row in batch if job is alone])
             return
         for (job, row), vector in zip(batch, vectors, strict=True):

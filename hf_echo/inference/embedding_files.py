@@ -16,7 +16,9 @@ from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import make_once
 
 
-def encoded(encode: Callable[[list[str], Any], Any], texts: list[str], lang: Any, what: str | None = None) -> Any:
+def encoded(
+    encode: Callable[[list[str], Any], Any], texts: list[str], lang: Any, what: str | None = None
+) -> Any:
     """The embeddings of texts in one language: (len(texts), d) float32, dense or CSR. `what` names them in an error."""
     rows = encode(texts, lang)
     if hasattr(rows, "detach"):
@@ -24,7 +26,9 @@ def encoded(encode: Callable[[list[str], Any], Any], texts: list[str], lang: Any
     rows = rows.tocsr().astype(np.float32) if is_sparse(rows) else np.asarray(rows, np.float32)
     if rows.ndim != 2 or rows.shape[0] != len(texts):
         what = what or f"texts in {lang!r}"
-        raise ValueError(f"the encoder gave shape {rows.shape} for {len(texts)} {what}; it must give one row per text")
+        raise ValueError(
+            f"the encoder gave shape {rows.shape} for {len(texts)} {what}; it must give one row per text"
+        )
     return rows
 
 

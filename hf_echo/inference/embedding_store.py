@@ -39,10 +39,15 @@ class EmbeddingStore:
     """
 
     def __init__(self, name: str, cache_dir: str | Path):
-        self.folder = Path(cache_dir) / f"embeddings-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        self.folder = (
+            Path(cache_dir) / f"embeddings-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        )
         json_once(self.folder / "encoder.json", lambda: {"encoder": name})
         self.parts: list[np.ndarray] = []
-        self.keys, self.places = np.zeros(0, np.uint64), np.zeros(0, np.int64)  # sorted keys, rows of the parts
+        self.keys, self.places = (
+            np.zeros(0, np.uint64),
+            np.zeros(0, np.int64),
+        )  # sorted keys, rows of the parts
         self._open(sorted(self.folder.glob("*.keys.npy")))
 
     def missing(self, keys: np.ndarray) -> np.ndarray:
@@ -50,10 +55,14 @@ class EmbeddingStore:
         keys = np.unique(keys)
         return keys[(keys != NOBODY) & (self.rows_of(keys) < 0)]
 
-    def add(self, texts: Iterable[tuple[str, str]], encode: Encode, *, chunk: int, label: str | None) -> bool:
+    def add(
+        self, texts: Iterable[tuple[str, str]], encode: Encode, *, chunk: int, label: str | None
+    ) -> bool:
         """Encode (lang, text) pairs and write them, language by language; False where embeddings are sparse."""
         order, files = sorted(texts), []
-        bar = tqdm(total=len(order), desc=label, unit="text", leave=False, disable=not (label and order))
+        bar = tqdm(
+            total=len(order), desc=label, unit="text", leave=False, disable=not (label and order)
+        )
         for start in range(0, len(order), chunk):
             part = order[start : start + chunk]
             if (vectors := _embed(encode, part)) is None:
@@ -80,19 +89,27 @@ class EmbeddingStore:
         for file in files:
             keys.append(np.load(file))
             places.append(np.arange(start, start := start + len(keys[-1])))
-            self.parts.append(np.load(file.with_name(file.name.replace(".keys.npy", ".npy")), mmap_mode="r"))
-        self.keys, first = np.unique(np.concatenate(keys), return_index=True)  # two processes may write the same text
+            self.parts.append(
+                np.load(file.with_name(file.name.replace(".keys.npy", ".npy")), mmap_mode="r")
+            )
+        self.keys, first = np.unique(
+            np.concatenate(keys), return_index=True
+        )  # two processes may write the same text
         self.places = np.concatenate(places)[first]
 
     def _write(self, vectors: np.ndarray, texts: list[tuple[str, str]]) -> Path:
         if len(wrong := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
             lang, text = texts[wrong[0]]
-            raise ValueError(f"the encoder gave NaN or infinite values for the text {text[:80]!r} in {lang!r}")
+            raise ValueError(
+                f"the encoder gave NaN or infinite values for the text {text[:80]!r} in {lang!r}"
+            )
         keys = np.array([key_of(*text) for text in texts], np.uint64)
         stem = self.folder / hashlib.blake2b(keys.tobytes(), digest_size=8).hexdigest()
         with np.errstate(over="ignore"):
             half = vectors.astype(np.float16)
-        write_array(f"{stem}.npy", half if np.isfinite(half).all() else vectors)  # float16 ends at 65,504
+        write_array(
+            f"{stem}.npy", half if np.isfinite(half).all() else vectors
+        )  # float16 ends at 65,504
         write_array(f"{stem}.keys.npy", keys)
         return Path(f"{stem}.keys.npy")
 
@@ -101,7 +118,13 @@ class StoredRows:
     """Rows of training data: ``rows[indices]`` -> (len(indices), d) float32, `take` (such as `EmbeddingStore.take`) of
     their `index`, where -1 is a text that was not embedded and reads as zeros."""
 
-    def __init__(self, take: Callable[[np.ndarray], np.ndarray], index: np.ndarray, *, normalize: bool = False):
+    def __init__(
+        self,
+        take: Callable[[np.ndarray], np.ndarray],
+        index: np.ndarray,
+        *,
+        normalize: bool = False,
+    ):
         self.take, self.index, self.normalize = take, index, normalize
 
     def __len__(self) -> int:
@@ -115,7 +138,14 @@ class StoredRows:
 class LiveRows:
     """Rows as of `frozen_embeddings`, encoded at each access; for texts that are read once, or small disks."""
 
-    def __init__(self, dataset: Dataset, side: str, encode: Encode, *, languages: Collection[str] | None = None):
+    def __init__(
+        self,
+        dataset: Dataset,
+        side: str,
+        encode: Encode,
+        *,
+        languages: Collection[str] | None = None,
+    ):
         self.dataset, self.side, self.encode, self.languages = dataset, side, encode, languages
 
     def __len__(self) -> int:
@@ -124,10 +154,16 @@ class LiveRows:
     def __getitem__(self, rows) -> np.ndarray:
         part = self.dataset[list(map(int, rows))]
         texts = list(zip(part[f"{self.side}_lang"], part[self.side], strict=True))
-        known = (i for i, (lang, _) in enumerate(texts) if self.languages is None or lang in self.languages)
+        known = (
+            i
+            for i, (lang, _) in enumerate(texts)
+            if self.languages is None or lang in self.languages
+        )
         order = sorted(known, key=texts.__getitem__)
         # Where the encoder knows no language of these rows, another text says the size of its embeddings.
-        vectors = _embed(self.encode, [texts[i] for i in order] or [(min(self.languages or ()), ".")])
+        vectors = _embed(
+            self.encode, [texts[i] for i in order] or [(min(self.languages or ()), ".")]
+        )
         out = np.zeros((len(texts), vectors.shape[1]), np.float32)
         out[order] = vectors[: len(order)]
         return out
@@ -158,10 +194,14 @@ def frozen_embeddings(
         here = np.isin(of_side, new)
         texts.update(text for text, want in zip(_texts(dataset, side), here, strict=True) if want)
     store.add(texts, encode, chunk=CHUNK, label="Frozen embeddings")
-    return tuple(StoredRows(store.take, store.rows_of(keys[side]), normalize=normalize) for side in sides)
+    return tuple(
+        StoredRows(store.take, store.rows_of(keys[side]), normalize=normalize) for side in sides
+    )
 
 
-def stored_encoder(encode: Encode, name: str, cache_dir: str | Path, *, progress: bool = False) -> Encode:
+def stored_encoder(
+    encode: Encode, name: str, cache_dir: str | Path, *, progress: bool = False
+) -> Encode:
     """`encode` that reads known texts from an `EmbeddingStore` and encodes and stores the others.
 
     Dense embeddings are rounded to float16, at the first call too. Sparse ones (TF-IDF) are not stored.
@@ -174,7 +214,9 @@ def stored_encoder(encode: Encode, name: str, cache_dir: str | Path, *, progress
         keys = np.array([key_of(lang, text) for text in texts], np.uint64)
         new = set(store.missing(keys).tolist())
         pairs = {(lang, text) for text, key in zip(texts, keys.tolist(), strict=True) if key in new}
-        dense = store.add(pairs, encode, chunk=CALL_CHUNK, label=f"Encode {lang}" if progress else None)
+        dense = store.add(
+            pairs, encode, chunk=CALL_CHUNK, label=f"Encode {lang}" if progress else None
+        )
         return store.take(store.rows_of(keys)) if dense else encoded(encode, texts, lang)
 
     return reading
@@ -195,7 +237,8 @@ def _texts(dataset: Dataset, side: str) -> Iterator[tuple[str, str]]:
 def _keys(dataset: Dataset, side: str, languages: Collection[str] | None) -> np.ndarray:
     """(rows,) uint64"""
     keys = (
-        key_of(lang, text) if languages is None or lang in languages else NOBODY for lang, text in _texts(dataset, side)
+        key_of(lang, text) if languages is None or lang in languages else NOBODY
+        for lang, text in _texts(dataset, side)
     )
     return np.fromiter(keys, np.uint64, len(dataset))
 

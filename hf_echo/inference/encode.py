@@ -41,7 +41,12 @@ def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dt
         return dtype
     if dtype == "auto":
         return torch.bfloat16 if bf16_is_faster(device) else torch.float32
-    names = {"bf16": torch.bfloat16, "bfloat16": torch.bfloat16, "fp32": torch.float32, "float32": torch.float32}
+    names = {
+        "bf16": torch.bfloat16,
+        "bfloat16": torch.bfloat16,
+        "fp32": torch.float32,
+        "float32": torch.float32,
+    }
     if dtype not in names:
         raise ValueError(f"dtype is {dtype!r}; it must be one of auto, {', '.join(names)}")
     return names[dtype]
@@ -57,9 +62,13 @@ def pick_device(device: str | torch.device | None) -> torch.device:
     try:
         place = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device is {name!r}; it must be a name such as cpu, cuda, cuda:1 or mps") from None
+        raise ValueError(
+            f"device is {name!r}; it must be a name such as cpu, cuda, cuda:1 or mps"
+        ) from None
     if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device is {name!r}, and this machine has {torch.cuda.device_count()} CUDA devices: use cpu")
+        raise ValueError(
+            f"device is {name!r}, and this machine has {torch.cuda.device_count()} CUDA devices: use cpu"
+        )
     return place
 
 
@@ -75,9 +84,13 @@ def opening(name_or_path: str | Path):
         FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
     """
     name = snapshot(name_or_path)
-    is_path = isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
+    is_path = (
+        isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
+    )
     if is_path and not Path(name).exists():
-        raise FileNotFoundError(f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)")
+        raise FileNotFoundError(
+            f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)"
+        )
     if not Path(name).exists() and (reason := out_of_reach(name)):
         raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}")
     before = remote_modules()
@@ -88,14 +101,20 @@ def opening(name_or_path: str | Path):
         if Path(name).is_dir():
             if (reason := _damage(Path(name))) and not isinstance(error, FileNotFoundError):
                 raise ValueError(reason) from error
-            if name in str(error) and isinstance(error, (FileNotFoundError, ValueError)) and "\n" not in str(error):
+            if (
+                name in str(error)
+                and isinstance(error, (FileNotFoundError, ValueError))
+                and "\n" not in str(error)
+            ):
                 raise
             kind = FileNotFoundError if isinstance(error, OSError) else ValueError
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise kind(f"cannot open {name}: {reason}") from error
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             reason = str(error).splitlines()[0]
-            raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}") from error
+            raise FileNotFoundError(
+                f"{name!r} is neither a folder nor a name on the Hub: {reason}"
+            ) from error
         raise
     finally:
         if remote_modules() - before:
@@ -113,7 +132,9 @@ def _damage(folder: Path) -> str | None:
                 Tokenizer.from_file(str(file))
         except Exception as error:  # tokenizers raises a bare Exception
             return f"{file} is damaged or incomplete: {(str(error).splitlines() or [type(error).__name__])[0]}"
-    return why_unreadable(sorted([*folder.glob("*.safetensors"), *folder.glob("decoder/*.safetensors")]))
+    return why_unreadable(
+        sorted([*folder.glob("*.safetensors"), *folder.glob("decoder/*.safetensors")])
+    )
 
 
 def open_tokenizer(name: str, subfolder: str = ""):
@@ -122,11 +143,15 @@ def open_tokenizer(name: str, subfolder: str = ""):
     if not hasattr(tokenizer, "pair_ids"):
         if getattr(AutoConfig.from_pretrained(name), "prompts", "name") != "none":
             kind = type(tokenizer).__name__
-            raise ValueError(f"the tokenizer of {name} is a {kind}; give a model with an EchoTokenizer")
+            raise ValueError(
+                f"the tokenizer of {name} is a {kind}; give a model with an EchoTokenizer"
+            )
         tokenizer = EchoTokenizer.around(tokenizer)
     for role in tokenizer.roles:
         if getattr(tokenizer, f"{role}_token_id") is None:
-            raise ValueError(f"{name}: tokenizer_config.json is missing or has no {role}_token of the vocabulary")
+            raise ValueError(
+                f"{name}: tokenizer_config.json is missing or has no {role}_token of the vocabulary"
+            )
     return tokenizer
 
 
@@ -200,7 +225,9 @@ def encode(
     bar = own_bar if isinstance(progress, bool) else progress
     batches = list(length_batches([len(ids) for _, ids in pieces], max_tokens))
     ids_of = [[pieces[i][1] for i in batch] for batch in batches]
-    for batch, rows, vectors in zip(batches, ids_of, _embedded(model, tokenizer, ids_of), strict=True):
+    for batch, rows, vectors in zip(
+        batches, ids_of, _embedded(model, tokenizer, ids_of), strict=True
+    ):
         lengths = np.array([len(ids) for ids in rows], np.float32)
         owners = np.array([pieces[i][0] for i in batch])
         np.add.at(sums, owners, vectors * lengths[:, None])
@@ -218,7 +245,10 @@ def encode(
 
 
 def behind_prompts(
-    texts: list[str], lang: str | list[str | None] | None, served: Mapping[str, Any], prompt: str | None = None
+    texts: list[str],
+    lang: str | list[str | None] | None,
+    served: Mapping[str, Any],
+    prompt: str | None = None,
 ) -> list[str]:
     """Texts behind the prompts of a converted SentenceTransformer, as its own `encode` puts them.
 
@@ -266,7 +296,9 @@ def _embed_padded(model, tokenizer, rows: list[list[int]]) -> np.ndarray:
     return model(ids.to(model.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
 
 
-def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> Iterator[tuple[int, list[int]]]:
+def pieces_of(
+    tokenizer, texts: list[str], lang, limit: int, on_long: str
+) -> Iterator[tuple[int, list[int]]]:
     """Yield (row, token ids) of every text; with on_long="split" of every piece of it."""
     if on_long not in ("warn", "error", "split"):
         raise ValueError(f"on_long is {on_long!r}; it must be 'warn', 'error' or 'split'")
@@ -283,7 +315,9 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
             frame, end = len(tokenizer.pair_ids([prompts[row - start]], [""])[0]), tokenizer.end_ids
             head, room = frame - len(end), limit - frame
             if room < 1:
-                raise ValueError(f"max_length={limit} is too small for the prompt of {frame} tokens; give more")
+                raise ValueError(
+                    f"max_length={limit} is too small for the prompt of {frame} tokens; give more"
+                )
             body = ids[head : len(ids) - len(end)]
             if on_long != "split" and tokenizer.truncation_side == "left":
                 body = body[-room:]

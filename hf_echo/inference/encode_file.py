@@ -71,18 +71,39 @@ def encode_file(
     with only_run(out), open_lines(source, copy, column=column, lang=lang, every=True) as lines:
         if fresh:
             remove_work(work, "encode-*")
-        key = (hf_echo.__version__, lines.digest, part, fingerprint(encoder.model), encoder, lang, normalize)
+        key = (
+            hf_echo.__version__,
+            lines.digest,
+            part,
+            fingerprint(encoder.model),
+            encoder,
+            lang,
+            normalize,
+        )
         folder = work / f"encode-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
         in_memory = executor.local and len(lines) <= part
         finished = sum(file.stat().st_size for file in folder.glob("*.npy"))
         # the parts, and the file made of them
         check_output(out, needed=row_bytes * len(lines) * (1 if in_memory else 2) - finished)
-        with tqdm(total=len(lines), desc="Encoding", unit="text", disable=not (progress and executor.local)) as bar:
-            make = partial(_encoded_part, lines, encoder, lang, normalize, bar=bar if executor.local else None)
+        with tqdm(
+            total=len(lines),
+            desc="Encoding",
+            unit="text",
+            disable=not (progress and executor.local),
+        ) as bar:
+            make = partial(
+                _encoded_part, lines, encoder, lang, normalize, bar=bar if executor.local else None
+            )
             if in_memory:
                 parts = [make(0, len(lines))]
             else:
-                parts = encode_shards(folder, len(lines), part, make, executor=executor if not executor.local else None)
+                parts = encode_shards(
+                    folder,
+                    len(lines),
+                    part,
+                    make,
+                    executor=executor if not executor.local else None,
+                )
         starts = range(0, len(lines), part)
         write_embeddings(out, (lines.read(start, start + part) for start in starts), parts)
         remove_work(work, "encode-*")
@@ -96,12 +117,22 @@ def _row_bytes(model: str) -> int:
 
 
 def _encoded_part(
-    lines: TextLines, encoder: NamedEncoder, lang: str | None, normalize: bool, start: int, stop: int, bar: tqdm | None
+    lines: TextLines,
+    encoder: NamedEncoder,
+    lang: str | None,
+    normalize: bool,
+    start: int,
+    stop: int,
+    bar: tqdm | None,
 ) -> np.ndarray:
     if bar is not None:
         bar.update(start - bar.n)  # parts that are finished
     try:
-        vectors = encoded(partial(encoder, progress=bar if bar is not None else False), lines.read(start, stop), lang)
+        vectors = encoded(
+            partial(encoder, progress=bar if bar is not None else False),
+            lines.read(start, stop),
+            lang,
+        )
     except ValueError as error:
         if stop - start == len(lines):
             raise
@@ -130,7 +161,9 @@ def write_embeddings(out: Path, texts: Iterable[list[str]], parts: Sequence[np.n
                     with np.errstate(over="ignore"):
                         numbers = np.ascontiguousarray(part, dtype)
                     if not np.isfinite(numbers).all() and np.isfinite(part).all():
-                        raise ValueError(f"{out}: an embedding has numbers above 65,504, which float16 cannot hold")
+                        raise ValueError(
+                            f"{out}: an embedding has numbers above 65,504, which float16 cannot hold"
+                        )
                     file.write(numbers.data)
         else:
             _write_parquet(unfinished, texts, parts, width)
@@ -138,7 +171,9 @@ def write_embeddings(out: Path, texts: Iterable[list[str]], parts: Sequence[np.n
         write_json(f"{out}.json", {"dtype": dtype.name, "shape": [rows, width]})
 
 
-def _write_parquet(path: Path, texts: Iterable[list[str]], parts: Sequence[np.ndarray], width: int) -> None:
+def _write_parquet(
+    path: Path, texts: Iterable[list[str]], parts: Sequence[np.ndarray], width: int
+) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
     from datasets import Features, List, Value

@@ -34,7 +34,9 @@ def is_speech(name: str | Path) -> bool:
         return False
 
 
-def open_speech_encoder(name_or_path: str | Path, *, dtype: torch.dtype = torch.float32) -> EchoSpeechEncoder:
+def open_speech_encoder(
+    name_or_path: str | Path, *, dtype: torch.dtype = torch.float32
+) -> EchoSpeechEncoder:
     """The EchoSpeechEncoder of a folder or Hub name.
 
     Raises:
@@ -59,7 +61,9 @@ def _check_type(name: str) -> None:
         )
 
 
-def load_speech_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
+def load_speech_encoder(
+    name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"
+):
     """Load (EchoSpeechEncoder, its feature extractor) from a folder or Hub name; arguments as in `load_encoder`."""
     place = pick_device(device)
     model = open_speech_encoder(name_or_path, dtype=pick_dtype(dtype, place))
@@ -118,11 +122,15 @@ def encode_speech(
     short = [row for row, length in enumerate(lengths) if length <= limit]
     for rows in seconds_batches([lengths[row] for row in short], budget):
         rows = [short[row] for row in rows]
-        sums[rows] = embedded(lambda rows=rows: [read_audio(audio[r], rate, name=f"audio {r + 1}") for r in rows])
+        sums[rows] = embedded(
+            lambda rows=rows: [read_audio(audio[r], rate, name=f"audio {r + 1}") for r in rows]
+        )
         weight[rows] = 1
         bar.update(round(sum(lengths[row] for row in rows) / rate))
     for row in (row for row, length in enumerate(lengths) if length > limit):
-        pieces = audio_pieces(audio[row], rate, longest=longest, on_long=on_long, name=f"audio {row + 1}")
+        pieces = audio_pieces(
+            audio[row], rate, longest=longest, on_long=on_long, name=f"audio {row + 1}"
+        )
         for group in _groups(pieces, GROUP * budget):
             for batch in seconds_batches([len(piece) for piece in group], budget):
                 some = [group[number] for number in batch]

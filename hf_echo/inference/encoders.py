@@ -19,7 +19,11 @@ def tfidf_encoder(fit_texts: Iterable[str], *, max_features: int | None = None) 
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(
-        analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True, max_features=max_features, dtype=np.float32
+        analyzer="char_wb",
+        ngram_range=(2, 5),
+        sublinear_tf=True,
+        max_features=max_features,
+        dtype=np.float32,
     )
     vectorizer.fit(fit_texts)
     return lambda texts, lang: vectorizer.transform(texts)

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 def is_modular(name: str) -> bool:
     """Whether a folder or a name on the Hub is a modular encoder."""
-    return cached_file(name, "modular.json", _raise_exceptions_for_missing_entries=False) is not None
+    return (
+        cached_file(name, "modular.json", _raise_exceptions_for_missing_entries=False) is not None
+    )
 
 
-def open_modular(name: str | Path, languages: list[str] | None = None, **options: Any) -> SentenceTransformer:
+def open_modular(
+    name: str | Path, languages: list[str] | None = None, **options: Any
+) -> SentenceTransformer:
     """A modular encoder as SentenceTransformer, with all languages or some, by the code of this package.
 
     Raises:
@@ -27,7 +31,9 @@ def open_modular(name: str | Path, languages: list[str] | None = None, **options
         ValueError: a language is not in the model.
     """
     if not is_modular(str(name)):
-        raise FileNotFoundError(f"{name} has no modular.json; give a modular encoder (hf-echo modular start)")
+        raise FileNotFoundError(
+            f"{name} has no modular.json; give a modular encoder (hf-echo modular start)"
+        )
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -45,7 +51,12 @@ def modular_encoder(model: Any, *, batch_size: int = 32) -> Encode:
         texts = texts_of(texts)
         lang = langs_of(lang, len(texts))
         langs = lang if isinstance(lang, list) else [lang] * len(texts)
-        given = [{"text": text, "lang": code} if code else text for text, code in zip(texts, langs, strict=True)]
-        return model.encode(given, batch_size=batch_size, convert_to_numpy=True, show_progress_bar=False)
+        given = [
+            {"text": text, "lang": code} if code else text
+            for text, code in zip(texts, langs, strict=True)
+        ]
+        return model.encode(
+            given, batch_size=batch_size, convert_to_numpy=True, show_progress_bar=False
+        )
 
     return encode

@@ -64,12 +64,16 @@ class EchoScorer:
         sides = [(sources, source_langs), (targets, target_langs)]
         if self.blaser and _open_blaser(self.blaser).config.kind == "ref":
             if references is None:
-                raise ValueError(f"{self.blaser} compares with a reference, and there is none here: use BLASER 2.0 qe")
+                raise ValueError(
+                    f"{self.blaser} compares with a reference, and there is none here: use BLASER 2.0 qe"
+                )
             sides.append((references, target_langs))
         columns = [_checked(texts_of(texts), langs) for texts, langs in sides]
         lengths = [len(texts) for texts, _ in columns]
         if len(set(lengths)) > 1:
-            raise ValueError(f"columns have {', '.join(map(str, lengths))} rows: give columns of equal length")
+            raise ValueError(
+                f"columns have {', '.join(map(str, lengths))} rows: give columns of equal length"
+            )
         scores = np.empty(lengths[0], np.float32)
         with tqdm(total=len(scores), desc="Scoring", unit="row", disable=not self.progress) as bar:
             for start in range(0, len(scores), self.batch):
@@ -86,7 +90,9 @@ class EchoScorer:
         blaser = _open_blaser(self.blaser)
         size, wanted = vectors[0].shape[1], blaser.config.embedding_size
         if size != wanted:
-            raise ValueError(f"{self.blaser} reads embeddings of {wanted} dimensions, and {self.model} writes {size}")
+            raise ValueError(
+                f"{self.blaser} reads embeddings of {wanted} dimensions, and {self.model} writes {size}"
+            )
         return blaser(*(torch.from_numpy(side) for side in vectors)).scores.numpy()
 
 
@@ -95,7 +101,9 @@ def _open_blaser(name: str) -> BlaserModel:
     with opening(name) as place:
         kind = AutoConfig.from_pretrained(place).model_type
         if kind != "blaser":
-            raise ValueError(f"{name} is a model of type {kind!r}, not a BLASER model (hf-echo convert blaser)")
+            raise ValueError(
+                f"{name} is a model of type {kind!r}, not a BLASER model (hf-echo convert blaser)"
+            )
         return BlaserModel.from_pretrained(place, dtype=torch.float32).eval()
 
 
@@ -104,9 +112,13 @@ def _checked(texts: list[str], langs) -> tuple[list[str], list[str | None]]:
     return texts, langs if isinstance(langs, list) else [langs] * len(texts)
 
 
-def embed_columns(encode: Encode, columns: Sequence[tuple[Sequence[str], Sequence[Any]]]) -> list[np.ndarray]:
+def embed_columns(
+    encode: Encode, columns: Sequence[tuple[Sequence[str], Sequence[Any]]]
+) -> list[np.ndarray]:
     """(rows, d) float32 vectors of length 1 of each column (texts, their languages); each is embedded once."""
-    by_lang: dict[Any, dict[str, int]] = {}  # language -> text -> its number among that language's texts
+    by_lang: dict[
+        Any, dict[str, int]
+    ] = {}  # language -> text -> its number among that language's texts
     for column, langs in columns:
         for text, lang in zip(column, langs, strict=True):
             texts = by_lang.setdefault(lang, {})
@@ -117,5 +129,6 @@ def embed_columns(encode: Encode, columns: Sequence[tuple[Sequence[str], Sequenc
         parts.append(np.asarray(encode(list(texts), lang), np.float32))
     vectors = unit_length(np.concatenate(parts))
     return [
-        vectors[[first[lang] + by_lang[lang][text] for text, lang in zip(column, langs)]] for column, langs in columns
+        vectors[[first[lang] + by_lang[lang][text] for text, lang in zip(column, langs)]]
+        for column, langs in columns
     ]

@@ -33,8 +33,23 @@ try:
     from fastapi.exceptions import RequestValidationError, StarletteHTTPException
     from fastapi.middleware.cors import CORSMiddleware
     from fastapi.responses import JSONResponse, Response
-    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-    from pydantic import BaseModel, BeforeValidator, Field, StrictBool, StrictStr, TypeAdapter, ValidationInfo
+    from prometheus_client import (
+        CONTENT_TYPE_LATEST,
+        CollectorRegistry,
+        Counter,
+        Gauge,
+        Histogram,
+        generate_latest,
+    )
+    from pydantic import (
+        BaseModel,
+        BeforeValidator,
+        Field,
+        StrictBool,
+        StrictStr,
+        TypeAdapter,
+        ValidationInfo,
+    )
 except ImportError as error:
     needed = "FastAPI, uvicorn and prometheus-client"
     raise ImportError(f"hf-echo serve needs {needed}: pip install -e '.[serve]'") from error
@@ -70,7 +85,9 @@ def _texts(value: Any, info: ValidationInfo) -> list[str]:
     for number, text in enumerate(texts):
         place = name if isinstance(value, str) else f"{name}[{number}]"
         if isinstance(text, (int, list)) and not isinstance(text, bool):
-            raise ValueError(f"{place} is {_in_json(text)}: token ids are those of another tokenizer, send texts")
+            raise ValueError(
+                f"{place} is {_in_json(text)}: token ids are those of another tokenizer, send texts"
+            )
         if not isinstance(text, str):
             raise ValueError(f"{place} is {_in_json(text)}: send a text")
         if any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -118,7 +135,11 @@ class Guard:
         if self.token and scope["type"] == "http" and scope["path"] != "/health":
             given = Request(scope).headers.get("authorization", "")
             if not secrets.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
-                refusal = failure(scope["path"], 401, "send the header `Authorization: Bearer TOKEN` of this server")
+                refusal = failure(
+                    scope["path"],
+                    401,
+                    "send the header `Authorization: Bearer TOKEN` of this server",
+                )
                 await refusal(scope, receive, send)
                 return
         size = 0
@@ -128,10 +149,15 @@ class Guard:
             message = await receive()
             size += len(message.get("body", b""))
             if size > self.max_body:
-                while message.get("more_body") and size < 16 * self.max_body:  # a client reads no answer while it sends
+                while (
+                    message.get("more_body") and size < 16 * self.max_body
+                ):  # a client reads no answer while it sends
                     message = await receive()
                     size += len(message.get("body", b""))
-                raise HTTPException(413, f"the body has more than {self.max_body:,} bytes: send fewer texts a request")
+                raise HTTPException(
+                    413,
+                    f"the body has more than {self.max_body:,} bytes: send fewer texts a request",
+                )
             return message
 
         await self.app(scope, limited, send)
@@ -143,11 +169,21 @@ class Metrics:
     def __init__(self, batchers: Sequence[Batcher]):
         self.registry = CollectorRegistry()
         name = "hf_echo_"
-        self.requests = Counter(f"{name}requests", "Requests", ["route", "status"], registry=self.registry)
-        self.seconds = Histogram(f"{name}request_seconds", "Seconds of a request", ["route"], registry=self.registry)
-        self.texts = Counter(f"{name}texts", "Texts that were embedded", ["model"], registry=self.registry)
-        self.tokens = Counter(f"{name}tokens", "Tokens that were read", ["model"], registry=self.registry)
-        waiting = Gauge(f"{name}waiting_texts", "Texts that wait", ["model"], registry=self.registry)
+        self.requests = Counter(
+            f"{name}requests", "Requests", ["route", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            f"{name}request_seconds", "Seconds of a request", ["route"], registry=self.registry
+        )
+        self.texts = Counter(
+            f"{name}texts", "Texts that were embedded", ["model"], registry=self.registry
+        )
+        self.tokens = Counter(
+            f"{name}tokens", "Tokens that were read", ["model"], registry=self.registry
+        )
+        waiting = Gauge(
+            f"{name}waiting_texts", "Texts that wait", ["model"], registry=self.registry
+        )
         for batcher in batchers:
             waiting.labels(batcher.model.name).set_function(batcher.waiting)
 
@@ -164,7 +200,9 @@ class Metrics:
                 return response
             finally:
                 route = request.scope.get("route")
-                path = getattr(route, "path", "other")  # never the path of a stranger: each would be a series
+                path = getattr(
+                    route, "path", "other"
+                )  # never the path of a stranger: each would be a series
                 self.requests.labels(path, str(status)).inc()
                 self.seconds.labels(path).observe(time.perf_counter() - start)
 
@@ -174,14 +212,27 @@ class Metrics:
 
 
 def failure(
-    path: str, status: int, message: str, headers: Any = None, *, field: str | None = None, code: str | None = None
+    path: str,
+    status: int,
+    message: str,
+    headers: Any = None,
+    *,
+    field: str | None = None,
+    code: str | None = None,
 ) -> JSONResponse:
     """An error as clients of OpenAI, or of TEI, read it; `field` is the one that is wrong."""
     if path.startswith("/v1/"):
         kind = OPENAI_TYPES.get(status, "invalid_request_error")
-        details = {"message": message, "type": kind, "param": field, "code": code or OPENAI_CODES.get(status)}
+        details = {
+            "message": message,
+            "type": kind,
+            "param": field,
+            "code": code or OPENAI_CODES.get(status),
+        }
         return JSONResponse({"error": details}, status, headers)
-    return JSONResponse({"error": message, "error_type": TEI_TYPES.get(status, "Validation")}, status, headers)
+    return JSONResponse(
+        {"error": message, "error_type": TEI_TYPES.get(status, "Validation")}, status, headers
+    )
 
 
 def answer_errors(app: FastAPI) -> None:
@@ -201,18 +252,27 @@ def answer_errors(app: FastAPI) -> None:
             reason = first.get("ctx", {}).get("error", "")
             message = f"the body is no JSON object{f' ({reason})' if reason else ''}"
         else:
-            wanted = WANTED.get(first["type"]) or f"it must be {first.get('ctx', {}).get('expected', 'another value')}"
+            wanted = (
+                WANTED.get(first["type"])
+                or f"it must be {first.get('ctx', {}).get('expected', 'another value')}"
+            )
             message = f"{field or 'the body'} is {_in_json(first.get('input'))}: {wanted}"
         return failure(request.url.path, 400, message, field=field)
 
     @app.exception_handler(StarletteHTTPException)
     async def refused(request: Request, error: StarletteHTTPException) -> Response:
-        details: Any = error.detail if isinstance(error.detail, dict) else {"message": str(error.detail)}
+        details: Any = (
+            error.detail if isinstance(error.detail, dict) else {"message": str(error.detail)}
+        )
         return failure(request.url.path, error.status_code, headers=error.headers, **details)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
-        return failure(request.url.path, 500, "these texts could not be embedded; the log of the server says why")
+        return failure(
+            request.url.path,
+            500,
+            "these texts could not be embedded; the log of the server says why",
+        )
 
 
 def wrong(field: str, message: str, status: int = 400, code: str | None = None) -> HTTPException:
@@ -250,7 +310,9 @@ def make_app(
     if origins:  # outermost: a browser asks first, without the token
         methods = ["GET", "POST"]
         headers = ["Authorization", "Content-Type"]
-        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=headers)
+        app.add_middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=headers
+        )
     answer_errors(app)
 
     def batcher_of(name: str | None) -> Batcher:
@@ -269,19 +331,27 @@ def make_app(
             message = f"{field} has {len(texts)} texts, at most {max_texts} are read: send several requests"
             raise wrong(field, message, 413)
         if asked.dimensions and asked.dimensions > model.size:
-            message = f"dimensions is {asked.dimensions}; embeddings of this model have {model.size}"
+            message = (
+                f"dimensions is {asked.dimensions}; embeddings of this model have {model.size}"
+            )
             raise wrong("dimensions", message)
         name = asked.prompt_name or model.default
         if name and name not in model.prompts:
             known = ", ".join([*model.prompts][:5]) or "the model has none"
-            raise wrong("prompt_name", f"prompt_name is {_in_json(name)}; it must be one of its prompts: {known}")
+            raise wrong(
+                "prompt_name",
+                f"prompt_name is {_in_json(name)}; it must be one of its prompts: {known}",
+            )
         on_long = on_long_of(asked, "truncate" if truncate else "error")
         job = Job(texts, model.prompts[name] if name else "", on_long)
         try:
             batcher.add(job)
         except Full as error:
             raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
-        answer, leaving = asyncio.wrap_future(job.done), asyncio.ensure_future(disconnected(request))
+        answer, leaving = (
+            asyncio.wrap_future(job.done),
+            asyncio.ensure_future(disconnected(request)),
+        )
         try:
             await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
@@ -300,7 +370,12 @@ def make_app(
 
     def described(batcher: Batcher) -> dict[str, Any]:
         """A model as OpenAI's list has it."""
-        return {"id": batcher.model.name, "object": "model", "created": started, "owned_by": "hf-echo"}
+        return {
+            "id": batcher.model.name,
+            "object": "model",
+            "created": started,
+            "owned_by": "hf-echo",
+        }
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -318,7 +393,11 @@ def make_app(
         vectors, tokens, name = await embed(request, body, body.input, "input")
         rows: Any = unit_length(vectors).astype("<f4")
         in_base64 = body.encoding_format == "base64"
-        rows = [base64.b64encode(row.tobytes()).decode() for row in rows] if in_base64 else rows.tolist()
+        rows = (
+            [base64.b64encode(row.tobytes()).decode() for row in rows]
+            if in_base64
+            else rows.tolist()
+        )
         data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         answer = {"object": "list", "data": data, "model": name, "usage": usage}
@@ -388,20 +467,28 @@ def serve(
     """
     for origin in cors_origin:
         if origin != "*" and not origin.startswith(("http://", "https://")):
-            raise ValueError(f"--cors-origin is {origin!r}; give an origin such as https://example.org")
+            raise ValueError(
+                f"--cors-origin is {origin!r}; give an origin such as https://example.org"
+            )
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
-        sock.listen(2_048)  # before the model is read, so that a second server at this port ends at once
+        sock.listen(
+            2_048
+        )  # before the model is read, so that a second server at this port ends at once
     except OSError as error:
-        raise OSError(f"--host {host} --port {port}: {error.strerror or error}: choose another one") from None
+        raise OSError(
+            f"--host {host} --port {port}: {error.strerror or error}: choose another one"
+        ) from None
     if device:
         choose_device(device)
     opened = [PromptedModel(name, dtype) for name in models]
     names = [model.name for model in opened]
     if len(set(names)) < len(names):
-        raise ValueError(f"two models have one name ({', '.join(names)}): requests choose by name, so rename a folder")
+        raise ValueError(
+            f"two models have one name ({', '.join(names)}): requests choose by name, so rename a folder"
+        )
     batchers = [Batcher(model, batch_tokens, queue) for model in opened]
     app = make_app(*batchers, token=os.environ.get(TOKEN_VARIABLE), origins=cors_origin, **limits)
     at = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
@@ -413,7 +500,9 @@ def serve(
     # When all is answered, uvicorn calls the handlers that were there before it.
     handlers = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE)).run(sockets=[sock])
+        uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE)
+        ).run(sockets=[sock])
     finally:
         logger.setLevel(before)
         for number, handler in handlers.items():

@@ -13,7 +13,9 @@ RARE = 1e-3  # a of Arora et al. 2017: a token of this frequency counts half as 
 BLOCK = 10_000
 
 
-def text_clusters(texts: Sequence[str], tokenizer: Any, token_vectors: Tensor, number: int) -> np.ndarray:
+def text_clusters(
+    texts: Sequence[str], tokenizer: Any, token_vectors: Tensor, number: int
+) -> np.ndarray:
     """(texts,) the cluster of each text, from 0 to number - 1.
 
     k-means over weighted means of token vectors (smooth inverse frequency, https://openreview.net/forum?id=SyK00v5xx).
@@ -36,8 +38,12 @@ def text_clusters(texts: Sequence[str], tokenizer: Any, token_vectors: Tensor, n
     share = torch.bincount(tokens, minlength=len(token_vectors)) / len(tokens)
     weights = RARE / (RARE + share[tokens])
     vectors = token_vectors.detach().float()
-    sums = torch.nn.functional.embedding_bag(tokens, vectors, starts, mode="sum", per_sample_weights=weights)
+    sums = torch.nn.functional.embedding_bag(
+        tokens, vectors, starts, mode="sum", per_sample_weights=weights
+    )
     means = MiniBatchKMeans(number, batch_size=8192, n_init=1, max_iter=30, random_state=0)
     # The length of a sum does not matter: its direction is that of the mean.
     directions = torch.nn.functional.normalize(sums, dim=1)
-    return means.fit_predict(torch.nn.functional.normalize(directions - directions.mean(0), dim=1).numpy())
+    return means.fit_predict(
+        torch.nn.functional.normalize(directions - directions.mean(0), dim=1).numpy()
+    )

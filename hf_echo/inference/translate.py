@@ -11,7 +11,12 @@ import torch
 from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
-from ..modeling.generation_echo import check_numbers, check_prompt, check_target_lang, is_echo_decoder
+from ..modeling.generation_echo import (
+    check_numbers,
+    check_prompt,
+    check_target_lang,
+    is_echo_decoder,
+)
 from ..modeling.modeling_echo_base import DECODER_FOLDER, check_finite
 from ..modeling.packed_echo import has_hooks
 from ..modeling.prompting_echo import is_blank, langs_of, texts_of
@@ -75,7 +80,10 @@ def translate(
     prompt, defaults = tokenizer.target.decoder_prompt_ids(target_lang), model.generation_config
     check_target_lang(model.decoder, target_lang)
     check_numbers(
-        num_beams=num_beams, rerank_weight=rerank_weight, max_new_tokens=max_new_tokens, batch_size=batch_size
+        num_beams=num_beams,
+        rerank_weight=rerank_weight,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
     )
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs.float() if inputs.is_floating_point() else inputs).cpu().numpy()
@@ -89,16 +97,24 @@ def translate(
         raise ValueError("rerank_weight needs an Echo decoder of sentence embeddings")
     beams = num_beams if num_beams is not None else defaults.num_beams or 1
     if rerank_weight and beams == 1:
-        raise ValueError("rerank_weight chooses among beams, and num_beams 1 gives one: give more beams")
+        raise ValueError(
+            "rerank_weight chooses among beams, and num_beams 1 gives one: give more beams"
+        )
     batch_size = max(1, batch_size // beams)
     if isinstance(inputs, np.ndarray):
         _check_embeddings(inputs, model.config.embedding_size)
     elif "text" not in getattr(model, "input_modalities", ("text",)):
-        raise ValueError("this model reads audio, not text: give the embeddings that encode_speech makes of the audio")
+        raise ValueError(
+            "this model reads audio, not text: give the embeddings that encode_speech makes of the audio"
+        )
     if not model.bottleneck:
         if isinstance(inputs, np.ndarray):
-            raise ValueError("the decoder of this stage-1 checkpoint reads tokens, not sentence embeddings: give texts")
-        options = dict(num_beams=beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress)
+            raise ValueError(
+                "the decoder of this stage-1 checkpoint reads tokens, not sentence embeddings: give texts"
+            )
+        options = dict(
+            num_beams=beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress
+        )
         return _translate_tokens(model, tokenizer, inputs, source_lang, prompt, on_long, **options)
     if isinstance(inputs, np.ndarray):
         embeddings, order = inputs, np.arange(len(inputs))
@@ -106,22 +122,34 @@ def translate(
         embeddings = encode(model, tokenizer, inputs, source_lang, on_long=on_long)
         # Texts of similar length share a batch, so that they end at similar steps; no core ends with the longest ones.
         order = np.argsort([-len(text) for text in inputs], kind="stable")
-    batches = np.array_split(order, -(-len(order) // batch_size))  # equal ones, so that all cores end together
+    batches = np.array_split(
+        order, -(-len(order) // batch_size)
+    )  # equal ones, so that all cores end together
 
     def written(rows: np.ndarray) -> list[str]:
-        vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows], np.float32)).to(model.device)
+        vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows], np.float32)).to(
+            model.device
+        )
         if ours:
-            options = dict(max_new_tokens=max_new_tokens, no_repeat_ngram_size=defaults.no_repeat_ngram_size)
+            options = dict(
+                max_new_tokens=max_new_tokens, no_repeat_ngram_size=defaults.no_repeat_ngram_size
+            )
             options |= dict(num_beams=beams, rerank_weight=rerank_weight)
             ids = decode_embeddings(model, tokenizer, vectors, target_lang, **options)
         else:
             ids = _generate(model, prompt, beams, max_new_tokens, sentence_embedding=vectors)
-        return [text.strip() for text in tokenizer.target.batch_decode(ids, skip_special_tokens=True)]
+        return [
+            text.strip() for text in tokenizer.target.batch_decode(ids, skip_special_tokens=True)
+        ]
 
-    in_threads = ours and model.device.type == "cpu" and not has_hooks(model)  # FSDP needs one order of calls
+    in_threads = (
+        ours and model.device.type == "cpu" and not has_hooks(model)
+    )  # FSDP needs one order of calls
     results = one_per_core(written, batches) if in_threads else map(written, batches)
     texts = [""] * len(inputs)
-    for rows, lines in zip(batches, tqdm(results, "Translating", len(batches), disable=not progress), strict=True):
+    for rows, lines in zip(
+        batches, tqdm(results, "Translating", len(batches), disable=not progress), strict=True
+    ):
         for row, text in zip(rows, lines, strict=True):
             if isinstance(inputs, np.ndarray) or not is_blank(inputs[row]):
                 texts[row] = text
@@ -130,24 +158,42 @@ def translate(
 
 def _check_embeddings(embeddings: np.ndarray, size: int) -> None:
     if not np.issubdtype(embeddings.dtype, np.floating):
-        raise ValueError(f"embeddings have type {embeddings.dtype}; give floats, as `encode` returns them")
+        raise ValueError(
+            f"embeddings have type {embeddings.dtype}; give floats, as `encode` returns them"
+        )
     if embeddings.ndim != 2 or embeddings.shape[1] != size:
         raise ValueError(f"embeddings have shape {embeddings.shape}; the decoder reads (n, {size})")
     check_finite(torch.from_numpy(np.asarray(embeddings, np.float32)))
 
 
-def _generate(model, prompt: list[int], num_beams: int, max_new_tokens: int, **memory: Any) -> torch.Tensor:
+def _generate(
+    model, prompt: list[int], num_beams: int, max_new_tokens: int, **memory: Any
+) -> torch.Tensor:
     check_prompt(model.decoder, prompt)
     rows = len(next(iter(memory.values())))
     start = torch.tensor([prompt] * rows, device=model.device)
     ids = model.generate(
-        **memory, decoder_input_ids=start, num_beams=num_beams, do_sample=False, max_new_tokens=max_new_tokens
+        **memory,
+        decoder_input_ids=start,
+        num_beams=num_beams,
+        do_sample=False,
+        max_new_tokens=max_new_tokens,
     )
     return ids[:, len(prompt) :]
 
 
 def _translate_tokens(
-    model, tokenizer, texts, source_lang, prompt, on_long, *, num_beams, max_new_tokens, batch_size, progress
+    model,
+    tokenizer,
+    texts,
+    source_lang,
+    prompt,
+    on_long,
+    *,
+    num_beams,
+    max_new_tokens,
+    batch_size,
+    progress,
 ) -> list[str]:
     """Translate with a stage-1 checkpoint, whose decoder reads all encoder states."""
     if on_long == "split":
@@ -162,7 +208,9 @@ def _translate_tokens(
         ids, mask = padded([pieces[i][1] for i in rows], tokenizer.pad_token_id)
         memory = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
         ids = _generate(model, prompt, num_beams, max_new_tokens, **memory)
-        for row, text in zip(rows, tokenizer.target.batch_decode(ids, skip_special_tokens=True), strict=True):
+        for row, text in zip(
+            rows, tokenizer.target.batch_decode(ids, skip_special_tokens=True), strict=True
+        ):
             if not is_blank(texts[row]):
                 out[row] = text.strip()
     return out

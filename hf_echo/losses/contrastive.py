@@ -75,7 +75,9 @@ def contrastive_loss(
     return _softmax_loss(logits, dropped, margin_logit, offset)
 
 
-def guide_filter(guide_source: Tensor, guide_target: Tensor, *, radius: float = 0.5, offset: int = 0) -> Tensor:
+def guide_filter(
+    guide_source: Tensor, guide_target: Tensor, *, radius: float = 0.5, offset: int = 0
+) -> Tensor:
     """Select the negatives of each source by the similarities of a guide encoder (Omnilingual SONAR Eq. 3).
 
     As in GISTEmbed (https://arxiv.org/abs/2402.16829), target j is a negative of source i if and only if
@@ -191,7 +193,14 @@ def _check_radius(radius: float) -> None:
         raise ValueError(f"radius must be 0 or more (math.inf: no filter), got {radius}")
 
 
-def _check(source: Tensor, target: Tensor, logit_scale: float, margin: float, margin_space: str, offset: int) -> None:
+def _check(
+    source: Tensor,
+    target: Tensor,
+    logit_scale: float,
+    margin: float,
+    margin_space: str,
+    offset: int,
+) -> None:
     _check_pair("source", source, "target", target, offset)
     if not 0 < logit_scale < math.inf:
         raise ValueError(f"logit_scale must be positive and finite, got {logit_scale}")

@@ -8,7 +8,9 @@ from torch import Tensor
 from .checks import shapes, widened
 
 
-def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tensor, weight_logits: Tensor) -> Tensor:
+def gmm_log_posterior(
+    query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tensor, weight_logits: Tensor
+) -> Tensor:
     """log P(rank | query, key) of a mixture of diagonal Gaussians (EMMA-X appendix Eq. 4, Eq. 5 of the paper).
 
         P(r | x, y) = pi_r N_r(x - y) / sum_j pi_j N_j(x - y)
@@ -35,7 +37,9 @@ def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tens
         tensor([[[0.6225, 0.3775]]])
     """
     with torch.autocast(query.device.type, enabled=False):
-        query, keys, mean, log_sigma, weight_logits = widened(query, keys, mean, log_sigma, weight_logits)
+        query, keys, mean, log_sigma, weight_logits = widened(
+            query, keys, mean, log_sigma, weight_logits
+        )
         log_densities = []
         for mu, log_s in zip(mean, log_sigma, strict=True):
             # ||(x - y - mu) / sigma||^2, expanded around x - mu: (n, d) and (m, d) -> (n, m)
@@ -70,9 +74,13 @@ def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3) ->
     """
     total = log_posterior.shape[-1]
     if ranks.shape != log_posterior.shape[:-1]:
-        raise ValueError(f"ranks must be (n, m) of the posterior, got {shapes(ranks, log_posterior)}")
+        raise ValueError(
+            f"ranks must be (n, m) of the posterior, got {shapes(ranks, log_posterior)}"
+        )
     if not 0 <= smoothing < 1 or total < 2:
-        raise ValueError(f"smoothing must be in [0, 1) with at least two ranks, got {smoothing} and {total} ranks")
+        raise ValueError(
+            f"smoothing must be in [0, 1) with at least two ranks, got {smoothing} and {total} ranks"
+        )
     # q: (n, m, R)
     q = torch.full_like(log_posterior, smoothing / (total - 1))
     q.scatter_(-1, ranks.long()[..., None] - 1, 1 - smoothing)

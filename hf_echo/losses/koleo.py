@@ -35,7 +35,9 @@ def koleo_loss(embeddings: Tensor) -> Tensor:
         -0.3466
     """
     if len(embeddings) < 2:
-        raise ValueError(f"KoLeo needs at least two rows to find a nearest neighbour, got {len(embeddings)}")
+        raise ValueError(
+            f"KoLeo needs at least two rows to find a nearest neighbour, got {len(embeddings)}"
+        )
     with torch.autocast(embeddings.device.type, enabled=False):
         (embeddings,) = widened(embeddings)
         unit = F.normalize(embeddings, dim=-1, eps=EPS)

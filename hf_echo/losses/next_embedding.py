@@ -55,7 +55,9 @@ def next_embedding_loss(
     if negatives not in NEGATIVES:
         raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {negatives!r}")
     if predicted.shape != target.shape:
-        raise ValueError(f"predicted and target must both be (n, d), got {shapes(predicted, target)}")
+        raise ValueError(
+            f"predicted and target must both be (n, d), got {shapes(predicted, target)}"
+        )
     # Without other processes, these rows are all rows.
     all_target = target if all_target is None else all_target
     all_document = document if all_document is None else all_document
@@ -69,4 +71,6 @@ def next_embedding_loss(
         exclude |= same_document
     if key is not None:
         exclude |= key[:, None] == all_key
-    return contrastive_loss(predicted, all_target, logit_scale=logit_scale, margin=0.0, exclude=exclude, offset=offset)
+    return contrastive_loss(
+        predicted, all_target, logit_scale=logit_scale, margin=0.0, exclude=exclude, offset=offset
+    )

@@ -11,7 +11,12 @@ from .contrastive import cosine
 
 
 def ranking_contrastive_loss(
-    query: Tensor, keys: Tensor, ranks: Tensor, *, temperatures: Sequence[float], exclude: Tensor | None = None
+    query: Tensor,
+    keys: Tensor,
+    ranks: Tensor,
+    *,
+    temperatures: Sequence[float],
+    exclude: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Ranking InfoNCE over semantic ranks (EMMA-X appendix Eq. 5, which expands Eq. 7 of the paper).
 
@@ -49,7 +54,9 @@ def ranking_contrastive_loss(
     similarity = cosine(query, keys)  # (n, m)
     _check(ranks, similarity, temperatures)
     if exclude is not None:
-        ranks = ranks.masked_fill(exclude, 0)  # better than every rank: neither positive nor candidate
+        ranks = ranks.masked_fill(
+            exclude, 0
+        )  # better than every rank: neither positive nor candidate
     parts = {}
     for rank, temperature in enumerate(temperatures, 1):
         positive = ranks == rank
@@ -66,10 +73,16 @@ def ranking_contrastive_loss(
 
 def _check(ranks: Tensor, similarity: Tensor, temperatures: Sequence[float]) -> None:
     if ranks.shape != similarity.shape:
-        raise ValueError(f"ranks must be of shape {tuple(similarity.shape)}, got {tuple(ranks.shape)}")
+        raise ValueError(
+            f"ranks must be of shape {tuple(similarity.shape)}, got {tuple(ranks.shape)}"
+        )
     if not len(temperatures) or not min(temperatures) > 0:
-        raise ValueError(f"temperatures must be positive numbers, one for each rank but the worst; got {temperatures}")
+        raise ValueError(
+            f"temperatures must be positive numbers, one for each rank but the worst; got {temperatures}"
+        )
     worst = len(temperatures) + 1
     outside = ranks[(ranks < 1) | (ranks > worst)]
     if len(outside):
-        raise ValueError(f"ranks must be 1 ... {worst} with {worst - 1} temperatures; found {int(outside[0])}")
+        raise ValueError(
+            f"ranks must be 1 ... {worst} with {worst - 1} temperatures; found {int(outside[0])}"
+        )

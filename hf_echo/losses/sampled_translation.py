@@ -52,7 +52,9 @@ def sampled_translation_loss(
     outside = (targets < 0) | (targets >= len(weight))
     if outside.any() or len(targets) + samples >= len(weight):
         # The whole softmax, which also names a label outside the vocabulary.
-        return translation_loss(hidden, weight, labels, reduction=reduction, ignore_index=ignore_index)
+        return translation_loss(
+            hidden, weight, labels, reduction=reduction, ignore_index=ignore_index
+        )
 
     vocabulary = torch.arange(len(weight), device=weight.device)
     others = vocabulary[torch.isin(vocabulary, targets, invert=True)]

@@ -13,7 +13,9 @@ def nearest_ranks(cosines: Tensor, means: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def update_means(means: Tensor, cosines: Tensor, ranks: Tensor, *, momentum: float = 0.001) -> Tensor:
+def update_means(
+    means: Tensor, cosines: Tensor, ranks: Tensor, *, momentum: float = 0.001
+) -> Tensor:
     """Running mean of the cosines of each rank: `(1 - momentum) * mean + momentum * mean of these cosines`.
 
     A rank without a pair keeps its mean. A mean that is NaN (no pair yet) becomes the mean of these cosines: from zero
@@ -34,7 +36,9 @@ def update_means(means: Tensor, cosines: Tensor, ranks: Tensor, *, momentum: flo
 
 
 @torch.no_grad()
-def interpolated_keys(translations: Tensor, others: Tensor, share: Tensor, ranks: int) -> tuple[Tensor, Tensor]:
+def interpolated_keys(
+    translations: Tensor, others: Tensor, share: Tensor, ranks: int
+) -> tuple[Tensor, Tensor]:
     """Keys between a sentence's translation and another sentence, with their ranks: the warm-up of the mixture.
 
     Key = share * translation + (1 - share) * other. The rank follows from the share in equal steps: with four ranks,

@@ -53,7 +53,9 @@ def split_softmax_loss(
         >>> split_softmax_loss(x, x, negatives, mask, gamma=1.0, logit_scale=1.0).item()  # log(1 + e^-1) / 2
         0.15663...
     """
-    return split_softmax_parts(source, target, hard_negatives, hard_negative_mask, gamma=gamma, **options)["total"]
+    return split_softmax_parts(
+        source, target, hard_negatives, hard_negative_mask, gamma=gamma, **options
+    )["total"]
 
 
 def split_softmax_parts(
@@ -80,15 +82,24 @@ def split_softmax_parts(
     """
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma must lie between 0 and 1, got {gamma}")
-    contrastive = contrastive_loss(source, target, logit_scale=logit_scale, offset=offset, **options)
+    contrastive = contrastive_loss(
+        source, target, logit_scale=logit_scale, offset=offset, **options
+    )
     translations = target[offset : offset + len(source)]
-    hard = hard_negatives_loss(source, translations, hard_negatives, hard_negative_mask, logit_scale=logit_scale)
+    hard = hard_negatives_loss(
+        source, translations, hard_negatives, hard_negative_mask, logit_scale=logit_scale
+    )
     total = (1 - gamma) * contrastive + gamma * hard
     return {"contrastive": contrastive, "hard_negatives": hard, "total": total}
 
 
 def hard_negatives_loss(
-    source: Tensor, target: Tensor, hard_negatives: Tensor, hard_negative_mask: Tensor, *, logit_scale: float = 100.0
+    source: Tensor,
+    target: Tensor,
+    hard_negatives: Tensor,
+    hard_negative_mask: Tensor,
+    *,
+    logit_scale: float = 100.0,
 ) -> Tensor:
     """The hard term of `split_softmax_loss` alone, without a softmax over the batch (OS Eq. 5, ECHO Eq. 4).
 

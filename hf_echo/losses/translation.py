@@ -88,7 +88,9 @@ def translation_loss(
     if torch.is_autocast_enabled(device) and dtype != torch.float64:
         dtype = torch.get_autocast_dtype(device)
     # Inside a Function, gradients look disabled and inputs have requires_grad even under no_grad: check here.
-    return _ChunkedCrossEntropy.apply(hidden, weight, labels, divisor, chunk_size, dtype, torch.is_grad_enabled())
+    return _ChunkedCrossEntropy.apply(
+        hidden, weight, labels, divisor, chunk_size, dtype, torch.is_grad_enabled()
+    )
 
 
 def divisor_of(kept: Tensor, reduction: Reduction) -> int:
@@ -123,7 +125,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         matrix = weight.to(dtype)
         loss = torch.zeros((), dtype=wide, device=hidden.device)
         grad_hidden = torch.empty_like(hidden) if need_hidden else None
-        grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device) if need_weight else None
+        grad_weight = (
+            torch.zeros(weight.shape, dtype=wide, device=weight.device) if need_weight else None
+        )
         with torch.autocast(hidden.device.type, enabled=False):
             for start in range(0, len(hidden), chunk_size):
                 rows = hidden[start : start + chunk_size].to(dtype)
@@ -154,7 +158,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         # once_differentiable would not raise here: it checks only grad_output, which is usually a constant.
         if torch.is_grad_enabled():
-            raise RuntimeError("translation_loss has no second derivative: call backward without create_graph")
+            raise RuntimeError(
+                "translation_loss has no second derivative: call backward without create_graph"
+            )
         grad_hidden, grad_weight = ctx.saved_tensors
         scale = grad_output / ctx.divisor
         if grad_hidden is not None:

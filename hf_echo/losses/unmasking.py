@@ -9,7 +9,13 @@ from .translation import translation_loss
 
 
 def unmasking_loss(
-    states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, *, chunk_size: int = 1024, ignore_index: int = -100
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    *,
+    chunk_size: int = 1024,
+    ignore_index: int = -100,
 ) -> Tensor:
     """Cross-entropy of the masked tokens, one direction of L_mlm (MEXMA section 3, "The cross-unmasking").
 
@@ -43,4 +49,6 @@ def unmasking_loss(
     matrix = torch.cat([weight, bias[:, None].to(weight.dtype)], 1)
     ones = states.new_ones(*states.shape[:-1], 1)
     states = torch.cat([states, ones], -1)
-    return translation_loss(states, matrix, labels, chunk_size=chunk_size, ignore_index=ignore_index)
+    return translation_loss(
+        states, matrix, labels, chunk_size=chunk_size, ignore_index=ignore_index
+    )

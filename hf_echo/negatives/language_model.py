@@ -51,7 +51,9 @@ class Job:
     failure_fields: Mapping[str, Any]  # columns of this row in the file of failures
     messages: Messages | None  # the chat; None if no request is needed
     parse: Callable[[str], Any]  # reply -> value; raises InvalidReply
-    row: Callable[[Any], dict[str, Any] | None]  # value, or None without a valid reply -> row to write, or None
+    row: Callable[
+        [Any], dict[str, Any] | None
+    ]  # value, or None without a valid reply -> row to write, or None
 
 
 class Endpoint:
@@ -67,18 +69,30 @@ class Endpoint:
     """
 
     def __init__(
-        self, model: str, base_url: str, *, api_key: str | None = None, timeout: float = 120, retries: int = 5
+        self,
+        model: str,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = 120,
+        retries: int = 5,
     ) -> None:
         try:
             import openai
         except ImportError:
-            raise ImportError("an endpoint needs the openai client: pip install -e '.[llm]'") from None
+            raise ImportError(
+                "an endpoint needs the openai client: pip install -e '.[llm]'"
+            ) from None
         if not base_url.startswith(("http://", "https://")):
-            raise ValueError(f"endpoint is {base_url!r}; give an address such as http://localhost:8000/v1")
+            raise ValueError(
+                f"endpoint is {base_url!r}; give an address such as http://localhost:8000/v1"
+            )
         self.model = model
         self.base_url = base_url
         self._openai = openai
-        self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", timeout=timeout, max_retries=retries)
+        self._client = openai.OpenAI(
+            base_url=base_url, api_key=api_key or "none", timeout=timeout, max_retries=retries
+        )
 
     def __call__(self, messages: Messages, parameters: dict[str, Any]) -> Reply:
         """Send one request (parameters: temperature, max_tokens, seed); thread-safe.
@@ -88,11 +102,19 @@ class Endpoint:
         """
         openai = self._openai
         try:
-            answer = self._client.chat.completions.create(model=self.model, messages=messages, **parameters)
+            answer = self._client.chat.completions.create(
+                model=self.model, messages=messages, **parameters
+            )
             text = answer.choices[0].message.content or ""
             is_cut = answer.choices[0].finish_reason == "length"
-        except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
-            raise ValueError(f"{self.base_url} refuses model {self.model!r}: {_one_line(error)}") from None
+        except (
+            openai.AuthenticationError,
+            openai.PermissionDeniedError,
+            openai.NotFoundError,
+        ) as error:
+            raise ValueError(
+                f"{self.base_url} refuses model {self.model!r}: {_one_line(error)}"
+            ) from None
         except (openai.OpenAIError, ValueError) as error:
             raise RequestFailed(_one_line(error)) from None
         except (AttributeError, IndexError, TypeError):
@@ -116,9 +138,13 @@ class ReplyCache:
         self._guard = threading.Lock()
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         try:
-            self._db.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT)")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT)"
+            )
         except sqlite3.DatabaseError:
-            raise ValueError(f"{path} holds no replies of a language model: give another file") from None
+            raise ValueError(
+                f"{path} holds no replies of a language model: give another file"
+            ) from None
 
     def get(self, key: str) -> Reply | None:
         with self._guard:
@@ -127,7 +153,9 @@ class ReplyCache:
 
     def put(self, key: str, reply: Reply) -> None:
         with self._guard:
-            self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", [key, json.dumps(reply)])
+            self._db.execute(
+                "INSERT OR REPLACE INTO replies VALUES (?, ?)", [key, json.dumps(reply)]
+            )
 
     def close(self) -> None:
         self._db.close()
@@ -185,7 +213,9 @@ def write_rows(
         tqdm(total=total, unit="row", disable=not progress) as bar,
     ):
         try:
-            for job, outcome in _in_order(jobs, partial(_answer, model, replies, sampling), concurrency):
+            for job, outcome in _in_order(
+                jobs, partial(_answer, model, replies, sampling), concurrency
+            ):
                 counts += outcome.counts
                 counts["rows"] += 1
                 if job.messages is None:
@@ -193,7 +223,10 @@ def write_rows(
                 elif outcome.reason:
                     counts["failed"] += 1
                     failure_reasons[outcome.reason] += 1
-                    _write(failed, {**job.failure_fields, "reason": outcome.reason, "reply": outcome.reply})
+                    _write(
+                        failed,
+                        {**job.failure_fields, "reason": outcome.reason, "reply": outcome.reply},
+                    )
                 else:
                     counts["answered"] += 1
                 silent_rows = silent_rows + 1 if outcome.silent else 0
@@ -210,7 +243,10 @@ def write_rows(
             replies.close()
     if not counts["failed"]:
         failures.unlink()
-    return {**{name: counts[name] for name in COUNTS}, "reasons": dict(failure_reasons.most_common(10))}
+    return {
+        **{name: counts[name] for name in COUNTS},
+        "reasons": dict(failure_reasons.most_common(10)),
+    }
 
 
 class _Outcome(NamedTuple):
@@ -221,7 +257,9 @@ class _Outcome(NamedTuple):
     silent: bool = False  # no reply
 
 
-def _answer(model: Endpoint, replies: ReplyCache, attempts: list[dict[str, Any]], job: Job) -> _Outcome:
+def _answer(
+    model: Endpoint, replies: ReplyCache, attempts: list[dict[str, Any]], job: Job
+) -> _Outcome:
     """The outcome of a job, from the replies that are there or by the model; several threads call it."""
     counts: Counter[str] = Counter()
     if job.messages is None:

@@ -24,11 +24,21 @@ class Score:
 
     score: str = setting("checkpoint: folder or Hub name", reads=CHECKPOINT)
     dtype: Literal["auto", "bf16", "fp32"] = setting("precision of the encoder", "auto")
-    batch: int = setting("rows per block; the embeddings of one block are in memory", 16_384, least=1)
+    batch: int = setting(
+        "rows per block; the embeddings of one block are in memory", 16_384, least=1
+    )
     again: bool = setting("also score rows that already have a quality", False)
-    blaser: str | None = setting("BLASER model (`hf-echo convert blaser`): folder or Hub name", None, reads=CHECKPOINT)
-    gpus: float = setting("GPUs per task on a Ray cluster; a local process uses the one that torch finds", 0.0, least=0)
-    identity: str = field(default="", init=False)  # fingerprint: another checkpoint in the folder makes another step
+    blaser: str | None = setting(
+        "BLASER model (`hf-echo convert blaser`): folder or Hub name", None, reads=CHECKPOINT
+    )
+    gpus: float = setting(
+        "GPUs per task on a Ray cluster; a local process uses the one that torch finds",
+        0.0,
+        least=0,
+    )
+    identity: str = field(
+        default="", init=False
+    )  # fingerprint: another checkpoint in the folder makes another step
 
     def __post_init__(self) -> None:
         check(self)
@@ -61,7 +71,9 @@ class RuleNegatives(Checked):
         for row in table.select(["target", "target_lang", "hard_negatives"]).to_pylist():
             negatives = row["hard_negatives"] or []
             if row["target_lang"].startswith("eng_Latn") and not negatives:
-                by_rule = rule_based_hard_negatives(row["target"], self.max_negatives, seed=self.seed)
+                by_rule = rule_based_hard_negatives(
+                    row["target"], self.max_negatives, seed=self.seed
+                )
                 negatives = [negative for negative, _ in by_rule]
             negatives_of_rows.append(negatives)
         position = table.column_names.index("hard_negatives")

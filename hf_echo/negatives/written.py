@@ -67,7 +67,12 @@ Input sentence to transform: {example}"""
 EXAMPLES = (
     (
         "Tonight will be long.",
-        ["Yesterday may be long", "Tomorrow will be short", "Tonight may not be long", "Last night was short"],
+        [
+            "Yesterday may be long",
+            "Tomorrow will be short",
+            "Tonight may not be long",
+            "Last night was short",
+        ],
     ),
     (
         "You got the archaeologist and the psychologist wrong.",
@@ -89,7 +94,13 @@ def write_negatives(settings: Any) -> dict[str, Any]:
     names = ("concurrency", "attempts", "temperature", "max_tokens", "seed")
     options = {name: getattr(settings, name) for name in names}
     key = os.environ.get(settings.api_key_env)
-    model = Endpoint(settings.model, settings.endpoint, api_key=key, timeout=settings.timeout, retries=settings.retries)
+    model = Endpoint(
+        settings.model,
+        settings.endpoint,
+        api_key=key,
+        timeout=settings.timeout,
+        retries=settings.retries,
+    )
     return write_rows(negatives(pairs), model, settings.out, total=len(pairs), **options)
 
 
@@ -100,7 +111,9 @@ def negatives(
 
     Every row is written. Targets in other languages get no request; failed rows get no new negatives.
     """
-    examples_text = "\n\n".join(f"Input: {text}\nOutput: {_as_list(wrong)}" for text, wrong in examples)
+    examples_text = "\n\n".join(
+        f"Input: {text}\nOutput: {_as_list(wrong)}" for text, wrong in examples
+    )
     for row in rows:
         prompt = PROMPT.replace("{examples}", examples_text).replace("{example}", row["target"])
         messages = None
@@ -200,7 +213,9 @@ def _list_end(text: str, start: int) -> int | None:
 
 def _literal(text: str) -> Any:
     try:
-        return json.loads(text)  # first, because its escapes ("\\/", "\\ud83d\\ude00") mean something else in Python
+        return json.loads(
+            text
+        )  # first, because its escapes ("\\/", "\\ud83d\\ude00") mean something else in Python
     except (ValueError, RecursionError):
         pass
     try:

@@ -79,7 +79,9 @@ def align(
         ValueError: `largest` below 2, a penalty that is not positive, lengths of another number than sentences.
     """
     if largest < 2 or not penalty > 0:
-        raise ValueError(f"largest is {largest} and penalty {penalty}: give at least 2, and a positive number")
+        raise ValueError(
+            f"largest is {largest} and penalty {penalty}: give at least 2, and a positive number"
+        )
     source = _Side(x, x_lengths)
     target = _Side(y, y_lengths)
     if not len(source) or not len(target):
@@ -106,13 +108,19 @@ def align(
 class _Side:
     """Unit embeddings and lengths of the runs of sentences of one document."""
 
-    def __init__(self, parts: np.ndarray | Sequence[np.ndarray], lengths: Sequence[int] | None = None):
+    def __init__(
+        self, parts: np.ndarray | Sequence[np.ndarray], lengths: Sequence[int] | None = None
+    ):
         self.parts = [parts] if isinstance(parts, np.ndarray) else parts
         self.sums = None  # (n + 1,) characters in front of each sentence
-        self.scale: float | None = None  # characters of the other side for one of this side, once they are known
+        self.scale: float | None = (
+            None  # characters of the other side for one of this side, once they are known
+        )
         if lengths is not None:
             if len(lengths) != len(self):
-                raise ValueError(f"{len(lengths)} lengths and {len(self)} embeddings: give one length a sentence")
+                raise ValueError(
+                    f"{len(lengths)} lengths and {len(self)} embeddings: give one length a sentence"
+                )
             self.sums = np.concatenate([[0], np.cumsum(lengths)])
 
     def __len__(self) -> int:
@@ -181,7 +189,9 @@ def _windows(source: _Side, target: _Side, penalty: float, band: int) -> np.ndar
     half_windows = _windows(half_source, half_target, penalty, band)
     half_beads = _search(half_source, half_target, half_windows, [(1, 1)], penalty)
     padded = np.pad(_path(half_beads, n, m), ((band, band), (0, 0)), mode="edge")
-    near_rows = np.lib.stride_tricks.sliding_window_view(padded, 2 * band + 1, axis=0)  # (n + 1, 2, rows)
+    near_rows = np.lib.stride_tricks.sliding_window_view(
+        padded, 2 * band + 1, axis=0
+    )  # (n + 1, 2, rows)
     first = near_rows[:, 0].min(axis=1) - band
     last = near_rows[:, 1].max(axis=1) + band
     return np.clip(np.stack([first, last], axis=1), 0, m)
@@ -256,8 +266,12 @@ class _Distances:
     def __init__(self, source: _Side, target: _Side, largest_run: int):
         self.source = source
         self.target = target
-        self.source_strangeness = [source.strangeness(target, size) for size in range(1, largest_run + 1)]
-        self.target_strangeness = [target.strangeness(source, size) for size in range(1, largest_run + 1)]
+        self.source_strangeness = [
+            source.strangeness(target, size) for size in range(1, largest_run + 1)
+        ]
+        self.target_strangeness = [
+            target.strangeness(source, size) for size in range(1, largest_run + 1)
+        ]
 
     def table(self, shape: Shape, rows: Span, columns: Span) -> np.ndarray:
         """(rows, columns) for the beads of a shape that begin with these source and target sentences."""
@@ -299,9 +313,13 @@ def _bead_costs(
             first_source = max(start - a, 0)
             first_target = max(low - b, 0)
             if first_source < stop - a and first_target < end - b:
-                c = distances.with_lengths((a, b), (first_source, stop - a), (first_target, end - b))
+                c = distances.with_lengths(
+                    (a, b), (first_source, stop - a), (first_target, end - b)
+                )
                 strange = STRANGER * np.maximum(c - threshold, 0)
-                block[number, first_source + a - start :, first_target + b - low :] = a * b * (c + strange)
+                block[number, first_source + a - start :, first_target + b - low :] = (
+                    a * b * (c + strange)
+                )
         for i in range(start, stop):
             first, last = windows[i]
             yield block[:, i - start, first - low : last - low + 1]

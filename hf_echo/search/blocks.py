@@ -33,7 +33,9 @@ class Rows:
     """
 
     def __init__(self, parts: Embeddings | Sequence[Embeddings], name: str):
-        is_list_of_shards = isinstance(parts, (list, tuple)) and len(parts) and np.ndim(parts[0]) == 2
+        is_list_of_shards = (
+            isinstance(parts, (list, tuple)) and len(parts) and np.ndim(parts[0]) == 2
+        )
         if not is_list_of_shards:
             parts = [parts]
         self.name = name
@@ -63,7 +65,9 @@ class Rows:
         if not left_out.any():
             return self
         if left_out.all():
-            raise ValueError(f"{self.name}: all {len(left_out)} embeddings are zero, and have no direction")
+            raise ValueError(
+                f"{self.name}: all {len(left_out)} embeddings are zero, and have no direction"
+            )
         log_zero_rows(self.name, left_out)
         rows = copy.copy(self)
         rows.kept = np.flatnonzero(~left_out)
@@ -79,7 +83,9 @@ class Rows:
 
     def digest(self) -> str:
         """Digest of all numbers; it does not depend on the files or on how many there are."""
-        digest = hashlib.blake2b(f"{len(self)} {self.width} {self.parts[0].dtype}".encode(), digest_size=16)
+        digest = hashlib.blake2b(
+            f"{len(self)} {self.width} {self.parts[0].dtype}".encode(), digest_size=16
+        )
         for start in range(0, len(self), BLOCK):
             digest.update(np.ascontiguousarray(self.raw(start, start + BLOCK)))
         return digest.hexdigest()
@@ -108,7 +114,10 @@ class Rows:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.parts = [np.load(part, mmap_mode="r") if isinstance(part, str) else part for part in state["parts"]]
+        self.parts = [
+            np.load(part, mmap_mode="r") if isinstance(part, str) else part
+            for part in state["parts"]
+        ]
 
 
 def search_folder(work: str | Path | None, x: Rows, y: Rows, **options: Any) -> Path | None:
@@ -151,7 +160,9 @@ def neighbours_in_blocks(
     index_file = None
     if index is not None and missing:
         index_file = make_once(folder / f"{y.name}.faiss", partial(_write_index, y, index, block))
-    search = partial(_write_block, files=files, x=x, y=y, k=k, block=block, index=index, index_file=index_file)
+    search = partial(
+        _write_block, files=files, x=x, y=y, k=k, block=block, index=index, index_file=index_file
+    )
     for _ in executor.map(search, missing, label):
         pass  # the neighbours are in the files
     (folder / f"{y.name}.faiss").unlink(missing_ok=True)
@@ -176,7 +187,9 @@ def check_index(index: str) -> None:
             raise
 
 
-def _search_block(start: int, x: Rows, y: Rows, k: int, block: int, faiss_index: Any = None) -> Neighbours:
+def _search_block(
+    start: int, x: Rows, y: Rows, k: int, block: int, faiss_index: Any = None
+) -> Neighbours:
     """The neighbours of the rows `start` to `start + block` of x."""
     queries = x.read(start, start + block)
     if faiss_index is not None:
@@ -219,7 +232,9 @@ def _filled_index(y: Rows, index: str, block: int) -> Any:
         try:
             call_faiss(index, faiss_index.train, training_rows)
         except ValueError as error:
-            raise ValueError(f"{error}; there are {len(y):,} rows: name a smaller index, such as SQ8") from None
+            raise ValueError(
+                f"{error}; there are {len(y):,} rows: name a smaller index, such as SQ8"
+            ) from None
     for start in range(0, len(y), block):
         call_faiss(index, faiss_index.add, y.read(start, start + block))
     return faiss_index
@@ -247,7 +262,9 @@ def _empty_index(width: int, index: str) -> Any:
     import faiss
 
     factory_string, _, _ = index.partition(";")
-    faiss_index = call_faiss(index, faiss.index_factory, width, factory_string, faiss.METRIC_INNER_PRODUCT)
+    faiss_index = call_faiss(
+        index, faiss.index_factory, width, factory_string, faiss.METRIC_INNER_PRODUCT
+    )
     _set_parameters(faiss_index, index)  # a wrong parameter is refused before the index is filled
     return faiss_index
 

@@ -15,7 +15,9 @@ import torch
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-Embeddings: TypeAlias = ArrayLike | torch.Tensor | sparse.spmatrix  # (rows, dimensions), real numbers
+Embeddings: TypeAlias = (
+    ArrayLike | torch.Tensor | sparse.spmatrix
+)  # (rows, dimensions), real numbers
 Matrix: TypeAlias = np.ndarray | sparse.csr_matrix  # the same, checked
 logger = logging.getLogger(__name__)
 
@@ -38,7 +40,9 @@ def refuse_broken(vectors: Embeddings, where: Callable[[int], str], *, zeros: bo
             is_broken |= ~rows.any(axis=1)
         broken_rows = np.flatnonzero(is_broken)
     if len(broken_rows):
-        raise ValueError(f"{where(int(broken_rows[0]))}: a NaN, infinite or zero embedding has no direction")
+        raise ValueError(
+            f"{where(int(broken_rows[0]))}: a NaN, infinite or zero embedding has no direction"
+        )
 
 
 def has_direction(vectors: Embeddings, name: str = "x") -> np.ndarray:
@@ -53,7 +57,12 @@ def log_zero_rows(name: str, is_left_out: np.ndarray) -> None:
     """Say how many rows were left out of a search, if any."""
     rows = np.flatnonzero(is_left_out)
     if len(rows):
-        logger.warning("%s: left out %s (rows whose embedding is zero, the first is row %s)", name, len(rows), rows[0])
+        logger.warning(
+            "%s: left out %s (rows whose embedding is zero, the first is row %s)",
+            name,
+            len(rows),
+            rows[0],
+        )
 
 
 def check_counts(**counts: int) -> None:
@@ -71,9 +80,13 @@ def as_array(x: Embeddings, name: str = "x") -> np.ndarray:
             x = x.float()
     array = np.asanyarray(x)
     if array.dtype == np.uint8:
-        raise ValueError(f"{name}: embeddings are not 'uint8'; unpack bits by np.unpackbits(x, axis=1) * 2.0 - 1")
+        raise ValueError(
+            f"{name}: embeddings are not 'uint8'; unpack bits by np.unpackbits(x, axis=1) * 2.0 - 1"
+        )
     if array.dtype.kind not in "if":
-        raise ValueError(f"{name}: embeddings are floats or signed integers, not {str(array.dtype)!r}; convert them")
+        raise ValueError(
+            f"{name}: embeddings are floats or signed integers, not {str(array.dtype)!r}; convert them"
+        )
     return array
 
 
@@ -96,7 +109,9 @@ def unit_rows(x: Embeddings, name: str = "x", first: int = 0) -> Matrix:
 
         return normalize(rows.astype(np.float64)).astype(np.float32)
     unit = np.empty(rows.shape, np.float32)
-    for start in range(0, len(rows), BLOCK):  # float64 for a small block, and never in the caller's memory
+    for start in range(
+        0, len(rows), BLOCK
+    ):  # float64 for a small block, and never in the caller's memory
         block = rows[start : start + BLOCK].astype(np.float64)
         block /= np.abs(block).max(axis=1, keepdims=True)  # squares neither overflow nor vanish
         block /= np.linalg.norm(block, axis=1, keepdims=True)

@@ -117,9 +117,13 @@ def align_files(
     if not as_paths:
         check_pair_output(out, langs, [path for document in documents for path in document])
     if raw and None in langs:
-        raise ValueError("raw text is cut by the rules of its language: give the languages of both sides")
+        raise ValueError(
+            "raw text is cut by the rules of its language: give the languages of both sides"
+        )
     if as_paths and (threshold is not None or raw):
-        raise ValueError(f"{out}: vecalign's format holds line numbers of all pairs; leave out raw and threshold")
+        raise ValueError(
+            f"{out}: vecalign's format holds line numbers of all pairs; leave out raw and threshold"
+        )
     name = "aligned" if str(out) == STANDARD else out.name
     work = (Path(work) if work else out.with_name(name + ".work")).absolute()
     executor = executor or LocalExecutor(progress)
@@ -130,12 +134,16 @@ def align_files(
         copies = [work / f"{side_name}.txt" for side_name in SIDES]
         for copy in copies:
             stack.callback(copy.unlink, missing_ok=True)
-        documents, sides, unreadable = _gathered(documents, langs, copies, column, raw, in_folders=source.is_dir())
+        documents, sides, unreadable = _gathered(
+            documents, langs, copies, column, raw, in_folders=source.is_dir()
+        )
         documents_left_out = alone + unreadable
         log_left_out(f"{source} and {target}", documents_left_out)
         vectors = []
         for side, side_name, lang in zip(sides, SIDES, langs, strict=True):
-            shards = encode_lines(side.sentences, encode, lang, work / side_name, model=model, executor=executor)
+            shards = encode_lines(
+                side.sentences, encode, lang, work / side_name, model=model, executor=executor
+            )
             vectors.append(Rows(shards, side_name))
 
         # one document after the other
@@ -144,7 +152,9 @@ def align_files(
         if not as_paths:
             write = stack.enter_context(write_pairs(out, langs))
             write([], [], [])  # the names of the columns
-        for number in tqdm(range(len(documents)), "Aligning", unit="document", disable=not progress):
+        for number in tqdm(
+            range(len(documents)), "Aligning", unit="document", disable=not progress
+        ):
             source_sentences = sides[0].document(number)
             target_sentences = sides[1].document(number)
             source_vectors, source_kept = _vectors(vectors[0], sides[0].bounds[number])
@@ -167,7 +177,9 @@ def align_files(
                 lost_sources = np.setdiff1d(np.arange(len(source_sentences)), source_kept)
                 lost_targets = np.setdiff1d(np.arange(len(target_sentences)), target_kept)
                 beads = _with_lost(beads, lost_sources, lost_targets)
-                _write_path(path, beads, sides[0].document_lines(number), sides[1].document_lines(number))
+                _write_path(
+                    path, beads, sides[0].document_lines(number), sides[1].document_lines(number)
+                )
             else:
                 found = len(pairs)
                 if threshold is not None:
@@ -176,7 +188,10 @@ def align_files(
                 _write_beads(write, pairs, source_sentences, target_sentences)
             counts["pairs"] += len(pairs)
     for side, name in zip(sides, SIDES, strict=True):
-        reasons = {"blank lines": side.blank, "sentences whose embedding is zero": counts[f"{name}s_zero"]}
+        reasons = {
+            "blank lines": side.blank,
+            "sentences whose embedding is zero": counts[f"{name}s_zero"],
+        }
         log_left_out(side.sentences.name, reasons)
     return AlignmentReport(
         documents=len(documents),
@@ -206,7 +221,9 @@ def _vectors(rows: Rows, bounds: tuple[int, int]) -> tuple[np.ndarray, np.ndarra
     return unit_rows(raw[kept], rows.name, start), kept
 
 
-def _in_document(beads: Sequence[Bead], source_kept: np.ndarray, target_kept: np.ndarray) -> list[Bead]:
+def _in_document(
+    beads: Sequence[Bead], source_kept: np.ndarray, target_kept: np.ndarray
+) -> list[Bead]:
     """Beads of the kept sentences by the numbers of these in the document."""
     renumbered = []
     for bead in beads:
@@ -224,7 +241,9 @@ def _with_lost(beads: Sequence[Bead], sources: Sequence[int], targets: Sequence[
         side = "sources" if bead.sources else "targets"
         number = getattr(bead, side)[0]
         later = (
-            place for place, other in enumerate(ordered) if getattr(other, side) and getattr(other, side)[0] > number
+            place
+            for place, other in enumerate(ordered)
+            if getattr(other, side) and getattr(other, side)[0] > number
         )
         ordered.insert(next(later, len(ordered)), bead)
     return ordered
@@ -234,9 +253,13 @@ def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]
     """(the two files, or the files of equal names in two folders; reason -> number of other files in the folders)."""
     for path in (source, target):
         if not path.exists() and str(path) != STANDARD:
-            raise FileNotFoundError(f"no file or folder {path}; give a document, or a folder of documents")
+            raise FileNotFoundError(
+                f"no file or folder {path}; give a document, or a folder of documents"
+            )
     if source.is_dir() != target.is_dir():
-        raise ValueError(f"{source} and {target} are a file and a folder: give two files or two folders")
+        raise ValueError(
+            f"{source} and {target} are a file and a folder: give two files or two folders"
+        )
     if str(source) == str(target) == STANDARD:
         raise ValueError("source and target are both standard input: give a file for one of them")
     left_out: Counter[str] = Counter()
@@ -246,8 +269,12 @@ def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]
     target_files = folder_documents(target, left_out)
     common = sorted(source_files.keys() & target_files.keys())
     if not common:
-        examples = f"{min(source_files, default='none')!r} and {min(target_files, default='none')!r}"
-        raise ValueError(f"{source} and {target} have no file names in common (such as {examples}): rename the files")
+        examples = (
+            f"{min(source_files, default='none')!r} and {min(target_files, default='none')!r}"
+        )
+        raise ValueError(
+            f"{source} and {target} have no file names in common (such as {examples}): rename the files"
+        )
     for folder, files in ((source, source_files), (target, target_files)):
         left_out[f"files of {folder} without a partner"] += len(files) - len(common)
     return [(source_files[name], target_files[name]) for name in common], left_out
@@ -302,7 +329,8 @@ def _gathered(
         for paths in documents:
             try:
                 sentences = [
-                    document_sentences(path, lang, column, raw) for path, lang in zip(paths, langs, strict=True)
+                    document_sentences(path, lang, column, raw)
+                    for path, lang in zip(paths, langs, strict=True)
                 ]
             except ValueError as error:  # damaged, empty, no text, no table with the column
                 if not in_folders:
@@ -319,7 +347,9 @@ def _gathered(
                 bounds[side].append((start, len(line_numbers[side])))
                 blank[side] += blank_lines
     if not kept:
-        raise ValueError(f"{documents[0][0].parent} and {documents[0][1].parent}: no two documents with text")
+        raise ValueError(
+            f"{documents[0][0].parent} and {documents[0][1].parent}: no two documents with text"
+        )
     sides = []
     for side, copy in enumerate(copies):
         first = kept[0][side]
@@ -353,14 +383,19 @@ def document_sentences(
 
 
 def _write_beads(
-    write: Callable[..., None], beads: Sequence[Bead], sources: Sequence[str], targets: Sequence[str]
+    write: Callable[..., None],
+    beads: Sequence[Bead],
+    sources: Sequence[str],
+    targets: Sequence[str],
 ) -> None:
     joined_sources = [" ".join(sources[i] for i in bead.sources) for bead in beads]
     joined_targets = [" ".join(targets[j] for j in bead.targets) for bead in beads]
     write(joined_sources, joined_targets, [1 - bead.cost for bead in beads])
 
 
-def _write_path(path: Path, beads: Sequence[Bead], source_lines: Sequence[int], target_lines: Sequence[int]) -> None:
+def _write_path(
+    path: Path, beads: Sequence[Bead], source_lines: Sequence[int], target_lines: Sequence[int]
+) -> None:
     """Vecalign's format: `[0, 1]:[0]:0.153000`."""
     with open_output(path) as file:
         for bead in beads:

@@ -73,7 +73,11 @@ class _Side:
             start = int(self.starts[number])
             rows = vectors.raw(start, int(self.starts[number + 1]))
             rows = rows[has_direction(rows)]
-            return unit_rows(rows, vectors.name, start) if len(rows) else np.empty((0, vectors.width), np.float32)
+            return (
+                unit_rows(rows, vectors.name, start)
+                if len(rows)
+                else np.empty((0, vectors.width), np.float32)
+            )
 
         return read
 
@@ -115,11 +119,17 @@ def match_files(
     langs = (source_lang, target_lang)
     for path, lang in zip((source, target), langs, strict=True):
         if not path.exists():
-            raise FileNotFoundError(f"no file or folder {path}; give a folder of documents, or a table of them")
+            raise FileNotFoundError(
+                f"no file or folder {path}; give a folder of documents, or a table of them"
+            )
         if path.is_file() and is_plain_text(path.name):
-            raise ValueError(f"{path} is one text; give a folder of documents, or a table such as JSONL, one a row")
+            raise ValueError(
+                f"{path} is one text; give a folder of documents, or a table such as JSONL, one a row"
+            )
         if (raw or path.is_file()) and lang is None:
-            raise ValueError("raw text is cut by the rules of its language: give the languages of both sides")
+            raise ValueError(
+                "raw text is cut by the rules of its language: give the languages of both sides"
+            )
     work = (Path(work) if work else out.with_name(out.name + ".work")).absolute()
     executor = executor or LocalExecutor()
 
@@ -132,12 +142,16 @@ def match_files(
             stack.callback(copy.unlink, missing_ok=True)
             side = _gathered(path, copy, lang, column, raw)
             log_left_out(str(path), side.left_out)
-            shards = encode_lines(side.sentences, encode, lang, work / side_name, model=model, executor=executor)
+            shards = encode_lines(
+                side.sentences, encode, lang, work / side_name, model=model, executor=executor
+            )
             sides.append(side)
             readers.append(side.reader(Rows(shards, side_name)))
         counts = [len(side.names) for side in sides]
         matches = match_documents(readers[0], counts[0], readers[1], counts[1], k=k, index=index)
-        kept = len(matches.scores) if threshold is None else int((matches.scores >= threshold).sum())
+        kept = (
+            len(matches.scores) if threshold is None else int((matches.scores >= threshold).sum())
+        )
         with write_folder(out) as folder:
             _write(folder, sides, Matches(*(values[:kept] for values in matches)))
     return MatchReport(
@@ -156,7 +170,11 @@ def match_files(
 def _gathered(path: Path, copy: Path, lang: str | None, column: str | None, raw: bool) -> _Side:
     """The documents of a folder or of a table, whose sentences are copied into one plain file."""
     left_out: Counter[str] = Counter()
-    documents = _of_folder(path, lang, column, raw, left_out) if path.is_dir() else _of_table(path, lang, column)
+    documents = (
+        _of_folder(path, lang, column, raw, left_out)
+        if path.is_dir()
+        else _of_table(path, lang, column)
+    )
     names = []
     starts = array("q", [0])
     with open_output(copy) as file:
@@ -193,7 +211,10 @@ def _of_table(path: Path, lang: str | None, column: str | None) -> Iterator[tupl
     for texts, _ in rows.blocks():
         for text in texts:
             number += 1
-            yield f"{path.name}:{number}", [" ".join(sentence.split()) for sentence in cut_sentences([text], lang)]
+            yield (
+                f"{path.name}:{number}",
+                [" ".join(sentence.split()) for sentence in cut_sentences([text], lang)],
+            )
     rows.report()
 
 
@@ -207,7 +228,9 @@ def _write(out: Path, sides: list[_Side], matches: Matches) -> None:
         for rank, (source, target, score) in enumerate(zip(*matches, strict=True), 1):
             file_name = f"{rank:06}.txt"
             names = []
-            for folder, side, number in zip(folders, sides, (int(source), int(target)), strict=True):
+            for folder, side, number in zip(
+                folders, sides, (int(source), int(target)), strict=True
+            ):
                 text = "".join(f"{sentence}\n" for sentence in side.document(number))
                 (folder / file_name).write_text(text, encoding="utf-8")
                 names.append(side.names[number].replace("\t", " "))

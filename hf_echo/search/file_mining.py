@@ -149,24 +149,44 @@ def encode_lines(
     """Memory-mapped (rows, d) float32 arrays, in order of the rows; arguments as in `mine_files`."""
     _claim(folder, lines, encode, lang, model, shard)
     make = partial(_encoded_rows, lines, encode, lang)
-    return encode_shards(folder, len(lines), shard, make, executor=executor, label=f"Encoding {Path(lines.name).name}")
+    return encode_shards(
+        folder,
+        len(lines),
+        shard,
+        make,
+        executor=executor,
+        label=f"Encoding {Path(lines.name).name}",
+    )
 
 
-def _encoded_rows(lines: TextLines, encode: Encode, lang: str | None, start: int, stop: int) -> np.ndarray:
+def _encoded_rows(
+    lines: TextLines, encode: Encode, lang: str | None, start: int, stop: int
+) -> np.ndarray:
     parts = []
     for first in range(start, stop, CHUNK):
         texts = lines.read(first, min(first + CHUNK, stop))
         vectors = encoded(encode, texts, lang, f"lines of {lines.name}")
-        refuse_broken(vectors, lambda row, first=first: f"{lines.name}:{lines.line_of(first + row)}", zeros=False)
+        refuse_broken(
+            vectors,
+            lambda row, first=first: f"{lines.name}:{lines.line_of(first + row)}",
+            zeros=False,
+        )
         parts.append(vectors)
     return np.concatenate(parts)
 
 
 # What embeddings depend on, by the name in `about.json`, in the words of a user.
-DEPENDENCIES = {"file": "contents of the file", "rows": "rows (--dedup?)", "lang": "language", "shard": "shard size"}
+DEPENDENCIES = {
+    "file": "contents of the file",
+    "rows": "rows (--dedup?)",
+    "lang": "language",
+    "shard": "shard size",
+}
 
 
-def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, model: str, shard: int) -> None:
+def _claim(
+    folder: Path, lines: TextLines, encode: Encode, lang: str | None, model: str, shard: int
+) -> None:
     """Record which file, language and model the embeddings belong to, or check it."""
     note = folder / ABOUT
     values = {"file": lines.digest, "rows": len(lines), "lang": lang, "shard": shard}
@@ -216,12 +236,16 @@ def _discard(work: Path) -> None:
         folder = work / side
         if folder.is_dir() and any(folder.iterdir()):
             if not (folder / ABOUT).is_file():
-                raise ValueError(f"{folder} holds no embeddings of hf-echo mine: name another folder with --work")
+                raise ValueError(
+                    f"{folder} holds no embeddings of hf-echo mine: name another folder with --work"
+                )
             embeddings.append(folder)
     search = work / "search"
     has_neighbours = search.is_dir() and any(search.iterdir())
     if has_neighbours and not embeddings:  # neighbours come after the embeddings
-        raise ValueError(f"{search} holds no embeddings of hf-echo mine: name another folder with --work")
+        raise ValueError(
+            f"{search} holds no embeddings of hf-echo mine: name another folder with --work"
+        )
     for folder in embeddings:
         shutil.rmtree(folder)
     if has_neighbours:
@@ -250,7 +274,9 @@ def plan_mining(
     width = 0
     with TemporaryDirectory() as folder:
         for path, side, lang in zip((source, target), SIDES, langs, strict=True):
-            with open_lines(path, Path(folder) / side, column=column, lang=lang, dedup=dedup) as lines:
+            with open_lines(
+                path, Path(folder) / side, column=column, lang=lang, dedup=dedup
+            ) as lines:
                 sampled = np.unique(np.linspace(0, len(lines) - 1, SAMPLE).astype(int))
                 texts = list(lines.texts(sampled))
             encoded(encode, texts[:1], lang)  # opens the model

@@ -9,7 +9,9 @@ from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 from .numpy_search import checked_margin, margin_of
 
 
-def best_matches(x: Embeddings, y: Embeddings, margin: str | None = "cosine", k: int = 4) -> np.ndarray:
+def best_matches(
+    x: Embeddings, y: Embeddings, margin: str | None = "cosine", k: int = 4
+) -> np.ndarray:
     """(n,) the best row of y (m, d) for each row of x (n, d); m and n may differ. Arguments as in `xsim`."""
     margin = checked_margin(margin)
     check_counts(k=k)
@@ -20,10 +22,14 @@ def best_matches(x: Embeddings, y: Embeddings, margin: str | None = "cosine", k:
     return best_rows
 
 
-def best_by_margin(forward: Neighbours, backward: Neighbours, margin: str) -> tuple[np.ndarray, np.ndarray]:
+def best_by_margin(
+    forward: Neighbours, backward: Neighbours, margin: str
+) -> tuple[np.ndarray, np.ndarray]:
     """(score, row of the other side) of each row's best neighbour by margin score."""
     scores = margin_scores(forward, backward, margin)
-    scores = np.where(forward.indices < 0, -np.inf, scores)  # an approximate index may find fewer than k
+    scores = np.where(
+        forward.indices < 0, -np.inf, scores
+    )  # an approximate index may find fewer than k
     rows = np.arange(len(scores))
     best = scores.argmax(axis=1)
     return scores[rows, best], forward.indices[rows, best]

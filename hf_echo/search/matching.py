@@ -17,7 +17,9 @@ import numpy as np
 
 from .neighbours import unit_neighbours
 
-Read = Callable[[int], np.ndarray]  # number of a document -> (sentences, d) unit rows; no row for an empty one
+Read = Callable[
+    [int], np.ndarray
+]  # number of a document -> (sentences, d) unit rows; no row for an empty one
 CANDIDATES = 16
 
 
@@ -30,7 +32,13 @@ class Matches(NamedTuple):
 
 
 def match_documents(
-    read_source: Read, sources: int, read_target: Read, targets: int, *, k: int = CANDIDATES, index: str | None = None
+    read_source: Read,
+    sources: int,
+    read_target: Read,
+    targets: int,
+    *,
+    k: int = CANDIDATES,
+    index: str | None = None,
 ) -> Matches:
     """Pair the documents of two sides, one to one.
 
@@ -106,7 +114,9 @@ def _candidates(x: np.ndarray, y: np.ndarray, k: int, index: str | None) -> np.n
     forward = _nearest(x, y, min(k, len(y)), index)
     backward = _nearest(y, x, min(k, len(x)), index)
     pairs = [np.stack([np.repeat(np.arange(len(x)), forward.shape[1]), forward.ravel()], axis=1)]
-    pairs.append(np.stack([backward.ravel(), np.repeat(np.arange(len(y)), backward.shape[1])], axis=1))
+    pairs.append(
+        np.stack([backward.ravel(), np.repeat(np.arange(len(y)), backward.shape[1])], axis=1)
+    )
     both = np.concatenate(pairs)
     return np.unique(both[(both >= 0).all(axis=1)], axis=0)
 
@@ -120,7 +130,9 @@ def _nearest(x: np.ndarray, y: np.ndarray, k: int, index: str | None) -> np.ndar
     from .blocks import call_faiss
 
     factory, _, parameters = index.partition(";")
-    searched = call_faiss(index, faiss.index_factory, y.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+    searched = call_faiss(
+        index, faiss.index_factory, y.shape[1], factory, faiss.METRIC_INNER_PRODUCT
+    )
     call_faiss(index, searched.train, y)
     searched.add(y)
     if parameters:

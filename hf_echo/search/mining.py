@@ -79,7 +79,9 @@ def mine(
     Raises:
         ValueError: unknown margin or retrieval, k < 1, different d, no rows, NaN rows (with the row).
     """
-    check_options(k=k, margin=margin, retrieval=retrieval, block=block, threshold=threshold, index=index)
+    check_options(
+        k=k, margin=margin, retrieval=retrieval, block=block, threshold=threshold, index=index
+    )
     margin = checked_margin(margin)
     executor = executor or LocalExecutor(progress)
     if work is None and not executor.local:
@@ -87,7 +89,9 @@ def mine(
     x_rows = Rows(x, "x").with_direction()
     y_rows = Rows(y, "y").with_direction()
     if x_rows.width != y_rows.width:
-        raise ValueError(f"x has {x_rows.width} dimensions and y {y_rows.width}: they must come from one model")
+        raise ValueError(
+            f"x has {x_rows.width} dimensions and y {y_rows.width}: they must come from one model"
+        )
     k = min(k, len(x_rows), len(y_rows))
     folder = None
     if work is not None:
@@ -95,7 +99,9 @@ def mine(
         folder = search_folder(Path(work).absolute(), x_rows, y_rows, k=k, block=block, index=index)
 
     # the neighbours both ways, the best of each row by margin, then the candidates
-    search = partial(neighbours_in_blocks, k=k, index=index, block=block, folder=folder, executor=executor)
+    search = partial(
+        neighbours_in_blocks, k=k, index=index, block=block, folder=folder, executor=executor
+    )
     forward = search(x_rows, y_rows)
     backward = search(y_rows, x_rows)
     best_targets = best_by_margin(forward, backward, margin)
@@ -130,7 +136,9 @@ def check_options(
 
 
 def _candidates(
-    best_targets: tuple[np.ndarray, np.ndarray], best_sources: tuple[np.ndarray, np.ndarray], retrieval: str
+    best_targets: tuple[np.ndarray, np.ndarray],
+    best_sources: tuple[np.ndarray, np.ndarray],
+    retrieval: str,
 ) -> MinedPairs:
     """Candidate pairs of (score, row of the other side) of each source, and of each target."""
     forward_scores, targets = best_targets
@@ -142,7 +150,9 @@ def _candidates(
     if retrieval == "backward":
         return backward
     if retrieval == "max":
-        return MinedPairs(*(np.concatenate(columns) for columns in zip(forward, backward, strict=True)))
+        return MinedPairs(
+            *(np.concatenate(columns) for columns in zip(forward, backward, strict=True))
+        )
     is_mutual = (targets >= 0) & (sources[targets] == forward.sources)
     return MinedPairs(*(column[is_mutual] for column in forward))
 

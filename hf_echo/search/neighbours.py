@@ -33,7 +33,9 @@ class Neighbours(NamedTuple):
         scores = np.concatenate([self.scores, new.scores], axis=1)
         indices = np.concatenate([self.indices, new.indices + offset], axis=1)
         order = np.argsort(-scores, axis=1, kind="stable")[:, : self.scores.shape[1]]
-        return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(indices, order, axis=1))
+        return Neighbours(
+            np.take_along_axis(scores, order, axis=1), np.take_along_axis(indices, order, axis=1)
+        )
 
     @classmethod
     def none_yet(cls, rows: int, k: int) -> Neighbours:
@@ -73,7 +75,9 @@ def unit_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
     if not isinstance(x, np.ndarray):
         return _sparse_neighbours(x, y, k)
     dimensions = x.shape[1]
-    rounding = dimensions * 2.0**-24 + 2.0**-22  # most that the float32 product of unit rows can be wrong by
+    rounding = (
+        dimensions * 2.0**-24 + 2.0**-22
+    )  # most that the float32 product of unit rows can be wrong by
     nearest = Neighbours.none_yet(len(x), k)
     open_rows = np.arange(len(x))
     candidates = min(k + SPARE, len(y))
@@ -103,7 +107,9 @@ def unit_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
     return nearest
 
 
-def _candidate_scores(x: np.ndarray, y: np.ndarray, candidates: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _candidate_scores(
+    x: np.ndarray, y: np.ndarray, candidates: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(n, candidates) float32 cosines, summed in float64, with their rows of y; (n,) the lowest as faiss rounds it."""
     import faiss
 
@@ -129,10 +135,14 @@ def _check_pair(x: Matrix, y: Matrix) -> None:
     if isinstance(x, np.ndarray) != isinstance(y, np.ndarray):
         raise ValueError("one of x and y is sparse and the other dense: convert one of them")
     if x.shape[1] != y.shape[1]:
-        raise ValueError(f"x has {x.shape[1]} dimensions and y has {y.shape[1]}: they must come from one space")
+        raise ValueError(
+            f"x has {x.shape[1]} dimensions and y has {y.shape[1]}: they must come from one space"
+        )
 
 
 def _check_k(k: int, largest: int) -> None:
     check_counts(k=k)
     if k > largest:
-        raise ValueError(f"k is {k}, must be from 1 to {largest}, the number of rows to choose from")
+        raise ValueError(
+            f"k is {k}, must be from 1 to {largest}, the number of rows to choose from"
+        )

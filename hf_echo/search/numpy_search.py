@@ -59,9 +59,13 @@ def unit_vectors(rows: np.ndarray, name: str, dimensions: int | None = None) -> 
     """
     rows = np.asarray(rows, np.float64)
     if rows.ndim != 2 or 0 in rows.shape:
-        raise ValueError(f"{name} must be vectors, at least one; got an array of shape {rows.shape}")
+        raise ValueError(
+            f"{name} must be vectors, at least one; got an array of shape {rows.shape}"
+        )
     if dimensions not in (None, rows.shape[1]):
-        raise ValueError(f"{name} have {rows.shape[1]} dimensions, not {dimensions}: use one model for all")
+        raise ValueError(
+            f"{name} have {rows.shape[1]} dimensions, not {dimensions}: use one model for all"
+        )
     has_direction = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
     if not has_direction.all():
         row = int(has_direction.argmin())
@@ -118,7 +122,9 @@ def ratio_margins(x: np.ndarray, y: np.ndarray, k: int = 4) -> np.ndarray:
         k: as in `best_rows`.
     """
     k = _possible(k, x, y)
-    cosines = np.einsum("nd,nd->n", x, y).astype(np.float32).astype(np.float64)  # as `nearest_rows` rounds
+    cosines = (
+        np.einsum("nd,nd->n", x, y).astype(np.float32).astype(np.float64)
+    )  # as `nearest_rows` rounds
     mean_x = nearest_rows(x, y, k)[0].mean(axis=1)
     mean_y = nearest_rows(y, x, k)[0].mean(axis=1)
     return margin_of(cosines, mean_x, mean_y, smaller=len(x))

@@ -238,7 +238,9 @@ def score_pairs(
     # scores are found again only by the same package, input, model and options
     model_prints = (fingerprint(model), blaser and fingerprint(blaser))
     key = repr((hf_echo.__version__, identity, *model_prints, score, k, dtype))
-    can_resume = pairs.identity is not None and str(out) != STANDARD and (out.is_file() or not out.exists())
+    can_resume = (
+        pairs.identity is not None and str(out) != STANDARD and (out.is_file() or not out.exists())
+    )
 
     with ExitStack() as stack:
         if can_resume:
@@ -249,7 +251,9 @@ def score_pairs(
         else:  # a stream cannot be resumed
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-echo-score-")))
         folder = work / f"score-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-        scorer = scorer_of(score, model, blaser=blaser, reference=reference, k=k, dtype=dtype, folder=folder)
+        scorer = scorer_of(
+            score, model, blaser=blaser, reference=reference, k=k, dtype=dtype, folder=folder
+        )
         write = stack.enter_context(_writer(pairs, out, threshold is not None, langs))
 
         # one block after the other; mean and deviation come from sums
@@ -258,9 +262,13 @@ def score_pairs(
         scored = 0
         total = 0.0
         total_of_squares = 0.0
-        for number, block in enumerate(tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=not progress)):
+        for number, block in enumerate(
+            tqdm(pairs.blocks(), desc="Scoring", unit="block", disable=not progress)
+        ):
             if can_resume:
-                scores = np.load(make_once(folder / f"{number:06d}.npy", partial(_save_scores, scorer, block)))
+                scores = np.load(
+                    make_once(folder / f"{number:06d}.npy", partial(_save_scores, scorer, block))
+                )
             else:
                 scores = score_block(scorer, block)
             is_kept = np.ones(len(scores), bool)
@@ -284,7 +292,10 @@ def score_pairs(
     log_left_out(label, pairs.left_out)
     if scored < rows:
         logger.warning(
-            "%s: %s of %s pairs score nan: a side is empty, or its embedding is zero", label, rows - scored, rows
+            "%s: %s of %s pairs score nan: a side is empty, or its embedding is zero",
+            label,
+            rows - scored,
+            rows,
         )
     return ScoreReport(rows, pairs.left_out.total(), scored, rows_kept, mean, deviation, str(out))
 
@@ -303,7 +314,14 @@ def check_score(score: str, blaser: str | None, reference: Pairs | None) -> None
 
 
 def scorer_of(
-    score: str, model: str, *, blaser: str | None, reference: Pairs | None, k: int, dtype: str = "auto", folder: Path
+    score: str,
+    model: str,
+    *,
+    blaser: str | None,
+    reference: Pairs | None,
+    k: int,
+    dtype: str = "auto",
+    folder: Path,
 ) -> Callable[..., np.ndarray]:
     """``scorer(sources, targets, source_langs, target_langs) -> (rows,)``; `folder` is for the reference."""
     check_score(score, blaser, reference)
@@ -395,7 +413,9 @@ class _Pool:
         self.rows: dict[int, int] = {}  # key of a text -> its row
         self.parts: list[np.ndarray] = []
 
-    def add(self, texts: list[tuple[str, str | None]], encode: Encode, folder: Path, number: int) -> None:
+    def add(
+        self, texts: list[tuple[str, str | None]], encode: Encode, folder: Path, number: int
+    ) -> None:
         """Encode the (text, language) that are new."""
         new_texts = []
         for text, lang in texts:
@@ -408,7 +428,9 @@ class _Pool:
             file = make_once(folder / f"{self.side}-{number:06d}.npy", make)
             self.parts.append(np.load(file, mmap_mode="r"))
 
-    def vectors(self, texts: Sequence[str], langs: Sequence[str | None], encode: Encode) -> np.ndarray:
+    def vectors(
+        self, texts: Sequence[str], langs: Sequence[str | None], encode: Encode
+    ) -> np.ndarray:
         """(len(texts), d) of length 1: from the pool; if one text is not there, all are encoded."""
         rows = []
         for text, lang in zip(texts, langs, strict=True):
@@ -418,7 +440,9 @@ class _Pool:
         return take_rows(self.parts, np.array(rows))
 
 
-def _save_embeddings(encode: Encode, texts: Sequence[tuple[str, str | None]], unfinished: Path) -> None:
+def _save_embeddings(
+    encode: Encode, texts: Sequence[tuple[str, str | None]], unfinished: Path
+) -> None:
     columns = [text for text, _ in texts], [lang for _, lang in texts]
     np.save(unfinished, embed_columns(encode, [columns])[0])
 
@@ -432,17 +456,25 @@ def _threshold(threshold: float | str | Path, sigma: float) -> Callable[[PairBlo
 
         def lowest_scores(block: PairBlock) -> np.ndarray:
             if None in block.source_langs or None in block.target_langs:
-                raise ValueError(f"the thresholds of {threshold} depend on the languages: give those of both sides")
-            return np.array([threshold_of(*langs) for langs in zip(block.source_langs, block.target_langs)])
+                raise ValueError(
+                    f"the thresholds of {threshold} depend on the languages: give those of both sides"
+                )
+            return np.array(
+                [threshold_of(*langs) for langs in zip(block.source_langs, block.target_langs)]
+            )
 
         return lowest_scores
     if math.isnan(number):
-        raise ValueError("threshold is nan; give a number, or the JSON file of hf-echo data calibrate")
+        raise ValueError(
+            "threshold is nan; give a number, or the JSON file of hf-echo data calibrate"
+        )
     return lambda block: number
 
 
 @contextmanager
-def _writer(pairs: Pairs, out: Path, keeps_some: bool, langs: Languages) -> Iterator[Callable[..., None]]:
+def _writer(
+    pairs: Pairs, out: Path, keeps_some: bool, langs: Languages
+) -> Iterator[Callable[..., None]]:
     """A function (block, scores, is_kept) that writes rows: scores, or with a threshold the pairs that are kept."""
     if is_table(out):
         with write_pairs(out, langs) as write:
@@ -465,7 +497,9 @@ def _writer(pairs: Pairs, out: Path, keeps_some: bool, langs: Languages) -> Iter
         yield write_lines
 
 
-def _write_table_rows(write: Callable[..., None], block: PairBlock, scores: np.ndarray, is_kept: np.ndarray) -> None:
+def _write_table_rows(
+    write: Callable[..., None], block: PairBlock, scores: np.ndarray, is_kept: np.ndarray
+) -> None:
     rows = np.flatnonzero(is_kept)
     sources = [block.sources[row] for row in rows]
     targets = [block.targets[row] for row in rows]

@@ -22,16 +22,24 @@ class ContrastiveConfig(CachedBatchConfig, TranslationConfig):
     """OS 5: 10k steps, lr 3e-4, 6k tokens per device, m 0.3, scale 100, r 0.5, alpha 0.05, beta 1."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 3e-4)
-    max_tokens: int = setting("padded tokens of a batch on one device, counted as tokens_of says", 6000, least=1)
+    max_tokens: int = setting(
+        "padded tokens of a batch on one device, counted as tokens_of says", 6000, least=1
+    )
     contrastive_weight: float = setting("alpha of OS Eq. 4 and 6", 0.05)
-    mse_weight: float = setting("of MSE between the two embeddings, SONAR's objective (ECHO Table 9b)", 0.0)
+    mse_weight: float = setting(
+        "of MSE between the two embeddings, SONAR's objective (ECHO Table 9b)", 0.0
+    )
     margin: float = setting("m of OS Eq. 2", 0.3)
     margin_space: Literal["cosine", "logit"] = setting("what the margin is taken off", "cosine")
     logit_scale: float = setting("tau, the scale of the cosine", 100.0, above=0)
     truncate_dims: list[int] = setting(
-        "first dimensions that shall serve alone, too (Matryoshka, arXiv:2205.13147), as [128, 256]", list, least=1
+        "first dimensions that shall serve alone, too (Matryoshka, arXiv:2205.13147), as [128, 256]",
+        list,
+        least=1,
     )
-    radius: float = setting("r of OS Eq. 3, where there is a guide; near 1 for one whose cosines are all high", 0.5)
+    radius: float = setting(
+        "r of OS Eq. 3, where there is a guide; near 1 for one whose cosines are all high", 0.5
+    )
 
 
 class ContrastiveTrainer(TranslationTrainer):
@@ -44,9 +52,13 @@ class ContrastiveTrainer(TranslationTrainer):
         self.guide = guide
         size = self.accelerator.unwrap_model(self.model).config.embedding_size
         if (most := max(self.args.truncate_dims, default=0)) >= size:
-            raise ValueError(f"truncate_dims holds {most}, but an embedding has {size} dimensions: give fewer")
+            raise ValueError(
+                f"truncate_dims holds {most}, but an embedding has {size} dimensions: give fewer"
+            )
         if guide is not None and any(len(side) != len(self.train_dataset) for side in guide):
-            raise ValueError(f"the guide has {[*map(len, guide)]} rows, the training data {len(self.train_dataset)}")
+            raise ValueError(
+                f"the guide has {[*map(len, guide)]} rows, the training data {len(self.train_dataset)}"
+            )
 
     def collator_options(self, args: ContrastiveConfig) -> dict[str, Any]:
         return {"encode_targets": True}
@@ -57,7 +69,11 @@ class ContrastiveTrainer(TranslationTrainer):
         output = self.forward(model, inputs)
         if getattr(output, "loss", None) is None:
             return output.sentence_embedding, {}, {}
-        return output.sentence_embedding, {"translation": output.loss}, {"translation": self.args.translation_weight}
+        return (
+            output.sentence_embedding,
+            {"translation": output.loss},
+            {"translation": self.args.translation_weight},
+        )
 
     def losses_of_embeddings(self, embeddings, inputs: dict[str, Any]):
         nested = [embeddings]
@@ -76,12 +92,16 @@ class ContrastiveTrainer(TranslationTrainer):
         """Weights of the contrastive parts."""
         return {"contrastive": self.args.contrastive_weight}
 
-    def contrastive_parts(self, embeddings: torch.Tensor, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+    def contrastive_parts(
+        self, embeddings: torch.Tensor, inputs: dict[str, Any]
+    ) -> dict[str, torch.Tensor]:
         """Losses of the sources, then targets, and whatever else is encoded: (texts, dimensions)."""
         n = len(inputs["index"])
         source = embeddings[:n]
         target, options = self.gathered(embeddings[n : 2 * n], inputs)
-        return loss_by_blocks(lambda rows: {"contrastive": contrastive_loss(source[rows], target, **options(rows))}, n)
+        return loss_by_blocks(
+            lambda rows: {"contrastive": contrastive_loss(source[rows], target, **options(rows))}, n
+        )
 
     def gathered(
         self, target: torch.Tensor, inputs: dict[str, Any]

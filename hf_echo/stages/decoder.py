@@ -21,7 +21,9 @@ class DecoderConfig(TranslationConfig):
     learning_rate: float = setting("AdamW's initial learning rate", 1e-3)
     warmup_steps: float = setting("steps of linear warm-up", 200)
     softmax_samples: int = setting(
-        "softmax over the batch's targets and this many other tokens; 0: the whole vocabulary", 0, least=0
+        "softmax over the batch's targets and this many other tokens; 0: the whole vocabulary",
+        0,
+        least=0,
     )
     translation_weight: float = setting("weight of the only loss", 1.0, above=0)
 
@@ -39,7 +41,9 @@ class DecoderTrainer(TranslationTrainer):
         if self.args.softmax_samples:
             self.token_loss = partial(sampled_translation_loss, samples=self.args.softmax_samples)
         if embeddings is not None and len(self.embeddings) != len(self.train_dataset):
-            raise ValueError(f"{len(self.embeddings)} embeddings for {len(self.train_dataset)} rows of training data")
+            raise ValueError(
+                f"{len(self.embeddings)} embeddings for {len(self.train_dataset)} rows of training data"
+            )
 
     def freeze(self, model, args) -> None:
         super().freeze(model, args)
@@ -48,12 +52,16 @@ class DecoderTrainer(TranslationTrainer):
     def forward(self, model, inputs: dict[str, Any]):
         if self.embeddings is None:
             return super().forward(model, inputs)
-        rows = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()]).to(inputs["labels"].device)
+        rows = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()]).to(
+            inputs["labels"].device
+        )
         texts = {key: inputs[key] for key in ("decoder_input_ids", "labels")}
         return model(sentence_embedding=rows, **texts, loss_function=self.loss_function())
 
     def loss_parts(self, model, inputs: dict[str, Any]):
-        return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}
+        return {"translation": self.forward(model, inputs).loss}, {
+            "translation": self.args.translation_weight
+        }
 
 
 def own_encoder(model_args: Any, data_args: Any) -> str | None:

@@ -42,10 +42,14 @@ class DistillationTrainer(EncoderTrainer):
         super().__init__(*args, **kwargs)
         self.teacher = teacher
         if wrong := [len(side) for side in teacher if len(side) != len(self.train_dataset)]:
-            raise ValueError(f"the teacher has {wrong[0]} rows, the training data {len(self.train_dataset)}")
+            raise ValueError(
+                f"the teacher has {wrong[0]} rows, the training data {len(self.train_dataset)}"
+            )
         size, dim = self.unwrapped().config.embedding_size, teacher[0][[0]].shape[1]
         if size != dim:
-            raise ValueError(f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size")
+            raise ValueError(
+                f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size"
+            )
 
     def unwrapped(self):
         return self.accelerator.unwrap_model(self.model)
@@ -66,7 +70,11 @@ def base_sentences(dataset: Any, data_args: Any, args: DistillationConfig) -> An
 
 def resampled(dataset: Any, data_args: Any, args: Any) -> Any:
     """Source languages drawn by `temperature`, where the recipe sets one (OS 4.5.2)."""
-    return dataset if data_args.temperature is None else resample(dataset, data_args.temperature, seed=args.seed)
+    return (
+        dataset
+        if data_args.temperature is None
+        else resample(dataset, data_args.temperature, seed=args.seed)
+    )
 
 
 STAGE = Stage(

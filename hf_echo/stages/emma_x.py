@@ -48,28 +48,40 @@ class EmmaXConfig(MaskingConfig):
 
     contrastive_steps: int = setting("steps of the first phase, on pairs", 0, least=0)
     mixture_steps: int = setting("steps of the second phase, on pairs; the rest is EM", 0, least=0)
-    parallel: bool = setting("EM knows the translations; false: it reads one text of each pair, by lot", True)
+    parallel: bool = setting(
+        "EM knows the translations; false: it reads one text of each pair, by lot", True
+    )
     ranks: int = setting("semantic ranks, from translation to unrelated", 4, least=2)
     temperatures: list[float] = setting(
         "of the ranking loss, one for each rank but the worst, rising", [0.05, 0.075, 0.1], above=0
     )
     contrastive_temperature: float = setting("of the first two phases", 0.04, above=0)
-    momentum: float = setting("of the momentum encoder that embeds the keys", 0.999, least=0, most=1)
+    momentum: float = setting(
+        "of the momentum encoder that embeds the keys", 0.999, least=0, most=1
+    )
     queue_size: int = setting("keys of earlier batches", 256, least=0)
-    rank_momentum: float = setting("of the running mean cosine of each rank", 0.001, least=0, most=1)
+    rank_momentum: float = setting(
+        "of the running mean cosine of each rank", 0.001, least=0, most=1
+    )
     smoothing: float = setting("label smoothing of the mixture's loss", 0.3, least=0, most=0.99)
     interpolations: int = setting("interpolated keys per query in the mixture phase", 16, least=1)
     mixture_weight: float = setting("weight of the mixture's loss", 1.0)
     mlm_weight: float = setting("weight of the masked language model; 0: none", 1.0, least=0)
-    mask_probability: float = setting("share of tokens that are masked for it", 0.15, least=0, most=1)
+    mask_probability: float = setting(
+        "share of tokens that are masked for it", 0.15, least=0, most=1
+    )
     learning_rate: float = setting("AdamW's highest learning rate", 5e-4)
     mixture_learning_rate: float = setting("highest learning rate of the mixture", 3e-5)
     warmup_steps: float = setting("steps of linear warm-up; below 1: share of all steps", 0.0)
 
     def __post_init__(self):
         super().__post_init__()
-        if len(self.temperatures) != self.ranks - 1 or self.temperatures != sorted({*self.temperatures}):
-            raise ValueError(f"{self.ranks} ranks need {self.ranks - 1} rising temperatures, got {self.temperatures}")
+        if len(self.temperatures) != self.ranks - 1 or self.temperatures != sorted(
+            {*self.temperatures}
+        ):
+            raise ValueError(
+                f"{self.ranks} ranks need {self.ranks - 1} rising temperatures, got {self.temperatures}"
+            )
 
     def own_learning_rates(self) -> dict[str, float]:
         names = ("mixture_mean", "mixture_log_sigma", "mixture_logits")
@@ -99,7 +111,9 @@ class EmmaX(EncoderWithHead):
         self.decay = args.momentum
         self.momentum = copy.deepcopy(encoder)
         self.momentum.requires_grad_(False)
-        variance = 2 * (1 - torch.linspace(0.9, 0.0, ranks)) / size  # |x - y|^2 = 2 (1 - cos) on the unit sphere
+        variance = (
+            2 * (1 - torch.linspace(0.9, 0.0, ranks)) / size
+        )  # |x - y|^2 = 2 (1 - cos) on the unit sphere
         self.mixture_mean = nn.Parameter(torch.zeros(ranks, size))
         self.mixture_log_sigma = nn.Parameter(variance.log()[:, None].expand(ranks, size) / 2)
         self.mixture_logits = nn.Parameter(torch.zeros(ranks))
@@ -107,7 +121,9 @@ class EmmaX(EncoderWithHead):
         self.register_buffer("queued", torch.zeros((), dtype=torch.long))
         self.register_buffer("rank_means", torch.full((ranks,), math.nan))
 
-    def forward(self, inputs: Mapping[str, torch.Tensor], rows: torch.Tensor) -> dict[str, torch.Tensor]:
+    def forward(
+        self, inputs: Mapping[str, torch.Tensor], rows: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
         """`query` and `key` (rows, d) of length 1, keys by the momentum encoder; `mlm` where tokens are masked.
 
         `mean`, `log_sigma` and `logits` are copies of the mixture's parameters: DDP does not allow a parameter that is
@@ -200,17 +216,23 @@ class EmmaXTrainer(MaskingTrainer):
         """InfoNCE of translations; and the mixture on keys whose rank is known."""
         args = self.args
         ranks = torch.where(same, 1, 2)
-        loss = ranking_contrastive_loss(query, keys, ranks, temperatures=[args.contrastive_temperature], exclude=own)
+        loss = ranking_contrastive_loss(
+            query, keys, ranks, temperatures=[args.contrastive_temperature], exclude=own
+        )
         parts, counts = {"contrastive": loss["rank_1"]}, {"contrastive": len(query)}
         if phase == "mixture":
             x = query.detach().repeat_interleave(args.interpolations, 0)
             near = keys[same.long().argmax(1)].repeat_interleave(args.interpolations, 0)
             drawn = torch.randint(len(keys), (len(x),), device=x.device)
-            between, of_share = interpolated_keys(near, keys[drawn], torch.rand(len(x), device=x.device), args.ranks)
+            between, of_share = interpolated_keys(
+                near, keys[drawn], torch.rand(len(x), device=x.device), args.ranks
+            )
             posterior = gmm_log_posterior(x - between, torch.zeros_like(x[:1]), *mixture)
             parts["mixture"] = gmm_loss(posterior, of_share[:, None], smoothing=args.smoothing)
             counts["mixture"] = len(x)
-            self.follow(emma, (x * between).sum(1)[:, None], of_share[:, None], posterior.argmax(-1) + 1)
+            self.follow(
+                emma, (x * between).sum(1)[:, None], of_share[:, None], posterior.argmax(-1) + 1
+            )
         return parts, counts
 
     def em_parts(self, emma, mixture, query, keys, same, own):
@@ -227,7 +249,9 @@ class EmmaXTrainer(MaskingTrainer):
         by_mixture = by_mixture.masked_fill(same, 1)
         options = dict(temperatures=args.temperatures, exclude=own)
         parts = ranking_contrastive_loss(query, keys, by_mixture, **options)
-        counts = {name: int(((by_mixture == r) & ~own).any(1).sum()) for r, name in enumerate(parts, 1)}
+        counts = {
+            name: int(((by_mixture == r) & ~own).any(1).sum()) for r, name in enumerate(parts, 1)
+        }
         # A sentence and its own key count for the mixture and the means, as in the authors' code.
         parts["mixture"] = gmm_loss(posterior, by_encoder, smoothing=args.smoothing)
         return parts, counts | {"mixture": own.numel()}
@@ -235,8 +259,12 @@ class EmmaXTrainer(MaskingTrainer):
     def follow(self, emma, cosines, ranks, by_mixture) -> None:
         """Update the running mean cosines with the pairs of all devices, and count the mixture's ranks."""
         of_all = [gather_with_grad(values.flatten())[0] for values in (cosines, ranks)]
-        emma.rank_means.copy_(update_means(emma.rank_means, *of_all, momentum=self.args.rank_momentum))
-        self.rank_counts += torch.bincount(by_mixture.flatten().cpu() - 1, minlength=self.args.ranks)
+        emma.rank_means.copy_(
+            update_means(emma.rank_means, *of_all, momentum=self.args.rank_momentum)
+        )
+        self.rank_counts += torch.bincount(
+            by_mixture.flatten().cpu() - 1, minlength=self.args.ranks
+        )
 
     def evaluate(self, *args: Any, **kwargs: Any):
         """Also the share of pairs in each rank since the last evaluation, and the spread of the queue (1: no collapse).
@@ -250,7 +278,9 @@ class EmmaXTrainer(MaskingTrainer):
             dist.all_reduce(counts)
         if total := int(counts.sum()):
             shares = (counts / total).tolist()
-            extra = {f"eval_rank_{rank}_share": round(share, 6) for rank, share in enumerate(shares, 1)}
+            extra = {
+                f"eval_rank_{rank}_share": round(share, 6) for rank, share in enumerate(shares, 1)
+            }
             if empty := [str(rank) for rank, share in enumerate(shares, 1) if share < EMPTY]:
                 logger.warning(
                     f"step {self.state.global_step}: empty ranks: {', '.join(empty)} (fewer than 1 in 10,000 pairs), "
@@ -258,7 +288,9 @@ class EmmaXTrainer(MaskingTrainer):
                 )
         if (queued := int(emma.queued)) > 1:
             keys = emma.queue[:queued]
-            extra["eval_spread"] = round(keys.std(0, correction=0).mean().item() * keys.shape[1] ** 0.5, 4)
+            extra["eval_spread"] = round(
+                keys.std(0, correction=0).mean().item() * keys.shape[1] ** 0.5, 4
+            )
         self.rank_counts.zero_()
         if extra:
             self.log(extra)

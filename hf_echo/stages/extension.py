@@ -73,7 +73,9 @@ class ExtensionTrainer(DistillationTrainer):
 
     def by_kind(self, name: str, new: torch.Tensor) -> torch.Tensor:
         """(n,) the base languages' figure, or the new ones'."""
-        figures = torch.tensor([getattr(self.args, name), getattr(self.args, f"new_{name}")], device=new.device)
+        figures = torch.tensor(
+            [getattr(self.args, name), getattr(self.args, f"new_{name}")], device=new.device
+        )
         return figures.float()[new.long()]
 
     def loss_parts(self, model, inputs: dict[str, Any]):
@@ -90,11 +92,18 @@ class ExtensionTrainer(DistillationTrainer):
         # Eq. 8: a new language takes the target's embedding, English its own, a base language by default both.
         base_share = SOURCE_SHARES[self.args.base_teacher_target]
         share = torch.where(new, 0.0, torch.where(english, 1.0, base_share))
-        teacher = teacher_target(self.teacher_rows(0, inputs), self.teacher_rows(1, inputs), source_weight=share)
+        teacher = teacher_target(
+            self.teacher_rows(0, inputs), self.teacher_rows(1, inputs), source_weight=share
+        )
         all_student, offset = gather_with_grad(student)
         figures = {
             name: self.by_kind(name, new)
-            for name in ("mse_weight", "student_teacher_weight", "teacher_student_weight", "logit_scale")
+            for name in (
+                "mse_weight",
+                "student_teacher_weight",
+                "teacher_student_weight",
+                "logit_scale",
+            )
         }
         all_teacher, _ = gather_with_grad(teacher)
         is_same = same_text(inputs)
@@ -115,7 +124,10 @@ class ExtensionTrainer(DistillationTrainer):
 
     def source_langs(self, inputs: dict[str, Any]) -> list[str]:
         data = self.train_dataset
-        return [data.names["source_lang"][i] for i in data.labels["source_lang"][inputs["index"].cpu().numpy()]]
+        return [
+            data.names["source_lang"][i]
+            for i in data.labels["source_lang"][inputs["index"].cpu().numpy()]
+        ]
 
 
 def pairs_into_base_languages(dataset: Any, data_args: Any, args: ExtensionConfig) -> Any:
@@ -129,8 +141,12 @@ def pairs_into_base_languages(dataset: Any, data_args: Any, args: ExtensionConfi
 def read_xsimpp(file: str) -> dict[str, float]:
     """The teacher's xsim++ by language, from a JSON file."""
     found = read_json(file)
-    if not isinstance(found, dict) or not all(isinstance(value, (int, float)) for value in found.values()):
-        raise ValueError(f'teacher_xsimpp: {file} must hold {{language: xsim++}}, such as {{"fra_Latn": 3.1}}')
+    if not isinstance(found, dict) or not all(
+        isinstance(value, (int, float)) for value in found.values()
+    ):
+        raise ValueError(
+            f'teacher_xsimpp: {file} must hold {{language: xsim++}}, such as {{"fra_Latn": 3.1}}'
+        )
     return found
 
 
@@ -141,7 +157,14 @@ STAGE = Stage(
     learns="encoder",
     # Algorithm 2 does not ask the teacher about a language that it never saw.
     embedded=Embedded("teacher", teacher, languages=lambda args: args.base_languages),
-    reads=("teacher", "live_teacher", "temperature", "base_languages_of", "teacher_xsimpp", "english_rows"),
+    reads=(
+        "teacher",
+        "live_teacher",
+        "temperature",
+        "base_languages_of",
+        "teacher_xsimpp",
+        "english_rows",
+    ),
     needs_teacher=True,
     rows=pairs_into_base_languages,
 )

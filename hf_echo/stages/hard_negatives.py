@@ -23,10 +23,14 @@ class HardNegativesConfig(ContrastiveConfig):
     """
 
     learning_rate: float = setting("AdamW's initial learning rate", 1e-5)
-    max_tokens: int = setting("padded tokens of a batch on one device, counted as tokens_of says", 6000, least=1)
+    max_tokens: int = setting(
+        "padded tokens of a batch on one device, counted as tokens_of says", 6000, least=1
+    )
     max_negatives: int = setting("hard negatives of each source sentence", 5, least=1)
     gamma: float = setting("weight of the hard negatives in OS Eq. 5", 0.8, least=0, most=1)
-    one_softmax: bool = setting("all negatives in one softmax, without margin and gamma (OS Table 12b)", False)
+    one_softmax: bool = setting(
+        "all negatives in one softmax, without margin and gamma (OS Table 12b)", False
+    )
 
 
 class HardNegativesTrainer(ContrastiveTrainer):
@@ -55,7 +59,11 @@ class HardNegativesTrainer(ContrastiveTrainer):
             negatives = embeddings[index[rows].clamp(min=0)]  # (rows, K, dimensions)
             texts = (embeddings[:n][rows], target, negatives, index[rows] >= 0)
             if self.args.one_softmax:
-                chosen = {name: value for name, value in options(rows).items() if not name.startswith("margin")}
+                chosen = {
+                    name: value
+                    for name, value in options(rows).items()
+                    if not name.startswith("margin")
+                }
                 return {"total_contrastive": one_softmax_loss(*texts, **chosen)}
             parts = split_softmax_parts(*texts, gamma=self.args.gamma, **options(rows))
             parts["total_contrastive"] = parts.pop("total")
@@ -78,7 +86,9 @@ def rows_with_negatives(dataset: Any, data_args: Any, args: HardNegativesConfig)
     if "hard_negatives" in dataset.column_names:
         dataset = dataset.remove_columns("hard_negatives")
     dataset = dataset.add_column("hard_negatives", [[text for text, _ in row] for row in negatives])
-    return dataset.filter(lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == "eng_Latn")
+    return dataset.filter(
+        lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == "eng_Latn"
+    )
 
 
 STAGE = Stage(

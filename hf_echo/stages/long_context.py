@@ -24,8 +24,12 @@ class LongContextConfig(CachedBatchConfig, TextConfig):
     learning_rate: float = setting("AdamW's initial learning rate", 1e-5)
     warmup_steps: float = setting("steps of linear warm-up", 900)
     max_rows: int | None = setting("pairs of a batch on one device", 16)
-    max_tokens: int = setting("padded tokens of a batch on one device, of both texts", 131_072, least=1)
-    max_length: int = setting("tokens of a text; the model and its tokenizer are set to it", 2048, least=1)
+    max_tokens: int = setting(
+        "padded tokens of a batch on one device, of both texts", 131_072, least=1
+    )
+    max_length: int = setting(
+        "tokens of a text; the model and its tokenizer are set to it", 2048, least=1
+    )
     logit_scale: float = setting("tau of Eq. 15", 20.0, above=0)
 
 
@@ -62,8 +66,14 @@ class LongContextTrainer(EncoderTrainer):
         is_same = same_text(inputs)
 
         def losses(rows: slice) -> dict[str, torch.Tensor]:
-            options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset + rows.start)
-            return {"contrastive": contrastive_loss(embedding[:n][rows], target, exclude=is_same(rows), **options)}
+            options = dict(
+                logit_scale=self.args.logit_scale, margin=0.0, offset=offset + rows.start
+            )
+            return {
+                "contrastive": contrastive_loss(
+                    embedding[:n][rows], target, exclude=is_same(rows), **options
+                )
+            }
 
         return loss_by_blocks(losses, n), {"contrastive": 1.0}
 

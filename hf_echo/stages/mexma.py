@@ -37,7 +37,9 @@ class MexmaConfig(CachedBatchConfig, MaskingConfig):
     alignment: Literal["none", "masked", "clean", "contrastive"] = setting(
         "clean: MSE of both clean embeddings; masked: of masked source, clean target", "clean"
     )
-    token_gradients: bool = setting("the unmasking loss reaches the encoder through its token states too", True)
+    token_gradients: bool = setting(
+        "the unmasking loss reaches the encoder through its token states too", True
+    )
     alignment_weight: float = setting("alpha, on the mean over rows and dimensions", 1.0)
     unmasking_weight: float = setting("beta, on the mean of both texts; 0: none is masked", 1.0)
     koleo_weight: float = setting("gamma, on the mean of both texts; 0: off", 0.01)
@@ -46,7 +48,9 @@ class MexmaConfig(CachedBatchConfig, MaskingConfig):
     head_layers: int = setting("layers of the unmasking head", 6, least=0)
     head_heads: int = setting("attention heads of the unmasking head", 8, least=1)
     head_ffn: int = setting("inner size of the unmasking head's layers", 3072, least=1)
-    head_dropout: float = setting("dropout of the unmasking head, not inside attention", 0.1, least=0, most=1)
+    head_dropout: float = setting(
+        "dropout of the unmasking head, not inside attention", 0.1, least=0, most=1
+    )
     max_rows: int | None = setting("pairs of a batch on one device", 150)
     max_tokens: int = setting("padded tokens of a batch on one device, both texts", 60_000, least=1)
     max_length: int = setting("tokens of a text; longer ones are cut, with a warning", 200, least=1)
@@ -66,16 +70,24 @@ class MexmaConfig(CachedBatchConfig, MaskingConfig):
         if not (aligns or self.unmasking_weight):
             raise ValueError("nothing to learn: set alignment or unmasking_weight")
         if not self.symmetric and (aligns or self.koleo_weight):
-            raise ValueError("symmetric=false has no second clean text: set alignment=none and koleo_weight=0")
+            raise ValueError(
+                "symmetric=false has no second clean text: set alignment=none and koleo_weight=0"
+            )
         if not self.unmasking_weight and self.alignment == "masked":
-            raise ValueError("alignment=masked needs masked texts: set unmasking_weight above 0, or alignment=clean")
+            raise ValueError(
+                "alignment=masked needs masked texts: set unmasking_weight above 0, or alignment=clean"
+            )
         if self.koleo_weight and self.max_rows == 1:
-            raise ValueError("koleo_weight needs at least two pairs per batch: set max_rows above 1, or koleo_weight=0")
+            raise ValueError(
+                "koleo_weight needs at least two pairs per batch: set max_rows above 1, or koleo_weight=0"
+            )
 
 
 def head_options(args: MexmaConfig) -> dict[str, Any]:
     """Arguments of the UnmaskingHead."""
-    return dict(layers=args.head_layers, heads=args.head_heads, ffn=args.head_ffn, dropout=args.head_dropout)
+    return dict(
+        layers=args.head_layers, heads=args.head_heads, ffn=args.head_ffn, dropout=args.head_dropout
+    )
 
 
 class Mexma(EncoderWithHead):
@@ -96,7 +108,12 @@ class Mexma(EncoderWithHead):
         super().__init__(encoder, UnmaskingHead(width, vocabulary, **head_options(args)))
 
     def forward(
-        self, inputs: Mapping[str, torch.Tensor], *, unmask: bool, symmetric: bool, token_gradients: bool
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        *,
+        unmask: bool,
+        symmetric: bool,
+        token_gradients: bool,
     ) -> dict[str, torch.Tensor]:
         """`source`, `target`: (n, d) clean embeddings; `masked_source`, `masked_target`; and the unmasking losses.
 
@@ -119,7 +136,11 @@ class Mexma(EncoderWithHead):
         return out
 
     def unmask(
-        self, inputs: Mapping[str, torch.Tensor], rows: torch.Tensor, context: torch.Tensor, token_gradients: bool
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        rows: torch.Tensor,
+        context: torch.Tensor,
+        token_gradients: bool,
     ) -> tuple[torch.Tensor, ...]:
         """(loss, masked embeddings) of these rows; with all rows (loss of sources, of targets, masked embeddings).
 
@@ -135,7 +156,10 @@ class Mexma(EncoderWithHead):
         states = self.head(torch.cat([context[:, None].to(tokens.dtype), tokens], 1), mask)
         parts = 2 if len(rows) == len(inputs["labels"]) else 1
         matrix = self.token_matrix
-        losses = [self.head.loss(s, matrix, y) for s, y in zip(states.chunk(parts), labels.chunk(parts), strict=True)]
+        losses = [
+            self.head.loss(s, matrix, y)
+            for s, y in zip(states.chunk(parts), labels.chunk(parts), strict=True)
+        ]
         return *losses, output.sentence_embedding
 
 
@@ -154,16 +178,25 @@ class MexmaTrainer(MaskingTrainer):
         n, side = len(counts) // 2, inputs["side"]
         source, target = counts[:n], counts[n:]
         sizes = {"unmasking_source": source.sum(), "unmasking_target": target.sum()}
-        return {k: int(v) for k, v in (sizes | {"unmasking": torch.where(side == 1, target, source).sum()}).items()}
+        return {
+            k: int(v)
+            for k, v in (
+                sizes | {"unmasking": torch.where(side == 1, target, source).sum()}
+            ).items()
+        }
 
     def encoded(self, model, inputs: dict[str, Any], *, alone=False):
         args = self.args
         if alone and not args.symmetric:
             return None, {}, {}  # the only loss reads one pair alone
         unmask = args.unmasking_weight > 0 and not alone
-        out = model(inputs, unmask=unmask, symmetric=args.symmetric, token_gradients=args.token_gradients)
+        out = model(
+            inputs, unmask=unmask, symmetric=args.symmetric, token_gradients=args.token_gradients
+        )
         parts = {name: out[name] for name in out if name.startswith("unmasking")}
-        weights = {name: args.unmasking_weight / 2 for name in parts}  # one text alone (Table 11, row 1) keeps beta
+        weights = {
+            name: args.unmasking_weight / 2 for name in parts
+        }  # one text alone (Table 11, row 1) keeps beta
         if not args.symmetric:
             return None, parts, weights
         if args.alignment == "masked" and args.alignment_weight and not alone:
@@ -188,28 +221,36 @@ class MexmaTrainer(MaskingTrainer):
             weights["koleo"] = args.koleo_weight
         return parts, weights
 
-    def alignment(self, source: torch.Tensor, target: torch.Tensor, inputs: Mapping[str, Any]) -> torch.Tensor:
+    def alignment(
+        self, source: torch.Tensor, target: torch.Tensor, inputs: Mapping[str, Any]
+    ) -> torch.Tensor:
         if self.args.alignment == "contrastive":
             all_source, offset = gather_with_grad(source)
             all_target, _ = gather_with_grad(target)
             is_same = same_text(inputs)
 
             def losses(rows: slice) -> dict[str, torch.Tensor]:
-                options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset + rows.start)
+                options = dict(
+                    logit_scale=self.args.logit_scale, margin=0.0, offset=offset + rows.start
+                )
                 options["exclude"] = is_same(rows)
                 there = contrastive_loss(source[rows], all_target, **options)
                 back = contrastive_loss(target[rows], all_source, **options)
                 return {"alignment": (there + back) / 2}
 
             return loss_by_blocks(losses, len(source))["alignment"]
-        return mse_loss(source, target) / source.shape[1]  # a mean over dimensions, where `mse_loss` has the sum
+        return (
+            mse_loss(source, target) / source.shape[1]
+        )  # a mean over dimensions, where `mse_loss` has the sum
 
     def koleo(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
         """Mean of both texts. Equal targets count once: no loss can spread them. A batch of one pair has none."""
         key = inputs["target_key"]
         first = ~(key[:, None] == key[None]).tril(-1).any(1)
         sides = [side for side in (out["source"], out["target"][first]) if len(side) > 1]
-        return sum((koleo_loss(side) for side in sides), start=0.0 * out["source"].float().sum()) / max(len(sides), 1)
+        return sum(
+            (koleo_loss(side) for side in sides), start=0.0 * out["source"].float().sum()
+        ) / max(len(sides), 1)
 
 
 def beside(config: EchoConfig, args: MexmaConfig, alone: int) -> dict[str, int]:

@@ -23,7 +23,9 @@ class Seq2SeqTrainer(TranslationTrainer):
     bottleneck = False
 
     def loss_parts(self, model, inputs: dict[str, Any]):
-        return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}
+        return {"translation": self.forward(model, inputs).loss}, {
+            "translation": self.args.translation_weight
+        }
 
 
 STAGE = Stage("seq2seq", Seq2SeqConfig, Seq2SeqTrainer)

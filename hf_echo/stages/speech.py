@@ -25,7 +25,17 @@ from .core.adapter import add_adapter, read_adapter_settings
 from .core.base import CoreConfig, CoreTrainer
 from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
-from .speech_rows import SPEECH, SpeechDev, check_shape, data_table, new_config, plan, selected, size, speech_table
+from .speech_rows import (
+    SPEECH,
+    SpeechDev,
+    check_shape,
+    data_table,
+    new_config,
+    plan,
+    selected,
+    size,
+    speech_table,
+)
 
 AUDIO_INPUTS = ("input_values", "input_features")
 
@@ -48,27 +58,40 @@ class SpeechConfig(CoreConfig):
     )
     mse_weight: float = setting("of OS Eq. 12", 1.0, least=0)
     english_weight: float = setting(
-        "share of the English translation's embedding in the target, where there is one", 0.0, least=0, most=1
+        "share of the English translation's embedding in the target, where there is one",
+        0.0,
+        least=0,
+        most=1,
     )
     contrastive_weight: float = setting("of a softmax over the batch's embeddings", 0.0, least=0)
     logit_scale: float = setting("scale of the cosine in that softmax", 20.0, above=0)
-    candidates: int = setting("in that softmax, other texts of the training data as candidates of a step", 0, least=0)
+    candidates: int = setting(
+        "in that softmax, other texts of the training data as candidates of a step", 0, least=0
+    )
     frozen_layers: int = setting(
-        "first layers of a pretrained audio model, and what is before them, that stay; -1: all of it", 0, least=-1
+        "first layers of a pretrained audio model, and what is before them, that stay; -1: all of it",
+        0,
+        least=-1,
     )
     learning_rate: float = setting("Adam's initial learning rate", 1e-4)
     adam_beta2: float = setting("beta2 of Adam", 0.98)
     lr_scheduler_type: str = setting("learning rate schedule", "inverse_sqrt")
     warmup_steps: float = setting("steps of linear warm-up", 8000)
     max_grad_norm: float = setting("gradients are clipped to this norm", 1.0)
-    metric_for_best_model: str | None = setting("dev metric that chooses the best checkpoint: mse or xsim", "mse")
+    metric_for_best_model: str | None = setting(
+        "dev metric that chooses the best checkpoint: mse or xsim", "mse"
+    )
 
     def __post_init__(self):
         super().__post_init__()
         if not (self.mse_weight or self.contrastive_weight):
-            raise ValueError("mse_weight and contrastive_weight are both 0: one of them must be above 0")
+            raise ValueError(
+                "mse_weight and contrastive_weight are both 0: one of them must be above 0"
+            )
         if self.longest > self.max_seconds:
-            raise ValueError(f"longest={self.longest} must be at most max_seconds={self.max_seconds}")
+            raise ValueError(
+                f"longest={self.longest} must be at most max_seconds={self.max_seconds}"
+            )
 
 
 class SpeechTrainer(CoreTrainer):
@@ -81,22 +104,34 @@ class SpeechTrainer(CoreTrainer):
     metrics: tuple[str, ...] = ("mse", "xsim", "xsim_english")
 
     def __init__(
-        self, model: EchoSpeechEncoder, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs: Any
+        self,
+        model: EchoSpeechEncoder,
+        args: SpeechConfig,
+        *,
+        train_dataset: SpeechRows,
+        teacher: Any,
+        **kwargs: Any,
     ):
         size, dim = model.config.embedding_size, teacher[0][[0]].shape[1]
         if size != dim:
-            raise ValueError(f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size")
+            raise ValueError(
+                f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size"
+            )
         self.teacher = teacher
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
     def freeze(self, model: EchoSpeechEncoder, args: SpeechConfig) -> None:
         """DDP waits for gradients of all that learns: parts that no loss reads are frozen."""
         for name, parameter in model.audio.named_parameters():
-            learns = not args.frozen_layers or (args.frozen_layers > 0 and layer_of(name) >= args.frozen_layers)
+            learns = not args.frozen_layers or (
+                args.frozen_layers > 0 and layer_of(name) >= args.frozen_layers
+            )
             # no loss reads masked_spec_embed where transformers' SpecAugment is off
             parameter.requires_grad_(learns and not name.endswith("masked_spec_embed"))
 
-    def make_collator(self, args: SpeechConfig, tokenizer: Any, model: EchoSpeechEncoder) -> SpeechCollator:
+    def make_collator(
+        self, args: SpeechConfig, tokenizer: Any, model: EchoSpeechEncoder
+    ) -> SpeechCollator:
         return SpeechCollator(tokenizer)
 
     def batch_lengths(self) -> np.ndarray:
@@ -138,7 +173,9 @@ class SpeechTrainer(CoreTrainer):
             rows = (1 - share) * rows + share * self.teacher[1][index.cpu().numpy()]
         return torch.from_numpy(rows).to(index.device)
 
-    def contrastive(self, student: torch.Tensor, target: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
+    def contrastive(
+        self, student: torch.Tensor, target: torch.Tensor, inputs: dict[str, Any]
+    ) -> torch.Tensor:
         """Mean of both directions, over the rows of all processes; rows of one meaning are not negatives of each other.
 
         The speech also chooses among `candidates` other texts, which cost nothing: the teacher's embeddings are there.
@@ -163,19 +200,29 @@ class SpeechTrainer(CoreTrainer):
 
     @cached_property
     def data_table(self) -> dict[str, Any]:
-        return data_table(self.train_dataset.rows, self.train_dataset.lengths / self.train_dataset.sampling_rate)
+        return data_table(
+            self.train_dataset.rows, self.train_dataset.lengths / self.train_dataset.sampling_rate
+        )
 
-    def measure(self, model, dev_sets: Mapping[str, SpeechDev], *, prefix="eval", tables=None) -> dict[str, float]:
+    def measure(
+        self, model, dev_sets: Mapping[str, SpeechDev], *, prefix="eval", tables=None
+    ) -> dict[str, float]:
         """Means over languages, then over sets: `mse` (OS 5), `xsim` of speech to its own transcription,
         `xsim_english` to the English text."""
         was_training, metrics = model.training, {}
         model.eval()
         for name, dev in dev_sets.items():
-            speech = encode_speech(model, self.tokenizer, dev.rows["audio"], max_seconds=self.args.max_seconds)
+            speech = encode_speech(
+                model, self.tokenizer, dev.rows["audio"], max_seconds=self.args.max_seconds
+            )
             table = speech_table(speech, dev)
             if tables is not None:
                 tables[name] = table
-            found = {key: value for key, value in (table.average or {}).items() if key != "lang" and value is not None}
+            found = {
+                key: value
+                for key, value in (table.average or {}).items()
+                if key != "lang" and value is not None
+            }
             metrics |= {f"{prefix}_{name}_{measure}": value for measure, value in found.items()}
         model.train(was_training)
         for measure in self.metrics:
@@ -191,7 +238,9 @@ def layer_of(name: str) -> int:
     return int(found[1]) if found else -1
 
 
-def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs: Any):
+def build(
+    model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs: Any
+):
     """The trainer with its model: a checkpoint, or a new one of `shape`."""
     if model_args.model_name_or_path:
         model = open_speech_encoder(model_args.model_name_or_path)

@@ -32,7 +32,10 @@ OF_MODEL = (
     *("audio_config", "embedding_size", "pooler_layers", "pooler_hidden_size", "pooler_heads"),
     *("pooler_intermediate_size", "pooler_dropout"),
 )
-FEATURES = {"wav2vec2-bert": "log-mel", "whisper": "whisper"}  # by type of audio model; the others read samples
+FEATURES = {
+    "wav2vec2-bert": "log-mel",
+    "whisper": "whisper",
+}  # by type of audio model; the others read samples
 
 
 @dataclass
@@ -65,16 +68,23 @@ def speech_table(speech: np.ndarray, dev: SpeechDev) -> Table:
     for lang in sorted(set(codes.tolist())):
         own = np.flatnonzero(codes == lang)
         row: dict[str, Any] = {"lang": lang, "rows": len(own), "mse": float(distance[own].mean())}
-        for name, vectors, words in (("xsim", text, texts), ("xsim_english", english, english_texts)):
+        for name, vectors, words in (
+            ("xsim", text, texts),
+            ("xsim_english", english, english_texts),
+        ):
             gold = text_groups([words[i] for i in own])
-            row[name] = xsim(speech[own], vectors[own], gold=gold).error_rate if len(own) > 1 else None
+            row[name] = (
+                xsim(speech[own], vectors[own], gold=gold).error_rate if len(own) > 1 else None
+            )
         rows.append(row)
     return Table(rows).with_average(("mse", "xsim", "xsim_english"))
 
 
 def load(args: Any) -> Dataset:
     if not args.train_data:
-        raise ValueError("train_data is missing: a table of audio paths and texts, a folder, or a Hub name")
+        raise ValueError(
+            "train_data is missing: a table of audio paths and texts, a folder, or a Hub name"
+        )
     rows = load_with(load_speech, args.train_data, args.data_options)
     refuse_kept(rows, f"train_data {args.train_data}")
     return rows
@@ -95,13 +105,23 @@ def load_dev(args: Any) -> dict[str, SpeechDev]:
 def teacher_texts(rows: Dataset) -> Dataset:
     """What the teacher reads: source is the transcription, target its English, or the transcription without one."""
     english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
-    text, lang = rows["text"][:], rows["lang"][:]  # lists: from_dict reads a Column one row at a time
-    target = [(en, ENGLISH) if en else (own, code) for en, own, code in zip(english, text, lang, strict=True)]
+    text, lang = (
+        rows["text"][:],
+        rows["lang"][:],
+    )  # lists: from_dict reads a Column one row at a time
+    target = [
+        (en, ENGLISH) if en else (own, code)
+        for en, own, code in zip(english, text, lang, strict=True)
+    ]
     texts, codes = map(list, zip(*target, strict=True))
-    return Dataset.from_dict({"source": text, "source_lang": lang, "target": texts, "target_lang": codes})
+    return Dataset.from_dict(
+        {"source": text, "source_lang": lang, "target": texts, "target_lang": codes}
+    )
 
 
-def processor(model_args: Any, rows: Dataset, config: Any, resume: str | None) -> EchoAudioFeatureExtractor:
+def processor(
+    model_args: Any, rows: Dataset, config: Any, resume: str | None
+) -> EchoAudioFeatureExtractor:
     if name := resume or model_args.model_name_or_path:
         return open_extractor(name)
     return new_extractor(model_args.shape)
@@ -112,7 +132,9 @@ def selected(dataset: Dataset, data_args: Any, config: Any) -> Dataset:
     lengths = audio_lengths(dataset, rate := 16_000, data_args.cache_dir)
     kept = np.flatnonzero(lengths <= config.longest * rate)
     if not len(kept):
-        raise ValueError(f"longest={config.longest:g}: all {len(dataset)} audios are longer (seconds)")
+        raise ValueError(
+            f"longest={config.longest:g}: all {len(dataset)} audios are longer (seconds)"
+        )
     if len(kept) < len(dataset):
         dataset, lengths = dataset.select(kept), lengths[kept]
     if config.sampling_exponent is None:
@@ -120,7 +142,9 @@ def selected(dataset: Dataset, data_args: Any, config: Any) -> Dataset:
     return dataset.select(sampled_rows(dataset, lengths, config.sampling_exponent, config.seed))
 
 
-def prepare(rows: Dataset, extractor: EchoAudioFeatureExtractor, data_args: Any, config: Any) -> SpeechRows:
+def prepare(
+    rows: Dataset, extractor: EchoAudioFeatureExtractor, data_args: Any, config: Any
+) -> SpeechRows:
     rate = extractor.sampling_rate
     return SpeechRows(rows, rate, audio_lengths(rows, rate, data_args.cache_dir))
 
@@ -141,16 +165,27 @@ def data_table(rows: Dataset, seconds: np.ndarray) -> dict[str, Any]:
 
     Rows that sampling repeats count once.
     """
-    names = {name: rows[name][:] if name in rows.column_names else "" for name in ("lang", "source", "speaker")}
+    names = {
+        name: rows[name][:] if name in rows.column_names else ""
+        for name in ("lang", "source", "speaker")
+    }
     paths = [row["path"] or row["bytes"] for row in rows["audio"]]
     table = DataFrame(names | {"path": paths, "hours": seconds / 3600}).fillna("")
     voices = table[table.speaker != ""].groupby("source").speaker.unique()
     counted = [
-        {"lang": lang, "source": source, "voices": len({*own.speaker} - {""}), "recordings": own.path.nunique()}
+        {
+            "lang": lang,
+            "source": source,
+            "voices": len({*own.speaker} - {""}),
+            "recordings": own.path.nunique(),
+        }
         | {"hours": float(own.drop_duplicates("path").hours.sum())}
         for (lang, source), own in table.groupby(["lang", "source"])
     ]
-    return {"rows": counted, "voices": {source: sorted(own)[:MAX_VOICES] for source, own in voices.items()}}
+    return {
+        "rows": counted,
+        "voices": {source: sorted(own)[:MAX_VOICES] for source, own in voices.items()},
+    }
 
 
 def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
@@ -171,19 +206,29 @@ def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
     if isinstance(audio := values.get("audio_config"), dict) and extractor.features != "samples":
         name, width, of = "num_mel_bins", extractor.num_mel_bins, "num_mel_bins"
         if extractor.features == "log-mel":
-            name, width, of = "feature_projection_input_dim", width * extractor.stride, "num_mel_bins * stride"
+            name, width, of = (
+                "feature_projection_input_dim",
+                width * extractor.stride,
+                "num_mel_bins * stride",
+            )
         if audio.setdefault(name, width) != width:
-            raise ValueError(f"shape.audio_config.{name} is {audio[name]}, the extractor gives {of} = {width}")
+            raise ValueError(
+                f"shape.audio_config.{name} is {audio[name]}, the extractor gives {of} = {width}"
+            )
     try:
         return EchoSpeechConfig(**values)
-    except Exception as error:  # transformers and huggingface_hub check types, each with errors of its own
+    except (
+        Exception
+    ) as error:  # transformers and huggingface_hub check types, each with errors of its own
         raise ValueError(f"shape: {' '.join(str(error).splitlines()[-1].split())}") from None
 
 
 def new_extractor(shape: dict[str, Any]) -> EchoAudioFeatureExtractor:
     audio = shape.get("audio_config")
     of_type = FEATURES.get(audio.get("model_type") if isinstance(audio, dict) else None, "samples")
-    return EchoAudioFeatureExtractor(**{"features": of_type} | {k: shape[k] for k in OF_EXTRACTOR if k in shape})
+    return EchoAudioFeatureExtractor(
+        **{"features": of_type} | {k: shape[k] for k in OF_EXTRACTOR if k in shape}
+    )
 
 
 def check_shape(shape: dict[str, Any]) -> None:
@@ -198,7 +243,9 @@ def check_shape(shape: dict[str, Any]) -> None:
 
 
 def plan(model_args: Any, args: Any, start: Start) -> EchoSpeechConfig | None:
-    return start_or_shape(model_args, start, lambda: new_config(model_args.shape), (EchoSpeechConfig,))
+    return start_or_shape(
+        model_args, start, lambda: new_config(model_args.shape), (EchoSpeechConfig,)
+    )
 
 
 def size(config: EchoSpeechConfig, args: Any) -> dict[str, Any]:

@@ -18,7 +18,9 @@ class TokenConfig(DistillationConfig):
     """OS 10.1: 15k steps, lambda 1, scale 500. The paper names no learning rate; this is that of the extension."""
 
     learning_rate: float = setting("AdamW's initial learning rate", 4e-5)
-    language_drop: float = setting("probability of the unspecified-language prompt", 0.0, least=0, most=1)
+    language_drop: float = setting(
+        "probability of the unspecified-language prompt", 0.0, least=0, most=1
+    )
     self_objective_weight: float = setting("lambda of Eq. 13", 1.0)
     similarity_scale: float = setting("tau of the softmax over tokens", 500.0, above=0)
 
@@ -38,7 +40,10 @@ class TokenTrainer(DistillationTrainer):
         embedding = output.sentence_embedding
         own = own_tokens(inputs["input_ids"], inputs["attention_mask"], self.tokenizer)
         parts = {
-            "mse": mse_loss(embedding[:n] + embedding[n:], self.teacher_rows(0, inputs) + self.teacher_rows(1, inputs)),
+            "mse": mse_loss(
+                embedding[:n] + embedding[n:],
+                self.teacher_rows(0, inputs) + self.teacher_rows(1, inputs),
+            ),
             "self_objective": self_objective_loss(
                 states[:n], states[n:], own[:n], own[n:], scale=self.args.similarity_scale
             ),
@@ -50,7 +55,11 @@ def own_tokens(input_ids: torch.Tensor, attention_mask: torch.Tensor, tokenizer)
     """(rows, seq) bool: the text's own tokens, without special ones and the prompt, which ends with <SEP>."""
     special = torch.tensor(tokenizer.all_special_ids, device=input_ids.device)
     own = attention_mask.bool() & ~torch.isin(input_ids, special)
-    return own if tokenizer.prompts == "none" else own & ((input_ids == tokenizer.sep_token_id).cumsum(1) > 0)
+    return (
+        own
+        if tokenizer.prompts == "none"
+        else own & ((input_ids == tokenizer.sep_token_id).cumsum(1) > 0)
+    )
 
 
 STAGE = Stage(

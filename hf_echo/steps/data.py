@@ -28,17 +28,29 @@ from .record import data_fingerprint
 
 logger = logging.getLogger(__name__)
 
-READ_TEXTS = ("data_options", "source_languages", "batch_by", "guide", "teacher", "cache_embeddings", "rule_negatives")
+READ_TEXTS = (
+    "data_options",
+    "source_languages",
+    "batch_by",
+    "guide",
+    "teacher",
+    "cache_embeddings",
+    "rule_negatives",
+)
 CLUSTER = 1000  # rows of a cluster of similar targets, about
 
 
 def load_pairs(args: DataArguments) -> Dataset:
     if not args.train_data:
-        raise ValueError("train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'")
+        raise ValueError(
+            "train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'"
+        )
     if is_prepared(args.train_data):
         for name in READ_TEXTS:
             if getattr(args, name):
-                raise ValueError(f"{name} reads texts, and {args.train_data} holds tokens alone: name the data instead")
+                raise ValueError(
+                    f"{name} reads texts, and {args.train_data} holds tokens alone: name the data instead"
+                )
         return PreparedParallel(args.train_data)
     return load_with(load_parallel, args.train_data, args.data_options)
 
@@ -66,21 +78,33 @@ def _dev_rows(name: str, given: Any) -> Dataset:
     """Rows of a dev set: a path, or a mapping with path and split; without split `dev_split` chooses it."""
     options = dict(given) if isinstance(given, dict) else {"path": given}
     if not options.get("path") or options.keys() - {"path", "split"}:
-        raise ValueError(f"dev_data.{name} is {given!r}: give a path, or a mapping with path and split")
+        raise ValueError(
+            f"dev_data.{name} is {given!r}: give a path, or a mapping with path and split"
+        )
     try:
         split = options["split"] if "split" in options else dev_split(options["path"])
     except ValueError as error:
-        raise ValueError(f"dev_data.{name}: {error} (dev_data: {{{name}: {{path: ..., split: ...}}}})") from None
+        raise ValueError(
+            f"dev_data.{name}: {error} (dev_data: {{{name}: {{path: ..., split: ...}}}})"
+        ) from None
     rows = load_nway(options["path"], split=split)
     if split is not None:
-        logger.warning("dev_data.%s: the %d rows of split %r of %s", name, len(rows), split, options["path"])
+        logger.warning(
+            "dev_data.%s: the %d rows of split %r of %s", name, len(rows), split, options["path"]
+        )
     return rows
 
 
-def data_fingerprints(pairs: Dataset, dev_sets: dict[str, DevSet], args: DataArguments) -> dict[str, str]:
+def data_fingerprints(
+    pairs: Dataset, dev_sets: dict[str, DevSet], args: DataArguments
+) -> dict[str, str]:
     """Of the rows, and of the models that say something about them."""
-    models = {role: fingerprint(name) for role in ("teacher", "guide") if (name := getattr(args, role))}
-    models = {role: found for role, found in models.items() if not found.endswith(":unknown")}  # nothing is cached yet
+    models = {
+        role: fingerprint(name) for role in ("teacher", "guide") if (name := getattr(args, role))
+    }
+    models = {
+        role: found for role, found in models.items() if not found.endswith(":unknown")
+    }  # nothing is cached yet
     dev = {f"dev_data.{name}": data_fingerprint(dev.rows) for name, dev in dev_sets.items()}
     errors = {"teacher_xsimpp": sha256(args.teacher_xsimpp)} if args.teacher_xsimpp else {}
     own = pairs.fingerprint if isinstance(pairs, PreparedParallel) else data_fingerprint(pairs)
@@ -111,7 +135,9 @@ TEXT_PAIRS = Rows(
     processor=pair_tokenizer,
     prepare=tokenized_pairs,
     texts=lambda pairs: pairs,
-    languages=lambda tokenized: sorted({*tokenized.names["source_lang"], *tokenized.names["target_lang"]}),
+    languages=lambda tokenized: sorted(
+        {*tokenized.names["source_lang"], *tokenized.names["target_lang"]}
+    ),
     language_column="source_lang",
 )
 
@@ -132,7 +158,9 @@ def training_rows(stage: Stage, args: DataArguments, config: Any, dataset: Datas
                 f"{', '.join(sorted(set(every[column])))}"
             )
     if hasattr(config, "base_languages"):
-        config.base_languages = config.base_languages or teacher_languages(args.base_languages_of or args.teacher)
+        config.base_languages = config.base_languages or teacher_languages(
+            args.base_languages_of or args.teacher
+        )
     if stage.rows is None or isinstance(dataset, PreparedParallel):
         return dataset
     return stage.rows(dataset, args, config)
@@ -158,7 +186,11 @@ def embedded_sides(
     encode, dataset = any_encoder(name), rows_of(stage).texts(dataset)
     languages = needed.languages(config)
     if needed.role == "teacher" and args.live_teacher:
-        return {needed.role: tuple(LiveRows(dataset, side, encode, languages=languages) for side in needed.sides)}
+        return {
+            needed.role: tuple(
+                LiveRows(dataset, side, encode, languages=languages) for side in needed.sides
+            )
+        }
     key = f"{name} {fingerprint(name)}"
     options = dict(normalize=needed.normalize, sides=needed.sides, languages=languages)
     return {needed.role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
@@ -171,7 +203,10 @@ def row_groups(dataset: Dataset, by: str, start: str, tokenizer: Any) -> np.ndar
     mixed batch apart by domain alone. similarity: the negatives of a batch are hard.
     """
     if by == "languages":
-        pairs = [f"{source} {target}" for source, target in zip(dataset["source_lang"], dataset["target_lang"])]
+        pairs = [
+            f"{source} {target}"
+            for source, target in zip(dataset["source_lang"], dataset["target_lang"])
+        ]
         return np.unique(pairs, return_inverse=True)[1]
     with opening_quietly():
         vectors = AutoModel.from_pretrained(snapshot(start)).get_input_embeddings().weight

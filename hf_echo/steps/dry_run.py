@@ -42,14 +42,22 @@ class _Start:
             try:
                 with opening(name) as place:
                     found = AutoConfig.from_pretrained(place)
-                    if isinstance(found, EchoConfig) and found.decoder is None and is_release(place):
-                        found.decoder = EchoDecoderConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
+                    if (
+                        isinstance(found, EchoConfig)
+                        and found.decoder is None
+                        and is_release(place)
+                    ):
+                        found.decoder = EchoDecoderConfig.from_pretrained(
+                            place, subfolder=DECODER_FOLDER
+                        )
             except (OSError, ValueError, KeyError) as error:
                 self.problems.append(f"{field}: {_line(error)}")
                 return None
         if not isinstance(found, kinds):
             wanted = " or ".join(kind.model_type for kind in kinds)
-            self.problems.append(f"{field}: {name} is a model of type {found.model_type!r}, not {wanted}")
+            self.problems.append(
+                f"{field}: {name} is a model of type {found.model_type!r}, not {wanted}"
+            )
             return None
         return found
 
@@ -69,22 +77,34 @@ class _Start:
         start = _Start(place, self.overrides, self.journey)
         if isinstance(step, Training):
             return step.stage.plan(step.model, step.config, start)
-        config = start.config("model", vars(step)["model"], kinds) if (kinds := step.kinds()) else None
+        config = (
+            start.config("model", vars(step)["model"], kinds) if (kinds := step.kinds()) else None
+        )
         return step.planned(copy.deepcopy(config)) if config is not None else None
 
     def makes(self, name: str) -> bool:
         """Whether an earlier recipe writes this file or folder."""
-        outputs = (read_values(place, known_overrides(place, self.overrides))["output_dir"] for place in self.earlier)
+        outputs = (
+            read_values(place, known_overrides(place, self.overrides))["output_dir"]
+            for place in self.earlier
+        )
         return bool({Path(name), *Path(name).parents} & {Path(out) for out in outputs})
 
     def check_other_models(self, args) -> None:
         for field in ("teacher", "guide", "base_languages_of"):
             name = packaged_model(getattr(args, field) or "")
-            if name and not Path(name).is_dir() and self._made_by(name) is None and not may_be_on_hub(name):
+            if (
+                name
+                and not Path(name).is_dir()
+                and self._made_by(name) is None
+                and not may_be_on_hub(name)
+            ):
                 self.problems.append(f"{field}: no folder {name}")
         errors = args.teacher_xsimpp
         if errors and not Path(errors).is_file() and not self.makes(errors):
-            self.problems.append(f"teacher_xsimpp: no file {errors}; the operation measure_teacher writes it")
+            self.problems.append(
+                f"teacher_xsimpp: no file {errors}; the operation measure_teacher writes it"
+            )
 
     def vocabulary(self, model_args: Any) -> VocabularyOnly:
         """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""
@@ -123,7 +143,9 @@ def dry_run(
         if config is not None and declared.size:
             report |= declared.size(config, args)
         elif config is not None:
-            sides = getattr(declared.trainer, "encoder_sides", 1) + getattr(args, "max_negatives", 0)
+            sides = getattr(declared.trainer, "encoder_sides", 1) + getattr(
+                args, "max_negatives", 0
+            )
             report |= size_of_echo(config, args, declared.learns, sides)
     except (OSError, ValueError) as error:
         start.problems.append(f"model: {_line(error)}")
@@ -140,7 +162,9 @@ def _data(rows: Rows, args, start: _Start) -> dict[str, Any]:
     if args.train_data and not _is_here(args.train_data) and start.makes(args.train_data):
         pass
     elif args.train_data and not _is_here(args.train_data) and _hub_name(args.train_data):
-        found["problems"].append(f"train_data: {args.train_data} is not here; a name on the Hub is not looked up")
+        found["problems"].append(
+            f"train_data: {args.train_data} is not here; a name on the Hub is not looked up"
+        )
     else:
         try:
             found["pairs"] = len(rows.load(args))

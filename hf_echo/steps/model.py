@@ -26,10 +26,14 @@ def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int) -> A
         found = AutoTokenizer.from_pretrained(snapshot(name))
         return found if isinstance(found, EchoTokenizer) else EchoTokenizer.around(found)
     if isinstance(dataset, PreparedParallel):
-        raise ValueError("prepared data hold no texts for a new tokenizer: name it in tokenizer_name_or_path")
+        raise ValueError(
+            "prepared data hold no texts for a new tokenizer: name it in tokenizer_name_or_path"
+        )
     from ..vocabulary import train_tokenizer
 
-    texts = concatenate_datasets([dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")])
+    texts = concatenate_datasets(
+        [dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")]
+    )
     return train_tokenizer((row["text"] for row in texts), args.vocab_size, max_length=max_length)
 
 
@@ -45,13 +49,17 @@ def build_trainer(
         return stage.build(model_args, config, **kwargs)
     # Without a translation loss the decoder learns nothing, and an encoder alone will do.
     learns = stage.learns if getattr(config, "translation_weight", 1) else "encoder"
-    model = start_model(model_args, kwargs["tokenizer"], languages, learns=learns, pooling=stage.pooling)
+    model = start_model(
+        model_args, kwargs["tokenizer"], languages, learns=learns, pooling=stage.pooling
+    )
     if model_args.adapter is not None:
         settings = read_adapter_settings(model_args.adapter, "adapter")
         add_adapter(model, settings, str(model_args.model_name_or_path), learns)
     trainer, encoder = stage.trainer(model, config, **kwargs), encoder_of(model)
     if any(parameter.requires_grad for parameter in encoder.parameters()):
-        model.config.languages = encoder.config.languages = sorted({*(model.config.languages or []), *languages})
+        model.config.languages = encoder.config.languages = sorted(
+            {*(model.config.languages or []), *languages}
+        )
     return trainer
 
 

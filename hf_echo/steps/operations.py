@@ -72,9 +72,17 @@ class Operation(Step):
     def names(self, reads: str | None) -> dict[str, Any]:
         """{field: value} of the recorded fields that read checkpoints, data, or (None) neither."""
         metadata = {name: declared.metadata for name, declared in fields_of(type(self)).items()}
-        recorded = [name for name, about in metadata.items() if about["recorded"] and about["reads"] == reads]
+        recorded = [
+            name
+            for name, about in metadata.items()
+            if about["recorded"] and about["reads"] == reads
+        ]
         values = {name: getattr(self, name) for name in recorded}
-        return values if reads is None else {name: value for name, value in values.items() if value is not None}
+        return (
+            values
+            if reads is None
+            else {name: value for name, value in values.items() if value is not None}
+        )
 
 
 class OnEcho(Operation):
@@ -103,7 +111,9 @@ def output(help: str = "folder of the new checkpoint", default: Any = ..., **opt
     return setting(help, **more, writes="folder", recorded=False, **{"argument": True} | options)
 
 
-def model(help: str = "Echo checkpoint or release: folder, org/name@v1.2.0 or echo-nano", **options: Any) -> Any:
+def model(
+    help: str = "Echo checkpoint or release: folder, org/name@v1.2.0 or echo-nano", **options: Any
+) -> Any:
     """The field of the checkpoint that an operation starts from."""
     return setting(help, reads=CHECKPOINT, **{"argument": True} | options)
 
@@ -118,16 +128,24 @@ class SwapTokenizer(OnEcho):
     """Replace the tokenizer of a model; tokens in both vocabularies keep their embeddings."""
 
     model: str = model()
-    tokenizer: str = setting("new tokenizer: folder, tokenizer.json or version", reads=CHECKPOINT, argument=True)
+    tokenizer: str = setting(
+        "new tokenizer: folder, tokenizer.json or version", reads=CHECKPOINT, argument=True
+    )
     output_dir: str = output()
-    method: Literal["mean", "focus", "random"] = setting("initial embeddings of new tokens (mean: ECHO 4.1)", "mean")
+    method: Literal["mean", "focus", "random"] = setting(
+        "initial embeddings of new tokens (mean: ECHO 4.1)", "mean"
+    )
     auxiliary: str | None = setting("for focus: file with one text per line", None, reads=DATA)
     seed: int = setting("random seed", 0)
 
     def planned(self, config):
         from ..vocabulary import load_tokenizer
 
-        config.vocab_size = len(load_tokenizer(self.tokenizer)) if Path(self.tokenizer).exists() else config.vocab_size
+        config.vocab_size = (
+            len(load_tokenizer(self.tokenizer))
+            if Path(self.tokenizer).exists()
+            else config.vocab_size
+        )
         return config
 
 
@@ -141,14 +159,21 @@ class TrimVocabulary(OnEcho):
 
     model: str = model()
     output_dir: str = output()
-    texts: str = setting("texts of all languages to serve: a table of lang and text, or of pairs", reads=DATA)
+    texts: str = setting(
+        "texts of all languages to serve: a table of lang and text, or of pairs", reads=DATA
+    )
     keep: int = setting("largest number of tokens", least=1)
-    first: list[str] = setting("languages whose tokens come first, for a decoder of the first ids alone", list)
+    first: list[str] = setting(
+        "languages whose tokens come first, for a decoder of the first ids alone", list
+    )
     split: str | None = setting("use only this split of the texts; default: all", None)
     sample: int = setting("most texts of each language that are counted", 10_000, least=1)
     seed: int = setting("random seed of the sample", 0)
     nway: str | None = setting(
-        "measure xsim before and after: a table with id, lang and text", None, reads=DATA, recorded=False
+        "measure xsim before and after: a table with id, lang and text",
+        None,
+        reads=DATA,
+        recorded=False,
     )
 
     def make(self):
@@ -157,7 +182,9 @@ class TrimVocabulary(OnEcho):
         from ..evaluation import evaluate_xsim
         from ..inference.any_encoder import any_encoder
 
-        options = {name: getattr(self, name) for name in ("keep", "first", "split", "sample", "seed")}
+        options = {
+            name: getattr(self, name) for name in ("keep", "first", "split", "sample", "seed")
+        }
         report = trim_checkpoint(self.model, self.output_dir, self.texts, **options)
         rows = load_nway(self.nway) if self.nway else None
         for when, name in (("before", self.model), ("after", self.output_dir)) if rows else ():
@@ -183,7 +210,9 @@ class Average(OnTextOrSpeech):
     other: str = setting("checkpoint of the same shape", reads=CHECKPOINT, argument=True)
     output_dir: str = output()
     share: float = setting("weight of the other checkpoint", 0.5, least=0, most=1)
-    part: Literal["model", "encoder", "decoder"] = setting("what is averaged; the rest is that of MODEL", "model")
+    part: Literal["model", "encoder", "decoder"] = setting(
+        "what is averaged; the rest is that of MODEL", "model"
+    )
 
 
 @step(
@@ -197,11 +226,21 @@ class Prune(OnEcho):
 
     model: str = model()
     output_dir: str = output()
-    size: str | None = setting("name of a size: large, medium, small, tiny or xtiny (OS Table 36), nano, or half", None)
-    shape: dict[str, int] = setting("fields that differ from the size's, such as num_hidden_layers=8", dict)
-    importance: Literal["weight", "plain"] = setting("what to keep: what counts most, or the first ones", "weight")
-    decoder: Literal["keep", "drop"] = setting("whether the decoder stays (keep) or is left out (drop)", "keep")
-    tokenizer: str | None = setting("tokenizer to move the smaller model onto", None, reads=CHECKPOINT)
+    size: str | None = setting(
+        "name of a size: large, medium, small, tiny or xtiny (OS Table 36), nano, or half", None
+    )
+    shape: dict[str, int] = setting(
+        "fields that differ from the size's, such as num_hidden_layers=8", dict
+    )
+    importance: Literal["weight", "plain"] = setting(
+        "what to keep: what counts most, or the first ones", "weight"
+    )
+    decoder: Literal["keep", "drop"] = setting(
+        "whether the decoder stays (keep) or is left out (drop)", "keep"
+    )
+    tokenizer: str | None = setting(
+        "tokenizer to move the smaller model onto", None, reads=CHECKPOINT
+    )
 
     def planned(self, config):
         from ..checkpoints.pruning.shapes import resolve_shape
@@ -211,32 +250,53 @@ class Prune(OnEcho):
         return config
 
 
-@step("release", operation="release", example="hf-echo release outputs/nano/3_hard_negatives outputs/nano/release")
+@step(
+    "release",
+    operation="release",
+    example="hf-echo release outputs/nano/3_hard_negatives outputs/nano/release",
+)
 class Release(OnTextOrSpeech):
     """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
 
-    then = "{output_dir}: open it with AutoModel, SentenceTransformer or pipeline('sonar-translation')"
+    then = (
+        "{output_dir}: open it with AutoModel, SentenceTransformer or pipeline('sonar-translation')"
+    )
 
     model: str = model("training checkpoint: folder, org/name@v1.2.0 or echo-nano")
     output_dir: str = output("folder of the release")
-    dtype: Literal["fp32", "bf16"] = setting("precision of the saved weights; bf16 is half the size", "fp32")
+    dtype: Literal["fp32", "bf16"] = setting(
+        "precision of the saved weights; bf16 is half the size", "fp32"
+    )
     matrix_dtype: Literal["int8", "int4"] | None = setting(
         "matrices in 8 bits with a scale per row, or in 4 bits", None
     )
     token_dtype: Literal["int8", "int4"] | None = setting("the same for token vectors", None)
-    generation: dict = setting("fields of the generation configuration, such as no_repeat_ngram_size=3", dict)
-    code: Literal["carried", "installed"] = setting(
-        "model code: carried in the folder, or installed: read only by the installed package", "carried"
+    generation: dict = setting(
+        "fields of the generation configuration, such as no_repeat_ngram_size=3", dict
     )
-    also: Literal["onnx", "openvino"] | None = setting("graphs of the encoder beside it, as hf-echo export makes", None)
+    code: Literal["carried", "installed"] = setting(
+        "model code: carried in the folder, or installed: read only by the installed package",
+        "carried",
+    )
+    also: Literal["onnx", "openvino"] | None = setting(
+        "graphs of the encoder beside it, as hf-echo export makes", None
+    )
     decoder: str | None = setting(
-        "of a speech encoder: text model of its space whose decoder is copied", None, reads=CHECKPOINT
+        "of a speech encoder: text model of its space whose decoder is copied",
+        None,
+        reads=CHECKPOINT,
     )
     card: str | None = setting(
-        "template of the card in hub_cards/; default: written from the lineage", None, recorded=False
+        "template of the card in hub_cards/; default: written from the lineage",
+        None,
+        recorded=False,
     )
-    results: str | None = setting("JSON file with the figures of the card", None, needs="card", recorded=False)
-    license: str | None = setting("license identifier of the Hub, for the card", None, recorded=False)
+    results: str | None = setting(
+        "JSON file with the figures of the card", None, needs="card", recorded=False
+    )
+    license: str | None = setting(
+        "license identifier of the Hub, for the card", None, recorded=False
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -253,7 +313,10 @@ class Release(OnTextOrSpeech):
 
         if not self.card:
             return super().write_card()
-        write_text(card := Path(self.output_dir) / "README.md", release_card(self.output_dir, self.card, self.results))
+        write_text(
+            card := Path(self.output_dir) / "README.md",
+            release_card(self.output_dir, self.card, self.results),
+        )
         if self.license:
             set_license(card, self.license)
 
@@ -265,10 +328,14 @@ class Release(OnTextOrSpeech):
         shared = {name: getattr(self, name) for name in names}
         if is_speech(self.model):
             if self.also:
-                raise ValueError(f"also is {self.also!r}, and a speech encoder has no such form: leave it out")
+                raise ValueError(
+                    f"also is {self.also!r}, and a speech encoder has no such form: leave it out"
+                )
             release_speech(self.model, self.output_dir, decoder=self.decoder, **shared)
         elif self.decoder:
-            raise ValueError("decoder belongs to the release of a speech encoder; a text release has its own")
+            raise ValueError(
+                "decoder belongs to the release of a speech encoder; a text release has its own"
+            )
         else:
             own = {name: getattr(self, name) for name in ("token_dtype", "generation", "also")}
             release_checkpoint(self.model, self.output_dir, **own, **shared)
@@ -296,7 +363,9 @@ class Export(Operation):
     def is_whole(self):
         from ..utils.lineage import FILE
 
-        return (Path(self.output_dir) / FILE).is_file()  # a folder is moved there when all of it is written
+        return (
+            Path(self.output_dir) / FILE
+        ).is_file()  # a folder is moved there when all of it is written
 
 
 @step(
@@ -312,7 +381,9 @@ class ModularBackbone(Operation):
 
     model: str = model("encoder with the layers of BERT or XLM-R: folder or Hub name")
     output_dir: str = output("folder of the modular encoder")
-    pivot: str = setting("language that the others are aligned to", "eng_Latn", convert=language_code)
+    pivot: str = setting(
+        "language that the others are aligned to", "eng_Latn", convert=language_code
+    )
     max_seq_length: int = setting("longest text in tokens", 128, least=1)
 
 
@@ -325,25 +396,41 @@ class ModularBackbone(Operation):
 class AddLanguage(Operation):
     """Add a language. Only its own folder is written; all other languages stay as they are."""
 
-    language: str = setting("code of the new language, such as deu_Latn", argument=True, convert=language_code)
+    language: str = setting(
+        "code of the new language, such as deu_Latn", argument=True, convert=language_code
+    )
     model: str = model("folder of a modular encoder", argument=False, short="-m")
-    output_dir: str | None = output("a new folder; default: the language is added to MODEL", None, argument=False)
-    texts: str | None = setting("texts, one per line: vocabulary and language adapter", None, reads=DATA)
+    output_dir: str | None = output(
+        "a new folder; default: the language is added to MODEL", None, argument=False
+    )
+    texts: str | None = setting(
+        "texts, one per line: vocabulary and language adapter", None, reads=DATA
+    )
     paraphrases: str | None = setting("pairs in this language: sentence adapter", None, reads=DATA)
     cross_paraphrases: str | None = setting(
         "pairs of a pivot sentence and a paraphrase in this language: alignment", None, reads=DATA
     )
-    parallel: str | None = setting("translations from the pivot language: alignment", None, reads=DATA)
+    parallel: str | None = setting(
+        "translations from the pivot language: alignment", None, reads=DATA
+    )
     vocab_size: int = setting("tokens of the language's vocabulary", 50_048, least=1)
     mlm_steps: int = setting("steps of masked language modelling", 200_000, least=1)
-    mlm_learning_rate: float = setting("learning rate of embeddings and language adapter", 1e-4, above=0)
+    mlm_learning_rate: float = setting(
+        "learning rate of embeddings and language adapter", 1e-4, above=0
+    )
     epochs: float = setting("passes over the sentence pairs", 1.0, above=0)
-    learning_rate: float = setting("learning rate of the sentence and the alignment adapter", 2e-5, above=0)
+    learning_rate: float = setting(
+        "learning rate of the sentence and the alignment adapter", 2e-5, above=0
+    )
     batch_size: int = setting("texts or paraphrases in a batch", 128, least=1)
     alignment_batch_size: int = setting("pairs in a batch of the alignment adapter", 256, least=1)
     max_length: int = setting("longest text in tokens; longer ones are cut", 128, least=1)
     seed: int = setting("random seed", 0)
 
     def call(self):
-        values = {name: getattr(self, name) for name in fields_of(type(self)) if name not in ("model", "language")}
+        values = {
+            name: getattr(self, name)
+            for name in fields_of(type(self))
+            if name not in ("model", "language")
+        }
         return self.function()(self.model, self.language, **values)

@@ -30,7 +30,9 @@ def find_recipes(name: str, inside: tuple[Path, ...] = ()) -> list[Path]:
         if path.is_dir() and (found := sorted(path.glob("[0-9]*.yaml"))):
             return [step for file in found for step in _with_journey(file, inside)]
     known = sorted({str(p.parent.relative_to(RECIPES)) for p in RECIPES.rglob("[0-9]*.yaml")})
-    raise FileNotFoundError(f"no recipe {name!r}; give a YAML file, a folder of them, or one of {', '.join(known)}")
+    raise FileNotFoundError(
+        f"no recipe {name!r}; give a YAML file, a folder of them, or one of {', '.join(known)}"
+    )
 
 
 def _with_journey(path: Path, inside: tuple[Path, ...]) -> list[Path]:
@@ -41,7 +43,9 @@ def _with_journey(path: Path, inside: tuple[Path, ...]) -> list[Path]:
     if set(values) != {"journey"}:
         raise ValueError(f"{path}: a file that names a journey has no other field")
     if path.resolve() in inside:
-        raise ValueError(f"{path}: the journey {values['journey']!r} leads back to this file; name other recipes")
+        raise ValueError(
+            f"{path}: the journey {values['journey']!r} leads back to this file; name other recipes"
+        )
     return find_recipes(str(values["journey"]), (*inside, path.resolve()))
 
 
@@ -62,7 +66,9 @@ def read_recipe(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
         name = values.pop("operation")
         if not isinstance(name, str) or name not in OPERATIONS:
             names = f"it must be one of {', '.join(OPERATIONS)}"
-            raise ValueError(f"{path}: operation is {name!r}{did_you_mean(name, OPERATIONS, names)}")
+            raise ValueError(
+                f"{path}: operation is {name!r}{did_you_mean(name, OPERATIONS, names)}"
+            )
         step = make(OPERATIONS[name], values, path)
     else:
         step = read_training(path, values)
@@ -92,7 +98,9 @@ def check_overrides(paths: Sequence[Path], overrides: Mapping[str, Any]) -> None
     known = {name for path in paths for name in step_fields(path)}
     for key in overrides:
         if (name := key.partition(".")[0]) not in known:
-            raise ValueError(f"no step of the journey has a field {name!r}{did_you_mean(name, known)}")
+            raise ValueError(
+                f"no step of the journey has a field {name!r}{did_you_mean(name, known)}"
+            )
 
 
 def earlier_steps(path: Path, journey: Sequence[Path] | None) -> list[Path]:

@@ -26,9 +26,36 @@ logger = logging.getLogger(__name__)
 RUN = "recipe.json"  # in the output folder: what was trained with which settings
 # What does not change the result, by the start of a field's name: the place, the log, the machine.
 FREE = (
-    *("output_dir", "cache_dir", "live_teacher", "use_cpu", "save_on_each_node", "local_rank", "ddp_", "dataloader_"),
-    *("log_", "logging_", "report_to", "run_name", "project", "trackio_", "disable_tqdm", "skip_", "debug", "do_"),
-    *("torch_", "gradient_checkpointing", "activation_checkpointing", "push_to_hub", "hub_", "enable_jit_checkpoint"),
+    *(
+        "output_dir",
+        "cache_dir",
+        "live_teacher",
+        "use_cpu",
+        "save_on_each_node",
+        "local_rank",
+        "ddp_",
+        "dataloader_",
+    ),
+    *(
+        "log_",
+        "logging_",
+        "report_to",
+        "run_name",
+        "project",
+        "trackio_",
+        "disable_tqdm",
+        "skip_",
+        "debug",
+        "do_",
+    ),
+    *(
+        "torch_",
+        "gradient_checkpointing",
+        "activation_checkpointing",
+        "push_to_hub",
+        "hub_",
+        "enable_jit_checkpoint",
+    ),
 )
 # How long, and how often it is measured and saved: a run that was killed may resume with other values.
 LENGTH = ("max_steps", "num_train_epochs", "save_", "eval_")
@@ -43,18 +70,33 @@ def read_record(folder: str | Path | None) -> dict | None:
         return None
     record = read_json(file)
     if not isinstance(record, dict) or not isinstance(record.get("values"), dict):
-        raise ValueError(f"{file} is not the record of a run: delete the file, or give another output_dir")
+        raise ValueError(
+            f"{file} is not the record of a run: delete the file, or give another output_dir"
+        )
     return record
 
 
 def record_of(training: Training) -> dict[str, Any]:
     """What a run records before it has results, with the records of the checkpoints that it starts from."""
-    values = {key: value for key, value in portable(training.values).items() if key != "hub_token"}  # a secret
-    best = defaults_for_evaluation(training.stage, values, values.get("dev_data")).get("load_best_model_at_end")
-    chosen = values.get("load_best_model_at_end", best) or values.get("lr_scheduler_type") == "reduce_lr_on_plateau"
-    run = {"stage": values.pop("stage"), "values": values, "from": read_record(training.model.model_name_or_path)}
+    values = {
+        key: value for key, value in portable(training.values).items() if key != "hub_token"
+    }  # a secret
+    best = defaults_for_evaluation(training.stage, values, values.get("dev_data")).get(
+        "load_best_model_at_end"
+    )
+    chosen = (
+        values.get("load_best_model_at_end", best)
+        or values.get("lr_scheduler_type") == "reduce_lr_on_plateau"
+    )
+    run = {
+        "stage": values.pop("stage"),
+        "values": values,
+        "from": read_record(training.model.model_name_or_path),
+    }
     run |= {"chosen_by_dev_data": True} if chosen else {}
-    return run | ({"decoder_from": read_record(training.model.decoder)} if training.model.decoder else {})
+    return run | (
+        {"decoder_from": read_record(training.model.decoder)} if training.model.decoder else {}
+    )
 
 
 def write_record(folder: Path, run: Mapping[str, Any], *, finished: bool) -> None:
@@ -69,19 +111,31 @@ def data_fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
         for name in sorted(batch):
             column = batch[name]
             plain = isinstance(column, list) and all(isinstance(value, str) for value in column)
-            content = "\x1f".join(column) if plain else json.dumps(column, ensure_ascii=False, default=_text)
+            content = (
+                "\x1f".join(column)
+                if plain
+                else json.dumps(column, ensure_ascii=False, default=_text)
+            )
             digest.update(f"{name}\x1e{content}\x1d".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
 def _text(value: Any) -> str:
     """Bytes, such as those of a recording, as their hash: gigabytes of them written out take minutes."""
-    return hashlib.blake2b(value, digest_size=16).hexdigest() if isinstance(value, bytes) else str(value)
+    return (
+        hashlib.blake2b(value, digest_size=16).hexdigest()
+        if isinstance(value, bytes)
+        else str(value)
+    )
 
 
 def is_finished(out: Path, run: Mapping[str, Any], before: dict | None) -> bool:
     """Whether `out` holds the finished result of this run."""
-    if before is None or not before.get("finished") or _settings(before, FREE) != _settings(run, FREE):
+    if (
+        before is None
+        or not before.get("finished")
+        or _settings(before, FREE) != _settings(run, FREE)
+    ):
         return False
     if not whole_weights(out):
         logger.warning("%s: the run is finished, but its weights are missing or incomplete", out)
@@ -103,9 +157,13 @@ def check_data(out: Path, run: Mapping[str, Any], before: Mapping[str, Any]) -> 
             )
 
 
-def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None, fresh: bool) -> str | None:
+def checkpoint_to_resume(
+    out: Path, run: Mapping[str, Any], before: dict | None, fresh: bool
+) -> str | None:
     """The last complete checkpoint of the same run; a longer one (more steps) is the same run too."""
-    checkpoints = [Path(p) for p in sort_checkpoints(str(out), PREFIX_CHECKPOINT_DIR)] if out.is_dir() else []
+    checkpoints = (
+        [Path(p) for p in sort_checkpoints(str(out), PREFIX_CHECKPOINT_DIR)] if out.is_dir() else []
+    )
     if fresh:
         if int(os.environ.get("RANK", 0)) == 0:
             for folder in checkpoints:
@@ -113,11 +171,15 @@ def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None,
         return None
     if not checkpoints and not whole_weights(out):
         return None
-    free = FREE + LENGTH if checkpoints else FREE  # without checkpoints a longer run would train all again
+    free = (
+        FREE + LENGTH if checkpoints else FREE
+    )  # without checkpoints a longer run would train all again
     if before is None or _settings(before, free) != _settings(run, free):
         differs = f" ({_difference(before, run, free)})" if before else ""
         what = "checkpoints" if checkpoints else "weights"
-        raise ValueError(f"{out} holds {what} of other settings; --fresh replaces them, or change output_dir{differs}")
+        raise ValueError(
+            f"{out} holds {what} of other settings; --fresh replaces them, or change output_dir{differs}"
+        )
     trained_by, now = before.get("processes"), run.get("processes")
     if checkpoints and trained_by and now and trained_by != now:
         raise ValueError(
@@ -126,11 +188,20 @@ def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None,
         )
     for folder in reversed(checkpoints):
         if whole_checkpoint(folder):
-            if 0 < (most := run["values"].get("max_steps") or 0) < int(folder.name.rpartition("-")[2]):
+            if (
+                0
+                < (most := run["values"].get("max_steps") or 0)
+                < int(folder.name.rpartition("-")[2])
+            ):
                 found = f"{out} was trained further ({folder.name}) than max_steps={most}"
-                raise ValueError(f"{found}: --fresh trains it again from the start, or give another output_dir")
+                raise ValueError(
+                    f"{found}: --fresh trains it again from the start, or give another output_dir"
+                )
             return str(folder)
-        logger.warning("%s is incomplete (the run was stopped while it was being saved) and is not used", folder)
+        logger.warning(
+            "%s is incomplete (the run was stopped while it was being saved) and is not used",
+            folder,
+        )
     if checkpoints:
         logger.warning("%s: no checkpoint is complete, the run starts from the beginning", out)
     return None
@@ -168,10 +239,20 @@ def check_output_folder(out: Path) -> None:
         check_output(out, folder=True)
     except (OSError, ValueError) as error:
         raise ValueError(f"output_dir: {error}") from None
-    names = [file.name for file in out.iterdir() if not file.name.startswith(".")] if out.is_dir() else []
-    ours = RUN in names or whole_weights(out) or any(name.startswith(PREFIX_CHECKPOINT_DIR) for name in names)
+    names = (
+        [file.name for file in out.iterdir() if not file.name.startswith(".")]
+        if out.is_dir()
+        else []
+    )
+    ours = (
+        RUN in names
+        or whole_weights(out)
+        or any(name.startswith(PREFIX_CHECKPOINT_DIR) for name in names)
+    )
     if names and not ours:
-        raise ValueError(f"output_dir: {out} holds {sorted(names)[0]} and no run: give a folder of its own")
+        raise ValueError(
+            f"output_dir: {out} holds {sorted(names)[0]} and no run: give a folder of its own"
+        )
 
 
 def _settings(run: Mapping[str, Any], free: tuple[str, ...]) -> dict:
@@ -179,7 +260,9 @@ def _settings(run: Mapping[str, Any], free: tuple[str, ...]) -> dict:
     if free != FREE and not run.get("chosen_by_dev_data"):
         free = free + MEASURED
     said = portable(run["values"])
-    values = {key: value for key, value in said.items() if value is not None and not key.startswith(free)}
+    values = {
+        key: value for key, value in said.items() if value is not None and not key.startswith(free)
+    }
     settings = {"stage": run.get("stage"), "values": values}
     for key in ("from", "decoder_from"):
         if isinstance(run.get(key), Mapping) and isinstance(run[key].get("values"), Mapping):

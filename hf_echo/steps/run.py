@@ -24,13 +24,20 @@ logger = logging.getLogger(__name__)
 
 
 def run_journey(
-    paths: Sequence[Path], overrides: dict[str, Any] | None = None, *, fresh: bool = False, changed_data: bool = False
+    paths: Sequence[Path],
+    overrides: dict[str, Any] | None = None,
+    *,
+    fresh: bool = False,
+    changed_data: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Carry out the steps (of `find_recipes`) in order; yields the results of each. All are checked before the first.
 
     `overrides`: a single recipe takes all of them, each of several those that it has a field for.
     """
-    steps = [(path, values, read_recipe(path, values)) for path, values in _with_overrides(paths, overrides)]
+    steps = [
+        (path, values, read_recipe(path, values))
+        for path, values in _with_overrides(paths, overrides)
+    ]
     _check_together({path: step for path, _, step in steps})
     for path, values, step in steps:
         if isinstance(step, Operation):
@@ -62,31 +69,45 @@ def _check_together(steps: Mapping[Path, Training | Operation]) -> None:
     """Raises where a later step would: it lacks what nobody makes, or two steps write one folder."""
     made: dict[Path, Path] = {}
     for path, step in steps.items():
-        if isinstance(step, Training) and len(steps) > 1 and (problem := next(_stage_problems(step, set(made)), None)):
+        if (
+            isinstance(step, Training)
+            and len(steps) > 1
+            and (problem := next(_stage_problems(step, set(made)), None))
+        ):
             raise FileNotFoundError(f"{path}: {problem}")
         if isinstance(step, Operation) and (problem := next(_input_problems(step, made), None)):
             raise FileNotFoundError(f"{path}: {problem}")
         if (other := made.setdefault(Path(step.output_dir), path)) != path:
-            raise ValueError(f"{path}: output_dir {step.output_dir!r} is that of {other} too: each step has its own")
+            raise ValueError(
+                f"{path}: output_dir {step.output_dir!r} is that of {other} too: each step has its own"
+            )
 
 
-def _with_overrides(paths: Sequence[Path], overrides: dict[str, Any] | None) -> list[tuple[Path, dict[str, Any]]]:
+def _with_overrides(
+    paths: Sequence[Path], overrides: dict[str, Any] | None
+) -> list[tuple[Path, dict[str, Any]]]:
     if len(paths) == 1:
         return [(paths[0], overrides or {})]
     check_overrides(paths, overrides or {})
     return [(path, known_overrides(path, overrides or {})) for path in paths]
 
 
-def run_operation(path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False) -> dict[str, Any]:
+def run_operation(
+    path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False
+) -> dict[str, Any]:
     """Carry out an operation, unless its folder holds the result of the same one (and not `fresh`); what it counted."""
     operation = _operation(path, overrides)
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        raise ValueError(f"{path}: an operation runs in one process: start it without torchrun or accelerate")
+        raise ValueError(
+            f"{path}: an operation runs in one process: start it without torchrun or accelerate"
+        )
     if problem := next(iter(_input_problems(operation, made=())), None):
         raise FileNotFoundError(f"{path}: {problem}")
     check_outputs(operation)
     if not fresh and is_made(operation):
-        logger.info("%s is made already (%s); --fresh makes it again", path.stem, operation.output_dir)
+        logger.info(
+            "%s is made already (%s); --fresh makes it again", path.stem, operation.output_dir
+        )
     else:
         logger.info("%s: %s", path.stem, operation.operation)
         operation.make()
@@ -106,14 +127,18 @@ def describe_operation(
     problems = [*_input_problems(operation, [Path(name) for name in made])]
     try:
         check_outputs(operation)
-        if not problems and all(Path(name).exists() for name in operation.names(CHECKPOINT).values()):
+        if not problems and all(
+            Path(name).exists() for name in operation.names(CHECKPOINT).values()
+        ):
             report["made already"] = is_made(operation)
     except (OSError, ValueError) as error:
         problems.append(str(error))
     return report | ({"problems": problems} if problems else {})
 
 
-def is_made(operation: Operation, fix: str = "--fresh replaces it, or give another output_dir") -> bool:
+def is_made(
+    operation: Operation, fix: str = "--fresh replaces it, or give another output_dir"
+) -> bool:
     """Whether the folder holds the result of this operation, with these settings, on inputs of the same content.
 
     Raises ValueError where it holds another result; `fix` ends the message.
@@ -150,7 +175,9 @@ def _difference(operation: Operation, before: dict[str, Any]) -> str | None:
         for role in sorted({*now, *was}):
             if role not in now or role not in was:
                 return f"{role} was {was.get(role, {}).get('name')}, now {now.get(role)}"
-            if content(now[role]) != (was[role].get("fingerprint") if reads == CHECKPOINT else was[role].get("sha256")):
+            if content(now[role]) != (
+                was[role].get("fingerprint") if reads == CHECKPOINT else was[role].get("sha256")
+            ):
                 return f"{role} ({now[role]}) has changed since"
     return None
 
@@ -181,11 +208,16 @@ def _stage_problems(training: Training, made: set[Path]) -> Iterator[str]:
     if (read_record(training.output_dir) or {}).get("finished"):
         return
     model, data = training.model, training.data
-    checkpoints = {name: getattr(model, name) for name in ("model_name_or_path", "decoder", "tokenizer_name_or_path")}
+    checkpoints = {
+        name: getattr(model, name)
+        for name in ("model_name_or_path", "decoder", "tokenizer_name_or_path")
+    }
     checkpoints |= {name: getattr(data, name) for name in ("teacher", "guide", "base_languages_of")}
     for role, name in checkpoints.items():
         place = packaged_model(name or "")
-        if "/" in place and not (Path(place).exists() or _is_made(place, made) or may_be_on_hub(place)):
+        if "/" in place and not (
+            Path(place).exists() or _is_made(place, made) or may_be_on_hub(place)
+        ):
             yield f"{role}: no folder {name}"
     files = {"train_data": data.train_data, "teacher_xsimpp": data.teacher_xsimpp}
     for name, source in data.dev_data.items():

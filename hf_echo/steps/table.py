@@ -43,7 +43,11 @@ def declared_steps(*modules: ModuleType) -> Iterator[type[Step]]:
     """The steps that modules declare, in order."""
     for module in modules:
         for kind in vars(module).values():
-            if isinstance(kind, type) and issubclass(kind, Step) and kind.__module__ == module.__name__:
+            if (
+                isinstance(kind, type)
+                and issubclass(kind, Step)
+                and kind.__module__ == module.__name__
+            ):
                 if kind.command or kind.operation:
                     yield kind
 

@@ -27,7 +27,9 @@ class MeasureTeacher(Operation):
 
     model: str = model("the teacher: SentenceTransformer or Echo checkpoint")
     data: str = setting("table with id, lang and text that holds English, or 'builtin'", reads=DATA)
-    split: str | None = setting("its rows of this split; default: those of dev, if it has splits", None)
+    split: str | None = setting(
+        "its rows of this split; default: those of dev, if it has splits", None
+    )
     negatives: int = setting("hard negatives by rule of each English sentence", 5, least=1)
     output_dir: str = output(f"folder of {FILE}")
 
@@ -40,8 +42,12 @@ class MeasureTeacher(Operation):
 
         rows, negatives = self.dev_rows()
         if not negatives:
-            raise ValueError(f"data: {self.data} has no English sentence of which the rules make hard negatives")
-        table = evaluate_xsim(any_encoder(self.model), rows, target_lang=ENGLISH, negatives=negatives)
+            raise ValueError(
+                f"data: {self.data} has no English sentence of which the rules make hard negatives"
+            )
+        table = evaluate_xsim(
+            any_encoder(self.model), rows, target_lang=ENGLISH, negatives=negatives
+        )
         errors = {ENGLISH: 0.0}
         for row in table.rows:
             if row["xsimpp"] is not None:

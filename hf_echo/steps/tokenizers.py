@@ -13,20 +13,31 @@ from .operations import Operation, output
 SKIP_BAD = "what happens with bad rows: stop with an error, or skip them with a warning"
 
 
-@step("vocabulary count", example="hf-echo vocabulary count corpus.tsv fra_Latn.txt --out counts.parquet")
+@step(
+    "vocabulary count",
+    example="hf-echo vocabulary count corpus.tsv fra_Latn.txt --out counts.parquet",
+)
 class CountWords(Step):
     """Count words by language, separately for parallel and monolingual text."""
 
     reports = True
 
     files: list[str] = setting(
-        "files or folders: Parquet, TSV, JSONL, or .txt with a language code in the name", reads=DATA, argument=True
+        "files or folders: Parquet, TSV, JSONL, or .txt with a language code in the name",
+        reads=DATA,
+        argument=True,
     )
     out: str = setting("output file of the counts (Parquet)", writes="file")
     pattern: Literal["echo", "llama3"] = setting("pre-tokenization pattern (echo: ECHO D)", "echo")
-    kind: Literal["parallel", "monolingual"] | None = setting("kind of data; default: decided by the columns", None)
-    lang: str | None = setting("language of text without a language column or code", None, convert=language_code)
-    split: str = setting("split to count, in files that have splits; all counts every split", "train")
+    kind: Literal["parallel", "monolingual"] | None = setting(
+        "kind of data; default: decided by the columns", None
+    )
+    lang: str | None = setting(
+        "language of text without a language column or code", None, convert=language_code
+    )
+    split: str = setting(
+        "split to count, in files that have splits; all counts every split", "train"
+    )
     on_bad_row: Literal["error", "skip"] = setting(SKIP_BAD, "error")
 
     def run(self):
@@ -34,10 +45,17 @@ class CountWords(Step):
 
         names = ("pattern", "kind", "lang", "on_bad_row")
         options = {name: getattr(self, name) for name in names}
-        counts = count_words(self.files, self.out, split=None if self.split == "all" else self.split, **options)
+        counts = count_words(
+            self.files, self.out, split=None if self.split == "all" else self.split, **options
+        )
         figures = ("sentences", "words", "characters", "distinct")
         totals = {name: sum(getattr(entry, name) for entry in counts.entries) for name in figures}
-        return {"out": self.out, "pattern": self.pattern, "languages": len(counts.languages), **totals}
+        return {
+            "out": self.out,
+            "pattern": self.pattern,
+            "languages": len(counts.languages),
+            **totals,
+        }
 
 
 @dataclass(kw_only=True)
@@ -45,11 +63,21 @@ class OnCounts(Operation):
     """A tokenizer made from word counts, in which the languages are balanced (UniMax)."""
 
     counts: str = setting("word counts: a file written by `hf-echo vocabulary count`", reads=DATA)
-    pattern: Literal["echo", "llama3"] | None = setting("pre-tokenization pattern; default: that of the counts", None)
-    top_languages: int = setting("number of largest languages that get equal shares (UniMax)", 126, least=1)
-    max_upsampling: float = setting("largest repetition factor of the smaller languages", 100, least=1)
-    language_weight: dict[str, float] = setting("factors of the shares of languages, such as ell_Grek=2", dict)
-    min_count: int = setting("smallest count of a word in a language; rarer words are left out", 1, least=1)
+    pattern: Literal["echo", "llama3"] | None = setting(
+        "pre-tokenization pattern; default: that of the counts", None
+    )
+    top_languages: int = setting(
+        "number of largest languages that get equal shares (UniMax)", 126, least=1
+    )
+    max_upsampling: float = setting(
+        "largest repetition factor of the smaller languages", 100, least=1
+    )
+    language_weight: dict[str, float] = setting(
+        "factors of the shares of languages, such as ell_Grek=2", dict
+    )
+    min_count: int = setting(
+        "smallest count of a word in a language; rarer words are left out", 1, least=1
+    )
 
     def is_whole(self):
         return (Path(self.output_dir) / "tokenizer.json").is_file()
@@ -60,7 +88,9 @@ class OnCounts(Operation):
         from ..vocabulary.counts import WordCounts
 
         if holds_model(Path(self.output_dir)):
-            raise ValueError(f"{self.output_dir} holds a model: name another folder, and swap the model's tokenizer")
+            raise ValueError(
+                f"{self.output_dir} holds a model: name another folder, and swap the model's tokenizer"
+            )
         loaded = WordCounts.load(self.counts)
         pattern = self.pattern or loaded.pattern
         loaded.check_pattern(pattern)
@@ -94,11 +124,15 @@ class ExtendTokenizer(OnCounts):
     """Extend a BPE tokenizer with new merges (ECHO D); every old token keeps its id."""
 
     tokenizer: str = setting(
-        "byte-level BPE tokenizer: folder, tokenizer.json, GGUF, Hub name or echo-nano", reads=CHECKPOINT, argument=True
+        "byte-level BPE tokenizer: folder, tokenizer.json, GGUF, Hub name or echo-nano",
+        reads=CHECKPOINT,
+        argument=True,
     )
     output_dir: str = output("folder of the extended tokenizer")
     merges: int | None = setting("number of merges to add; or vocab_size", None, least=1)
-    vocab_size: int | None = setting("vocabulary size to reach, in tokens; or merges", None, least=1, unless="merges")
+    vocab_size: int | None = setting(
+        "vocabulary size to reach, in tokens; or merges", None, least=1, unless="merges"
+    )
 
     def make(self):
         from ..vocabulary.extend import extend_tokenizer
@@ -109,7 +143,9 @@ class ExtendTokenizer(OnCounts):
         old = load_tokenizer(self.tokenizer)
         pattern, words = self.balanced()
         new = extend_tokenizer(old, words, self.merges, vocab_size=self.vocab_size, pattern=pattern)
-        return self.save(new, {"old_tokens": len(old), "tokens": len(new), "distinct_words": len(words)})
+        return self.save(
+            new, {"old_tokens": len(old), "tokens": len(new), "distinct_words": len(words)}
+        )
 
 
 @step(
@@ -121,7 +157,9 @@ class TrainTokenizer(OnCounts):
     """Train a byte-level BPE tokenizer from scratch (as the omnilingual tokenizer of OS 4.1)."""
 
     output_dir: str = output("folder of the tokenizer")
-    vocab_size: int = setting("vocabulary size in tokens, special and reserved tokens included", least=1)
+    vocab_size: int = setting(
+        "vocabulary size in tokens, special and reserved tokens included", least=1
+    )
     reserved: int = setting("number of reserved tokens", 16, least=0)
     max_length: int = setting("longest text, in tokens (model_max_length)", 512, least=8)
 
@@ -150,7 +188,9 @@ class CompareTokenizers(Step):
     split: str | None = setting("use only this split of the data; default: all", None)
     on_bad_row: Literal["error", "skip"] = setting(SKIP_BAD, "error")
     json: str | None = setting("write the full report to this JSON file", None, writes="file")
-    markdown: str | None = setting("write tables by script and language to this Markdown file", None, writes="file")
+    markdown: str | None = setting(
+        "write tables by script and language to this Markdown file", None, writes="file"
+    )
 
     def run(self):
         from ..utils.files import write_text
@@ -160,12 +200,21 @@ class CompareTokenizers(Step):
         names = [Path(t).stem if Path(t).is_file() else Path(t).name for t in self.tokenizers]
         names = self.tokenizers if len(set(names)) < len(names) else names
         if len(set(names)) < len(names):
-            raise ValueError(f"two tokenizers have one name ({', '.join(names)}): give each tokenizer once")
-        loaded = {name: load_tokenizer(source) for name, source in zip(names, self.tokenizers, strict=True)}
-        comparison = vocabulary_report(loaded, self.data, split=self.split, on_bad_row=self.on_bad_row)
+            raise ValueError(
+                f"two tokenizers have one name ({', '.join(names)}): give each tokenizer once"
+            )
+        loaded = {
+            name: load_tokenizer(source)
+            for name, source in zip(names, self.tokenizers, strict=True)
+        }
+        comparison = vocabulary_report(
+            loaded, self.data, split=self.split, on_bad_row=self.on_bad_row
+        )
         print(f"{comparison.to_markdown('all')}\n\n{comparison.to_markdown()}")
         pages = {self.json: comparison.to_json()}
-        pages[self.markdown] = "\n\n".join(comparison.to_markdown(by) for by in ("all", "script", "language"))
+        pages[self.markdown] = "\n\n".join(
+            comparison.to_markdown(by) for by in ("all", "script", "language")
+        )
         for file, text in pages.items():
             if file:
                 write_text(file, text + "\n")

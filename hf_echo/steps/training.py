@@ -42,7 +42,11 @@ logger = logging.getLogger(__name__)
 
 
 def train_recipe(
-    path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False, changed_data: bool = False
+    path: Path,
+    overrides: dict[str, Any] | None = None,
+    *,
+    fresh: bool = False,
+    changed_data: bool = False,
 ) -> dict[str, Any]:
     """Train one stage and save it in its `output_dir`; returns metrics (also written to results.json there).
 
@@ -52,7 +56,12 @@ def train_recipe(
     """
     training = read_recipe(path, overrides)
     assert isinstance(training, Training), f"{path} is an operation"
-    stage, model_args, data_args, args = training.stage, training.model, training.data, training.config
+    stage, model_args, data_args, args = (
+        training.stage,
+        training.model,
+        training.data,
+        training.config,
+    )
     rows, out = rows_of(stage), Path(args.output_dir)
     check_output_folder(out)
     run = record_of(training) | {"processes": args.world_size}
@@ -88,7 +97,9 @@ def train_recipe(
     trainer = build_trainer(stage, model_args, args, languages, **options)
     if isinstance(train_dataset, (TokenizedParallel, PreparedParallel)):
         _add_written_languages(trainer.model, train_dataset)
-    trainer.model_card = model_card(run, languages, config=_config(trainer.model))  # of a push during training
+    trainer.model_card = model_card(
+        run, languages, config=_config(trainer.model)
+    )  # of a push during training
     if trainer.is_world_process_zero():
         write_record(out, run, finished=False)
         if resume:
@@ -107,11 +118,17 @@ def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
         trainer.state.best_model_checkpoint = str(last)
     else:
         if resume and not (Path(resume) / "scheduler.pt").is_file():
-            raise ValueError(f"{resume} holds weights only, so {name} cannot be resumed; --fresh trains it again")
+            raise ValueError(
+                f"{resume} holds weights only, so {name} cannot be resumed; --fresh trains it again"
+            )
         trainer.train(resume_from_checkpoint=resume)
         step, steps = trainer.state.global_step, trainer.state.max_steps
-        if trainer.control.should_training_stop and step < steps:  # SIGTERM with enable_jit_checkpoint
-            raise ValueError(f"{name} was stopped at step {step} of {steps}; the same command resumes it")
+        if (
+            trainer.control.should_training_stop and step < steps
+        ):  # SIGTERM with enable_jit_checkpoint
+            raise ValueError(
+                f"{name} was stopped at step {step} of {steps}; the same command resumes it"
+            )
     return time.time() - start
 
 
@@ -120,11 +137,17 @@ def _save(
 ) -> dict[str, Any]:
     """Save the trained model, then evaluate it and add card, results and lineage; returns the results."""
     args, tokenizer, out = trainer.args, trainer.tokenizer, Path(trainer.args.output_dir)
-    model = stage.finished(trainer, languages) if stage.finished else trainer.accelerator.unwrap_model(trainer.model)
+    model = (
+        stage.finished(trainer, languages)
+        if stage.finished
+        else trainer.accelerator.unwrap_model(trainer.model)
+    )
     if trainer.has_adapter:
         if trainer.is_world_process_zero():
             save_adapter(trainer.accelerator.unwrap_model(trainer.model), out, tokenizer)
-    elif not stage.finished:  # every process takes part: under FSDP each holds a part of the weights
+    elif (
+        not stage.finished
+    ):  # every process takes part: under FSDP each holds a part of the weights
         trainer.save_model(str(out), _internal_call=True)  # not pushed yet: the card has no figures
     elif trainer.is_world_process_zero():
         model.save_pretrained(out)
@@ -171,7 +194,9 @@ def _config(model: Any) -> dict[str, Any] | None:
 
 
 def _results(out: Path) -> dict[str, Any]:
-    return {key: value for key, value in read_json(out / "results.json", {}).items() if key != "tables"}
+    return {
+        key: value for key, value in read_json(out / "results.json", {}).items() if key != "tables"
+    }
 
 
 def _data_of_finished(rows: Rows, args: DataArguments) -> dict[str, str]:

@@ -31,16 +31,24 @@ class Table:
     """How the rows of a Parquet file are used."""
 
     id: str | None = setting("column of the ids of an n-way table; none for a table of pairs", None)
-    english: str | None = setting("file of the same ids that has the English, if this one has none", None, needs="id")
+    english: str | None = setting(
+        "file of the same ids that has the English, if this one has none", None, needs="id"
+    )
     split: str | None = setting("only rows of this split are trained on", None)
     leave_out: list[str] = setting("languages that are not read from it", list)
     provenance: str = setting("provenance of its rows", "primary")
     weight: float = setting("how often a row comes", 1.0, least=0)
     without_english: float | None = setting("the same for pairs without English", None, least=0)
     dev: str | None = setting("name of the dev set that rows of this table go to", None)
-    dev_split: str | None = setting("the rows of the dev set are those of this split", None, needs="dev")
-    dev_documents: int | None = setting("those of the last so many documents", None, needs="dev", least=1)
-    dev_percent: int | None = setting("of so many percent of the English texts", None, needs="dev", least=1, most=99)
+    dev_split: str | None = setting(
+        "the rows of the dev set are those of this split", None, needs="dev"
+    )
+    dev_documents: int | None = setting(
+        "those of the last so many documents", None, needs="dev", least=1
+    )
+    dev_percent: int | None = setting(
+        "of so many percent of the English texts", None, needs="dev", least=1, most=99
+    )
     optional: bool = setting("leave it out where the folder of the corpora does not hold it", False)
 
 
@@ -50,32 +58,50 @@ class CollectData(Operation):
 
     output_dir: str = output("folder of the tables")
     corpora: str = setting(
-        "folder of the corpora (Parquet files); without it hf-echo train downloads public ones", PUBLIC, reads=DATA
+        "folder of the corpora (Parquet files); without it hf-echo train downloads public ones",
+        PUBLIC,
+        reads=DATA,
     )
     languages: list[str] = setting("languages beside English")
     tables: dict[str, dict] = setting("file name: how its rows are used")
-    power: float = setting("a language of n rows gets n to this power, relative to the largest", 1.0, least=0, most=1)
-    most: float = setting("no row comes more than so many times as often for its language", 10.0, least=1)
+    power: float = setting(
+        "a language of n rows gets n to this power, relative to the largest", 1.0, least=0, most=1
+    )
+    most: float = setting(
+        "no row comes more than so many times as often for its language", 10.0, least=1
+    )
     rows: int | None = setting("largest number of rows of the mix", None, least=1)
-    decoder_sources: int = setting("translations of one English sentence in train_decoder", 6, least=1)
-    decoder_itself: float = setting("share of them that also come from themselves", 0.1, least=0, most=1)
+    decoder_sources: int = setting(
+        "translations of one English sentence in train_decoder", 6, least=1
+    )
+    decoder_itself: float = setting(
+        "share of them that also come from themselves", 0.1, least=0, most=1
+    )
     decoder_words: int = setting("longest English sentence in train_decoder, in words", 60, least=1)
-    noise: float = setting("share of rows with capitals, lower case, odd spaces on a side", 0.0, least=0, most=1)
+    noise: float = setting(
+        "share of rows with capitals, lower case, odd spaces on a side", 0.0, least=0, most=1
+    )
     seed: int = setting("random seed", 0)
 
     def __post_init__(self):
         super().__post_init__()
-        self.how = {name: make(Table, values, f"tables: {name}") for name, values in self.tables.items()}
+        self.how = {
+            name: make(Table, values, f"tables: {name}") for name, values in self.tables.items()
+        }
 
     def make(self):
         from ..data.collect import collect
         from ..utils.folders import write_folder
         from ..utils.lineage import write_lineage
 
-        tables = {name: table for name, table in self.how.items() if not self._is_left_out(name, table)}
+        tables = {
+            name: table for name, table in self.how.items() if not self._is_left_out(name, table)
+        }
         with write_folder(self.output_dir) as folder:
             rows = collect(Path(self.corpora), Path(folder), self.languages, tables, self)
-            options = dict(parents={}, data=self.names(DATA), output_dir=self.output_dir, results=rows)
+            options = dict(
+                parents={}, data=self.names(DATA), output_dir=self.output_dir, results=rows
+            )
             write_lineage(folder, str(self.operation), self.names(None), **options)
         return {"output_dir": self.output_dir, **rows}
 
@@ -96,7 +122,9 @@ class RunScripts(Operation):
 
     output_dir: str = output("folder that the scripts write to")
     corpora: str | None = setting("folder of the corpora", None, reads=DATA)
-    scripts: list[str] = setting("such as `speak.py {out}/texts.tsv {out}/clips`: {out} and {corpora} are the folders")
+    scripts: list[str] = setting(
+        "such as `speak.py {out}/texts.tsv {out}/clips`: {out} and {corpora} are the folders"
+    )
 
     def make(self):
         import shlex
@@ -109,9 +137,13 @@ class RunScripts(Operation):
 
         folder = Path(hf_echo.__file__).resolve().parents[1] / "train_scripts" / "corpora"
         for line in self.scripts:
-            name, *words = [word.format(out=self.output_dir, corpora=self.corpora) for word in shlex.split(line)]
+            name, *words = [
+                word.format(out=self.output_dir, corpora=self.corpora) for word in shlex.split(line)
+            ]
             if name not in {file.name for file in folder.glob("*.py")}:
-                raise FileNotFoundError(f"scripts: no {name!r} in train_scripts/corpora of a checkout of hf-echo")
+                raise FileNotFoundError(
+                    f"scripts: no {name!r} in train_scripts/corpora of a checkout of hf-echo"
+                )
             if subprocess.run([sys.executable, folder / name, *words]).returncode:
                 raise ValueError(f"scripts: {line!r} failed; its message is above")
         data = self.names(DATA)
@@ -135,10 +167,16 @@ class PrepareData(Operation):
 
     data: str = setting("parallel data, as train_data of a recipe", argument=True, reads=DATA)
     output_dir: str = output("folder of the shards")
-    tokenizer: str = setting("tokenizer of the model: checkpoint, folder or Hub name", reads=CHECKPOINT)
+    tokenizer: str = setting(
+        "tokenizer of the model: checkpoint, folder or Hub name", reads=CHECKPOINT
+    )
     data_options: dict = setting("further arguments of load_parallel", dict, option="--data-option")
-    max_length: int = setting("tokens of a text, as in the recipe; longer ones are cut, with a warning", 128, least=1)
-    shard_rows: int = setting("pairs of a shard, about; a process holds the lengths of one", 1_000_000, least=1)
+    max_length: int = setting(
+        "tokens of a text, as in the recipe; longer ones are cut, with a warning", 128, least=1
+    )
+    shard_rows: int = setting(
+        "pairs of a shard, about; a process holds the lengths of one", 1_000_000, least=1
+    )
     workers: int = setting("processes; each holds a shard in memory", 1, least=1, recorded=False)
 
     def make(self):
@@ -175,14 +213,24 @@ class FilterData(Operation):
     reports = False
 
     recipe: str = setting("data recipe: a YAML file, or the name of an included one", argument=True)
-    output_dir: str = output("output folder: data/, counts and statistics", argument=False, option="--out", short="-o")
-    executor: Literal["local", "ray"] = setting(
-        "where to run: one process, or ray: the cluster at RAY_ADDRESS, or this machine", "local", recorded=False
+    output_dir: str = output(
+        "output folder: data/, counts and statistics", argument=False, option="--out", short="-o"
     )
-    on_bad_row: Literal["error", "skip"] = setting("for bad rows: error (name file and row) or skip", "error")
-    resume: bool = setting("resume a stopped run, or start again", True, option="--resume/--fresh", recorded=False)
+    executor: Literal["local", "ray"] = setting(
+        "where to run: one process, or ray: the cluster at RAY_ADDRESS, or this machine",
+        "local",
+        recorded=False,
+    )
+    on_bad_row: Literal["error", "skip"] = setting(
+        "for bad rows: error (name file and row) or skip", "error"
+    )
+    resume: bool = setting(
+        "resume a stopped run, or start again", True, option="--resume/--fresh", recorded=False
+    )
     overwrite: bool = setting("replace another recipe's result in OUT", False, recorded=False)
-    block: int = setting("rows per block, held in memory by one worker", 50_000, least=1, recorded=False)
+    block: int = setting(
+        "rows per block, held in memory by one worker", 50_000, least=1, recorded=False
+    )
 
     def make(self):
         from ..data.pipeline import read_recipe

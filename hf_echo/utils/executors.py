@@ -29,7 +29,9 @@ class LocalExecutor:
         self.progress = progress
         self.hidden = None if progress else True  # None hides bars outside a terminal
 
-    def map(self, function: Callable, items: Sequence, desc: str, gpus: float = 0) -> Iterator[tuple[Any, Any]]:
+    def map(
+        self, function: Callable, items: Sequence, desc: str, gpus: float = 0
+    ) -> Iterator[tuple[Any, Any]]:
         """Yield (item, function(item))."""
         for item in tqdm(items, desc, unit="part", disable=self.hidden):
             yield item, function(item)
@@ -60,7 +62,9 @@ class RayExecutor:
         context.enable_progress_bars = False
         context.print_on_execution_start = False
 
-    def map(self, function: Callable, items: Sequence, desc: str, gpus: float = 0) -> Iterator[tuple[Any, Any]]:
+    def map(
+        self, function: Callable, items: Sequence, desc: str, gpus: float = 0
+    ) -> Iterator[tuple[Any, Any]]:
         """Yield (item, function(item)). An exception in a task is raised here unchanged."""
         import ray
 
@@ -99,7 +103,10 @@ class _Call:
             except Exception as error:
                 result = error
                 failed = True
-        return {"number": batch["number"].to_numpy(), "result": [pickle.dumps((failed, result, warnings))]}
+        return {
+            "number": batch["number"].to_numpy(),
+            "result": [pickle.dumps((failed, result, warnings))],
+        }
 
 
 @contextmanager

@@ -58,8 +58,14 @@ def named_when_full(path: str | Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error) is OSError and error.filename is None and "cannot be written" not in str(error):
-            raise OSError(error.errno, f"{path} cannot be written: {error.strerror or error}") from None
+        if (
+            type(error) is OSError
+            and error.filename is None
+            and "cannot be written" not in str(error)
+        ):
+            raise OSError(
+                error.errno, f"{path} cannot be written: {error.strerror or error}"
+            ) from None
         if not isinstance(error, OSError) and full in str(error):  # of safetensors and Arrow
             raise OSError(errno.ENOSPC, f"{path} cannot be written: {full}") from error
         raise
@@ -99,9 +105,13 @@ def _acquired_lock(out: Path) -> Any:
             lock = SoftFileLock(out.with_name(f".{out.name}.running"))
             lock.acquire(timeout=0)
     except Timeout:
-        raise ValueError(f"another run writes {out}: wait until it ends, or name another output") from None
+        raise ValueError(
+            f"another run writes {out}: wait until it ends, or name another output"
+        ) from None
     except OSError as error:
-        raise type(error)(error.errno, f"{lock.lock_file} cannot be locked: {error.strerror or error}") from None
+        raise type(error)(
+            error.errno, f"{lock.lock_file} cannot be locked: {error.strerror or error}"
+        ) from None
     return lock
 
 
@@ -133,7 +143,9 @@ def read_text(path: str | Path) -> str:
         return data.decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+        raise ValueError(
+            f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8"
+        ) from None
 
 
 def read_json(path: str | Path, missing: Any = None) -> Any:
@@ -143,7 +155,9 @@ def read_json(path: str | Path, missing: Any = None) -> Any:
     try:
         return json.loads(read_text(path))
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{error.lineno}: not valid JSON ({error.msg} at column {error.colno})") from None
+        raise ValueError(
+            f"{path}:{error.lineno}: not valid JSON ({error.msg} at column {error.colno})"
+        ) from None
 
 
 def write_array(path: str | Path, array: np.ndarray) -> None:
@@ -173,7 +187,9 @@ def same_place(one: str | Path, other: str | Path) -> bool:
         return os.path.realpath(one) == os.path.realpath(other)
 
 
-def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder: bool = False, needed: int = 0) -> None:
+def check_output(
+    path: str | Path, inputs: Iterable[str | Path] = (), *, folder: bool = False, needed: int = 0
+) -> None:
     """Check that an output can be written and is not also an input. Leaves nothing behind; `needed` bytes must be
     free."""
     if str(path) == "-" and not folder:  # standard output
@@ -181,7 +197,9 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder:
     path = Path(path)
     for input_path in inputs:
         if same_place(path, input_path):
-            raise ValueError(f"{path} is an input too ({input_path}) and would be overwritten; give another output")
+            raise ValueError(
+                f"{path} is an input too ({input_path}) and would be overwritten; give another output"
+            )
     if path.is_dir() and not folder:
         raise ValueError(f"{path} is a folder; give the name of a file")
     if path.exists() and not path.is_dir():
@@ -198,10 +216,14 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder:
         with tempfile.TemporaryFile(dir=place) as probe:
             probe.write(bytes(4096))
     except OSError as error:
-        raise type(error)(f"{path} cannot be written in {place}: {error.strerror or error}") from None
+        raise type(error)(
+            f"{path} cannot be written in {place}: {error.strerror or error}"
+        ) from None
     free = shutil.disk_usage(place).free
     if needed > free:
-        raise OSError(f"{path} needs {needed / 1e6:,.1f} MB, and {place} has {free / 1e6:,.1f} MB free")
+        raise OSError(
+            f"{path} needs {needed / 1e6:,.1f} MB, and {place} has {free / 1e6:,.1f} MB free"
+        )
 
 
 RAW = {".f32": "<f4", ".f16": "<f2"}  # numbers without a header, by rows
@@ -217,18 +239,30 @@ def load_npy(path: str | Path) -> np.ndarray:
     if path.suffix in RAW:
         shape = read_json(f"{path}.json", {}).get("shape")
         if shape is None:
-            raise ValueError(f'{path} has no shape: write {{"shape": [rows, width]}} into {path}.json')
+            raise ValueError(
+                f'{path} has no shape: write {{"shape": [rows, width]}} into {path}.json'
+            )
         dtype = np.dtype(RAW[path.suffix])
         size = path.stat().st_size
         if len(shape) != 2 or size != shape[0] * shape[1] * dtype.itemsize:
-            raise ValueError(f"{path} has {size} bytes, which is not the shape {shape} of {path}.json")
+            raise ValueError(
+                f"{path} has {size} bytes, which is not the shape {shape} of {path}.json"
+            )
         return np.fromfile(path, dtype).reshape(shape)
     try:
         array = np.load(path)
-    except Exception as error:  # EOFError, BadZipFile, UnpicklingError and others for broken headers
-        raise ValueError(f"{path} is not a readable .npy file of numbers: {first_line(error)}") from None
+    except (
+        Exception
+    ) as error:  # EOFError, BadZipFile, UnpicklingError and others for broken headers
+        raise ValueError(
+            f"{path} is not a readable .npy file of numbers: {first_line(error)}"
+        ) from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-        kind = f"dtype {array.dtype}" if isinstance(array, np.ndarray) else "an archive of arrays (.npz)"
+        kind = (
+            f"dtype {array.dtype}"
+            if isinstance(array, np.ndarray)
+            else "an archive of arrays (.npz)"
+        )
         raise ValueError(f"{path} is not a .npy file of numbers: it holds {kind}")
     return array
 

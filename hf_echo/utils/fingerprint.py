@@ -19,7 +19,13 @@ from .hub import packaged_model, split_revision
 SUFFIXES = {".safetensors", ".bin", ".gguf", ".json", ".model", ".txt", ".jinja"}
 CHECKSUMS = "checksums.json"
 WHOLE = 100_000_000
-LEFT_OUT = {"recipe.json", "results.json", "checksums.json", "trainer_state.json", "training_args.bin"}
+LEFT_OUT = {
+    "recipe.json",
+    "results.json",
+    "checksums.json",
+    "trainer_state.json",
+    "training_args.bin",
+}
 FOLDERS_LEFT_OUT = ("checkpoint-", ".", "__pycache__", "runs")
 
 logger = logging.getLogger(__name__)
@@ -47,7 +53,9 @@ def check_model_files(folder: Path) -> list[Path]:
     """`model_files`; raises FileNotFoundError where there are none."""
     files = model_files(folder)
     if not files:
-        raise FileNotFoundError(f"{folder} holds no weights, tokenizer or configuration: give a model's folder")
+        raise FileNotFoundError(
+            f"{folder} holds no weights, tokenizer or configuration: give a model's folder"
+        )
     return files
 
 
@@ -55,8 +63,15 @@ def model_files(folder: Path) -> list[Path]:
     """Weights, tokenizers, configurations and prompts of a folder, sorted."""
     files = []
     for file in files_below(folder):
-        is_left_out = any(part.startswith(FOLDERS_LEFT_OUT) for part in file.relative_to(folder).parts)
-        if file.suffix in SUFFIXES and file.name not in LEFT_OUT and file.is_file() and not is_left_out:
+        is_left_out = any(
+            part.startswith(FOLDERS_LEFT_OUT) for part in file.relative_to(folder).parts
+        )
+        if (
+            file.suffix in SUFFIXES
+            and file.name not in LEFT_OUT
+            and file.is_file()
+            and not is_left_out
+        ):
             files.append(file)
     return files
 
@@ -73,7 +88,9 @@ def sha256(file: str | Path) -> str:
 def _cached_commit(name: str, revision: str | None = None) -> str | None:
     from transformers.utils import cached_file, extract_commit_hash
 
-    options = dict(revision=revision, local_files_only=True, _raise_exceptions_for_missing_entries=False)
+    options = dict(
+        revision=revision, local_files_only=True, _raise_exceptions_for_missing_entries=False
+    )
     for file_name in ("config.json", "modules.json"):
         try:
             file = cached_file(name, file_name, **options)
@@ -121,4 +138,6 @@ def changed_files(folder: str | Path, *, whole: float = float("inf")) -> Iterato
         except FileNotFoundError:
             yield name
         except (TypeError, KeyError):
-            raise ValueError(f"{folder / CHECKSUMS} is damaged: {name!r} has no size and sha256") from None
+            raise ValueError(
+                f"{folder / CHECKSUMS} is damaged: {name!r} has no size and sha256"
+            ) from None

@@ -14,7 +14,19 @@ from .lineage import FILE
 from .outputs import as_written
 
 # What a checkpoint consists of; other files are somebody's own.
-SUFFIXES = {".bin", ".jinja", ".json", ".md", ".model", ".npy", ".onnx", ".parquet", ".py", ".safetensors", ".xml"}
+SUFFIXES = {
+    ".bin",
+    ".jinja",
+    ".json",
+    ".md",
+    ".model",
+    ".npy",
+    ".onnx",
+    ".parquet",
+    ".py",
+    ".safetensors",
+    ".xml",
+}
 NAMES = {"merges.txt", "vocab.txt"}
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
 
@@ -30,7 +42,9 @@ def write_folder(path: str | Path) -> Iterator[Path]:
         raise ValueError(f"{path} is a file; give the name of a folder")
     is_ours = as_written(place)
     if place.is_dir() and any(place.iterdir()) and not (place / FILE).is_file() and not is_ours:
-        raise ValueError(f"{path} is not empty and holds no checkpoint of hf-echo: name another folder")
+        raise ValueError(
+            f"{path} is not empty and holds no checkpoint of hf-echo: name another folder"
+        )
     if next(place.glob("checkpoint-*"), None):
         raise ValueError(f"{path} holds a training run: name another folder")
     for file in sorted(place.rglob("*")):
@@ -43,7 +57,9 @@ def write_folder(path: str | Path) -> Iterator[Path]:
     try:
         with named_when_full(path):
             yield unfinished
-        for file in unfinished.rglob("*.safetensors"):  # safetensors 0.8 lets nobody but the owner read them
+        for file in unfinished.rglob(
+            "*.safetensors"
+        ):  # safetensors 0.8 lets nobody but the owner read them
             file.chmod(unfinished.stat().st_mode & 0o666)
         if place.exists():
             earlier = unfinished.with_suffix(".old")
@@ -57,7 +73,9 @@ def write_folder(path: str | Path) -> Iterator[Path]:
 
 
 def _is_ours(file: Path) -> bool:
-    hidden = any(part.startswith(".") or part == "__pycache__" for part in file.parts)  # of git and of the Hub's client
+    hidden = any(
+        part.startswith(".") or part == "__pycache__" for part in file.parts
+    )  # of git and of the Hub's client
     return hidden or file.suffix in SUFFIXES or file.name in NAMES
 
 

@@ -43,13 +43,17 @@ def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
-        if any(isinstance(try_to_load_from_cache(name, file, repo_type=kind), str) for file in files):
+        if any(
+            isinstance(try_to_load_from_cache(name, file, repo_type=kind), str) for file in files
+        ):
             return None
         ask = HfApi().model_info if kind == "model" else HfApi().dataset_info
         ask(name, timeout=10)
     except (HfHubHTTPError, HFValidationError, ValueError):
         return None
-    except Exception as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
+    except (
+        Exception
+    ) as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
         return first_line(error)
     return None
 
@@ -79,13 +83,19 @@ def snapshot(name: str | Path) -> str:
     if revision is None:
         return packaged_model(name) if isinstance(name, str) else str(name)
     from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RevisionNotFoundError,
+    )
 
     try:
         return snapshot_download(repo, revision=revision)
     except RevisionNotFoundError:
         tags = sorted(ref.name for ref in HfApi().list_repo_refs(repo).tags)
-        raise FileNotFoundError(f"{repo} has no version {revision}; it has {', '.join(tags) or 'none'}") from None
+        raise FileNotFoundError(
+            f"{repo} has no version {revision}; it has {', '.join(tags) or 'none'}"
+        ) from None
     except (HfHubHTTPError, LocalEntryNotFoundError) as error:
         raise FileNotFoundError(f"{name}: {first_line(error)}") from None
 
@@ -109,13 +119,19 @@ def warn_unpinned(name: str) -> None:
         return
     if not Path(name).exists():
         _warned.append(name)
-        logger.warning("code of %s ran without a version and may change: name one, such as %s@v1.0.0", name, name)
+        logger.warning(
+            "code of %s ran without a version and may change: name one, such as %s@v1.0.0",
+            name,
+            name,
+        )
         return
     repositories = foreign_code(name)
     if repositories:
         _warned.append(name)
         logger.warning(
-            "code of %s ran without a version and may change: auto_map in %s names it", repositories[0], name
+            "code of %s ran without a version and may change: auto_map in %s names it",
+            repositories[0],
+            name,
         )
 
 
@@ -147,7 +163,9 @@ def locate(source: str | Path) -> tuple[str, dict[str, str]]:
     if path.exists():
         return source, {}
     if path.is_absolute() or path.suffix == ".gguf" or len(path.parts) > 2:
-        raise FileNotFoundError(f"{path} does not exist; give a folder, a GGUF file or the name of a model on the Hub")
+        raise FileNotFoundError(
+            f"{path} does not exist; give a folder, a GGUF file or the name of a model on the Hub"
+        )
     reason = out_of_reach(source)
     if reason:
         raise FileNotFoundError(f"{source!r} is neither a folder nor on the Hub: {reason}")

@@ -67,7 +67,12 @@ def write_lineage(
     lineage = {
         "stage": stage,
         "kind": "operation",
-        "values": {**parent_names, **data_names, **values, "output_dir": portable(str(output_dir or out))},
+        "values": {
+            **parent_names,
+            **data_names,
+            **values,
+            "output_dir": portable(str(output_dir or out)),
+        },
         "from": parent_lineages[0] if parent_lineages else None,
         "parents": parent_notes,
         "data": data_notes,
@@ -115,7 +120,11 @@ def all_steps(lineage: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]
     if lineage is None:
         return {}
     lineages: dict[str, Mapping[str, Any]] = {}
-    for parent in (lineage.get("from"), lineage.get("decoder_from"), *lineage.get("others", {}).values()):
+    for parent in (
+        lineage.get("from"),
+        lineage.get("decoder_from"),
+        *lineage.get("others", {}).values(),
+    ):
         for output_dir, step in all_steps(parent).items():
             lineages.setdefault(output_dir, step)
     lineages[str(lineage["values"].get("output_dir"))] = lineage

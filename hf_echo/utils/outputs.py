@@ -26,7 +26,9 @@ FIX = "name another output, or replace it with --overwrite"
 # What does not change a result: where it runs, and whether the work of a stopped run is used.
 FREE = ("block", "cache", "device", "executor", "overwrite", "resume", "work")
 STANDARD = "-"
-MOSES = re.compile(r".*\.([A-Za-z_]+)-([A-Za-z_]+)(\.gz|\.zst|\.xz)?")  # NAME.fr-en is NAME.fr-en.fr, NAME.fr-en.en
+MOSES = re.compile(
+    r".*\.([A-Za-z_]+)-([A-Za-z_]+)(\.gz|\.zst|\.xz)?"
+)  # NAME.fr-en is NAME.fr-en.fr, NAME.fr-en.en
 
 
 def cache_folder() -> Path:
@@ -54,7 +56,9 @@ def earlier_run(settings: Step, report_file: Path | None = None) -> dict[str, An
             raise ValueError(f"{file} is there, {reason}: {FIX}")
     missing = [file for file in files if not file.exists()]
     if missing:
-        raise ValueError(f"{missing[0]} is not there any more, but another output of this command is: {FIX}")
+        raise ValueError(
+            f"{missing[0]} is not there any more, but another output of this command is: {FIX}"
+        )
     return note
 
 
@@ -126,7 +130,12 @@ def _note(settings: Step) -> dict[str, Any]:
             inputs = None  # standard input is another one each time
         elif inputs is not None:
             inputs |= _signatures(existing_paths(value))
-    note = {"command": settings.command, "version": version("hf-echo"), "settings": values, "inputs": inputs}
+    note = {
+        "command": settings.command,
+        "version": version("hf-echo"),
+        "settings": values,
+        "inputs": inputs,
+    }
     return json.loads(json.dumps(note, default=str))
 
 

@@ -13,7 +13,9 @@ LOGGERS = ("transformers.modeling_utils", "sentence_transformers.base.model")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # Rows of the table of transformers about what is not read: an embedding of token states reads no pooler, whether the
 # weights have one or lack it, and position ids are not weights.
-UNREAD = re.compile(r"\s*\S*pooler\.\S+\s*\|\s*(MISSING|UNEXPECTED)|\s*\S*position_ids\s*\|\s*UNEXPECTED")
+UNREAD = re.compile(
+    r"\s*\S*pooler\.\S+\s*\|\s*(MISSING|UNEXPECTED)|\s*\S*position_ids\s*\|\s*UNEXPECTED"
+)
 
 
 @contextmanager
@@ -36,5 +38,7 @@ def is_news(record: logging.LogRecord) -> bool:
         return not has_fast_bf16()
     if "LOAD REPORT" not in text:
         return True
-    rows = [line for line in text.splitlines() if re.search(r"\|\s*(MISSING|UNEXPECTED|MISMATCH)", line)]
+    rows = [
+        line for line in text.splitlines() if re.search(r"\|\s*(MISSING|UNEXPECTED|MISMATCH)", line)
+    ]
     return not rows or not all(UNREAD.match(row) for row in rows)

@@ -24,9 +24,13 @@ Loader.yaml_implicit_resolvers = {}
 for character, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
     others = [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
     Loader.yaml_implicit_resolvers[character] = others
-Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"(?i:true|false)$"), list("tTfF"))
 Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+    "tag:yaml.org,2002:bool", re.compile(r"(?i:true|false)$"), list("tTfF")
+)
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
 )
 
 
@@ -49,7 +53,9 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise ValueError(f"{pair!r} is not an override; write key=value, for example max_steps=100")
+            raise ValueError(
+                f"{pair!r} is not an override; write key=value, for example max_steps=100"
+            )
         try:
             overrides[key] = yaml.load(value, Loader)
         except (yaml.YAMLError, ValueError, TypeError):
@@ -57,7 +63,9 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
     return overrides
 
 
-def with_overrides(values: dict[str, Any], overrides: dict[str, Any], where: object) -> dict[str, Any]:
+def with_overrides(
+    values: dict[str, Any], overrides: dict[str, Any], where: object
+) -> dict[str, Any]:
     """The values with some replaced: `shape.hidden_size` is one entry of the mapping `shape`."""
     values = dict(values)
     for key, value in overrides.items():

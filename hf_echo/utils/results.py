@@ -38,7 +38,12 @@ class Table:
     notes: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, results: Iterable[Result], average: Sequence[str] = (), notes: dict[str, Any] | None = None) -> Table:
+    def of(
+        cls,
+        results: Iterable[Result],
+        average: Sequence[str] = (),
+        notes: dict[str, Any] | None = None,
+    ) -> Table:
         """A table with one row per result and an average row for the columns `average`."""
         rows = [result.to_row() for result in results]
         return cls(rows, notes=notes or {}).with_average(average)

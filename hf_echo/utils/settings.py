@@ -131,7 +131,9 @@ class Step(Checked):
         """The result of `calls`."""
         function = self.function()
         parameters = signature(function).parameters
-        takes_any_name = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+        takes_any_name = any(
+            parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()
+        )
         position_names = positions(type(self))
         arguments = [getattr(self, name) for name in position_names]
         options = {}
@@ -164,7 +166,9 @@ def step(
     return declare
 
 
-def make(kind: type[T], values: Any, where: object = "", *, spelled: Callable[[str], str] = str) -> T:
+def make(
+    kind: type[T], values: Any, where: object = "", *, spelled: Callable[[str], str] = str
+) -> T:
     """An instance of `kind` from a mapping; `where` begins messages, `spelled` writes a field, as `--keep`."""
     start = f"{where}: " if str(where) else ""
     if not isinstance(values, Mapping):
@@ -183,12 +187,16 @@ def make(kind: type[T], values: Any, where: object = "", *, spelled: Callable[[s
         raise ValueError(f"{start}{error}") from None
 
 
-def check_values(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str] = str) -> dict[str, Any]:
+def check_values(
+    kind: type, values: Mapping[str, Any], spelled: Callable[[str], str] = str
+) -> dict[str, Any]:
     """The values as the fields of `kind` have them; errors as in `check`."""
     checked = {}
     for name, declared in fields_of(kind).items():
         if name in values:
-            checked[name] = check_value(spelled(name), values[name], annotation(kind, name), declared)
+            checked[name] = check_value(
+                spelled(name), values[name], annotation(kind, name), declared
+            )
     return checked
 
 
@@ -259,7 +267,9 @@ def is_required(declared: Field) -> bool:
 
 def default_of(declared: Field) -> Any:
     """MISSING for a required one."""
-    return declared.default_factory() if declared.default_factory is not MISSING else declared.default
+    return (
+        declared.default_factory() if declared.default_factory is not MISSING else declared.default
+    )
 
 
 def annotation(kind: Any, name: str) -> Any:
@@ -295,7 +305,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= 120 else text[:120] + "..."
 
 
-def _checked(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str]) -> dict[str, Any]:
+def _checked(
+    kind: type, values: Mapping[str, Any], spelled: Callable[[str], str]
+) -> dict[str, Any]:
     declarations = fields_of(kind)
     checked = check_values(kind, values, spelled)
     complete = {name: default_of(declared) for name, declared in declarations.items()} | checked
@@ -304,10 +316,14 @@ def _checked(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str
             continue
         needs = declared.metadata.get("needs")
         if needs and not complete[needs]:
-            raise ValueError(f"{spelled(name)} needs {spelled(needs)}: give that too, or leave {spelled(name)} out")
+            raise ValueError(
+                f"{spelled(name)} needs {spelled(needs)}: give that too, or leave {spelled(name)} out"
+            )
         unless = declared.metadata.get("unless")
         if unless and complete[unless]:
-            raise ValueError(f"{spelled(name)} does not go with {spelled(unless)}: leave one of them out")
+            raise ValueError(
+                f"{spelled(name)} does not go with {spelled(unless)}: leave one of them out"
+            )
     return checked
 
 
@@ -385,7 +401,9 @@ def _mapping(value: Any, types_of_entry: tuple[Any, ...]) -> dict[Any, Any]:
 def _one_of(value: Any, members: tuple[Any, ...]) -> Any:
     reasons = []
     if any(isinstance(member, type) and issubclass(member, Enum) for member in members):
-        members = tuple(member for member in members if member is not str)  # not any text is one of the choices
+        members = tuple(
+            member for member in members if member is not str
+        )  # not any text is one of the choices
     for member in members:
         try:
             return _converted(value, member)

@@ -78,7 +78,9 @@ def named(path: str | Path) -> Iterator[None]:
         raise
     except Exception as error:  # of pyarrow, lzma and lxml: many classes
         reason = first_line(error)
-        raise BrokenFile(path, f"damaged, incomplete, or not what its name says ({reason})") from None
+        raise BrokenFile(
+            path, f"damaged, incomplete, or not what its name says ({reason})"
+        ) from None
 
 
 @contextmanager
@@ -88,7 +90,9 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
 
     check_file(path)
     if str(path) == STANDARD and sys.stdin is None:
-        raise ValueError("standard input is closed: pipe text into it, or give a file in place of -")
+        raise ValueError(
+            "standard input is closed: pipe text into it, or give a file in place of -"
+        )
     opened: Any
     if str(path) == STANDARD:
         opened = io.BufferedReader(cast(Any, sys.stdin.buffer))
@@ -187,7 +191,9 @@ def _text(line: bytes) -> str:
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode()
     except UnicodeDecodeError as error:
-        reason = f"not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1}); {CONVERT}"
+        reason = (
+            f"not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1}); {CONVERT}"
+        )
         raise ValueError(reason) from None
 
 
@@ -212,7 +218,9 @@ def check_file(path: str | Path, name: str | None = None) -> None:
     if path.is_dir():
         raise ValueError(f"{name} is a folder; give a text file with one sentence per line")
     if not path.exists():
-        raise FileNotFoundError(f"no file {name}; give a text file with one sentence per line, or - for standard input")
+        raise FileNotFoundError(
+            f"no file {name}; give a text file with one sentence per line, or - for standard input"
+        )
 
 
 class TextLines:
@@ -315,7 +323,10 @@ def open_output(path: str | Path) -> Iterator[TextIO]:
         yield sys.stdout
         sys.stdout.flush()
         return
-    with write_whole(path) as unfinished, _packed_file(unfinished, Path(path).suffix.lower()) as binary:
+    with (
+        write_whole(path) as unfinished,
+        _packed_file(unfinished, Path(path).suffix.lower()) as binary,
+    ):
         stream = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
         try:
             yield stream

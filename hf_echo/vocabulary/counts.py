@@ -97,7 +97,9 @@ class WordCounts:
             raise ValueError(f"{path} is a Parquet file, but not of word counts: {advice}")
         meta = json.loads(metadata[META.encode()])
         if meta["version"] != VERSION:
-            raise ValueError(f"{path} has version {meta['version']} of the counts, not {VERSION}: {advice}")
+            raise ValueError(
+                f"{path} has version {meta['version']} of the counts, not {VERSION}: {advice}"
+            )
         entries = tuple(Entry(**entry) for entry in meta["entries"])
         return cls(path, meta["pattern"], meta["regex"], entries)
 
@@ -124,7 +126,11 @@ class WordCounts:
             )
 
     def shares(
-        self, *, top_n: int = 126, max_upsampling: float = 100, language_weights: Mapping[str, float] | None = None
+        self,
+        *,
+        top_n: int = 126,
+        max_upsampling: float = 100,
+        language_weights: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
         """Share of each language in the balanced sample, in characters, summing to 1.
 
@@ -143,7 +149,9 @@ class WordCounts:
                     "leave the weight out"
                 )
             if not 0 <= weight < math.inf:
-                raise ValueError(f"the language {lang} has weight {weight}; it must be a number >= 0")
+                raise ValueError(
+                    f"the language {lang} has weight {weight}; it must be a number >= 0"
+                )
         sizes = {lang: size for lang, size in sizes.items() if weights.get(lang, 1) > 0}
         for lang, size in sizes.items():
             if size <= 0:
@@ -184,7 +192,9 @@ class WordCounts:
         Raises:
             ValueError: as `shares`; no word has min_count.
         """
-        shares = self.shares(top_n=top_n, max_upsampling=max_upsampling, language_weights=language_weights)
+        shares = self.shares(
+            top_n=top_n, max_upsampling=max_upsampling, language_weights=language_weights
+        )
         # what one occurrence of a word counts in each language and kind
         entries = [entry for entry in self.entries if entry.lang in shares and entry.characters > 0]
         kinds = Counter(entry.lang for entry in entries)
@@ -209,7 +219,9 @@ class WordCounts:
         # whole numbers, the most frequent first
         frequency = np.asarray(table["frequency"])
         if not len(frequency):
-            raise ValueError(f"{self.path}: no word was seen {min_count} times: lower the smallest count of a word")
+            raise ValueError(
+                f"{self.path}: no word was seen {min_count} times: lower the smallest count of a word"
+            )
         rounded = np.floor(frequency * (total / frequency.sum()) + 0.5).astype(np.int64)
         order = np.argsort(-rounded, kind="stable")  # equal ones stay in the order of code points
         order = order[rounded[order] > 0]
@@ -280,7 +292,9 @@ def count_words(
                 db.execute(f"DELETE FROM {table} WHERE label = $1", [texts.label])
             if not _count(db, texts, bad_rows, bar):
                 suffix = f" of split {texts.split!r}" if texts.split is not None else ""
-                raise ValueError(f"{texts.label}: no row{suffix} to count; leave it out (finished counts are kept)")
+                raise ValueError(
+                    f"{texts.label}: no row{suffix} to count; leave it out (finished counts are kept)"
+                )
             db.execute("INSERT INTO done VALUES ($1, $2, $3)", [texts.label, *stamp])
             db.commit()
         bad_rows.report()
@@ -291,7 +305,9 @@ def count_words(
     work.unlink()
     unlisted = [code for code in counts.languages if not is_language(code)]
     if unlisted:
-        logger.warning("counted %d languages outside the table: %s", len(unlisted), ", ".join(unlisted[:20]))
+        logger.warning(
+            "counted %d languages outside the table: %s", len(unlisted), ", ".join(unlisted[:20])
+        )
     return counts
 
 
@@ -331,32 +347,47 @@ def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _split_pieces(db: duckdb.DuckDBPyConnection, labels: list[str], pattern: str, progress: bool) -> None:
+def _split_pieces(
+    db: duckdb.DuckDBPyConnection, labels: list[str], pattern: str, progress: bool
+) -> None:
     """Split each distinct piece into words, into the table words."""
     db.execute("CREATE OR REPLACE TABLE words (lang VARCHAR, kind VARCHAR, word VARCHAR, n BIGINT)")
-    query = "SELECT lang, kind, piece, sum(n)::BIGINT AS n FROM pieces WHERE label IN $1 GROUP BY ALL"
+    query = (
+        "SELECT lang, kind, piece, sum(n)::BIGINT AS n FROM pieces WHERE label IN $1 GROUP BY ALL"
+    )
     bar = tqdm(desc="Splitting", unit="piece", unit_scale=True, disable=not progress)
     for batch in db.cursor().sql(query, params=[labels]).to_arrow_reader(SPLIT):
         word_counts: Counter[tuple[str, str, str]] = Counter()
-        for lang, kind, piece, n in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        for lang, kind, piece, n in zip(
+            *(column.to_pylist() for column in batch.columns), strict=True
+        ):
             for word in split_words(piece, pattern):
                 # BPE tokens are shorter, so only merges across a cut are lost; a line of base64 does not stay one word
                 for start in range(0, len(word), LONGEST):
                     word_counts[lang, kind, word[start : start + LONGEST]] += n
         bar.update(len(batch))
-        rows = [{"lang": lang, "kind": kind, "word": word, "n": n} for (lang, kind, word), n in word_counts.items()]
+        rows = [
+            {"lang": lang, "kind": kind, "word": word, "n": n}
+            for (lang, kind, word), n in word_counts.items()
+        ]
         db.register("batch", pa.Table.from_pylist(rows, schema=WORDS))
         db.execute("INSERT INTO words FROM batch")
     bar.close()
 
 
 def _write(
-    db: duckdb.DuckDBPyConnection, out: Path, settings: Mapping[str, Any], sentences: Mapping[tuple[str, str], int]
+    db: duckdb.DuckDBPyConnection,
+    out: Path,
+    settings: Mapping[str, Any],
+    sentences: Mapping[tuple[str, str], int],
 ) -> WordCounts:
     """Sum the table words and write it, with its totals as metadata."""
-    db.execute('CREATE TEMP TABLE total AS SELECT lang, kind, word, sum(n)::BIGINT AS "count" FROM words GROUP BY ALL')
+    db.execute(
+        'CREATE TEMP TABLE total AS SELECT lang, kind, word, sum(n)::BIGINT AS "count" FROM words GROUP BY ALL'
+    )
     query = (
-        'SELECT lang, kind, sum("count" * length(word)), sum("count"), count(*) FROM total GROUP BY ALL ORDER BY ALL'
+        'SELECT lang, kind, sum("count" * length(word)), sum("count"), count(*) '
+        "FROM total GROUP BY ALL ORDER BY ALL"
     )
     entries = []
     for lang, kind, characters, words, distinct in db.execute(query).fetchall():

@@ -64,7 +64,9 @@ def extend_tokenizer(
     if n_merges is None:
         n_merges = vocab_size - size
         if n_merges <= 0:
-            raise ValueError(f"vocab_size {vocab_size} must be above the {size} tokens of the tokenizer")
+            raise ValueError(
+                f"vocab_size {vocab_size} must be above the {size} tokens of the tokenizer"
+            )
     elif n_merges <= 0:
         raise ValueError(f"n_merges must be at least 1, not {n_merges}")
 
@@ -100,7 +102,12 @@ def check_byte_level(backend: Tokenizer) -> None:
 
 
 def grow(
-    backend: Tokenizer, counts: Mapping[str, int], n: int, *, min_count: int = 2, progress: bool = True
+    backend: Tokenizer,
+    counts: Mapping[str, int],
+    n: int,
+    *,
+    min_count: int = 2,
+    progress: bool = True,
 ) -> tuple[Tokenizer, int]:
     """Add up to `n` tokens of at most MAX_TOKEN_BYTES; return (tokenizer, number of tokens added)."""
     content = json.loads(backend.to_str())
@@ -118,7 +125,10 @@ def grow(
 
     vocabulary = Vocabulary(
         ids,
-        merges=[tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in model["merges"]],
+        merges=[
+            tuple(merge.split(" ") if isinstance(merge, str) else merge)
+            for merge in model["merges"]
+        ],
         forbidden=added.keys(),
         ignore_merges=bool(model.get("ignore_merges")),
     )
@@ -140,11 +150,15 @@ def utf8_alphabet() -> list[str]:
     return [c for byte, c in sorted(bytes_to_unicode().items()) if byte not in NEVER_IN_UTF8]
 
 
-def _cut(counts: Mapping[str, int], pre_tokenizer: dict[str, Any], progress: bool) -> dict[str, int]:
+def _cut(
+    counts: Mapping[str, int], pre_tokenizer: dict[str, Any], progress: bool
+) -> dict[str, int]:
     """Words divided and spelled as in the tokenizer (byte characters), without added leading spaces."""
     if not counts:
         raise ValueError("the counts are empty: give at least one word")
-    content = json.loads(json.dumps(pre_tokenizer).replace('"add_prefix_space": true', '"add_prefix_space": false'))
+    content = json.loads(
+        json.dumps(pre_tokenizer).replace('"add_prefix_space": true', '"add_prefix_space": false')
+    )
     bare = json.loads(Tokenizer(models.BPE()).to_str()) | {"pre_tokenizer": content}
     split = Tokenizer.from_str(json.dumps(bare)).pre_tokenizer.pre_tokenize_str
     words: dict[str, int] = {}

@@ -35,7 +35,9 @@ class TokenMatch:
     old_size: int  # rows of the old and the new vocabulary; ids are smaller
     size: int
     copied: dict[int, int]  # new id -> old id of the same token
-    pieces: dict[int, list[int]]  # new id -> old ids that spell the token, in order; only for tokens not in `copied`
+    pieces: dict[
+        int, list[int]
+    ]  # new id -> old ids that spell the token, in order; only for tokens not in `copied`
 
     def counts(self) -> dict[str, int]:
         copied = len(self.copied)
@@ -44,7 +46,12 @@ class TokenMatch:
 
 
 def initialise(
-    old: torch.Tensor, match: TokenMatch, method: str = "mean", *, auxiliary: torch.Tensor | None = None, seed: int = 0
+    old: torch.Tensor,
+    match: TokenMatch,
+    method: str = "mean",
+    *,
+    auxiliary: torch.Tensor | None = None,
+    seed: int = 0,
 ) -> torch.Tensor:
     """New embeddings (match.size, width) in float32 from `old` (old rows, width); the width may join several matrices.
 
@@ -102,12 +109,19 @@ def of_pieces(old: torch.Tensor, pieces: list[list[int]]) -> torch.Tensor:
         starts.append(len(flat_ids))
         flat_ids += ids
     return F.embedding_bag(
-        torch.tensor(flat_ids, device=old.device), old, torch.tensor(starts, device=old.device), mode="mean"
+        torch.tensor(flat_ids, device=old.device),
+        old,
+        torch.tensor(starts, device=old.device),
+        mode="mean",
     )
 
 
 def focus(
-    anchors: torch.Tensor, anchor_auxiliary: torch.Tensor, auxiliary: torch.Tensor, *, chunk: int = 256
+    anchors: torch.Tensor,
+    anchor_auxiliary: torch.Tensor,
+    auxiliary: torch.Tensor,
+    *,
+    chunk: int = 256,
 ) -> torch.Tensor:
     """FOCUS: convex combinations of the anchors' rows for similar tokens (Dobler and de Melo 2023).
 
@@ -120,9 +134,13 @@ def focus(
     keys = F.normalize(anchor_auxiliary, dim=1).to(anchors.device)
     queries = F.normalize(auxiliary, dim=1).to(anchors.device)
     out = anchors.new_empty(len(queries), anchors.shape[1])
-    for start in tqdm(range(0, len(queries), chunk), desc="FOCUS", disable=len(queries) <= 8 * chunk):
+    for start in tqdm(
+        range(0, len(queries), chunk), desc="FOCUS", disable=len(queries) <= 8 * chunk
+    ):
         weights, index = sparsemax(queries[start : start + chunk] @ keys.T)
-        out[start : start + chunk] = F.embedding_bag(index, anchors, per_sample_weights=weights, mode="sum")
+        out[start : start + chunk] = F.embedding_bag(
+            index, anchors, per_sample_weights=weights, mode="sum"
+        )
     return out
 
 
@@ -139,7 +157,9 @@ def sparsemax(scores: torch.Tensor, *, guess: int = 256) -> tuple[torch.Tensor, 
         largest, index = scores.topk(min(guess, scores.shape[1]), dim=1)  # (rows, k)
         excess = largest.cumsum(1) - 1
         ranks = torch.arange(1, largest.shape[1] + 1, device=scores.device)
-        above = (largest * ranks > excess).sum(1, keepdim=True)  # (rows, 1) how many are above the threshold
+        above = (largest * ranks > excess).sum(
+            1, keepdim=True
+        )  # (rows, 1) how many are above the threshold
         if guess >= scores.shape[1] or int(above.max()) < guess:
             threshold = excess.gather(1, above - 1) / above
             return (largest - threshold).clamp(min=0), index
@@ -164,7 +184,9 @@ def auxiliary_vectors(
     size = max(tokenizer.get_vocab().values()) + 1
     vectors = torch.as_tensor(source).float()
     if vectors.ndim != 2 or len(vectors) != size:
-        raise ValueError(f"auxiliary has shape {tuple(vectors.shape)}; it must have {size} rows, one per token")
+        raise ValueError(
+            f"auxiliary has shape {tuple(vectors.shape)}; it must have {size} rows, one per token"
+        )
     return vectors
 
 
@@ -206,7 +228,9 @@ def train_auxiliary(
         )
     # positive pointwise mutual information, (size, size)
     left_total = np.bincount(left, count, size)
-    smoothed = np.bincount(right, count, size) ** 0.75  # Levy et al. 2015: reduces the weight of rare contexts
+    smoothed = (
+        np.bincount(right, count, size) ** 0.75
+    )  # Levy et al. 2015: reduces the weight of rare contexts
     right_share = smoothed / smoothed.sum()
     pmi = np.log(count / left_total[left] / right_share[right])
     matrix = coo_matrix((np.maximum(pmi, 0), (left, right)), (size, size)).tocsr()
@@ -242,7 +266,10 @@ def near_pairs(
                 in_same_text = text_numbers[distance:] == text_numbers[:-distance]
                 left = ids[:-distance][in_same_text]
                 right = ids[distance:][in_same_text]
-                following = following + coo_matrix((np.ones(len(left)), (left, right)), (size, size)).tocsr()
+                following = (
+                    following
+                    + coo_matrix((np.ones(len(left)), (left, right)), (size, size)).tocsr()
+                )
             bar.update(len(block))
     if not frequency.any():
         raise ValueError("auxiliary: no texts to train vectors from")

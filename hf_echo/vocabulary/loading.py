@@ -32,7 +32,9 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
         place, options = locate(source)
     tokenizer = read_pretrained(AutoTokenizer, source, place, **options)
     if not hasattr(tokenizer, "backend_tokenizer"):
-        raise ValueError(f"{source} is a {type(tokenizer).__name__}; give a fast tokenizer (tokenizer.json)")
+        raise ValueError(
+            f"{source} is a {type(tokenizer).__name__}; give a fast tokenizer (tokenizer.json)"
+        )
     return tokenizer
 
 
@@ -42,7 +44,13 @@ def with_backend(tokenizer: PreTrainedTokenizerFast, backend: Tokenizer) -> PreT
     A class of transformers, which would build its own backend again when it is opened, becomes the generic one.
     """
     kind = type(tokenizer) if isinstance(tokenizer, EchoTokenizer) else PreTrainedTokenizerFast
-    settings = ("model_max_length", "padding_side", "truncation_side", "split_special_tokens", "model_input_names")
+    settings = (
+        "model_max_length",
+        "padding_side",
+        "truncation_side",
+        "split_special_tokens",
+        "model_input_names",
+    )
     options = {name: getattr(tokenizer, name) for name in settings}
     options |= tokenizer.special_tokens_map
     if isinstance(tokenizer, EchoTokenizer):

@@ -21,7 +21,15 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from .initialise import TokenMatch, auxiliary_vectors, initialise
 
-ROLES = ("cls", "sep", "bos", "eos", "pad", "mask", "unk")  # where one token has two roles, the first decides
+ROLES = (
+    "cls",
+    "sep",
+    "bos",
+    "eos",
+    "pad",
+    "mask",
+    "unk",
+)  # where one token has two roles, the first decides
 _CHARACTERS = bytes_to_unicode()
 _BYTES = {character: byte for byte, character in _CHARACTERS.items()}
 
@@ -42,7 +50,9 @@ class Vocabulary:
         """Raises ValueError for a slow tokenizer, or one whose tokens do not say where words begin."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
-            raise ValueError(f"the {which} tokenizer is a {type(tokenizer).__name__}; give a fast tokenizer")
+            raise ValueError(
+                f"the {which} tokenizer is a {type(tokenizer).__name__}; give a fast tokenizer"
+            )
         kind = _kind(backend)
         if kind is None:
             raise ValueError(
@@ -164,7 +174,9 @@ def language_vocabulary(
     of a hash map, so two runs on the same texts give slightly different vocabularies.
     """
     if vocab_size <= len(tokenizer.all_special_ids):
-        raise ValueError(f"vocab_size={vocab_size} must be above the {len(tokenizer.all_special_ids)} special tokens")
+        raise ValueError(
+            f"vocab_size={vocab_size} must be above the {len(tokenizer.all_special_ids)} special tokens"
+        )
     new_tokenizer = tokenizer.train_new_from_iterator(texts, vocab_size, show_progress=False)
     match, _ = match_vocabularies(tokenizer, new_tokenizer)
     vectors = auxiliary_vectors(texts, new_tokenizer, seed=seed)

@@ -41,7 +41,11 @@ class Vocabulary:
     def segment(self, symbols: list[int]) -> list[int]:
         """Apply merges to the tokens of one word, lowest rank first, then leftmost, as the tokenizer does."""
         while True:
-            merges = [(self.ranks[pair], i) for i, pair in enumerate(pairwise(symbols)) if pair in self.ranks]
+            merges = [
+                (self.ranks[pair], i)
+                for i, pair in enumerate(pairwise(symbols))
+                if pair in self.ranks
+            ]
             if not merges:
                 return symbols
             (_, result), i = min(merges)
@@ -78,7 +82,12 @@ class _Pairs:
     """The segmented words, with the count of each pair of neighbours and the words that may hold it."""
 
     def __init__(
-        self, vocabulary: Vocabulary, words: Mapping[str, int], min_count: int, longest: int | None, progress: bool
+        self,
+        vocabulary: Vocabulary,
+        words: Mapping[str, int],
+        min_count: int,
+        longest: int | None,
+        progress: bool,
     ):
         self.vocabulary = vocabulary
         self.min_count = min_count
@@ -89,7 +98,9 @@ class _Pairs:
         self.counts: Counter[Pair] = Counter()
         self.words_of: defaultdict[Pair, set[str]] = defaultdict(set)
         self.heap: list[tuple[int, Pair]] = []  # (- count, pair)
-        model = models.BPE(vocab=vocabulary.ids, merges=vocabulary.merges, ignore_merges=vocabulary.ignore_merges)
+        model = models.BPE(
+            vocab=vocabulary.ids, merges=vocabulary.merges, ignore_merges=vocabulary.ignore_merges
+        )
         for word in tqdm(words, desc="present tokens", disable=not progress, mininterval=0.5):
             self._segment(word, [token.id for token in model.tokenize(word)], set())
         for pair in self.counts:
@@ -118,7 +129,9 @@ class _Pairs:
             symbols = self.symbols[word]
             if pair not in pairwise(symbols):
                 continue
-            if result == new_id:  # the merges so far know nothing of the token: it only replaces the pair
+            if (
+                result == new_id
+            ):  # the merges so far know nothing of the token: it only replaces the pair
                 self._segment(word, replaced(symbols, pair, result), grown)
             else:
                 new_symbols = self.vocabulary.segment(symbols)

@@ -54,10 +54,21 @@ GAP = f"[{IN_TITLE}]{{1,6}}"
 TITLE_WORD = r"\p{Lu}[\p{L}\p{M}]{0,25}"
 SHORTEST_TITLE = 4
 LONGEST_TITLE = 40  # words: patterns that look back need a bound
-ARABIC = "\u0620-\u063f\u0641-\u065f\u066e-\u06d3\u06d5-\u06dc\u06fa-\u06ff\u0750-\u077f\u08a0-\u08ff"
+ARABIC = (
+    "\u0620-\u063f\u0641-\u065f\u066e-\u06d3\u06d5-\u06dc\u06fa-\u06ff\u0750-\u077f\u08a0-\u08ff"
+)
 TATWEEL = f"(?<=[{ARABIC}])\u0640+(?=[{ARABIC}])"
 CHEROKEE = set(map(chr, range(0x13A0, 0x13F6)))  # its usual letters are the capitals
-FORMS = ("<compat>", "<font>", "<wide>", "<narrow>", "<initial>", "<medial>", "<final>", "<isolated>")
+FORMS = (
+    "<compat>",
+    "<font>",
+    "<wide>",
+    "<narrow>",
+    "<initial>",
+    "<medial>",
+    "<final>",
+    "<isolated>",
+)
 
 
 def clean_text() -> normalizers.Sequence:
@@ -150,7 +161,11 @@ def charsmap() -> bytes:
     replacements = {chr(point): new for point, new in rules().items()}
     for point in range(0x41, 0x20000):
         capital = chr(point)
-        if unicodedata.category(capital) == "Lu" and capital not in CHEROKEE and capital not in replacements:
+        if (
+            unicodedata.category(capital) == "Lu"
+            and capital not in CHEROKEE
+            and capital not in replacements
+        ):
             replacements[capital + MARK] = capital.lower()[0]  # [0]: without the dot of "İ"
     rows = [f"{_code_points(old)}\t{_code_points(new)}\n" for old, new in replacements.items()]
     with tempfile.TemporaryDirectory() as folder:

@@ -84,7 +84,12 @@ def with_pattern(content: dict | None, pattern: str) -> dict:
     `Digits`) stay.
     """
     steps = [dict(step) for step in _steps(content)]
-    new = {"type": "Split", "pattern": {"Regex": _regex(pattern)}, "behavior": "Isolated", "invert": False}
+    new = {
+        "type": "Split",
+        "pattern": {"Regex": _regex(pattern)},
+        "behavior": "Isolated",
+        "invert": False,
+    }
     split = _main_split(steps)
     if split is not None:
         steps[split] = new
@@ -105,5 +110,7 @@ def _steps(content: dict | None) -> list[dict]:
 
 
 def _main_split(steps: list[dict]) -> int | None:
-    splits = [i for i, step in enumerate(steps) if step["type"] == "Split" and "Regex" in step["pattern"]]
+    splits = [
+        i for i, step in enumerate(steps) if step["type"] == "Split" and "Regex" in step["pattern"]
+    ]
     return splits[-1] if splits else None

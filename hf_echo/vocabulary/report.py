@@ -73,10 +73,16 @@ class VocabularyReport:
         for row in self.rows:
             if row.tokenizer == tokenizer and row.name == name:
                 return row
-        raise ValueError(f"no row for tokenizer {tokenizer!r} and {name!r}; give names of the report")
+        raise ValueError(
+            f"no row for tokenizer {tokenizer!r} and {name!r}; give names of the report"
+        )
 
     def to_json(self, indent: int | None = 2) -> str:
-        content = {"base": next(iter(self.sizes)), "sizes": self.sizes, "rows": [asdict(row) for row in self.rows]}
+        content = {
+            "base": next(iter(self.sizes)),
+            "sizes": self.sizes,
+            "rows": [asdict(row) for row in self.rows],
+        }
         return json.dumps(content, ensure_ascii=False, indent=indent)
 
     def to_markdown(self, by: str = "script") -> str:
@@ -155,7 +161,9 @@ def texts_by_language(
         for source in sources:
             for table in source.tables(bad_rows):
                 texts_of: dict[str, list[str]] = {}
-                for lang, text in zip(table["lang"].to_pylist(), table["text"].to_pylist(), strict=True):
+                for lang, text in zip(
+                    table["lang"].to_pylist(), table["text"].to_pylist(), strict=True
+                ):
                     texts_of.setdefault(lang, []).append(text)
                 for lang, texts in texts_of.items():
                     for start in range(0, len(texts), CHUNK):
@@ -180,12 +188,16 @@ class _Probe:
     def __init__(self, name: str, tokenizer: PreTrainedTokenizerFast | Tokenizer) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not isinstance(backend, Tokenizer):
-            raise ValueError(f"tokenizer {name!r} is a {type(tokenizer).__name__}; give a fast tokenizer")
+            raise ValueError(
+                f"tokenizer {name!r} is a {type(tokenizer).__name__}; give a fast tokenizer"
+            )
         self.name = name
         self.backend = bare(backend)
         ids = list(set(self.backend.get_vocab(with_added_tokens=True).values()))
         self.size = len(ids)
-        self.ordinary = np.zeros(max(ids) + 1, bool)  # by id: a token of the vocabulary that is not special
+        self.ordinary = np.zeros(
+            max(ids) + 1, bool
+        )  # by id: a token of the vocabulary that is not special
         self.ordinary[ids] = True
         for token_id, token in self.backend.get_added_tokens_decoder().items():
             if token.special:
@@ -195,7 +207,10 @@ class _Probe:
 
     def add(self, lang: str, texts: list[str]) -> None:
         """Count texts (NFC, stripped) of a language."""
-        ids = [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+        ids = [
+            encoding.ids
+            for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)
+        ]
         decoded_texts = self.backend.decode_batch(ids, skip_special_tokens=False)
         if lang not in self.counts:
             self.counts[lang] = Counter()

@@ -100,7 +100,9 @@ def _train(
             f"vocab_size must be above {start_size} (256 bytes, {len(SPECIAL)} special and {n_reserved} reserved "
             f"tokens), not {vocab_size}"
         )
-    backend, _ = grow(backend, counts, vocab_size - start_size, min_count=min_count, progress=progress)
+    backend, _ = grow(
+        backend, counts, vocab_size - start_size, min_count=min_count, progress=progress
+    )
     tokenizer = EchoTokenizer.from_backend(backend, max_length=max_length)
     put_in_front(tokenizer.backend_tokenizer)
     return tokenizer

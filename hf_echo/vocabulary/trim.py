@@ -38,14 +38,18 @@ def token_scores(tokenizer: Tokenizer, blocks: Blocks) -> np.ndarray:
             ids += encoding.ids
         counts[lang] += np.bincount(np.array(ids, np.int64), minlength=size)
     if not counts:
-        raise ValueError("no texts to count tokens in: give texts of every language that the model is to serve")
+        raise ValueError(
+            "no texts to count tokens in: give texts of every language that the model is to serve"
+        )
     scores = np.zeros(size)
     for token_counts in counts.values():
         scores += np.sqrt(token_counts / max(token_counts.sum(), 1))
     return scores
 
 
-def kept_tokens(tokenizer: Tokenizer, scores: np.ndarray, keep: int, prompts: Iterable[str] = ()) -> list[int]:
+def kept_tokens(
+    tokenizer: Tokenizer, scores: np.ndarray, keep: int, prompts: Iterable[str] = ()
+) -> list[int]:
     """At most `keep` ids, ascending: what cannot be left out, then by score."""
     content = _content(tokenizer)
     ids = tokenizer.get_vocab(with_added_tokens=False)
@@ -94,12 +98,18 @@ def trimmed(tokenizer: Tokenizer, kept: Sequence[int]) -> Tokenizer:
         if model["unk_id"] is not None:
             model["unk_id"] = new_ids[model["unk_id"]]
     else:
-        model["vocab"] = {piece: new_ids[old_id] for piece, old_id in model["vocab"].items() if old_id in new_ids}
+        model["vocab"] = {
+            piece: new_ids[old_id] for piece, old_id in model["vocab"].items() if old_id in new_ids
+        }
     if model["type"] == "BPE":
         # merges whose parts or result are gone never apply
         merges = []
         for left, right in map(_pair, model["merges"]):
-            if left in model["vocab"] and right in model["vocab"] and left + right in model["vocab"]:
+            if (
+                left in model["vocab"]
+                and right in model["vocab"]
+                and left + right in model["vocab"]
+            ):
                 merges.append((left, right))
         model["merges"] = merges
     # every other place that names an id
@@ -135,7 +145,9 @@ def _content(tokenizer: Tokenizer) -> dict[str, Any]:
             if content["model"].get(mark):
                 kind += f" with {mark}"
     if kind not in KINDS:
-        raise ValueError(f"a tokenizer of kind {kind} is not trimmed; Unigram, BPE and WordPiece are")
+        raise ValueError(
+            f"a tokenizer of kind {kind} is not trimmed; Unigram, BPE and WordPiece are"
+        )
     return content
 
 

@@ -32,7 +32,9 @@ def two(toy, toy_tokenizer, tmp_path):
 
 
 def weights(folder, kind=EchoForTranslation) -> dict[str, np.ndarray]:
-    return {name: weight.numpy() for name, weight in kind.from_pretrained(folder).state_dict().items()}
+    return {
+        name: weight.numpy() for name, weight in kind.from_pretrained(folder).state_dict().items()
+    }
 
 
 def mean(first: np.ndarray, second: np.ndarray, share: float) -> np.ndarray:
@@ -50,7 +52,9 @@ def test_average_is_the_formula_on_its_part(two, tmp_path, part):
     prefix = "" if part == "model" else f"{part}."
     for name in first:
         if name.startswith(prefix):
-            np.testing.assert_allclose(averaged[name], mean(first[name], second[name], 0.3), atol=1e-6)
+            np.testing.assert_allclose(
+                averaged[name], mean(first[name], second[name], 0.3), atol=1e-6
+            )
         else:
             np.testing.assert_array_equal(averaged[name], first[name])
     moved = [name for name in first if not np.array_equal(averaged[name], first[name])]
@@ -98,7 +102,9 @@ def releases(two, toy, toy_tokenizer):
     folders = []
     for folder in two:
         model = EchoForTranslation.from_pretrained(folder)
-        folders.append(toy.save(folder.with_name(f"{folder.name}_release"), model, toy_tokenizer, release=True))
+        folders.append(
+            toy.save(folder.with_name(f"{folder.name}_release"), model, toy_tokenizer, release=True)
+        )
     return folders
 
 
@@ -144,20 +150,37 @@ def test_a_share_is_between_0_and_1(two, tmp_path):
 
 
 def test_encoders_of_other_shapes_are_refused(two, toy, toy_tokenizer, tmp_path):
-    wide = toy.save(tmp_path / "wide", toy.make_model(toy_tokenizer, intermediate_size=48), toy_tokenizer)
-    refuses(r"the models differ in .*mlp.*\(64, 32\) and \(48, 32\)|\(32, 64\)", two[0], wide, tmp_path / "out")
+    wide = toy.save(
+        tmp_path / "wide", toy.make_model(toy_tokenizer, intermediate_size=48), toy_tokenizer
+    )
+    refuses(
+        r"the models differ in .*mlp.*\(64, 32\) and \(48, 32\)|\(32, 64\)",
+        two[0],
+        wide,
+        tmp_path / "out",
+    )
 
 
 def test_decoders_of_other_shapes_are_refused(two, toy, toy_tokenizer, tmp_path):
     model = toy.make_model(toy_tokenizer, decoder={"intermediate_size": 48})
     wide = toy.save(tmp_path / "wide", model, toy_tokenizer)
-    refuses(r"differ in decoder.*part=encoder averages the encoders alone", two[0], wide, tmp_path / "out")
+    refuses(
+        r"differ in decoder.*part=encoder averages the encoders alone",
+        two[0],
+        wide,
+        tmp_path / "out",
+    )
 
 
 def test_other_kinds_of_models_are_refused(two, tmp_path):
     config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
     BertModel(config).save_pretrained(tmp_path / "bert")
-    refuses("bert is a model of type 'bert', not an Echo checkpoint", two[0], tmp_path / "bert", tmp_path / "out")
+    refuses(
+        "bert is a model of type 'bert', not an Echo checkpoint",
+        two[0],
+        tmp_path / "bert",
+        tmp_path / "out",
+    )
 
 
 def test_other_tokenizers_are_refused(two, toy, toy_tokenizer, tmp_path):
@@ -226,7 +249,10 @@ def test_averaged_speech_encoders_encode(two_speech, tmp_path):
 
 def test_recordings_of_both_are_named_once(two_speech, tmp_path):
     out = average_checkpoints(*two_speech, tmp_path / "out")
-    assert read_speech_data(out) == {"rows": BOTH, "voices": {"espeak-ng": ["sw"], "flite": ["awb", "kal", "slt"]}}
+    assert read_speech_data(out) == {
+        "rows": BOTH,
+        "voices": {"espeak-ng": ["sw"], "flite": ["awb", "kal", "slt"]},
+    }
 
 
 def test_no_recordings_are_no_table():
@@ -294,5 +320,7 @@ def test_speech_encoders_have_no_decoder_to_average(two_speech, tmp_path):
 
 
 def test_operations_on_text_refuse_speech_encoders(two_speech, tmp_path):
-    with pytest.raises(ValueError, match="a is a speech encoder: this operation is for text encoders"):
+    with pytest.raises(
+        ValueError, match="a is a speech encoder: this operation is for text encoders"
+    ):
         prune_checkpoint(two_speech[0], tmp_path / "out", size="half")

@@ -160,7 +160,10 @@ def encoder_folder(toy, toy_tokenizer, tmp_path):
     ("options", "message"),
     [
         ({"token_dtype": "int2"}, "token_dtype is 'int2'; it must be one of int8, int4"),
-        ({"generation": {"num_beams": 2}}, "holds an encoder only: leave generation={'num_beams': 2} out"),
+        (
+            {"generation": {"num_beams": 2}},
+            "holds an encoder only: leave generation={'num_beams': 2} out",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_refused(encoder_folder, tmp_path, options, message):
@@ -174,5 +177,7 @@ def test_a_file_without_a_scale_is_refused(encoder_folder, tmp_path):
     missing = next(name for name in tensors if name.endswith(".scale"))
     del tensors[missing]
     save_file(tensors, small / "model.safetensors")
-    with pytest.raises(ValueError, match=f"the weights lack the tensor {missing.removesuffix('.scale')}"):
+    with pytest.raises(
+        ValueError, match=f"the weights lack the tensor {missing.removesuffix('.scale')}"
+    ):
         AutoModel.from_pretrained(small)

@@ -8,8 +8,22 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
+from transformers import (
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 from transformers import PreTrainedTokenizerFast as FastTokenizer
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -18,9 +32,18 @@ from hf_echo.vocabulary.normalization import clean_text
 
 from .. import toy
 
-TEXTS = ["The cat sat on the mat.", "Le chat dort, et le chien aussi : il est tard !", "Katze", "네 고양이 12 345"]
-WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-ROPE = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
+TEXTS = [
+    "The cat sat on the mat.",
+    "Le chat dort, et le chien aussi : il est tard !",
+    "Katze",
+    "네 고양이 12 345",
+]
+WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+ROPE = dict(
+    rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0
+)
 ROPE["original_max_position_embeddings"] = 16
 # Two Llamas that differ in all a config may say: the second has biases, a head size and a head of its own.
 PLAIN = {"tie_word_embeddings": True}
@@ -38,13 +61,19 @@ def byte_level_tokenizer(**names: str) -> FastTokenizer:
     return FastTokenizer(tokenizer_object=backend, **names)
 
 
-def nano_llama(folder: Path, tokenizer: FastTokenizer, dtype=torch.float32, rows=0, **changes) -> Path:
+def nano_llama(
+    folder: Path, tokenizer: FastTokenizer, dtype=torch.float32, rows=0, **changes
+) -> Path:
     """A random Llama with a spread of weights that leaves no part without effect."""
     torch.manual_seed(5)
     shape = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4)
     shape["num_key_value_heads"] = 2
-    ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad")}
-    config = LlamaConfig(vocab_size=len(tokenizer) + rows, max_position_embeddings=64, **shape, **ids, **changes)
+    ids = {
+        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad")
+    }
+    config = LlamaConfig(
+        vocab_size=len(tokenizer) + rows, max_position_embeddings=64, **shape, **ids, **changes
+    )
     llama = LlamaForCausalLM(config)
     with torch.no_grad():
         for weight in llama.parameters():
@@ -62,7 +91,9 @@ def plain(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def rich(tmp_path_factory) -> Path:
     # It has no bos at all.
-    return nano_llama(tmp_path_factory.mktemp("rich"), byte_level_tokenizer(eos_token="</s>"), **RICH)
+    return nano_llama(
+        tmp_path_factory.mktemp("rich"), byte_level_tokenizer(eos_token="</s>"), **RICH
+    )
 
 
 @pytest.fixture(params=["plain", "rich"])
@@ -106,10 +137,14 @@ def test_causal_encoder_is_the_llama(source, attention):
 @pytest.mark.parametrize("cross_attention", ["copy", "random"])
 def test_decoder_with_silent_cross_attention_is_the_llama(source, cross_attention, bottleneck):
     llama = LlamaForCausalLM.from_pretrained(source).eval()
-    model, _ = convert_llama(source, embedding_size=40, cross_attention=cross_attention, bottleneck=bottleneck)
+    model, _ = convert_llama(
+        source, embedding_size=40, cross_attention=cross_attention, bottleneck=bottleneck
+    )
     batch = raw_batch(source)
     memory = torch.randn(len(TEXTS), 1, 40) if bottleneck else torch.randn(len(TEXTS), 5, 64)
-    hidden = dict(decoder_input_ids=batch["input_ids"], decoder_attention_mask=batch["attention_mask"])
+    hidden = dict(
+        decoder_input_ids=batch["input_ids"], decoder_attention_mask=batch["attention_mask"]
+    )
     hidden["encoder_outputs"] = BaseModelOutput(last_hidden_state=memory)
     known = len(AutoTokenizer.from_pretrained(source))
     keep = batch["attention_mask"].bool()
@@ -140,12 +175,18 @@ def test_cross_attention_of_output_zero_leaves_the_llama_and_learns(rich):
     logits = silent.decoder(decoder_input_ids=batch["input_ids"], encoder_outputs=memory).logits
     known = len(AutoTokenizer.from_pretrained(rich))
     with torch.no_grad():
-        want = LlamaForCausalLM.from_pretrained(rich).eval()(input_ids=batch["input_ids"]).logits[..., :known]
+        want = (
+            LlamaForCausalLM.from_pretrained(rich)
+            .eval()(input_ids=batch["input_ids"])
+            .logits[..., :known]
+        )
     torch.testing.assert_close(logits[..., :known], want, atol=1e-4, rtol=0)
     logits.square().mean().backward()
     for layer in silent.decoder.model.layers:
         assert torch.equal(layer.cross_attn.v_proj.weight, layer.self_attn.v_proj.weight)
-        assert layer.cross_attn.o_proj.weight.grad.abs().max() > 0  # the other matrices follow from the second step
+        assert (
+            layer.cross_attn.o_proj.weight.grad.abs().max() > 0
+        )  # the other matrices follow from the second step
 
 
 def test_new_rows_are_the_mean_of_the_known_ones_and_only_the_head_shares_weights_as_before(source):
@@ -154,7 +195,9 @@ def test_new_rows_are_the_mean_of_the_known_ones_and_only_the_head_shares_weight
     model, tokenizer = convert_llama(source)
     tied = model.decoder.lm_head.weight is model.decoder.model.embed_tokens.weight
     assert tied == llama.config.tie_word_embeddings
-    encoder, decoder = ({p.data_ptr() for p in part.parameters()} for part in (model.encoder, model.decoder))
+    encoder, decoder = (
+        {p.data_ptr() for p in part.parameters()} for part in (model.encoder, model.decoder)
+    )
     assert not encoder & decoder
     assert model.config.vocab_size % 8 == 0 and model.config.vocab_size >= len(tokenizer) > known
     for part, old in (
@@ -199,14 +242,20 @@ def test_a_failed_conversion_leaves_nothing(plain, tmp_path, monkeypatch):
 
     monkeypatch.setattr("hf_echo.modeling.EchoTokenizer.save_pretrained", full)
     for place in (out, tmp_path / "new"):
-        pytest.raises(OSError, convert_llama, plain, place, embedding_size=32).match("no space left")
+        pytest.raises(OSError, convert_llama, plain, place, embedding_size=32).match(
+            "no space left"
+        )
     assert AutoModel.from_pretrained(out).config.embedding_size == 48
     assert sorted(path.name for path in tmp_path.iterdir()) == ["letters", "out"]
 
 
 def test_dtype_is_kept_or_asked_for(tmp_path):
     half = nano_llama(tmp_path, byte_level_tokenizer(eos_token="</s>"), dtype=torch.bfloat16)
-    for asked, want in ((None, torch.bfloat16), ("float32", torch.float32), (torch.float16, torch.float16)):
+    for asked, want in (
+        (None, torch.bfloat16),
+        ("float32", torch.float32),
+        (torch.float16, torch.float16),
+    ):
         model, _ = convert_llama(half, dtype=asked)
         assert {p.dtype for p in model.parameters()} == {want}
 
@@ -218,7 +267,9 @@ def test_old_ids_stay(source):
     added = set(new.get_vocab()) - set(old.get_vocab())
     assert {"<CLS>", "<SEP>", "<pad>"} <= added <= {"<CLS>", "<SEP>", "<pad>", "<s>"}
     # The text that the new one sees starts with a space, as the template prints it.
-    assert new.encode("The cat, 12", add_special_tokens=False) == old.encode(" The cat, 12", add_special_tokens=False)
+    assert new.encode("The cat, 12", add_special_tokens=False) == old.encode(
+        " The cat, 12", add_special_tokens=False
+    )
 
 
 def test_bos_and_eos_are_the_llamas_own(plain, rich):
@@ -227,7 +278,10 @@ def test_bos_and_eos_are_the_llamas_own(plain, rich):
     model, tokenizer = convert_llama(rich)
     assert (tokenizer.bos_token, tokenizer.eos_token) == ("<s>", "</s>")
     for config in (model.config, model.config.decoder, model.decoder.generation_config):
-        assert (config.bos_token_id, config.eos_token_id) == (tokenizer.bos_token_id, tokenizer.eos_token_id)
+        assert (config.bos_token_id, config.eos_token_id) == (
+            tokenizer.bos_token_id,
+            tokenizer.eos_token_id,
+        )
         assert config.pad_token_id == tokenizer.pad_token_id
     assert model.decoder.generation_config.decoder_start_token_id == tokenizer.bos_token_id
 
@@ -259,12 +313,30 @@ def test_text_that_spells_a_special_token_is_text(source, spelling):
 
 def test_sentencepiece_vocabulary_with_a_merge_that_spells_eos(tmp_path, caplog):
     """Llama 2's kind: spaces are in the pieces, bytes a fallback, and `</` + `s>` merge into the token."""
-    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *"▁</s>a", "</", "s>", "▁a"]
-    merges, numbers = [("<", "/"), ("s", ">"), ("</", "s>"), ("▁", "a")], {p: i for i, p in enumerate(pieces)}
-    backend = Tokenizer(models.BPE(numbers, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    pieces = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{b:02X}>" for b in range(256)),
+        *"▁</s>a",
+        "</",
+        "s>",
+        "▁a",
+    ]
+    merges, numbers = (
+        [("<", "/"), ("s", ">"), ("</", "s>"), ("▁", "a")],
+        {p: i for i, p in enumerate(pieces)},
+    )
+    backend = Tokenizer(
+        models.BPE(numbers, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    )
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
     strip = decoders.Strip(" ", 1, 0)
-    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), strip])
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), strip]
+    )
     backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in pieces[:3]])
     names = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
     source = nano_llama(tmp_path, FastTokenizer(tokenizer_object=backend, **names))
@@ -279,22 +351,34 @@ def test_sentencepiece_vocabulary_with_a_merge_that_spells_eos(tmp_path, caplog)
 
 def test_wrong_sources_are_named_in_one_line(plain, tmp_path):
     (tmp_path / "gpt").mkdir()
-    (tmp_path / "gpt" / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": 8}))
+    (tmp_path / "gpt" / "config.json").write_text(
+        json.dumps({"model_type": "gpt2", "vocab_size": 8})
+    )
     pytest.raises(ValueError, convert_llama, tmp_path / "gpt").match("is a model of type 'gpt2'")
     (tmp_path / "empty").mkdir()
-    pytest.raises(FileNotFoundError, convert_llama, tmp_path / "empty").match("holds no config.json and 0 GGUF files")
-    pytest.raises(FileNotFoundError, convert_llama, "nowhere.gguf").match("nowhere.gguf does not exist")
+    pytest.raises(FileNotFoundError, convert_llama, tmp_path / "empty").match(
+        "holds no config.json and 0 GGUF files"
+    )
+    pytest.raises(FileNotFoundError, convert_llama, "nowhere.gguf").match(
+        "nowhere.gguf does not exist"
+    )
     shutil.copytree(plain, tmp_path / "headless")
     body = LlamaForCausalLM.from_pretrained(plain).model
     (torn := body.state_dict()).pop("layers.1.mlp.up_proj.weight")
     body.save_pretrained(tmp_path / "headless", state_dict=torn)
     with pytest.raises(ValueError, match="1 weights missing, as model.layers.1.mlp.up_proj.weight"):
         convert_llama(tmp_path / "headless")
-    config = json.loads((plain / "config.json").read_text()) | {"quantization_config": {"quant_method": "awq"}}
+    config = json.loads((plain / "config.json").read_text()) | {
+        "quantization_config": {"quant_method": "awq"}
+    }
     shutil.copytree(plain, tmp_path / "packed")
     (tmp_path / "packed" / "config.json").write_text(json.dumps(config))
     pytest.raises(ValueError, convert_llama, tmp_path / "packed").match("is quantised \\(awq\\)")
     shutil.copytree(plain, tmp_path / "mute", ignore=shutil.ignore_patterns("tokenizer*"))
-    pytest.raises((ValueError, FileNotFoundError), convert_llama, tmp_path / "mute").match("AutoTokenizer cannot read")
-    with pytest.raises(ValueError, match="cross_attention must be one of copy, random, zero, not 'none'"):
+    pytest.raises((ValueError, FileNotFoundError), convert_llama, tmp_path / "mute").match(
+        "AutoTokenizer cannot read"
+    )
+    with pytest.raises(
+        ValueError, match="cross_attention must be one of copy, random, zero, not 'none'"
+    ):
         convert_llama(plain, cross_attention="none")

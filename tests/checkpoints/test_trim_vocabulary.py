@@ -63,7 +63,9 @@ def trimmed(xlm_r, tmp_path_factory):
     """(folder, report) of the encoder with the tokens of KEPT, which are all but three."""
     place = tmp_path_factory.mktemp("trimmed")
     keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
-    report = trim_checkpoint(xlm_r, place / "out", write_texts(place, {"fra_Latn": KEPT}), keep=keep)
+    report = trim_checkpoint(
+        xlm_r, place / "out", write_texts(place, {"fra_Latn": KEPT}), keep=keep
+    )
     return place / "out", report
 
 
@@ -125,7 +127,9 @@ def small_release(toy_folders, tmp_path_factory):
 @pytest.mark.parametrize("function", [inference.encode, inference.translate])
 def test_a_release_computes_as_before(toy_folders, small_release, function):
     folder, _ = small_release
-    before = function(*inference.load_translator(toy_folders["release"], dtype="fp32"), FRENCH, "fra_Latn")
+    before = function(
+        *inference.load_translator(toy_folders["release"], dtype="fp32"), FRENCH, "fra_Latn"
+    )
     after = function(*inference.load_translator(folder, dtype="fp32"), FRENCH, "fra_Latn")
     assert np.array_equal(after, before)
 
@@ -149,7 +153,9 @@ def test_special_tokens_of_a_release_move_in_all_configurations(toy_folders, sma
     assert tokenizer.convert_ids_to_tokens(token_id) == old_token
 
 
-def test_a_decoder_of_the_first_tokens_alone_keeps_those_of_them_that_are_kept(toy, toy_folders, tmp_path):
+def test_a_decoder_of_the_first_tokens_alone_keeps_those_of_them_that_are_kept(
+    toy, toy_folders, tmp_path
+):
     model, tokenizer = inference.load_translator(toy_folders["release"], dtype="fp32")
     written = len(tokenizer) - 40
     model.decoder.resize_token_embeddings(written)
@@ -273,5 +279,7 @@ def test_a_language_can_have_a_larger_sample(tmp_path):
 def test_too_few_tokens_are_refused(xlm_r, refused, tmp_path):
     texts = write_texts(tmp_path, {"fra_Latn": KEPT})
     refused("alone are", xlm_r, tmp_path / "out", "--texts", texts, "--keep", 10)
-    refused("no such file", xlm_r, tmp_path / "out", "--texts", tmp_path / "none.jsonl", "--keep", 90)
+    refused(
+        "no such file", xlm_r, tmp_path / "out", "--texts", tmp_path / "none.jsonl", "--keep", 90
+    )
     assert not (tmp_path / "out").exists()

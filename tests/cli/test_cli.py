@@ -53,7 +53,9 @@ def test_encode_file_to_npy(run, files, model, french, toy_trained, toy_tokenize
 
 
 def test_encode_stdin_to_parquet(run, tmp_path, model, toy_trained, toy_tokenizer):
-    text = "\ufeffun chat\r\n\n  deux chien ".encode()  # byte order mark, Windows line, empty line, no last line end
+    text = (
+        "\ufeffun chat\r\n\n  deux chien ".encode()
+    )  # byte order mark, Windows line, empty line, no last line end
     options = ("--model", model, "--normalize", "--dtype", "fp32")
     assert run("encode", *options, "-", tmp_path / "o.parquet", stdin=text)[0] == 0
     table = Dataset.from_parquet(str(tmp_path / "o.parquet"), cache_dir=str(tmp_path / "cache"))
@@ -64,20 +66,36 @@ def test_encode_stdin_to_parquet(run, tmp_path, model, toy_trained, toy_tokenize
 
 def test_translate_line_by_line(run, model, french, toy_trained, toy_tokenizer):
     texts = [*french[:6], "", "un"]
-    arguments = ("translate", "--model", model, "--from", "fra_Latn", "--to", "eng_Latn", "--dtype", "fp32")
+    arguments = (
+        "translate",
+        "--model",
+        model,
+        "--from",
+        "fra_Latn",
+        "--to",
+        "eng_Latn",
+        "--dtype",
+        "fp32",
+    )
     code, out, _ = run(*arguments, stdin=("\n".join(texts) + "\n").encode())
     assert code == 0
     want = translate(toy_trained, toy_tokenizer, texts, "fra_Latn")
     assert out.split("\n") == [*want, ""]
-    code, out, _ = run(*arguments, "--num-beams", "2", "--max-new-tokens", "3", stdin=texts[0].encode())
-    want = translate(toy_trained, toy_tokenizer, texts[:1], "fra_Latn", num_beams=2, max_new_tokens=3)
+    code, out, _ = run(
+        *arguments, "--num-beams", "2", "--max-new-tokens", "3", stdin=texts[0].encode()
+    )
+    want = translate(
+        toy_trained, toy_tokenizer, texts[:1], "fra_Latn", num_beams=2, max_new_tokens=3
+    )
     assert (code, out) == (0, want[0] + "\n")
 
 
 def test_a_translation_is_one_line(run, model, monkeypatch):
     import hf_echo.inference as inference
 
-    monkeypatch.setattr(inference, "translate", lambda *a, **k: ["one\ncat", "", "\u2028two  dogs "])
+    monkeypatch.setattr(
+        inference, "translate", lambda *a, **k: ["one\ncat", "", "\u2028two  dogs "]
+    )
     code, out, _ = run("translate", "--model", model, "--to", "eng_Latn", stdin=b"a\nb\nc\n")
     assert (code, out) == (0, "one cat\n\ntwo dogs\n")
 
@@ -110,10 +128,19 @@ def test_train_and_dry_run(run, files, toy):
     ("arguments", "message"),
     [
         ("encode --model M missing.txt out.npy", "no file missing.txt; give a text file"),
-        ("encode --model M a.txt out.csv", "out.csv: the file name must end in .npy, .parquet, .f32 or .f16"),
+        (
+            "encode --model M a.txt out.csv",
+            "out.csv: the file name must end in .npy, .parquet, .f32 or .f16",
+        ),
         ("encode --model M - out.npy", "standard input is empty"),
-        ("encode --model ./nothing a.txt out.npy", "no folder ./nothing; give a checkpoint's folder, or a name"),
-        ("encode --model org/none a.txt out.npy", "'org/none' is neither a folder nor a name on the Hub: "),
+        (
+            "encode --model ./nothing a.txt out.npy",
+            "no folder ./nothing; give a checkpoint's folder, or a name",
+        ),
+        (
+            "encode --model org/none a.txt out.npy",
+            "'org/none' is neither a folder nor a name on the Hub: ",
+        ),
         ("translate --model M --to klingon a.txt", "unknown language 'klingon'"),
         ("translate --model ENCODER --to eng_Latn a.txt", "holds an encoder only"),
         (f"{XSIM} a.txt --target short.txt", "a.txt has 32 lines, short.txt 1"),
@@ -121,26 +148,43 @@ def test_train_and_dry_run(run, files, toy):
             f"{XSIM} b.txt --target a.txt --target-lang fra_Latn --hard-negatives",
             "rule negatives are English, not fra_Latn",
         ),
-        ("train no_such_recipe", "no recipe 'no_such_recipe'; give a YAML file, a folder of them, or one of"),
+        (
+            "train no_such_recipe",
+            "no recipe 'no_such_recipe'; give a YAML file, a folder of them, or one of",
+        ),
         ("train nano/1_seq2seq max_steps", "'max_steps' is not an override; write key=value"),
-        ("train nano/1_seq2seq --dry-run shape.hidden_sizes=3", "unknown shape field 'hidden_sizes'"),
+        (
+            "train nano/1_seq2seq --dry-run shape.hidden_sizes=3",
+            "unknown shape field 'hidden_sizes'",
+        ),
     ],
 )
-def test_errors_are_one_line(run, files, toy_trained, toy_tokenizer, model, monkeypatch, arguments, message):
+def test_errors_are_one_line(
+    run, files, toy_trained, toy_tokenizer, model, monkeypatch, arguments, message
+):
     monkeypatch.chdir(files)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     (files / "short.txt").write_text("one\n")
     if "ENCODER" in arguments:
         toy_trained.encoder.save_pretrained(files / "encoder")
         toy_tokenizer.save_pretrained(files / "encoder")
-    words = [{"M": model, "ENCODER": str(files / "encoder")}.get(word, word) for word in arguments.split()]
+    words = [
+        {"M": model, "ENCODER": str(files / "encoder")}.get(word, word)
+        for word in arguments.split()
+    ]
     code, _, err = run(*words)
-    said = [line for line in err.splitlines() if line.startswith("hf-echo: ")]  # progress may stand before it
-    assert code == 2 and len(said) == 1 and err.rstrip().endswith(said[0]) and "Traceback" not in err, err
+    said = [
+        line for line in err.splitlines() if line.startswith("hf-echo: ")
+    ]  # progress may stand before it
+    assert (
+        code == 2 and len(said) == 1 and err.rstrip().endswith(said[0]) and "Traceback" not in err
+    ), err
     assert message in said[0] and not (files / "out.npy").exists()
 
 
-@pytest.mark.parametrize("arguments", ["", "encode", "encode --model", "tranlsate", "translate --num-beams 0"])
+@pytest.mark.parametrize(
+    "arguments", ["", "encode", "encode --model", "tranlsate", "translate --num-beams 0"]
+)
 def test_wrong_usage(run, arguments):
     code, _, err = run(*arguments.split())
     assert code == 2 and "Traceback" not in err

@@ -49,7 +49,10 @@ def test_every_output_is_declared():
     for words, kind in COMMANDS.items():
         for name, declared in fields_of(kind).items():
             about = declared.metadata
-            if about["help"].startswith(("write ", "folder of the new ", "output ")) or name in ("out", "output_dir"):
+            if about["help"].startswith(("write ", "folder of the new ", "output ")) or name in (
+                "out",
+                "output_dir",
+            ):
                 assert about["writes"], (words, name)
 
 
@@ -102,8 +105,17 @@ def test_an_output_is_never_an_input(hf_echo_cli, tmp_path, monkeypatch, argumen
 
 def test_an_unwritable_place_is_told_before_a_model_is_opened(refused, tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("un chat\n")
-    monkeypatch.setattr("hf_echo.inference.load_encoder", lambda *_, **__: pytest.fail("a model was opened"))
-    refused("cannot be written", "encode", "--model", "echo-nano", tmp_path / "a.txt", tmp_path / "a.txt" / "x.npy")
+    monkeypatch.setattr(
+        "hf_echo.inference.load_encoder", lambda *_, **__: pytest.fail("a model was opened")
+    )
+    refused(
+        "cannot be written",
+        "encode",
+        "--model",
+        "echo-nano",
+        tmp_path / "a.txt",
+        tmp_path / "a.txt" / "x.npy",
+    )
 
 
 def test_version(hf_echo_cli):
@@ -131,17 +143,30 @@ def test_models_of_the_package_have_short_names(hf_echo_cli, tmp_path):
     """Every command of `evaluate` that takes a model knows echo-nano by name, and takes it where none is named."""
     (tmp_path / "a.txt").write_text("un chat\nbonjour\n")
     (tmp_path / "b.txt").write_text("a cat\nhello\n")
-    lines = ("--source", tmp_path / "a.txt", "--source-lang", "fra_Latn", "--target", tmp_path / "b.txt")
+    lines = (
+        "--source",
+        tmp_path / "a.txt",
+        "--source-lang",
+        "fra_Latn",
+        "--target",
+        tmp_path / "b.txt",
+    )
     code, out, err = hf_echo_cli("evaluate", "xsim", *lines)
     assert code == 0 and json.loads(out)["count"] == 2 and "no --model: using echo-nano" in err
     for words, kind in COMMANDS.items():
-        if words[0] == "evaluate" and words[1] != "speech" and (model := fields_of(kind).get("model")):
+        if (
+            words[0] == "evaluate"
+            and words[1] != "speech"
+            and (model := fields_of(kind).get("model"))
+        ):
             assert not is_required(model), words
 
 
 def test_a_console_that_cannot_write_a_character(monkeypatch):
     """As `PYTHONIOENCODING=cp1252 hf-echo tour | cat`: numbers stand for what the console lacks."""
-    streams = {name: io.TextIOWrapper(io.BytesIO(), encoding="cp1252") for name in ("stdout", "stderr")}
+    streams = {
+        name: io.TextIOWrapper(io.BytesIO(), encoding="cp1252") for name in ("stdout", "stderr")
+    }
     for name, stream in streams.items():
         monkeypatch.setattr(sys, name, stream)
     monkeypatch.setattr(sys, "argv", ["hf-echo", "tour"])

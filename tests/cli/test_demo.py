@@ -25,11 +25,15 @@ def test_echo_nano_is_small_and_opens_in_three_ways():
     assert [file.name for file in folder.rglob("*.py")] == ["installed_echo.py"]
     encoder = AutoModel.from_pretrained(folder, trust_remote_code=True)
     assert encoder.num_parameters() <= 60e6
-    vectors = SentenceTransformer(str(folder), device="cpu").encode(["Bonjour !", "Hello!", "Der Zug ist spät."])
+    vectors = SentenceTransformer(str(folder), device="cpu").encode(
+        ["Bonjour !", "Hello!", "Der Zug ist spät."]
+    )
     assert vectors.shape == (3, encoder.config.embedding_size)
     assert vectors[0] @ vectors[1] > vectors[2] @ vectors[1]
     prompts = json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
-    assert {"fra_Latn", "mkd_Cyrl"} <= set(encoder.config.languages) <= set(prompts)  # of the first stage, of the last
+    assert (
+        {"fra_Latn", "mkd_Cyrl"} <= set(encoder.config.languages) <= set(prompts)
+    )  # of the first stage, of the last
     translator = pipeline("sonar-translation", model=str(folder))
     found = translator("Le parlement a adopté la loi.", src_lang="fra_Latn", tgt_lang="eng_Latn")
     assert found[0]["translation_text"]
@@ -39,22 +43,33 @@ def test_tour():
     console = Console(record=True, width=250)
     rows = run_tour(console)
     assert len(rows) == 20 and len({row["lang"] for row in rows}) == 10
-    assert len({row["english"] for row in rows}) == len(rows)  # the English of a sentence is the only right answer
+    assert len({row["english"] for row in rows}) == len(
+        rows
+    )  # the English of a sentence is the only right answer
     right = [row["nearest"] == row["english"] for row in rows]
     assert np.mean(right) >= 0.8
     text = console.export_text()
     assert all(row["text"] in text for row in rows)
     assert text.count("wrong: ") == right.count(False)
     assert f"{sum(right)} of 20 found" in text
-    words = [(set(row["written"].lower().split()), set(row["english"].lower().split())) for row in rows]
+    words = [
+        (set(row["written"].lower().split()), set(row["english"].lower().split())) for row in rows
+    ]
     assert np.mean([bool(written & english) for written, english in words]) >= 0.5
 
 
 def test_it_is_used_where_no_model_is_given(run, tmp_path):
-    (texts := tmp_path / "texts.txt").write_text("Le chat dort.\nDer Zug ist spät.\n", encoding="utf-8")
-    assert "no --model: using echo-nano, which is included in the package" in run(texts, tmp_path / "out.npy")[2]
+    (texts := tmp_path / "texts.txt").write_text(
+        "Le chat dort.\nDer Zug ist spät.\n", encoding="utf-8"
+    )
+    assert (
+        "no --model: using echo-nano, which is included in the package"
+        in run(texts, tmp_path / "out.npy")[2]
+    )
     run("--model", "echo-nano", texts, tmp_path / "named.npy")
-    np.testing.assert_allclose(np.load(tmp_path / "named.npy"), np.load(tmp_path / "out.npy"), atol=1e-6)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "named.npy"), np.load(tmp_path / "out.npy"), atol=1e-6
+    )
     pytest.raises(ValueError, hf_echo.pretrained, "echo-micro").match(
         "the package has no checkpoint .*; it has echo-nano"
     )

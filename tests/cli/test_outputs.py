@@ -77,7 +77,9 @@ def test_both_files_of_a_moses_pair_are_looked_for(tmp_path):
     from hf_echo.cli.pairs import Mine
     from hf_echo.utils.outputs import output_files
 
-    settings = Mine(source=tmp_path / "a", target=tmp_path / "b", out=tmp_path / "pairs.fr-en.gz", model="m")
+    settings = Mine(
+        source=tmp_path / "a", target=tmp_path / "b", out=tmp_path / "pairs.fr-en.gz", model="m"
+    )
     names = [file.name for file in output_files(settings)]
     assert names == ["pairs.fr-en.fr.gz", "pairs.fr-en.en.gz"]
 
@@ -105,7 +107,9 @@ def test_a_release_of_another_model_is_refused(run, toy_folders, tmp_path):
     run("release", toy_folders["training"], tmp_path / "out")
     code, _, err = run("release", toy_folders["training"], tmp_path / "out", "--dtype", "bf16")
     assert code == 2
-    assert "dtype was 'fp32', now 'bf16'; name another output, or replace it with --overwrite" in err
+    assert (
+        "dtype was 'fp32', now 'bf16'; name another output, or replace it with --overwrite" in err
+    )
 
 
 def test_an_export_does_not_replace_a_release(run, toy_folders, tmp_path):
@@ -124,8 +128,24 @@ def test_overwrite_replaces_a_folder_that_the_command_has_written(run, tmp_path)
 def test_the_device_is_refused_where_there_is_none(refused, tmp_path):
     (tmp_path / "in.txt").write_text("Le chat dort.\n", encoding="utf-8")
     files = (tmp_path / "in.txt", tmp_path / "out.npy")
-    refused("device is 'cuda:7', and this machine has", "encode", *files, "-m", "echo-nano", "--device", "cuda:7")
-    refused("device is 'gpu'; it must be a name such as", "encode", *files, "-m", "echo-nano", "--device", "gpu")
+    refused(
+        "device is 'cuda:7', and this machine has",
+        "encode",
+        *files,
+        "-m",
+        "echo-nano",
+        "--device",
+        "cuda:7",
+    )
+    refused(
+        "device is 'gpu'; it must be a name such as",
+        "encode",
+        *files,
+        "-m",
+        "echo-nano",
+        "--device",
+        "gpu",
+    )
 
 
 def test_a_threshold_is_a_number_or_a_file(refused, tmp_path):
@@ -145,7 +165,12 @@ def test_a_dry_run_with_problems_ends_with_1(run, tmp_path):
 
 def test_a_dry_run_names_the_field_of_an_echo_checkpoint(run, tmp_path):
     recipe = tmp_path / "1_inside.yaml"
-    recipe.write_text(f"stage: contrastive\nbackbone: echo-nano\ntrain_data: builtin\noutput_dir: {tmp_path}/o\n")
+    recipe.write_text(
+        f"stage: contrastive\nbackbone: echo-nano\ntrain_data: builtin\noutput_dir: {tmp_path}/o\n"
+    )
     code, out, _ = run("train", recipe, "--dry-run")
     assert code == 1
-    assert "is an Echo checkpoint already: name it as model_name_or_path" in json.loads(out)["problems"][0]
+    assert (
+        "is an Echo checkpoint already: name it as model_name_or_path"
+        in json.loads(out)["problems"][0]
+    )

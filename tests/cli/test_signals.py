@@ -11,7 +11,11 @@ from hf_echo.utils.files import write_whole
 
 
 def test_sigterm_leaves_no_unfinished_file(tmp_path):
-    with pytest.raises(SystemExit) as end, _ended_by_sigterm(), write_whole(tmp_path / "a.tsv") as unfinished:
+    with (
+        pytest.raises(SystemExit) as end,
+        _ended_by_sigterm(),
+        write_whole(tmp_path / "a.tsv") as unfinished,
+    ):
         unfinished.write_text("half")
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)

@@ -14,7 +14,9 @@ from ..refusals import refusals, refuses
 def padded(lengths, batch, multiple):
     """Tokens of a batch when each side is padded to its longest row, rounded up; by the definition."""
     rows = np.asarray(lengths).reshape(len(lengths), -1)[batch]
-    return len(batch) * sum(-(-max(side, 1) // multiple) * multiple for side in rows.max(axis=0).tolist())
+    return len(batch) * sum(
+        -(-max(side, 1) // multiple) * multiple for side in rows.max(axis=0).tolist()
+    )
 
 
 one_side = st.lists(st.integers(0, 150), min_size=1, max_size=120)
@@ -34,7 +36,9 @@ two_sides = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80)), min_size
 )
 def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped, shuffle):
     groups = [i % 7 for i in range(len(lengths))] if grouped else None
-    options = dict(max_rows=max_rows, seed=seed, bucket_multiple=multiple, groups=groups, shuffle=shuffle)
+    options = dict(
+        max_rows=max_rows, seed=seed, bucket_multiple=multiple, groups=groups, shuffle=shuffle
+    )
 
     def sampler(rank, epoch=0):
         made = TokenBudgetBatchSampler(lengths, max_tokens, rank=rank, world_size=ranks, **options)
@@ -46,7 +50,9 @@ def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped,
         return
     for epoch in (0, 1):
         dealt = [list(sampler(rank, epoch)) for rank in range(ranks)]
-        assert {len(batches) for batches in dealt} == {len(sampler(0))}  # ranks alike, epochs alike, as announced
+        assert {len(batches) for batches in dealt} == {
+            len(sampler(0))
+        }  # ranks alike, epochs alike, as announced
         assert sorted(chain.from_iterable(chain.from_iterable(dealt))) == list(range(len(lengths)))
         assert shuffle or dealt == [list(sampler(rank)) for rank in range(ranks)]
         assert dealt == [list(sampler(rank, epoch)) for rank in range(ranks)]
@@ -64,7 +70,9 @@ def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped,
 def corpus(n=5000):
     rng = np.random.default_rng(0)
     source = np.exp(rng.normal(3.2, 0.7, n)).clip(3, 250)
-    return np.stack([source, (source * np.exp(rng.normal(0, 0.25, n))).clip(3, 250)], axis=1).astype(int)
+    return np.stack(
+        [source, (source * np.exp(rng.normal(0, 0.25, n))).clip(3, 250)], axis=1
+    ).astype(int)
 
 
 def test_little_padding_and_full_batches():
@@ -75,7 +83,10 @@ def test_little_padding_and_full_batches():
     random = sum(padded(lengths, batch, 8) for batch in np.array_split(rows, len(batches)))
     assert paid < 1.2 * real < 0.5 * random  # 1.16
     assert len(batches) < 1.33 * real / 2000  # 1.27 to 1.30 with six seeds
-    longest = [-(-lengths[b, 0].max() // 8) for b in TokenBudgetBatchSampler(lengths[:, 0], 2000, shuffle=False)]
+    longest = [
+        -(-lengths[b, 0].max() // 8)
+        for b in TokenBudgetBatchSampler(lengths[:, 0], 2000, shuffle=False)
+    ]
     assert longest == sorted(longest)  # without shuffle from short to long
 
 
@@ -89,7 +100,9 @@ def test_an_epoch_is_dealt_anew_and_follows_from_seed_and_epoch_alone():
     assert list(sampler) == first != second
     assert list(TokenBudgetBatchSampler(lengths, 2000, seed=4)) != first
     together = {frozenset(batch) for batch in first}
-    assert sum(frozenset(batch) in together for batch in second) < 0.01 * len(second)  # other company
+    assert sum(frozenset(batch) in together for batch in second) < 0.01 * len(
+        second
+    )  # other company
     jumped = TokenBudgetBatchSampler(lengths, 2000, seed=3)
     jumped.set_epoch(1)  # as after a restart: no epoch before it was drawn
     assert list(jumped) == second
@@ -101,10 +114,16 @@ def test_rows_longer_than_the_budget_stand_alone_and_are_counted(caplog):
     assert [20] in batches and [21] in batches
     assert caplog.messages == ["2 rows are longer than max_tokens=40: each is a batch by itself"]
     assert list(TokenBudgetBatchSampler([[20, 24], [8, 8]], 40, shuffle=False)) == [[1], [0]]
-    assert caplog.messages[1:] == ["1 rows are longer than max_tokens=40: each is a batch by itself"]
+    assert caplog.messages[1:] == [
+        "1 rows are longer than max_tokens=40: each is a batch by itself"
+    ]
     # One long row does not make its neighbours pay.
-    lengths = [8] * 1000 + [64]  # on 4 ranks the long row needs company: 3 short ones, not the whole bucket
-    ranks = [list(TokenBudgetBatchSampler(lengths, 64, rank=rank, world_size=4)) for rank in range(4)]
+    lengths = [8] * 1000 + [
+        64
+    ]  # on 4 ranks the long row needs company: 3 short ones, not the whole bucket
+    ranks = [
+        list(TokenBudgetBatchSampler(lengths, 64, rank=rank, world_size=4)) for rank in range(4)
+    ]
     step = next(s for s in zip(*ranks, strict=True) if any(1000 in batch for batch in s))
     assert sorted(map(len, step)) == [1, 1, 1, 1] and len(ranks[0]) == 1 + -(-997 // 32)
 
@@ -115,14 +134,20 @@ def test_rows_of_a_group_stand_side_by_side():
     lengths = np.full(1000, 10)
 
     def neighbours(sampler):
-        return sum((groups[batch][1:] == groups[batch][:-1]).sum() for batch in map(np.array, sampler))
+        return sum(
+            (groups[batch][1:] == groups[batch][:-1]).sum() for batch in map(np.array, sampler)
+        )
 
     grouped = TokenBudgetBatchSampler(lengths, 16 * 40, groups=groups.tolist())
-    assert neighbours(grouped) >= 3 * 250 - 2 * len(grouped)  # all but those that a batch's end cuts apart
+    assert neighbours(grouped) >= 3 * 250 - 2 * len(
+        grouped
+    )  # all but those that a batch's end cuts apart
     assert neighbours(TokenBudgetBatchSampler(lengths, 16 * 40)) < 30
     first = list(grouped)
     grouped.set_epoch(1)
-    company = [{tuple(sorted({groups[i] for i in batch})) for batch in epoch} for epoch in (first, grouped)]
+    company = [
+        {tuple(sorted({groups[i] for i in batch})) for batch in epoch} for epoch in (first, grouped)
+    ]
     assert not company[0] & company[1]  # in each epoch a batch holds other groups
 
 
@@ -132,5 +157,7 @@ test_impossible_arguments = refusals(
     ([3], {"max_tokens": 0}, "max_tokens=0 must be at least 1"),
     ([3], {"rank": 1}, "rank=1 is not in 0..0"),
     ([3], {"groups": [1, 2]}, "groups has 2 values for 1 rows"),
-    call=lambda lengths, options: TokenBudgetBatchSampler(lengths, **({"max_tokens": 10} | options)),
+    call=lambda lengths, options: TokenBudgetBatchSampler(
+        lengths, **({"max_tokens": 10} | options)
+    ),
 )

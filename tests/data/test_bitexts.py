@@ -14,7 +14,11 @@ from ..refusals import refuses
     ("names", "language", "chosen"),
     [
         (["pt-BR", "pt-PT", "pt"], "pt", "pt"),
-        (["pt-BR", "pt-PT"], "pt", "pt-PT"),  # por_Latn is European in the table, por_Latn_BR is a code of its own
+        (
+            ["pt-BR", "pt-PT"],
+            "pt",
+            "pt-PT",
+        ),  # por_Latn is European in the table, por_Latn_BR is a code of its own
         (["pt-BR", "pt-PT"], "pt-BR", "pt-BR"),
         (["pt-BR", "pt"], "pt-PT", "pt"),
         (["pt-BR"], "pt-PT", None),
@@ -90,10 +94,14 @@ def test_a_file_without_a_pair_says_what_it_holds(spellings):
 
 @pytest.fixture
 def variants(tmp_path):
-    return tmx(tmp_path / "b.tmx", [("pt-BR", "ônibus"), ("pt-PT", "autocarro"), ("pt-PT", "camioneta")])
+    return tmx(
+        tmp_path / "b.tmx", [("pt-BR", "ônibus"), ("pt-PT", "autocarro"), ("pt-PT", "camioneta")]
+    )
 
 
-@pytest.mark.parametrize("langs", [("pt", "pt-BR"), ("pt-PT", "pt-BR"), ("por_Latn", "por_Latn_BR")])
+@pytest.mark.parametrize(
+    "langs", [("pt", "pt-BR"), ("pt-PT", "pt-BR"), ("por_Latn", "por_Latn_BR")]
+)
 def test_variants_are_the_two_sides(variants, langs):
     rows = load_parallel(variants, source_lang=langs[0], target_lang=langs[1])
 
@@ -112,12 +120,26 @@ def test_a_less_exact_variant_is_counted(variants, caplog):
 
 
 def test_one_text_is_never_both_sides(variants, tmp_path):
-    refuses("source and target are both por_Latn", load_parallel, variants, source_lang="pt", target_lang="por")
+    refuses(
+        "source and target are both por_Latn",
+        load_parallel,
+        variants,
+        source_lang="pt",
+        target_lang="por",
+    )
     path = tmx(tmp_path / "c.tmx", [("pt", "um"), ("fr", "un")])
-    refuses("no text of its own in por_Latn_BR", load_parallel, path, source_lang="pt", target_lang="pt-BR")
+    refuses(
+        "no text of its own in por_Latn_BR",
+        load_parallel,
+        path,
+        source_lang="pt",
+        target_lang="pt-BR",
+    )
 
 
-@pytest.mark.parametrize(("langs", "sources"), [(("pt", "pt-BR"), ["autocarro"]), (("pt-BR", "pt"), ["ônibus"])])
+@pytest.mark.parametrize(
+    ("langs", "sources"), [(("pt", "pt-BR"), ["autocarro"]), (("pt-BR", "pt"), ["ônibus"])]
+)
 def test_a_moses_pair_of_variants(tmp_path, langs, sources):
     (tmp_path / "x.pt_BR-pt_PT.pt_BR").write_text("ônibus\n")
     (tmp_path / "x.pt_BR-pt_PT.pt_PT").write_text("autocarro\n")
@@ -128,7 +150,9 @@ def test_a_moses_pair_of_variants(tmp_path, langs, sources):
 
 
 def test_languages_that_are_not_given_must_be_two():
-    refuses("f has texts in fr, en, de: give source_lang", Sides, "f", ["fr", "en", "de"], (None, None))
+    refuses(
+        "f has texts in fr, en, de: give source_lang", Sides, "f", ["fr", "en", "de"], (None, None)
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,8 +212,12 @@ def opus(tmp_path):
     """An alignment with documents as OPUS lays them out: plain sentences, and sentences of words."""
     (tmp_path / "en").mkdir()
     (tmp_path / "fr").mkdir()
-    (tmp_path / "en" / "1.xml").write_text("<text><s id='1'><w>A</w> <w>cat</w></s><s id='2'>Two dogs.</s></text>")
-    (tmp_path / "fr" / "1.xml").write_text("<text><s id='1'>Un chat</s><s id='2'>Deux</s><s id='3'>chiens.</s></text>")
+    (tmp_path / "en" / "1.xml").write_text(
+        "<text><s id='1'><w>A</w> <w>cat</w></s><s id='2'>Two dogs.</s></text>"
+    )
+    (tmp_path / "fr" / "1.xml").write_text(
+        "<text><s id='1'>Un chat</s><s id='2'>Deux</s><s id='3'>chiens.</s></text>"
+    )
     links = '<link xtargets="1;1"/><link xtargets="2;2 3"/><link xtargets="1;"/>'
     group = f'<linkGrp fromDoc="en/1.xml.gz" toDoc="fr/1.xml.gz">{links}</linkGrp>'
     path = tmp_path / "en-fr.xml"

@@ -17,8 +17,14 @@ from hf_echo.utils.text import TextLines, read_lines
 
 from ..refusals import refuses
 
-ROWS = {"id": ["1", "1", "2"], "lang": ["fra_Latn", "eng_Latn", "fra_Latn"], "text": ["un chat", "a cat", "chiens"]}
-bounded = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ROWS = {
+    "id": ["1", "1", "2"],
+    "lang": ["fra_Latn", "eng_Latn", "fra_Latn"],
+    "text": ["un chat", "a cat", "chiens"],
+}
+bounded = settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def whole(suffix: str) -> bytes:
@@ -44,7 +50,9 @@ def damaged(draw, content: bytes) -> bytes:
         return draw(st.binary(max_size=60))
     if kind == "encoded":
         try:
-            return content.decode().encode(draw(st.sampled_from(["utf-16", "utf-16-le", "utf-32-be"])))
+            return content.decode().encode(
+                draw(st.sampled_from(["utf-16", "utf-16-le", "utf-32-be"]))
+            )
         except UnicodeDecodeError:
             return content
     changed = bytearray(content)
@@ -91,7 +99,9 @@ def test_a_damaged_text_is_read_or_named(tmp_path_factory, reader, data):
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
-@pytest.mark.parametrize("column, value", [("source", "a\0b"), ("hard_negatives", ["fo\0ur", "five"])])
+@pytest.mark.parametrize(
+    "column, value", [("source", "a\0b"), ("hard_negatives", ["fo\0ur", "five"])]
+)
 def test_a_nul_in_a_cell_of_a_table_of_pairs_is_named(tmp_path, suffix, column, value):
     """JSON spells it with an escape, Parquet holds it as it is."""
     table = {"source": ["un", "deux"], "target": ["one", "two"], "hard_negatives": [["two"], []]}
@@ -100,7 +110,9 @@ def test_a_nul_in_a_cell_of_a_table_of_pairs_is_named(tmp_path, suffix, column, 
     if suffix == ".parquet":
         pq.write_table(pa.table(table), path)
     else:
-        path.write_text("".join(json.dumps(dict(zip(table, row))) + "\n" for row in zip(*table.values())))
+        path.write_text(
+            "".join(json.dumps(dict(zip(table, row))) + "\n" for row in zip(*table.values()))
+        )
         assert b"\0" not in path.read_bytes()
     languages = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
     refuses(rf"a{re.escape(suffix)}:2: .* holds a NUL character", load_parallel, path, **languages)

@@ -10,7 +10,11 @@ from ..refusals import refusals
 
 def test_splits_and_languages():
     tables = {split: builtin_nway(split=split, languages=["eng_Latn"]) for split in SPLITS}
-    assert {split: len(rows) for split, rows in tables.items()} == {"train": 8000, "dev": 500, "test": 400}
+    assert {split: len(rows) for split, rows in tables.items()} == {
+        "train": 8000,
+        "dev": 500,
+        "test": 400,
+    }
     english = [text for rows in tables.values() for text in rows["text"]]
     assert len(set(english)) == len(english)
     assert all(5 <= len(text.split()) <= 12 and text.endswith(".") for text in english)
@@ -20,7 +24,11 @@ def test_splits_and_languages():
 
 
 def test_negatives_of_train_are_no_sentences_of_the_other_splits():
-    held_out = {text for split in ("dev", "test") for text in builtin_nway(split=split, languages=["eng_Latn"])["text"]}
+    held_out = {
+        text
+        for split in ("dev", "test")
+        for text in builtin_nway(split=split, languages=["eng_Latn"])["text"]
+    }
     rows = builtin_parallel(languages=["fra_Latn"], hard_negatives=5)
     for row in rows:
         assert len(set(row["hard_negatives"])) == 5 and row["target"] not in row["hard_negatives"]
@@ -31,7 +39,9 @@ def test_parallel_schema():
     rows = builtin_parallel(200, languages=["fra_Latn", "eng_Latn", "rus_Cyrl"], hard_negatives=3)
     assert rows.features == schema.features(["hard_negatives"])
     assert Counter(rows["source_lang"]) == {"fra_Latn": 200, "rus_Cyrl": 200}
-    assert set(rows["target_lang"]) == {"eng_Latn"} and {len(found) for found in rows["hard_negatives"]} == {3}
+    assert set(rows["target_lang"]) == {"eng_Latn"} and {
+        len(found) for found in rows["hard_negatives"]
+    } == {3}
     without = builtin_parallel(200, languages=["fra_Latn", "rus_Cyrl"])
     assert without.column_names == list(schema.COLUMNS)
     assert without.to_list() == rows.remove_columns("hard_negatives").to_list()
@@ -39,7 +49,10 @@ def test_parallel_schema():
 
 def test_dev_set():
     rows, negatives = dev_set(30, languages=["eng_Latn", "zho_Hans"], max_negatives=4)
-    assert rows.to_list() == builtin_nway(30, split="dev", languages=["eng_Latn", "zho_Hans"]).to_list()
+    assert (
+        rows.to_list()
+        == builtin_nway(30, split="dev", languages=["eng_Latn", "zho_Hans"]).to_list()
+    )
     english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
     assert set(english) == set(negatives) == set(rows["id"])
     for key, found in negatives.items():
@@ -49,7 +62,10 @@ def test_dev_set():
 
 
 test_errors_name_the_wrong_value = refusals(
-    (lambda: builtin_nway(2, languages=["eng_Latn", "nld_Latn"]), "unknown language 'nld_Latn'.*fra_Latn"),
+    (
+        lambda: builtin_nway(2, languages=["eng_Latn", "nld_Latn"]),
+        "unknown language 'nld_Latn'.*fra_Latn",
+    ),
     (lambda: builtin_nway(2, languages="fra_Latn"), "give a list, ['fra_Latn']"),
     (lambda: builtin_parallel(2, languages=["eng_Latn"]), "no pairs of languages in eng_Latn"),
     (lambda: builtin_nway(501, split="dev"), "n=501: the dev split.* has 500"),

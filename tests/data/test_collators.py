@@ -102,7 +102,9 @@ def test_index_is_the_row_of_the_dataset(rows, toy_tokenizer):
 def test_labels_are_the_shifted_target_behind_its_prompt(rows, toy_tokenizer, number):
     """Position t predicts token t + 1; the prompt is given, so it is not counted."""
     row = ROWS[number]
-    prompt = toy_tokenizer.decoder_prompt_ids(row["target_lang"], row["provenance"], row["source_lang"])
+    prompt = toy_tokenizer.decoder_prompt_ids(
+        row["target_lang"], row["provenance"], row["source_lang"]
+    )
     sentence = [*toy_tokenizer.text_ids([row["target"]])[0], toy_tokenizer.eos_token_id]
     length = len(prompt) + len(sentence) - 1
 
@@ -135,7 +137,9 @@ def test_code_is_known_by_its_source_language(rows, toy_tokenizer):
 
 
 @pytest.mark.parametrize(("decoder_fraction", "read"), [(0.1, 1), (0.6, 2), (1.0, 3)])
-def test_decoder_reads_a_share_of_the_rows_and_at_least_one(rows, toy_tokenizer, decoder_fraction, read):
+def test_decoder_reads_a_share_of_the_rows_and_at_least_one(
+    rows, toy_tokenizer, decoder_fraction, read
+):
     batch = TranslationCollator(toy_tokenizer, decoder_fraction=decoder_fraction)(rows)
 
     assert len(batch["labels"]) == read
@@ -183,7 +187,9 @@ def test_language_drop_of_one_names_no_language(rows, toy_tokenizer):
 
 
 def test_a_language_can_have_a_drop_of_its_own(rows, toy_tokenizer):
-    batch = TranslationCollator(toy_tokenizer, language_drop=1.0, language_drops={"fra_Latn": 0.0})(rows)
+    batch = TranslationCollator(toy_tokenizer, language_drop=1.0, language_drops={"fra_Latn": 0.0})(
+        rows
+    )
 
     assert ids_of_texts(batch)[0] == toy_tokenizer(["un chat."], lang="fra_Latn")["input_ids"][0]
 

@@ -11,8 +11,16 @@ from hf_echo.data.pipeline.data_recipe import read_recipe
 from hf_echo.data.pipeline.runner import run as run_pipeline
 from hf_echo.steps.run import run_operation
 
-GERMAN = ["Guten Morgen, alle zusammen.", "Wir sehen uns morgen wieder.", "Das Wetter ist heute sehr gut."]
-ENGLISH = ["Good morning, everybody.", "We will meet again tomorrow.", "The weather is very good today."]
+GERMAN = [
+    "Guten Morgen, alle zusammen.",
+    "Wir sehen uns morgen wieder.",
+    "Das Wetter ist heute sehr gut.",
+]
+ENGLISH = [
+    "Good morning, everybody.",
+    "We will meet again tomorrow.",
+    "The weather is very good today.",
+]
 
 
 def lines(texts):
@@ -47,7 +55,9 @@ def opus_tmx(folder):
         f'<tu><tuv xml:lang="de"><seg>{german}</seg></tuv><tuv xml:lang="en"><seg>{english}</seg></tuv></tu>'
         for german, english in zip(GERMAN, ENGLISH, strict=True)
     )
-    text = f'<?xml version="1.0"?><tmx version="1.4"><header srclang="de"/><body>{units}</body></tmx>'
+    text = (
+        f'<?xml version="1.0"?><tmx version="1.4"><header srclang="de"/><body>{units}</body></tmx>'
+    )
     (folder / "de-en.tmx.gz").write_bytes(gzip.compress(text.encode()))
     return folder
 
@@ -66,16 +76,26 @@ def test_the_pairs_of_a_folder_are_read(layout, tmp_path):
 @pytest.fixture
 def filtered(tmp_path):
     """The result of a data recipe on a folder of mtdata."""
-    source = {"path": str(mtdata_folder(tmp_path / "mtdata")), "source_lang": "deu_Latn", "target_lang": "eng_Latn"}
+    source = {
+        "path": str(mtdata_folder(tmp_path / "mtdata")),
+        "source_lang": "deu_Latn",
+        "target_lang": "eng_Latn",
+    }
     recipe = tmp_path / "mine.yaml"
-    recipe.write_text(yaml.safe_dump({"sources": [source | {"label": "mtdata"}], "steps": [{"filter": "sanity"}]}))
+    recipe.write_text(
+        yaml.safe_dump({"sources": [source | {"label": "mtdata"}], "steps": [{"filter": "sanity"}]})
+    )
     run_pipeline(read_recipe(recipe), tmp_path / "corpora" / "mine")
     return tmp_path / "corpora"
 
 
 def test_a_filtered_folder_is_mixed(filtered, tmp_path):
     recipe = tmp_path / "mix.yaml"
-    mix = {"operation": "collect_data", "output_dir": str(tmp_path / "mix"), "languages": ["deu_Latn"]}
+    mix = {
+        "operation": "collect_data",
+        "output_dir": str(tmp_path / "mix"),
+        "languages": ["deu_Latn"],
+    }
     recipe.write_text(json.dumps(mix | {"corpora": str(filtered), "tables": {"mine/data": {}}}))
     report = run_operation(recipe)
     assert report["train"] == 3

@@ -17,7 +17,12 @@ from hf_echo.utils.text import Lines
 from ..refusals import refuses
 
 CODES = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
-ROWS = [('Il dit "oui".', 'He says "yes".'), ("un\ttab", "a tab"), ("deux\nlignes", "two lines"), ('"Tout"', '"All"')]
+ROWS = [
+    ('Il dit "oui".', 'He says "yes".'),
+    ("un\ttab", "a tab"),
+    ("deux\nlignes", "two lines"),
+    ('"Tout"', '"All"'),
+]
 
 
 def lines_of(text):
@@ -29,7 +34,9 @@ def lines_of(text):
 @pytest.mark.parametrize(("name", "delimiter"), [("a.tsv", "\t"), ("a.csv", ","), ("b.csv", ";")])
 def test_what_pandas_writes_is_read_as_it_was(tmp_path, name, delimiter, quoting):
     path = tmp_path / name
-    pd.DataFrame(ROWS, columns=["source", "target"]).to_csv(path, sep=delimiter, index=False, quoting=quoting)
+    pd.DataFrame(ROWS, columns=["source", "target"]).to_csv(
+        path, sep=delimiter, index=False, quoting=quoting
+    )
 
     rows = load_parallel(path, **CODES)
 
@@ -43,7 +50,9 @@ def test_what_is_written_pandas_reads(tmp_path, name):
 
     frame = pd.read_csv(tmp_path / name, sep="\t" if ".tsv" in name else ",")
 
-    expected = [tuple(BREAKS.sub(" ", text) for text in row) if ".tsv" in name else row for row in ROWS]
+    expected = [
+        tuple(BREAKS.sub(" ", text) for text in row) if ".tsv" in name else row for row in ROWS
+    ]
     assert list(frame.itertuples(index=False, name=None)) == expected
 
 
@@ -74,7 +83,9 @@ def test_quotes_of_a_corpus_are_characters(tmp_path, line):
     assert rows["source"][1] == '"Non"'
 
 
-@pytest.mark.parametrize(("line", "rule"), [('"Oui"\tYes', "enclose fields"), ('"Oui".\tYes', "plain characters, as")])
+@pytest.mark.parametrize(
+    ("line", "rule"), [('"Oui"\tYes', "enclose fields"), ('"Oui".\tYes', "plain characters, as")]
+)
 def test_a_line_of_the_log_says_which_rule(tmp_path, caplog, line, rule):
     caplog.set_level("INFO")
     (tmp_path / "a.tsv").write_text(f"source\ttarget\n{line}\n")
@@ -95,12 +106,17 @@ def test_lines_that_are_rows_are_not_joined(tmp_path):
 def test_an_open_quote_costs_one_row():
     records = list(quoted_records(lines_of('a,b\n"open,c\nd,e\n"f,\n1",g'), 2, ",", strict=False))
 
-    assert [fields for _, fields, reason in records if reason is None] == [["a", "b"], ["d", "e"], ["f,\n1", "g"]]
+    assert [fields for _, fields, reason in records if reason is None] == [
+        ["a", "b"],
+        ["d", "e"],
+        ["f,\n1", "g"],
+    ]
     assert [number for number, _, reason in records if reason is not None] == [2]
 
 
 @pytest.mark.parametrize(
-    ("header", "delimiter"), [("a,b", ","), ("a;b", ";"), ("a|b", "|"), ('"x,y";b', ";"), ("a", ",")]
+    ("header", "delimiter"),
+    [("a,b", ","), ("a;b", ";"), ("a|b", "|"), ('"x,y";b', ";"), ("a", ",")],
 )
 def test_the_delimiter_is_that_of_the_header(header, delimiter):
     assert delimiter_of(header) == delimiter
@@ -116,14 +132,20 @@ def test_texts_of_a_csv_column(tmp_path):
 def test_texts_of_a_table_need_their_column(tmp_path):
     (tmp_path / "a.tsv").write_text("source\ttarget\nun\tone\n")
 
-    refuses("a.tsv has no column 'text': name one of source, target", read_texts, tmp_path / "a.tsv")
+    refuses(
+        "a.tsv has no column 'text': name one of source, target", read_texts, tmp_path / "a.tsv"
+    )
 
 
 @pytest.mark.parametrize("name", ["a.docx", "a.json.gz", "a.xlsx", "a.pdf", "a.npy", "a.html"])
 def test_an_unknown_suffix_is_refused(tmp_path, name):
     (tmp_path / name).write_text("text\n")
 
-    refuses(f"{name}: unknown file type; name it .txt if each line is a text", read_texts, tmp_path / name)
+    refuses(
+        f"{name}: unknown file type; name it .txt if each line is a text",
+        read_texts,
+        tmp_path / name,
+    )
 
 
 @pytest.mark.parametrize(

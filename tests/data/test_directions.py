@@ -14,7 +14,9 @@ BASE = ["eng_Latn", "fra_Latn", "deu_Latn"]
 
 def pairs(*directions: tuple[str, str, int]) -> Dataset:
     """Rows of (source language, target language, number); targets of a direction repeat after three rows."""
-    columns = {name: [] for name in ("source", "source_lang", "target", "target_lang", "provenance")}
+    columns = {
+        name: [] for name in ("source", "source_lang", "target", "target_lang", "provenance")
+    }
     for source_lang, target_lang, number in directions:
         for row in range(number):
             columns["source"].append(f"{source_lang} {row}")
@@ -87,7 +89,9 @@ def test_pairs_of_equally_good_languages_stay(data):
 
 def test_english_has_no_more_rows_than_the_largest_source():
     """Nine English texts, and two rows of each other source language."""
-    data = pairs(("fra_Latn", "eng_Latn", 2), ("deu_Latn", "eng_Latn", 2), ("eng_Latn", "fra_Latn", 9))
+    data = pairs(
+        ("fra_Latn", "eng_Latn", 2), ("deu_Latn", "eng_Latn", 2), ("eng_Latn", "fra_Latn", 9)
+    )
 
     selected = extension_pairs(data, BASE)
 

@@ -8,7 +8,13 @@ from ..refusals import refusals
 
 ROWS = [
     {"sentences": ["One.", "Two.", "One."], "lang": "eng_Latn"},
-    {"sentences": ["Un."], "lang": "fra_Latn", "question": "How many?", "choices": ["1", "2"], "answer": "1"},
+    {
+        "sentences": ["Un."],
+        "lang": "fra_Latn",
+        "question": "How many?",
+        "choices": ["1", "2"],
+        "answer": "1",
+    },
 ]
 
 
@@ -24,7 +30,10 @@ def write(file, rows):
 
 def test_jsonl_and_parquet_are_the_same_documents(tmp_path):
     documents = load_documents(write(tmp_path / "a.jsonl", ROWS))
-    assert documents["sentences"] == [row["sentences"] for row in ROWS] and documents["answer"] == [None, "1"]
+    assert documents["sentences"] == [row["sentences"] for row in ROWS] and documents["answer"] == [
+        None,
+        "1",
+    ]
     documents.to_parquet(tmp_path / "b.parquet")
     assert load_documents(tmp_path / "b.parquet").to_dict() == documents.to_dict()
     file = write(tmp_path / "a.jsonl", [{"text": "It rains. He sleeps.", "lang": "eng_Latn"}])
@@ -37,8 +46,14 @@ def load(row, tmp_path):
 
 test_bad_rows_are_one_line = refusals(
     ({"sentences": []}, r"a.jsonl:2: the document has no sentences"),
-    ({"sentences": ["x"] * 10_001}, r"a.jsonl:2: the document has 10,001 sentences, the limit is 10,000"),
-    ({"sentences": ["x", " "]}, r"a.jsonl:2: sentence 2 is empty .*; correct the documents or leave them out"),
+    (
+        {"sentences": ["x"] * 10_001},
+        r"a.jsonl:2: the document has 10,001 sentences, the limit is 10,000",
+    ),
+    (
+        {"sentences": ["x", " "]},
+        r"a.jsonl:2: sentence 2 is empty .*; correct the documents or leave them out",
+    ),
     ({"sentences": ["x\ud800"]}, "a.jsonl:2: sentence 1 is not UTF-8"),
     ({"sentences": "x"}, r"a.jsonl:2: sentences is 'x', not a list of texts \(one long text"),
     ({"sentences": ["x"], "question": {"text": "?"}}, "a.jsonl:2: question is not text but dict"),
@@ -47,7 +62,10 @@ test_bad_rows_are_one_line = refusals(
     call=load,
 )
 test_files_that_hold_no_documents = refusals(
-    (lambda tmp_path: load_documents(write(tmp_path / "a.jsonl", [{"lang": "x"}])), "documents need .* found: lang"),
+    (
+        lambda tmp_path: load_documents(write(tmp_path / "a.jsonl", [{"lang": "x"}])),
+        "documents need .* found: lang",
+    ),
     (lambda: load_documents("none"), "none", FileNotFoundError),
 )
 

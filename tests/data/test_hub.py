@@ -22,7 +22,11 @@ def jsonl(rows):
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-NWAY = [{"id": i, "lang": lang, "text": f"{lang} {i}"} for i in range(2) for lang in ("fra_Latn", "eng_Latn")]
+NWAY = [
+    {"id": i, "lang": lang, "text": f"{lang} {i}"}
+    for i in range(2)
+    for lang in ("fra_Latn", "eng_Latn")
+]
 CARD = b"---\nconfigs: [{config_name: en-fr, data_files: a.jsonl}, {config_name: two, data_files: b.jsonl}]\n---\n"
 DATASETS = {
     "tester/pairs": {"train.parquet": parquet(ROWS), "test.parquet": parquet(ROWS[:1])},
@@ -64,7 +68,9 @@ def pairs(rows):
 
 def test_datasets_of_the_hub(hub_environment):
     """Splits, bad rows, nested columns of a configuration, an n-way table, and what is not there."""
-    options = dict(input=json.dumps(list(CALLS.values())), text=True, capture_output=True, timeout=300)
+    options = dict(
+        input=json.dumps(list(CALLS.values())), text=True, capture_output=True, timeout=300
+    )
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=hub_environment, **options)
     assert done.returncode == 0, done.stderr
     answers = dict(zip(CALLS, json.loads(done.stdout), strict=True))
@@ -77,7 +83,9 @@ def test_datasets_of_the_hub(hub_environment):
     assert "found: id, translation.fr, translation.en" in answers["columns"]
     assert sorted(pairs(answers["nway"])) == [(f"fra_Latn {i}", f"eng_Latn {i}") for i in range(2)]
     wrong = answers["nobody"]
-    assert wrong.startswith("FileNotFoundError: tester/nothing: no such file or folder, nor a readable dataset on")
+    assert wrong.startswith(
+        "FileNotFoundError: tester/nothing: no such file or folder, nor a readable dataset on"
+    )
     for kind, word in (("name", "en-fr"), ("split", "test")):
         assert answers[kind].startswith("ValueError: tester/") and word in answers[kind]
         assert "\n" not in answers[kind]

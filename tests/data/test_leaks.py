@@ -27,7 +27,9 @@ def texts(path, *sentences):
     """An n-way table of test sentences."""
     path.parent.mkdir(exist_ok=True)
     languages = ["fra_Latn"] * len(sentences)
-    pq.write_table(pa.table({"id": range(len(sentences)), "lang": languages, "text": list(sentences)}), path)
+    pq.write_table(
+        pa.table({"id": range(len(sentences)), "lang": languages, "text": list(sentences)}), path
+    )
     return path
 
 
@@ -62,7 +64,9 @@ def test_test_files_in_the_training_folder_are_no_training_text(pairs, tmp_path)
 
 def test_text_files_are_compared_too(tmp_path):
     (tmp_path / "train.txt").write_text("One.\nTwo.\n")
-    (tmp_path / "test.tsv").write_text("source\tsource_lang\ttarget\ttarget_lang\nTWO\teng_Latn\tZwei\tdeu_Latn\n")
+    (tmp_path / "test.tsv").write_text(
+        "source\tsource_lang\ttarget\ttarget_lang\nTWO\teng_Latn\tZwei\tdeu_Latn\n"
+    )
     assert find_leaks(tmp_path / "train.txt", tmp_path / "test.tsv")["examples"] == ["TWO"]
 
 

@@ -18,7 +18,9 @@ def echo_tokenizer(toy):
 
 @pytest.fixture(params=["echo", "plain"])
 def world(request, toy, echo_tokenizer):
-    tokenizer = echo_tokenizer if request.param == "echo" else EchoTokenizer.around(toy.plain_tokenizer())
+    tokenizer = (
+        echo_tokenizer if request.param == "echo" else EchoTokenizer.around(toy.plain_tokenizer())
+    )
     return tokenizer, tokenize_parallel(toy.dataset(), tokenizer, progress=False)
 
 
@@ -28,7 +30,9 @@ def test_rows_are_the_texts_as_the_tokenizer_writes_them(world, toy):
     batch = MaskedPairCollator(tokenizer)([data[i] for i in rows])
     given = [toy.dataset()[i] for i in rows]
     texts = [(row[side], row[f"{side}_lang"]) for side in ("source", "target") for row in given]
-    for ids, mask, (text, lang) in zip(batch["input_ids"], batch["attention_mask"], texts, strict=True):
+    for ids, mask, (text, lang) in zip(
+        batch["input_ids"], batch["attention_mask"], texts, strict=True
+    ):
         assert ids[mask.bool()].tolist() == tokenizer(text, lang=lang)["input_ids"]
     changed = batch["masked_ids"] != batch["input_ids"]
     assert changed.any() and (batch["labels"][changed] == batch["input_ids"][changed]).all()
@@ -50,13 +54,23 @@ def test_shares_of_masked_tokens(world):
     hidden = (masked == tokenizer.mask_token_id).float().mean().item()
     # A random token is sometimes the mask or the token itself.
     slack = 0.1 * 2 / len(tokenizer)
-    assert abs(hidden - 0.8) < 4 * (0.16 / n) ** 0.5 + slack and abs(kept - 0.1) < 4 * (0.09 / n) ** 0.5 + slack
+    assert (
+        abs(hidden - 0.8) < 4 * (0.16 / n) ** 0.5 + slack
+        and abs(kept - 0.1) < 4 * (0.09 / n) ** 0.5 + slack
+    )
 
 
 def test_each_text_has_a_masked_token(toy):
     tokenizer = EchoTokenizer.around(toy.plain_tokenizer())
-    row = {"source": np.array([7], np.int32), "source_lang": None, "target": np.array([8], np.int32)}
-    rows = [row | {"target_lang": None, "source_key": i, "target_key": i, "index": i} for i in range(200)]
+    row = {
+        "source": np.array([7], np.int32),
+        "source_lang": None,
+        "target": np.array([8], np.int32),
+    }
+    rows = [
+        row | {"target_lang": None, "source_key": i, "target_key": i, "index": i}
+        for i in range(200)
+    ]
     batch = MaskedPairCollator(tokenizer, mask_probability=0.4)(rows)
     assert (batch["labels"] != -100).sum(1).tolist() == [1] * 400
     empty = MaskedPairCollator(tokenizer)([rows[0] | {"source": np.array([], np.int32)}])
@@ -68,7 +82,9 @@ def test_prompts_are_never_masked(echo_tokenizer, toy):
     rows = [data[i] for i in range(50)]
     batch = MaskedPairCollator(echo_tokenizer, mask_probability=0.9)(rows)
     texts = [row[side] for side in ("source", "target") for row in rows]
-    for ids, mask, labels, text in zip(*(batch[name] for name in ("input_ids", "attention_mask", "labels")), texts):
+    for ids, mask, labels, text in zip(
+        *(batch[name] for name in ("input_ids", "attention_mask", "labels")), texts
+    ):
         end = int(mask.sum()) - 1
         outside = torch.cat([labels[: end - len(text)], labels[end:]])
         assert (outside == -100).all() and ids[end - len(text) : end].tolist() == text.tolist()
@@ -84,4 +100,6 @@ def test_lots_depend_on_seed_and_rows_alone(world):
     b, c = MaskedPairCollator(tokenizer, seed=3)(rows), MaskedPairCollator(tokenizer, seed=4)(rows)
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert not torch.equal(a["masked_ids"], c["masked_ids"])
-    assert torch.equal(first(rows[1:])["masked_ids"][0], a["masked_ids"][1])  # whatever is beside it
+    assert torch.equal(
+        first(rows[1:])["masked_ids"][0], a["masked_ids"][1]
+    )  # whatever is beside it

@@ -32,13 +32,21 @@ def test_every_kind_changes_the_text_and_the_normalizer_takes_back_all_but_case(
     assert noisy("Iğdır'da iyi", "capitals", lang="tur_Latn") == "IĞDIR'DA İYİ"
     assert noisy("Iğdır İyi", "lower case", lang="tur_Latn") == "ığdır iyi"
     assert noisy("", "zero-width space") == "\u200b" and noisy("猫", "soft hyphens") == "猫"
-    refuses("kind is 'caps'; it must be one of capitals, first word in capitals, ", noisy, TEXT, "caps")
+    refuses(
+        "kind is 'caps'; it must be one of capitals, first word in capitals, ", noisy, TEXT, "caps"
+    )
 
 
 def test_noisy_forms_have_one_normal_form():
     """So no form of a target is a negative of another (`source_key` and `target_key` of tokenized rows)."""
-    for lang, text in {"deu_Latn": "Die große Straße.", "ell_Grek": "δρόμος", "hye_Armn": "և Եվ"}.items():
-        assert len(set(normal_forms([text, *(noisy(text, kind, lang=lang) for kind in KINDS)]))) == 1
+    for lang, text in {
+        "deu_Latn": "Die große Straße.",
+        "ell_Grek": "δρόμος",
+        "hye_Armn": "և Եվ",
+    }.items():
+        assert (
+            len(set(normal_forms([text, *(noisy(text, kind, lang=lang) for kind in KINDS)]))) == 1
+        )
     others = ("Let's talk.", "Let's talk!", "Lets talk.", "Let's walk.", "a<b", "a>b", "猫")
     assert len(set(normal_forms(others))) == len(others)
 
@@ -46,15 +54,23 @@ def test_noisy_forms_have_one_normal_form():
 def test_a_drawn_kind_depends_on_text_and_seed_alone():
     texts = [f"{TEXT} {n}" for n in range(400)]
     drawn = [noisy(text, seed=3) for text in texts]
-    assert drawn == [noisy(text, seed=3) for text in texts] != [noisy(text, seed=4) for text in texts]
-    cases = sum(new in {noisy(text, kind) for kind in CASES} for text, new in zip(texts, drawn, strict=True))
+    assert (
+        drawn == [noisy(text, seed=3) for text in texts] != [noisy(text, seed=4) for text in texts]
+    )
+    cases = sum(
+        new in {noisy(text, kind) for kind in CASES} for text, new in zip(texts, drawn, strict=True)
+    )
     assert 0.65 < cases / len(texts) < 0.85
 
 
 def test_xsim_with_noise_counts_what_an_encoder_cannot_read():
     """An encoder by the lower-case text reads capitals, but no other characters."""
     texts = [f"unbekümmert {name}" for name in ("eins", "zwei", "drei", "vier")]
-    rows = [{"id": n, "lang": lang, "text": text} for lang in ("deu_Latn", "eng_Latn") for n, text in enumerate(texts)]
+    rows = [
+        {"id": n, "lang": lang, "text": text}
+        for lang in ("deu_Latn", "eng_Latn")
+        for n, text in enumerate(texts)
+    ]
     known, calls = {text: np.eye(5)[n] for n, text in enumerate(texts)}, Counter()
 
     def encode(batch, lang):
@@ -67,7 +83,9 @@ def test_xsim_with_noise_counts_what_an_encoder_cannot_read():
     assert {kind for kind, worse in found.items() if worse == 0} == {"none", *CASES}
     assert found["soft hyphens"] == found["tabs"] == 75.0  # equal scores go to the first sentence
     assert calls == {"deu_Latn": 1 + len(KINDS), "eng_Latn": 1}
-    turkish = evaluate_noise(encode, [row | {"lang": row["lang"].replace("deu", "tur")} for row in rows])
+    turkish = evaluate_noise(
+        encode, [row | {"lang": row["lang"].replace("deu", "tur")} for row in rows]
+    )
     # in Turkish the capital of i is İ, which lower() does not turn back
     assert next(row["worse"] for row in turkish.rows if row["noise"] == "capitals") == 75.0
     refuses("no rows in 'fra_Latn': found", evaluate_noise, encode, rows, target_lang="fra_Latn")

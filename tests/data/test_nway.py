@@ -24,7 +24,9 @@ def brute_force(rows, direction, languages=None):
         if a["id"] != b["id"] or a["lang"] == b["lang"]:
             continue
         x, y = (b, a) if direction == "eng_x" else (a, b)
-        if direction != "all" and (y["lang"] != "eng_Latn" or (languages and x["lang"] not in languages)):
+        if direction != "all" and (
+            y["lang"] != "eng_Latn" or (languages and x["lang"] not in languages)
+        ):
             continue
         if direction == "all" and languages and not {x["lang"], y["lang"]} <= set(languages):
             continue
@@ -37,7 +39,10 @@ def as_pairs(dataset):
 
 
 def table(keys, name="id"):
-    rows = [{name: str(i), "lang": lang, "text": f"{n}: {i} in {lang}"} for n, (i, lang) in enumerate(keys)]
+    rows = [
+        {name: str(i), "lang": lang, "text": f"{n}: {i} in {lang}"}
+        for n, (i, lang) in enumerate(keys)
+    ]
     return datasets.Dataset.from_list(rows)
 
 
@@ -67,7 +72,9 @@ def test_texts_that_mean_the_same_stand_far_apart():
     rows = list(nway_pairs(FULL, seed=1))
     assert rows == list(nway_pairs(FULL, seed=1)) != list(nway_pairs(FULL, seed=2))
     meanings = [row["target"] for row in rows]
-    assert all(len(set(meanings[i : i + 5])) == 5 for i in range(0, len(rows), 5))  # all 5 ids, then again
+    assert all(
+        len(set(meanings[i : i + 5])) == 5 for i in range(0, len(rows), 5)
+    )  # all 5 ids, then again
 
 
 def test_max_per_id_draws_other_pairs_for_other_ids():
@@ -75,22 +82,34 @@ def test_max_per_id_draws_other_pairs_for_other_ids():
     pairs = as_pairs(nway_pairs(rows, max_per_id=1))
     assert len(pairs) == 40 and len({p[2] for p in pairs}) == 40
     assert {p[1] for p in pairs} == set(LANGUAGES) - {"eng_Latn"}
-    several = table([(0, lang) for lang in ["fra_Latn", "fra_Latn", "deu_Latn"]] + [(1, "eng_Latn")])
-    assert len(as_pairs(nway_pairs(several, direction="all", max_per_id=3))) == 3  # of the 4 there are
+    several = table(
+        [(0, lang) for lang in ["fra_Latn", "fra_Latn", "deu_Latn"]] + [(1, "eng_Latn")]
+    )
+    assert (
+        len(as_pairs(nway_pairs(several, direction="all", max_per_id=3))) == 3
+    )  # of the 4 there are
 
 
 def test_pairs_are_on_disk_and_another_pivot_or_limit_gives_others(own_cache):
     stored = nway_pairs(FULL, direction="all")
     turned = nway_pairs(FULL, pivot="deu_Latn", provenance="mined", limit=7)
-    assert [(row["target_lang"], row["provenance"]) for row in turned] == [("deu_Latn", "mined")] * 7
+    assert [(row["target_lang"], row["provenance"]) for row in turned] == [
+        ("deu_Latn", "mined")
+    ] * 7
     assert len(stored) == 5 * 4 * 3 and list(own_cache.rglob("*.arrow"))
 
 
 test_wrong_arguments = refusals(
     (lambda: nway_pairs(FULL, direction="x"), "direction='x' is not one of x_eng, eng_x, all"),
-    (lambda: nway_pairs(FULL, languages=["spa_Latn"]), "no row in 'spa_Latn' in .* its languages: deu_Latn, eng_"),
+    (
+        lambda: nway_pairs(FULL, languages=["spa_Latn"]),
+        "no row in 'spa_Latn' in .* its languages: deu_Latn, eng_",
+    ),
     (lambda: nway_pairs(FULL, pivot="spa_Latn"), "no row in 'spa_Latn'"),
-    (lambda: nway_pairs(FULL.remove_columns("id")), "no column 'id' in the n-way dataset; found: lang, text"),
+    (
+        lambda: nway_pairs(FULL.remove_columns("id")),
+        "no column 'id' in the n-way dataset; found: lang, text",
+    ),
     (lambda: load_nway("no.tsv"), "no.tsv: no such file or folder", FileNotFoundError),
 )
 
@@ -102,31 +121,52 @@ def write(path, lines):
 
 @pytest.mark.parametrize("name", ["id", "verse_id", "index_id"])
 def test_a_file_with_any_of_the_usual_id_names(tmp_path, name):
-    rows = table(((i, lang) for i in (0, 1) for lang in LANGUAGES), name).cast_column(name, datasets.Value("int64"))
+    rows = table(((i, lang) for i in (0, 1) for lang in LANGUAGES), name).cast_column(
+        name, datasets.Value("int64")
+    )
     rows = rows.add_column("split", ["train"] * 4 + ["dev"] * 4)
     rows.to_parquet(tmp_path / "c.parquet")
     rows.to_json(tmp_path / "c.jsonl")
     for file in ("c.parquet", "c.jsonl"):
         loaded = load_nway(tmp_path / file, split="dev")
-        assert list(loaded) == [{"id": "1", "lang": row["lang"], "text": row["text"]} for row in rows][4:]
+        assert (
+            list(loaded)
+            == [{"id": "1", "lang": row["lang"], "text": row["text"]} for row in rows][4:]
+        )
         pairs = load_parallel(tmp_path / file, split=None)
-        assert Counter(as_pairs(pairs)) == brute_force(list(load_nway(tmp_path / file, split=None)), "x_eng")
+        assert Counter(as_pairs(pairs)) == brute_force(
+            list(load_nway(tmp_path / file, split=None)), "x_eng"
+        )
 
 
 def test_load_parallel_hands_its_options_on(tmp_path):
-    path = write(tmp_path / "c.tsv", [("sid", "lang", "text"), ("a", "fra_Latn", "un"), ("a", "deu_Latn", "eins")])
-    pairs = load_parallel(path, id_column="sid", direction="all", languages=["fra_Latn", "deu_Latn"])
+    path = write(
+        tmp_path / "c.tsv",
+        [("sid", "lang", "text"), ("a", "fra_Latn", "un"), ("a", "deu_Latn", "eins")],
+    )
+    pairs = load_parallel(
+        path, id_column="sid", direction="all", languages=["fra_Latn", "deu_Latn"]
+    )
     assert sorted(pairs["source"]) == ["eins", "un"]
     assert len(load_parallel(path, id_column="sid", direction="all", limit=1)) == 1
-    with pytest.raises(ValueError, match="unknown option 'n': .*c.tsv is an n-way table, which accepts id_column"):
+    with pytest.raises(
+        ValueError, match="unknown option 'n': .*c.tsv is an n-way table, which accepts id_column"
+    ):
         load_parallel(path, id_column="sid", n=3)
     refuses("no columns for source and target; found: sid, lang, text", load_parallel, path)
-    refuses(r"needs the columns id \(or .*\), lang and text; found: sid, lang, text", load_nway, path)
+    refuses(
+        r"needs the columns id \(or .*\), lang and text; found: sid, lang, text", load_nway, path
+    )
     assert load_nway(path, "sid")["id"][:] == ["a", "a"]
 
 
 def test_bad_rows_and_second_rows_are_reported(tmp_path, caplog):
-    lines = [("id", "lang", "text"), ("1", "fra_Latn", ""), ("1", "fra_Latn", "un"), ("1", "eng_Latn", "one")]
+    lines = [
+        ("id", "lang", "text"),
+        ("1", "fra_Latn", ""),
+        ("1", "fra_Latn", "un"),
+        ("1", "eng_Latn", "one"),
+    ]
     lines += [("1", "fra_Latn", "encore un"), ("2", "frenchish", "deux"), ("", "fra_Latn", "trois")]
     path = write(tmp_path / "c.tsv", lines)
     reasons = r"c.tsv:2: text is empty.*:5: a second row for id '1' in fra_Latn.*unknown.*c.tsv:7: id.*\(4 bad rows"
@@ -135,31 +175,48 @@ def test_bad_rows_and_second_rows_are_reported(tmp_path, caplog):
     assert "skipped 4 bad rows" in caplog.text
 
 
-DEV_SPLITS = [(["train", "dev", "test"], "dev"), (["train", "validation"], "validation"), (["train", "test"], "test")]
+DEV_SPLITS = [
+    (["train", "dev", "test"], "dev"),
+    (["train", "validation"], "validation"),
+    (["train", "test"], "test"),
+]
 
 
 @pytest.mark.parametrize(("splits", "chosen"), [*DEV_SPLITS, (["train"], None), ([], None)])
 def test_a_dev_set_is_the_dev_split(tmp_path, caplog, splits, chosen):
     header = "id\tlang\ttext" + "\tsplit" * bool(splits)
     rows = [f"{i}\t{lang}\tx{i}" for i in range(6) for lang in ("fra_Latn", "eng_Latn")]
-    lines = [f"{row}\t{splits[i // 2 % len(splits)]}" if splits else row for i, row in enumerate(rows)]
+    lines = [
+        f"{row}\t{splits[i // 2 % len(splits)]}" if splits else row for i, row in enumerate(rows)
+    ]
     (tmp_path / "n.tsv").write_text("\n".join([header, *lines]) + "\n")
     assert dev_split(tmp_path / "n.tsv") == chosen
-    own = load_dev_sets(DataArguments(dev_data={"d": str(tmp_path / "n.tsv")}, dev_negatives=0))["d"].rows
+    own = load_dev_sets(DataArguments(dev_data={"d": str(tmp_path / "n.tsv")}, dev_negatives=0))[
+        "d"
+    ].rows
     assert own["text"][:] == load_nway(tmp_path / "n.tsv", split=chosen)["text"][:]
     assert len(own) == (12 if chosen is None else 12 // len(splits))
-    assert any(f"dev_data.d: the {len(own)} rows of split {chosen!r}" in m for m in caplog.messages) == bool(chosen)
+    assert any(
+        f"dev_data.d: the {len(own)} rows of split {chosen!r}" in m for m in caplog.messages
+    ) == bool(chosen)
     if "train" in splits:
         given = {"d": {"path": str(tmp_path / "n.tsv"), "split": "train"}}
-        assert "x0" in load_dev_sets(DataArguments(dev_data=given, dev_negatives=0))["d"].rows["text"][:]
+        assert (
+            "x0"
+            in load_dev_sets(DataArguments(dev_data=given, dev_negatives=0))["d"].rows["text"][:]
+        )
 
 
 def test_several_splits_without_dev_are_refused_and_file_names_count(tmp_path):
-    (tmp_path / "n.tsv").write_text("id\tlang\ttext\tsplit\n1\tfra_Latn\tun\ta\n1\teng_Latn\tone\tb\n")
+    (tmp_path / "n.tsv").write_text(
+        "id\tlang\ttext\tsplit\n1\tfra_Latn\tun\ta\n1\teng_Latn\tone\tb\n"
+    )
     refuses("n.tsv has the splits a, b: say which one with split=", dev_split, tmp_path / "n.tsv")
     for name in ("train", "dev"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "n.tsv").write_text("id\tlang\ttext\n1\tfra_Latn\tun\n1\teng_Latn\tone\n")
+        (tmp_path / name / "n.tsv").write_text(
+            "id\tlang\ttext\n1\tfra_Latn\tun\n1\teng_Latn\tone\n"
+        )
     (tmp_path / "n.tsv").unlink()
     assert dev_split(tmp_path) == "validation" and len(load_nway(tmp_path, split="validation")) == 2
 
@@ -167,7 +224,11 @@ def test_several_splits_without_dev_are_refused_and_file_names_count(tmp_path):
 def flores_200(folder, **changes):
     """The public archive's layout: three languages, two splits; sentences are ours."""
     contents = {"devtest/eng_Latn": "A cat\nA dog\n", "devtest/fra_Latn": "Un chat\nUn chien\n"}
-    contents |= {"devtest/zho_Hans": "猫\n狗\n", "dev/eng_Latn": "Rain\n", "dev/fra_Latn": "La pluie\n"}
+    contents |= {
+        "devtest/zho_Hans": "猫\n狗\n",
+        "dev/eng_Latn": "Rain\n",
+        "dev/fra_Latn": "La pluie\n",
+    }
     for name, content in (contents | changes).items():
         file = folder / f"{name}.{name.split('/')[0]}"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +240,9 @@ def flores_200(folder, **changes):
 @pytest.mark.parametrize("split", ["devtest", "test"])
 def test_flores_200_as_it_is_downloaded(split, tmp_path):
     rows = load_nway(flores_200(tmp_path), split=split)
-    by_language = {lang: [row["text"] for row in rows if row["lang"] == lang] for lang in set(rows["lang"])}
+    by_language = {
+        lang: [row["text"] for row in rows if row["lang"] == lang] for lang in set(rows["lang"])
+    }
     assert by_language == {
         "eng_Latn": ["A cat", "A dog"],
         "fra_Latn": ["Un chat", "Un chien"],

@@ -25,7 +25,17 @@ SOURCES = ["un <chat> & un chien", "l'été\u00a0!", "数", "x" * 3000]
 TARGETS = ['a "cat" and a dog', "summer!", "number", "y"]
 SCORES = [float("nan"), -1.25, 0.5, 1.0]
 CODES = ("fra_Latn", "eng_Latn")
-FORMATS = ["p.tsv", "p.tsv.gz", "p.tsv.zst", "p.tsv.xz", "p.jsonl", "p.jsonl.zst", "p.parquet", "p.tmx", "p.tmx.gz"]
+FORMATS = [
+    "p.tsv",
+    "p.tsv.gz",
+    "p.tsv.zst",
+    "p.tsv.xz",
+    "p.jsonl",
+    "p.jsonl.zst",
+    "p.parquet",
+    "p.tmx",
+    "p.tmx.gz",
+]
 FORMATS += ["p.fr-en", "p.fra_Latn-eng_Latn.xz"]
 
 
@@ -36,24 +46,47 @@ def test_what_is_written_is_read_back(tmp_path, name):
         for rows in (slice(0), slice(1), slice(1, 4)):  # the first have no row, and no score
             write(SOURCES[rows], TARGETS[rows], SCORES[rows])
     path = tmp_path / name.removesuffix(".xz") if "-" in name else path
-    own = {} if name.split(".")[1] in ("jsonl", "parquet") else dict(zip(("source_lang", "target_lang"), CODES))
+    own = (
+        {}
+        if name.split(".")[1] in ("jsonl", "parquet")
+        else dict(zip(("source_lang", "target_lang"), CODES))
+    )
     for options in (own, {}) if "tmx" in name or "-" in name else (own,):
         rows = load_parallel(path, **options)
         assert (rows["source"][:], rows["target"][:]) == (SOURCES, TARGETS)
-        assert [set(rows[side]) for side in ("source_lang", "target_lang")] == [{code} for code in CODES]
-    (unit,) = units_of([{"path": str(path), "label": "x", **own}])  # as the commands of `data` read it
-    assert [text for table in read_unit(unit, BadRows("error")) for text in table["target"].to_pylist()] == TARGETS
+        assert [set(rows[side]) for side in ("source_lang", "target_lang")] == [
+            {code} for code in CODES
+        ]
+    (unit,) = units_of(
+        [{"path": str(path), "label": "x", **own}]
+    )  # as the commands of `data` read it
+    assert [
+        text for table in read_unit(unit, BadRows("error")) for text in table["target"].to_pylist()
+    ] == TARGETS
     if "tmx" in name or "-" in name:  # the other way round
         assert load_parallel(path, source_lang="en", target_lang="fr")["source"][:] == TARGETS
         options = dict(source_lang="de", target_lang="eng_Latn")
-        refuses(r"no text in deu_Latn; its languages are fra?(_Latn)?, eng?(_Latn)?$", load_parallel, path, **options)
+        refuses(
+            r"no text in deu_Latn; its languages are fra?(_Latn)?, eng?(_Latn)?$",
+            load_parallel,
+            path,
+            **options,
+        )
     if name == "p.tmx":
         store = tmxfile.parsefile(str(path))
         assert [(unit.source, unit.target) for unit in store.units] == list(zip(SOURCES, TARGETS))
-        assert [unit.xmlelement.findtext("prop") for unit in store.units] == [None, "-1.250000", "0.500000", "1.000000"]
+        assert [unit.xmlelement.findtext("prop") for unit in store.units] == [
+            None,
+            "-1.250000",
+            "0.500000",
+            "1.000000",
+        ]
         with write_pairs(path, CODES) as write:
             write(["un\vdeux"], ["one\x0btwo"], None)  # a break that XML cannot hold
-        assert load_parallel(path)[0]["source"] == "un deux" and load_parallel(path)[0]["target"] == "one two"
+        assert (
+            load_parallel(path)[0]["source"] == "un deux"
+            and load_parallel(path)[0]["target"] == "one two"
+        )
     if name == "p.parquet":
         assert pq.read_table(path)["score"].to_pylist() == [None, -1.25, 0.5, 1.0]
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
@@ -72,7 +105,9 @@ chat</seg></tuv><tuv xml:lang="zh"><seg>x</seg></tuv></tu>
     assert rows["target"][:] == ["a cat", "two"]  # without the code
     assert rows["source"][1] == "deux"
     assert load_parallel(path, source_lang="zho_Hant", target_lang="en")["source"] == ["x"]
-    refuses("a.tmx has texts in en-US, FR, zh: give source_lang and target_lang", load_parallel, path)
+    refuses(
+        "a.tmx has texts in en-US, FR, zh: give source_lang and target_lang", load_parallel, path
+    )
     assert read_texts(path, lang="fra_Latn") == ["un chat", "deux"]  # the line break is a space
     refuses("a.tmx has texts in en-US, FR, zh: give the language of one", read_texts, path)
     path.write_bytes(text[:300].encode())
@@ -92,10 +127,14 @@ def test_a_moses_pair_of_unequal_files(tmp_path):
 
 def test_columns_by_number_and_standard_input(tmp_path, monkeypatch):
     (tmp_path / "a.tsv").write_text("0.5\tun\tone\n0.6\tdeux\ttwo\n")
-    rows = load_parallel(tmp_path / "a.tsv", source_lang="fr", target_lang="en", columns={"source": 2, "target": 3})
+    rows = load_parallel(
+        tmp_path / "a.tsv", source_lang="fr", target_lang="en", columns={"source": 2, "target": 3}
+    )
     assert (rows["source"][:], rows["target"][:]) == (["un", "deux"], ["one", "two"])
     assert read_texts(tmp_path / "a.tsv", column="3") == ["one", "two"]
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lzma.compress(b"source\ttarget\nun\tone\n"))))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(lzma.compress(b"source\ttarget\nun\tone\n")))
+    )
     part = open_file(Path("-"))
     assert [block.columns["target"] for block in part.read(["target"])] == [["one"]]
 
@@ -109,14 +148,31 @@ def test_texts_of_tables_as_lines(tmp_path):
     with open_lines(tmp_path / "a.jsonl.xz", tmp_path / "copy") as lines:
         assert lines.read(0, 9) == ["un chat", "deux"] and lines.line_of(1) == 3
     assert not (tmp_path / "copy").exists()
-    refuses(r"a.jsonl.xz has no column 'txt': name one of id, text", read_texts, tmp_path / "a.jsonl.xz", column="txt")
-    refuses(r"a.jsonl.xz:1: id is not text but int", read_texts, tmp_path / "a.jsonl.xz", column="id")
+    refuses(
+        r"a.jsonl.xz has no column 'txt': name one of id, text",
+        read_texts,
+        tmp_path / "a.jsonl.xz",
+        column="txt",
+    )
+    refuses(
+        r"a.jsonl.xz:1: id is not text but int", read_texts, tmp_path / "a.jsonl.xz", column="id"
+    )
 
 
 def test_every_code_has_a_tag_that_is_read_as_it():
     codes = [code for code in LANGUAGES if "_" in code]
     assert [find_language(bcp47(code), strict=True) for code in codes] == codes
-    tags = {"fra_Latn": "fr", "zho_Hant": "zh-Hant", "por_Latn_BR": "pt-BR", "srp_Cyrl": "sr", "srp_Latn": "sr-Latn"}
+    tags = {
+        "fra_Latn": "fr",
+        "zho_Hant": "zh-Hant",
+        "por_Latn_BR": "pt-BR",
+        "srp_Cyrl": "sr",
+        "srp_Latn": "sr-Latn",
+    }
     assert {code: bcp47(code) for code in tags} == tags
-    assert as_code("iw") == "heb_Hebr" and as_code("xyz_Latn") == "xyz_Latn" and as_code("cmn_Hans") == "zho_Hans"
+    assert (
+        as_code("iw") == "heb_Hebr"
+        and as_code("xyz_Latn") == "xyz_Latn"
+        and as_code("cmn_Hans") == "zho_Hans"
+    )
     refuses("language 'zh' is ambiguous: give zho_Hans or zho_Hant", as_code, "zh")

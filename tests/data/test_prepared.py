@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from hf_echo.data import prepared
-from hf_echo.data.prepared import PreparedParallel, ShardBatchSampler, prepare_parallel, rows_of_shard
+from hf_echo.data.prepared import (
+    PreparedParallel,
+    ShardBatchSampler,
+    prepare_parallel,
+    rows_of_shard,
+)
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.steps.training import train_recipe
 from hf_echo.utils.files import read_json
@@ -28,7 +33,14 @@ def folder(rows, toy_tokenizer, tmp_path, monkeypatch):
 def identity(row: dict) -> tuple:
     texts = tuple(tuple(row[side].tolist()) for side in ("source", "target"))
     negatives = tuple(tuple(ids.tolist()) for ids in row["negatives"])
-    return (*texts, negatives, row["source_lang"], row["target_lang"], row["source_key"], row["target_key"])
+    return (
+        *texts,
+        negatives,
+        row["source_lang"],
+        row["target_lang"],
+        row["source_key"],
+        row["target_key"],
+    )
 
 
 def test_shards_hold_the_rows_of_the_data(folder, rows, toy_tokenizer):
@@ -67,7 +79,9 @@ def sampler_of(folder):
             options = dict(max_rows=12 // world, seed=seed, rank=rank, world_size=world)
             return prepared_sampler(lengths, **options)
 
-        return ShardBatchSampler(data, of_shard, lambda shard: shard.lengths(encoder_sides=2), seed=3)
+        return ShardBatchSampler(
+            data, of_shard, lambda shard: shard.lengths(encoder_sides=2), seed=3
+        )
 
     return make
 
@@ -122,7 +136,10 @@ def test_a_stopped_preparation_goes_on(folder, rows, toy_tokenizer, monkeypatch)
 
 
 def test_other_settings_need_another_folder(folder, rows, toy_tokenizer):
-    with pytest.raises(ValueError, match=r"shards of another preparation \(max_length differs\): name another folder"):
+    with pytest.raises(
+        ValueError,
+        match=r"shards of another preparation \(max_length differs\): name another folder",
+    ):
         prepare_parallel(rows, toy_tokenizer, folder, shard_rows=150, max_length=9)
 
 
@@ -156,9 +173,18 @@ def test_a_cut_shard_is_named(folder):
 def prepared_recipe(tmp_path, toy, toy_tokenizer, folder):
     """A recipe of hard negatives on the prepared data, and its start."""
     toy.save(tmp_path / "start", toy.make_model(toy_tokenizer), toy_tokenizer)
-    values = dict(stage="hard_negatives", train_data=str(folder), model_name_or_path=str(tmp_path / "start"))
-    values |= dict(output_dir=str(tmp_path / "run"), cache_dir=str(tmp_path / "cache"), max_steps=4, logging_steps=1)
-    values |= dict(max_tokens=2000, warmup_steps=0, bf16=False, use_cpu=True, disable_tqdm=True, save_steps=2)
+    values = dict(
+        stage="hard_negatives", train_data=str(folder), model_name_or_path=str(tmp_path / "start")
+    )
+    values |= dict(
+        output_dir=str(tmp_path / "run"),
+        cache_dir=str(tmp_path / "cache"),
+        max_steps=4,
+        logging_steps=1,
+    )
+    values |= dict(
+        max_tokens=2000, warmup_steps=0, bf16=False, use_cpu=True, disable_tqdm=True, save_steps=2
+    )
 
     def write(**changes):
         file = tmp_path / "run.yaml"
@@ -172,13 +198,19 @@ def test_a_stage_trains_on_prepared_data(prepared_recipe, tmp_path, folder):
     train_recipe(prepared_recipe(batch_tokens=4000))
     record = read_json(tmp_path / "run" / "recipe.json")
     assert record["data"]["train_data"] == read_json(folder / "prepared.json")["fingerprint"]
-    assert read_json(tmp_path / "run" / "trainer_state.json", {}) or (tmp_path / "run" / "model.safetensors").is_file()
+    assert (
+        read_json(tmp_path / "run" / "trainer_state.json", {})
+        or (tmp_path / "run" / "model.safetensors").is_file()
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(source_languages=["fra_Latn"]), "source_languages reads texts, and .* holds tokens alone"),
+        (
+            dict(source_languages=["fra_Latn"]),
+            "source_languages reads texts, and .* holds tokens alone",
+        ),
         (dict(max_length=64), "has max_length 128, the recipe 64"),
     ],
 )
@@ -196,7 +228,14 @@ def test_another_tokenizer_is_refused(prepared_recipe, toy, tmp_path):
 
 def test_the_command_prepares_a_file(run, tmp_path, pairs_file, toy_tokenizer):
     toy_tokenizer.save_pretrained(tmp_path / "tokenizer")
-    command = ("data", "prepare", pairs_file, tmp_path / "out", "--tokenizer", tmp_path / "tokenizer")
+    command = (
+        "data",
+        "prepare",
+        pairs_file,
+        tmp_path / "out",
+        "--tokenizer",
+        tmp_path / "tokenizer",
+    )
     code, out, err = run(*command)
     assert code == 0, err
     assert len(PreparedParallel(tmp_path / "out")) == 448

@@ -15,7 +15,15 @@ from hf_echo.data.formats import BLOCK
 from ..refusals import refusals, refuses
 
 FRENCH = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
-NAMES = ("source", "source_lang", "target", "target_lang", "provenance", "hard_negatives", "quality")
+NAMES = (
+    "source",
+    "source_lang",
+    "target",
+    "target_lang",
+    "provenance",
+    "hard_negatives",
+    "quality",
+)
 ROWS = []
 for i in range(20):
     source, target = f'Phrase n° {i}, « {"é" * (i % 3)} »\u2028 "', f"Sentence {i}: 'quoted\" text"
@@ -33,7 +41,9 @@ def write(path, rows=ROWS):
     if ".json" in name:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     else:
-        fields = [[v if isinstance(v, str) else json.dumps(v) for v in row.values()] for row in rows]
+        fields = [
+            [v if isinstance(v, str) else json.dumps(v) for v in row.values()] for row in rows
+        ]
         text = "".join("\t".join(line) + "\n" for line in [list(rows[0]), *fields])
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     return path
@@ -44,7 +54,17 @@ def tsv(path, *lines):
     return path
 
 
-KINDS = ["c.tsv", "c.tsv.gz", "c.jsonl", "c.jsonl.gz", "c.json", "c.parquet", "c.tsv.GZ", "C.JSON", "array.json"]
+KINDS = [
+    "c.tsv",
+    "c.tsv.gz",
+    "c.jsonl",
+    "c.jsonl.gz",
+    "c.json",
+    "c.parquet",
+    "c.tsv.GZ",
+    "C.JSON",
+    "array.json",
+]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -66,7 +86,9 @@ def test_more_than_a_block(tmp_path):
 
 
 def test_tsv_without_a_header(tmp_path):
-    path = tsv(tmp_path / "c.tsv", b"\xef\xbb\xbfun\tone\r", "deux\ttwo\r")  # as a spreadsheet on Windows writes it
+    path = tsv(
+        tmp_path / "c.tsv", b"\xef\xbb\xbfun\tone\r", "deux\ttwo\r"
+    )  # as a spreadsheet on Windows writes it
     rows = [{"source": "un", "target": "one"}, {"source": "deux", "target": "two"}]
     loaded = load_parallel(path, provenance="dictionary", **FRENCH)
     assert list(loaded) == [row | FRENCH | {"provenance": "dictionary"} for row in rows]
@@ -90,8 +112,16 @@ FINE = "un\tfra_Latn\tone\teng_Latn"
         ("c.jsonl", '{"source": "un", "target"', "not valid JSON ("),
         ("c.jsonl", '["un", "one"]', "not a JSON object"),
         ("c.jsonl", '{"source": "un", "target": "\\ud800"}', "target is not UTF-8"),
-        ("c.jsonl", b'{"source": "un", "target": "caf\xe9"}', "not UTF-8 (byte 0xe9 at position 32)"),
-        ("c.jsonl", '{"source": "un", "target": "one", "quality": "good"}', "quality 'good' is not a finite number"),
+        (
+            "c.jsonl",
+            b'{"source": "un", "target": "caf\xe9"}',
+            "not UTF-8 (byte 0xe9 at position 32)",
+        ),
+        (
+            "c.jsonl",
+            '{"source": "un", "target": "one", "quality": "good"}',
+            "quality 'good' is not a finite number",
+        ),
     ],
 )
 def test_bad_lines(tmp_path, caplog, name, line, reason):
@@ -109,7 +139,9 @@ def test_bad_lines(tmp_path, caplog, name, line, reason):
     assert f"skipped 1 bad row ({reason}" in message and f"{name}:3" in message
 
 
-@pytest.mark.parametrize("column, value", [("quality", 0.5), ("hard_negatives", ["two"]), ("provenance", "mined")])
+@pytest.mark.parametrize(
+    "column, value", [("quality", 0.5), ("hard_negatives", ["two"]), ("provenance", "mined")]
+)
 def test_a_column_that_begins_after_the_first_block_is_read(tmp_path, column, value):
     rows = [{"source": "un", "target": "one"}] * (BLOCK + 1)
     path = write(tmp_path / "c.jsonl", [*rows, {**rows[0], column: value}])
@@ -118,8 +150,12 @@ def test_a_column_that_begins_after_the_first_block_is_read(tmp_path, column, va
 
 def test_bad_rows_of_parquet_are_counted_by_row(tmp_path):
     text = pa.array([b"un", b"caf\xe9", None, b" "], pa.binary()).view(pa.string())
-    pq.write_table(pa.table({"src": text, "tgt": ["one", "two", "three", "four"]}), tmp_path / "c.parquet")
-    reasons = "c.parquet:2: source is not UTF-8.*:3: source is missing.*:4: source is empty.*3 bad rows"
+    pq.write_table(
+        pa.table({"src": text, "tgt": ["one", "two", "three", "four"]}), tmp_path / "c.parquet"
+    )
+    reasons = (
+        "c.parquet:2: source is not UTF-8.*:3: source is missing.*:4: source is empty.*3 bad rows"
+    )
     refuses(reasons, load_parallel, tmp_path / "c.parquet", **FRENCH)
 
 
@@ -145,9 +181,18 @@ def test_nested_columns_as_translation_corpora_on_the_hub_have(tmp_path, name):
 
 
 def test_a_corpus_turned_round(tmp_path):
-    path = tsv(tmp_path / "c.tsv", "src_lang\tsrc\ttgt_lang\ttgt\tsource", "eng_Latn\tone\tfra_Latn\tun\tdjango")
+    path = tsv(
+        tmp_path / "c.tsv",
+        "src_lang\tsrc\ttgt_lang\ttgt\tsource",
+        "eng_Latn\tone\tfra_Latn\tun\tdjango",
+    )
     assert load_parallel(path)[0]["source"] == "one"
-    turned = {"source": "tgt", "target": "src", "source_lang": "tgt_lang", "target_lang": "src_lang"}
+    turned = {
+        "source": "tgt",
+        "target": "src",
+        "source_lang": "tgt_lang",
+        "target_lang": "src_lang",
+    }
     row = {"source": "un", "target": "one", "provenance": "primary"} | FRENCH
     assert list(load_parallel(path, columns=turned)) == [row]
 
@@ -161,12 +206,20 @@ def test_a_folder_in_order_of_names_with_all_formats(tmp_path):
     write(tmp_path / ".cache" / "x.jsonl")
     assert list(load_parallel(tmp_path)) == ROWS
     (tmp_path / "c.tsv").symlink_to("missing.tsv")
-    refuses("c.tsv is a link to a file that does not exist", load_parallel, tmp_path, error=FileNotFoundError)
+    refuses(
+        "c.tsv is a link to a file that does not exist",
+        load_parallel,
+        tmp_path,
+        error=FileNotFoundError,
+    )
 
 
 def test_optional_columns_that_one_file_lacks(tmp_path):
     write(tmp_path / "a.jsonl", [{"src": "un", "tgt": "one"}])
-    write(tmp_path / "b.jsonl", [{"src": "deux", "tgt": "two", "hard_negatives": ["three"], "quality": 1}])
+    write(
+        tmp_path / "b.jsonl",
+        [{"src": "deux", "tgt": "two", "hard_negatives": ["three"], "quality": 1}],
+    )
     loaded = load_parallel(tmp_path, **FRENCH)
     assert loaded["hard_negatives"][:] == [[], ["three"]] and loaded["quality"][:] == [None, 1.0]
 
@@ -181,7 +234,9 @@ def test_splits_by_file_name_and_by_column(tmp_path):
     assert sources(path_or_name=tmp_path) == ["more", "train"]
     assert sources(path_or_name=tmp_path, split="validation") == ["dev"]
     assert sources(path_or_name=tmp_path, split=None) == ["dev", "more", "train"]
-    with pytest.raises(FileNotFoundError, match="no file of split 'test'; there are train, validation"):
+    with pytest.raises(
+        FileNotFoundError, match="no file of split 'test'; there are train, validation"
+    ):
         sources(path_or_name=tmp_path, split="test")
 
     rows = [{"src": f"s{i}", "tgt": "t", "split": ["train", "dev"][i % 2]} for i in range(4)]
@@ -189,7 +244,9 @@ def test_splits_by_file_name_and_by_column(tmp_path):
         path = write(tmp_path / name, rows)
         assert sources(path_or_name=path, split="dev") == ["s1", "s3"]
         assert sources(path_or_name=path, split=None) == ["s0", "s1", "s2", "s3"]
-        with pytest.raises(ValueError, match="no good row of split 'test'; the column split holds dev, train"):
+        with pytest.raises(
+            ValueError, match="no good row of split 'test'; the column split holds dev, train"
+        ):
             sources(path_or_name=path, split="test")
     (tmp_path / "plain").mkdir()
     write(tmp_path / "plain" / "c.tsv")
@@ -198,7 +255,15 @@ def test_splits_by_file_name_and_by_column(tmp_path):
 
 
 def test_limit_counts_good_rows_and_reads_no_further(tmp_path):
-    path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone", "\tx", "deux\ttwo", *["trois\tthree"] * BLOCK, "\tx")
+    path = tsv(
+        tmp_path / "c.tsv",
+        "src\ttgt",
+        "un\tone",
+        "\tx",
+        "deux\ttwo",
+        *["trois\tthree"] * BLOCK,
+        "\tx",
+    )
     loaded = load_parallel(path, limit=2, on_bad_row="skip", **FRENCH)
     assert loaded["target"][:] == ["one", "two"]
     refuses(r"c.tsv:3: source is empty \(1 bad row", load_parallel, path, limit=2, **FRENCH)
@@ -234,7 +299,11 @@ TWICE = pa.table([pa.array(["un"])] * 3, names=["src", "tgt", "src"])
 test_wrong_arguments = refusals(
     ({"path_or_name": "missing.tsv"}, "missing.tsv: no such file or folder", FileNotFoundError),
     ({"path_or_name": "/no/such/folder"}, "no such file or folder", FileNotFoundError),
-    ({"path_or_name": os.path.dirname(__file__)}, "no file of a known type in this folder", FileNotFoundError),
+    (
+        {"path_or_name": os.path.dirname(__file__)},
+        "no file of a known type in this folder",
+        FileNotFoundError,
+    ),
     ({"on_bad_row": "drop"}, "on_bad_row is 'drop'; it must be error or skip"),
     ({"source_lang": "frx"}, "unknown language 'frx'"),
     ({"provenance": "web"}, "provenance='web' is not one of primary"),
@@ -251,10 +320,22 @@ test_unreadable_files = refusals(
     ("c.tsv", '"src"\t"tgt"\tx\nun "1"\tone\tdeux\n', 'c.tsv: the column name "src" has quotes'),
     ("c.tsv", "src\ttgt\tsrc\nun\tone\tdeux\n", "c.tsv: the column name 'src' appears twice"),
     ("c.tsv", "", "c.tsv: the first line is empty"),
-    ("c.json", '[{"source": "un"},\n {"source" "deux"}]', r"c.json:2: not a valid JSON array \(.* at column 12"),
+    (
+        "c.json",
+        '[{"source": "un"},\n {"source" "deux"}]',
+        r"c.json:2: not a valid JSON array \(.* at column 12",
+    ),
     ("c.json", '[1, {"source": "un", "target": "one"}]', "c.json:1: not a JSON object"),
-    ("c.json", '[[{"source": "un"}]]', "c.json:1: not a JSON object; write one JSON object per line, or"),
-    ("c.json", '{\n"source": "un"}', "c.json:1: not valid JSON .*; write one JSON object per line, or"),
+    (
+        "c.json",
+        '[[{"source": "un"}]]',
+        "c.json:1: not a JSON object; write one JSON object per line, or",
+    ),
+    (
+        "c.json",
+        '{\n"source": "un"}',
+        "c.json:1: not valid JSON .*; write one JSON object per line, or",
+    ),
     ("c.json", "", "c.json: no row; write one JSON object per line"),
     call=load_file,
 )
@@ -262,12 +343,19 @@ test_unreadable_files = refusals(
 
 def test_builtin_passes_its_options_on():
     options = {"n": 20, "languages": ["fra_Latn"], "split": "dev"}
-    assert list(load_parallel("builtin", **options, limit=5)) == builtin_parallel(**options).to_list()[:5]
+    assert (
+        list(load_parallel("builtin", **options, limit=5))
+        == builtin_parallel(**options).to_list()[:5]
+    )
 
 
-@pytest.mark.parametrize("kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize(
+    "kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+)
 def test_every_kind_of_arrow_text_has_splits(tmp_path, kind):
     table = {"src": ["un", "deux"], "tgt": ["one", "two"], "split": ["train", "dev"]}
     path = tmp_path / "c.parquet"
-    pq.write_table(pa.table({name: pa.array(values).cast(kind) for name, values in table.items()}), path)
+    pq.write_table(
+        pa.table({name: pa.array(values).cast(kind) for name, values in table.items()}), path
+    )
     assert load_parallel(path, split="dev", **FRENCH)["source"][:] == ["deux"]

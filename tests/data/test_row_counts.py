@@ -15,9 +15,13 @@ from hf_echo.data.tables import BadRows
 from hf_echo.data.texts import open_text_rows
 
 CODES = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
-several = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+several = settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 # A row is good, or lacks a side, or is broken in the way of its format.
-KINDS = st.lists(st.sampled_from(["good", "quote", "no target", "empty", "broken"]), min_size=1, max_size=12)
+KINDS = st.lists(
+    st.sampled_from(["good", "quote", "no target", "empty", "broken"]), min_size=1, max_size=12
+)
 
 
 def text_of(kind, number):
@@ -50,8 +54,13 @@ def jsonl(path, kinds):
 
 
 def parquet(path, kinds):
-    sources = [b"caf\xe9" if kind == "broken" else text_of(kind, i).encode() for i, kind in enumerate(kinds)]
-    targets = [None if kind == "no target" else f"cat {number}" for number, kind in enumerate(kinds)]
+    sources = [
+        b"caf\xe9" if kind == "broken" else text_of(kind, i).encode()
+        for i, kind in enumerate(kinds)
+    ]
+    targets = [
+        None if kind == "no target" else f"cat {number}" for number, kind in enumerate(kinds)
+    ]
     pq.write_table(pa.table({"source": pa.array(sources, pa.binary()), "target": targets}), path)
 
 
@@ -61,7 +70,9 @@ def tmx(path, kinds):
         target = f'<tuv xml:lang="en"><seg>cat {number}</seg></tuv>'
         if kind in ("no target", "broken"):
             target = ""
-        units.append(f'<tu><tuv xml:lang="fr"><seg>{text_of(kind, number)}</seg></tuv>{target}</tu>')
+        units.append(
+            f'<tu><tuv xml:lang="fr"><seg>{text_of(kind, number)}</seg></tuv>{target}</tu>'
+        )
     first = '<tu><tuv xml:lang="fr"><seg>un</seg></tuv><tuv xml:lang="en"><seg>one</seg></tuv></tu>'
     path.write_text(f"<tmx><body>{first}{''.join(units)}</body></tmx>")
 
@@ -72,12 +83,19 @@ def xliff(path, kinds):
         target = "" if kind in ("no target", "broken") else f"<target>cat {number}</target>"
         units.append(f"<trans-unit><source>{text_of(kind, number)}</source>{target}</trans-unit>")
     body = "".join(units)
-    path.write_text(f'<xliff><file source-language="fr" target-language="en"><body>{body}</body></file></xliff>')
+    path.write_text(
+        f'<xliff><file source-language="fr" target-language="en"><body>{body}</body></file></xliff>'
+    )
 
 
 def moses(path, kinds):
-    sources = [b"caf\xe9" if kind == "broken" else text_of(kind, i).encode() for i, kind in enumerate(kinds)]
-    targets = [b"" if kind == "no target" else b"cat %d" % number for number, kind in enumerate(kinds)]
+    sources = [
+        b"caf\xe9" if kind == "broken" else text_of(kind, i).encode()
+        for i, kind in enumerate(kinds)
+    ]
+    targets = [
+        b"" if kind == "no target" else b"cat %d" % number for number, kind in enumerate(kinds)
+    ]
     path.with_name(f"{path.name}.fr").write_bytes(b"\n".join(sources) + b"\n")
     path.with_name(f"{path.name}.en").write_bytes(b"\n".join(targets) + b"\n")
 
@@ -129,7 +147,9 @@ def test_a_damaged_byte_loses_no_row_silently(tmp_path_factory, name, kinds, pla
     if name in ("a.tmx", "a.xlf"):
         expected = len(re.findall(rb"</(?:tu|trans-unit)>", content))
     else:
-        expected = content.removesuffix(b"\n").count(b"\n") + (name == "a.jsonl")  # the others have a header
+        expected = content.removesuffix(b"\n").count(b"\n") + (
+            name == "a.jsonl"
+        )  # the others have a header
 
     total = 0
     line_ends = 0  # inside of fields in quotes
@@ -138,14 +158,18 @@ def test_a_damaged_byte_loses_no_row_silently(tmp_path_factory, name, kinds, pla
         for block in part.read(part.columns):
             total += len(block.lines) + len(block.bad) + sum(block.left_out.values())
             for column in block.columns.values():
-                line_ends += sum(field.count("\n") for field in column if name in ("a.tsv", "a.csv"))
+                line_ends += sum(
+                    field.count("\n") for field in column if name in ("a.tsv", "a.csv")
+                )
     except ValueError as error:
         assert name in str(error)
     else:
         assert total + line_ends == expected
 
 
-@given(texts=st.lists(st.sampled_from(["chat", "", " ", 'le "chat"', "a\tb"]), min_size=1, max_size=9))
+@given(
+    texts=st.lists(st.sampled_from(["chat", "", " ", 'le "chat"', "a\tb"]), min_size=1, max_size=9)
+)
 @several
 def test_every_line_of_a_text_is_a_text(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("rows", numbered=True) / "a.txt"

@@ -31,7 +31,9 @@ def test_unimax_with_the_values_of_the_paper():
 # Properties of UniMax for any sizes
 
 SETTINGS = [
-    {"top_n": top_n, "max_upsampling": max_upsampling} for top_n in (1, 5, 30) for max_upsampling in (1, 3, 100)
+    {"top_n": top_n, "max_upsampling": max_upsampling}
+    for top_n in (1, 5, 30)
+    for max_upsampling in (1, 3, 100)
 ]
 
 
@@ -102,7 +104,9 @@ def test_natural_is_the_share_of_the_size():
     assert natural({"a": 9, "b": 1}) == {"a": 0.9, "b": 0.1}
 
 
-@pytest.mark.parametrize(("exponent", "shares"), [(0.5, {"a": 0.75, "b": 0.25}), (0, {"a": 0.5, "b": 0.5})])
+@pytest.mark.parametrize(
+    ("exponent", "shares"), [(0.5, {"a": 0.75, "b": 0.25}), (0, {"a": 0.5, "b": 0.5})]
+)
 def test_temperature_flattens_by_its_exponent(exponent, shares):
     """9 ** 0.5 is three times 1 ** 0.5."""
     assert temperature({"a": 9, "b": 1}, exponent) == pytest.approx(shares)

@@ -12,11 +12,20 @@ from hf_echo.data.schema import check_row, find_columns, normalise
 
 from ..refusals import refusals
 
-GOOD = {"source": "Le chat dort.", "source_lang": "fra_Latn", "target": "The cat sleeps.", "target_lang": "eng_Latn"}
+GOOD = {
+    "source": "Le chat dort.",
+    "source_lang": "fra_Latn",
+    "target": "The cat sleeps.",
+    "target_lang": "eng_Latn",
+}
 GOOD["provenance"] = "primary"
 
 
-FINE = [{}, {"hard_negatives": ["It does not sleep."], "quality": 0.5}, {"hard_negatives": None, "quality": None}]
+FINE = [
+    {},
+    {"hard_negatives": ["It does not sleep."], "quality": 0.5},
+    {"hard_negatives": None, "quality": None},
+]
 FINE += [{"provenance": "math", "target_lang": "latex"}, {"provenance": None}]
 WRONG = [
     ({"source": ""}, "source is empty"),
@@ -44,7 +53,9 @@ def test_check_row_names_the_first_thing_that_is_wrong():
 
 texts = st.one_of(
     st.none(),
-    st.sampled_from(["", " ", "\x1c", "\x85", "\u200b", "\u2003\n", "a", " b ", "\ud800", b"caf\xe9", b"ok", 3]),
+    st.sampled_from(
+        ["", " ", "\x1c", "\x85", "\u200b", "\u2003\n", "a", " b ", "\ud800", b"caf\xe9", b"ok", 3]
+    ),
     st.text(max_size=3),
 )
 codes = st.sampled_from(["fra_Latn", "eng_Latn", "python", "fra", "", None, "eng_latn"])
@@ -69,7 +80,9 @@ def test_whole_columns_are_judged_as_single_rows_are(given_rows):
 
     block = {name: [row[name] for row in given_rows] for name in given_rows[0]}
     table, bad = normalise(block, optional=schema.OPTIONAL)
-    plain = [row | {side: decoded(row[side]) for side in ("source", "target")} for row in given_rows]
+    plain = [
+        row | {side: decoded(row[side]) for side in ("source", "target")} for row in given_rows
+    ]
     truth = {i: reason for i, row in enumerate(plain) if (reason := check_row(row))}
     assert {i for i, _ in bad} == set(truth)
     good = [row for i, row in enumerate(plain) if i not in truth]
@@ -78,19 +91,28 @@ def test_whole_columns_are_judged_as_single_rows_are(given_rows):
     assert table.num_rows == len(good)
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), "dictionary"])
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), "dictionary"]
+)
 def test_arrow_columns_of_any_text_type(kind):
     values = pa.array(["eins", "zwei", " "])
     values = values.dictionary_encode() if kind == "dictionary" else values.cast(kind)
     constants = {"source_lang": "deu_Latn", "target_lang": "eng_Latn", "provenance": "mined"}
-    table, bad = normalise({"source": values, "target": pa.array(["one", "two", "x"])}, constants=constants)
+    table, bad = normalise(
+        {"source": values, "target": pa.array(["one", "two", "x"])}, constants=constants
+    )
     assert table.to_pylist()[1] == {"source": "zwei", "target": "two"} | constants
     assert bad == [(2, "source is empty")]
 
 
 def test_named_columns_go_before_the_usual_names():
     found = ["src_lang", "src", "tgt_lang", "tgt", "score"]
-    turned = {"source": "tgt", "target": "src", "source_lang": "tgt_lang", "target_lang": "src_lang"}
+    turned = {
+        "source": "tgt",
+        "target": "src",
+        "source_lang": "tgt_lang",
+        "target_lang": "src_lang",
+    }
     assert find_columns(found, turned | {"quality": "score"}) == turned | {"quality": "score"}
     given = ("source_lang", "target_lang")
     half_named = find_columns(["french", "tgt"], {"source": "french"}, constants=given)
@@ -100,8 +122,15 @@ def test_named_columns_go_before_the_usual_names():
 test_a_wrong_column_says_which_were_found = refusals(
     (["a", "b"], None, (), "no columns for source and target; found: a, b; rename them"),
     (["a", "b"], {"source": "c"}, (), "no column 'c' (named for source); found: a, b"),
-    (["a", "b"], {"source": "a", "target": "b"}, (), "no column for source_lang; found: a, b; give source_lang"),
+    (
+        ["a", "b"],
+        {"source": "a", "target": "b"},
+        (),
+        "no column for source_lang; found: a, b; give source_lang",
+    ),
     (["a", "b"], {"text": "a"}, (), "'text' is not one of source"),
     (["src", "tgt", "src_lang"], None, ("source_lang",), "its own column 'src_lang'"),
-    call=lambda found, columns, constants: find_columns(found, columns, constants=constants, where="x.tsv"),
+    call=lambda found, columns, constants: find_columns(
+        found, columns, constants=constants, where="x.tsv"
+    ),
 )

@@ -11,7 +11,12 @@ from ..refusals import refuses
 COMMAND = "data"
 
 SENTENCES = {
-    "eng_Latn": ["Dr. Smith paid 3.5 dollars.", "Why?", "He said: “I know!”", "It was 5 p.m. in the U.S. already."],
+    "eng_Latn": [
+        "Dr. Smith paid 3.5 dollars.",
+        "Why?",
+        "He said: “I know!”",
+        "It was 5 p.m. in the U.S. already.",
+    ],
     "fra_Latn": ["Il est venu hier.", "Pourquoi ?", "Elle l'a vu à 10 h 30."],
     "hin_Deva": ["वह कल आया।", "क्यों?", "उसने 3.5 रुपये दिए।"],
     "amh_Ethi": ["ትናንት መጣ።", "ለምን መጣ፡፡", "አላውቅም።"],
@@ -61,9 +66,29 @@ def test_rule_pieces_join_to_the_text(text, lang):
 def test_command(run, refused, tmp_path):
     refuses("python has no sentences", rule_segmenter, ["x = 1"], "python")
     (tmp_path / "a.txt").write_text("Hi. You.\n")
-    refused("unknown language code 'fra_Hebr'", "segment", tmp_path / "a.txt", "--lang", "fra_Hebr", "--out", "o")
-    refused("no folder ./sat", "segment", tmp_path / "a.txt", "--lang", "fra_Latn", "--out", "o", "--model", "./sat")
+    refused(
+        "unknown language code 'fra_Hebr'",
+        "segment",
+        tmp_path / "a.txt",
+        "--lang",
+        "fra_Hebr",
+        "--out",
+        "o",
+    )
+    refused(
+        "no folder ./sat",
+        "segment",
+        tmp_path / "a.txt",
+        "--lang",
+        "fra_Latn",
+        "--out",
+        "o",
+        "--model",
+        "./sat",
+    )
     (tmp_path / "a.txt").write_text("Un chat dort. Un chien\tcourt !\n\nFin.\n", encoding="utf-8")
-    code, out, _ = run("segment", tmp_path / "a.txt", "--lang", "fra_Latn", "--out", tmp_path / "o" / "b.txt")
+    code, out, _ = run(
+        "segment", tmp_path / "a.txt", "--lang", "fra_Latn", "--out", tmp_path / "o" / "b.txt"
+    )
     assert code == 0 and '"sentences": 3' in out
     assert (tmp_path / "o" / "b.txt").read_text() == "Un chat dort.\nUn chien court !\nFin.\n"

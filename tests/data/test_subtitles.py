@@ -26,7 +26,10 @@ Bye &amp; thanks
 
 def test_the_texts_of_srt(tmp_path):
     contents = ["<i>Hello</i>\nthere", "{\\an8}Bye", "<font color='red'>x < y</font>"]
-    cues = [srt.Subtitle(i, timedelta(seconds=i), timedelta(seconds=i + 1), text) for i, text in enumerate(contents, 1)]
+    cues = [
+        srt.Subtitle(i, timedelta(seconds=i), timedelta(seconds=i + 1), text)
+        for i, text in enumerate(contents, 1)
+    ]
     (tmp_path / "a.srt").write_text(srt.compose(cues))
 
     assert read_texts(tmp_path / "a.srt") == ["Hello there", "Bye", "x < y"]
@@ -51,7 +54,9 @@ def test_cues_without_text_are_counted(tmp_path, caplog):
 def test_a_damaged_cue_is_refused(tmp_path, suffix):
     times = "00:00:01.000 --> 00:00:02.000" if suffix == "vtt" else "00:00:01,000 --> 00:00:02,000"
     head = "WEBVTT\n\n" if suffix == "vtt" else ""
-    (tmp_path / f"a.{suffix}").write_text(f"{head}1\n{times}\nHello\n\n2\n00:xx:03,000 --> 00:00:04,000\nBye\n")
+    (tmp_path / f"a.{suffix}").write_text(
+        f"{head}1\n{times}\nHello\n\n2\n00:xx:03,000 --> 00:00:04,000\nBye\n"
+    )
 
     refuses(rf"a.{suffix}: (not valid|cue 1 holds)", read_texts, tmp_path / f"a.{suffix}")
 

@@ -48,25 +48,37 @@ def test_ids_are_the_tokenizers(dataset, toy_tokenizer):
     tokenized = tokenize_parallel(dataset, toy_tokenizer, progress=False)
     check(tokenized, toy_tokenizer)
     lengths = tokenized.lengths(encoder_sides=3, prefix=5, prompt=9)
-    source, target = (np.array([len(body(toy_tokenizer, row[s])) for row in ROWS]) for s in ("source", "target"))
-    np.testing.assert_array_equal(lengths, np.stack([source + 5, target + 5, target + 5, target + 9], 1))
+    source, target = (
+        np.array([len(body(toy_tokenizer, row[s])) for row in ROWS]) for s in ("source", "target")
+    )
+    np.testing.assert_array_equal(
+        lengths, np.stack([source + 5, target + 5, target + 5, target + 9], 1)
+    )
     assert tokenized.lengths().shape == (4, 2)
 
 
 def test_texts_of_one_normal_form_have_one_key(toy_tokenizer):
     rows = [("Un chat.", "One cat."), ("un\u00a0chat.", "ONE  CAT."), ("un chat", "One cat!")]
-    dataset = Dataset.from_list([ROWS[0] | {"source": source, "target": target} for source, target in rows])
+    dataset = Dataset.from_list(
+        [ROWS[0] | {"source": source, "target": target} for source, target in rows]
+    )
     tokenized = tokenize_parallel(dataset, toy_tokenizer, progress=False)
     for name in ("source_key", "target_key"):
         keys = [row[name] for row in tokenized]
         assert keys[0] == keys[1] != keys[2]
-    assert [row["target"].tolist() for row in tokenized] == [body(toy_tokenizer, target) for _, target in rows]
+    assert [row["target"].tolist() for row in tokenized] == [
+        body(toy_tokenizer, target) for _, target in rows
+    ]
 
 
 def test_what_the_tokenizer_did_before_does_not_matter(dataset, toy, tmp_path):
     """Ids and cache folder are the same for a new tokenizer, after a padded call, and after a truncated call."""
     whole = dict(text=["a " * 100], padding="max_length", truncation=True, max_length=40)
-    calls = dict(text=["a", "a b c d"], padding=True), whole, dict(text="<SEP>", split_special_tokens=False)
+    calls = (
+        dict(text=["a", "a b c d"], padding=True),
+        whole,
+        dict(text="<SEP>", split_special_tokens=False),
+    )
     for call in (None, *calls):
         tokenizer = toy.make_tokenizer()
         if call:
@@ -82,7 +94,9 @@ def test_save_and_load(dataset, toy_tokenizer, tmp_path):
     check(again, toy_tokenizer)
     assert isinstance(again.source.values, np.memmap)  # a million pairs stay on disk
 
-    plain = tokenize_parallel(dataset.remove_columns("hard_negatives"), toy_tokenizer, progress=False)
+    plain = tokenize_parallel(
+        dataset.remove_columns("hard_negatives"), toy_tokenizer, progress=False
+    )
     plain.save(tmp_path / "plain")
     again = TokenizedParallel.load(tmp_path / "plain")
     assert again.negatives is None and "negatives" not in again[0]
@@ -91,8 +105,12 @@ def test_save_and_load(dataset, toy_tokenizer, tmp_path):
 def test_cache(dataset, toy_tokenizer, tmp_path, monkeypatch):
     first = tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path)
     calls, text_ids = [], type(toy_tokenizer).text_ids
-    monkeypatch.setattr(type(toy_tokenizer), "text_ids", lambda s, texts: calls.extend(texts) or text_ids(s, texts))
-    check(tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path), toy_tokenizer)
+    monkeypatch.setattr(
+        type(toy_tokenizer), "text_ids", lambda s, texts: calls.extend(texts) or text_ids(s, texts)
+    )
+    check(
+        tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path), toy_tokenizer
+    )
     assert calls == []
     # Another length, other data and other words each have their own folder.
     tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path, max_length=2)
@@ -103,7 +121,9 @@ def test_cache(dataset, toy_tokenizer, tmp_path, monkeypatch):
     folder = min(tmp_path.iterdir(), key=lambda path: path.stat().st_ctime_ns)
     (folder / "names.json").unlink()
     (folder / "source_values.npy").write_bytes(b"half")
-    check(tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path), toy_tokenizer)
+    check(
+        tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path), toy_tokenizer
+    )
     assert len(first) == 4
 
 

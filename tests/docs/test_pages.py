@@ -32,7 +32,10 @@ def section(title: str) -> str:
 def rows(text: str) -> list[list[str]]:
     """The names in backticks of each cell of the tables' rows."""
     lines = [line for line in text.splitlines() if line.startswith("| `")]
-    return [[re.findall(r"`([\w/-]+)`", cell) for cell in line.strip("|").split(" | ")] for line in lines]
+    return [
+        [re.findall(r"`([\w/-]+)`", cell) for cell in line.strip("|").split(" | ")]
+        for line in lines
+    ]
 
 
 def test_every_stage_has_a_row():
@@ -48,7 +51,9 @@ def test_every_operation_has_a_row_with_its_fields():
 
 def test_every_folder_of_recipes_has_a_row():
     folders = {path.parent.name for path in RECIPES.glob("*/*.yaml")} - {"data", "vocabulary"}
-    named = {name.split("/")[0] for row in rows(section("Recipes in the package")) for name in row[0]}
+    named = {
+        name.split("/")[0] for row in rows(section("Recipes in the package")) for name in row[0]
+    }
     assert named == folders
 
 
@@ -67,7 +72,13 @@ def test_columns_of_speech_exist():
 def test_three_questions_of_one_document(tmp_path, monkeypatch, capsys):
     nano = hf_echo.pretrained("echo-nano")
     torch.manual_seed(0)
-    shape = dict(hidden_size=384, embedding_size=384, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4)
+    shape = dict(
+        hidden_size=384,
+        embedding_size=384,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+    )
     tower = SpectrumModel(SpectrumConfig(**shape))
     tower.set_boe(torch.randn(384))
     folder = tmp_path / "outputs" / "spectrum-nano" / "3_prefix"
@@ -101,13 +112,21 @@ def public_names() -> dict[str, set[str]]:
 
 def again(file: Path) -> set[str]:
     """Names that a module imports `as` themselves, which exports them."""
-    imports = (node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom))
+    imports = (
+        node
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom)
+    )
     return {one.name for node in imports for one in node.names if one.name == one.asname}
 
 
 def exporting(package: Path) -> set[str]:
     """The folders under a package whose __init__.py exports names, as dotted names."""
-    files = [f for f in package.rglob("__init__.py") if "\n__all__ = " in f.read_text(encoding="utf-8") or again(f)]
+    files = [
+        f
+        for f in package.rglob("__init__.py")
+        if "\n__all__ = " in f.read_text(encoding="utf-8") or again(f)
+    ]
     found = {".".join(file.parent.relative_to(package.parent).parts) for file in files}
     return {name for name in found if not name.startswith(NOT_IMPORTED_FROM)}
 
@@ -120,5 +139,7 @@ def test_the_page_names_what_a_module_exports():
     for module, names in public_names().items():
         loaded = importlib.import_module(module)
         exported = set(getattr(loaded, "__all__", again(Path(loaded.__file__))))
-        assert names == exported, f"{module}: add {exported - names}, remove {names - exported} in docs/api.md"
+        assert names == exported, (
+            f"{module}: add {exported - names}, remove {names - exported} in docs/api.md"
+        )
         assert all(hasattr(loaded, name) for name in names), module

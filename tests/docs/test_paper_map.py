@@ -46,9 +46,15 @@ def wrong_names(row: list[str], root: Path) -> list[str]:
         fine = file.exists()
         if fine and file.suffix == ".py":
             nodes = ast.parse(file.read_text(encoding="utf-8")).body
-            defined = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+            defined = [
+                node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            ]
             is_test = file.name.startswith("test_")
-            fine = any(name.startswith(("test_", "Test")) for name in defined) if is_test else bool(nodes[1:])
+            fine = (
+                any(name.startswith(("test_", "Test")) for name in defined)
+                if is_test
+                else bool(nodes[1:])
+            )
         elif fine and file.suffix == ".yaml":
             fine = isinstance(yaml.safe_load(file.read_text(encoding="utf-8")), dict)
         wrong += [] if fine else [name]
@@ -75,14 +81,18 @@ def test_rows_are_well_formed(paper):
     header, *body = rows(PAPERS[paper])
     assert header == COLUMNS
     assert body
-    assert not [row for row in body if len(row) != len(COLUMNS) or row[4] not in STATES or not all(row)]
+    assert not [
+        row for row in body if len(row) != len(COLUMNS) or row[4] not in STATES or not all(row)
+    ]
     # A finished row shows itself by a test, a command or a results file.
     assert not [row[0] for row in body if row[4] != "not yet" and "`" not in row[3]]
 
 
 @pytest.mark.parametrize("paper", COUNTS)
 def test_finished_rows_name_what_exists_and_can_be_opened(paper):
-    assert not [(row[0], wrong) for row in rows(PAPERS[paper])[1:] if (wrong := wrong_names(row, ROOT))]
+    assert not [
+        (row[0], wrong) for row in rows(PAPERS[paper])[1:] if (wrong := wrong_names(row, ROOT))
+    ]
 
 
 def test_public_sets_that_finished_rows_name_can_be_loaded():
@@ -91,14 +101,18 @@ def test_public_sets_that_finished_rows_name_can_be_loaded():
         for row in rows(paper)[1:]:
             if row[4] == "works" and "public_sets.py" in row[2]:
                 named = re.findall(r"\b(GMMLU|XLCoST|BOUQuET|AfroLingu-MT|FLORES\+)\b", row[1])
-                assert {name.replace("-", "").replace("+", "plus").lower() for name in named} <= known, row[0]
+                assert {
+                    name.replace("-", "").replace("+", "plus").lower() for name in named
+                } <= known, row[0]
 
 
 @pytest.mark.parametrize("paper", COUNTS)
 def test_no_numbered_part_is_left_out(paper):
     introduction = PAPERS[paper].split("|")[0]
     named = numbered(introduction) | numbered("\n".join(row[0] for row in rows(PAPERS[paper])))
-    wanted = {(kind, number) for kind, count in COUNTS[paper].items() for number in range(1, count + 1)}
+    wanted = {
+        (kind, number) for kind, count in COUNTS[paper].items() for number in range(1, count + 1)
+    }
     assert not sorted(wanted - named)
 
 
@@ -110,4 +124,7 @@ def test_missing_path_is_found(tmp_path):
     assert wrong_names(bad, tmp_path) == ["tests/b.py"]
     (tmp_path / "test_a.py").write_text("import b\n")
     (tmp_path / "b.py").write_text('"""Nothing yet."""\n')
-    assert wrong_names(["3", "x", "`b.py`", "`test_a.py`", "works"], tmp_path) == ["b.py", "test_a.py"]
+    assert wrong_names(["3", "x", "`b.py`", "`test_a.py`", "works"], tmp_path) == [
+        "b.py",
+        "test_a.py",
+    ]

@@ -25,7 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = "start training languages evaluation mining hub space serving".split()
 GUIDES = ("README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in PAGES))
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in GUIDES}
-DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))]
+DOCUMENTS = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+]
 REPO = "your-name/your-model"
 WRITTEN = ("outputs/", "report/", "docs/report")  # what commands write
 CODE_FOLDERS = ("hf_echo", "modeling", "train_scripts", "tests", "docs", "benchmarks", "hub_cards")
@@ -42,7 +44,9 @@ def blocks(language: str, text: str) -> list[str]:
 
 def shell_lines(text: str) -> list[str]:
     """The commands of the shell blocks, without comments."""
-    lines = [line for kind in ("", "bash") for block in blocks(kind, text) for line in block.splitlines()]
+    lines = [
+        line for kind in ("", "bash") for block in blocks(kind, text) for line in block.splitlines()
+    ]
     return [line for line in (re.split(r"\s+#", line)[0].strip() for line in lines) if line]
 
 
@@ -88,10 +92,16 @@ def test_python_blocks_run_in_order(release, sonar_toy, hub_environment):
         scripts.append(release / f"{Path(name).stem.lower()}_page.py")
         scripts[-1].write_text("\n".join(blocks("python", text)), encoding="utf-8")
     run_all = "import runpy, sys\nfor page in sys.argv[1:]:\n    runpy.run_path(page)"
-    out = python("-c", run_all, *scripts, cwd=release, env=hub_environment | {"PYTHONPATH": str(ROOT)})
-    cosines, translation = re.search(r"# cosines: (.*)\n(?:.*\n){2}# (.*)\n", TEXTS["README.md"]).groups()
+    out = python(
+        "-c", run_all, *scripts, cwd=release, env=hub_environment | {"PYTHONPATH": str(ROOT)}
+    )
+    cosines, translation = re.search(
+        r"# cosines: (.*)\n(?:.*\n){2}# (.*)\n", TEXTS["README.md"]
+    ).groups()
     promised = [float(number) for number in re.findall(r"[\d.]+", cosines)]
-    assert [float(number) for number in re.findall(r"0\.\d{4}", out)[:4]] == pytest.approx(promised, abs=0.01)
+    assert [float(number) for number in re.findall(r"0\.\d{4}", out)[:4]] == pytest.approx(
+        promised, abs=0.01
+    )
     assert translation in out
     files = HfApi(hub_environment["HF_ENDPOINT"]).list_repo_files(REPO)
     folder = release / "outputs" / "demo" / "release"
@@ -102,7 +112,9 @@ def test_python_blocks_run_in_order(release, sonar_toy, hub_environment):
 @pytest.mark.parametrize("name", ["README.md", "docs/start.md", "docs/training.md"])
 def test_first_commands_run(name, release, hf_echo_cli, monkeypatch):
     monkeypatch.chdir(release)
-    lines = [line for line in commands(TEXTS[name]) if line.removeprefix("hf-echo ").startswith(RUNS)]
+    lines = [
+        line for line in commands(TEXTS[name]) if line.removeprefix("hf-echo ").startswith(RUNS)
+    ]
     assert len(lines) >= 2
     for line in lines:
         code, _, err = hf_echo_cli(*shlex.split(line)[1:])
@@ -140,7 +152,11 @@ def test_recipes_have_known_fields(name, tmp_path):
         path = tmp_path / Path(file).name
         path.write_text(text, encoding="utf-8")
         step, said = read_recipe(path), yaml.safe_load(text)
-        assert step.operation == said["operation"] if isinstance(step, Operation) else step.stage.name == said["stage"]
+        assert (
+            step.operation == said["operation"]
+            if isinstance(step, Operation)
+            else step.stage.name == said["stage"]
+        )
 
 
 def test_readme_recipes_are_ready_to_train(release, hf_echo_cli, monkeypatch):
@@ -153,8 +169,13 @@ def test_readme_recipes_are_ready_to_train(release, hf_echo_cli, monkeypatch):
     (line,) = [line for line in commands(TEXTS["README.md"]) if "--dry-run" in line]
     code, out, err = hf_echo_cli(*shlex.split(line)[1:])
     assert code in (0, 1), err
-    reports = [json.loads(report) for report in re.findall(r"^\{$.*?^\}$", out, flags=re.MULTILINE | re.DOTALL)]
-    assert [report["recipe"] for report in reports] == [Path(file).stem for file in own_recipes(TEXTS["README.md"])]
+    reports = [
+        json.loads(report)
+        for report in re.findall(r"^\{$.*?^\}$", out, flags=re.MULTILINE | re.DOTALL)
+    ]
+    assert [report["recipe"] for report in reports] == [
+        Path(file).stem for file in own_recipes(TEXTS["README.md"])
+    ]
     for report in reports:  # a test asks no Hub, so the backbone is out of reach
         assert all(problem.startswith("backbone: ") for problem in report.get("problems", []))
 
@@ -166,7 +187,9 @@ def command_of(words: list[str]):
     from hf_echo.cli import app
 
     command, rest = get_command(app), words
-    while hasattr(command, "commands") and rest and not (rest[0].startswith("-") or rest[0].isupper()):
+    while (
+        hasattr(command, "commands") and rest and not (rest[0].startswith("-") or rest[0].isupper())
+    ):
         assert rest[0] in command.commands, " ".join(words)
         command, rest = command.commands[rest[0]], rest[1:]
     return command, rest
@@ -178,7 +201,11 @@ def check_command(line: str) -> None:
 
     words = shlex.split(line)[1:]
     command, rest = command_of(words)
-    known = {option for parameter in command.params for option in parameter.opts + parameter.secondary_opts}
+    known = {
+        option
+        for parameter in command.params
+        for option in parameter.opts + parameter.secondary_opts
+    }
     assert {word for word in rest if word.startswith("-")} <= known | {"--help"}, line
     if not rest or rest[0].isupper():
         return
@@ -213,10 +240,19 @@ def test_outputs_of_recipes_are_those_of_today():
     recipes = ROOT / "train_scripts" / "recipes"
     converted = ("0_whisper", "0_wav2vec2")  # other commands make these
     studies = (ROOT / "train_scripts" / "studies").glob("*.py")
-    for file in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *studies, *recipes.rglob("*.yaml")]:
-        for folder, step in re.findall(r"outputs/([\w-]+)/(\d+[a-z]?_\w+)", file.read_text(encoding="utf-8")):
+    for file in [
+        ROOT / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+        *studies,
+        *recipes.rglob("*.yaml"),
+    ]:
+        for folder, step in re.findall(
+            r"outputs/([\w-]+)/(\d+[a-z]?_\w+)", file.read_text(encoding="utf-8")
+        ):
             if (recipes / folder).is_dir() and step not in converted:
-                assert (recipes / folder / f"{step}.yaml").is_file(), f"{file.name}: outputs/{folder}/{step}"
+                assert (recipes / folder / f"{step}.yaml").is_file(), (
+                    f"{file.name}: outputs/{folder}/{step}"
+                )
 
 
 def check_other_command(line: str) -> None:
@@ -229,7 +265,12 @@ def check_other_command(line: str) -> None:
         assert re.search(rf"^{re.escape(words[1])}:", makefile, flags=re.MULTILINE), line
     elif words[0] == "pip":
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        asked = {name for word in words for inside in re.findall(r"\[(.+)\]", word) for name in inside.split(",")}
+        asked = {
+            name
+            for word in words
+            for inside in re.findall(r"\[(.+)\]", word)
+            for name in inside.split(",")
+        }
         assert asked <= set(extras["optional-dependencies"]), line
     elif words[0] == "python":
         assert (ROOT / words[1]).is_file(), line
@@ -248,29 +289,45 @@ def test_other_commands_exist(name):
 def test_options_of_scripts_exist(document):
     """Scripts with argparse: the options stand in the source; a command with arguments gives the required ones."""
     for file, rest in re.findall(
-        r"(?<![\w/])((?:benchmarks|train_scripts)/[\w/]+\.py)((?: [^\s`#()|]+)*)", document.read_text("utf-8")
+        r"(?<![\w/])((?:benchmarks|train_scripts)/[\w/]+\.py)((?: [^\s`#()|]+)*)",
+        document.read_text("utf-8"),
     ):
-        source, given = (ROOT / file).read_text(encoding="utf-8"), re.findall(r"(?<=\s)--?[a-z][\w-]*", rest)
+        source, given = (
+            (ROOT / file).read_text(encoding="utf-8"),
+            re.findall(r"(?<=\s)--?[a-z][\w-]*", rest),
+        )
         if "add_argument(" in source:
             assert not [option for option in given if f'"{option}"' not in source], file + rest
-            needed = re.findall(r'add_argument\("(--[\w-]+)"[^\n]*required=True', source) if rest else []
+            needed = (
+                re.findall(r'add_argument\("(--[\w-]+)"[^\n]*required=True', source) if rest else []
+            )
             assert set(needed) <= set(given), f"{file}{rest} lacks {needed}"
 
 
 def named_paths(text: str) -> set[str]:
     """Paths of this repository in links, in `backticks` and in code blocks."""
-    links = {target.split("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target}
+    links = {
+        target.split("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target
+    }
     spelt = re.findall(r"[\w./-]+", text)
-    inside = {word.rstrip(".") for word in spelt if word.startswith(tuple(f"{name}/" for name in CODE_FOLDERS))}
+    inside = {
+        word.rstrip(".")
+        for word in spelt
+        if word.startswith(tuple(f"{name}/" for name in CODE_FOLDERS))
+    }
     return {path for path in links | inside if path and not path.startswith(WRITTEN)}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_named_paths_exist(document):
     text = document.read_text(encoding="utf-8")
-    text = re.sub(r"(?<!\*)\*[^*\s`|][^*\n`|]*/[^*\n`|]*\*(?!\*)", "", text)  # planned ones are in *italics*
+    text = re.sub(
+        r"(?<!\*)\*[^*\s`|][^*\n`|]*/[^*\n`|]*\*(?!\*)", "", text
+    )  # planned ones are in *italics*
     assert not [
-        path for path in named_paths(text) if not any((place / path).exists() for place in (ROOT, document.parent))
+        path
+        for path in named_paths(text)
+        if not any((place / path).exists() for place in (ROOT, document.parent))
     ]
 
 
@@ -281,14 +338,20 @@ def test_walks_name_what_exists():
     for name, file in found:
         source = (ROOT / file).read_text(encoding="utf-8")
         for part in name.split("."):
-            assert re.search(rf"(def |class |^){part}\b", source, flags=re.MULTILINE), f"{name} in {file}"
+            assert re.search(rf"(def |class |^){part}\b", source, flags=re.MULTILINE), (
+                f"{name} in {file}"
+            )
 
 
 def test_missing_ones_are_found():
     text = "see [a](docs/none.md), `hf_echo/none.py`\n```\nhf-echo nothing --x  # y\n```\n"
     assert named_paths(text) == {"docs/none.md", "hf_echo/none.py"}
     assert commands(text) == ["hf-echo nothing --x"]
-    for line in ("hf-echo nothing --x", "hf-echo train --no-such-option", "hf-echo data filter no_such_recipe"):
+    for line in (
+        "hf-echo nothing --x",
+        "hf-echo train --no-such-option",
+        "hf-echo data filter no_such_recipe",
+    ):
         pytest.raises(AssertionError, check_command, line)
     pytest.raises(FileNotFoundError, check_command, "hf-echo train no-such-recipe")
     for line in ("make nothing", "pip install -e .[nothing]", "python nothing.py", "curl nothing"):
@@ -300,16 +363,26 @@ CARD = "hf_echo/pretrained/echo-nano/README.md"
 
 def table_rows(file: str) -> list[list[str]]:
     """Cells of the rows of a page's tables."""
-    lines = [line for line in (ROOT / file).read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    lines = [
+        line
+        for line in (ROOT / file).read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ")
+    ]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def test_figures_of_readme_are_those_of_the_card():
     text = (ROOT / CARD).read_text(encoding="utf-8")
     readme = [row for row in table_rows("README.md") if len(row) == 4 and row[0] != "model"]
-    measured = [[row[0], row[1], row[3], row[4]] for row in table_rows(CARD) if len(row) == 9 and row[0] != "model"]
+    measured = [
+        [row[0], row[1], row[3], row[4]]
+        for row in table_rows(CARD)
+        if len(row) == 9 and row[0] != "model"
+    ]
     names = [row[0] for row in measured]
-    assert len(readme) == names.index("tfidf") + 1  # behind it the card has the steps of the training
+    assert (
+        len(readme) == names.index("tfidf") + 1
+    )  # behind it the card has the steps of the training
     assert readme == measured[: len(readme)]
     for name, score in re.findall(r"(FLORES|NTREX) ([\d.]+) %", text):
         assert f"{score} %" in TEXTS["README.md"], name
@@ -330,14 +403,18 @@ def test_make_docs_writes_every_command(tmp_path):
     page = (tmp_path / "cli.md").read_text(encoding="utf-8")
     for command, kind in cli.COMMANDS.items():
         part = page.partition(f"`hf-echo {command}`\n")[2].partition("\n#")[0]
-        assert kind.__doc__.splitlines()[0] in part and kind.example in " ".join(part.split()), command
+        assert kind.__doc__.splitlines()[0] in part and kind.example in " ".join(part.split()), (
+            command
+        )
 
 
 @pytest.mark.slow
 def test_data_of_make_report_is_readable(tmp_path):
     """In a fresh checkout: the script of the Makefile needs no corpora. The page is not in git."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    ((script, folder),) = re.findall(r"python (train_scripts/\S+) builtin (\S+)$", makefile, flags=re.MULTILINE)
+    ((script, folder),) = re.findall(
+        r"python (train_scripts/\S+) builtin (\S+)$", makefile, flags=re.MULTILINE
+    )
     python(ROOT / script, "builtin", tmp_path / folder, cwd=ROOT)
     (table,) = read_folder(tmp_path / folder, target_lang="eng_Latn").tables.values()
     assert len(table.texts) == 10 and len(table.common) == 300

@@ -12,7 +12,9 @@ from hf_echo.cli import app
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
 ROWS = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| ") and "`" in line]
-COMMANDS = sorted({command for row in ROWS for command in re.findall(r"`((?:hf-echo|python) [^`]+)`", row[1])})
+COMMANDS = sorted(
+    {command for row in ROWS for command in re.findall(r"`((?:hf-echo|python) [^`]+)`", row[1])}
+)
 # Inputs that a user gives stand in capitals; a dry run without them lists them as problems.
 PLACEHOLDER = re.compile(r"[A-Z]{4,}")
 

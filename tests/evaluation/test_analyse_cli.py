@@ -33,7 +33,9 @@ def geometry(toy, toy_folders):
     model, tokenizer = load_encoder(str(toy_folders["release"]))
     parts = {}
     for lang in toy.LANGUAGES:
-        parts[lang] = encode(model, tokenizer, [toy.say(meaning, lang) for meaning in meanings], lang)
+        parts[lang] = encode(
+            model, tokenizer, [toy.say(meaning, lang) for meaning in meanings], lang
+        )
     return evaluate_geometry(parts)
 
 

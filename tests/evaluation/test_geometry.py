@@ -69,7 +69,9 @@ def test_std_of_unit_rows_does_not_show_collapse():
     assert spread["std"] == pytest.approx(np.sqrt(1 / 64 - spread["mean"] ** 2), rel=1e-9)
 
 
-@pytest.mark.parametrize(("size", "mean", "printed"), [(1024, -0.0008, 0.0312), (768, 0.0049, 0.0358)])
+@pytest.mark.parametrize(
+    ("size", "mean", "printed"), [(1024, -0.0008, 0.0312), (768, 0.0049, 0.0358)]
+)
 def test_printed_std_is_that_of_any_unit_rows(size, mean, printed):
     """ECHO Table 15, mE5 and LaBSE."""
     rows = unit(np.random.default_rng(0).normal(size=(500, size)) + mean * size**0.5)
@@ -118,11 +120,18 @@ def kl(rows0: np.ndarray, rows1: np.ndarray, shrinkage: float) -> float:
     covariances = []
     for rows in (rows0, rows1):
         covariance = np.cov(rows.T, bias=True)
-        covariances.append((1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / 8 * np.eye(8))
+        covariances.append(
+            (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / 8 * np.eye(8)
+        )
     first, second = covariances
     gap = rows1.mean(0) - rows0.mean(0)
     log_ratio = np.linalg.slogdet(second).logabsdet - np.linalg.slogdet(first).logabsdet
-    return (np.trace(np.linalg.solve(second, first)) + gap @ np.linalg.solve(second, gap) - 8 + log_ratio) / 2
+    return (
+        np.trace(np.linalg.solve(second, first))
+        + gap @ np.linalg.solve(second, gap)
+        - 8
+        + log_ratio
+    ) / 2
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 0.1])
@@ -217,7 +226,9 @@ def test_measures_of_all_rows_are_numpys(geometry):
     assert geometry.mean == pytest.approx(rows.mean(), rel=1e-4)
     assert geometry.std == pytest.approx(rows.std(), rel=1e-4)
     assert geometry.feature_std == pytest.approx(unit(rows).std(axis=0).mean(), rel=1e-4)
-    assert geometry.centred_effective_rank == pytest.approx(effective_rank(centred_values), rel=1e-4)
+    assert geometry.centred_effective_rank == pytest.approx(
+        effective_rank(centred_values), rel=1e-4
+    )
 
 
 def test_calinski_harabasz_has_a_cluster_a_meaning(geometry):
@@ -258,10 +269,18 @@ def broken(row, value):
 @pytest.mark.parametrize(
     ("measure", "parts", "message"),
     [
-        (evaluate_geometry, broken(7, np.nan), "'rus_Cyrl' row 7: a NaN, infinite or zero embedding"),
+        (
+            evaluate_geometry,
+            broken(7, np.nan),
+            "'rus_Cyrl' row 7: a NaN, infinite or zero embedding",
+        ),
         (rsim, broken(5, 0.0), "'rus_Cyrl' row 5: a NaN, infinite or zero embedding"),
         (evaluate_geometry, {"a": np.ones(3)}, "'a' has shape (3,)"),
-        (calinski_harabasz, space() | {"b": np.eye(9, 8) + 1}, "'b' has shape (9, 8) and 'eng_Latn' (40, 8)"),
+        (
+            calinski_harabasz,
+            space() | {"b": np.eye(9, 8) + 1},
+            "'b' has shape (9, 8) and 'eng_Latn' (40, 8)",
+        ),
         (calinski_harabasz, [*space().items()] * 2, "'eng_Latn' comes twice"),
         (calinski_harabasz, {"a": np.eye(3)}, "1 languages (a): give at least 2"),
         (calinski_harabasz, {"a": np.eye(3), "b": np.eye(3)}, "the rows of all 2 languages"),
@@ -308,7 +327,8 @@ def test_languages_are_embedded_in_the_order_asked():
 
 
 @pytest.mark.parametrize(
-    ("languages", "message"), [(["xyz"], "no rows in 'xyz'"), (None, "'fra_Latn' has only 2: leave it out")]
+    ("languages", "message"),
+    [(["xyz"], "no rows in 'xyz'"), (None, "'fra_Latn' has only 2: leave it out")],
 )
 def test_languages_without_enough_rows_are_told(languages, message):
     rows = nway("eng_Latn", "1234") + nway("fra_Latn", "12")
@@ -318,5 +338,7 @@ def test_languages_without_enough_rows_are_told(languages, message):
 
 
 def test_an_encoder_that_adds_rows_is_told():
-    with pytest.raises(ValueError, match=r"the encoder gave shape \(5, 2\) for 4 texts in 'eng_Latn'"):
+    with pytest.raises(
+        ValueError, match=r"the encoder gave shape \(5, 2\) for 4 texts in 'eng_Latn'"
+    ):
         encode_parallel(lambda texts, lang: np.ones((5, 2)), nway("eng_Latn", "1234"))

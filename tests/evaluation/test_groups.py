@@ -36,7 +36,10 @@ def test_the_language_that_was_taught_is_in_no_group():
 
 def test_the_mean_is_over_languages_first():
     """(80 + 60) / 2 = 70 and 40: the mean is 55, while the mean over all rows is 60."""
-    tables = {"massive": table(fra_Latn=80.0, deu_Latn=60.0), "counterfactual": table(eng_Latn=40.0)}
+    tables = {
+        "massive": table(fra_Latn=80.0, deu_Latn=60.0),
+        "counterfactual": table(eng_Latn=40.0),
+    }
 
     averages = average_over_benchmarks(tables)
 
@@ -74,8 +77,16 @@ def test_only_measures_that_every_benchmark_has():
     ("tables", "languages", "message"),
     [
         ({}, None, "no benchmarks: give at least one table"),
-        ({"a": table(fra_Latn=1.0)}, "mexma-7", "languages is 'mexma-7'; it must be one of common-80"),
-        ({"a": table(kac_Latn=1.0)}, "mexma-72", "a has no accuracy in the languages of mexma-72: leave it out"),
+        (
+            {"a": table(fra_Latn=1.0)},
+            "mexma-7",
+            "languages is 'mexma-7'; it must be one of common-80",
+        ),
+        (
+            {"a": table(kac_Latn=1.0)},
+            "mexma-72",
+            "a has no accuracy in the languages of mexma-72: leave it out",
+        ),
         (
             {"a": table(fra_Latn=1.0), "b": table("xsim", fra_Latn=1.0)},
             None,

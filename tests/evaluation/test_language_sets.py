@@ -53,7 +53,11 @@ def test_tatoeba_has_the_languages_that_mteb_has():
 
 
 def test_the_smaller_sets_of_mexma_are_parts_of_the_larger():
-    assert LANGUAGE_SETS["mexma-34"].codes < LANGUAGE_SETS["mexma-72"].codes < LANGUAGE_SETS["mexma-81"].codes
+    assert (
+        LANGUAGE_SETS["mexma-34"].codes
+        < LANGUAGE_SETS["mexma-72"].codes
+        < LANGUAGE_SETS["mexma-81"].codes
+    )
 
 
 @pytest.mark.parametrize("code", ["acm_Arab", "snd_Arab", "ckb_Arab"])

@@ -18,7 +18,11 @@ from hf_echo.modeling import EchoForTranslation
 
 COMMAND = "evaluate translation"
 HYPOTHESES = ["The cat sat on the mat.", "He did not go there", "Prices rose by 12% in May."]
-REFERENCES = ["The cat is sitting on the mat.", "He never went there.", "Prices rose by 21% in May."]
+REFERENCES = [
+    "The cat is sitting on the mat.",
+    "He never went there.",
+    "Prices rose by 21% in May.",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +91,9 @@ def test_chrf_is_chrf_plus_plus(hypothesis, reference):
 
 @pytest.fixture
 def scores(requests):
-    return translation_scores(HYPOTHESES, REFERENCES, source_lang="fra_Latn", target_lang="eng_Latn")
+    return translation_scores(
+        HYPOTHESES, REFERENCES, source_lang="fra_Latn", target_lang="eng_Latn"
+    )
 
 
 def test_scores_are_those_of_sacrebleu(scores):
@@ -165,7 +171,9 @@ def test_a_downloaded_model_is_kept(sacrebleu_folder, spm_model, monkeypatch):
 
 
 def test_a_page_in_place_of_the_model_is_not_kept(sacrebleu_folder, monkeypatch):
-    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: BytesIO(b"<html>sign in</html>"))
+    monkeypatch.setattr(
+        urllib.request, "urlopen", lambda url, timeout: BytesIO(b"<html>sign in</html>")
+    )
 
     scores = translation_scores(HYPOTHESES, REFERENCES)
 
@@ -177,7 +185,13 @@ def test_a_page_in_place_of_the_model_is_not_kept(sacrebleu_folder, monkeypatch)
 
 @pytest.mark.parametrize(
     "lang, tokenizer",
-    [("zho_Hans", "zh"), ("yue_Hant", "zh"), ("jpn_Jpan", "char"), ("tha_Thai", "char"), ("por_Latn_BR", "13a")],
+    [
+        ("zho_Hans", "zh"),
+        ("yue_Hant", "zh"),
+        ("jpn_Jpan", "char"),
+        ("tha_Thai", "char"),
+        ("por_Latn_BR", "13a"),
+    ],
 )
 def test_bleu_tokenizer_follows_the_script(lang, tokenizer):
     scores = translation_scores(["a b"], ["a b"], target_lang=lang, spbleu=False)
@@ -187,13 +201,18 @@ def test_bleu_tokenizer_follows_the_script(lang, tokenizer):
 
 
 def test_bleu_tokenizer_may_be_chosen():
-    scores = translation_scores(["a b"], ["a b"], target_lang="jpn_Jpan", bleu_tokenizer="intl", spbleu=False)
+    scores = translation_scores(
+        ["a b"], ["a b"], target_lang="jpn_Jpan", bleu_tokenizer="intl", spbleu=False
+    )
 
     assert scores.bleu_tokenizer == "intl"
 
 
 def nway(lang: str, count: int) -> list[dict]:
-    return [{"id": number, "lang": lang, "text": f"{lang[:3]} {REFERENCES[number]}"} for number in range(count)]
+    return [
+        {"id": number, "lang": lang, "text": f"{lang[:3]} {REFERENCES[number]}"}
+        for number in range(count)
+    ]
 
 
 NWAY = nway("deu_Latn", 3) + nway("fra_Latn", 2) + nway("eng_Latn", 3)
@@ -235,7 +254,9 @@ def test_a_language_without_common_sentences_is_named():
 
     table = evaluate_translation(by_rule, [*NWAY, alone], spbleu=False)
 
-    assert table.notes["not_measured"] == ["'eng_Latn' (3 rows) and 'ita_Latn' (1 rows) have no id in common"]
+    assert table.notes["not_measured"] == [
+        "'eng_Latn' (3 rows) and 'ita_Latn' (1 rows) have no id in common"
+    ]
 
 
 def test_scores_of_blaser_get_an_average():
@@ -304,7 +325,9 @@ def test_a_model_translates_the_table(table):
     assert table.average["chrf"] > 50
 
 
-def test_parts_of_two_checkpoints_translate_as_the_whole(whole, table, toy_tokenizer, toy_folders, rows):
+def test_parts_of_two_checkpoints_translate_as_the_whole(
+    whole, table, toy_tokenizer, toy_folders, rows
+):
     other, _ = load_translator(toy_folders["training"])
     joined = EchoForTranslation.from_parts(whole.encoder, other.decoder).eval()
 
@@ -324,7 +347,9 @@ def test_command_measures_a_table(answer, table, toy_folders, rows, requests, tm
     assert [row["chrf"] for row in report["rows"]] == pytest.approx(expected)
 
 
-def test_command_decodes_embeddings(answer, whole, table, toy_tokenizer, toy_folders, rows, requests, tmp_path):
+def test_command_decodes_embeddings(
+    answer, whole, table, toy_tokenizer, toy_folders, rows, requests, tmp_path
+):
     french = [row["text"] for row in rows if row["lang"] == "fra_Latn"]
     english = [row["text"] for row in rows if row["lang"] == "eng_Latn"]
     np.save(tmp_path / "fra.npy", encode(whole, toy_tokenizer, french, "fra_Latn"))

@@ -15,7 +15,15 @@ from hf_echo import pretrained
 from hf_echo.checkpoints import convert_encoder
 from hf_echo.modeling import EchoEncoder, EchoTokenizer
 
-PIECES = ["▁", *"abcdefghijklmnopqrstuvwxyz.:é日本語", "▁the", "▁cat", "▁query", "▁passage", "▁sleeps"]
+PIECES = [
+    "▁",
+    *"abcdefghijklmnopqrstuvwxyz.:é日本語",
+    "▁the",
+    "▁cat",
+    "▁query",
+    "▁passage",
+    "▁sleeps",
+]
 
 
 def sentencepiece_tokenizer(toy):
@@ -28,7 +36,9 @@ def sentencepiece_tokenizer(toy):
     charsmap = next(step for step in steps["normalizers"] if step["type"] == "Precompiled")
     whole = json.loads(backend.to_str()) | {"normalizer": charsmap}
     backend = Tokenizer.from_str(json.dumps(whole))
-    backend.normalizer = normalizers.Sequence([backend.normalizer, normalizers.Replace(Regex(" {2,}"), " ")])
+    backend.normalizer = normalizers.Sequence(
+        [backend.normalizer, normalizers.Replace(Regex(" {2,}"), " ")]
+    )
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     return toy.with_ends(backend, model_max_length=48)
 
@@ -39,15 +49,31 @@ def checkpoints(toy, toy_tokenizer, tmp_path_factory):
     place = tmp_path_factory.mktemp("checkpoints")
     words = sentencepiece_tokenizer(toy)
     torch.manual_seed(0)
-    shape = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48, pad_token_id=2)
-    config = BertConfig(vocab_size=len(words), max_position_embeddings=48, initializer_range=0.3, **shape)
-    modules = [Transformer(str(toy.save(place / "source", BertModel(config), words))), Pooling(32, "mean")]
-    prompts = {"prompts": {"query": "query: ", "passage": "passage: "}, "default_prompt_name": "query"}
+    shape = dict(
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=48,
+        pad_token_id=2,
+    )
+    config = BertConfig(
+        vocab_size=len(words), max_position_embeddings=48, initializer_range=0.3, **shape
+    )
+    modules = [
+        Transformer(str(toy.save(place / "source", BertModel(config), words))),
+        Pooling(32, "mean"),
+    ]
+    prompts = {
+        "prompts": {"query": "query: ", "passage": "passage: "},
+        "default_prompt_name": "query",
+    }
     SentenceTransformer(modules=modules, **prompts, device="cpu").save(str(place / "stock"))
     convert_encoder(place / "stock", place / "bert")
     plain = toy.plain_tokenizer()
     xlmr = toy.save(place / "xlmr", toy.plain_encoder(plain, initializer_range=0.3), plain)
-    dense = EchoEncoder.from_backbone(str(xlmr), pooling="cls", embedding_size=24, projection="tanh")
+    dense = EchoEncoder.from_backbone(
+        str(xlmr), pooling="cls", embedding_size=24, projection="tanh"
+    )
     torch.nn.init.normal_(dense.projection.weight, std=0.3)
     toy.save(place / "dense", dense, EchoTokenizer.around(plain))
     llama = toy.make_model(toy_tokenizer, pooling="last", initializer_range=0.3)

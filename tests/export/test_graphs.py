@@ -41,12 +41,21 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
         texts = shuffled.sample(TEXTS[:5] + TEXTS[6:], k=min(size, 6))
         batch = stock.batch(texts)
         want = unit_length(encode(encoder, tokenizer, texts))
-        np.testing.assert_allclose(graphs.run_graph(place / "sentence_embedding.onnx", batch), want, atol=1e-5)
-        longer = {key: torch.nn.functional.pad(value, (0, 5), value=0) for key, value in batch.items()}
+        np.testing.assert_allclose(
+            graphs.run_graph(place / "sentence_embedding.onnx", batch), want, atol=1e-5
+        )
+        longer = {
+            key: torch.nn.functional.pad(value, (0, 5), value=0) for key, value in batch.items()
+        }
         longer["input_ids"][:, -5:] = tokenizer.pad_token_id
         if longer["input_ids"].shape[1] <= stock.max_length:
-            np.testing.assert_allclose(graphs.run_graph(place / "sentence_embedding.onnx", longer), want, atol=1e-5)
-        session, inputs = onnxruntime.InferenceSession(place / "model.onnx"), {k: v.numpy() for k, v in batch.items()}
+            np.testing.assert_allclose(
+                graphs.run_graph(place / "sentence_embedding.onnx", longer), want, atol=1e-5
+            )
+        session, inputs = (
+            onnxruntime.InferenceSession(place / "model.onnx"),
+            {k: v.numpy() for k, v in batch.items()},
+        )
         (states,) = session.run(["last_hidden_state"], inputs)
         with torch.no_grad():
             pooled = encoder.pool(torch.from_numpy(states), batch["attention_mask"]).numpy()
@@ -64,7 +73,9 @@ def test_onnx_files_have_the_names_that_others_read_and_no_paths(onnx_folders):
         model = onnx.load(folder / "onnx" / f"{file}.onnx")
         onnx.checker.check_model(model)
         assert [value.name for value in model.graph.input] == ["input_ids", "attention_mask"]
-        assert [v.name for v in model.graph.output] == ["sentence_embedding", "last_hidden_state"][-outputs:]
+        assert [v.name for v in model.graph.output] == ["sentence_embedding", "last_hidden_state"][
+            -outputs:
+        ]
         shape = model.graph.input[0].type.tensor_type.shape.dim
         assert all(dim.dim_param and not dim.dim_value for dim in shape)
         assert b"site-packages" not in model.SerializeToString()
@@ -83,7 +94,9 @@ def test_openvino_computes_what_torch_does(checkpoints, tmp_path):
         assert [port.any_name for port in model.inputs] == ["input_ids", "attention_mask"]
         for texts in (TEXTS[:1], TEXTS):
             batch = stock.batch(texts)
-            states = model({key: value.numpy() for key, value in batch.items()})["last_hidden_state"]
+            states = model({key: value.numpy() for key, value in batch.items()})[
+                "last_hidden_state"
+            ]
             with torch.no_grad():
                 want = stock.backbone(**batch).last_hidden_state.numpy()
             seen = batch["attention_mask"].numpy().astype(bool)
@@ -93,7 +106,10 @@ def test_openvino_computes_what_torch_does(checkpoints, tmp_path):
 def test_8_bits_that_lose_too_much_are_left_out(checkpoints, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(graphs, "LEAST_COSINE", 1.1)
     cosine = export_checkpoint(checkpoints["llama"], tmp_path / "out", to="onnx")["cosine_8_bits"]
-    assert f"no 8-bit files: their mean cosine to the float32 embeddings is {cosine:.4f}, below 1.1" in caplog.text
+    assert (
+        f"no 8-bit files: their mean cosine to the float32 embeddings is {cosine:.4f}, below 1.1"
+        in caplog.text
+    )
     names = sorted(file.name for file in (tmp_path / "out" / "onnx").iterdir())
     assert names == ["model.onnx", "sentence_embedding.onnx"]
 
@@ -115,20 +131,31 @@ def test_rare_tokens_of_a_unigram_tokenizer_count_more(checkpoints, tmp_path):
     from model2vec.distill import distill_from_model
 
     export_checkpoint(checkpoints["bert"], tmp_path / "out", to="static")
-    vectors = SentenceTransformer(str(tmp_path / "out"), device="cpu")[0].embedding.weight.detach().numpy()
+    vectors = (
+        SentenceTransformer(str(tmp_path / "out"), device="cpu")[0]
+        .embedding.weight.detach()
+        .numpy()
+    )
     stock = open_stock(checkpoints["bert"])
     options = dict(device="cpu", quantize_to="float32", sif_coefficient=None)
     plain = distill_from_model(stock.backbone, stock.tokenizer, **options)
-    words = json.loads((tmp_path / "out" / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    words = json.loads((tmp_path / "out" / "tokenizer.json").read_text(encoding="utf-8"))["model"][
+        "vocab"
+    ]
     weights = np.array([1e-4 / (1e-4 + np.exp(score)) for _, score in words])
     np.testing.assert_allclose(vectors, plain.embedding * weights[:, None], rtol=1e-4, atol=1e-9)
 
 
 def test_what_cannot_be_traced_is_refused_in_one_line(checkpoints, tmp_path, monkeypatch, capfd):
     stock = open_stock(checkpoints["dense"])
-    monkeypatch.setattr(stock.backbone, "forward", lambda input_ids, **_: stock if input_ids.sum() > 9 else None)
+    monkeypatch.setattr(
+        stock.backbone, "forward", lambda input_ids, **_: stock if input_ids.sum() > 9 else None
+    )
     capfd.readouterr()
-    with pytest.raises(ValueError, match="^a backbone of type 'xlm-roberta' has no ONNX form: Could not guard[^\n]+$"):
+    with pytest.raises(
+        ValueError,
+        match="^a backbone of type 'xlm-roberta' has no ONNX form: Could not guard[^\n]+$",
+    ):
         graphs.export_graph(stock, tmp_path / "a.onnx")
     assert not capfd.readouterr().err and not list(tmp_path.iterdir())
 
@@ -139,7 +166,11 @@ def test_a_release_has_graphs_beside_it(checkpoints, tmp_path):
     texts = ["query: " + text for text in TEXTS[:2]]
     batch = AutoTokenizer.from_pretrained(out / "onnx")(texts, padding=True, return_tensors="pt")
     vectors = graphs.run_graph(out / "onnx" / "sentence_embedding.onnx", batch)
-    np.testing.assert_allclose(vectors, unit_length(encode(encoder, tokenizer, TEXTS[:2])), atol=1e-5)
+    np.testing.assert_allclose(
+        vectors, unit_length(encode(encoder, tokenizer, TEXTS[:2])), atol=1e-5
+    )
     header = yaml.safe_load((out / "README.md").read_text(encoding="utf-8").split("---")[1])
-    assert "onnx" in header["tags"] and {"model_quantized.onnx", "modules.json"} < set(os.listdir(out / "onnx"))
+    assert "onnx" in header["tags"] and {"model_quantized.onnx", "modules.json"} < set(
+        os.listdir(out / "onnx")
+    )
     assert not contents_of(out).left_out

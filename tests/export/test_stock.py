@@ -17,7 +17,14 @@ from hf_echo.utils.lineage import read_lineage
 
 from ..processes import python
 
-TEXTS = ["one red cat sleeps.", "chat  ", " the  cat\tsleeps \n", "日本 語　é x", "кот спит", "the cat " * 40]
+TEXTS = [
+    "one red cat sleeps.",
+    "chat  ",
+    " the  cat\tsleeps \n",
+    "日本 語　é x",
+    "кот спит",
+    "the cat " * 40,
+]
 # Opens every folder of the command line where hf_echo is not to be found.
 OPEN = """
 import json, sys
@@ -50,7 +57,10 @@ def exported(checkpoints, tmp_path_factory):
     folders = [str(place / name) for name in checkpoints]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     python("-c", OPEN, json.dumps(TEXTS), *folders, cwd=place, env=environment)
-    return {name: (folder, place / name, np.load(place / f"{name}.npz")) for name, folder in checkpoints.items()}
+    return {
+        name: (folder, place / name, np.load(place / f"{name}.npz"))
+        for name, folder in checkpoints.items()
+    }
 
 
 @pytest.mark.parametrize("name", ["bert", "dense", "llama"])
@@ -70,7 +80,9 @@ def test_pooling_and_dense_are_those_that_the_modules_name(exported):
     weights = load_file(exported["dense"][1] / "2_Dense" / "model.safetensors")
     vector = np.tanh(weights["linear.weight"] @ states + weights["linear.bias"])
     np.testing.assert_allclose(exported["dense"][2]["one"][0], vector, atol=1e-5)
-    np.testing.assert_allclose(exported["bert"][2]["states"][0].mean(0), exported["bert"][2]["one"][0], atol=1e-5)
+    np.testing.assert_allclose(
+        exported["bert"][2]["states"][0].mean(0), exported["bert"][2]["one"][0], atol=1e-5
+    )
 
 
 # What servers read of a stock folder, and where they do: (reader, file, field, value of the BERT).
@@ -80,15 +92,30 @@ FIELDS = [
     ("TEI router/src/lib.rs ModelConfig", "config.json", "max_position_embeddings", 51),
     ("TEI router/src/lib.rs, position_offset", "config.json", "pad_token_id", 2),
     ("TEI router/src/lib.rs STConfig", "sentence_bert_config.json", "max_seq_length", 48),
-    ("vLLM get_sentence_transformer_tokenizer_config", "sentence_bert_config.json", "do_lower_case", False),
+    (
+        "vLLM get_sentence_transformer_tokenizer_config",
+        "sentence_bert_config.json",
+        "do_lower_case",
+        False,
+    ),
     ("TEI router/src/lib.rs PoolConfig", "1_Pooling/config.json", "pooling_mode_mean_tokens", True),
     ("TEI router/src/lib.rs PoolConfig", "1_Pooling/config.json", "pooling_mode_cls_token", False),
     ("llama.cpp _try_set_pooling_type", "1_Pooling/config.json", "pooling_mode_lasttoken", False),
-    ("sentence-transformers 5.4 and newer, vLLM 45995", "1_Pooling/config.json", "pooling_mode", "mean"),
+    (
+        "sentence-transformers 5.4 and newer, vLLM 45995",
+        "1_Pooling/config.json",
+        "pooling_mode",
+        "mean",
+    ),
     ("sentence-transformers 2 to 5", "1_Pooling/config.json", "word_embedding_dimension", 32),
     ("TEI --default-prompt-name", "config_sentence_transformers.json", "prompts", None),
     ("sentence-transformers", "config_sentence_transformers.json", "default_prompt_name", "query"),
-    ("transformers 4 (vLLM)", "tokenizer_config.json", "tokenizer_class", "PreTrainedTokenizerFast"),
+    (
+        "transformers 4 (vLLM)",
+        "tokenizer_config.json",
+        "tokenizer_class",
+        "PreTrainedTokenizerFast",
+    ),
     ("fastembed load_tokenizer", "tokenizer_config.json", "model_max_length", 48),
     ("fastembed load_tokenizer", "tokenizer_config.json", "pad_token", "<pad>"),
     ("llama.cpp _xlmroberta_set_vocab", "tokenizer_config.json", "add_prefix_space", True),
@@ -99,16 +126,24 @@ def test_servers_find_the_fields_that_they_read(exported):
     folder = exported["bert"][1]
     for reader, file, field, value in FIELDS:
         content = json.loads((folder / file).read_text(encoding="utf-8"))
-        assert field in content and value in (None, content[field]), f"{reader} reads {field} of {file}"
+        assert field in content and value in (None, content[field]), (
+            f"{reader} reads {field} of {file}"
+        )
     modules = json.loads((folder / "modules.json").read_text())
     # vLLM (get_pooling_config, try_get_dense_modules) and llama.cpp compare with these names.
     assert [module["type"] for module in modules] == [
         f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling")
     ]
     prompts = json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
-    assert prompts == {"query": "query: ", "document": "", "passage": "passage: "}  # TEI: texts only, no null
+    assert prompts == {
+        "query": "query: ",
+        "document": "",
+        "passage": "passage: ",
+    }  # TEI: texts only, no null
     other = json.loads((exported["llama"][1] / "config_sentence_transformers.json").read_text())
-    assert other["prompts"]["query"] == other["prompts"]["unspecified"] == "Unspecified language:<SEP>"
+    assert (
+        other["prompts"]["query"] == other["prompts"]["unspecified"] == "Unspecified language:<SEP>"
+    )
     assert json.loads((exported["llama"][1] / "config.json").read_text())["is_causal"] is False
     assert not [file for one in exported.values() for file in one[1].rglob("*.py")]
 
@@ -116,18 +151,31 @@ def test_servers_find_the_fields_that_they_read(exported):
 def test_llama_cpp_accepts_weights_and_tokenizer(exported):
     """By the names of the gguf package, and what convert_hf_to_gguf.py reads of XLMRobertaModel."""
     for name in exported:
-        names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA if name == "llama" else gguf.MODEL_ARCH.BERT, 1)
-        prefix = "model." if name == "llama" else ""  # which convert_hf_to_gguf.py adds to a LlamaModel
+        names = gguf.get_tensor_name_map(
+            gguf.MODEL_ARCH.LLAMA if name == "llama" else gguf.MODEL_ARCH.BERT, 1
+        )
+        prefix = (
+            "model." if name == "llama" else ""
+        )  # which convert_hf_to_gguf.py adds to a LlamaModel
         weights = load_file(exported[name][1] / "model.safetensors")
-        unknown = [key for key in weights if names.get_name(prefix + key, try_suffixes=(".weight", ".bias")) is None]
+        unknown = [
+            key
+            for key in weights
+            if names.get_name(prefix + key, try_suffixes=(".weight", ".bias")) is None
+        ]
         assert weights and not unknown
     folder = exported["bert"][1]
     words = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     assert words["model"]["type"] == "Unigram" and words["normalizer"]["precompiled_charsmap"]
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert tokenizer.clean_up_tokenization_spaces and len(words["model"]["vocab"]) == tokenizer.vocab_size
+    assert (
+        tokenizer.clean_up_tokenization_spaces
+        and len(words["model"]["vocab"]) == tokenizer.vocab_size
+    )
     special = gguf.SpecialVocab(folder, n_vocab=tokenizer.vocab_size).special_token_ids
-    assert {role: special[role] for role in ("bos", "eos", "pad", "unk")} == dict(bos=1, eos=3, pad=2, unk=0)
+    assert {role: special[role] for role in ("bos", "eos", "pad", "unk")} == dict(
+        bos=1, eos=3, pad=2, unk=0
+    )
 
 
 def test_lineage_and_card(exported):
@@ -136,21 +184,38 @@ def test_lineage_and_card(exported):
     assert lineage["stage"] == "export" and lineage["values"]["to"] == "stock"
     assert lineage["results"]["languages"] == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
     step = OPERATIONS["export"](model=str(folder), output_dir=str(out))
-    assert step.is_whole() and step.run() == {"output_dir": str(out)}  # an earlier export is replaced
+    assert step.is_whole() and step.run() == {
+        "output_dir": str(out)
+    }  # an earlier export is replaced
     card = (out / "README.md").read_text(encoding="utf-8")
     header = yaml.safe_load(card.split("---")[1])
-    assert header["library_name"] == "sentence-transformers" and header["language"] == ["en", "fr", "ru"]
-    assert {"sentence-transformers", "feature-extraction", "sentence-similarity", "transformers"} < set(header["tags"])
+    assert header["library_name"] == "sentence-transformers" and header["language"] == [
+        "en",
+        "fr",
+        "ru",
+    ]
+    assert {
+        "sentence-transformers",
+        "feature-extraction",
+        "sentence-similarity",
+        "transformers",
+    } < set(header["tags"])
     assert "trust_remote_code" not in card and card.count("fra_Latn") == 1
 
 
 def test_refusals_name_the_value_and_the_way_out(checkpoints, tmp_path):
     out, bert = tmp_path / "out", checkpoints["bert"]
-    with pytest.raises(ValueError, match="to is 'tflite'; it must be one of stock, onnx, openvino, static"):
+    with pytest.raises(
+        ValueError, match="to is 'tflite'; it must be one of stock, onnx, openvino, static"
+    ):
         export_checkpoint(bert, out, to="tflite")
-    pytest.raises(FileNotFoundError, export_checkpoint, "nowhere/at/all", out).match("no folder nowhere/at/all")
+    pytest.raises(FileNotFoundError, export_checkpoint, "nowhere/at/all", out).match(
+        "no folder nowhere/at/all"
+    )
     assert not out.exists()
     out.mkdir()
     (out / "notes.txt").write_text("mine")
-    pytest.raises(ValueError, export_checkpoint, bert, out).match("is not empty and holds no checkpoint of hf-echo")
+    pytest.raises(ValueError, export_checkpoint, bert, out).match(
+        "is not empty and holds no checkpoint of hf-echo"
+    )
     assert sorted(tmp_path.rglob("*")) == [out, out / "notes.txt"]

@@ -9,7 +9,9 @@ import pytest
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next((path for path in map(shutil.which, BROWSERS) if path), None)
-SANDBOX = [] if os.name != "posix" or os.geteuid() else ["--no-sandbox"]  # Chromium's sandbox refuses root
+SANDBOX = (
+    [] if os.name != "posix" or os.geteuid() else ["--no-sandbox"]
+)  # Chromium's sandbox refuses root
 MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
 SECONDS = 240_000  # milliseconds that a slow machine may take for one answer
 
@@ -18,7 +20,10 @@ def needs(*packages: str, **programs: str | None) -> list:
     """Marks of tests that need a Chromium, packages, and programs with their place in PATH."""
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     missing += [name for name, place in {"Chromium": BROWSER, **programs}.items() if place is None]
-    return [pytest.mark.slow, pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")]
+    return [
+        pytest.mark.slow,
+        pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}"),
+    ]
 
 
 def fits(page) -> bool:
@@ -33,7 +38,11 @@ def contrast(element) -> float:
         ".map(c => c.match(/[0-9.]+/g).slice(0, 3).map(Number))"
     )
     linear = [
-        np.where((share := np.array(colour) / 255) <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+        np.where(
+            (share := np.array(colour) / 255) <= 0.04045,
+            share / 12.92,
+            ((share + 0.055) / 1.055) ** 2.4,
+        )
         for colour in colours
     ]
     dark, light = sorted(float(np.dot(colour, [0.2126, 0.7152, 0.0722])) for colour in linear)

@@ -37,7 +37,11 @@ def trained(place: Path) -> Path:
     """A training checkpoint as the stages leave it: lineage, card, no decoder folder."""
     tokenizer = toy.make_tokenizer()
     toy.save(place / "trained", toy.make_model(tokenizer), tokenizer)
-    run = {"stage": "seq2seq", "values": {"output_dir": "o/trained", "license": LICENSE}, "from": None}
+    run = {
+        "stage": "seq2seq",
+        "values": {"output_dir": "o/trained", "license": LICENSE},
+        "from": None,
+    }
     (place / "trained" / "recipe.json").write_text(json.dumps(run))
     write_checkpoint_card(place / "trained")
     return place / "trained"
@@ -51,7 +55,9 @@ def mexma(place: Path) -> Path:
     tokenizer = toy.plain_tokenizer()
     toy.plain_encoder(tokenizer).save_pretrained(place / "weights")
     tokenizer.save_pretrained(place / "tokenizer")
-    return convert_mexma(place / "weights", place / "mexma", tokenizer=place / "tokenizer", license=LICENSE)
+    return convert_mexma(
+        place / "weights", place / "mexma", tokenizer=place / "tokenizer", license=LICENSE
+    )
 
 
 def blaser(kind: str):
@@ -76,8 +82,15 @@ def speech(place: Path) -> Path:
 
 def spectrum(place: Path) -> Path:
     tokenizer = toy.make_tokenizer()
-    folder = toy.save(place / "spectrum", make_spectrum(decoder={"vocab_size": len(tokenizer)}), tokenizer)
-    write_lineage(folder, "spectrum_prefix", {"license": LICENSE, "teacher": "org/encoder"}, parents={"model": folder})
+    folder = toy.save(
+        place / "spectrum", make_spectrum(decoder={"vocab_size": len(tokenizer)}), tokenizer
+    )
+    write_lineage(
+        folder,
+        "spectrum_prefix",
+        {"license": LICENSE, "teacher": "org/encoder"},
+        parents={"model": folder},
+    )
     write_checkpoint_card(folder)
     return folder
 
@@ -95,7 +108,9 @@ def modular(place: Path) -> Path:
 def dataset(place: Path) -> Path:
     rows = toy.parallel_rows()[:20]
     (place / "data" / "data").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows), place / "data" / "data" / "train-00000-of-00001.parquet")
+    pq.write_table(
+        pa.Table.from_pylist(rows), place / "data" / "data" / "train-00000-of-00001.parquet"
+    )
     write_card(place / "data", version=VERSION, license=LICENSE)
     return place / "data"
 
@@ -155,10 +170,16 @@ def pushed(on_the_hub, tmp_path_factory) -> dict[str, dict]:
             folders[name] = Path(make(Path("."))).resolve()
     kinds = {name: kind_of(folder) for name, folder in folders.items()}
     copies = tmp_path_factory.mktemp("copies")
-    status = on_the_hub(PUSH, json.dumps({name: str(folder) for name, folder in folders.items()}), copies)
+    status = on_the_hub(
+        PUSH, json.dumps({name: str(folder) for name, folder in folders.items()}), copies
+    )
     found = {name: {"status": status[name]} for name in kinds}
     for how in ("with", "without"):
-        names = {name: kind for name, kind in kinds.items() if (name in NEED_THE_PACKAGE) == (how == "with")}
+        names = {
+            name: kind
+            for name, kind in kinds.items()
+            if (name in NEED_THE_PACKAGE) == (how == "with")
+        }
         names = {name: kind for name, kind in names.items() if status[name] == "pushed"}
         for name, result in on_the_hub(RUN, how, json.dumps(names), BLOCK.pattern).items():
             found[name] |= result
@@ -172,7 +193,12 @@ def test_the_code_of_a_card_runs_from_the_hub(pushed, name):
     assert card["result"] == "ran", card["result"]
     assert card["blocks"] > 0
     parsed = {"dataset": DatasetCard}.get(name, ModelCard)(card["text"])
-    assert parsed.data.to_dict()["license"] in (LICENSE, "cc-by-nc-4.0", "cc-by-sa-4.0", "apache-2.0")
+    assert parsed.data.to_dict()["license"] in (
+        LICENSE,
+        "cc-by-nc-4.0",
+        "cc-by-sa-4.0",
+        "apache-2.0",
+    )
     assert "THIS_" not in card["text"]
     if name != "echo-nano":  # its card names the package
         for code in BLOCK.findall(card["text"]):
@@ -191,12 +217,18 @@ def test_what_the_cards_give(pushed):
 
 
 def test_recipes_that_cards_name(pushed):
-    commands = {name: re.findall(r"`hf-echo train ([\w/-]+)", card["text"]) for name, card in pushed.items()}
-    assert commands["wav2vec2"] == ["speech-large"] and commands["whisper"] == ["echo-nano-speech/02_pooling"]
+    commands = {
+        name: re.findall(r"`hf-echo train ([\w/-]+)", card["text"]) for name, card in pushed.items()
+    }
+    assert commands["wav2vec2"] == ["speech-large"] and commands["whisper"] == [
+        "echo-nano-speech/02_pooling"
+    ]
     assert all(find_recipes(recipe) for recipes in commands.values() for recipe in recipes)
 
 
 def test_licenses_of_the_sources(pushed):
     licenses = {name: RepoCard(card["text"]).data.license for name, card in pushed.items()}
     assert licenses["sonar"] == licenses["blaser-qe"] == "cc-by-nc-4.0"
-    assert {licenses[name] for name in ("trained", "released", "speech", "spectrum", "modular")} == {LICENSE}
+    assert {
+        licenses[name] for name in ("trained", "released", "speech", "spectrum", "modular")
+    } == {LICENSE}

@@ -18,7 +18,12 @@ def release(toy_folders, tmp_path):
 
 def test_a_release_has_the_checksums_of_its_files(release, toy_folders, caplog):
     known = json.loads((release / "checksums.json").read_text())
-    assert {"model.safetensors", "decoder/model.safetensors", "tokenizer.json", "config.json"} <= set(known)
+    assert {
+        "model.safetensors",
+        "decoder/model.safetensors",
+        "tokenizer.json",
+        "config.json",
+    } <= set(known)
     for name, entry in known.items():
         content = (release / name).read_bytes()
         assert entry == {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -29,11 +34,15 @@ def test_a_release_has_the_checksums_of_its_files(release, toy_folders, caplog):
     assert not list(changed_files(release)) and "was changed" not in caplog.text
 
 
-@pytest.mark.parametrize("name, load", [("model.safetensors", load_encoder), ("tokenizer.json", load_translator)])
+@pytest.mark.parametrize(
+    "name, load", [("model.safetensors", load_encoder), ("tokenizer.json", load_translator)]
+)
 def test_changed_files_are_said_once_at_opening(release, caplog, name, load):
     content = bytearray((release / name).read_bytes())
     at = content.rindex(b'"') if name.endswith("json") else len(content) - 2
-    content[at : at + 1] = content[at : at + 1] + b" " if name.endswith("json") else bytes([content[at] ^ 1])
+    content[at : at + 1] = (
+        content[at : at + 1] + b" " if name.endswith("json") else bytes([content[at] ^ 1])
+    )
     (release / name).write_bytes(content)
     for _ in range(2):
         load(release)
@@ -48,12 +57,16 @@ def test_of_large_files_the_size_is_compared(tmp_path):
     write_checksums(tmp_path)
     assert fingerprint(tmp_path) == before  # checksums are no part of a model
     file.write_bytes(b"012345678x")
-    assert list(changed_files(tmp_path)) == [file.name] and not list(changed_files(tmp_path, whole=5))
+    assert list(changed_files(tmp_path)) == [file.name] and not list(
+        changed_files(tmp_path, whole=5)
+    )
     file.write_bytes(b"01")
     assert list(changed_files(tmp_path, whole=1)) == [file.name]
     file.unlink()
     assert list(changed_files(tmp_path)) == [file.name]
     (tmp_path / "checksums.json").write_text('{"a.safetensors": 3}')
     file.write_bytes(b"01")
-    with pytest.raises(ValueError, match="checksums.json is damaged: 'a.safetensors' has no size and sha256"):
+    with pytest.raises(
+        ValueError, match="checksums.json is damaged: 'a.safetensors' has no size and sha256"
+    ):
         list(changed_files(tmp_path))

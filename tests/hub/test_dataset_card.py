@@ -12,16 +12,25 @@ from hf_echo.hub.dataset_card import push_dataset, write_card
 
 def write_pairs(file, count: int, name: str = "s", langs=("fra_Latn", "python", "jpn_Jpan")):
     """Pairs of sentences with English, the second of three of which is code."""
-    columns = {"source": [f"{name}{i}" for i in range(count)], "source_lang": (list(langs) * count)[:count]}
+    columns = {
+        "source": [f"{name}{i}" for i in range(count)],
+        "source_lang": (list(langs) * count)[:count],
+    }
     columns |= {"target": [f"t{i}" for i in range(count)], "target_lang": ["eng_Latn"] * count}
-    columns["provenance"] = ["code" if lang == "python" else "primary" for lang in columns["source_lang"]]
+    columns["provenance"] = [
+        "code" if lang == "python" else "primary" for lang in columns["source_lang"]
+    ]
     pq.write_table(pa.table(columns | {"quality": [i / 10 for i in range(count)]}), file)
 
 
 @pytest.fixture
 def folder(tmp_path):
     write_pairs(tmp_path / "pairs.parquet", 10)
-    recipe = Recipe([{"path": str(tmp_path / "pairs.parquet"), "label": "pairs"}], out=Output(2), text="sources: [p]\n")
+    recipe = Recipe(
+        [{"path": str(tmp_path / "pairs.parquet"), "label": "pairs"}],
+        out=Output(2),
+        text="sources: [p]\n",
+    )
     run(recipe, tmp_path / "strict", executor=LocalExecutor(False))
     return tmp_path / "strict"
 
@@ -30,11 +39,16 @@ def test_card(folder):
     text = write_card(folder, version="1.2", license="cc0-1.0").read_text()
     _, header, body = text.split("---\n", 2)
     header = yaml.safe_load(header)
-    assert header["configs"][0]["data_files"] == [{"split": "train", "path": "data/train-*.parquet"}]
+    assert header["configs"][0]["data_files"] == [
+        {"split": "train", "path": "data/train-*.parquet"}
+    ]
     assert header["language"] == ["en", "fr", "ja"] and header["license"] == "cc0-1.0"
     assert header["size_categories"] == ["n<1K"] and header["pretty_name"] == "strict"
     assert "Version 1.2 (tag `v1.2`). 10 pairs of sentences in 3 directions" in body
-    assert "| primary | 7 | 2 | 2 | 1 | 14 | 14 |" in body and "| code to text | 3 | 1 | 1 | 1 | 6 | 6 |" in body
+    assert (
+        "| primary | 7 | 2 | 2 | 1 | 14 | 14 |" in body
+        and "| code to text | 3 | 1 | 1 | 1 | 6 | 6 |" in body
+    )
     assert "| sources | 10 | 10 |" in body and "sources: [p]" in body
     assert "`quality`" in body and "`hard_negatives`" not in body
 
@@ -42,7 +56,11 @@ def test_card(folder):
 def test_text_by_hand_stays_and_the_header_follows_the_files(folder, caplog):
     card = write_card(folder, version="1.0", license="mit")
     once = card.read_text()
-    card.write_text(stamp(once, "me/pairs", "v1.0").replace("- parallel-corpus\n", "- parallel-corpus\n- mine\n"))
+    card.write_text(
+        stamp(once, "me/pairs", "v1.0").replace(
+            "- parallel-corpus\n", "- parallel-corpus\n- mine\n"
+        )
+    )
     (folder / "data/train-00001-of-00002.parquet").unlink()
     text = write_card(folder, version="1.1").read_text()  # what a push changed is not an edit
     assert "5 pairs of sentences" in text and "10 pairs" not in text and "Version 1.1" in text
@@ -98,8 +116,15 @@ def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
     """Before and after a split, a row and a column are gone by hand."""
     (tmp_path / "set" / "data" / "fra").mkdir(parents=True)
     for split, count in (("train", 3), ("dev", 1)):
-        write_pairs(tmp_path / "set" / "data" / "fra" / f"{split}-0.parquet", count, f"{split} ", ["fra_Latn"])
-    (tmp_path / "set" / "counts.json").write_text('{"steps": [{"step": "sources", "in": 9, "kept": 4}]}')
+        write_pairs(
+            tmp_path / "set" / "data" / "fra" / f"{split}-0.parquet",
+            count,
+            f"{split} ",
+            ["fra_Latn"],
+        )
+    (tmp_path / "set" / "counts.json").write_text(
+        '{"steps": [{"step": "sources", "in": 9, "kept": 4}]}'
+    )
     first, second = on_the_hub(VERSIONS, tmp_path / "set")
     assert first["rows"] == {"train": ["train 0", "train 1", "train 2"], "dev": ["dev 0"]}
     assert second["rows"] == {"train": ["train 1", "train 2"]}
@@ -107,5 +132,9 @@ def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
     for state, pairs in ((first, 4), (second, 2)):
         assert state["total"] == pairs and f"{pairs} pairs of sentences" in state["card"]
     assert "pairs now" not in first["card"] and "they have 2 pairs now" in second["card"]
-    assert "`quality`" in first["card"] and "`quality`" not in second["card"] and "`length` | int32" in second["card"]
+    assert (
+        "`quality`" in first["card"]
+        and "`quality`" not in second["card"]
+        and "`length` | int32" in second["card"]
+    )
     assert 'load_dataset("tester/splits", revision="v1.1", split="train"' in second["card"]

@@ -80,7 +80,11 @@ def test_xsim_counts_wrong_nearest_translations(load, space):
     errors = int((nearest != np.arange(150)).sum())
     result = load("xsim").compute(**pairs(space))
     assert 0 < errors < 150
-    assert result == {"xsim": pytest.approx(100 * errors / 150, abs=1e-9), "errors": errors, "count": 150}
+    assert result == {
+        "xsim": pytest.approx(100 * errors / 150, abs=1e-9),
+        "errors": errors,
+        "count": 150,
+    }
 
 
 @pytest.mark.parametrize("margin", [None, "ratio", "distance"])
@@ -144,8 +148,12 @@ def test_ratio_margin_is_the_mean_over_pairs(load, space):
 def test_batches_give_the_figure_of_the_whole(load, space):
     metric = load("xsimpp")
     for rows in (slice(0, 60), slice(60, 150)):
-        metric.add_batch(predictions=space["predictions"][rows], references=space["references"][rows])
-    in_batches = metric.compute(negatives=space["negatives"], negative_owner=space["negative_owner"])
+        metric.add_batch(
+            predictions=space["predictions"][rows], references=space["references"][rows]
+        )
+    in_batches = metric.compute(
+        negatives=space["negatives"], negative_owner=space["negative_owner"]
+    )
     assert in_batches == metric.compute(**space)
 
 
@@ -155,7 +163,9 @@ def test_combined_metrics_give_the_figures_of_each(load, space):
     result = together.compute(**space, margin="ratio", k=3)
     assert result["xsim"] == load("xsim").compute(**pairs(space), margin="ratio", k=3)["xsim"]
     assert result["xsimpp"] == load("xsimpp").compute(**space, margin="ratio", k=3)["xsimpp"]
-    assert result["ratio_margin"] == load("ratio_margin").compute(**pairs(space), k=3)["ratio_margin"]
+    assert (
+        result["ratio_margin"] == load("ratio_margin").compute(**pairs(space), k=3)["ratio_margin"]
+    )
 
 
 # French: 2 of 4 labels are right. German: 1 of 2. Swahili: 3 of 4.
@@ -204,7 +214,9 @@ def test_clt_of_accuracies_is_that_of_the_package(load):
     accuracies = [row["accuracy"] for row in table.rows]
     result = load("clt", "accuracies").compute(predictions=accuracies, languages=list(shares))
     assert len(set(accuracies)) == 3
-    assert result["clt_by_language"] == pytest.approx({row["lang"]: row["clt"] for row in table.rows}, abs=1e-9)
+    assert result["clt_by_language"] == pytest.approx(
+        {row["lang"]: row["clt"] for row in table.rows}, abs=1e-9
+    )
     assert result["clt"] == pytest.approx(table.average["clt"], abs=1e-9)
 
 
@@ -215,11 +227,17 @@ def test_clt_of_accuracies_is_that_of_the_package(load):
     ("change", "message"),
     [
         ({"references": np.ones((150, 7), np.float32)}, "references have 7 dimensions, not 8"),
-        ({"references": np.zeros((150, 8), np.float32)}, "references, row 0: a NaN, infinite or zero embedding"),
+        (
+            {"references": np.zeros((150, 8), np.float32)},
+            "references, row 0: a NaN, infinite or zero embedding",
+        ),
         ({"references": np.ones((149, 8), np.float32)}, "Mismatch in the number of predictions"),
         ({"negatives": np.ones((300, 7))}, "negatives have 7 dimensions, not 8"),
         ({"negative_owner": [0]}, "300 negatives need as many owners"),
-        ({"negative_owner": np.full(300, 150)}, "negative_owner must be rows of references: integers from 0 to 149"),
+        (
+            {"negative_owner": np.full(300, 150)},
+            "negative_owner must be rows of references: integers from 0 to 149",
+        ),
         ({"negative_owner": np.full(300, 0.5)}, "negative_owner must be rows of references"),
         ({"margin": "laser"}, "margin is 'laser'"),
         ({"margin": "ratio", "k": 0}, "k is 0; it must be at least 1"),
@@ -238,9 +256,15 @@ def test_xsimpp_without_negatives_is_refused(load, space):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"train_lang": "eng_Latn"}, "no accuracy above 0 in 'eng_Latn'; languages: fra_Latn, deu_Latn, swh_Latn"),
+        (
+            {"train_lang": "eng_Latn"},
+            "no accuracy above 0 in 'eng_Latn'; languages: fra_Latn, deu_Latn, swh_Latn",
+        ),
         ({"predictions": [9] * 10}, "no accuracy above 0 in 'fra_Latn'"),
-        ({"languages": ["fra_Latn"] * 10}, "all rows are in 'fra_Latn': give rows of other languages"),
+        (
+            {"languages": ["fra_Latn"] * 10},
+            "all rows are in 'fra_Latn': give rows of other languages",
+        ),
     ],
 )
 def test_clt_refuses(load, change, message):
@@ -250,11 +274,15 @@ def test_clt_refuses(load, change, message):
 
 def test_clt_refuses_two_accuracies_of_a_language(load):
     with pytest.raises(ValueError, match="a language has two accuracies"):
-        load("clt", "accuracies").compute(predictions=[1.0, 0.5], languages=["fra_Latn", "fra_Latn"])
+        load("clt", "accuracies").compute(
+            predictions=[1.0, 0.5], languages=["fra_Latn", "fra_Latn"]
+        )
 
 
 def test_clt_refuses_another_configuration(load):
-    with pytest.raises(ValueError, match="configuration 'ratio': it must be 'default' or 'accuracies'"):
+    with pytest.raises(
+        ValueError, match="configuration 'ratio': it must be 'default' or 'accuracies'"
+    ):
         load("clt", "ratio")
 
 
@@ -265,7 +293,9 @@ def test_clt_refuses_another_configuration(load):
 def test_the_example_in_the_description_runs(load, folders, monkeypatch, name):
     monkeypatch.chdir(folders)  # where evaluate.load(name) finds the folder
     description = load(name).inputs_description
-    test = doctest.DocTestParser().get_doctest(description, {"evaluate": evaluate}, name, None, None)
+    test = doctest.DocTestParser().get_doctest(
+        description, {"evaluate": evaluate}, name, None, None
+    )
     outcome = doctest.DocTestRunner().run(test)
     assert outcome.attempted >= 2
     assert outcome.failed == 0
@@ -290,7 +320,9 @@ def test_the_command_writes_the_folders_once(run, refused, tmp_path):
 def test_a_push_sends_the_whole_folder_as_a_space(folders, name):
     contents = contents_of(folders / name)
     assert (contents.kind, contents.problems, contents.left_out) == ("space", [], [])
-    assert {str(file) for file in contents.files} == {file.name for file in (folders / name).iterdir()}
+    assert {str(file) for file in contents.files} == {
+        file.name for file in (folders / name).iterdir()
+    }
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -298,7 +330,11 @@ def test_the_card_has_the_fields_of_a_metric(folders, name):
     header = (folders / name / "README.md").read_text(encoding="utf-8").split("---\n")[1]
     fields = yaml.safe_load(header)
     assert fields["tags"] == ["evaluate", "metric"]
-    assert (fields["sdk"], fields["app_file"], fields["license"]) == ("gradio", "app.py", "apache-2.0")
+    assert (fields["sdk"], fields["app_file"], fields["license"]) == (
+        "gradio",
+        "app.py",
+        "apache-2.0",
+    )
     assert fields["title"] and fields["description"]
 
 
@@ -329,7 +365,9 @@ def test_the_page_answers_a_client(app, monkeypatch):
     _, address, _ = page.launch(prevent_thread_lock=True, quiet=True)
     question = json.dumps({"data": [json.dumps(names["EXAMPLE"])]}).encode()
     try:
-        asked = Request(f"{address}gradio_api/call/compute", question, {"Content-Type": "application/json"})
+        asked = Request(
+            f"{address}gradio_api/call/compute", question, {"Content-Type": "application/json"}
+        )
         event = json.load(urlopen(asked))["event_id"]
         events = urlopen(f"{address}gradio_api/call/compute/{event}").read().decode()
     finally:
@@ -363,7 +401,9 @@ def hub(folders, hub_environment) -> dict[str, str]:
     outputs = python("-c", PUSH, folders, *METRICS, env=hub_environment)
     for name, output in zip(METRICS, json.loads(outputs.splitlines()[-1])):
         assert f"/spaces/tester/{name}/tree/v1.0.0 (pushed)" in output
-    return hub_environment | {"HF_UPDATE_DOWNLOAD_COUNTS": "0"}  # evaluate counts at Amazon, not at the Hub
+    return hub_environment | {
+        "HF_UPDATE_DOWNLOAD_COUNTS": "0"
+    }  # evaluate counts at Amazon, not at the Hub
 
 
 @pytest.fixture(scope="module")

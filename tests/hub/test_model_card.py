@@ -14,7 +14,9 @@ def run_of(stage: str, start: dict | None, **values) -> dict:
 
 
 BASE = run_of("contrastive", None, output_dir="o/2", model_name_or_path="o/1", max_steps=7)
-TOKEN = run_of("token", BASE, output_dir="o/token", model_name_or_path="org/echo", teacher="org/echo-large")
+TOKEN = run_of(
+    "token", BASE, output_dir="o/token", model_name_or_path="org/echo", teacher="org/echo-large"
+)
 
 
 def table(card: str) -> list[list[str]]:
@@ -26,7 +28,12 @@ def table(card: str) -> list[list[str]]:
 @pytest.fixture
 def token_card():
     """The card of a token stage with figures of two sets and their mean."""
-    results = {"eval_news_xsim": 1.25, "eval_news_xsimpp": 30.0, "eval_short_xsim": 2.5, "eval_xsim": 1.875}
+    results = {
+        "eval_news_xsim": 1.25,
+        "eval_news_xsimpp": 30.0,
+        "eval_short_xsim": 2.5,
+        "eval_xsim": 1.875,
+    }
     return ModelCard(model_card(TOKEN, ["fra_Latn", "eng_Latn", "zho_Hant", "zho_Hans"], results))
 
 
@@ -63,7 +70,9 @@ def test_the_figures_have_a_row_for_each_set(token_card):
 
 
 def test_a_model_on_a_pretrained_backbone_names_it():
-    card = ModelCard(model_card(run_of("contrastive", None, output_dir="o/1", backbone="org/e5"), None))
+    card = ModelCard(
+        model_card(run_of("contrastive", None, output_dir="o/1", backbone="org/e5"), None)
+    )
     assert table(card.text) == [["contrastive", "org/e5", "", "", "", "42", ""]]
     assert card.data.base_model == "org/e5"
 
@@ -82,7 +91,9 @@ def checkpoint(folder, weights: bytes = b"weights"):
 
 def test_a_card_needs_a_lineage(tmp_path):
     folder = checkpoint(tmp_path / "first")
-    with pytest.raises(FileNotFoundError, match="recipe.json does not exist: the card is written from"):
+    with pytest.raises(
+        FileNotFoundError, match="recipe.json does not exist: the card is written from"
+    ):
         checkpoint_card(folder)
 
 
@@ -90,9 +101,17 @@ def test_a_card_needs_a_lineage(tmp_path):
 def damped(tmp_path):
     """A trained checkpoint, then two operations: first -> white -> damped."""
     first = checkpoint(tmp_path / "first")
-    (first / "recipe.json").write_text(json.dumps(run_of("seq2seq", None, output_dir="o/first", max_steps=9)))
+    (first / "recipe.json").write_text(
+        json.dumps(run_of("seq2seq", None, output_dir="o/first", max_steps=9))
+    )
     white = checkpoint(tmp_path / "white", b"w")
-    write_lineage(white, "swap_tokenizer", {"method": "focus"}, parents={"source": first}, data={"auxiliary": None})
+    write_lineage(
+        white,
+        "swap_tokenizer",
+        {"method": "focus"},
+        parents={"source": first},
+        data={"auxiliary": None},
+    )
     damped = checkpoint(tmp_path / "damped", b"d")
     write_lineage(damped, "average", {"share": 0.25}, parents={"source": white})
     return damped
@@ -101,7 +120,9 @@ def damped(tmp_path):
 def test_operations_are_steps_with_their_start_in_a_chain(damped):
     """Only the first training run of a chain starts from random weights."""
     lineage = json.loads((damped / "recipe.json").read_text())
-    run = run_of("decoder", lineage, output_dir="o/last", model_name_or_path=str(damped), decoder="o/other")
+    run = run_of(
+        "decoder", lineage, output_dir="o/last", model_name_or_path=str(damped), decoder="o/other"
+    )
     place = damped.parent.name
     assert table(model_card(run, None)) == [
         ["seq2seq", "random weights", "", "9", "", "42", ""],
@@ -127,8 +148,13 @@ def test_the_header_of_an_operation(damped):
 def test_base_model_is_the_nearest_one_on_the_hub():
     """A fingerprint of the Hub is a commit; it counts through every later step."""
     llama = run_of("llama", None, source="org/llama", pooling="cls", output_dir="o/start")
-    llama |= {"kind": "operation", "parents": {"source": {"name": "org/llama", "fingerprint": "commit:abc"}}}
-    card = ModelCard(model_card(run_of("seq2seq", llama, output_dir="o/1", model_name_or_path="o/start"), None))
+    llama |= {
+        "kind": "operation",
+        "parents": {"source": {"name": "org/llama", "fingerprint": "commit:abc"}},
+    }
+    card = ModelCard(
+        model_card(run_of("seq2seq", llama, output_dir="o/1", model_name_or_path="o/start"), None)
+    )
     assert card.data.base_model == "org/llama"
     assert table(card.text)[0] == ["llama", "org/llama", "", "", "", "", "pooling cls"]
 

@@ -72,14 +72,23 @@ KILLED = """
 @pytest.mark.parametrize("kind", ["model", "dataset", "space"])
 def test_killed_after_every_request(on_the_hub, model, tmp_path, kind):
     """`main` is the old version or the new one, and the same push again completes it."""
-    name = {"model": "model.safetensors", "dataset": "data/train-0.parquet", "space": "main.py"}[kind]
+    name = {"model": "model.safetensors", "dataset": "data/train-0.parquet", "space": "main.py"}[
+        kind
+    ]
     folder = model if kind == "model" else tmp_path / "data set"
     write(folder, "README.md", SPACE if kind == "space" else CARD)
     write(folder, name)
     outcomes = on_the_hub(KILLED, folder, kind, name)
     killed = [row[0] for row in outcomes]
-    assert killed[-1] is False and all(killed[:-1]) and len(killed) > 5 and all(row[1] for row in outcomes)
-    assert {json.dumps(row[2:]) for row in outcomes} == {json.dumps([[], [], ["README.md", name], "unchanged"])}
+    assert (
+        killed[-1] is False
+        and all(killed[:-1])
+        and len(killed) > 5
+        and all(row[1] for row in outcomes)
+    )
+    assert {json.dumps(row[2:]) for row in outcomes} == {
+        json.dumps([[], [], ["README.md", name], "unchanged"])
+    }
 
 
 @pytest.mark.slow
@@ -116,10 +125,14 @@ def test_versions_are_not_changed_and_old_files_leave_main(on_the_hub, model):
         print(json.dumps(out))"""
     out = on_the_hub(code, model)
     assert (out["first"], out["same"], out["second"]) == ("pushed", "unchanged", "pushed")
-    assert out["other"].startswith("tester/versions has version 1.0 with other content (decoder/config.json)")
+    assert out["other"].startswith(
+        "tester/versions has version 1.0 with other content (decoder/config.json)"
+    )
     assert "decoder/model.safetensors" in out["files"]["v1.0"]
     assert not [file for file in out["files"]["main"] if file.startswith("decoder/")]
-    assert out["race"] == "tester/versions: somebody else changed main during the push; run it again"
+    assert (
+        out["race"] == "tester/versions: somebody else changed main during the push; run it again"
+    )
     assert '"license" must be one of' in out["card"]
     bad, given = out["asked"]  # as a dry run does
     assert bad.startswith('README.md: "license" must be one of') and given is None
@@ -140,29 +153,68 @@ PROBLEMS = {
     "model": [
         ("old/model.pt", "x", "old/model.pt: a pickle can run code"),
         ("pytorch_model.bin", "x", "pytorch_model.bin: a pickle"),
-        ("checkpoint-50/model.safetensors", "x", "checkpoint-50/model.safetensors: state of a training"),
+        (
+            "checkpoint-50/model.safetensors",
+            "x",
+            "checkpoint-50/model.safetensors: state of a training",
+        ),
         ("optimizer.pt", "x", "optimizer.pt: state of a training run"),
-        ("recipe.json", '{"data": "/home/me/pairs.tsv"}', "recipe.json: '/home/me' is a path of this machine"),
+        (
+            "recipe.json",
+            '{"data": "/home/me/pairs.tsv"}',
+            "recipe.json: '/home/me' is a path of this machine",
+        ),
         ("recipe.json", '{"data": "C:\\\\Users\\\\me"}', "is a path of this machine"),
         ("tokenizer_config.json", None, "tokenizer_config.json is missing"),
         ("modules.json", None, "modules.json is missing"),
         ("model.safetensors", None, "model.safetensors is missing"),
-        ("config.json", '{"auto_map": {"AutoModel": "modeling_x.X"}}', "modeling_x.py is missing: config.json names"),
-        ("config.json", '{"custom_pipelines": {"t": {"impl": "pipe.P"}}}', "pipe.py is missing: config.json names it"),
-        ("modules.json", '[{"type": "my_code.Module"}]', "my_code.py is missing: modules.json names it"),
+        (
+            "config.json",
+            '{"auto_map": {"AutoModel": "modeling_x.X"}}',
+            "modeling_x.py is missing: config.json names",
+        ),
+        (
+            "config.json",
+            '{"custom_pipelines": {"t": {"impl": "pipe.P"}}}',
+            "pipe.py is missing: config.json names it",
+        ),
+        (
+            "modules.json",
+            '[{"type": "my_code.Module"}]',
+            "my_code.py is missing: modules.json names it",
+        ),
         ("README.md", None, "README.md is missing"),
         ("README.md", "# no header", "license is missing"),
-        ("README.md", "---\nlicense: mit\nlanguage: noinfo\n---\n", "language 'noinfo' is not an ISO"),
+        (
+            "README.md",
+            "---\nlicense: mit\nlanguage: noinfo\n---\n",
+            "language 'noinfo' is not an ISO",
+        ),
         ("README.md", "---\nlicense: [\n---\n", "the metadata is not YAML"),
         (".env", "x", ".env: hidden files are not pushed"),
         (".ssh/id", "x", ".ssh: hidden files are not pushed"),
-        ("notes.md", f"my token is {HUGGING_FACE}", "notes.md: 'hf_aB3a'... looks like an access token"),
-        ("decoder/config.json", f'{{"x": "{OPENAI}"}}', "decoder/config.json: 'sk-proj'... looks like an access token"),
-        *(("README.md", f"{CARD}\n{secret}\n", "looks like an access token or password") for secret in SECRETS),
+        (
+            "notes.md",
+            f"my token is {HUGGING_FACE}",
+            "notes.md: 'hf_aB3a'... looks like an access token",
+        ),
+        (
+            "decoder/config.json",
+            f'{{"x": "{OPENAI}"}}',
+            "decoder/config.json: 'sk-proj'... looks like an access token",
+        ),
+        *(
+            ("README.md", f"{CARD}\n{secret}\n", "looks like an access token or password")
+            for secret in SECRETS
+        ),
     ],
     "space": [
         ("main.py", None, "main.py is missing: the Space starts with it"),
-        ("README.md", SPACE.replace("app_file: main.py\n", ""), "app.py is missing: the Space starts"),
+        (
+            "README.md",
+            SPACE.replace("app_file: main.py\n", ""),
+            "app.py is missing: the Space starts",
+        ),
         ("README.md", "---\nlicense: mit\n---\n", "README.md: sdk is missing"),
         ("voices.pkl", "x", "voices.pkl: a pickle"),
         ("main.py", "open('/home/me/x')", "main.py: '/home/me' is a path of this machine"),
@@ -177,14 +229,20 @@ def space(tmp_path) -> Path:
     return tmp_path / "space"
 
 
-@pytest.mark.parametrize("kind, name, content, problem", [(kind, *row) for kind in PROBLEMS for row in PROBLEMS[kind]])
+@pytest.mark.parametrize(
+    "kind, name, content, problem", [(kind, *row) for kind in PROBLEMS for row in PROBLEMS[kind]]
+)
 def test_refused_before_anything_is_uploaded(model, space, kind, name, content, problem):
     folder = {"model": model, "space": space}[kind]
     assert contents_of(folder).problems == []
     (folder / name).unlink() if content is None else write(folder, name, content)
     problems = contents_of(folder, kind).problems
-    assert any(problem in line for line in problems) and not [line for line in problems if "\n" in line]
-    pytest.raises(ValueError, push, folder, "tester/refused", version="1.0", kind=kind).match(re.escape(str(folder)))
+    assert any(problem in line for line in problems) and not [
+        line for line in problems if "\n" in line
+    ]
+    pytest.raises(ValueError, push, folder, "tester/refused", version="1.0", kind=kind).match(
+        re.escape(str(folder))
+    )
 
 
 def test_links_are_refused_and_not_followed(model, tmp_path):
@@ -193,37 +251,70 @@ def test_links_are_refused_and_not_followed(model, tmp_path):
     (model / "languages").symlink_to(tmp_path / "secret")
     (model / "decoder" / "vocab.txt").symlink_to("missing")
     contents = contents_of(model)
-    links = {line.split(":")[0] for line in contents.problems if "a link; a push follows no links" in line}
+    links = {
+        line.split(":")[0]
+        for line in contents.problems
+        if "a link; a push follows no links" in line
+    }
     assert links == {"secret.txt", "languages", "decoder/vocab.txt"}
-    assert not {"secret.txt", "languages/key.json", "decoder/vocab.txt"} & {str(file) for file in contents.files}
+    assert not {"secret.txt", "languages/key.json", "decoder/vocab.txt"} & {
+        str(file) for file in contents.files
+    }
 
 
 def test_only_what_a_model_consists_of_goes_up(model):
     """Notes, data and code that nothing names stay here."""
     write(model, "config.json", '{"auto_map": {"AutoModel": "modeling_x.X"}}')
     write(model, "modeling_x.py", "from .part_x import f\n")
-    for name in ("part_x.py", "1_Pooling/config.json", "languages/fra_Latn/language_adapter/adapter_config.json"):
+    for name in (
+        "part_x.py",
+        "1_Pooling/config.json",
+        "languages/fra_Latn/language_adapter/adapter_config.json",
+    ):
         write(model, name, "{}")
-    mine = ("notes.txt", "pairs.tsv", "upload.py", "figures/config.json", ".git/config", "__pycache__/a.pyc")
+    mine = (
+        "notes.txt",
+        "pairs.tsv",
+        "upload.py",
+        "figures/config.json",
+        ".git/config",
+        "__pycache__/a.pyc",
+    )
     for name in mine:
         write(model, name)
     contents = contents_of(model)
-    assert sorted(map(str, contents.left_out)) == ["figures/config.json", "notes.txt", "pairs.tsv", "upload.py"]
+    assert sorted(map(str, contents.left_out)) == [
+        "figures/config.json",
+        "notes.txt",
+        "pairs.tsv",
+        "upload.py",
+    ]
     assert not contents.problems and not {str(file) for file in contents.files} & set(mine)
     assert {"part_x.py", "1_Pooling/config.json"} <= {file.as_posix() for file in contents.files}
 
 
 def test_changed_weights_are_refused_and_addresses_are_no_paths_of_this_machine(model):
-    write(model, "README.md", CARD + "https://example.org/home/me and ../tmp/x and docs/data/x and a/home/b")
+    write(
+        model,
+        "README.md",
+        CARD + "https://example.org/home/me and ../tmp/x and docs/data/x and a/home/b",
+    )
     write_checksums(model)
     assert contents_of(model).problems == []
     write(model, "decoder/model.safetensors", b"changed")
-    assert "decoder/model.safetensors: not the file that checksums.json names" in contents_of(model).problems[0]
+    assert (
+        "decoder/model.safetensors: not the file that checksums.json names"
+        in contents_of(model).problems[0]
+    )
 
 
 def test_kinds(model, space, tmp_path):
     write(tmp_path / "set", "data/a.parquet")
-    assert [kind_of(folder) for folder in (model, space, tmp_path / "set")] == ["model", "space", "dataset"]
+    assert [kind_of(folder) for folder in (model, space, tmp_path / "set")] == [
+        "model",
+        "space",
+        "dataset",
+    ]
     pytest.raises(ValueError, kind_of, tmp_path).match("no config.json")
     pytest.raises(FileNotFoundError, contents_of, tmp_path / "none").match("no folder")
 
@@ -232,11 +323,16 @@ def test_kinds(model, space, tmp_path):
     "repo, version",
     [
         *(("me/x", version) for version in ("one", "1.0 ", "", "../1", "١.٢", "1.٢")),
-        *((repo, "1.0") for repo in ("me", "me/x/y", "me/my model", "mé/x", "me/", "/x", "me/x--y", "../x")),
+        *(
+            (repo, "1.0")
+            for repo in ("me", "me/x/y", "me/my model", "mé/x", "me/", "/x", "me/x--y", "../x")
+        ),
     ],
 )
 def test_names_and_versions(model, repo, version):
-    pytest.raises(ValueError, push, model, repo, version=version).match("is not (a version|the name of a repository)")
+    pytest.raises(ValueError, push, model, repo, version=version).match(
+        "is not (a version|the name of a repository)"
+    )
 
 
 def test_dry_run_lists_files_and_problems(model, hf_echo_cli):
@@ -245,7 +341,12 @@ def test_dry_run_lists_files_and_problems(model, hf_echo_cli):
 
     write(model, "notes.txt")
     code, out, err = dry("me/x")
-    assert code == 0 and "decoder/model.safetensors" in out and "model me/x, v1.2.0" in out and err == ""
+    assert (
+        code == 0
+        and "decoder/model.safetensors" in out
+        and "model me/x, v1.2.0" in out
+        and err == ""
+    )
     assert "left out: notes.txt" in out
     (model / "README.md").unlink()
     code, out, err = dry("me/x")
@@ -253,7 +354,10 @@ def test_dry_run_lists_files_and_problems(model, hf_echo_cli):
     write(model, "README.md", before := "---\nlanguage: fra\n---\n# Model\n")
     assert "problem: 'me/my model' is not the name of a repository" in dry("me/my model")[2]
     assert "license is missing" in dry("me/x")[2]
-    assert dry("me/x", "--license", "mit")[::2] == (0, "") and (model / "README.md").read_text() == before
+    assert (
+        dry("me/x", "--license", "mit")[::2] == (0, "")
+        and (model / "README.md").read_text() == before
+    )
 
 
 def test_stamp_names_repository_and_version():
@@ -278,4 +382,6 @@ def test_a_license_is_written_at_the_push(model):
 @pytest.mark.parametrize("file", ["config.json", "modules.json", "tokenizer_config.json"])
 def test_a_broken_configuration_is_named(model, file):
     write(model, file, '{"model_type": "echo",')
-    pytest.raises(ValueError, push, model, "me/x", version="1.0", kind="model").match(rf"{file}:1: not valid JSON")
+    pytest.raises(ValueError, push, model, "me/x", version="1.0", kind="model").match(
+        rf"{file}:1: not valid JSON"
+    )

@@ -10,7 +10,14 @@ import pytest
 
 from hf_echo.hub import space_folder
 from hf_echo.hub import space_views as limits
-from hf_echo.hub.space_views import SpaceViews, principal_plane, read_sentences, shown, split_language, word_spans
+from hf_echo.hub.space_views import (
+    SpaceViews,
+    principal_plane,
+    read_sentences,
+    shown,
+    split_language,
+    word_spans,
+)
 from hf_echo.hub.upload_checks import contents_of
 from hf_echo.inference import encode, translate
 from hf_echo.inference.encode_speech import encode_speech
@@ -18,7 +25,9 @@ from hf_echo.utils.hub import packaged_model
 
 from ..speech_toy import save_random_encoder
 
-SENTENCES = "French: Le chat dort.\nGerman: Der Zug ist spät.\nJe n'ai pas d'argent.\nEl parlamento votó."
+SENTENCES = (
+    "French: Le chat dort.\nGerman: Der Zug ist spät.\nJe n'ai pas d'argent.\nEl parlamento votó."
+)
 QUERIES = "English: The train is late.\nI have no money."
 HOSTILE = [
     "<script>alert(1)</script><img src=x onerror=alert(1)>",
@@ -28,7 +37,9 @@ HOSTILE = [
     "x" * 1_000,
     "e\u0301" * 500,
 ]
-TAGS = set("div p span bdi small table caption thead tbody tr th td svg rect g title circle text".split())
+TAGS = set(
+    "div p span bdi small table caption thead tbody tr th td svg rect g title circle text".split()
+)
 ATTRIBUTES = set(
     "class role dir tabindex scope title style aria-label aria-hidden viewbox x y cx cy r width height fill transform "
     "text-anchor".split()
@@ -75,7 +86,14 @@ def test_a_language_in_front_of_a_sentence_is_read():
     assert split_language("fra_Latn: Le chat dort.") == ("Le chat dort.", "fra_Latn")
     assert split_language("Chinese：猫在睡觉。") == ("猫在睡觉。", "zho_Hans")
     # an ordinary colon, and a short word that is a code of some language
-    for line in ("Note: the cat sleeps.", "So: what now?", "It is late: go home.", "French:", ": no", "a" * 99 + ": b"):
+    for line in (
+        "Note: the cat sleeps.",
+        "So: what now?",
+        "It is late: go home.",
+        "French:",
+        ": no",
+        "a" * 99 + ": b",
+    ):
         assert split_language(line) == (line, None)
 
 
@@ -86,14 +104,23 @@ def test_one_sentence_per_line():
         (None, "Texts is empty: write one sentence per line"),
         (" \n\t\n", "Texts is empty"),
         ("a\n" * (lines + 1), f"Texts has {lines + 1} lines: this tab takes at most {lines}"),
-        ("a" * (limits.MAX_CHARACTERS + 1), "Texts has 20,001 characters: this page takes at most 20,000"),
+        (
+            "a" * (limits.MAX_CHARACTERS + 1),
+            "Texts has 20,001 characters: this page takes at most 20,000",
+        ),
     ):
         pytest.raises(ValueError, read_sentences, "Texts", text).match(f"^{re.escape(said)}")
 
 
 def test_words_are_split_at_spaces_and_punctuation_and_chinese_at_tokens():
     text = "L'été, c'est हिन्दी!"
-    assert [text[a:b] for a, b in word_spans(text, np.zeros((0, 2)))] == ["L'été", ",", "c'est", "हिन्दी", "!"]
+    assert [text[a:b] for a, b in word_spans(text, np.zeros((0, 2)))] == [
+        "L'été",
+        ",",
+        "c'est",
+        "हिन्दी",
+        "!",
+    ]
     text = "黑猫 ok"
     tokens = np.array([[0, 1], [0, 1], [1, 2], [2, 5]])  # two tokens are bytes of one character
     assert [text[a:b] for a, b in word_spans(text, tokens)] == ["黑", "猫", "ok"]
@@ -104,25 +131,41 @@ def test_search_shows_cosine_and_ratio_margin(views):
     asked, asked_langs = read_sentences("", QUERIES)
     texts, langs = read_sentences("", SENTENCES + "\nOne more.")
     x, y = (
-        encode(views.encoder, views.tokenizer, *side, normalize=True) for side in ((asked, asked_langs), (texts, langs))
+        encode(views.encoder, views.tokenizer, *side, normalize=True)
+        for side in ((asked, asked_langs), (texts, langs))
     )
     cosines = x.astype(np.float64) @ y.T
     around = (np.sort(cosines, 1)[:, -4:].mean(1)[:, None] + cosines.mean(0)) / 2
-    margins = 1 + (cosines - around) / np.maximum(around, 0.3)  # the ratio, with the floor of small sides
-    rows = [row for row in Page(views.search(QUERIES, SENTENCES + "\nOne more.")).cells if row[0] in texts]
+    margins = 1 + (cosines - around) / np.maximum(
+        around, 0.3
+    )  # the ratio, with the floor of small sides
+    rows = [
+        row
+        for row in Page(views.search(QUERIES, SENTENCES + "\nOne more.")).cells
+        if row[0] in texts
+    ]
     assert len(rows) == 2 * 4
     for i, of_query in enumerate((rows[:4], rows[4:])):
         order = np.argsort(-cosines[i])[:4]
         assert [row[0] for row in of_query] == [texts[j] for j in order]
-        np.testing.assert_allclose([float(row[1]) for row in of_query], cosines[i, order], atol=6e-4)
-        np.testing.assert_allclose([float(row[2]) for row in of_query], margins[i, order], atol=6e-3, rtol=1e-3)
-    assert (rows[0][0], rows[4][0]) == ("Der Zug ist spät.", "Je n'ai pas d'argent.")  # the translations
+        np.testing.assert_allclose(
+            [float(row[1]) for row in of_query], cosines[i, order], atol=6e-4
+        )
+        np.testing.assert_allclose(
+            [float(row[2]) for row in of_query], margins[i, order], atol=6e-3, rtol=1e-3
+        )
+    assert (rows[0][0], rows[4][0]) == (
+        "Der Zug ist spät.",
+        "Je n'ai pas d'argent.",
+    )  # the translations
 
 
 def test_translate_shows_what_the_package_writes(views):
     texts, langs = read_sentences("", SENTENCES)
     written = translate(views.translator, views.tokenizer, texts, langs, max_new_tokens=100)
-    assert Page(views.translate(SENTENCES)).cells[1:] == [list(pair) for pair in zip(texts, written)]
+    assert Page(views.translate(SENTENCES)).cells[1:] == [
+        list(pair) for pair in zip(texts, written)
+    ]
     assert views.targets == [("English", "eng_Latn")]
     most = limits.MAX_TRANSLATED
     assert f"this tab takes at most {most}" in shown(views.translate)("a\n" * (most + 1))
@@ -141,7 +184,10 @@ def test_a_sentence_is_aligned_with_itself(views):
 def test_align_names_what_it_cannot_show(views):
     words = limits.MAX_WORDS
     for text, said in (
-        ("a b " * words, f"First sentence has {2 * words} words: the heat map shows at most {words}"),
+        (
+            "a b " * words,
+            f"First sentence has {2 * words} words: the heat map shows at most {words}",
+        ),
         ("x" * 10_000, "First sentence is longer than the model's 512 tokens: give a shorter one"),
         ("one\ntwo", "First sentence has 2 lines: give one sentence"),
         ("", "First sentence is empty"),
@@ -199,14 +245,20 @@ def test_a_recording_finds_its_nearest_sentences(views, monkeypatch, tmp_path):
     views = SpaceViews(speech=tmp_path / "model")
     texts, langs = read_sentences("", SENTENCES)
     text_side = encode(views.encoder, views.tokenizer, texts, langs, normalize=True)
-    (vector,) = encode_speech(views.speech_encoder, views.extractor, [tmp_path / "a.wav"], normalize=True)
+    (vector,) = encode_speech(
+        views.speech_encoder, views.extractor, [tmp_path / "a.wav"], normalize=True
+    )
     rows = Page(views.find_speech(str(tmp_path / "a.wav"), SENTENCES)).cells[1:]
     assert [row[0] for row in rows] == [texts[i] for i in np.argsort(-text_side @ vector)]
     for audio, words in ((None, "There is no recording"), (str(tmp_path / "no.wav"), "no.wav")):
         assert words in Page(shown(views.find_speech)(audio, SENTENCES)).text
     monkeypatch.setattr(limits, "packaged_speech", lambda: tmp_path / "model")
-    assert SpaceViews(packaged_model("echo-nano")).speech_encoder is not None  # as hf-echo space calls it
-    with pytest.raises(ValueError, match="writes 24 dimensions, echo-nano 384: they need one space"):
+    assert (
+        SpaceViews(packaged_model("echo-nano")).speech_encoder is not None
+    )  # as hf-echo space calls it
+    with pytest.raises(
+        ValueError, match="writes 24 dimensions, echo-nano 384: they need one space"
+    ):
         SpaceViews(speech=save_random_encoder(tmp_path / "model", 24))
 
 
@@ -239,7 +291,10 @@ def test_what_npm_brings_is_checked(refused, tmp_path, monkeypatch):
     command = ("space", "--model", "echo-nano", "--static", tmp_path / "page")
     refused("npm is not in PATH: install Node.js", *command)
     for npm, words in (
-        ("echo 'npm error network timeout' >&2; exit 1", "npm could not fetch @huggingface/transformers@4.3.1"),
+        (
+            "echo 'npm error network timeout' >&2; exit 1",
+            "npm could not fetch @huggingface/transformers@4.3.1",
+        ),
         ('echo other > "$4/a.tgz"', "not that of the tested one: do not use it"),
     ):
         (tmp_path / "bin" / "npm").write_text(f"#!/bin/sh\n{npm}\n", encoding="utf-8")
@@ -248,7 +303,9 @@ def test_what_npm_brings_is_checked(refused, tmp_path, monkeypatch):
     assert not (tmp_path / "page").exists()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed (extra space)")
+@pytest.mark.skipif(
+    importlib.util.find_spec("gradio") is None, reason="gradio is not installed (extra space)"
+)
 def test_the_page_is_built_and_bounded(views):
     """Five tabs without fonts from the network; an upload of 11 MB is refused, and the queue has an end."""
     from huggingface_hub.utils import get_session
@@ -256,13 +313,18 @@ def test_the_page_is_built_and_bounded(views):
     from hf_echo.hub.space import app
 
     page = app.build(views)
-    tabs = [part["props"]["label"] for part in page.config["components"] if part["type"] == "tabitem"]
+    tabs = [
+        part["props"]["label"] for part in page.config["components"] if part["type"] == "tabitem"
+    ]
     assert tabs == ["Search", "Translate", "Align words", "Map", "Speech"]
     assert not app.THEME._stylesheets and page._queue.max_size == app.MAX_WAITING
     page.launch(prevent_thread_lock=True, quiet=True, **app.LAUNCH)
     try:
         url = f"{page.local_url}gradio_api/upload"
-        sent = [get_session().post(url, files={"files": ("a.wav", bytes(n))}) for n in (1_000, 11_000_000)]
+        sent = [
+            get_session().post(url, files={"files": ("a.wav", bytes(n))})
+            for n in (1_000, 11_000_000)
+        ]
     finally:
         page.close()
     assert [answer.status_code for answer in sent] == [200, 413]
@@ -277,5 +339,9 @@ def test_the_best_sentence_is_tinted(views):
 
 def test_sentences_as_near_to_others_are_dimmed(views):
     page = views.search("English: The train is late.", SENTENCES)
-    margins = [float(row[2]) for row in Page(page).cells if len(row) == 3 and row[2].replace(".", "").isdigit()]
+    margins = [
+        float(row[2])
+        for row in Page(page).cells
+        if len(row) == 3 and row[2].replace(".", "").isdigit()
+    ]
     assert page.count('class="weak"') == sum(margin < 1 for margin in margins) > 0

@@ -39,9 +39,23 @@ def address(tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    dead = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
-    local = dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost") | {"HF_HOME": str(folder / "home")}
-    command = [sys.executable, "-m", "hf_echo.cli", "space", "--port", str(port), "--speech", str(folder / "speech")]
+    dead = {
+        name: "http://127.0.0.1:9"
+        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+    }
+    local = dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost") | {
+        "HF_HOME": str(folder / "home")
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "hf_echo.cli",
+        "space",
+        "--port",
+        str(port),
+        "--speech",
+        str(folder / "speech"),
+    ]
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(command, env=os.environ | dead | local, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}/"
@@ -145,7 +159,9 @@ def test_two_users_at_once(address):
 
     with ThreadPoolExecutor(2) as threads:
         answers = list(threads.map(user, (1, 2)))
-    assert answers == [[f"User {number} asks for the {turn}. time." for turn in range(3)] for number in (1, 2)]
+    assert answers == [
+        [f"User {number} asks for the {turn}. time." for turn in range(3)] for number in (1, 2)
+    ]
 
 
 def test_speech_is_uploaded_and_recorded(visit, tmp_path: Path):

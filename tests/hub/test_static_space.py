@@ -75,7 +75,9 @@ def test_the_neighbours_are_those_of_python(visit):
     """200 sentences of 20 languages, against the float32 model of the package; the plane against NumPy's."""
     encoder, tokenizer = load_encoder("echo-nano", device="cpu", dtype="fp32")
     # transformers.js has NFKC in place of a tokenizer's own table of characters; here they differ in full-width marks.
-    expected = encode(encoder, tokenizer, [normalize("NFKC", text) for text in TEXTS], normalize=True)
+    expected = encode(
+        encoder, tokenizer, [normalize("NFKC", text) for text in TEXTS], normalize=True
+    )
     page = visit()
     vectors = np.array(page.evaluate(READ_ALL, TEXTS))
     assert ((expected * vectors).sum(1) > 0.999).all()
@@ -152,12 +154,20 @@ def test_own_and_hostile_sentences(visit):
     page.locator("#count", has_text=f"{len(HOSTILE) + 2} sentences").wait_for()
     page.locator("#results li", has_text=HOSTILE[0]).wait_for()
     assert fits(page) and not page.locator("#results script, #results img").count()
-    assert page.locator("#results li", has_text="Der Hund bellt.").locator("small").inner_text() == "German"
-    page.locator("#file").set_input_files({"name": "own.txt", "mimeType": "text/plain", "buffer": b"eins\nzwei\ndrei"})
+    assert (
+        page.locator("#results li", has_text="Der Hund bellt.").locator("small").inner_text()
+        == "German"
+    )
+    page.locator("#file").set_input_files(
+        {"name": "own.txt", "mimeType": "text/plain", "buffer": b"eins\nzwei\ndrei"}
+    )
     page.wait_for_function("document.getElementById('lines').value.startsWith('eins')")
     page.get_by_role("button", name="Use these sentences").click()
     page.locator("#count", has_text="3 sentences").wait_for()
-    for lines, words in (("one\ntwo", "at least three sentences"), ("a\n" * 2001, "at most 2000 lines")):
+    for lines, words in (
+        ("one\ntwo", "at least three sentences"),
+        ("a\n" * 2001, "at most 2000 lines"),
+    ):
         page.locator("#lines").fill(lines)
         page.get_by_role("button", name="Use these sentences").click()
         page.locator("#status.error", has_text=words).wait_for()

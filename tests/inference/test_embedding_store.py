@@ -8,7 +8,12 @@ from datasets import Dataset
 
 import hf_echo.inference.embedding_store as module
 from hf_echo.inference import encode
-from hf_echo.inference.embedding_store import EmbeddingStore, LiveRows, frozen_embeddings, stored_encoder
+from hf_echo.inference.embedding_store import (
+    EmbeddingStore,
+    LiveRows,
+    frozen_embeddings,
+    stored_encoder,
+)
 from hf_echo.stages.contrastive import ContrastiveConfig
 from hf_echo.steps.arguments import DataArguments, ModelArguments
 from hf_echo.steps.data import embedded_sides
@@ -19,7 +24,9 @@ def row(source: str, lang: str, target: str) -> dict:
     return dict(source=source, source_lang=lang, target=target, target_lang="eng_Latn")
 
 
-ROWS = [row(f"texte {i % 5}", ("fra_Latn", "deu_Latn")[i % 3 > 0], f"text {i % 4}") for i in range(20)]
+ROWS = [
+    row(f"texte {i % 5}", ("fra_Latn", "deu_Latn")[i % 3 > 0], f"text {i % 4}") for i in range(20)
+]
 ROWS.append(row("text 1", "fra_Latn", "text 1"))
 
 
@@ -60,18 +67,26 @@ def check(frozen, normalized=False):
 
 def test_values_and_duplicates(dataset, tmp_path):
     encoder = Encoder()
-    check(frozen_embeddings(dataset, encoder, "an encoder", tmp_path, normalize=True), normalized=True)
+    check(
+        frozen_embeddings(dataset, encoder, "an encoder", tmp_path, normalize=True), normalized=True
+    )
     texts = {(row[s], row[f"{s}_lang"]) for row in ROWS for s in ("source", "target")}
     assert len(encoder.seen) == len(texts) and set(encoder.seen) == texts
-    assert encoder.calls == 3  # a language at a time: the same text in another language is another text
+    assert (
+        encoder.calls == 3
+    )  # a language at a time: the same text in another language is another text
     assert ("text 1", "fra_Latn") in texts and ("text 1", "eng_Latn") in texts
-    check(frozen_embeddings(dataset, Encoder(dies_at=0), "an encoder", tmp_path))  # the cache keeps the lengths
+    check(
+        frozen_embeddings(dataset, Encoder(dies_at=0), "an encoder", tmp_path)
+    )  # the cache keeps the lengths
 
 
 def test_resumed_after_a_crash(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 4)
     dying = Encoder(dies_at=3)
-    pytest.raises(RuntimeError, frozen_embeddings, dataset, dying, "an encoder", tmp_path).match("out of memory")
+    pytest.raises(RuntimeError, frozen_embeddings, dataset, dying, "an encoder", tmp_path).match(
+        "out of memory"
+    )
     folder = next(tmp_path.iterdir())
     kept = sorted(file.name for file in folder.glob("*.keys.npy"))
     assert kept and not [name for name in kept if "part" in name]
@@ -96,7 +111,11 @@ def test_languages_that_the_encoder_does_not_know(dataset, tmp_path):
     assert {lang for _, lang in encoder.seen} == set(known)
     rows = source[np.arange(len(ROWS))]
     for row, vector in zip(ROWS, rows, strict=True):
-        want = 0 if row["source_lang"] == "fra_Latn" else Encoder.vector(row["source"], row["source_lang"])
+        want = (
+            0
+            if row["source_lang"] == "fra_Latn"
+            else Encoder.vector(row["source"], row["source_lang"])
+        )
         np.testing.assert_allclose(vector, want, rtol=1e-3, atol=1e-3)
     assert target[[3]].any()
 
@@ -104,7 +123,9 @@ def test_languages_that_the_encoder_does_not_know(dataset, tmp_path):
 def test_live_rows_are_the_same(dataset, tmp_path):
     check(tuple(LiveRows(dataset, side, Encoder()) for side in ("source", "target")))
     known, encoder, every = ["eng_Latn", "deu_Latn"], Encoder(), np.arange(len(ROWS))
-    stored = frozen_embeddings(dataset, Encoder(), "an encoder", tmp_path, languages=known)[0][every]
+    stored = frozen_embeddings(dataset, Encoder(), "an encoder", tmp_path, languages=known)[0][
+        every
+    ]
     live = LiveRows(dataset, "source", encoder, languages=known)
     np.testing.assert_allclose(live[every], stored, rtol=1e-3, atol=1e-3)
     unknown = [n for n, row in enumerate(ROWS) if row["source_lang"] == "fra_Latn"]
@@ -113,7 +134,9 @@ def test_live_rows_are_the_same(dataset, tmp_path):
 
 
 def test_a_wrong_number_of_vectors_is_an_error(dataset, tmp_path):
-    with pytest.raises(ValueError, match=r"the encoder gave shape \(1, 3\) for \d+ texts in 'deu_Latn'"):
+    with pytest.raises(
+        ValueError, match=r"the encoder gave shape \(1, 3\) for \d+ texts in 'deu_Latn'"
+    ):
         frozen_embeddings(dataset, lambda texts, lang: np.ones((1, 3)), "an encoder", tmp_path)
 
 
@@ -136,7 +159,9 @@ def test_each_text_and_language_is_encoded_once(tmp_path):
 def test_sparse_embeddings_are_as_they_were_and_not_stored(tmp_path):
     sparse = pytest.importorskip("scipy.sparse")
     rows = sparse.random(6, 40, density=0.15, random_state=0, dtype=np.float32, format="csr")
-    cached = stored_encoder(lambda wanted, lang: rows[["abcdef".index(text) for text in wanted]], "m", tmp_path)
+    cached = stored_encoder(
+        lambda wanted, lang: rows[["abcdef".index(text) for text in wanted]], "m", tmp_path
+    )
     found = cached(list("cac"), "x")
     assert sparse.issparse(found) and found.dtype == np.float32
     np.testing.assert_array_equal(found.toarray(), rows[[2, 0, 2]].toarray())
@@ -169,7 +194,9 @@ def test_evaluation_reads_what_training_stored(tmp_path):
     """One store: a text of the training data is not encoded again by an evaluation of the same model."""
     frozen_embeddings(Dataset.from_list([row("aa", "x", "b")]), Encoder(), "m", tmp_path)
     encode, texts = Encoder(), ["aa", "c"]
-    np.testing.assert_allclose(stored_encoder(encode, "m", tmp_path)(texts, "x"), Encoder()(texts, "x"), rtol=1e-3)
+    np.testing.assert_allclose(
+        stored_encoder(encode, "m", tmp_path)(texts, "x"), Encoder()(texts, "x"), rtol=1e-3
+    )
     assert encode.seen == [("c", "x")]
 
 
@@ -181,13 +208,17 @@ def guide_says(toy, tmp_path):
     def ask() -> np.ndarray:
         options = DataArguments(guide=str(tmp_path / "guide"), cache_dir=str(tmp_path / "cache"))
         args = ContrastiveConfig(str(tmp_path / "out"), use_cpu=True)
-        _, targets = embedded_sides(stage_named("contrastive"), ModelArguments(), options, args, data)["guide"]
+        _, targets = embedded_sides(
+            stage_named("contrastive"), ModelArguments(), options, args, data
+        )["guide"]
         return targets[np.arange(20)]
 
     return ask
 
 
-def test_a_model_that_is_built_again_at_the_same_path_is_asked_again(guide_says, toy, toy_tokenizer, tmp_path):
+def test_a_model_that_is_built_again_at_the_same_path_is_asked_again(
+    guide_says, toy, toy_tokenizer, tmp_path
+):
     texts = toy.dataset()["target"][:20]
     for seed in (1, 2):  # no recipe.json: a converted, swapped or pruned model
         shutil.rmtree(tmp_path / "guide", ignore_errors=True)
@@ -206,4 +237,6 @@ def test_the_same_files_are_not_asked_again(guide_says, toy, toy_tokenizer, tmp_
     (tmp_path / "guide").rename(tmp_path / "before")
     shutil.copytree(tmp_path / "before", tmp_path / "guide", copy_function=shutil.copy)
     np.testing.assert_array_equal(guide_says(), first)
-    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "cache").rglob("*.npy")} == written
+    assert {
+        file: file.stat().st_mtime_ns for file in (tmp_path / "cache").rglob("*.npy")
+    } == written

@@ -25,7 +25,10 @@ WORDS = "un deux quatre neuf rouge bleu chat chien кот пёс птица 猫 
 def texts():
     """100 texts of 0 to 20 words, in no order."""
     rng = np.random.default_rng(0)
-    return [" ".join(rng.choice(WORDS, size=rng.integers(0, 12))) for _ in range(98)] + ["", "  \t "]
+    return [" ".join(rng.choice(WORDS, size=rng.integers(0, 12))) for _ in range(98)] + [
+        "",
+        "  \t ",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +43,13 @@ def model(toy_untrained):
 
 def one_by_one(model, tokenizer, texts, langs):
     """By the Llama blocks' own forward passes: gradients keep the encoder from packing."""
-    batches = (tokenizer(text, lang=lang, return_tensors="pt") for text, lang in zip(texts, langs, strict=True))
-    return torch.cat([model.encoder(**batch).sentence_embedding.detach() for batch in batches]).numpy()
+    batches = (
+        tokenizer(text, lang=lang, return_tensors="pt")
+        for text, lang in zip(texts, langs, strict=True)
+    )
+    return torch.cat(
+        [model.encoder(**batch).sentence_embedding.detach() for batch in batches]
+    ).numpy()
 
 
 @pytest.fixture(params=["packed", "padded"])
@@ -64,7 +72,10 @@ def test_rows_are_the_models(model, toy_tokenizer, texts, langs, max_tokens, pat
 
 def test_a_batch_a_core(model, toy_tokenizer, texts, langs, two_threads, monkeypatch):
     """Batches run side by side, each on one core; afterwards threads old and new are as they were."""
-    seen, together = set(), Barrier(2, timeout=60)  # breaks unless two batches are under way at once
+    seen, together = (
+        set(),
+        Barrier(2, timeout=60),
+    )  # breaks unless two batches are under way at once
     embed = PackedEncoder.embed
 
     def watched(self, rows):
@@ -76,10 +87,14 @@ def test_a_batch_a_core(model, toy_tokenizer, texts, langs, two_threads, monkeyp
     monkeypatch.setattr(PackedEncoder, "embed", watched)
     have = encode(model, toy_tokenizer, texts, langs, max_tokens=60)
     np.testing.assert_allclose(have, one_by_one(model, toy_tokenizer, texts, langs), atol=1e-5)
-    assert {threads for _, threads in seen} == {1} and get_ident() not in {thread for thread, _ in seen}
+    assert {threads for _, threads in seen} == {1} and get_ident() not in {
+        thread for thread, _ in seen
+    }
     with ThreadPoolExecutor(1) as pool:
         assert torch.get_num_threads() == 2 == pool.submit(torch.get_num_threads).result()
-    monkeypatch.setattr(PackedEncoder, "embed", lambda self, rows: [][1])  # the caller gets a thread's error
+    monkeypatch.setattr(
+        PackedEncoder, "embed", lambda self, rows: [][1]
+    )  # the caller gets a thread's error
     pytest.raises(IndexError, encode, model, toy_tokenizer, texts, max_tokens=60)
     assert torch.get_num_threads() == 2
 
@@ -87,24 +102,39 @@ def test_a_batch_a_core(model, toy_tokenizer, texts, langs, two_threads, monkeyp
 def test_batches_keep_the_budget(model, toy_tokenizer, texts, langs, path, monkeypatch):
     sizes, forward, embed = [], type(model.encoder).forward, PackedEncoder.embed
     monkeypatch.setattr(
-        type(model.encoder), "forward", lambda self, ids, **kw: sizes.append(ids.shape) or forward(self, ids, **kw)
+        type(model.encoder),
+        "forward",
+        lambda self, ids, **kw: sizes.append(ids.shape) or forward(self, ids, **kw),
     )
     monkeypatch.setattr(
-        PackedEncoder, "embed", lambda self, rows: sizes.append((len(rows), max(map(len, rows)))) or embed(self, rows)
+        PackedEncoder,
+        "embed",
+        lambda self, rows: sizes.append((len(rows), max(map(len, rows)))) or embed(self, rows),
     )
     encode(model.encoder, toy_tokenizer, texts, langs, max_tokens=200)
-    lengths = [len(toy_tokenizer(text, lang=lang)["input_ids"]) for text, lang in zip(texts, langs, strict=True)]
+    lengths = [
+        len(toy_tokenizer(text, lang=lang)["input_ids"])
+        for text, lang in zip(texts, langs, strict=True)
+    ]
     assert sum(rows for rows, _ in sizes) == 100
     assert all(rows * length <= 200 for rows, length in sizes)
-    assert sum(rows * length for rows, length in sizes) < 1.15 * sum(lengths)  # little of it is padding
+    assert sum(rows * length for rows, length in sizes) < 1.15 * sum(
+        lengths
+    )  # little of it is padding
 
 
-def test_encoder_and_whole_model_are_the_same_and_a_prompt_in_the_text_counts(model, toy_tokenizer, texts):
+def test_encoder_and_whole_model_are_the_same_and_a_prompt_in_the_text_counts(
+    model, toy_tokenizer, texts
+):
     want = encode(model, toy_tokenizer, texts, "fra_Latn")
     np.testing.assert_array_equal(encode(model.encoder, toy_tokenizer, texts, "fra_Latn"), want)
-    np.testing.assert_allclose(encode(model, toy_tokenizer, ["French:<SEP>" + texts[0]]), want[:1], atol=1e-5)
+    np.testing.assert_allclose(
+        encode(model, toy_tokenizer, ["French:<SEP>" + texts[0]]), want[:1], atol=1e-5
+    )
     unit = want / np.linalg.norm(want, axis=1, keepdims=True)
-    np.testing.assert_allclose(encode(model, toy_tokenizer, texts, "fra_Latn", normalize=True), unit, atol=1e-6)
+    np.testing.assert_allclose(
+        encode(model, toy_tokenizer, texts, "fra_Latn", normalize=True), unit, atol=1e-6
+    )
 
 
 def test_a_hub_out_of_reach_is_asked_once(monkeypatch):
@@ -116,8 +146,12 @@ def test_a_hub_out_of_reach_is_asked_once(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
     loads = (load_encoder, any_encoder, load_tokenizer, convert_llama)
-    for load in loads:  # transformers is not asked: it would retry file by file for most of a minute
-        with pytest.raises(FileNotFoundError, match="'org/none' is neither a folder nor .*on the Hub: no route"):
+    for (
+        load
+    ) in loads:  # transformers is not asked: it would retry file by file for most of a minute
+        with pytest.raises(
+            FileNotFoundError, match="'org/none' is neither a folder nor .*on the Hub: no route"
+        ):
             load("org/none")
     assert asked == ["org/none"] * len(loads)
 
@@ -139,12 +173,16 @@ def test_long_texts_are_cut_with_a_warning(model, toy_tokenizer, caplog):
     with caplog.at_level(logging.WARNING):
         have = encode(model, toy_tokenizer, ["un", long, "deux", long + "x"], "fra_Latn")
     warnings = [r.getMessage() for r in caplog.records if r.name.startswith("hf_echo")]
-    assert len(warnings) == 1 and warnings[0].startswith("2 of 4 texts are longer than 64 tokens and were truncated")
+    assert len(warnings) == 1 and warnings[0].startswith(
+        "2 of 4 texts are longer than 64 tokens and were truncated"
+    )
     tokenizer_cuts = toy_tokenizer([long], lang="fra_Latn", truncation=True, return_tensors="pt")
     with torch.no_grad():
         want = model.encoder(**tokenizer_cuts).sentence_embedding[0].numpy()
     np.testing.assert_allclose(have[1], want, atol=1e-5)
-    with pytest.raises(ValueError, match="2 texts are longer than 64 tokens, the first is row 2; shorten them"):
+    with pytest.raises(
+        ValueError, match="2 texts are longer than 64 tokens, the first is row 2; shorten them"
+    ):
         encode(model, toy_tokenizer, ["un", "un " * 90, "un " * 90], on_long="error")
 
 
@@ -157,9 +195,13 @@ def test_long_texts_are_split(model, toy_tokenizer):
     pieces = [head + body[i : i + room] + tail for i in range(0, len(body), room)]
     assert len(pieces) > 2 and max(map(len, pieces)) == 64 > len(pieces[-1])
     with torch.no_grad():
-        vectors = [model.encoder(torch.tensor([piece])).sentence_embedding[0].numpy() for piece in pieces]
+        vectors = [
+            model.encoder(torch.tensor([piece])).sentence_embedding[0].numpy() for piece in pieces
+        ]
     want = np.average(vectors, axis=0, weights=[len(piece) for piece in pieces])
-    have = encode(model, toy_tokenizer, ["un", long, "deux"], ["rus_Cyrl", "fra_Latn", None], on_long="split")
+    have = encode(
+        model, toy_tokenizer, ["un", long, "deux"], ["rus_Cyrl", "fra_Latn", None], on_long="split"
+    )
     np.testing.assert_allclose(have[1], want, atol=1e-5)
     short = encode(model, toy_tokenizer, ["un", "deux"], ["rus_Cyrl", None])
     np.testing.assert_allclose(have[[0, 2]], short, atol=1e-5)
@@ -167,7 +209,13 @@ def test_long_texts_are_split(model, toy_tokenizer):
 
 
 def test_own_max_length(model, toy_tokenizer):
-    a = encode(model, toy_tokenizer, ["un deux quatre"], "fra_Latn", max_length=prefix(toy_tokenizer, "fra_Latn") + 2)
+    a = encode(
+        model,
+        toy_tokenizer,
+        ["un deux quatre"],
+        "fra_Latn",
+        max_length=prefix(toy_tokenizer, "fra_Latn") + 2,
+    )
     b = encode(model, toy_tokenizer, ["un"], "fra_Latn")
     assert len(toy_tokenizer.text_ids(["un"])[0]) == 1
     np.testing.assert_allclose(a, b, atol=1e-5)
@@ -178,7 +226,9 @@ def test_own_max_length(model, toy_tokenizer):
 def test_dtypes_and_wrong_arguments(model, toy_tokenizer):
     with pytest.raises(ValueError, match="it must be 'warn', 'error' or 'split'"):
         encode(model, toy_tokenizer, ["un"], on_long="cut")
-    assert pick_dtype("fp32", "cpu") is torch.float32 and pick_dtype("bf16", "cpu") is torch.bfloat16
+    assert (
+        pick_dtype("fp32", "cpu") is torch.float32 and pick_dtype("bf16", "cpu") is torch.bfloat16
+    )
     assert pick_dtype(torch.float16, "cpu") is torch.float16
     assert pick_dtype("auto", "cpu") in (torch.float32, torch.bfloat16)
     pytest.raises(ValueError, pick_dtype, "fp64", "cpu").match("it must be one of auto, bf16")
@@ -204,7 +254,10 @@ def test_any_encoder(toy_folders, toy_trained, toy_tokenizer, tmp_path):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, StaticEmbedding
 
-    texts, static = (["un chat", "", "deux chien"], StaticEmbedding(toy_tokenizer.backend_tokenizer, embedding_dim=7))
+    texts, static = (
+        ["un chat", "", "deux chien"],
+        StaticEmbedding(toy_tokenizer.backend_tokenizer, embedding_dim=7),
+    )
     want = encode(toy_trained, toy_tokenizer, texts, "fra_Latn")
     found = any_encoder(str(toy_folders["release"]), dtype="fp32")(texts, "fra_Latn")
     np.testing.assert_allclose(found, want, atol=1e-2)
@@ -217,7 +270,9 @@ def test_any_encoder(toy_folders, toy_trained, toy_tokenizer, tmp_path):
 
     other = SentenceTransformer(modules=[static], device="cpu")
     other.save(str(tmp_path / "static"))
-    np.testing.assert_allclose(any_encoder(str(tmp_path / "static"))(texts, "fra_Latn"), other.encode(texts), atol=1e-6)
+    np.testing.assert_allclose(
+        any_encoder(str(tmp_path / "static"))(texts, "fra_Latn"), other.encode(texts), atol=1e-6
+    )
 
 
 def test_a_wrapped_model_is_called_itself(model, toy_tokenizer, texts):

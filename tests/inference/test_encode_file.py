@@ -14,12 +14,20 @@ from hf_echo.inference.any_encoder import NamedEncoder
 from hf_echo.inference.encode_file import encode_file
 from hf_echo.utils.files import only_run
 
-TEXTS = ["", "  un chat ", "deux\u2028chiens", "\ufeffle chat", *(f"le chat {'dort ' * (n % 7)}{n}" for n in range(40))]
+TEXTS = [
+    "",
+    "  un chat ",
+    "deux\u2028chiens",
+    "\ufeffle chat",
+    *(f"le chat {'dort ' * (n % 7)}{n}" for n in range(40)),
+]
 
 
 @pytest.fixture(scope="module")
 def model(toy, make_untrained, toy_tokenizer, tmp_path_factory):
-    return toy.save(tmp_path_factory.mktemp("model"), make_untrained(0.1), toy_tokenizer, release=True)
+    return toy.save(
+        tmp_path_factory.mktemp("model"), make_untrained(0.1), toy_tokenizer, release=True
+    )
 
 
 @pytest.fixture
@@ -27,7 +35,9 @@ def source(tmp_path):
     """44 lines with both line ends, a byte order mark, an empty line, and no last line end."""
     ends = ["\r\n" if n % 3 else "\n" for n in range(len(TEXTS) - 1)] + [""]
     path = tmp_path / "in.txt"
-    path.write_bytes(b"\xef\xbb\xbf" + "".join(map("".join, zip(TEXTS, ends, strict=True))).encode())
+    path.write_bytes(
+        b"\xef\xbb\xbf" + "".join(map("".join, zip(TEXTS, ends, strict=True))).encode()
+    )
     return path
 
 
@@ -51,7 +61,9 @@ def calls(monkeypatch):
 
 
 def run(source, out, model, lang="fra_Latn", **options):
-    return encode_file(source, out, Counting(str(model), "fp32"), lang, **{"progress": False, **options})
+    return encode_file(
+        source, out, Counting(str(model), "fp32"), lang, **{"progress": False, **options}
+    )
 
 
 def test_parts_are_the_rows_of_the_whole(source, model, toy_tokenizer, make_untrained, tmp_path):
@@ -65,11 +77,18 @@ def test_parts_are_the_rows_of_the_whole(source, model, toy_tokenizer, make_untr
     assert table["text"].to_pylist() == TEXTS
     unit = want / np.linalg.norm(want, axis=1, keepdims=True)
     np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), unit, atol=1e-5)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["cut.npy", "cut.parquet", "in.txt", "whole.npy"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "cut.npy",
+        "cut.parquet",
+        "in.txt",
+        "whole.npy",
+    ]
 
 
 @pytest.mark.parametrize("finished", [0, 1, 5])
-def test_a_stopped_run_encodes_only_what_is_missing(source, model, tmp_path, calls, monkeypatch, finished):
+def test_a_stopped_run_encodes_only_what_is_missing(
+    source, model, tmp_path, calls, monkeypatch, finished
+):
     run(source, tmp_path / "want.npy", model, part=7)
     assert calls() == [7] * 6 + [2]
     monkeypatch.setattr(Counting, "dies_at", finished)
@@ -83,7 +102,9 @@ def test_a_stopped_run_encodes_only_what_is_missing(source, model, tmp_path, cal
     assert not (tmp_path / "o.npy.work").exists()
 
 
-def test_workers_write_the_same_and_do_not_repeat_parts(source, model, tmp_path, calls, far_executor, monkeypatch):
+def test_workers_write_the_same_and_do_not_repeat_parts(
+    source, model, tmp_path, calls, far_executor, monkeypatch
+):
     monkeypatch.chdir(tmp_path)  # the workers run in another folder
     run("in.txt", "near.npy", model, part=7)
     calls()
@@ -107,7 +128,9 @@ def test_other_work_is_never_used(source, model, tmp_path, calls, monkeypatch):
     (tmp_path / "o.npy.work" / "notes.md").write_text("of the user")
     calls()
     for options in ({"lang": "eng_Latn"}, {"normalize": True}, {"part": 9}, {"fresh": True}):
-        shutil.copytree(tmp_path / "o.npy.work", tmp_path / "copy" / "o.npy.work", dirs_exist_ok=True)
+        shutil.copytree(
+            tmp_path / "o.npy.work", tmp_path / "copy" / "o.npy.work", dirs_exist_ok=True
+        )
         run(source, tmp_path / "copy" / "o.npy", model, **{"part": 7, **options})
         assert sum(calls()) == len(TEXTS), options
     run(source, tmp_path / "o.npy", model, part=7)
@@ -117,7 +140,9 @@ def test_other_work_is_never_used(source, model, tmp_path, calls, monkeypatch):
 
 def test_one_run_at_a_time_for_one_output(source, model, tmp_path):
     with only_run(tmp_path / "o.npy"):
-        pytest.raises(ValueError, run, source, tmp_path / "o.npy", model).match("another run writes .*o.npy: wait")
+        pytest.raises(ValueError, run, source, tmp_path / "o.npy", model).match(
+            "another run writes .*o.npy: wait"
+        )
     run(source, tmp_path / "o.npy", model)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.txt", "o.npy"]
 
@@ -126,15 +151,31 @@ def test_standard_input_in_parts(model, tmp_path, monkeypatch):
     data = "\ufeffun\r\ndeux\r\r\n\ntrois".encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert run("-", tmp_path / "o.parquet", model, part=2)[0] == 4
-    assert pq.read_table(tmp_path / "o.parquet")["text"].to_pylist() == ["un", "deux\r", "", "trois"]
+    assert pq.read_table(tmp_path / "o.parquet")["text"].to_pylist() == [
+        "un",
+        "deux\r",
+        "",
+        "trois",
+    ]
     assert [file.name for file in tmp_path.iterdir()] == ["o.parquet"]
 
 
 def test_errors_name_file_and_lines(model, tmp_path, far_executor):
     (tmp_path / "in.txt").write_text("un\n" * 10 + "un chat " * 300 + "\n")
     long = NamedEncoder(str(model), "fp32", on_long="error")
-    with pytest.raises(ValueError, match=r"in.txt, lines 9 to 11: 1 texts are longer .* the first is row 3"):
-        encode_file(tmp_path / "in.txt", tmp_path / "o.npy", long, part=4, executor=far_executor, progress=False)
+    with pytest.raises(
+        ValueError, match=r"in.txt, lines 9 to 11: 1 texts are longer .* the first is row 3"
+    ):
+        encode_file(
+            tmp_path / "in.txt",
+            tmp_path / "o.npy",
+            long,
+            part=4,
+            executor=far_executor,
+            progress=False,
+        )
     (tmp_path / "in.txt").write_bytes(b"fine\n\xff\xfe\n")
-    pytest.raises(ValueError, run, tmp_path / "in.txt", tmp_path / "o.npy", model).match(r"in.txt:2: not UTF-8")
+    pytest.raises(ValueError, run, tmp_path / "in.txt", tmp_path / "o.npy", model).match(
+        r"in.txt:2: not UTF-8"
+    )
     assert not (tmp_path / "o.npy").exists()

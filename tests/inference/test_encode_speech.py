@@ -26,7 +26,9 @@ def encoder():
 def alone(encoder, audio) -> np.ndarray:
     model, extractor = encoder
     with torch.no_grad():
-        rows = [model(**extractor([item], return_tensors="pt")).sentence_embedding for item in audio]
+        rows = [
+            model(**extractor([item], return_tensors="pt")).sentence_embedding for item in audio
+        ]
     return torch.cat(rows).numpy()
 
 
@@ -47,18 +49,24 @@ def test_rows_of_a_dataset_and_files(encoder, tmp_path):
         (tmp_path / f"{number}.wav").write_bytes(row["audio"]["bytes"])
     files = [str(tmp_path / f"{number}.wav") for number in range(5)]
     np.testing.assert_allclose(encode_speech(*encoder, files), want, atol=1e-4)
-    np.testing.assert_allclose(encode_speech(*encoder, [open(file, "rb").read() for file in files]), want, atol=1e-4)
+    np.testing.assert_allclose(
+        encode_speech(*encoder, [open(file, "rb").read() for file in files]), want, atol=1e-4
+    )
     assert encode_speech(*encoder, []).shape == (0, 8)
 
 
 def test_long_audio(encoder, caplog):
     """Truncated, refused, or cut: pieces are averaged by their length."""
     pause = np.zeros(RATE, np.float32)
-    long = np.concatenate([say("a b c d"), pause, say("e f g h", seed=1), pause, say("a c e g", seed=2)])
+    long = np.concatenate(
+        [say("a b c d"), pause, say("e f g h", seed=1), pause, say("a c e g", seed=2)]
+    )
     cut = encode_speech(*encoder, [say("b"), long], longest=1.0)
     np.testing.assert_allclose(cut, alone(encoder, [say("b"), long[:RATE]]), atol=1e-4)
     assert "truncated" in caplog.text
-    pytest.raises(ValueError, encode_speech, *encoder, [long], longest=1.0, on_long="error").match("the limit is 1 s")
+    pytest.raises(ValueError, encode_speech, *encoder, [long], longest=1.0, on_long="error").match(
+        "the limit is 1 s"
+    )
     pieces = list(audio_pieces(long, RATE, longest=1.0, on_long="split"))
     assert len(pieces) >= 3
     share = np.array([len(piece) for piece in pieces]) / sum(map(len, pieces))
@@ -69,7 +77,9 @@ def test_long_audio(encoder, caplog):
 def test_a_long_file_is_read_in_blocks(encoder, tmp_path, monkeypatch):
     """Twenty minutes of stereo: the pieces of the whole array, in a tenth of its memory; a stopped run continues."""
     monkeypatch.setattr("hf_echo.modeling.feature_extraction_echo_speech.BLOCK", 1 << 18)
-    one = np.concatenate([np.append(say("a b c d e f", seed=seed), np.zeros(RATE // 2)) for seed in range(40)])
+    one = np.concatenate(
+        [np.append(say("a b c d e f", seed=seed), np.zeros(RATE // 2)) for seed in range(40)]
+    )
     long = np.tile(one, 25).round(3).astype(np.float32)
     soundfile.write(tmp_path / "a.wav", np.stack([long, long], 1), RATE, subtype="FLOAT")
     pieces = [long[start:end] for start, end in speech_spans(long, RATE, longest=2)]
@@ -80,7 +90,9 @@ def test_a_long_file_is_read_in_blocks(encoder, tmp_path, monkeypatch):
         batches.append([len(piece) for piece in samples])
         if len(batches) > stop:
             raise KeyboardInterrupt
-        return np.array([[np.square(part).mean() for part in np.array_split(piece, 8)] for piece in samples])
+        return np.array(
+            [[np.square(part).mean() for part in np.array_split(piece, 8)] for piece in samples]
+        )
 
     monkeypatch.setattr(encode_module, "_embed", embed)
     options = dict(longest=2, max_seconds=6, on_long="split", work=tmp_path / "work")
@@ -92,16 +104,25 @@ def test_a_long_file_is_read_in_blocks(encoder, tmp_path, monkeypatch):
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < long.nbytes / 10
-    assert sum(map(len, batches)) == len(pieces) and max(len(batch) * max(batch) for batch in batches) <= 6 * RATE
-    want = sum(len(piece) * embed(None, None, [piece])[0] for piece in pieces) / sum(map(len, pieces))
+    assert (
+        sum(map(len, batches)) == len(pieces)
+        and max(len(batch) * max(batch) for batch in batches) <= 6 * RATE
+    )
+    want = sum(len(piece) * embed(None, None, [piece])[0] for piece in pieces) / sum(
+        map(len, pieces)
+    )
     np.testing.assert_allclose(have[0], want, rtol=1e-4)
 
 
 def test_refusals(encoder, tmp_path, toy, toy_tokenizer):
     pytest.raises(ValueError, encode_speech, *encoder, "a.wav").match("give a list")
-    pytest.raises(FileNotFoundError, encode_speech, *encoder, [str(tmp_path / "none.wav")]).match("no audio file")
+    pytest.raises(FileNotFoundError, encode_speech, *encoder, [str(tmp_path / "none.wav")]).match(
+        "no audio file"
+    )
     with pytest.raises(ValueError, match="audio 2: NaN"):
         encode_speech(*encoder, [say("a"), np.full(RATE, np.nan, np.float32)])
     pytest.raises(FileNotFoundError, load_speech_encoder, tmp_path / "none").match("no folder")
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
-    pytest.raises(ValueError, load_speech_encoder, tmp_path / "text").match("of type 'echo', not a speech encoder")
+    pytest.raises(ValueError, load_speech_encoder, tmp_path / "text").match(
+        "of type 'echo', not a speech encoder"
+    )

@@ -34,7 +34,9 @@ def test_embeddings_stand_for_sources(toy_trained, toy_tokenizer, pairs):
 
 
 def test_a_blank_text_is_not_far(toy_trained, toy_tokenizer):
-    assert cosines_to_sources(toy_trained, toy_tokenizer, ["", "un chat"], ["", ""], "fra_Latn").tolist() == [1, 1]
+    assert cosines_to_sources(
+        toy_trained, toy_tokenizer, ["", "un chat"], ["", ""], "fra_Latn"
+    ).tolist() == [1, 1]
 
 
 def test_far_translations_are_named(toy_trained, toy_tokenizer, pairs, caplog, monkeypatch):
@@ -42,7 +44,9 @@ def test_far_translations_are_named(toy_trained, toy_tokenizer, pairs, caplog, m
     wrong = [*english[:3], english[7], *english[4:]]
     cosines = cosines_to_sources(toy_trained, toy_tokenizer, french, wrong, "fra_Latn")
     assert cosines.argmin() == 3
-    monkeypatch.setattr(faithful, "FAR", float(np.sort(cosines)[:2].mean()))  # between the lowest and the next
+    monkeypatch.setattr(
+        faithful, "FAR", float(np.sort(cosines)[:2].mean())
+    )  # between the lowest and the next
     with caplog.at_level(logging.WARNING):
         warn_of_far_translations(toy_trained, toy_tokenizer, french, wrong, "fra_Latn", "eng_Latn")
     assert "1 of 8 translations are far from their sources" in caplog.text

@@ -49,12 +49,17 @@ def functions(toy_trained, toy_tokenizer, toy_folders):
     pipe = SonarTranslationPipeline(model=toy_trained, tokenizer=toy_tokenizer)
 
     def states(texts, lang):
-        return [found.states.sum() for found in token_states(toy_trained.encoder, toy_tokenizer, texts, lang)]
+        return [
+            found.states.sum()
+            for found in token_states(toy_trained.encoder, toy_tokenizer, texts, lang)
+        ]
 
     return {
         "encode": lambda texts, lang: encode(toy_trained, toy_tokenizer, texts, lang),
         "translate": lambda texts, lang: translate(toy_trained, toy_tokenizer, texts, lang),
-        "pipeline": lambda texts, lang: [row["translation_text"] for row in pipe(texts, src_lang=lang)],
+        "pipeline": lambda texts, lang: [
+            row["translation_text"] for row in pipe(texts, src_lang=lang)
+        ],
         "score": lambda texts, lang: EchoScorer(release, dtype="fp32")(texts, TEXTS, lang, LANGS),
         "any_encoder": any_encoder(release, dtype="fp32"),
         "NamedEncoder": NamedEncoder(release, dtype="fp32"),
@@ -102,10 +107,14 @@ def test_what_is_no_text_or_language_is_named(functions):
 ODD = [None, 3, 2.5, b"un", ("un", "deux"), ["un"], {"a": 1}, "\ud800", "un \udfff chat"]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(texts=st.lists(st.one_of(st.text(max_size=9), st.sampled_from(ODD)), min_size=1, max_size=4))
 def test_any_texts_are_encoded_or_refused(toy_trained, toy_tokenizer, texts):
-    good = all(isinstance(text, str) and not any("\ud800" <= c <= "\udfff" for c in text) for text in texts)
+    good = all(
+        isinstance(text, str) and not any("\ud800" <= c <= "\udfff" for c in text) for text in texts
+    )
     try:
         vectors = encode(toy_trained, toy_tokenizer, texts)
     except ValueError as error:
@@ -115,7 +124,9 @@ def test_any_texts_are_encoded_or_refused(toy_trained, toy_tokenizer, texts):
 
 
 @pytest.mark.parametrize("function", [xsim, mine])
-@pytest.mark.parametrize("rows", [[None], ["un chat"], [["un"]], [[None, None]], [(1, "a")], [[]]], ids=repr)
+@pytest.mark.parametrize(
+    "rows", [[None], ["un chat"], [["un"]], [[None, None]], [(1, "a")], [[]]], ids=repr
+)
 def test_embeddings_that_are_not_numbers(function, rows):
     for x in (rows, np.array(rows, dtype=object), np.array(rows)):
         pytest.raises(ValueError, function, x, np.ones((1, 2)))
@@ -124,26 +135,43 @@ def test_embeddings_that_are_not_numbers(function, rows):
 @pytest.mark.parametrize(
     "function, options",
     [
-        *(("encode", {name: value}) for name in ("max_tokens", "max_length") for value in (0, -5, 2.5, math.nan)),
-        *(("translate", {name: value}) for name in ("num_beams", "max_new_tokens", "batch_size") for value in (0, -1)),
-        *(("translate", {"rerank_weight": value, "num_beams": 4}) for value in (math.nan, math.inf, -0.5)),
+        *(
+            ("encode", {name: value})
+            for name in ("max_tokens", "max_length")
+            for value in (0, -5, 2.5, math.nan)
+        ),
+        *(
+            ("translate", {name: value})
+            for name in ("num_beams", "max_new_tokens", "batch_size")
+            for value in (0, -1)
+        ),
+        *(
+            ("translate", {"rerank_weight": value, "num_beams": 4})
+            for value in (math.nan, math.inf, -0.5)
+        ),
     ],
 )
 def test_numbers_out_of_range(toy_trained, toy_tokenizer, function, options):
     call = {"encode": encode, "translate": translate}[function]
     name, value = next(iter(options.items()))
-    with pytest.raises(ValueError, match=f"^{name} is {value!r}; it must be a (whole )?number of at least"):
+    with pytest.raises(
+        ValueError, match=f"^{name} is {value!r}; it must be a (whole )?number of at least"
+    ):
         call(toy_trained, toy_tokenizer, TEXTS, "fra_Latn", **options)
 
 
 @pytest.mark.parametrize("shape", [(32,), (2, 31), (1, 2, 32)])
 def test_embeddings_of_another_shape(toy_trained, toy_tokenizer, shape):
-    with pytest.raises(ValueError, match=r"embeddings have shape \(.*\); the decoder reads \(n, 32\)"):
+    with pytest.raises(
+        ValueError, match=r"embeddings have shape \(.*\); the decoder reads \(n, 32\)"
+    ):
         translate(toy_trained, toy_tokenizer, np.ones(shape, np.float32))
 
 
 @pytest.mark.parametrize("lang", ["fra", "French", "fra_Lat"])
 def test_the_language_of_an_iso_code_is_proposed_first(toy_trained, toy_tokenizer, lang):
-    with pytest.raises(ValueError, match=f"unknown language code '{lang}'; codes look like fra_Latn"):
+    with pytest.raises(
+        ValueError, match=f"unknown language code '{lang}'; codes look like fra_Latn"
+    ):
         encode(toy_trained, toy_tokenizer, ["un"], lang)
     pytest.raises(ValueError, language, lang).match("did you mean fra_Latn ")

@@ -16,7 +16,9 @@ TEXTS = ["un chat rouge", "deux chien", "un chat " * 6]
 def bert(toy, tmp_path_factory) -> str:
     """XLM-R of one layer, of at most 8 tokens."""
     place, tokenizer = tmp_path_factory.mktemp("bert"), toy.plain_tokenizer()
-    transformer = Transformer(str(toy.save(place / "bert", toy.plain_encoder(tokenizer), tokenizer)), max_seq_length=8)
+    transformer = Transformer(
+        str(toy.save(place / "bert", toy.plain_encoder(tokenizer), tokenizer)), max_seq_length=8
+    )
     SentenceTransformer(modules=[transformer, Pooling(32)]).save(str(place / "st"))
     return str(place / "st")
 

@@ -23,7 +23,9 @@ def test_scores_are_cosines(toy_folders, pairs):
     sides = [(pairs[0], pairs[2]), (pairs[1], pairs[3])]
     x, y = ([encode(model, tokenizer, [t], lang)[0] for t, lang in zip(*side)] for side in sides)
     expected = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(x, y)]
-    scorer = pickle.loads(pickle.dumps(EchoScorer(str(toy_folders["training"]), dtype="fp32", batch=8)))
+    scorer = pickle.loads(
+        pickle.dumps(EchoScorer(str(toy_folders["training"]), dtype="fp32", batch=8))
+    )
     np.testing.assert_allclose(scorer(*pairs), expected, atol=2e-5)
     assert scorer([], [], [], []).shape == (0,)
 

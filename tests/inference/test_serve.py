@@ -72,7 +72,9 @@ def texts(toy):
 @pytest.fixture(scope="module")
 def model(toy, toy_tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "toy"
-    return PromptedModel(str(toy.save(folder, toy.make_model(toy_tokenizer), toy_tokenizer, release=True)), "fp32")
+    return PromptedModel(
+        str(toy.save(folder, toy.make_model(toy_tokenizer), toy_tokenizer, release=True)), "fp32"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,15 +97,21 @@ def test_the_client_of_openai(port, model, texts):
     assert answer.usage.prompt_tokens == sum(map(len, model.tokenizer(texts)["input_ids"]))
     short = client.embeddings.create(model="any", input=texts[0], dimensions=8).data[0].embedding
     np.testing.assert_allclose(short, unit_length(truth(model, texts[:1])[0, :8]), atol=1e-5)
-    french = client.embeddings.create(model="any", input=texts, extra_body={"prompt_name": "fra_Latn"})
+    french = client.embeddings.create(
+        model="any", input=texts, extra_body={"prompt_name": "fra_Latn"}
+    )
     want = unit_length(truth(model, texts, "fra_Latn"))
     np.testing.assert_allclose([row.embedding for row in french.data], want, atol=1e-5)
     with pytest.raises(openai.AuthenticationError):
-        openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="no").embeddings.create(model="a", input="a")
+        openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="no").embeddings.create(
+            model="a", input="a"
+        )
 
 
 def test_clients_of_tei(port, model, texts):
-    answer = InferenceClient(f"http://127.0.0.1:{port}/embed", token=TOKEN).feature_extraction(texts[0])
+    answer = InferenceClient(f"http://127.0.0.1:{port}/embed", token=TOKEN).feature_extraction(
+        texts[0]
+    )
     np.testing.assert_allclose(answer, unit_length(truth(model, texts[:1])), atol=1e-5)
     status, content = embed(port, texts, normalize=False)
     np.testing.assert_allclose(content, truth(model, texts), atol=1e-5)
@@ -116,7 +124,9 @@ def test_requests_at_the_same_time_get_their_own_answers(port, model, texts):
     want, rng = truth(model, texts), random.Random(0)
     picks = [rng.choices(range(32), k=rng.choice((1, 1, 2, 40))) for _ in range(48)]
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda rows: embed(port, [texts[row] for row in rows], normalize=False), picks))
+        answers = list(
+            pool.map(lambda rows: embed(port, [texts[row] for row in rows], normalize=False), picks)
+        )
     for rows, (status, content) in zip(picks, answers, strict=True):
         assert status == 200
         np.testing.assert_allclose(content, want[rows], atol=1e-5)
@@ -127,9 +137,14 @@ def test_a_model_of_sentence_transformers(toy_tokenizer, tmp_path):
     stock = SentenceTransformer(modules=[static], prompts={"query": "un chat "}, device="cpu")
     stock.save(str(tmp_path / "static"))
     with serving(Batcher(PromptedModel(str(tmp_path / "static"), "fp32"))) as (port, _):
-        plain, asked = embed(port, ["chien", ""], normalize=False), embed(port, ["chien"], prompt_name="query")
+        plain, asked = (
+            embed(port, ["chien", ""], normalize=False),
+            embed(port, ["chien"], prompt_name="query"),
+        )
     np.testing.assert_allclose(plain[1], stock.encode(["chien", ""]), atol=1e-6)
-    np.testing.assert_allclose(asked[1], unit_length(stock.encode(["chien"], prompt_name="query")), atol=1e-6)
+    np.testing.assert_allclose(
+        asked[1], unit_length(stock.encode(["chien"], prompt_name="query")), atol=1e-6
+    )
 
 
 LONG = json.dumps({"input": "chat " * 1_000}).encode()
@@ -146,15 +161,27 @@ REFUSED = [
     (400, b'{"input": [1, 2]}', "input[0] is 1: token ids"),
     (400, b'{"input": ["a", null]}', "input[1] is null: send a text"),
     (400, b'{"input": {"a": "b"}}', 'input is {"a": "b"}: send a text'),
-    (400, b'{"input": "a", "dimensions": 0}', "dimensions is 0: it must be a whole number of at least 1"),
+    (
+        400,
+        b'{"input": "a", "dimensions": 0}',
+        "dimensions is 0: it must be a whole number of at least 1",
+    ),
     (400, b'{"input": "a", "dimensions": "64"}', 'dimensions is "64": it must be a whole number'),
     (400, b'{"input": "a", "truncate": "yes"}', 'truncate is "yes": it must be true or false'),
     (400, b'{"input": "a", "model": 5}', "model is 5: it must be a text"),
-    (400, b'{"input": "a", "dimensions": 33}', "dimensions is 33; embeddings of this model have 32"),
+    (
+        400,
+        b'{"input": "a", "dimensions": 33}',
+        "dimensions is 33; embeddings of this model have 32",
+    ),
     (400, b'{"input": "a", "encoding_format": "int8"}', "'float' or 'base64'"),
     (400, b'{"input": "a", "on_long": "cut"}', "'error', 'truncate' or 'split'"),
     (400, b'{"input": "a", "on_long": "split", "truncate": true}', "send one of them"),
-    (400, b'{"input": "a", "prompt_name": "zzz"}', 'prompt_name is "zzz"; it must be one of its prompts: '),
+    (
+        400,
+        b'{"input": "a", "prompt_name": "zzz"}',
+        'prompt_name is "zzz"; it must be one of its prompts: ',
+    ),
     (413, json.dumps({"input": ["a"] * 41}).encode(), "input has 41 texts, at most 40"),
     (413, LONG, "input[0] has 2,023 tokens, at most 64"),
     (413, b"x" * 20_001, "more than 20,000 bytes"),
@@ -173,7 +200,9 @@ def test_other_refusals(port):
     assert send(port, "/embed", None)[0] == 405
     assert send(port, "/nothing", None)[0] == 404
     status, content, _ = send(port, "/embed", b'{"inputs": "a"}', Content_Type="text/plain")
-    assert (status, content["error_type"]) == (400, "Validation") and "Content-Type" in content["error"]
+    assert (status, content["error_type"]) == (400, "Validation") and "Content-Type" in content[
+        "error"
+    ]
     assert embed(port, "a", normalize="no") == (
         400,
         {"error": 'normalize is "no": it must be true or false', "error_type": "Validation"},
@@ -225,13 +254,19 @@ def bert(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("bert")
     words = {f"w{number}": number + 4 for number in range(20)}
-    tokenizer = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3} | words, "[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3} | words, "[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]")
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=8, **names).save_pretrained(folder / "model")
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=8, **names
+    ).save_pretrained(folder / "model")
     sizes = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
-    BertModel(BertConfig(vocab_size=24, max_position_embeddings=8, **sizes)).save_pretrained(folder / "model")
+    BertModel(BertConfig(vocab_size=24, max_position_embeddings=8, **sizes)).save_pretrained(
+        folder / "model"
+    )
     SentenceTransformer(str(folder / "model"), device="cpu").save(str(folder / "bert"))
     return folder / "bert"
 
@@ -279,7 +314,10 @@ def preflight(port: int, origin: str):
 
 
 def test_pages_of_a_named_origin_may_ask(two):
-    assert preflight(two, "https://page.example")["Access-Control-Allow-Origin"] == "https://page.example"
+    assert (
+        preflight(two, "https://page.example")["Access-Control-Allow-Origin"]
+        == "https://page.example"
+    )
 
 
 def test_pages_of_other_origins_may_not(two, port):
@@ -303,7 +341,9 @@ def test_metrics_count_texts(model):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 FIELDS = [
@@ -374,7 +414,11 @@ def test_a_full_queue_and_a_text_that_fails(slow):
     wait_until(lambda: len(batcher.jobs) == 2)
     status, content, headers = send(port, "/v1/embeddings", b'{"input": "c"}')
     assert content["error"]["code"] == "rate_limit_exceeded"
-    assert status == 429 and headers["Retry-After"] and "3 texts are waiting" in content["error"]["message"]
+    assert (
+        status == 429
+        and headers["Retry-After"]
+        and "3 texts are waiting" in content["error"]["message"]
+    )
     batcher.model.go.set()
     assert [one.result()[0] for one in waiting] == [200, 500]
     assert "middle" not in str(waiting[1].result()[1])
@@ -442,7 +486,13 @@ def test_sigterm_ends_the_command_with_0(run, monkeypatch):
 
 
 def test_an_origin_is_an_address(refused):
-    refused("--cors-origin is 'example.org'; give an origin such as", "serve", "quick", "--cors-origin", "example.org")
+    refused(
+        "--cors-origin is 'example.org'; give an origin such as",
+        "serve",
+        "quick",
+        "--cors-origin",
+        "example.org",
+    )
 
 
 def test_what_cannot_be_served(refused, tmp_path):
@@ -451,9 +501,13 @@ def test_what_cannot_be_served(refused, tmp_path):
         message = f"--host 127.0.0.1 --port {port}: Address already in use: choose another one"
         refused(message, "serve", "echo-nano", "--port", port)
     (tmp_path / "empty").mkdir()
-    message = f"{tmp_path}/empty holds no weights, tokenizer or configuration: give a model's folder"
+    message = (
+        f"{tmp_path}/empty holds no weights, tokenizer or configuration: give a model's folder"
+    )
     refused(message, "serve", tmp_path / "empty", "--port", 0)
     (tmp_path / "in.txt").write_text("un chat\n")
-    refused(message, "encode", tmp_path / "in.txt", tmp_path / "o.npy", "--model", tmp_path / "empty")
+    refused(
+        message, "encode", tmp_path / "in.txt", tmp_path / "o.npy", "--model", tmp_path / "empty"
+    )
     (tmp_path / "modular.json").write_text("{}")
     refused(f"{tmp_path} is a modular encoder, which is not served", "serve", tmp_path, "--port", 0)

@@ -42,5 +42,12 @@ def test_a_text_without_tokens_has_a_cluster_too():
 def test_what_is_missing_is_said(tmp_path):
     with pytest.raises(ValueError, match="3 clusters were asked for, but there are only 2 texts"):
         text_clusters(["cat", "dog"], words, torch.zeros(12, 4), 3)
-    values = {"stage": "contrastive", "train_data": "builtin", "batch_by": "similarity", "output_dir": str(tmp_path)}
-    pytest.raises(ValueError, read_training, tmp_path / "a.yaml", values).match("needs token vectors: name a start")
+    values = {
+        "stage": "contrastive",
+        "train_data": "builtin",
+        "batch_by": "similarity",
+        "output_dir": str(tmp_path),
+    }
+    pytest.raises(ValueError, read_training, tmp_path / "a.yaml", values).match(
+        "needs token vectors: name a start"
+    )

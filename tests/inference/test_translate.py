@@ -23,7 +23,9 @@ def one_by_one(model, tokenizer, texts, langs, target="eng_Latn", **options):
     prompt, out = tokenizer.decoder_prompt_ids(target), []
     for text, lang in zip(texts, langs, strict=True):
         batch = tokenizer(text, lang=lang, return_tensors="pt")
-        ids = model.generate(**batch, decoder_input_ids=torch.tensor([prompt]), do_sample=False, **options)
+        ids = model.generate(
+            **batch, decoder_input_ids=torch.tensor([prompt]), do_sample=False, **options
+        )
         out.append(tokenizer.decode(ids[0, len(prompt) :], skip_special_tokens=True).strip())
     return out
 
@@ -31,23 +33,33 @@ def one_by_one(model, tokenizer, texts, langs, target="eng_Latn", **options):
 @pytest.mark.parametrize("batch_size", [7, 64])
 def test_trained_greedy_is_generate(toy_trained, toy_tokenizer, sentences, batch_size):
     texts, langs, english = zip(*sentences, strict=True)
-    have = translate(toy_trained, toy_tokenizer, texts, langs, max_new_tokens=30, batch_size=batch_size)
+    have = translate(
+        toy_trained, toy_tokenizer, texts, langs, max_new_tokens=30, batch_size=batch_size
+    )
     assert have == one_by_one(toy_trained, toy_tokenizer, texts, langs, max_new_tokens=30)
-    assert np.mean([a == b for a, b in zip(have, english, strict=True)]) > 0.6  # and it is a translation
+    assert (
+        np.mean([a == b for a, b in zip(have, english, strict=True)]) > 0.6
+    )  # and it is a translation
 
 
 def test_untrained_greedy_is_generate(make_untrained, toy_tokenizer, sentences):
     model = make_untrained(0.3)  # so that the texts differ
     texts, langs, _ = zip(*sentences[:24], strict=True)
-    have = translate(model, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15, batch_size=5)
+    have = translate(
+        model, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15, batch_size=5
+    )
     assert have == one_by_one(model, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15)
     assert len(set(have)) > 5  # of 24 texts; 13 and more over seeds
 
 
 @pytest.mark.parametrize(("batch_size", "texts_a_batch"), [(2, 1), (17, 4), (256, 12)])
-def test_beams_are_rows(toy_trained, toy_tokenizer, sentences, monkeypatch, batch_size, texts_a_batch):
+def test_beams_are_rows(
+    toy_trained, toy_tokenizer, sentences, monkeypatch, batch_size, texts_a_batch
+):
     texts, langs, _ = zip(*sentences[:12], strict=True)
-    module = import_module("hf_echo.inference.translate")  # `hf_echo.inference` has the function under this name
+    module = import_module(
+        "hf_echo.inference.translate"
+    )  # `hf_echo.inference` has the function under this name
     options, seen, decode = dict(num_beams=3, max_new_tokens=20), [], module.decode_embeddings
 
     def watched(model, tokenizer, vectors, *args, **kwargs):
@@ -81,7 +93,10 @@ def test_a_batch_a_core(toy_trained, toy_tokenizer, sentences, two_threads, monk
     seen.clear()
     together = Barrier(1)
     with toy_trained.register_forward_pre_hook(lambda *_: None):
-        assert translate(toy_trained, toy_tokenizer, texts, langs, batch_size=8, **options) == one_batch
+        assert (
+            translate(toy_trained, toy_tokenizer, texts, langs, batch_size=8, **options)
+            == one_batch
+        )
     assert seen == {(get_ident(), 2)}
 
 
@@ -105,8 +120,12 @@ def test_stage_one(toy, toy_tokenizer, sentences):
     texts = [text + " chat" * (i % 4) for i, (text, _, _) in enumerate(sentences[:15])]
     langs = [lang for _, lang, _ in sentences[:15]]
     for beams in (1, 2):
-        have = translate(model, toy_tokenizer, texts, langs, num_beams=beams, max_new_tokens=10, batch_size=4)
-        assert have == one_by_one(model, toy_tokenizer, texts, langs, num_beams=beams, max_new_tokens=10)
+        have = translate(
+            model, toy_tokenizer, texts, langs, num_beams=beams, max_new_tokens=10, batch_size=4
+        )
+        assert have == one_by_one(
+            model, toy_tokenizer, texts, langs, num_beams=beams, max_new_tokens=10
+        )
     assert len(set(have)) > 5  # of 15: random weights still read their input; 15 over seeds
     with pytest.raises(ValueError, match="reads tokens, not sentence embeddings: give texts"):
         translate(model, toy_tokenizer, np.ones((2, 32), np.float32))
@@ -119,7 +138,10 @@ def test_stage_one(toy, toy_tokenizer, sentences):
 def test_empty_input(toy_trained, toy_tokenizer):
     assert translate(toy_trained, toy_tokenizer, []) == []
     assert translate(toy_trained, toy_tokenizer, np.zeros((0, 32), np.float32)) == []
-    assert translate(toy_trained, toy_tokenizer, ["", " \u200b"], "fra_Latn", max_new_tokens=3) == ["", ""]
+    assert translate(toy_trained, toy_tokenizer, ["", " \u200b"], "fra_Latn", max_new_tokens=3) == [
+        "",
+        "",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["training", "release"])
@@ -127,4 +149,6 @@ def test_load_translator(toy_folders, toy_trained, toy_tokenizer, sentences, kin
     model, tokenizer = load_translator(toy_folders[kind], dtype="fp32")
     texts, langs, _ = zip(*sentences[:20], strict=True)
     assert not model.training
-    assert translate(model, tokenizer, texts, langs) == translate(toy_trained, toy_tokenizer, texts, langs)
+    assert translate(model, tokenizer, texts, langs) == translate(
+        toy_trained, toy_tokenizer, texts, langs
+    )

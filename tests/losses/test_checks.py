@@ -40,20 +40,33 @@ def random(*shape, seed=2, dtype=torch.float32):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-GUIDE = dict(guide_source=random(N, 3, seed=3) + 1, guide_target=random(N, 3, seed=3) + 1, radius=0.9, logit_scale=5.0)
+GUIDE = dict(
+    guide_source=random(N, 3, seed=3) + 1,
+    guide_target=random(N, 3, seed=3) + 1,
+    radius=0.9,
+    logit_scale=5.0,
+)
 PAIRS = {
     "contrastive": contrastive_loss,
-    "contrastive with a guide": lambda x, y: contrastive_loss(x, y, exclude=MASK[:, [0, 1, 1, 1]], **GUIDE),
+    "contrastive with a guide": lambda x, y: contrastive_loss(
+        x, y, exclude=MASK[:, [0, 1, 1, 1]], **GUIDE
+    ),
     "cosine": cosine_loss,
     "distillation": distillation_loss,
     "hard negatives": lambda x, y: hard_negatives_loss(x, y, random(N, 2, D), MASK),
     "mse": mse_loss,
     "next embedding": lambda x, y: next_embedding_loss(x, y, document=torch.tensor([0, 0, 1, 1])),
     "one softmax": lambda x, y: one_softmax_loss(x, y, random(N, 2, D), MASK, **GUIDE),
-    "ranking": lambda x, y: sum(ranking_contrastive_loss(x, y, RANKS, temperatures=TEMPERATURES).values()),
+    "ranking": lambda x, y: sum(
+        ranking_contrastive_loss(x, y, RANKS, temperatures=TEMPERATURES).values()
+    ),
     "sampled translation": lambda x, y: sampled_translation_loss(x, y, LABELS, samples=1),
-    "self objective": lambda x, y: self_objective_loss(x[None], y[None], MASK.flatten()[None, :4], scale=3.0),
-    "split softmax": lambda x, y: split_softmax_loss(x, y, random(N, 2, D, dtype=torch.float64), MASK, **GUIDE),
+    "self objective": lambda x, y: self_objective_loss(
+        x[None], y[None], MASK.flatten()[None, :4], scale=3.0
+    ),
+    "split softmax": lambda x, y: split_softmax_loss(
+        x, y, random(N, 2, D, dtype=torch.float64), MASK, **GUIDE
+    ),
     "translation": lambda x, y: translation_loss(x, y, LABELS, chunk_size=3),
     "unmasking": lambda x, y: unmasking_loss(x, y, torch.zeros(N), LABELS),
 }
@@ -64,7 +77,9 @@ def test_defaults_are_the_printed_values():
     printed = {
         contrastive_loss: dict(logit_scale=100, margin=0.3, margin_space="cosine", radius=0.5),
         split_softmax_loss: dict(gamma=0.8),
-        distillation_parts: dict(student_teacher_weight=1, teacher_student_weight=0.5, mse_weight=0.5, logit_scale=10),
+        distillation_parts: dict(
+            student_teacher_weight=1, teacher_student_weight=0.5, mse_weight=0.5, logit_scale=10
+        ),
         self_objective_loss: dict(scale=500),
         next_embedding_loss: dict(logit_scale=20),
         gmm_loss: dict(smoothing=0.3),
@@ -93,7 +108,9 @@ def test_two_dtypes(loss, other):
     assert y.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("name", [name for name in PAIRS if "translation" not in name and name != "unmasking"])
+@pytest.mark.parametrize(
+    "name", [name for name in PAIRS if "translation" not in name and name != "unmasking"]
+)
 def test_under_autocast_bfloat16_is_computed_in_float32(name):
     """Products with a vocabulary are not (`test_translation.py`)."""
     x = random(N, D, seed=1, dtype=torch.bfloat16)
@@ -126,7 +143,9 @@ NOTHING = {  # nothing to learn from
     "contrastive, no negatives": lambda x: contrastive_loss(x, x + 1, exclude=ALL),
     "cosine": lambda x: cosine_loss(x[:0], NONE),
     "next embedding": lambda x: next_embedding_loss(x[:0], NONE, document=torch.zeros(0)),
-    "ranking": lambda x: sum(ranking_contrastive_loss(x, X, 0 * RANKS + 4, temperatures=TEMPERATURES).values()),
+    "ranking": lambda x: sum(
+        ranking_contrastive_loss(x, X, 0 * RANKS + 4, temperatures=TEMPERATURES).values()
+    ),
     "self objective, no rows": lambda x: self_objective_loss(x[None][:0], X[None][:0]),
     "self objective, no source": lambda x: self_objective_loss(x[None, :0], X[None]),
     "self objective, no target": lambda x: self_objective_loss(x[None], X[None, :0]),
@@ -155,7 +174,9 @@ USUAL = {  # arguments that are accepted
     self_objective_loss: dict(source=X[None], target=X[None]),
     koleo_loss: dict(embeddings=X),
     next_embedding_loss: dict(predicted=X, target=X, document=torch.zeros(N)),
-    split_softmax_loss: dict(source=X, target=X, hard_negatives=random(N, 2, D), hard_negative_mask=MASK),
+    split_softmax_loss: dict(
+        source=X, target=X, hard_negatives=random(N, 2, D), hard_negative_mask=MASK
+    ),
     ranking_contrastive_loss: dict(query=X, keys=X, ranks=RANKS, temperatures=TEMPERATURES),
     translation_loss: dict(hidden=X, weight=X, labels=LABELS),
     sampled_translation_loss: dict(hidden=X, weight=X, labels=LABELS, samples=1),
@@ -165,8 +186,16 @@ USUAL = {  # arguments that are accepted
 REFUSED = [
     (contrastive_loss, dict(logit_scale=0), "logit_scale must be positive and finite, got 0"),
     (contrastive_loss, dict(margin=math.nan), "margin must be finite, got nan"),
-    (contrastive_loss, dict(margin_space="angle"), "margin_space must be 'cosine' or 'logit', got 'angle'"),
-    (contrastive_loss, dict(radius=-0.5), "radius must be 0 or more (math.inf: no filter), got -0.5"),
+    (
+        contrastive_loss,
+        dict(margin_space="angle"),
+        "margin_space must be 'cosine' or 'logit', got 'angle'",
+    ),
+    (
+        contrastive_loss,
+        dict(radius=-0.5),
+        "radius must be 0 or more (math.inf: no filter), got -0.5",
+    ),
     (contrastive_loss, dict(offset=3), "offset 3 is out of range"),
     (contrastive_loss, dict(guide_source=X[:2]), "must be given together, got only one"),
     (contrastive_loss, dict(target=WIDE), "must be (n, d) and (N, d), got (2, 6) and (4, 7)"),
@@ -180,17 +209,29 @@ REFUSED = [
     (self_objective_loss, dict(scale=0.0), "scale must be positive and finite, got 0.0"),
     (self_objective_loss, dict(scale=math.inf), "scale must be positive and finite, got inf"),
     (koleo_loss, dict(embeddings=X[:1]), "at least two rows"),
-    (next_embedding_loss, dict(negatives="all"), "negatives must be one of document, batch, both, got 'all'"),
+    (
+        next_embedding_loss,
+        dict(negatives="all"),
+        "negatives must be one of document, batch, both, got 'all'",
+    ),
     (next_embedding_loss, dict(target=X[:1]), "predicted and target"),
     (split_softmax_loss, dict(gamma=1.1), "1.1"),
     (ranking_contrastive_loss, dict(ranks=RANKS[:2]), "ranks must be of shape (4, 4), got (2, 4)"),
-    (ranking_contrastive_loss, dict(ranks=RANKS + 1), "ranks must be 1 ... 4 with 3 temperatures; found 5"),
+    (
+        ranking_contrastive_loss,
+        dict(ranks=RANKS + 1),
+        "ranks must be 1 ... 4 with 3 temperatures; found 5",
+    ),
     (ranking_contrastive_loss, dict(temperatures=(0.1, 0.0, 0.1)), "must be positive numbers"),
     (translation_loss, dict(chunk_size=0), "0"),
     (translation_loss, dict(labels=LABELS + 4), "label 4"),
     (sampled_translation_loss, dict(samples=0), "samples must be at least 1"),
     (sampled_translation_loss, dict(labels=LABELS + 99), "label 99"),
-    (gmm_loss, dict(ranks=RANKS[:3]), "ranks must be (n, m) of the posterior, got (3, 4) and (4, 4, 4)"),
+    (
+        gmm_loss,
+        dict(ranks=RANKS[:3]),
+        "ranks must be (n, m) of the posterior, got (3, 4) and (4, 4, 4)",
+    ),
     (gmm_loss, dict(smoothing=1.0), "smoothing must be in [0, 1)"),
     (weighted_total, dict(weights={"a": math.nan}), "weight of a must be finite, got nan"),
     (weighted_total, dict(weights={"b": 1.0}), "a"),

@@ -6,7 +6,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss, MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses import (
+    GISTEmbedLoss,
+    MultipleNegativesRankingLoss,
+)
 
 from hf_echo.losses import contrastive_loss, guide_filter
 
@@ -117,7 +120,9 @@ def pairs() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_without_margin_it_is_multiple_negatives_ranking(pairs):
-    theirs = MultipleNegativesRankingLoss(model=None, scale=20.0).compute_loss_from_embeddings(pairs, None)
+    theirs = MultipleNegativesRankingLoss(model=None, scale=20.0).compute_loss_from_embeddings(
+        pairs, None
+    )
 
     ours = contrastive_loss(*pairs, logit_scale=20, margin=0)
 
@@ -129,7 +134,10 @@ def test_without_margin_it_is_multiple_negatives_ranking(pairs):
     "options",
     [
         pytest.param(dict(exclude=torch.eye(4, dtype=torch.bool)), id="only positives excluded"),
-        pytest.param(dict(guide_source=torch.eye(4), guide_target=-torch.eye(4), radius=math.inf), id="radius inf"),
+        pytest.param(
+            dict(guide_source=torch.eye(4), guide_target=-torch.eye(4), radius=math.inf),
+            id="radius inf",
+        ),
     ],
 )
 def test_options_that_remove_no_negative(pairs, options):
@@ -181,9 +189,17 @@ def test_equals_gist_filter(radius):
     guide_x = guide_y + torch.randn(12, 6, generator=generator)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the two agree where translations have a positive guide cosine
+        warnings.simplefilter(
+            "error"
+        )  # the two agree where translations have a positive guide cosine
         ours = contrastive_loss(
-            x, y, logit_scale=20, margin=0, guide_source=guide_x, guide_target=guide_y, radius=radius
+            x,
+            y,
+            logit_scale=20,
+            margin=0,
+            guide_source=guide_x,
+            guide_target=guide_y,
+            radius=radius,
         )
 
     torch.testing.assert_close(ours, gist_loss(x, y, guide_x, guide_y, margin=1 - radius))
@@ -230,7 +246,10 @@ def guide_with_high_cosines() -> torch.Tensor:
 def test_a_guide_that_leaves_no_negative_is_told(guide_with_high_cosines):
     guide = guide_with_high_cosines
 
-    with pytest.warns(UserWarning, match=r"leaves 8 of 8 sources without a negative.*radius \(now 0.5\) nearer to 1"):
+    with pytest.warns(
+        UserWarning,
+        match=r"leaves 8 of 8 sources without a negative.*radius \(now 0.5\) nearer to 1",
+    ):
         kept = guide_filter(guide, guide, radius=0.5)
 
     assert not kept.any()

@@ -13,7 +13,9 @@ KINDS = ["base", "new", "english", "new", "base", "base", "new"]
 N = len(KINDS)
 SOURCE_WEIGHTS = {"base": 0.5, "new": 0.0, "english": 1.0}
 # OS Table 3
-BASE = dict(mse_weight=0.5, student_teacher_weight=1.0, teacher_student_weight=0.5, logit_scale=10.0)
+BASE = dict(
+    mse_weight=0.5, student_teacher_weight=1.0, teacher_student_weight=0.5, logit_scale=10.0
+)
 NEW = dict(mse_weight=0.1, student_teacher_weight=1.0, teacher_student_weight=0.0, logit_scale=60.0)
 FIGURES = {"base": BASE, "new": NEW, "english": BASE}
 

@@ -60,7 +60,10 @@ def losses(weight, rows):
     # Means over the rows.
     scale = rank_weight(len(source))
     yield "contrastive", scale * contrastive_loss(source, target, **options)
-    yield "split_softmax", scale * split_softmax_loss(source, target, rows["hard"] @ weight, rows["mask"], **options)
+    yield (
+        "split_softmax",
+        scale * split_softmax_loss(source, target, rows["hard"] @ weight, rows["mask"], **options),
+    )
     yield "mse", scale * mse_loss(source, rows["target"] @ weight)
     keys = target.detach()
     mixture = (weight[:4], 0.1 * weight[1:5], weight[2:6, 0])  # any numbers that have a gradient
@@ -117,7 +120,9 @@ def assert_equal_to_one_process(case: str, result: dict) -> None:
         # KoLeo's neighbours are those of one device: a mean over the devices, weighted by rows.
         cut = CUTS[case][1]
         source = rows["source"] @ weight
-        expected_losses["koleo"] = (cut * koleo_loss(source[:cut]) + (8 - cut) * koleo_loss(source[cut:])) / 8
+        expected_losses["koleo"] = (
+            cut * koleo_loss(source[:cut]) + (8 - cut) * koleo_loss(source[cut:])
+        ) / 8
     for name, loss in expected_losses.items():
         mean, gradient = result[name]
         (expected,) = torch.autograd.grad(loss, weight, retain_graph=True)

@@ -6,7 +6,13 @@ import torch
 from scipy.stats import norm
 from sklearn.mixture import GaussianMixture
 
-from hf_echo.losses import gmm_log_posterior, gmm_loss, interpolated_keys, nearest_ranks, update_means
+from hf_echo.losses import (
+    gmm_log_posterior,
+    gmm_loss,
+    interpolated_keys,
+    nearest_ranks,
+    update_means,
+)
 
 from .numpy_gradient import numpy_gradient
 
@@ -48,8 +54,13 @@ def loss_by_hand(mixture: dict[str, np.ndarray], ranks: np.ndarray, smoothing: f
     return np.mean(terms)
 
 
-def tensors(mixture: dict[str, np.ndarray], dtype: torch.dtype = torch.float64) -> dict[str, torch.Tensor]:
-    return {name: torch.tensor(array, dtype=dtype, requires_grad=True) for name, array in mixture.items()}
+def tensors(
+    mixture: dict[str, np.ndarray], dtype: torch.dtype = torch.float64
+) -> dict[str, torch.Tensor]:
+    return {
+        name: torch.tensor(array, dtype=dtype, requires_grad=True)
+        for name, array in mixture.items()
+    }
 
 
 def test_posterior_is_eq_4(mixture):
@@ -108,7 +119,9 @@ def test_gradients_are_those_of_numpy(mixture, ranks, name):
 
     gmm_loss(gmm_log_posterior(**inputs), torch.tensor(ranks)).backward()
 
-    expected = numpy_gradient(lambda x: loss_by_hand(mixture | {name: x}, ranks, 0.3), mixture[name])
+    expected = numpy_gradient(
+        lambda x: loss_by_hand(mixture | {name: x}, ranks, 0.3), mixture[name]
+    )
     np.testing.assert_allclose(inputs[name].grad, expected, atol=1e-7)
 
 

@@ -54,6 +54,8 @@ def test_rows_of_two_processes_are_the_rows_of_one():
 
     everything = dict(all_target=target, all_document=document)
     first = next_embedding_loss(predicted[:2], target[:2], document=document[:2], **everything)
-    second = next_embedding_loss(predicted[2:], target[2:], document=document[2:], offset=2, **everything)
+    second = next_embedding_loss(
+        predicted[2:], target[2:], document=document[2:], offset=2, **everything
+    )
 
     torch.testing.assert_close((2 * first + 3 * second) / 5, whole)

@@ -65,7 +65,9 @@ def test_excluded_keys_do_not_exist(query, keys, ranks):
     exclude = np.random.default_rng(3).random((5, 9)) < 0.2
     inputs = map(torch.tensor, (query, keys, ranks))
 
-    parts = ranking_contrastive_loss(*inputs, temperatures=TEMPERATURES, exclude=torch.tensor(exclude))
+    parts = ranking_contrastive_loss(
+        *inputs, temperatures=TEMPERATURES, exclude=torch.tensor(exclude)
+    )
 
     for rank in (1, 2, 3):
         expected = eq5(query, keys, np.where(exclude, 0, ranks), rank)
@@ -76,7 +78,9 @@ def test_gradients_are_those_of_numpy(query, keys, ranks):
     x = torch.tensor(query, requires_grad=True)
     y = torch.tensor(keys, requires_grad=True)
 
-    ranking_contrastive_loss(x, y, torch.tensor(ranks), temperatures=TEMPERATURES)["rank_2"].backward()
+    ranking_contrastive_loss(x, y, torch.tensor(ranks), temperatures=TEMPERATURES)[
+        "rank_2"
+    ].backward()
 
     of_query = numpy_gradient(lambda q: eq5(q, keys, ranks, 2), query)
     of_keys = numpy_gradient(lambda k: eq5(query, k, ranks, 2), keys)

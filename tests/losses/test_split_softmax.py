@@ -7,7 +7,12 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-from hf_echo.losses import contrastive_loss, one_softmax_loss, split_softmax_loss, split_softmax_parts
+from hf_echo.losses import (
+    contrastive_loss,
+    one_softmax_loss,
+    split_softmax_loss,
+    split_softmax_parts,
+)
 
 from .test_contrastive import cos, eq2
 
@@ -91,7 +96,9 @@ def test_the_guide_filters_in_batch_negatives_only(tensors):
         offset=OFFSET,
         exclude=torch.arange(TARGETS).expand(ROWS, TARGETS) == 5,
     )
-    unfiltered = split_softmax_parts(source, target, hard, mask, margin_space="logit", offset=OFFSET)
+    unfiltered = split_softmax_parts(
+        source, target, hard, mask, margin_space="logit", offset=OFFSET
+    )
 
     filtered = split_softmax_parts(source, target, hard, mask, **options)
 
@@ -118,7 +125,9 @@ def test_unused_slots_may_hold_anything(tensors, loss_of):
     assert rubbish.grad[mask].any()
 
 
-@pytest.mark.parametrize(("loss_of", "options"), [(split_softmax_loss, {"gamma": 1.0}), (one_softmax_loss, {})])
+@pytest.mark.parametrize(
+    ("loss_of", "options"), [(split_softmax_loss, {"gamma": 1.0}), (one_softmax_loss, {})]
+)
 def test_one_row_is_multiple_negatives_ranking(tensors, loss_of, options):
     source, target, hard, _ = tensors
     x = source[:1]

@@ -192,7 +192,9 @@ class MatrixProducts(TorchDispatchMode):
     ("with_gradients", "trains_hidden", "trains_weight", "products"),
     [(True, True, True, 3), (True, True, False, 2), (True, False, True, 2), (False, True, True, 1)],
 )
-def test_gradients_that_nobody_needs_cost_no_product(with_gradients, trains_hidden, trains_weight, products):
+def test_gradients_that_nobody_needs_cost_no_product(
+    with_gradients, trains_hidden, trains_weight, products
+):
     """One product for the logits of a chunk, and one for each gradient."""
     hidden, weight, labels = batch((8,), ignored=0.0)
     hidden.requires_grad_(trains_hidden)

@@ -33,12 +33,18 @@ def make_config(tokenizer):
     """make_config(decoder={...}, **changes): hidden 32, embedding 24, three layers, two key heads."""
 
     def make(decoder: dict | None = None, **changes) -> EchoConfig:
-        common = dict(vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, embedding_size=24)
-        common |= dict(num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8)
+        common = dict(
+            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, embedding_size=24
+        )
+        common |= dict(
+            num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8
+        )
         ids = [f"{role}_token_id" for role in ("cls", "sep", "bos", "eos", "pad")]
         common |= dict(languages=LANGUAGES) | {name: getattr(tokenizer, name) for name in ids}
         common |= changes
-        encoder_only = {name: common.pop(name) for name in ("languages", "pooling") if name in common}
+        encoder_only = {
+            name: common.pop(name) for name in ("languages", "pooling") if name in common
+        }
         decoder = EchoDecoderConfig(**common | (decoder or {}))
         return EchoConfig(**common, **encoder_only, decoder=decoder)
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, ViTConfig
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    BertConfig,
+    ViTConfig,
+)
 from transformers.models.m2m_100 import M2M100Config, M2M100ForConditionalGeneration
 from transformers.models.wav2vec2 import Wav2Vec2Config
 
@@ -16,7 +23,9 @@ from hf_echo.modeling import EchoConfig, EchoEncoder, EchoTokenizer
 pytestmark = pytest.mark.trains
 
 CLOSE = dict(atol=3e-5, rtol=0)
-SHAPE = dict(vocab_size=60, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
+SHAPE = dict(
+    vocab_size=60, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4
+)
 GROUPED = dict(num_key_value_heads=2, head_dim=8)
 IDS = dict(pad_token_id=1, bos_token_id=0, eos_token_id=2)
 BACKBONES = {
@@ -26,7 +35,8 @@ BACKBONES = {
     "llama": GROUPED,
     "qwen3": GROUPED,
     "mistral": GROUPED,
-    "gemma3_text": GROUPED | dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"]),
+    "gemma3_text": GROUPED
+    | dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"]),
 }
 ROWS = [[0, 5, 6, 7, 8, 9, 10, 2], [0, 11, 12, 2], [0, 13, 14, 15, 16, 2]]
 
@@ -37,7 +47,9 @@ def backbone(kind: str, **changes):
 
 def encoder(kind: str, **options) -> EchoEncoder:
     torch.manual_seed(5)
-    config = EchoConfig(backbone=backbone(kind), **dict(pooling="mean", embedding_size=24) | options)
+    config = EchoConfig(
+        backbone=backbone(kind), **dict(pooling="mean", embedding_size=24) | options
+    )
     return EchoEncoder(config).eval()
 
 
@@ -61,7 +73,10 @@ def test_padding_its_side_and_the_pooling_by_hand(kind, attention):
         model.set_attn_implementation(attention)
         right, left = (embed(model, padded(side)) for side in ("right", "left"))
         alone = [model(torch.tensor([row])).last_hidden_state[0] for row in ROWS]
-        pooled = [{"cls": states[0], "last": states[-1], "mean": states.mean(0)}[pooling] for states in alone]
+        pooled = [
+            {"cls": states[0], "last": states[-1], "mean": states.mean(0)}[pooling]
+            for states in alone
+        ]
         want = torch.stack(pooled).detach() @ model.projection.weight.T
         torch.testing.assert_close(right, want, **CLOSE)
         torch.testing.assert_close(left, want, **CLOSE)
@@ -84,7 +99,11 @@ def test_hidden_states_and_attentions_of_rows_padded_on_the_left(kind):
 def test_starts_from_pretrained_weights_and_opens_again(kind, tmp_path):
     """From a checkpoint with a head; the states are those of transformers with attention to both sides."""
     torch.manual_seed(3)
-    with_head = AutoModelForMaskedLM if kind in ("bert", "xlm-roberta", "modernbert") else AutoModelForCausalLM
+    with_head = (
+        AutoModelForMaskedLM
+        if kind in ("bert", "xlm-roberta", "modernbert")
+        else AutoModelForCausalLM
+    )
     with_head.from_config(backbone(kind)).save_pretrained(tmp_path / "source")
     config = AutoConfig.from_pretrained(tmp_path / "source")
     config.is_causal = False
@@ -96,12 +115,17 @@ def test_starts_from_pretrained_weights_and_opens_again(kind, tmp_path):
         states = plain(**batch).last_hidden_state
     want = (states * mask).sum(1) / mask.sum(1)
     torch.testing.assert_close(embed(model, batch), want, **CLOSE)
-    assert model.config.embedding_size == model.config.projection_dim == 32 and not list(model.projection.parameters())
+    assert model.config.embedding_size == model.config.projection_dim == 32 and not list(
+        model.projection.parameters()
+    )
 
     model.save_pretrained(tmp_path / "echo", max_shard_size="20KB")
     assert len(list((tmp_path / "echo").glob("*.safetensors"))) > 1
     again = AutoModel.from_pretrained(tmp_path / "echo")
-    assert type(again) is EchoEncoder and again.config.to_dict()["backbone"] == model.config.to_dict()["backbone"]
+    assert (
+        type(again) is EchoEncoder
+        and again.config.to_dict()["backbone"] == model.config.to_dict()["backbone"]
+    )
     torch.testing.assert_close(embed(again, batch), embed(model, batch), atol=0, rtol=0)
 
 
@@ -118,8 +142,16 @@ def test_projection_with_tanh_and_bias_as_labse(tmp_path):
 
 
 def test_takes_the_encoder_of_an_encoder_decoder_by_name(tmp_path):
-    shape = dict(d_model=32, encoder_layers=2, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)
-    config = M2M100Config(vocab_size=60, encoder_ffn_dim=48, decoder_ffn_dim=48, pad_token_id=1, **shape)
+    shape = dict(
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+    )
+    config = M2M100Config(
+        vocab_size=60, encoder_ffn_dim=48, decoder_ffn_dim=48, pad_token_id=1, **shape
+    )
     source = M2M100ForConditionalGeneration(config)
     source.save_pretrained(tmp_path / "source")
     with pytest.raises(ValueError, match="part='encoder'"):
@@ -130,7 +162,9 @@ def test_takes_the_encoder_of_an_encoder_decoder_by_name(tmp_path):
         states = source.eval().model.encoder(**batch).last_hidden_state
     torch.testing.assert_close(model(**batch).last_hidden_state, states)
     model.save_pretrained(tmp_path / "echo")
-    assert torch.equal(embed(EchoEncoder.from_pretrained(tmp_path / "echo"), batch), embed(model, batch))
+    assert torch.equal(
+        embed(EchoEncoder.from_pretrained(tmp_path / "echo"), batch), embed(model, batch)
+    )
 
 
 CODE = """
@@ -144,22 +178,35 @@ class OwnModel(BertModel):
 
 def test_a_backbone_with_code_of_its_own_is_trusted_or_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    AutoModel.from_config(backbone("bert"), add_pooling_layer=False).save_pretrained(tmp_path / "own")
+    AutoModel.from_config(backbone("bert"), add_pooling_layer=False).save_pretrained(
+        tmp_path / "own"
+    )
     file = tmp_path / "own" / "config.json"
     code = {"AutoConfig": "own_code.OwnConfig", "AutoModel": "own_code.OwnModel"}
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "own", "auto_map": code}))
+    file.write_text(
+        json.dumps(json.loads(file.read_text()) | {"model_type": "own", "auto_map": code})
+    )
     (tmp_path / "own" / "own_code.py").write_text(CODE)
-    with pytest.raises(ValueError, match="type 'own', which needs code of its own: pass trust_remote_code=True"):
+    with pytest.raises(
+        ValueError, match="type 'own', which needs code of its own: pass trust_remote_code=True"
+    ):
         EchoEncoder.from_backbone(tmp_path / "own")
     model = EchoEncoder.from_backbone(tmp_path / "own", trust_remote_code=True)
-    assert type(model.backbone).__name__ == "OwnModel" and embed(model, padded("left")).shape == (3, 32)
+    assert type(model.backbone).__name__ == "OwnModel" and embed(model, padded("left")).shape == (
+        3,
+        32,
+    )
 
 
 def test_a_backbone_is_checked_against_its_tokenizer(toy, tmp_path):
     tokenizer = toy.plain_tokenizer()
     small = backbone("bert", vocab_size=len(tokenizer) - 1)
     for config, cls, message in (
-        (small, "<s>", f"the tokenizer has {len(tokenizer)} tokens, the model {len(tokenizer) - 1}"),
+        (
+            small,
+            "<s>",
+            f"the tokenizer has {len(tokenizer)} tokens, the model {len(tokenizer) - 1}",
+        ),
         (backbone("bert", vocab_size=len(tokenizer)), None, "pooling 'cls' needs a CLS token"),
     ):
         AutoModel.from_config(config, add_pooling_layer=False).save_pretrained(tmp_path)
@@ -215,7 +262,9 @@ def test_gradient_checkpointing_lora_and_compile(kind):
     model, batch = encoder(kind), padded("right")
     want = embed(model, batch)
     targets = ["query", "q_proj"]
-    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False))
+    adapted = peft.get_peft_model(
+        model, peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
+    )
     assert not torch.allclose(embed(adapted, batch), want)
     with adapted.disable_adapter():
         torch.testing.assert_close(embed(adapted, batch), want)
@@ -241,14 +290,29 @@ def test_gradient_checkpointing_lora_and_compile(kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"backbone": ViTConfig()}, "type 'vit' has no vocab_size: give the configuration of a text model"),
-        ({"backbone": Wav2Vec2Config()}, "type 'wav2vec2' reads input_values: give the configuration of a text model"),
+        (
+            {"backbone": ViTConfig()},
+            "type 'vit' has no vocab_size: give the configuration of a text model",
+        ),
+        (
+            {"backbone": Wav2Vec2Config()},
+            "type 'wav2vec2' reads input_values: give the configuration of a text model",
+        ),
         ({"backbone": M2M100Config()}, "is an encoder and a decoder: is_encoder_decoder=False"),
         ({"backbone": "nope"}, "model_type is 'nope', which this transformers does not know"),
-        ({"pooling": "max"}, "pooling must be one of 'cls', 'mean', 'last', 'weighted_mean', not 'max'"),
+        (
+            {"pooling": "max"},
+            "pooling must be one of 'cls', 'mean', 'last', 'weighted_mean', not 'max'",
+        ),
         ({"decoder": {"embedding_size": -1}}, "embedding_size must be a positive integer, not -1"),
-        ({"backbone": BertConfig(**SHAPE), "projection": "relu"}, "projection must be one of 'linear', 'affine'"),
-        ({"backbone": BertConfig(**SHAPE), "prompts": "all"}, "prompts must be one of 'name', 'tokens', 'none'"),
+        (
+            {"backbone": BertConfig(**SHAPE), "projection": "relu"},
+            "projection must be one of 'linear', 'affine'",
+        ),
+        (
+            {"backbone": BertConfig(**SHAPE), "prompts": "all"},
+            "prompts must be one of 'name', 'tokens', 'none'",
+        ),
     ],
 )
 def test_refused_in_one_line(options, message):
@@ -258,6 +322,10 @@ def test_refused_in_one_line(options, message):
 
 def test_a_backbone_that_ignores_is_causal_is_found_by_a_forward_pass():
     """RWKV is a recurrent network: it has no mask that the configuration could change."""
-    config = AutoConfig.for_model("rwkv", vocab_size=60, hidden_size=32, num_hidden_layers=2, context_length=16)
-    with pytest.raises(ValueError, match="type 'rwkv' ignores is_causal=False: its first token does not see"):
+    config = AutoConfig.for_model(
+        "rwkv", vocab_size=60, hidden_size=32, num_hidden_layers=2, context_length=16
+    )
+    with pytest.raises(
+        ValueError, match="type 'rwkv' ignores is_causal=False: its first token does not see"
+    ):
         EchoEncoder(EchoConfig(backbone=config, embedding_size=24))

@@ -37,11 +37,17 @@ def test_training_checkpoint_and_release(saved):
     assert ("decoder.lm_head.weight" in names(training)) != tied
     assert not [name for name in names(release) if "decoder" in name]
     for folder in (training, release):
-        for again in (EchoForTranslation.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)):
+        for again in (
+            EchoForTranslation.from_pretrained(folder),
+            AutoModelForSeq2SeqLM.from_pretrained(folder),
+        ):
             assert isinstance(again, EchoForTranslation) and not again.training
             assert_same(again, model)
             assert (again.decoder.lm_head.weight is again.decoder.model.embed_tokens.weight) == tied
-            assert again.config.decoder is again.decoder.config and again.bottleneck == model.bottleneck
+            assert (
+                again.config.decoder is again.decoder.config
+                and again.bottleneck == model.bottleneck
+            )
         assert_same(AutoModel.from_pretrained(folder), model.encoder)
 
 
@@ -63,7 +69,9 @@ def test_encoder_alone_promises_no_decoder(saved, tmp_path):
     AutoModel.from_pretrained(training).save_pretrained(tmp_path / "encoder")
     assert AutoConfig.from_pretrained(tmp_path / "encoder").decoder is None
     assert_same(EchoEncoder.from_pretrained(tmp_path / "encoder"), model.encoder)
-    with pytest.raises(FileNotFoundError, match="holds an encoder only; translating needs a folder decoder/"):
+    with pytest.raises(
+        FileNotFoundError, match="holds an encoder only; translating needs a folder decoder/"
+    ):
         EchoForTranslation.from_pretrained(tmp_path / "encoder")
 
 
@@ -71,7 +79,9 @@ def test_release_becomes_a_training_checkpoint_again(saved, tmp_path):
     model, _, release = saved
     EchoForTranslation.from_pretrained(release).save_pretrained(tmp_path / "again")
     assert_same(EchoForTranslation.from_pretrained(tmp_path / "again"), model)
-    assert str(release) not in (tmp_path / "again" / "config.json").read_text()  # `hf-echo push` refuses paths
+    assert (
+        str(release) not in (tmp_path / "again" / "config.json").read_text()
+    )  # `hf-echo push` refuses paths
 
 
 def test_stage_one_stays_stage_one(make_model, tmp_path):
@@ -86,9 +96,15 @@ def test_stage_one_stays_stage_one(make_model, tmp_path):
 def test_options_reach_both_parts(saved):
     _, training, release = saved
     for folder in (training, release):
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="eager")
+        model = AutoModelForSeq2SeqLM.from_pretrained(
+            folder, dtype=torch.bfloat16, attn_implementation="eager"
+        )
         assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
-        configs = (model.encoder.config, model.decoder.config, model.decoder.model.layers[0].cross_attn.config)
+        configs = (
+            model.encoder.config,
+            model.decoder.config,
+            model.decoder.model.layers[0].cross_attn.config,
+        )
         assert [config._attn_implementation for config in configs] == ["eager"] * 3
 
 
@@ -112,8 +128,14 @@ def test_configuration_comes_back(make_config, tmp_path):
     path = {"_name_or_path": None}
     assert again.to_dict() | path == config.to_dict() | path
     assert (again.pooling, again.rope_parameters["factor"]) == ("mean", 8.0)
-    assert (again.decoder.num_hidden_layers, again.decoder.rope_parameters["rope_type"]) == (1, "llama3")
+    assert (again.decoder.num_hidden_layers, again.decoder.rope_parameters["rope_type"]) == (
+        1,
+        "llama3",
+    )
     assert again.get_text_config() is again and again.get_text_config(decoder=True) is again.decoder
     written = json.loads((tmp_path / "config.json").read_text())
     assert written["auto_map"]["AutoModel"] == "modeling_echo.EchoEncoder"
-    assert written["decoder"]["auto_map"]["AutoModelForSeq2SeqLM"] == "modeling_echo_decoder.EchoDecoder"
+    assert (
+        written["decoder"]["auto_map"]["AutoModelForSeq2SeqLM"]
+        == "modeling_echo_decoder.EchoDecoder"
+    )

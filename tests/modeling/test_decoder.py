@@ -26,7 +26,10 @@ def prompts(tokenizer) -> dict[str, torch.Tensor]:
     ids = [tokenizer.decoder_prompt_ids(code) for code in LANGUAGES]
     padded = tokenizer.pad({"input_ids": ids}, padding_side="left", return_tensors="pt")
     assert not padded["attention_mask"].all()
-    return {"decoder_input_ids": padded["input_ids"], "decoder_attention_mask": padded["attention_mask"]}
+    return {
+        "decoder_input_ids": padded["input_ids"],
+        "decoder_attention_mask": padded["attention_mask"],
+    }
 
 
 def generate(model, **kwargs) -> torch.Tensor:
@@ -53,18 +56,28 @@ def torch_attention(short) -> torch.nn.MultiheadAttention:
         return weight.view(2, 8, -1).repeat_interleave(2, 0).flatten(0, 1)
 
     bias = short.q_proj.bias is not None
-    full, key, value = torch.nn.MultiheadAttention(32, 4, bias=bias, batch_first=True), short.k_proj, short.v_proj
-    full.in_proj_weight.data = torch.cat([short.q_proj.weight, groups(key.weight), groups(value.weight)])
+    full, key, value = (
+        torch.nn.MultiheadAttention(32, 4, bias=bias, batch_first=True),
+        short.k_proj,
+        short.v_proj,
+    )
+    full.in_proj_weight.data = torch.cat(
+        [short.q_proj.weight, groups(key.weight), groups(value.weight)]
+    )
     full.out_proj.weight.data = short.o_proj.weight.data
     if bias:
-        full.in_proj_bias.data = torch.cat([short.q_proj.bias, *(groups(p.bias).flatten() for p in (key, value))])
+        full.in_proj_bias.data = torch.cat(
+            [short.q_proj.bias, *(groups(p.bias).flatten() for p in (key, value))]
+        )
         full.out_proj.bias.data = short.o_proj.bias.data
     return full
 
 
 def test_one_key_makes_attention_a_constant(make_model):
     """The bottleneck's shortcut equals torch's attention over a memory of one state."""
-    short = make_model({"bottleneck": False, "attention_bias": True}).decoder.model.layers[0].cross_attn
+    short = (
+        make_model({"bottleneck": False, "attention_bias": True}).decoder.model.layers[0].cross_attn
+    )
     memory, states = torch.randn(5, 1, 32), torch.randn(5, 7, 32)
     want, _ = torch_attention(short)(states, memory, memory, need_weights=False)
     torch.testing.assert_close(short.constant(memory).expand(-1, 7, -1), want, **CLOSE)
@@ -76,7 +89,9 @@ def test_cross_attention_over_many_keys_by_hand(make_model):
     short = make_model({"bottleneck": False}).decoder.model.layers[1].cross_attn
     memory, states = torch.randn(2, 6, 32), torch.randn(2, 4, 32)
     padding = torch.tensor([[False] * 6, [False] * 3 + [True] * 3])
-    want, _ = torch_attention(short)(states, memory, memory, key_padding_mask=padding, need_weights=False)
+    want, _ = torch_attention(short)(
+        states, memory, memory, key_padding_mask=padding, need_weights=False
+    )
     torch.testing.assert_close(short(states, memory, ~padding[:, None, None])[0], want, **CLOSE)
 
 
@@ -89,7 +104,11 @@ def test_projections_start_as_inverses(make_config):
         torch.testing.assert_close((states @ into.T).norm(dim=1), states.norm(dim=1))
     smaller = EchoForTranslation(make_config(embedding_size=8))
     embedding = torch.randn(4, 8)
-    round_trip = embedding @ smaller.decoder.model.embedding_projection.weight.T @ smaller.encoder.projection.weight.T
+    round_trip = (
+        embedding
+        @ smaller.decoder.model.embedding_projection.weight.T
+        @ smaller.encoder.projection.weight.T
+    )
     torch.testing.assert_close(round_trip, embedding)
 
 
@@ -99,9 +118,15 @@ def test_generate_from_ids_from_embeddings_and_without_cache(model, batch, promp
     ids = generate(model, **batch, **prompts, num_beams=beams)
     assert ids.shape == (len(TEXTS), prompts["decoder_input_ids"].shape[1] + NEW_TOKENS)
     assert len({tuple(row[-NEW_TOKENS:]) for row in ids.tolist()}) > 1
-    assert torch.equal(generate(model, sentence_embedding=embedding, **prompts, num_beams=beams), ids)
-    assert torch.equal(generate(model.decoder, sentence_embedding=embedding, **prompts, num_beams=beams), ids)
-    uncached = generate(model, sentence_embedding=embedding, **prompts, num_beams=beams, use_cache=False)
+    assert torch.equal(
+        generate(model, sentence_embedding=embedding, **prompts, num_beams=beams), ids
+    )
+    assert torch.equal(
+        generate(model.decoder, sentence_embedding=embedding, **prompts, num_beams=beams), ids
+    )
+    uncached = generate(
+        model, sentence_embedding=embedding, **prompts, num_beams=beams, use_cache=False
+    )
     assert torch.equal(uncached, ids)
 
 
@@ -120,7 +145,9 @@ def test_generate_step_by_step(model, batch):
     embedding = model.encoder(**batch).sentence_embedding
     ids = torch.full((len(TEXTS), 1), model.config.bos_token_id)
     for _ in range(NEW_TOKENS):
-        logits = model.decoder(decoder_input_ids=ids, sentence_embedding=embedding, use_cache=False).logits[:, -1]
+        logits = model.decoder(
+            decoder_input_ids=ids, sentence_embedding=embedding, use_cache=False
+        ).logits[:, -1]
         logits[:, model.config.eos_token_id] = -torch.inf
         ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], 1)
     start = torch.full((len(TEXTS), 1), model.config.bos_token_id)
@@ -146,7 +173,9 @@ def test_attention_kernels_agree(make_model, batch, attention):
         want = model(**batch, decoder_input_ids=batch["input_ids"]).logits
         model.set_attn_implementation(attention)
         assert model.decoder.model.config._attn_implementation == attention
-        torch.testing.assert_close(model(**batch, decoder_input_ids=batch["input_ids"]).logits, want, **CLOSE)
+        torch.testing.assert_close(
+            model(**batch, decoder_input_ids=batch["input_ids"]).logits, want, **CLOSE
+        )
 
 
 def test_wrong_parts(model, seq2seq, make_config):
@@ -156,11 +185,23 @@ def test_wrong_parts(model, seq2seq, make_config):
     alone = make_config()
     alone.decoder = None
     for call, message in (
-        (lambda: decoder(ids, sentence_embedding=torch.zeros(2, 32)), r"=True\) reads .*, 1, 24\), .* \(2, 1, 32\)"),
-        (lambda: decoder(ids, encoder_outputs=many), r"reads \(batch, 1, 24\), but was given \(2, 5, 24\)"),
-        (lambda: seq2seq.decoder(ids, sentence_embedding=torch.zeros(2, 24)), r"=False\) reads \(batch, seq, 32\)"),
+        (
+            lambda: decoder(ids, sentence_embedding=torch.zeros(2, 32)),
+            r"=True\) reads .*, 1, 24\), .* \(2, 1, 32\)",
+        ),
+        (
+            lambda: decoder(ids, encoder_outputs=many),
+            r"reads \(batch, 1, 24\), but was given \(2, 5, 24\)",
+        ),
+        (
+            lambda: seq2seq.decoder(ids, sentence_embedding=torch.zeros(2, 24)),
+            r"=False\) reads \(batch, seq, 32\)",
+        ),
         (lambda: decoder(ids), "needs encoder_outputs, sentence_embedding or input ids"),
-        (lambda: EchoForTranslation.from_parts(model.encoder, other), "writes 24 dimensions, the decoder reads 16"),
+        (
+            lambda: EchoForTranslation.from_parts(model.encoder, other),
+            "writes 24 dimensions, the decoder reads 16",
+        ),
         (lambda: EchoForTranslation(alone), "needs config.decoder"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -172,7 +213,10 @@ def test_any_encoder_with_any_decoder_of_a_space(model, make_model, batch, promp
     joined = EchoForTranslation.from_parts(tiny, model.decoder).eval()
     assert joined.encoder is tiny and joined.decoder is model.decoder
     embedding = tiny(**batch).sentence_embedding
-    assert torch.equal(generate(joined, **batch, **prompts), generate(model, sentence_embedding=embedding, **prompts))
+    assert torch.equal(
+        generate(joined, **batch, **prompts),
+        generate(model, sentence_embedding=embedding, **prompts),
+    )
     assert not any(p.is_meta for p in joined.parameters())
 
 

@@ -18,7 +18,9 @@ def by_generate(model, embeddings, prompt, **options):
     ends = options.get("eos_token_id", model.decoder.config.eos_token_id)
     ends = ends if isinstance(ends, list) else [ends]
     start = torch.tensor([prompt] * len(embeddings))
-    ids = model.generate(sentence_embedding=embeddings, decoder_input_ids=start, do_sample=False, **options)
+    ids = model.generate(
+        sentence_embedding=embeddings, decoder_input_ids=start, do_sample=False, **options
+    )
     rows = []
     for row in ids[:, len(prompt) :].tolist():
         cut = next((i for i, token in enumerate(row) if token in ends), len(row))
@@ -33,7 +35,10 @@ def prompt(tokenizer):
 
 LLAMA3_ROPE = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
 LLAMA3_ROPE |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
-ONE_LAYER, UNTIED = {"decoder": {"num_hidden_layers": 1}}, {"decoder": {"tie_word_embeddings": False}}
+ONE_LAYER, UNTIED = (
+    {"decoder": {"num_hidden_layers": 1}},
+    {"decoder": {"tie_word_embeddings": False}},
+)
 
 
 @pytest.mark.parametrize(
@@ -61,17 +66,27 @@ def test_rows_that_end_at_different_times(make_model, embeddings, prompt):
         assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20) == want
         lengths |= {len(row) for row in want}
         one = by_generate(model, embeddings, prompt, max_new_tokens=20, eos_token_id=ends[0])
-        assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20, eos_token_id=ends[0]) == one
+        assert (
+            greedy_decode(
+                model.decoder, embeddings, prompt, max_new_tokens=20, eos_token_id=ends[0]
+            )
+            == one
+        )
     assert len(lengths) > 6 and 20 in lengths
     everything = list(range(model.config.vocab_size))
-    assert greedy_decode(model.decoder, embeddings, prompt, eos_token_id=everything) == [[]] * len(embeddings)
+    assert greedy_decode(model.decoder, embeddings, prompt, eos_token_id=everything) == [[]] * len(
+        embeddings
+    )
 
 
 def test_rows_do_not_depend_on_their_company(make_model, embeddings, prompt):
     model, embeddings = make_model().double(), embeddings.double()
     for decode, options in ((greedy_decode, {}), (beam_decode, {"num_beams": 3})):
         whole = decode(model.decoder, embeddings, prompt, max_new_tokens=10, **options)
-        alone = [decode(model.decoder, row[None], prompt, max_new_tokens=10, **options)[0] for row in embeddings]
+        alone = [
+            decode(model.decoder, row[None], prompt, max_new_tokens=10, **options)[0]
+            for row in embeddings
+        ]
         assert whole == alone
         assert decode(model.decoder, embeddings[:0], prompt, **options) == []
 
@@ -96,7 +111,10 @@ def test_no_ngram_twice(make_model, embeddings, prompt, size):
     assert greedy_decode(model.decoder, embeddings, prompt, **options) == want
     model.generation_config.no_repeat_ngram_size = size
     assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20) == want
-    assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20, no_repeat_ngram_size=0) == free
+    assert (
+        greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20, no_repeat_ngram_size=0)
+        == free
+    )
 
 
 def test_what_it_cannot_do(make_model, embeddings, prompt):
@@ -140,7 +158,9 @@ def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, 
         made = by_generate(model, embeddings, prompt, num_return_sequences=num_beams, **common)
         exists = scores.flatten().isfinite().tolist()
         flat = [beam for row in all_beams for beam in row]
-        assert [b for b, there in zip(flat, exists) if there] == [b for b, there in zip(made, exists) if there]
+        assert [b for b, there in zip(flat, exists) if there] == [
+            b for b, there in zip(made, exists) if there
+        ]
         assert settings.get("early_stopping") is True or all(exists)
         lengths |= {len(row) for row in want}
     assert len(lengths) > 3

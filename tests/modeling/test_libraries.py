@@ -8,7 +8,12 @@ import torch
 from peft import LNTuningConfig, LoraConfig, get_peft_model
 from sentence_transformers import SentenceTransformer
 from torch import nn
-from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    GenerationConfig,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+)
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from hf_echo.inference import translate
@@ -24,7 +29,10 @@ from .conftest import LANGUAGES, TEXTS
 @pytest.fixture
 def train(make_model, tokenizer, tmp_path):
     """train(rows of a batch, batches of a step) -> log of one step of Seq2SeqTrainer on four pairs."""
-    ids = tokenizer.decoder_prompt_ids("eng_Latn") + tokenizer("one red cat", add_special_tokens=False)["input_ids"]
+    ids = (
+        tokenizer.decoder_prompt_ids("eng_Latn")
+        + tokenizer("one red cat", add_special_tokens=False)["input_ids"]
+    )
     targets = {"decoder_input_ids": ids, "labels": [*ids[1:], tokenizer.eos_token_id]}
     rows = [
         dict(tokenizer(text, lang=lang, padding="max_length", max_length=128)) | targets
@@ -32,8 +40,14 @@ def train(make_model, tokenizer, tmp_path):
     ]
 
     def run(rows_of_a_batch: int, batches: int, without: str = "", **options) -> dict[str, float]:
-        sizes = dict(per_device_train_batch_size=rows_of_a_batch, gradient_accumulation_steps=batches, max_steps=1)
-        args = Seq2SeqTrainingArguments(output_dir=str(tmp_path), logging_steps=1, **sizes, **QUIET, **options)
+        sizes = dict(
+            per_device_train_batch_size=rows_of_a_batch,
+            gradient_accumulation_steps=batches,
+            max_steps=1,
+        )
+        args = Seq2SeqTrainingArguments(
+            output_dir=str(tmp_path), logging_steps=1, **sizes, **QUIET, **options
+        )
         given = [{name: value for name, value in row.items() if name != without} for row in rows]
         trainer = Seq2SeqTrainer(make_model(), args, train_dataset=given)
         trainer.train()
@@ -46,7 +60,9 @@ def test_accumulated_batches_have_the_loss_of_one(train):
     """All targets have the same length, so that the mean of means is the mean."""
     whole, parts = train(4, 1), train(1, 4)
     assert train(4, 1, label_smoothing_factor=0.5)["loss"] != pytest.approx(whole["loss"], rel=1e-3)
-    with pytest.raises(ValueError, match="^no logits without decoder_input_ids: put them into the batch"):
+    with pytest.raises(
+        ValueError, match="^no logits without decoder_input_ids: put them into the batch"
+    ):
         train(4, 1, without="decoder_input_ids", label_smoothing_factor=0.5)
     for name in ("loss", "grad_norm"):
         assert parts[name] == pytest.approx(whole[name], rel=1e-3)
@@ -62,14 +78,19 @@ def test_weights_of_a_training_in_float32_are_loaded_as_such(make_model, tmp_pat
     again._dtype_was_chosen = True
     again.load_state_dict(model.encoder.state_dict())
     assert again.dtype == torch.float32
-    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), model.encoder.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(again.parameters(), model.encoder.parameters(), strict=True)
+    )
 
 
 def test_targets_with_the_prompt_of_the_encoder_are_refused(make_model, tokenizer, batch):
     model = make_model({"languages": ["eng_Latn"]})
     model._default_prompt = tokenizer.decoder_prompt_ids("eng_Latn")
     both = tokenizer(TEXTS, text_target=TEXTS, padding=True, return_tensors="pt")
-    with pytest.raises(ValueError, match="labels begin with the encoder's prompt: .* add_special_tokens=False"):
+    with pytest.raises(
+        ValueError, match="labels begin with the encoder's prompt: .* add_special_tokens=False"
+    ):
         model(**both)
     ids = tokenizer(TEXTS, add_special_tokens=False, padding=True, return_tensors="pt")["input_ids"]
     assert model(**batch, labels=ids).loss > 0
@@ -87,7 +108,9 @@ def test_generation_config_is_saved_and_obeyed(make_model, tokenizer, tmp_path):
     again = EchoForTranslation.from_pretrained(tmp_path / "a").decoder.generation_config
     assert (again.no_repeat_ngram_size, again.num_beams) == (3, 2)
     start = model.config.decoder.bos_token_id
-    model.generation_config = GenerationConfig(max_new_tokens=2, decoder_start_token_id=start, pad_token_id=0)
+    model.generation_config = GenerationConfig(
+        max_new_tokens=2, decoder_start_token_id=start, pad_token_id=0
+    )
     ids = model.generate(sentence_embedding=torch.randn(3, 24), decoder_input_ids=prompt)
     assert ids.shape[1] == prompt.shape[1] + 2
 
@@ -98,9 +121,15 @@ def test_what_generate_reads(model, make_model, tokenizer, batch):
     for one in (model, make_model({"bottleneck": False})):
         want = one.generate(**batch, **options)
         encoded, mask = one.encoder(**batch), batch["attention_mask"]
-        assert torch.equal(one.generate(inputs=batch["input_ids"], attention_mask=mask, **options), want)
-        assert torch.equal(one.generate(encoder_outputs=encoded, attention_mask=mask, **options), want)
-    with pytest.raises(ValueError, match="generate needs input_ids, sentence_embedding or encoder_outputs"):
+        assert torch.equal(
+            one.generate(inputs=batch["input_ids"], attention_mask=mask, **options), want
+        )
+        assert torch.equal(
+            one.generate(encoder_outputs=encoded, attention_mask=mask, **options), want
+        )
+    with pytest.raises(
+        ValueError, match="generate needs input_ids, sentence_embedding or encoder_outputs"
+    ):
         model.generate(**options)
     with pytest.raises(ValueError, match="generate does not rerank"):
         model.generate(**batch, **options, rerank_weight=1.0)
@@ -124,18 +153,25 @@ def test_adapters_that_the_packed_path_does_not_know(model, batch, monkeypatch, 
         have = adapted(**batch).sentence_embedding
     want = adapted(**batch).sentence_embedding.detach()  # with gradients nothing is packed
     torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-5)
-    assert not isinstance(model.encoder.backbone.layers[0].input_layernorm, LlamaRMSNorm) or kind == "token embeddings"
+    assert (
+        not isinstance(model.encoder.backbone.layers[0].input_layernorm, LlamaRMSNorm)
+        or kind == "token embeddings"
+    )
 
 
 def test_lora_of_the_whole_model(make_model, tokenizer, batch):
     model = make_model()
-    adapted = get_peft_model(model, LoraConfig(r=4, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj", "v_proj"]))
+    adapted = get_peft_model(
+        model, LoraConfig(r=4, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj", "v_proj"])
+    )
     with torch.no_grad():
         for name, weight in adapted.named_parameters():
             if "lora_B" in name:
                 weight.normal_()
     prompt = tokenizer.decoder_prompt_ids("eng_Latn")
-    options = dict(decoder_input_ids=torch.tensor([prompt] * len(TEXTS)), max_new_tokens=6, do_sample=False)
+    options = dict(
+        decoder_input_ids=torch.tensor([prompt] * len(TEXTS)), max_new_tokens=6, do_sample=False
+    )
     ids = adapted.generate(**batch, **options)
     merged = adapted.merge_and_unload()
     assert torch.equal(ids, merged.generate(**batch, **options))
@@ -144,7 +180,9 @@ def test_lora_of_the_whole_model(make_model, tokenizer, batch):
     with torch.no_grad():
         vectors = merged.encoder(**batch).sentence_embedding
     rows = greedy_decode(merged.decoder, vectors, prompt, max_new_tokens=6)
-    assert [row[: len(found)] for row, found in zip(ids[:, len(prompt) :].tolist(), rows, strict=True)] == rows
+    assert [
+        row[: len(found)] for row, found in zip(ids[:, len(prompt) :].tolist(), rows, strict=True)
+    ] == rows
     assert translate(merged, tokenizer, TEXTS, LANGUAGES, "eng_Latn", num_beams=1, max_new_tokens=6)
 
 
@@ -155,7 +193,9 @@ def test_settings_of_a_sentence_transformer_are_saved(make_model, tokenizer, tmp
     make_model().encoder.save_pretrained(tmp_path / "a")
     tokenizer.save_pretrained(tmp_path / "a")
     options = dict(truncate_dim=8, default_prompt_name="query", similarity_fn_name="dot")
-    model = SentenceTransformer(str(tmp_path / "a"), prompts={"query": "French:<SEP>"}, device="cpu", **options)
+    model = SentenceTransformer(
+        str(tmp_path / "a"), prompts={"query": "French:<SEP>"}, device="cpu", **options
+    )
     model.save(str(tmp_path / "b"))
     again = SentenceTransformer(str(tmp_path / "b"), device="cpu")
     for name in ("truncate_dim", "default_prompt_name", "similarity_fn_name"):
@@ -183,13 +223,20 @@ def test_tokenizer_of_remote_code_in_the_processes_of_a_map(make_model, tokenize
     """Its lock must not be copied into the processes: nobody could acquire the copy."""
     make_model().encoder.save_pretrained(tmp_path / "a")
     tokenizer.save_pretrained(tmp_path / "a")
-    command = [sys.executable, "-c", "import sys; sys.modules['hf_echo'] = None\n" + MAP, str(tmp_path / "a")]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; sys.modules['hf_echo'] = None\n" + MAP,
+        str(tmp_path / "a"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("base", ["training", "release"])
-def test_a_folder_of_an_adapter_opens_as_the_whole_model(toy_folders, toy_tokenizer, tmp_path, base):
+def test_a_folder_of_an_adapter_opens_as_the_whole_model(
+    toy_folders, toy_tokenizer, tmp_path, base
+):
     model = AutoModelForSeq2SeqLM.from_pretrained(toy_folders[base], dtype=torch.float32)
     adapted = get_peft_model(model, LoraConfig(target_modules=["q_proj", "v_proj"], r=2)).eval()
     for name, weight in adapted.named_parameters():
@@ -201,5 +248,7 @@ def test_a_folder_of_an_adapter_opens_as_the_whole_model(toy_folders, toy_tokeni
     inputs["decoder_input_ids"] = torch.tensor([toy_tokenizer.decoder_prompt_ids("eng_Latn")])
     with torch.no_grad():
         want, have = adapted.base_model.model(**inputs).logits, opened(**inputs).logits
-        plain = AutoModelForSeq2SeqLM.from_pretrained(toy_folders[base], dtype=torch.float32)(**inputs).logits
+        plain = AutoModelForSeq2SeqLM.from_pretrained(toy_folders[base], dtype=torch.float32)(
+            **inputs
+        ).logits
     assert torch.equal(have, want) and (have - plain).abs().max() > 1e-3

@@ -89,8 +89,13 @@ def test_default_target_language(folder, batch, tokenizer):
 def test_several_target_languages_need_a_prompt(folder, batch, languages):
     model = AutoModelForSeq2SeqLM.from_pretrained(folder)
     model.decoder.config.languages = languages
-    for call in (lambda: model.generate(**batch), lambda: model(**batch, labels=batch["input_ids"])):
-        with pytest.raises(ValueError, match="needs a prompt that names one: give decoder_input_ids"):
+    for call in (
+        lambda: model.generate(**batch),
+        lambda: model(**batch, labels=batch["input_ids"]),
+    ):
+        with pytest.raises(
+            ValueError, match="needs a prompt that names one: give decoder_input_ids"
+        ):
             call()
 
 
@@ -98,7 +103,10 @@ def test_on_long_in_every_way_in(folder):
     texts = ["Le chat.", "Le chat dort. " * 60]
     option = {"processing_kwargs": {"text": {"on_long": "error"}}}
     loaded = SentenceTransformer(str(folder), device="cpu", processor_kwargs={"on_long": "error"})
-    model, tokenizer = SentenceTransformer(str(folder), device="cpu"), EchoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        SentenceTransformer(str(folder), device="cpu"),
+        EchoTokenizer.from_pretrained(folder),
+    )
     translator = pipeline("sonar-translation", model=str(folder), device="cpu")
     for refuses in (
         lambda: tokenizer(texts, on_long="error"),
@@ -109,10 +117,17 @@ def test_on_long_in_every_way_in(folder):
     ):
         with pytest.raises(ValueError, match="longer than 128 tokens"):
             refuses()
-    with pytest.raises(ValueError, match="use encode.texts, processing_kwargs=.*'on_long': 'split'"):
+    with pytest.raises(
+        ValueError, match="use encode.texts, processing_kwargs=.*'on_long': 'split'"
+    ):
         model.encode(texts, on_long="split")
-    for wrong in (lambda: tokenizer(texts, on_long="cut"), lambda: translator(texts, on_long="cut")):
-        with pytest.raises(ValueError, match="on_long must be one of warn, error, split, not 'cut'"):
+    for wrong in (
+        lambda: tokenizer(texts, on_long="cut"),
+        lambda: translator(texts, on_long="cut"),
+    ):
+        with pytest.raises(
+            ValueError, match="on_long must be one of warn, error, split, not 'cut'"
+        ):
             wrong()
     assert len(tokenizer(texts, on_long="split")["input_ids"]) > 2
     assert len(tokenizer(texts, on_long="warn")["input_ids"][1]) == 128
@@ -150,9 +165,17 @@ def test_missing_and_infinite_tensors_are_refused(copy):
     weights = load_file(file)
     infinite = weights | {name: weights[name].clone().index_fill_(0, torch.tensor(3), torch.nan)}
     missing = {key: value for key, value in weights.items() if key != name}
-    for content, message in ((missing, "lack the tensor {}"), (infinite, "NaN or infinite values, first in {}")):
+    for content, message in (
+        (missing, "lack the tensor {}"),
+        (infinite, "NaN or infinite values, first in {}"),
+    ):
         save_file(content, file, {"format": "pt"})
-        for opens in (AutoModel.from_pretrained, load_encoder, SentenceTransformer, load_translator):
+        for opens in (
+            AutoModel.from_pretrained,
+            load_encoder,
+            SentenceTransformer,
+            load_translator,
+        ):
             with pytest.raises(ValueError, match=message.format(name)):
                 opens(str(copy))
 
@@ -163,7 +186,11 @@ def test_embeddings_that_are_no_numbers_are_refused(folder):
     good = encode(model, tokenizer, TEXTS, LANGUAGES)
     bad = [good.copy(), good.copy()]
     bad[0][2, 5], bad[1][2, 5] = np.nan, np.inf
-    for vectors, message in ((bad[0], "row 3 holds NaN"), (bad[1], "row 3 holds NaN"), (good.astype(np.int8), "int8")):
+    for vectors, message in (
+        (bad[0], "row 3 holds NaN"),
+        (bad[1], "row 3 holds NaN"),
+        (good.astype(np.int8), "int8"),
+    ):
         for call in (lambda x: translate(model, tokenizer, x), translator):
             with pytest.raises(ValueError, match=message):
                 call(vectors)
@@ -179,7 +206,9 @@ def test_an_index_names_files_of_its_folder_only(copy, shard):
     index = copy / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": {"projection.weight": shard}}))
     for opens in (load_encoder, AutoModel.from_pretrained):
-        with pytest.raises(ValueError, match="which is not a file of this folder: do not open it") as error:
+        with pytest.raises(
+            ValueError, match="which is not a file of this folder: do not open it"
+        ) as error:
             opens(copy)
         assert f"{index} names {str(shard)!r}" in str(error.value)
     index.write_text("{")
@@ -206,21 +235,37 @@ def test_a_damaged_tokenizer_is_named_in_every_way_in(copy, content):
 
 def change_json(file: Path, **values) -> None:
     content = json.loads(file.read_text(encoding="utf-8")) | values
-    file.write_text(json.dumps({key: value for key, value in content.items() if value is not None}), encoding="utf-8")
+    file.write_text(
+        json.dumps({key: value for key, value in content.items() if value is not None}),
+        encoding="utf-8",
+    )
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda f: change_json(f / "config.json", pooling=None), "config.json has no 'pooling'"),
-        (lambda f: change_json(f / "decoder/config.json", model_type="llama"), "type 'llama', not 'echo_decoder'"),
-        (lambda f: (f / "decoder/generation_config.json").unlink(), "decoder has no generation_config.json"),
-        (lambda f: (f / "decoder/generation_config.json").write_text("{"), "generation_config.json is damaged"),
+        (
+            lambda f: change_json(f / "decoder/config.json", model_type="llama"),
+            "type 'llama', not 'echo_decoder'",
+        ),
+        (
+            lambda f: (f / "decoder/generation_config.json").unlink(),
+            "decoder has no generation_config.json",
+        ),
+        (
+            lambda f: (f / "decoder/generation_config.json").write_text("{"),
+            "generation_config.json is damaged",
+        ),
     ],
 )
 def test_a_file_that_would_change_the_results_silently_is_refused(copy, damage, message):
     damage(copy)
-    for opens in (EchoForTranslation.from_pretrained, load_translator, AutoModelForSeq2SeqLM.from_pretrained):
+    for opens in (
+        EchoForTranslation.from_pretrained,
+        load_translator,
+        AutoModelForSeq2SeqLM.from_pretrained,
+    ):
         with pytest.raises(ValueError, match=message):
             opens(str(copy))
 
@@ -230,7 +275,10 @@ def test_a_folder_without_config_is_refused(copy, opens):
     """transformers would build a model of the default size, of many GiB."""
     (copy / "config.json").unlink()
     shutil.rmtree(copy / "decoder")
-    with pytest.raises(ValueError, match=f"^{copy} has no config.json: it is not a checkpoint that [A-Za-z]+ opens$"):
+    with pytest.raises(
+        ValueError,
+        match=f"^{copy} has no config.json: it is not a checkpoint that [A-Za-z]+ opens$",
+    ):
         opens.from_pretrained(copy)
 
 
@@ -264,4 +312,6 @@ def test_a_corrupted_checkpoint_opens_or_is_refused_by_name(folder, tmp_path, na
         return
     assert embeddings.dtype == np.float32 and np.isfinite(embeddings).all()
     if how in ("cut", "replace") and name != "tokenizer_config.json":
-        np.testing.assert_array_equal(embeddings, encode(*load_encoder(folder, dtype="fp32"), TEXTS))
+        np.testing.assert_array_equal(
+            embeddings, encode(*load_encoder(folder, dtype="fp32"), TEXTS)
+        )

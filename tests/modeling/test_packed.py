@@ -78,11 +78,15 @@ POST_NORM = {
 def post_norm(request):
     kind, fields = request.param
     sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
-    config = kind(**sizes | dict(vocab_size=100, max_position_embeddings=43, initializer_range=0.3) | fields)
+    config = kind(
+        **sizes | dict(vocab_size=100, max_position_embeddings=43, initializer_range=0.3) | fields
+    )
     torch.manual_seed(0)
 
     def make(pooling: str) -> EchoEncoder:
-        encoder = EchoEncoder(EchoConfig(backbone=config, pooling=pooling, embedding_size=24)).eval()
+        encoder = EchoEncoder(
+            EchoConfig(backbone=config, pooling=pooling, embedding_size=24)
+        ).eval()
         for name, weight in encoder.named_parameters():
             if name.endswith("bias"):
                 nn.init.normal_(weight)
@@ -101,13 +105,18 @@ def test_layers_with_the_norm_behind(post_norm, pooling):
         ids[row, :length], mask[row, :length] = torch.randint(5, 100, (length,), generator=rng), 1
     batch = {"input_ids": ids, "attention_mask": mask}
     states, embeddings = reference(encoder, batch)
-    left = {name: torch.stack([row.roll(41 - n) for row, n in zip(t, lengths)]) for name, t in batch.items()}
+    left = {
+        name: torch.stack([row.roll(41 - n) for row, n in zip(t, lengths)])
+        for name, t in batch.items()
+    }
     with torch.no_grad():
         assert can_pack(encoder) and packed_states(encoder, ids, mask) is not None
         output, rows = encoder(**batch), packed_encoder(encoder).embed(rows_of(batch))
         torch.testing.assert_close(encoder(**left).sentence_embedding, embeddings, **CLOSE)
         too_long = [list(range(5, 5 + 60))]
-        with pytest.raises(ValueError, match="a text has 60 tokens and the model reads at most 4[13]"):
+        with pytest.raises(
+            ValueError, match="a text has 60 tokens and the model reads at most 4[13]"
+        ):
             packed_encoder(encoder).embed(too_long)
         encoder.backbone.encoder.layer[0].output.dense.register_forward_hook(lambda *_: None)
         assert not can_pack(encoder)
@@ -117,8 +126,12 @@ def test_layers_with_the_norm_behind(post_norm, pooling):
     torch.testing.assert_close(rows, embeddings, **CLOSE)
 
 
-@pytest.mark.parametrize("through_onednn", [True, False] if hasattr(torch.ops.mkldnn, "_linear_pointwise") else [False])
-def test_products_of_either_library_and_bf16(make_model, post_norm, batch, through_onednn, monkeypatch):
+@pytest.mark.parametrize(
+    "through_onednn", [True, False] if hasattr(torch.ops.mkldnn, "_linear_pointwise") else [False]
+)
+def test_products_of_either_library_and_bf16(
+    make_model, post_norm, batch, through_onednn, monkeypatch
+):
     monkeypatch.setattr(packed_echo, "onednn_is_faster", lambda: through_onednn)
     small = batch | {"input_ids": batch["input_ids"] % 95}  # ids of the small vocabulary
     for encoder, given in ((make_model().encoder, batch), (post_norm("mean"), small)):
@@ -138,7 +151,11 @@ def test_products_of_either_library_and_bf16(make_model, post_norm, batch, throu
 def test_padding_on_the_left_and_none(encoder, tokenizer, batch):
     left = tokenizer(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt", padding_side="left")
     ids = batch["input_ids"][:, :9]
-    for case in (left, {"input_ids": ids}, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}):
+    for case in (
+        left,
+        {"input_ids": ids},
+        {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
+    ):
         states, embeddings = reference(encoder, case)
         with torch.no_grad():
             assert packed_states(encoder, case["input_ids"], case.get("attention_mask")) is not None
@@ -202,7 +219,9 @@ class Adapted(nn.Linear):
 
 def adapt(encoder):
     old = encoder.backbone.layers[0].self_attn.q_proj
-    encoder.backbone.layers[0].self_attn.q_proj = Adapted(old.in_features, old.out_features, bias=False)
+    encoder.backbone.layers[0].self_attn.q_proj = Adapted(
+        old.in_features, old.out_features, bias=False
+    )
 
 
 OTHERS = {
@@ -210,8 +229,12 @@ OTHERS = {
     "eager attention": lambda e: e.set_attn_implementation("eager"),
     "float64": lambda e: e.double(),
     "adapter": adapt,
-    "bias": lambda e: setattr(e.backbone.layers[2].mlp.up_proj, "bias", nn.Parameter(torch.ones(64))),
-    "token embeddings": lambda e: setattr(e.backbone, "embed_tokens", type("Scaled", (nn.Embedding,), {})(360, 32)),
+    "bias": lambda e: setattr(
+        e.backbone.layers[2].mlp.up_proj, "bias", nn.Parameter(torch.ones(64))
+    ),
+    "token embeddings": lambda e: setattr(
+        e.backbone, "embed_tokens", type("Scaled", (nn.Embedding,), {})(360, 32)
+    ),
     "hook": lambda e: e.backbone.layers[1].register_forward_hook(lambda *_: None),
     "offload": lambda e: setattr(e.backbone.layers[1], "forward", e.backbone.layers[1].forward),
     "causal": lambda e: setattr(e.config, "is_causal", True),
@@ -237,4 +260,6 @@ def test_states_of_all_layers_are_recorded(encoder, batch):
         output = encoder(**batch, output_hidden_states=True)
         assert len(output.hidden_states) == 4
         torch.testing.assert_close(output.sentence_embedding, embed, **CLOSE)
-        assert can_pack(encoder)  # transformers leaves its recording hooks, which do nothing without the option
+        assert can_pack(
+            encoder
+        )  # transformers leaves its recording hooks, which do nothing without the option

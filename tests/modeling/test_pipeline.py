@@ -38,8 +38,14 @@ def texts_of(rows):
 
 @pytest.mark.parametrize("kind", ["training", "release"])
 def test_all_forms(toy_folders, toy_trained, toy_tokenizer, want, kind):
-    pipe, french = pipeline("sonar-translation", model=str(toy_folders[kind]), device="cpu"), want("fra_Latn")
-    vectors, beams = encode(toy_trained, toy_tokenizer, TEXTS, LANGUAGES), dict(num_beams=2, max_new_tokens=15)
+    pipe, french = (
+        pipeline("sonar-translation", model=str(toy_folders[kind]), device="cpu"),
+        want("fra_Latn"),
+    )
+    vectors, beams = (
+        encode(toy_trained, toy_tokenizer, TEXTS, LANGUAGES),
+        dict(num_beams=2, max_new_tokens=15),
+    )
     for have, expected in (
         (pipe(TEXTS[0], src_lang="fra_Latn", tgt_lang="eng_Latn"), french[:1]),
         (pipe(TEXTS, src_lang="fra_Latn", tgt_lang="eng_Latn"), french),
@@ -48,7 +54,10 @@ def test_all_forms(toy_folders, toy_trained, toy_tokenizer, want, kind):
         (pipe(TEXTS, src_lang=LANGUAGES, batch_size=3), want(LANGUAGES)),
         (pipe(vectors), translate(toy_trained, toy_tokenizer, vectors)),
         (pipe(TEXTS, src_lang="fra_Latn", **beams), want("fra_Latn", **beams)),
-        (pipe(TEXTS, src_lang=LANGUAGES, tgt_lang="fra_Latn", **beams), want(LANGUAGES, "fra_Latn", **beams)),
+        (
+            pipe(TEXTS, src_lang=LANGUAGES, tgt_lang="fra_Latn", **beams),
+            want(LANGUAGES, "fra_Latn", **beams),
+        ),
     ):
         assert texts_of(have) == expected
     assert french[0] == "one red cat sleeps."
@@ -56,7 +65,9 @@ def test_all_forms(toy_folders, toy_trained, toy_tokenizer, want, kind):
 
 def test_a_decoder_with_a_tokenizer_of_its_own(toy, toy_tokenizer, toy_trained, tmp_path):
     """OS 4.7: a new encoder with a new vocabulary, and the decoder of the old one with its own."""
-    other = train_tokenizer([toy.say(m, "eng_Latn") for m in toy.split("train")], 330, max_length=64, progress=False)
+    other = train_tokenizer(
+        [toy.say(m, "eng_Latn") for m in toy.split("train")], 330, max_length=64, progress=False
+    )
     encoder = toy.make_model(other, seed=3).encoder.eval()
     model = EchoForTranslation.from_parts(encoder, toy_trained.decoder)
     model.save_release(tmp_path)
@@ -65,7 +76,10 @@ def test_a_decoder_with_a_tokenizer_of_its_own(toy, toy_tokenizer, toy_trained, 
     with torch.no_grad():
         batch = other(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt")
         vectors = encoder(**batch).sentence_embedding
-    want = [text and said for text, said in zip(TEXTS, translate(toy_trained, toy_tokenizer, vectors), strict=True)]
+    want = [
+        text and said
+        for text, said in zip(TEXTS, translate(toy_trained, toy_tokenizer, vectors), strict=True)
+    ]
     assert len(other) != len(toy_tokenizer) and any(want)
     opened, tokenizer = load_translator(tmp_path, device="cpu", dtype="fp32")
     assert translate(opened, tokenizer, TEXTS, LANGUAGES) == want
@@ -74,7 +88,9 @@ def test_a_decoder_with_a_tokenizer_of_its_own(toy, toy_tokenizer, toy_trained, 
 
 
 def test_many_rows_keep_their_order(pipe, toy, toy_trained, toy_tokenizer):
-    sentences = [toy.say(m, lang) for m in toy.split("dev") for lang in ("fra_Latn", "rus_Cyrl")] + ["", "un"]
+    sentences = [
+        toy.say(m, lang) for m in toy.split("dev") for lang in ("fra_Latn", "rus_Cyrl")
+    ] + ["", "un"]
     langs = ["fra_Latn", "rus_Cyrl"] * 32 + [None, "fra_Latn"]
     expected = translate(toy_trained, toy_tokenizer, sentences, langs)
     assert len(set(expected)) > 20
@@ -89,14 +105,22 @@ def test_many_rows_keep_their_order(pipe, toy, toy_trained, toy_tokenizer):
 
 
 def test_defaults_at_construction(toy_folders, want):
-    pipe = pipeline("sonar-translation", model=str(toy_folders["release"]), src_lang="fra_Latn", tgt_lang="fra_Latn")
+    pipe = pipeline(
+        "sonar-translation",
+        model=str(toy_folders["release"]),
+        src_lang="fra_Latn",
+        tgt_lang="fra_Latn",
+    )
     assert texts_of(pipe(TEXTS)) == want("fra_Latn", "fra_Latn")
     assert texts_of(pipe(TEXTS, tgt_lang="eng_Latn")) == want("fra_Latn")
 
 
 def test_sampling_goes_through_generate(pipe):
     torch.manual_seed(0)
-    found = [texts_of(pipe(TEXTS[0], src_lang="fra_Latn", do_sample=True, temperature=5.0))[0] for _ in range(4)]
+    found = [
+        texts_of(pipe(TEXTS[0], src_lang="fra_Latn", do_sample=True, temperature=5.0))[0]
+        for _ in range(4)
+    ]
     assert len(set(found)) > 1
 
 
@@ -128,7 +152,10 @@ def test_stage_one(toy, toy_tokenizer):
     for batch_size in (1, 3):
         have = texts_of(pipe(TEXTS, src_lang=LANGUAGES, batch_size=batch_size, **options))
         assert have == translate(model, toy_tokenizer, TEXTS, LANGUAGES, **options)
-    assert translate(model, toy_tokenizer, [" ", *TEXTS], [None, *LANGUAGES], **options) == ["", *have]
+    assert translate(model, toy_tokenizer, [" ", *TEXTS], [None, *LANGUAGES], **options) == [
+        "",
+        *have,
+    ]
     with pytest.raises(ValueError, match="its decoder reads tokens, not sentence embeddings"):
         pipe(np.ones((2, 32), np.float32))
 
@@ -151,7 +178,11 @@ def test_long_texts(pipe, toy_trained, toy_tokenizer, caplog):
     [
         (["un", "deux"], {"src_lang": ["fra_Latn"]}, "2 texts but 1 languages"),
         (["un"], {"tgt_lang": ["fra_Latn"]}, "tgt_lang is one code for all"),
-        (["un"], {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}, "calls its languages src_lang and tgt_lang"),
+        (
+            ["un"],
+            {"source_lang": "fra_Latn", "target_lang": "eng_Latn"},
+            "calls its languages src_lang and tgt_lang",
+        ),
         (["un"], {"num_return_sequences": 2, "num_beams": 2}, "one translation per text"),
         (["ok", None], {}, "text in row 2 is NoneType"),
         ([{"text": 3}], {}, "takes texts or embeddings, not int"),

@@ -84,10 +84,14 @@ def test_unknown_pooling_is_named():
 
 
 @pytest.mark.parametrize("name", [*POOLINGS, "max"])
-def test_packed_path_pools_as_the_encoder_does(make_model, batch, max_pooling, packs_few_tokens, name):
+def test_packed_path_pools_as_the_encoder_does(
+    make_model, batch, max_pooling, packs_few_tokens, name
+):
     encoder = make_model(pooling=name).encoder
     states = encoder(**batch).last_hidden_state.detach()  # with gradients nothing is packed
-    rows = [ids[mask.bool()].tolist() for ids, mask in zip(batch["input_ids"], batch["attention_mask"])]
+    rows = [
+        ids[mask.bool()].tolist() for ids, mask in zip(batch["input_ids"], batch["attention_mask"])
+    ]
     expected = []
     for text_states, mask in zip(states.numpy(), batch["attention_mask"].bool().numpy()):
         pooled = torch.from_numpy(by_hand(name, text_states[mask]))
@@ -101,9 +105,13 @@ def test_packed_path_pools_as_the_encoder_does(make_model, batch, max_pooling, p
     torch.testing.assert_close(padded, torch.stack(expected), atol=1e-5, rtol=0)
 
 
-def test_new_pooling_is_exported_under_the_name_of_sentence_transformers(toy, max_pooling, tmp_path):
+def test_new_pooling_is_exported_under_the_name_of_sentence_transformers(
+    toy, max_pooling, tmp_path
+):
     tokenizer = toy.plain_tokenizer()
-    plain = toy.save(tmp_path / "plain", toy.plain_encoder(tokenizer, initializer_range=0.3), tokenizer)
+    plain = toy.save(
+        tmp_path / "plain", toy.plain_encoder(tokenizer, initializer_range=0.3), tokenizer
+    )
     convert_encoder(plain, tmp_path / "echo", pooling="max")
     texts = ["the cat sleeps", "a dog"]
 
@@ -120,7 +128,9 @@ def test_new_pooling_is_exported_under_the_name_of_sentence_transformers(toy, ma
 
 def test_new_pooling_of_a_sentence_transformer_is_read(toy, max_pooling, tmp_path):
     tokenizer = toy.plain_tokenizer()
-    plain = toy.save(tmp_path / "plain", toy.plain_encoder(tokenizer, initializer_range=0.3), tokenizer)
+    plain = toy.save(
+        tmp_path / "plain", toy.plain_encoder(tokenizer, initializer_range=0.3), tokenizer
+    )
     convert_encoder(plain, tmp_path / "echo", pooling="max")
     export_checkpoint(tmp_path / "echo", tmp_path / "stock", to="stock")
 
@@ -143,5 +153,7 @@ def test_new_pooling_is_a_value_of_recipes_and_commands(max_pooling, toy_tokeniz
 def test_pooling_of_a_command_is_checked():
     from hf_echo.steps.conversions import ConvertLlama
 
-    with pytest.raises(ValueError, match="pooling must be one of 'cls', 'mean', 'last', 'weighted_mean', not 'max'"):
+    with pytest.raises(
+        ValueError, match="pooling must be one of 'cls', 'mean', 'last', 'weighted_mean', not 'max'"
+    ):
         ConvertLlama(source="a", output_dir="b", pooling="max")

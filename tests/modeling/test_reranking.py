@@ -27,7 +27,9 @@ def embeddings(double, batch):
 def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
     """Beams and their scores of transformers' `generate`; each text is embedded alone."""
     prompt = tokenizer.decoder_prompt_ids("fra_Latn")
-    options = dict(num_beams=BEAMS, num_return_sequences=BEAMS, max_new_tokens=LENGTH, do_sample=False)
+    options = dict(
+        num_beams=BEAMS, num_return_sequences=BEAMS, max_new_tokens=LENGTH, do_sample=False
+    )
     options |= dict(output_scores=True, return_dict_in_generate=True)
     prompts = torch.tensor([prompt] * len(embeddings))
     made = model.generate(sentence_embedding=embeddings, decoder_input_ids=prompts, **options)
@@ -37,7 +39,11 @@ def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
         text = tokenizer.decode(ids, skip_special_tokens=True).strip()
         with torch.no_grad():
             inputs = tokenizer([text], lang="fra_Latn", return_tensors="pt")
-            vector = model.encoder(**inputs).sentence_embedding[0].numpy() if text else np.zeros(embeddings.shape[1])
+            vector = (
+                model.encoder(**inputs).sentence_embedding[0].numpy()
+                if text
+                else np.zeros(embeddings.shape[1])
+            )
         own = embeddings[number // BEAMS].numpy()
         cosine = vector @ own / max(np.linalg.norm(vector) * np.linalg.norm(own), 1e-8)
         rows.append((made.sequences_scores[number].item() + weight * cosine, -number, ids))
@@ -47,10 +53,14 @@ def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
 @pytest.mark.parametrize("weight", [0.0, 0.5, 20.0])
 def test_the_beam_that_is_chosen(double, tokenizer, embeddings, weight):
     options = dict(num_beams=BEAMS, max_new_tokens=LENGTH)
-    have = decode_embeddings(double, tokenizer, embeddings, "fra_Latn", rerank_weight=weight, **options)
+    have = decode_embeddings(
+        double, tokenizer, embeddings, "fra_Latn", rerank_weight=weight, **options
+    )
     assert have == by_hand(double, tokenizer, embeddings, weight)
     if weight == 20:
-        assert have != decode_embeddings(double, tokenizer, embeddings, "fra_Latn", rerank_weight=0, **options)
+        assert have != decode_embeddings(
+            double, tokenizer, embeddings, "fra_Latn", rerank_weight=0, **options
+        )
 
 
 def test_beams_do_not_depend_on_the_default_dtype(double, tokenizer, embeddings):
@@ -83,7 +93,10 @@ def test_defaults_come_from_the_generation_config(model, tokenizer, batch, tmp_p
     model, tokenizer = load_translator(folder, dtype="fp32")
     assert isinstance(model, EchoForTranslation) and model.generation_config.rerank_weight == 20
     assert translate(model, tokenizer, texts, None, "fra_Latn", max_new_tokens=LENGTH) == want
-    assert translate(model, tokenizer, texts, None, "fra_Latn", num_beams=1, max_new_tokens=LENGTH) == greedy
+    assert (
+        translate(model, tokenizer, texts, None, "fra_Latn", num_beams=1, max_new_tokens=LENGTH)
+        == greedy
+    )
     pipe = pipeline("sonar-translation", model=model, tokenizer=tokenizer)
     made = pipe(texts, tgt_lang="fra_Latn", max_new_tokens=LENGTH)
     assert [row["translation_text"] for row in made] == want
@@ -94,10 +107,14 @@ def test_defaults_come_from_the_generation_config(model, tokenizer, batch, tmp_p
 
 
 def test_wrong_weights(model):
-    with pytest.raises(ValueError, match="rerank_weight is -1.0; it must be a number of at least 0"):
+    with pytest.raises(
+        ValueError, match="rerank_weight is -1.0; it must be a number of at least 0"
+    ):
         rerank_weight_of(model, -1.0)
     model.input_modalities = ("audio",)
     model.generation_config.rerank_weight = 3.0
-    assert rerank_weight_of(model, None) == 0  # a speech encoder cannot embed text: the default is left out
+    assert (
+        rerank_weight_of(model, None) == 0
+    )  # a speech encoder cannot embed text: the default is left out
     with pytest.raises(ValueError, match="this model has a speech encoder"):
         rerank_weight_of(model, 1.0)

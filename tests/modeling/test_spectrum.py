@@ -22,13 +22,17 @@ def model():
 
 def three_sentences() -> PackedDocument:
     """Sentences of 2, 1 and 2 tokens."""
-    return PackedDocument(embeddings(3), segments=sentence_segments([[5, 6], [7], [8, 9]], [BOS], EOS))
+    return PackedDocument(
+        embeddings(3), segments=sentence_segments([[5, 6], [7], [8, 9]], [BOS], EOS)
+    )
 
 
 def test_three_sentences_read_as_in_figures_5_and_6():
     packed = pack([three_sentences()])
     assert packed["input_ids"].tolist() == [[BOS, 5, 6, BOS, 7, BOS, 8, 9, BOS]]
-    assert packed["labels"].tolist() == [[5, 6, EOS, 7, EOS, 8, 9, EOS, EOS]]  # the last: the document's end
+    assert packed["labels"].tolist() == [
+        [5, 6, EOS, 7, EOS, 8, 9, EOS, EOS]
+    ]  # the last: the document's end
     assert packed["position_ids"].tolist() == [[0, 1, 2, 0, 1, 0, 1, 2, 0]]
     tower = tower_mask(packed["document_ids"], packed["positions"], packed["prefix"])
     assert tower[0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
@@ -44,17 +48,28 @@ def test_three_sentences_read_as_in_figures_5_and_6():
         [0, 0, 0, 0, 0, 1, 1, 1, 0],
         [0, 0, 0, 0, 0, 0, 0, 0, 1],
     ]
-    cross = reading_mask(packed["token_documents"], packed["reads"], packed["document_ids"], packed["positions"])
-    one, two, three, end = [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]  # BOE, then the sentences before
+    cross = reading_mask(
+        packed["token_documents"], packed["reads"], packed["document_ids"], packed["positions"]
+    )
+    one, two, three, end = (
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [1, 1, 1, 0],
+        [1, 1, 1, 1],
+    )  # BOE, then the sentences before
     assert cross[0].int().tolist() == [one, one, one, two, two, three, three, three, end]
 
 
 def test_prefix_is_read_in_both_directions_and_the_rest_is_causal():
-    packed = pack([PackedDocument(embeddings(3), prefix=2, segments=[Segment([BOS, 4, 5, EOS], 2, 3)])])
+    packed = pack(
+        [PackedDocument(embeddings(3), prefix=2, segments=[Segment([BOS, 4, 5, EOS], 2, 3)])]
+    )
     tower = tower_mask(packed["document_ids"], packed["positions"], packed["prefix"])
     assert tower[0].int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     assert packed["labels"].tolist() == [[-100, 5, EOS]]  # no loss on the prompt
-    cross = reading_mask(packed["token_documents"], packed["reads"], packed["document_ids"], packed["positions"])
+    cross = reading_mask(
+        packed["token_documents"], packed["reads"], packed["document_ids"], packed["positions"]
+    )
     assert cross[0].int().tolist() == [[1, 1, 1, 0]] * 3
 
 
@@ -75,7 +90,9 @@ def test_a_sentence_depends_on_what_it_may_read_and_on_nothing_else(model):
 def test_two_documents_packed_are_two_documents_apart(model, prefix):
     first = three_sentences()
     first.prefix = prefix
-    second = PackedDocument(embeddings(2, seed=5), segments=sentence_segments([[11], [12, 13, 14]], [BOS, 3], EOS))
+    second = PackedDocument(
+        embeddings(2, seed=5), segments=sentence_segments([[11], [12, 13, 14]], [BOS, 3], EOS)
+    )
     together = pack([first, second], row_length=100)
     assert len(together["input_ids"]) == 1
     with torch.no_grad():
@@ -91,14 +108,19 @@ def test_two_documents_packed_are_two_documents_apart(model, prefix):
 
 
 def test_rows_padded_to_the_longest_change_nothing(model):
-    documents = [three_sentences(), PackedDocument(embeddings(1, 3), segments=sentence_segments([[4]], [BOS], EOS))]
+    documents = [
+        three_sentences(),
+        PackedDocument(embeddings(1, 3), segments=sentence_segments([[4]], [BOS], EOS)),
+    ]
     packed = pack(documents)
     assert packed["input_ids"].shape == (2, 9)
     with torch.no_grad():
         rows = model(**packed)
         alone = model(**pack(documents[1:]))
     assert rows.loss.isfinite()
-    torch.testing.assert_close(rows.decoder_hidden_state[1, :3], alone.decoder_hidden_state[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        rows.decoder_hidden_state[1, :3], alone.decoder_hidden_state[0], atol=1e-5, rtol=0
+    )
 
 
 def test_attention_implementations_agree(model):
@@ -109,7 +131,12 @@ def test_attention_implementations_agree(model):
     with torch.no_grad():
         torch.testing.assert_close(eager(**packed).loss, model(**packed).loss, atol=1e-5, rtol=0)
         weights = eager.tower(embeddings(3)[None], output_attentions=True).attentions
-    assert len(weights) == 3 and weights[0][0, 0, 0].tolist() == [1, 0, 0, 0]  # BOE reads itself only
+    assert len(weights) == 3 and weights[0][0, 0, 0].tolist() == [
+        1,
+        0,
+        0,
+        0,
+    ]  # BOE reads itself only
     with pytest.raises(ValueError, match="takes no mask of documents"):
         attention_mask(torch.ones(1, 1, 1, dtype=torch.bool), torch.zeros(1), "flash_attention_2")
 
@@ -160,11 +187,23 @@ def test_opens_without_the_package(model, tmp_path, monkeypatch):
 def test_wrong_parts_are_one_line():
     tower, join = make_tower(), SpectrumForCausalLM.from_parts
     for call, message in (
-        (lambda: join(tower, make_decoder(bottleneck=True)), "attention to all tower states: set bottleneck=False"),
-        (lambda: join(tower, make_decoder(embedding_size=20)), "reads states of size 20, the tower's have 16"),
+        (
+            lambda: join(tower, make_decoder(bottleneck=True)),
+            "attention to all tower states: set bottleneck=False",
+        ),
+        (
+            lambda: join(tower, make_decoder(embedding_size=20)),
+            "reads states of size 20, the tower's have 16",
+        ),
         (lambda: SpectrumForCausalLM(tower.config), "needs config.decoder"),
-        (lambda: SpectrumConfig(embedding_size=0), "embedding_size must be a positive integer, not 0"),
-        (lambda: SpectrumConfig(embedding_size=math.inf), "embedding_size must be a positive integer, not inf"),
+        (
+            lambda: SpectrumConfig(embedding_size=0),
+            "embedding_size must be a positive integer, not 0",
+        ),
+        (
+            lambda: SpectrumConfig(embedding_size=math.inf),
+            "embedding_size must be a positive integer, not inf",
+        ),
         (lambda: tower.set_boe(torch.ones(3)), "BOE has 3 values"),
         (lambda: tower.set_boe(torch.zeros(SIZE)), "must be a finite vector"),
         (lambda: tower(torch.zeros(1, 2, 5)), "reads embeddings of size 12, but was given 5"),

@@ -21,7 +21,9 @@ def written(model, vectors, prompt, tokens, *, prefix=None):
     for _ in range(tokens):
         segment = Segment([*ids, EOS], 1, len(vectors) + 1)
         with torch.no_grad():
-            logits = model(**pack([PackedDocument(vectors, prefix=prefix, segments=[segment])])).logits
+            logits = model(
+                **pack([PackedDocument(vectors, prefix=prefix, segments=[segment])])
+            ).logits
         ids.append(int(logits[0, -1].argmax()))
         if ids[-1] == EOS:
             break
@@ -31,7 +33,9 @@ def written(model, vectors, prompt, tokens, *, prefix=None):
 def test_greedy_text_with_caches_is_the_text_without(model):
     document = model.encode_document(embeddings(4))
     for prompt in ([BOS, 7], [BOS, 9, 11, 3]):
-        got = model.generate(document, torch.tensor([prompt]), max_new_tokens=8, do_sample=False)[0].tolist()
+        got = model.generate(document, torch.tensor([prompt]), max_new_tokens=8, do_sample=False)[
+            0
+        ].tolist()
         assert got == written(model, embeddings(4), prompt, 8)
 
 
@@ -58,9 +62,13 @@ def test_beams_and_samples(model):
     nll = model.score_options(document, [options], [[BOS, 7]])
     assert beam[0, 2:].tolist() == options[int(nll[0].argmin())]
     torch.manual_seed(0)
-    sampled = model.generate(document, prompt, do_sample=True, num_return_sequences=4, max_new_tokens=5)
+    sampled = model.generate(
+        document, prompt, do_sample=True, num_return_sequences=4, max_new_tokens=5
+    )
     torch.manual_seed(0)
-    again = model.generate(document, prompt, do_sample=True, num_return_sequences=4, max_new_tokens=5)
+    again = model.generate(
+        document, prompt, do_sample=True, num_return_sequences=4, max_new_tokens=5
+    )
     assert sampled.shape[0] == 4 and torch.equal(sampled, again)
     assert len({tuple(row) for row in sampled.tolist()}) > 1
 
@@ -70,7 +78,9 @@ def test_documents_of_different_length_in_one_batch(model):
     prompt = torch.tensor([[BOS, 5]])
     for number, vectors in enumerate((embeddings(4), embeddings(2, 9))):
         alone = model.encode_document(vectors)
-        torch.testing.assert_close(both.next_embedding[number], alone.next_embedding[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            both.next_embedding[number], alone.next_embedding[0], atol=1e-5, rtol=0
+        )
         row = both.select(torch.tensor([number]))
         got = model.generate(row, prompt, max_new_tokens=6, do_sample=False)
         assert torch.equal(got, model.generate(alone, prompt, max_new_tokens=6, do_sample=False))
@@ -88,9 +98,13 @@ def test_appending_sentences_equals_reading_them_at_once(model, bidirectional):
         output = model.tower(**packed)
     states = model.memory(output.last_hidden_state)
     torch.testing.assert_close(document.states, states, atol=1e-5, rtol=0)
-    torch.testing.assert_close(document.next_embedding, output.next_embedding[:, -1], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        document.next_embedding, output.next_embedding[:, -1], atol=1e-5, rtol=0
+    )
     key = model.decoder.model.layers[1].cross_attn.k_proj(states)
-    torch.testing.assert_close(document.cross[1][0].transpose(1, 2).flatten(2), key, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        document.cross[1][0].transpose(1, 2).flatten(2), key, atol=1e-5, rtol=0
+    )
 
 
 def test_scores_are_cross_entropies(model):
@@ -101,14 +115,19 @@ def test_scores_are_cross_entropies(model):
     for row in range(2):
         for column, option in enumerate(options[row]):
             segment = Segment([*prompts[row], *option], len(prompts[row]), len(documents[row]) + 1)
-            packed = pack([PackedDocument(documents[row], prefix=len(documents[row]), segments=[segment])])
+            packed = pack(
+                [PackedDocument(documents[row], prefix=len(documents[row]), segments=[segment])]
+            )
             with torch.no_grad():
                 expected = model(**packed).loss
             torch.testing.assert_close(got[row, column], expected * len(option), atol=1e-4, rtol=0)
     mean = model.score_options(model.encode_document(documents), options, prompts, mean=True)
     torch.testing.assert_close(mean[0, 0], got[0, 0] / 3)
     document = model.encode_document(documents[:1])
-    for call, tokens in ((model.score_options, [[[VOCABULARY]]]), (model.generate, torch.tensor([[VOCABULARY]]))):
+    for call, tokens in (
+        (model.score_options, [[[VOCABULARY]]]),
+        (model.generate, torch.tensor([[VOCABULARY]])),
+    ):
         pytest.raises(ValueError, call, document, tokens).match("is unknown to the decoder")
 
 
@@ -117,7 +136,9 @@ class Words:
 
     def batch_decode(self, rows, skip_special_tokens):
         assert skip_special_tokens
-        return ["".join(" " if i == 3 else chr(93 + i) for i in row if i > 2) for row in rows.tolist()]
+        return [
+            "".join(" " if i == 3 else chr(93 + i) for i in row if i > 2) for row in rows.tolist()
+        ]
 
 
 def encode(texts):
@@ -169,15 +190,30 @@ def test_bad_documents_are_one_line(model):
     nan = torch.tensor([[0.0] * SIZE, [float("nan")] * SIZE])
     for call, message in (
         (lambda: encode_document([]), "there is no document to encode"),
-        (lambda: encode_document([embeddings(2), torch.zeros(0, SIZE)]), "document 2 has no sentences"),
-        (lambda: encode_document(torch.zeros(2, 5)), "document 1 has embeddings of size 5, the tower reads 12"),
+        (
+            lambda: encode_document([embeddings(2), torch.zeros(0, SIZE)]),
+            "document 2 has no sentences",
+        ),
+        (
+            lambda: encode_document(torch.zeros(2, 5)),
+            "document 1 has embeddings of size 5, the tower reads 12",
+        ),
         (lambda: encode_document(nan), "embedding of row 2 holds NaN"),
-        (lambda: encode_document(torch.ones(10_001, SIZE)), "1 has 10,001 sentences, the limit is 10,000: split it"),
-        (lambda: score(one, [[[4]], [[4], [5]]]), r"same number of options, at least one; found \[1, 2\]"),
+        (
+            lambda: encode_document(torch.ones(10_001, SIZE)),
+            "1 has 10,001 sentences, the limit is 10,000: split it",
+        ),
+        (
+            lambda: score(one, [[[4]], [[4], [5]]]),
+            r"same number of options, at least one; found \[1, 2\]",
+        ),
         (lambda: score(one, [[[4], []]]), "an option has no tokens"),
         (lambda: score(one, [[[4]], [[5]]], [[BOS]]), "1 prompts for 2 rows"),
         (lambda: model.generate(two, ids), "2 documents for 3 prompts"),
-        (lambda: next(model.generate_sentences(one, encode, Words(), num_return_sequences=2)), "one text per document"),
+        (
+            lambda: next(model.generate_sentences(one, encode, Words(), num_return_sequences=2)),
+            "one text per document",
+        ),
         (lambda: without.encode_document(embeddings(1)), "the tower has no BOE"),
         (lambda: short.append_sentences(full, embeddings(1)), "more than 2 sentences"),
     ):
@@ -191,7 +227,12 @@ PROMPT = torch.tensor([[BOS, 7]])
 
 
 def with_adapters():
-    targets = ["q_proj", "k_proj", "v_proj", "o_proj"]  # self-attention of both, cross-attention of the decoder
+    targets = [
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "o_proj",
+    ]  # self-attention of both, cross-attention of the decoder
     torch.manual_seed(3)
     return get_peft_model(make_spectrum(), LoraConfig(r=2, lora_alpha=8, target_modules=targets))
 
@@ -231,14 +272,19 @@ def test_adapters_of_both_parts_learn_and_nothing_else(tmp_path):
     document = merged.encode_document(embeddings(4))
     found = merged.score_options(document, [[[5, 6], [9, 9]]], [[BOS, 7]])
     torch.testing.assert_close(found, scores, atol=1e-4, rtol=1e-4)
-    assert merged.generate(document, PROMPT, max_new_tokens=6, do_sample=False).tolist() == text.tolist()
+    assert (
+        merged.generate(document, PROMPT, max_new_tokens=6, do_sample=False).tolist()
+        == text.tolist()
+    )
 
 
 def test_a_document_of_the_model_without_adapters_is_refused():
     model = make_spectrum()
     document = model.encode_document(embeddings(4))
     adapted = with_adapters().eval()
-    assert torch.equal(adapted.encode_document(embeddings(4)).states, document.states)  # B starts at zero
+    assert torch.equal(
+        adapted.encode_document(embeddings(4)).states, document.states
+    )  # B starts at zero
     for name, parameter in adapted.named_parameters():
         if "tower" in name and "lora_B" in name:
             torch.nn.init.normal_(parameter)

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import AutoFeatureExtractor, AutoModel, Wav2Vec2BertConfig, Wav2Vec2Config, WhisperConfig
+from transformers import (
+    AutoFeatureExtractor,
+    AutoModel,
+    Wav2Vec2BertConfig,
+    Wav2Vec2Config,
+    WhisperConfig,
+)
 
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from hf_echo.modeling.configuration_echo_speech import omnilingual_wav2vec2
@@ -21,7 +27,9 @@ AUDIO = {
     "samples": lambda: omnilingual_wav2vec2(**SMALL, **CONVOLUTIONS),
     "group norm": lambda: Wav2Vec2Config(**SMALL, **CONVOLUTIONS),
     "log-mel": lambda: Wav2Vec2BertConfig(**SMALL, apply_spec_augment=False, layerdrop=0.0),
-    "whisper": lambda: WhisperConfig(d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64),
+    "whisper": lambda: WhisperConfig(
+        d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64
+    ),
 }
 
 
@@ -35,7 +43,9 @@ def speech(request):
     torch.manual_seed(0)
     pooler = dict(embedding_size=24, pooler_heads=4, pooler_intermediate_size=64)
     features = "samples" if request.param == "group norm" else request.param
-    model = EchoSpeechEncoder(EchoSpeechConfig(audio_config=AUDIO[request.param](), **pooler)).eval()
+    model = EchoSpeechEncoder(
+        EchoSpeechConfig(audio_config=AUDIO[request.param](), **pooler)
+    ).eval()
     return model, EchoAudioFeatureExtractor(features=features)
 
 
@@ -49,12 +59,18 @@ def embed(speech, audio) -> np.ndarray:
 def test_padding_changes_no_embedding_whatever_the_stride():
     """Frames that fill no whole stride are the same alone and beside a longer row."""
     torch.manual_seed(0)
-    audio = Wav2Vec2BertConfig(**SMALL, apply_spec_augment=False, layerdrop=0.0, feature_projection_input_dim=320)
-    model = EchoSpeechEncoder(EchoSpeechConfig(audio_config=audio, embedding_size=8, pooler_heads=4)).eval()
+    audio = Wav2Vec2BertConfig(
+        **SMALL, apply_spec_augment=False, layerdrop=0.0, feature_projection_input_dim=320
+    )
+    model = EchoSpeechEncoder(
+        EchoSpeechConfig(audio_config=audio, embedding_size=8, pooler_heads=4)
+    ).eval()
     speech = model, EchoAudioFeatureExtractor(features="log-mel", stride=4)
     for samples in range(8000, 8640, 80):  # all remainders of 40 ms
         alone = embed(speech, [noise(samples)])[0]
-        np.testing.assert_allclose(embed(speech, [noise(samples), noise(16000)])[0], alone, atol=1e-4)
+        np.testing.assert_allclose(
+            embed(speech, [noise(samples), noise(16000)])[0], alone, atol=1e-4
+        )
 
 
 def test_padding_changes_no_embedding(speech):
@@ -88,14 +104,19 @@ def test_every_way_in(speech, tmp_path):
     speech[0].save_pretrained(tmp_path)
     speech[1].save_pretrained(tmp_path)
     soundfile.write(tmp_path / "a.wav", audio, RATE, subtype="FLOAT")
-    opened = AutoModel.from_pretrained(tmp_path).eval(), AutoFeatureExtractor.from_pretrained(tmp_path)
+    opened = (
+        AutoModel.from_pretrained(tmp_path).eval(),
+        AutoFeatureExtractor.from_pretrained(tmp_path),
+    )
     assert [type(part) for part in opened] == [EchoSpeechEncoder, EchoAudioFeatureExtractor]
     np.testing.assert_allclose(embed(opened, [audio])[0], want, atol=1e-6)
     model = SentenceTransformer(str(tmp_path), device="cpu")
     assert model.get_embedding_dimension() == 24
     inputs = [str(tmp_path / "a.wav"), audio, {"array": audio, "sampling_rate": RATE}]
     np.testing.assert_allclose(model.encode(inputs), np.stack([want] * 3), atol=1e-4)
-    assert (tmp_path / "modeling_echo_speech.py").exists() and (tmp_path / "feature_extraction_echo_speech.py").exists()
+    assert (tmp_path / "modeling_echo_speech.py").exists() and (
+        tmp_path / "feature_extraction_echo_speech.py"
+    ).exists()
 
 
 def test_a_long_file_takes_the_memory_of_its_mono_samples(tmp_path, monkeypatch):
@@ -119,10 +140,19 @@ def test_bad_audio_and_settings():
     """What `load_audio` refuses is in tests/data/speech/test_bad_audio.py; here that the extractor names the row."""
     small = EchoSpeechConfig(audio_config=AUDIO["samples"](), pooler_heads=4, embedding_size=8)
     for call, message in (
-        (lambda: EchoAudioFeatureExtractor()([noise(8000), np.zeros(8000)]), "audio 2: only silence"),
+        (
+            lambda: EchoAudioFeatureExtractor()([noise(8000), np.zeros(8000)]),
+            "audio 2: only silence",
+        ),
         (lambda: EchoAudioFeatureExtractor(features="mfcc"), "features is 'mfcc'"),
-        (lambda: EchoAudioFeatureExtractor(features="log-mel", stride=1), "stride is 1; at least 2"),
-        (lambda: EchoSpeechConfig(audio_config=AUDIO["samples"](), pooler_heads=5), "pooler_heads=5 must divide"),
+        (
+            lambda: EchoAudioFeatureExtractor(features="log-mel", stride=1),
+            "stride is 1; at least 2",
+        ),
+        (
+            lambda: EchoSpeechConfig(audio_config=AUDIO["samples"](), pooler_heads=5),
+            "pooler_heads=5 must divide",
+        ),
         (lambda: EchoSpeechEncoder(small)(), "give input_values"),
     ):
         with pytest.raises(ValueError, match=message):

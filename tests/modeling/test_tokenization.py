@@ -12,13 +12,20 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from hf_echo.modeling import EchoTokenizer
-from hf_echo.modeling.prompting_echo import decoder_prompt, encoder_prompt, language_name, split_prompt
+from hf_echo.modeling.prompting_echo import (
+    decoder_prompt,
+    encoder_prompt,
+    language_name,
+    split_prompt,
+)
 from hf_echo.modeling.sentence_transformer_echo import sentence_transformer_prompts
 
 from .conftest import LANGUAGES, TEXTS
 
 # What Unicode calls White_Space; Python's strip() also takes the four separators from U+001C to U+001F.
-WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace() and not "\x1c" <= c <= "\x1f")
+WHITE_SPACE = "".join(
+    c for c in map(chr, range(0x3001)) if c.isspace() and not "\x1c" <= c <= "\x1f"
+)
 
 
 @pytest.fixture
@@ -41,7 +48,10 @@ def test_layouts_are_table_40(tokenizer):
     middle = tokens.index("<SEP>")
     assert tokenizer.convert_tokens_to_string(tokens[2:middle]) == "French:"
     assert tokenizer.convert_tokens_to_string(tokens[middle + 1 : -1]) == "Le chat"
-    assert tokenizer.decode(tokenizer("Le chat", lang="fra_Latn").input_ids) == "<CLS><s> French:<SEP> Le chat</s>"
+    assert (
+        tokenizer.decode(tokenizer("Le chat", lang="fra_Latn").input_ids)
+        == "<CLS><s> French:<SEP> Le chat</s>"
+    )
     ids = tokenizer.decoder_prompt_ids("deu_Latn", "mined")
     assert tokenizer.decode(ids) == "<s> This is a possible mined translation in German:<SEP>"
     assert (ids[0], ids[-1]) == (tokenizer.bos_token_id, tokenizer.sep_token_id)
@@ -53,12 +63,24 @@ def test_layouts_are_table_40(tokenizer):
         (decoder_prompt("fra_Latn"), "This is a possible translation in French:"),
         (decoder_prompt("fra_Latn", "primary"), "This is a possible translation in French:"),
         (decoder_prompt("fra_Latn", "mined"), "This is a possible mined translation in French:"),
-        (decoder_prompt("fra_Latn", "back_translation"), "This is a possible back-translation in French:"),
-        (decoder_prompt("python", "code", "eng_Latn"), "This is a corresponding code snippet in Python:"),
+        (
+            decoder_prompt("fra_Latn", "back_translation"),
+            "This is a possible back-translation in French:",
+        ),
+        (
+            decoder_prompt("python", "code", "eng_Latn"),
+            "This is a corresponding code snippet in Python:",
+        ),
         (decoder_prompt("cpp", "code"), "This is a corresponding code snippet in C++:"),
         (decoder_prompt("latex", "math", "eng_Latn"), "This is a corresponding math formula:"),
-        (decoder_prompt("eng_Latn", "code", "python"), "This is a possible natural language explanation in English:"),
-        (decoder_prompt("eng_Latn", "math", "latex"), "This is a possible natural language explanation in English:"),
+        (
+            decoder_prompt("eng_Latn", "code", "python"),
+            "This is a possible natural language explanation in English:",
+        ),
+        (
+            decoder_prompt("eng_Latn", "math", "latex"),
+            "This is a possible natural language explanation in English:",
+        ),
         (encoder_prompt("fra_Latn"), "French:"),
         (encoder_prompt("python"), "Python:"),
         (encoder_prompt(), "Unspecified language:"),
@@ -73,7 +95,9 @@ def test_unknown_names_are_named_with_their_neighbours(tokenizer):
         language_name("fra_Ltn")
     with pytest.raises(ValueError, match="unknown language code 'french'"):
         tokenizer("Bonjour", lang="french")
-    with pytest.raises(ValueError, match="unknown provenance 'stolen'; use one of primary, .*mined.*math"):
+    with pytest.raises(
+        ValueError, match="unknown provenance 'stolen'; use one of primary, .*mined.*math"
+    ):
         decoder_prompt("fra_Latn", "stolen")
 
 
@@ -82,8 +106,13 @@ def test_unknown_names_are_named_with_their_neighbours(tokenizer):
 
 def test_one_language_for_all_or_one_each(tokenizer):
     each = tokenizer(TEXTS, lang=LANGUAGES).input_ids
-    assert each == [tokenizer(text, lang=code).input_ids for text, code in zip(TEXTS, LANGUAGES, strict=True)]
-    assert tokenizer(TEXTS, lang="fra_Latn").input_ids[1] == tokenizer(TEXTS[1], lang="fra_Latn").input_ids
+    assert each == [
+        tokenizer(text, lang=code).input_ids for text, code in zip(TEXTS, LANGUAGES, strict=True)
+    ]
+    assert (
+        tokenizer(TEXTS, lang="fra_Latn").input_ids[1]
+        == tokenizer(TEXTS[1], lang="fra_Latn").input_ids
+    )
     some = tokenizer(TEXTS[:2], lang=["fra_Latn", None]).input_ids
     assert some == [tokenizer(TEXTS[0], lang="fra_Latn").input_ids, tokenizer(TEXTS[1]).input_ids]
     with pytest.raises(ValueError, match="5 texts but 2 languages"):
@@ -95,9 +124,14 @@ def test_prompt_in_front_of_the_text(tokenizer):
     assert tokenizer("French:<SEP>Le chat").input_ids == french
     # sentence-transformers puts its default prompt before every text, also before one that has its own.
     assert tokenizer("Unspecified language:<SEP>French:<SEP>Le chat").input_ids == french
-    assert tokenizer("Unspecified language:<SEP>Le chat").input_ids == tokenizer("Le chat").input_ids
+    assert (
+        tokenizer("Unspecified language:<SEP>Le chat").input_ids == tokenizer("Le chat").input_ids
+    )
     assert split_prompt("Note: Le chat") == ("Unspecified language:", "Note: Le chat")
-    assert split_prompt("no prompt<SEP>Le chat") == ("Unspecified language:", "no prompt<SEP>Le chat")
+    assert split_prompt("no prompt<SEP>Le chat") == (
+        "Unspecified language:",
+        "no prompt<SEP>Le chat",
+    )
 
 
 # Texts
@@ -111,7 +145,9 @@ def test_special_tokens_cannot_be_spelt(tokenizer, spelling):
     body = ids[len(prefix) : -1]
     assert ids[: len(prefix)] == prefix and not set(body) & set(tokenizer.all_special_ids)
     assert tokenizer.decode(body) == text
-    assert not set(tokenizer.encode(text, add_special_tokens=False)) & set(tokenizer.all_special_ids)
+    assert not set(tokenizer.encode(text, add_special_tokens=False)) & set(
+        tokenizer.all_special_ids
+    )
     assert tokenizer(f"x {spelling}:<SEP>y").input_ids.count(tokenizer.sep_token_id) == 1
 
 
@@ -120,9 +156,14 @@ def test_empty_and_white_space_texts_are_one(tokenizer, model):
     ids = tokenizer(blanks, lang="fra_Latn").input_ids
     assert len({tuple(row) for row in ids}) == 1
     assert tokenizer.decode(ids[0]) == "<CLS><s> French:<SEP></s>"
-    embedding = model.encoder(**tokenizer(blanks, lang="fra_Latn", return_tensors="pt")).sentence_embedding
+    embedding = model.encoder(
+        **tokenizer(blanks, lang="fra_Latn", return_tensors="pt")
+    ).sentence_embedding
     assert embedding.isfinite().all() and torch.equal(embedding, embedding[:1].expand(4, -1))
-    assert tokenizer(" Le chat\n", lang="fra_Latn").input_ids == tokenizer("Le chat", lang="fra_Latn").input_ids
+    assert (
+        tokenizer(" Le chat\n", lang="fra_Latn").input_ids
+        == tokenizer("Le chat", lang="fra_Latn").input_ids
+    )
 
 
 @settings(max_examples=80, deadline=None)
@@ -157,7 +198,9 @@ def test_long_texts_are_cut_with_a_warning(own, caplog, length):
 
 def test_long_texts_can_be_refused(own, tmp_path):
     own.on_long = "error"
-    with pytest.raises(ValueError, match="1 of 2 texts are longer than 40 tokens, the first is row 1; shorten them"):
+    with pytest.raises(
+        ValueError, match="1 of 2 texts are longer than 40 tokens, the first is row 1; shorten them"
+    ):
         own(long_and_short(), truncation=True, max_length=40)
     assert own(["chat"], truncation=True, max_length=40).input_ids == own(["chat"]).input_ids
     own.save_pretrained(tmp_path / "error")
@@ -171,16 +214,22 @@ def test_long_texts_can_be_refused(own, tmp_path):
 def test_long_texts_can_be_split(own, make_model, pooling):
     own.on_long = "split"
     texts = ["chat", *long_and_short(), "noir"]
-    batch = own(texts, lang="fra_Latn", truncation=True, max_length=40, padding=True, return_tensors="pt")
+    batch = own(
+        texts, lang="fra_Latn", truncation=True, max_length=40, padding=True, return_tensors="pt"
+    )
     rows = batch["overflow_to_sample_mapping"]
     assert rows.tolist() == sorted(rows.tolist()) and set(rows.tolist()) == {0, 1, 2, 3}
     prefix = own("", lang="fra_Latn").input_ids[:-1]
     body = []
-    for ids, mask, row in zip(batch["input_ids"], batch["attention_mask"].bool(), rows, strict=True):
+    for ids, mask, row in zip(
+        batch["input_ids"], batch["attention_mask"].bool(), rows, strict=True
+    ):
         ids = ids[mask].tolist()
         assert len(ids) <= 40 and ids[: len(prefix)] == prefix and ids[-1] == own.eos_token_id
         body += ids[len(prefix) : -1] if row == 1 else []
-    assert body == own(texts[1], lang="fra_Latn").input_ids[len(prefix) : -1]  # nothing lost, nothing doubled
+    assert (
+        body == own(texts[1], lang="fra_Latn").input_ids[len(prefix) : -1]
+    )  # nothing lost, nothing doubled
 
     encoder = make_model(pooling=pooling).encoder
     with torch.no_grad():
@@ -197,7 +246,9 @@ def test_long_texts_can_be_split(own, make_model, pooling):
 @pytest.mark.parametrize("length", [1, 4, 12])
 def test_no_room_for_text(own, on_long, length):
     own.on_long = on_long
-    with pytest.raises(ValueError, match=f"max_length {length} leaves no room for text: 'Unspecified language:'"):
+    with pytest.raises(
+        ValueError, match=f"max_length {length} leaves no room for text: 'Unspecified language:'"
+    ):
         own(["chat"], truncation=True, max_length=length)
 
 
@@ -257,8 +308,15 @@ def test_a_stock_tokenizer_reads_the_same_prompts(tokenizer):
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     stock = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
     prompts = sentence_transformer_prompts(["fra_Latn", "deu_Latn"])
-    for code, text in [("fra_Latn", "Le chat dort."), ("deu_Latn", " Die Katze,  schläft "), (None, "高い")]:
-        assert stock(prompts[code or "unspecified"] + text).input_ids == tokenizer(text, lang=code).input_ids
+    for code, text in [
+        ("fra_Latn", "Le chat dort."),
+        ("deu_Latn", " Die Katze,  schläft "),
+        (None, "高い"),
+    ]:
+        assert (
+            stock(prompts[code or "unspecified"] + text).input_ids
+            == tokenizer(text, lang=code).input_ids
+        )
 
 
 def test_any_fast_tokenizer_takes_languages_that_change_nothing(toy, tmp_path):
@@ -267,14 +325,22 @@ def test_any_fast_tokenizer_takes_languages_that_change_nothing(toy, tmp_path):
     texts = ["the cat sleeps .", "a dog", ""]
     want = plain(texts).input_ids
     assert tokenizer(texts).input_ids == tokenizer(texts, lang="fra_Latn").input_ids == want
-    assert tokenizer.pair_ids(*tokenizer.with_prompts(texts, ["fra_Latn", None, "eng_Latn"])) == want
+    assert (
+        tokenizer.pair_ids(*tokenizer.with_prompts(texts, ["fra_Latn", None, "eng_Latn"])) == want
+    )
     short = dict(truncation=True, max_length=4)
     assert tokenizer(texts, **short).input_ids == plain(texts, **short).input_ids
-    assert (tokenizer.end_ids, tokenizer.mask_token, tokenizer.bos_token) == ([plain.sep_token_id], "<mask>", "<s>")
+    assert (tokenizer.end_ids, tokenizer.mask_token, tokenizer.bos_token) == (
+        [plain.sep_token_id],
+        "<mask>",
+        "<s>",
+    )
     with pytest.raises(ValueError, match="1 of 3 texts are longer than 4 tokens"):
         tokenizer(texts, on_long="error", max_length=4)
     assert tokenizer.decoder_prompt_ids("fra_Latn")[:1] == [plain.cls_token_id]
-    assert not set(tokenizer("<mask> </s>").input_ids[1:-1]) & set(plain.all_special_ids) - {plain.unk_token_id}
+    assert not set(tokenizer("<mask> </s>").input_ids[1:-1]) & set(plain.all_special_ids) - {
+        plain.unk_token_id
+    }
     tokenizer.save_pretrained(tmp_path)
     again = EchoTokenizer.from_pretrained(tmp_path)
     assert again.prompts == "none" and again(texts, lang="deu_Latn").input_ids == want
@@ -283,9 +349,15 @@ def test_any_fast_tokenizer_takes_languages_that_change_nothing(toy, tmp_path):
 def test_a_tokenizer_without_special_tokens_around_a_text(toy):
     backend = Tokenizer(models.WordLevel({"<|end|>": 0, "<unk>": 1, "cat": 2}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>"))
+    tokenizer = EchoTokenizer.around(
+        PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
+    )
     assert tokenizer("cat cat").input_ids == [2, 2] and tokenizer.end_ids == []
     assert tokenizer.pair_ids([""], ["cat"]) == [[2]] and tokenizer.cls_token_id is None
-    assert (tokenizer.pad_token, tokenizer.sep_token, tokenizer.model_max_length) == ("<|end|>", "<|end|>", 512)
+    assert (tokenizer.pad_token, tokenizer.sep_token, tokenizer.model_max_length) == (
+        "<|end|>",
+        "<|end|>",
+        512,
+    )
     with pytest.raises(ValueError, match="has neither an eos nor a SEP token"):
         EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend))

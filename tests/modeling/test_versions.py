@@ -59,10 +59,16 @@ def folders(make_model, tokenizer, tmp_path_factory) -> list[Path]:
     for folder in made:
         make_model().save_release(folder)
         tokenizer.save_pretrained(folder)
-        run = {"stage": "seq2seq", "values": {"output_dir": "o/nano", "license": "mit"}, "from": None}
+        run = {
+            "stage": "seq2seq",
+            "values": {"output_dir": "o/nano", "license": "mit"},
+            "from": None,
+        }
         (folder / "README.md").write_text(model_card(run, LANGUAGES))
     for file in made[1].rglob("*.safetensors"):
-        save_file({name: weight * 1.5 for name, weight in load_file(file).items()}, file, {"format": "pt"})
+        save_file(
+            {name: weight * 1.5 for name, weight in load_file(file).items()}, file, {"format": "pt"}
+        )
     code = made[1] / "modeling_echo.py"
     code.write_text(code.read_text() + "\nEchoEncoder.version_of_the_code = 2\n")
     return made
@@ -72,7 +78,9 @@ def folders(make_model, tokenizer, tmp_path_factory) -> list[Path]:
 def hub(folders, hub_environment, toy, tmp_path_factory):
     def run(*command, say=None, **more) -> subprocess.CompletedProcess:
         command = [sys.executable, *map(str, command)]
-        done = subprocess.run(command, env=hub_environment | more, capture_output=True, text=True, input=say)
+        done = subprocess.run(
+            command, env=hub_environment | more, capture_output=True, text=True, input=say
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         return done
 
@@ -96,7 +104,9 @@ def test_each_version_without_the_package(hub, folders, tmp_path):
             assert torch.equal(found[name][way], want), (name, way)
     assert not torch.equal(found[names[0]]["auto"], found[names[1]]["auto"])
     # A copy that was saved again opens without the Hub: `ways_in` opened it, and its code is that of its version.
-    codes = [(tmp_path / f"result.pt.{number}" / "modeling_echo.py").read_text() for number in (2, 3)]
+    codes = [
+        (tmp_path / f"result.pt.{number}" / "modeling_echo.py").read_text() for number in (2, 3)
+    ]
     assert ["version_of_the_code" in code for code in codes] == [False, True]
 
 
@@ -108,10 +118,18 @@ def test_a_version_by_its_name(hub, folders, toy, tmp_path):
         want = any_encoder(str(folder), dtype="fp32")(["Le chat dort."], "fra_Latn")
         np.testing.assert_allclose(found[tag], want, atol=1e-5)  # another number of threads
         decoder = load_translator(folder, dtype="fp32")[0].decoder
-        np.testing.assert_array_equal(found[f"{tag} decoder"], decoder.lm_head.weight.detach().numpy())
+        np.testing.assert_array_equal(
+            found[f"{tag} decoder"], decoder.lm_head.weight.detach().numpy()
+        )
         assert found[f"{tag} rows"].tolist() == toy.dataset()["source"][:]
-    assert str(found["v1.0.0 print"]).startswith("commit:") and found["v1.0.0 print"] != found["v2.0.0 print"]
-    assert str(found["tester/versions@v9"]) == "tester/versions has no version v9; it has v1.0.0, v2.0.0"
+    assert (
+        str(found["v1.0.0 print"]).startswith("commit:")
+        and found["v1.0.0 print"] != found["v2.0.0 print"]
+    )
+    assert (
+        str(found["tester/versions@v9"])
+        == "tester/versions has no version v9; it has v1.0.0, v2.0.0"
+    )
     assert "tester/none@v1.0.0" in str(found["tester/none@v1.0.0"])
 
 
@@ -158,7 +176,10 @@ def test_operations_read_versions(hub, folders, tmp_path):
         assert same(tmp_path / place.name, place), place
         assert done[place.name][0] is True
     parents = done["average"][1]
-    assert [parents[role]["name"] for role in ("model", "other")] == [f"{REPO}@v1.0.0", f"{REPO}@v2.0.0"]
+    assert [parents[role]["name"] for role in ("model", "other")] == [
+        f"{REPO}@v1.0.0",
+        f"{REPO}@v2.0.0",
+    ]
     prints = {parent["fingerprint"] for parent in parents.values()}
     assert len(prints) == 2 and all(len(print) == len("commit:") + 40 for print in prints)
     assert "by average" not in done["other version"] and "other" in done["other version"]
@@ -189,7 +210,11 @@ def test_code_that_runs_without_a_version_is_warned_of_once(hub):
     """transformers asks whether the code may run; the answer here is yes."""
     done = hub("-c", FOREIGN, "tester/foreign", "tester/other", say="y\ny\n")
     lines = [line for line in done.stderr.splitlines() if "without a version" in line]
-    assert len(lines) == 1 and "code of tester/foreign ran" in lines[0] and "tester/foreign@v1.0.0" in lines[0]
+    assert (
+        len(lines) == 1
+        and "code of tester/foreign ran" in lines[0]
+        and "tester/foreign@v1.0.0" in lines[0]
+    )
     pinned = ["tester/foreign@v1.0.0", "tester/borrows@v1.0.0", "tester/borrows@v1.0.0"]
     borrowed = hub("-c", FOREIGN, *pinned, say="y\ny\ny\n")
     lines = [line for line in borrowed.stderr.splitlines() if "without a version" in line]

@@ -29,10 +29,20 @@ HfApi().upload_folder(repo_id="tester/release", folder_path=release)
 
 
 def run(*command: str, cwd: Path, **environment: str) -> None:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "PYTHONPATH"))}
-    home = {"HF_HOME": str(cwd / "home"), "HF_HUB_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HF_", "PYTHONPATH"))
+    }
+    home = {
+        "HF_HOME": str(cwd / "home"),
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     everything = kept | home | environment
-    done = subprocess.run([sys.executable, *command], cwd=cwd, env=everything, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *command], cwd=cwd, env=everything, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-4000:]
 
 
@@ -56,7 +66,11 @@ def here(folders) -> dict[str, dict]:
 @pytest.fixture(scope="module")
 def hub(folders, hub_environment, tmp_path_factory) -> dict[str, str]:
     """The environment of a local Hub with both layouts."""
-    hub = {name: value for name, value in hub_environment.items() if name.startswith("HF_") and name != "HF_HOME"}
+    hub = {
+        name: value
+        for name, value in hub_environment.items()
+        if name.startswith("HF_") and name != "HF_HOME"
+    }
     run("-c", PUSH, *map(str, folders.values()), cwd=tmp_path_factory.mktemp("push"), **hub)
     return hub
 
@@ -67,7 +81,11 @@ def elsewhere(folders, hub, tmp_path_factory) -> dict[str, dict]:
     place = tmp_path_factory.mktemp("elsewhere")
     script, result = str(HERE / "ways_in.py"), str(place / "result.pt")
     run("-I", script, result, *map(str, folders.values()), *ON_HUB, cwd=place, **hub)
-    of_others = ("_speech", "_sonar", "adapters_echo")  # files of speech, of SONAR and of modular encoders
+    of_others = (
+        "_speech",
+        "_sonar",
+        "adapters_echo",
+    )  # files of speech, of SONAR and of modular encoders
     code = {path.name for path in MODELING.glob("*_echo*.py") if not path.stem.endswith(of_others)}
     for folder in place.glob("result.pt.*"):
         assert {path.name for path in folder.glob("*.py")} == code
@@ -103,7 +121,9 @@ def test_without_hf_echo_it_is_the_same(here, elsewhere, name):
     assert have.keys() == want.keys() == again.keys() | {"translation", "pipeline"}
     for way in want:
         same(have[way], want[way], way)
-    for way in again:  # SentenceTransformer.save() in that process wrote a folder that opens as well
+    for (
+        way
+    ) in again:  # SentenceTransformer.save() in that process wrote a folder that opens as well
         same(again[way], want[way], way)
 
 

@@ -11,7 +11,12 @@ A test imports `open_all` for the same results in its own process: all must be e
 import sys
 from collections.abc import Callable
 
-TEXTS = ["Le chat dort.", "Die Katze schläft auf dem roten Teppich, und der Hund auch.", "", "고양이가 잔다."]
+TEXTS = [
+    "Le chat dort.",
+    "Die Katze schläft auf dem roten Teppich, und der Hund auch.",
+    "",
+    "고양이가 잔다.",
+]
 LANGUAGES = ["fra_Latn", "deu_Latn", "eng_Latn", "kor_Hang"]
 
 
@@ -33,7 +38,9 @@ def open_all(name: str, *, save_to: str | None = None, decoder: bool = True, **o
     batch = tokenizer(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt")
     sentences = SentenceTransformer(name, device="cpu", **options)
     pairs = list(zip(LANGUAGES, TEXTS, strict=True))
-    splitting = SentenceTransformer(name, device="cpu", processor_kwargs={"on_long": "split"}, **options)
+    splitting = SentenceTransformer(
+        name, device="cpu", processor_kwargs={"on_long": "split"}, **options
+    )
 
     def encode(texts, **kwargs):
         return sentences.encode(texts, convert_to_tensor=True, **kwargs)
@@ -50,10 +57,16 @@ def open_all(name: str, *, save_to: str | None = None, decoder: bool = True, **o
     if decoder:
         prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
         model = AutoModelForSeq2SeqLM.from_pretrained(name, **options)
-        results["translation"] = model.generate(**batch, decoder_input_ids=prompt, max_new_tokens=6, num_beams=2)
+        results["translation"] = model.generate(
+            **batch, decoder_input_ids=prompt, max_new_tokens=6, num_beams=2
+        )
         translate = pipeline("sonar-translation", model=name, device="cpu", **options)
-        found = translate(TEXTS, src_lang=LANGUAGES, tgt_lang="eng_Latn", num_beams=2, max_new_tokens=6)
-        texts = tokenizer.batch_decode(results["translation"][:, prompt.shape[1] :], skip_special_tokens=True)
+        found = translate(
+            TEXTS, src_lang=LANGUAGES, tgt_lang="eng_Latn", num_beams=2, max_new_tokens=6
+        )
+        texts = tokenizer.batch_decode(
+            results["translation"][:, prompt.shape[1] :], skip_special_tokens=True
+        )
         found = [row["translation_text"].strip() for row in found]
         texts = [found.strip() if text else "" for text, found in zip(TEXTS, texts, strict=True)]
         results["pipeline"] = torch.tensor([a == b for a, b in zip(found, texts, strict=True)])
@@ -82,7 +95,10 @@ def first_ways(name: str) -> list[tuple[str, Callable]]:
         ("EchoForTranslation", of("AutoModelForSeq2SeqLM")),
         ("EchoTokenizer", of("AutoTokenizer")),
         ("SentenceTransformer", lambda: SentenceTransformer(name, device="cpu")),
-        ("SonarTranslationPipeline", lambda: transformers.pipeline("sonar-translation", name, device="cpu")),
+        (
+            "SonarTranslationPipeline",
+            lambda: transformers.pipeline("sonar-translation", name, device="cpu"),
+        ),
         ("EchoDecoder", lambda: hf_echo.EchoDecoder.from_pretrained(name)),
     ]
 

@@ -78,8 +78,14 @@ def completion(text, request=None, finish="stop", **changes):
         "object": "chat.completion",
         "created": 1,
         "model": "m",
-        "choices": [{"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}],
-        "usage": {"prompt_tokens": prompt, "completion_tokens": len(str(text).split()), "total_tokens": prompt},
+        "choices": [
+            {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
+        ],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": len(str(text).split()),
+            "total_tokens": prompt,
+        },
         **changes,
     }
 
@@ -88,7 +94,9 @@ def completion(text, request=None, finish="stop", **changes):
 def server():
     pytest.importorskip("openai")
     server = Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     yield server
     server.shutdown()

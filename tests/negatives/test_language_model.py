@@ -6,7 +6,14 @@ import time
 
 import pytest
 
-from hf_echo.negatives.language_model import Endpoint, InvalidReply, Job, Reply, ReplyCache, write_rows
+from hf_echo.negatives.language_model import (
+    Endpoint,
+    InvalidReply,
+    Job,
+    Reply,
+    ReplyCache,
+    write_rows,
+)
 
 from ..refusals import refusals, refuses
 from .conftest import completion
@@ -23,7 +30,12 @@ def shouted(reply):
 def jobs(texts):
     for text in texts:
         messages = [{"role": "user", "content": text}]
-        yield Job({"text": text}, messages, shouted, lambda value, text=text: {text: value} if value else None)
+        yield Job(
+            {"text": text},
+            messages,
+            shouted,
+            lambda value, text=text: {text: value} if value else None,
+        )
 
 
 def last(request):
@@ -72,7 +84,12 @@ def test_what_is_asked_for(server, write):
     server.script = answer
     write(SENTENCES[:2])
     for request in server.requests():
-        assert (request["model"], request["temperature"], request["seed"], request["max_tokens"]) == ("m", 0, 0, 512)
+        assert (
+            request["model"],
+            request["temperature"],
+            request["seed"],
+            request["max_tokens"],
+        ) == ("m", 0, 0, 512)
 
 
 def test_nothing_is_asked_twice(server, write, tmp_path):
@@ -165,14 +182,23 @@ def test_failed_rows_are_asked_again(broken_answers, server, write):
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_refusal_stops_at_once(server, write, status):
     server.script = lambda request, times: status
-    refuses(f"refuses model 'm': .*{status}", lambda: write([f"He sold {i} boats." for i in range(300)], concurrency=2))
+    refuses(
+        f"refuses model 'm': .*{status}",
+        lambda: write([f"He sold {i} boats." for i in range(300)], concurrency=2),
+    )
     assert len(server.seen) < 50  # 32 are on their way before the first answer is read
 
 
 def test_a_dead_endpoint_stops_the_run(server, write, tmp_path):
     server.script = lambda request, times: answer(request) if len(server.seen) <= 5 else 500
     texts = [f"He sold {i} boats." for i in range(200)]
-    refuses("20 consecutive rows got no reply: .*500.*out.replies.sqlite", write, texts, retries=0, concurrency=1)
+    refuses(
+        "20 consecutive rows got no reply: .*500.*out.replies.sqlite",
+        write,
+        texts,
+        retries=0,
+        concurrency=1,
+    )
     assert not (tmp_path / "out.jsonl").exists()
     assert len(server.seen) < 60
     # the replies until then are kept
@@ -186,7 +212,11 @@ def test_an_invalid_reply_is_asked_again_hotter_with_another_seed(server, write)
     counts, rows, failed = write(SENTENCES[:1], seed=7)
     assert len(rows) == 1
     assert not failed
-    assert [(r["seed"], r["temperature"]) for r in server.requests()] == [(7, 0), (8, 0.7), (9, 0.7)]
+    assert [(r["seed"], r["temperature"]) for r in server.requests()] == [
+        (7, 0),
+        (8, 0.7),
+        (9, 0.7),
+    ]
     assert (counts["answered"], counts["invalid_replies"], counts["requests"]) == (1, 2, 3)
 
 
@@ -202,7 +232,9 @@ def test_a_lie_is_recorded(server, write, lie):
 
 
 def test_a_reply_cut_off_is_none(server, write):
-    server.script = lambda request, times: completion("A SENTENCE THAT HAS NO", request, finish="length", usage=None)
+    server.script = lambda request, times: completion(
+        "A SENTENCE THAT HAS NO", request, finish="length", usage=None
+    )
     counts, rows, failed = write(SENTENCES[:1], max_tokens=5, attempts=1)
     assert not rows
     assert failed[0]["reason"] == "cut off at 5 tokens"
@@ -210,7 +242,10 @@ def test_a_reply_cut_off_is_none(server, write):
 
 
 test_wrong_arguments = refusals(
-    (lambda: Endpoint("m", "localhost:8000"), "endpoint is 'localhost:8000'; give an address such as"),
+    (
+        lambda: Endpoint("m", "localhost:8000"),
+        "endpoint is 'localhost:8000'; give an address such as",
+    ),
     (lambda tmp_path: write_rows([], None, tmp_path / "o.tsv"), "must end in .jsonl"),
     (lambda: ReplyCache(__file__), "test_language_model.py holds no replies of a language model"),
 )

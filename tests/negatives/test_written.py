@@ -34,13 +34,24 @@ DRESSES = [
     json.dumps(GOOD),
     json.dumps(GOOD, indent=2),
     "```python\n" + str(GOOD) + "\n```",
-    "Sure! Here are [3] sentences, it's easy:\n\n```\n" + json.dumps(GOOD) + "\n```\nDone [really].",
+    "Sure! Here are [3] sentences, it's easy:\n\n```\n"
+    + json.dumps(GOOD)
+    + "\n```\nDone [really].",
     f"Here you are: {GOOD}. I hope that's fine.",
     '<think>["He sold 5 boats."] no, that\'s the same.</think>\n' + str(GOOD),
     "[\n'She sold 5 boats.',\n'He sold 12 boats.',\n\"He didn't  sell\\n5 boats.\",\n]",
 ]
-NO_LISTS = ["I cannot do that.", "[1, 2]", "['a', 'b'", '["She sold 5 boats.", "He sold', "[f'{x}', 'b']"]
-NO_LISTS += ["[__import__('os').getcwd()]", '["She sold 5 boats." "He sold 12 boats."]']  # a comma is missing
+NO_LISTS = [
+    "I cannot do that.",
+    "[1, 2]",
+    "['a', 'b'",
+    '["She sold 5 boats.", "He sold',
+    "[f'{x}', 'b']",
+]
+NO_LISTS += [
+    "[__import__('os').getcwd()]",
+    '["She sold 5 boats." "He sold 12 boats."]',
+]  # a comma is missing
 
 
 @pytest.mark.parametrize("reply", DRESSES)
@@ -69,13 +80,22 @@ test_negatives_that_are_none = refusals(
     (json.dumps(["a \ud800 boat"]).encode().decode("unicode_escape"), "not valid Unicode"),
     ("[" * 30_000, "30000 characters long"),
     # Brackets and quotes that open and never close: trying each to the end would be quadratic.
-    *[((noise * 20_000)[:19_990], "") for noise in ("[", "]", "['", '["', "[]", "['a' ", "\\'", "[[]")],
+    *[
+        ((noise * 20_000)[:19_990], "")
+        for noise in ("[", "]", "['", '["', "[]", "['a' ", "\\'", "[[]")
+    ],
     call=lambda reply: parse_negatives(reply, TEXT),
     error=InvalidReply,
 )
 
 
-PAIR = {"source": "x", "source_lang": "fra_Latn", "target": TEXT, "target_lang": "eng_Latn", "provenance": "mined"}
+PAIR = {
+    "source": "x",
+    "source_lang": "fra_Latn",
+    "target": TEXT,
+    "target_lang": "eng_Latn",
+    "provenance": "mined",
+}
 
 
 @pytest.fixture
@@ -83,7 +103,13 @@ def table(tmp_path):
     """An English target with negatives, and a French one."""
     rows = [
         {**PAIR, "hard_negatives": ["he sold 12 boats", "Old."]},
-        {**PAIR, "target": "Il a vendu 5 bateaux.", "target_lang": "fra_Latn", "source": "y", "hard_negatives": []},
+        {
+            **PAIR,
+            "target": "Il a vendu 5 bateaux.",
+            "target_lang": "fra_Latn",
+            "source": "y",
+            "hard_negatives": [],
+        },
     ]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path / "in.jsonl"

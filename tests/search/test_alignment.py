@@ -36,7 +36,9 @@ class Formula:
 
     def learn_from(self, pairs):
         """The ratio of lengths and the threshold, from pairs (i, j) of single sentences."""
-        log_ratios = [np.log(self.x_lengths[i] + 5) - np.log(self.y_lengths[j] + 5) for i, j in pairs]
+        log_ratios = [
+            np.log(self.x_lengths[i] + 5) - np.log(self.y_lengths[j] + 5) for i, j in pairs
+        ]
         distances = [self.distance(i, i + 1, j, j + 1) for i, j in pairs]
         self.length_ratio = np.exp(np.median(log_ratios))
         self.threshold = (1 + np.median(distances)) / 2
@@ -75,7 +77,9 @@ def cheapest(n: int, m: int, largest: int, price) -> list[tuple[list[int], list[
                     continue
                 cost = price(i, k, j, end) if a and b else 0.7
                 rest_cost, rest = best_from(k, end)
-                options.append((cost + rest_cost, ((list(range(i, k)), list(range(j, end))), *rest)))
+                options.append(
+                    (cost + rest_cost, ((list(range(i, k)), list(range(j, end))), *rest))
+                )
         return min(options)
 
     return list(best_from(0, 0)[1])
@@ -96,7 +100,9 @@ def test_beads_are_the_cheapest_of_all(seed):
 
     formula = Formula(x, y, x_lengths, y_lengths)
     single = cheapest(len(x), len(y), 2, formula.distance)
-    formula.learn_from([(sources[0], targets[0]) for sources, targets in single if sources and targets])
+    formula.learn_from(
+        [(sources[0], targets[0]) for sources, targets in single if sources and targets]
+    )
     expected = cheapest(len(x), len(y), 4, formula.price)
     # sentences alone have any order at one place
     assert sorted((list(bead.sources), list(bead.targets)) for bead in beads) == sorted(expected)
@@ -151,7 +157,9 @@ def test_a_long_document_of_an_odd_number_of_sentences_may_end_with_strangers():
 
     beads = align(x, y)
 
-    assert [(bead.sources[0], bead.targets[0]) for bead in beads if bead.is_pair] == [(i, i) for i in range(1201)]
+    assert [(bead.sources[0], bead.targets[0]) for bead in beads if bead.is_pair] == [
+        (i, i) for i in range(1201)
+    ]
     assert numbers(beads, "targets") == list(range(1281))
 
 
@@ -207,7 +215,11 @@ def test_the_report_counts_sentences(folders):
 def test_the_report_counts_what_is_left_out(folders):
     report = align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
 
-    assert (report.documents_left_out, report.sources_left_out, report.targets_left_out) == (1, 0, 1)
+    assert (report.documents_left_out, report.sources_left_out, report.targets_left_out) == (
+        1,
+        0,
+        1,
+    )
 
 
 NO_DOCUMENTS = {
@@ -220,12 +232,16 @@ NO_DOCUMENTS = {
 
 
 def test_other_files_in_folders_are_no_documents(folders):
-    clean = align_files(folders / "fr", folders / "en", folders / "clean.tsv", encode, progress=False)
+    clean = align_files(
+        folders / "fr", folders / "en", folders / "clean.tsv", encode, progress=False
+    )
     for name, content in NO_DOCUMENTS.items():
         for side in ("fr", "en"):
             (folders / side / name).write_bytes(content)
 
-    report = align_files(folders / "fr", folders / "en", folders / "out.tsv", encode, progress=False)
+    report = align_files(
+        folders / "fr", folders / "en", folders / "out.tsv", encode, progress=False
+    )
 
     assert (folders / "out.tsv").read_bytes() == (folders / "clean.tsv").read_bytes()
     assert report.documents_left_out == clean.documents_left_out + 2 * len(NO_DOCUMENTS)
@@ -237,7 +253,9 @@ def test_a_document_without_text_does_not_stop_a_folder(folders, caplog, content
     write_lines(folders / "fr" / "aa.txt", ["red cat"])
     (folders / "en" / "aa.txt").write_bytes(content)
 
-    report = align_files(folders / "fr", folders / "en", folders / "out.tsv", encode, progress=False)
+    report = align_files(
+        folders / "fr", folders / "en", folders / "out.tsv", encode, progress=False
+    )
 
     assert (folders / "out.tsv").read_bytes() == (folders / "clean.tsv").read_bytes()
     assert (report.documents, report.documents_left_out) == (2, 3)
@@ -249,14 +267,21 @@ def test_names_meet_in_either_normal_form(folders):
     write_lines(folders / "fr" / "\u00e9t\u00e9.txt", ["red cat"])
     write_lines(folders / "en" / "e\u0301te\u0301.txt", ["red cat"])
 
-    assert align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False).documents == 3
+    assert (
+        align_files(
+            folders / "fr", folders / "en", folders / "out", encode, progress=False
+        ).documents
+        == 3
+    )
 
 
 def test_sentences_without_direction_are_left_out(folders, caplog):
     def without_third(texts, lang):
         return encode(texts) * np.array([[text != sentences(8, 0)[2]] for text in texts])
 
-    report = align_files(folders / "fr", folders / "en", folders / "out", without_third, progress=False)
+    report = align_files(
+        folders / "fr", folders / "en", folders / "out", without_third, progress=False
+    )
 
     lines = (folders / "out" / "a.txt.path").read_text().splitlines()
     assert [line.rsplit(":", 1)[0] for line in lines] == [*TRUE[:1], "[]:[2]", "[2]:[]", *TRUE[2:]]
@@ -266,7 +291,13 @@ def test_sentences_without_direction_are_left_out(folders, caplog):
 
 def test_two_files_give_what_two_folders_give(folders):
     align_files(folders / "fr", folders / "en", folders / "out", encode, progress=False)
-    align_files(folders / "fr" / "a.txt", folders / "en" / "a.txt", folders / "one.path", encode, progress=False)
+    align_files(
+        folders / "fr" / "a.txt",
+        folders / "en" / "a.txt",
+        folders / "one.path",
+        encode,
+        progress=False,
+    )
     assert (folders / "one.path").read_text() == (folders / "out" / "a.txt.path").read_text()
 
 
@@ -285,7 +316,13 @@ def test_pairs_come_back(folders, name):
 def test_standard_output_holds_the_pairs_alone(folders, run, monkeypatch):
     monkeypatch.setattr(pairs, "anywhere", lambda model: encode)
     monkeypatch.chdir(folders)
-    align_files(folders / "fr" / "a.txt", folders / "en" / "a.txt", folders / "o.tsv", encode, progress=False)
+    align_files(
+        folders / "fr" / "a.txt",
+        folders / "en" / "a.txt",
+        folders / "o.tsv",
+        encode,
+        progress=False,
+    )
 
     code, out, _ = run("align", "fr/a.txt", "en/a.txt", "-", "--json", "report.json")
 
@@ -300,7 +337,13 @@ def test_raw_text_is_cut(folders):
     (folders / "cut.txt").write_text("".join(f"{line}.\n" for line in lines))
 
     report = align_files(
-        folders / "raw.txt", folders / "cut.txt", folders / "out.tsv", encode, raw=True, progress=False, **LANGUAGES
+        folders / "raw.txt",
+        folders / "cut.txt",
+        folders / "out.tsv",
+        encode,
+        raw=True,
+        progress=False,
+        **LANGUAGES,
     )
 
     assert (report.sources, report.targets, report.pairs) == (12, 12, 12)
@@ -331,5 +374,7 @@ def test_refusals_come_before_anything_is_encoded(folders, source, target, out, 
     source_path = Path("-") if source == "-" else folders / source
     target_path = Path("-") if target == "-" else folders / target
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        align_files(source_path, target_path, folders / out, lambda *_: pytest.fail("encoded"), **options)
+        align_files(
+            source_path, target_path, folders / out, lambda *_: pytest.fail("encoded"), **options
+        )
     assert sorted(folders.rglob("*")) == before

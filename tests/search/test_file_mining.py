@@ -42,11 +42,15 @@ def test_files_give_what_arrays_give(files):
     source_lines = (files / "a.txt").read_text().splitlines()
     target_lines = (files / "b.txt").read_text().splitlines()
 
-    report = mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, shard=7, progress=False)
+    report = mine_files(
+        files / "a.txt", files / "b.txt", files / "out.tsv", encode, shard=7, progress=False
+    )
 
     expected = mine(encode(source_lines), encode(target_lines))
     table = rows(files / "out.tsv")
-    assert [row[1:] for row in table] == [[source_lines[i], target_lines[j]] for i, j in expected.pairs()]
+    assert [row[1:] for row in table] == [
+        [source_lines[i], target_lines[j]] for i, j in expected.pairs()
+    ]
     np.testing.assert_allclose([float(row[0]) for row in table], expected.scores, atol=1e-5)
     assert (report.sources, report.targets, report.pairs) == (40, 55, len(expected.scores))
     assert len(list((files / "out.tsv.work" / "source").glob("*.npy"))) == 6
@@ -75,7 +79,9 @@ class Counting:
 def killed_run(files) -> Counting:
     stopping = Counting(stops_at=6)  # the probe of the model and four shards come before
     with pytest.raises(KeyboardInterrupt):
-        mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", stopping, shard=7, progress=False)
+        mine_files(
+            files / "a.txt", files / "b.txt", files / "out.tsv", stopping, shard=7, progress=False
+        )
     return stopping
 
 
@@ -89,7 +95,9 @@ def test_a_killed_run_goes_on_with_the_first_missing_shard(files):
     (files / "out.tsv.work" / "source" / "000004.part").write_bytes(b"half a shard")
 
     counting = Counting()
-    mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", counting, shard=7, progress=False)
+    mine_files(
+        files / "a.txt", files / "b.txt", files / "out.tsv", counting, shard=7, progress=False
+    )
 
     assert counting.sizes == [1, 7, 5, 1, *[7] * 7, 6]
     mine_files(files / "a.txt", files / "b.txt", files / "fresh.tsv", encode, progress=False)
@@ -147,7 +155,9 @@ def nan_at_fish(texts, lang):
 def test_texts_without_direction_are_left_out(files, caplog):
     (files / "c.txt").write_text("red cat\n\nold fish\nblue dog\nfish\n")
 
-    report = mine_files(files / "c.txt", files / "c.txt", files / "o.tsv", zero_at_fish, progress=False)
+    report = mine_files(
+        files / "c.txt", files / "c.txt", files / "o.tsv", zero_at_fish, progress=False
+    )
 
     assert (report.sources, report.sources_left_out, report.targets_left_out) == (2, 3, 3)
     assert [row[1:] for row in rows(files / "o.tsv")] == [["red cat"] * 2, ["blue dog"] * 2]
@@ -157,11 +167,23 @@ def test_texts_without_direction_are_left_out(files, caplog):
 @pytest.mark.parametrize(
     "content, encoder, message",
     [
-        (b"red cat\n\nblue dog\nold fish\n", nan_at_fish, r"c.txt:4: a NaN, infinite or zero embedding"),
-        (b"a\nb\nc\n", lambda t, lang: encode(t[: max(1, len(t) - 1)]), r"shape \(2, 24\) for 3 lines of .*c.txt"),
+        (
+            b"red cat\n\nblue dog\nold fish\n",
+            nan_at_fish,
+            r"c.txt:4: a NaN, infinite or zero embedding",
+        ),
+        (
+            b"a\nb\nc\n",
+            lambda t, lang: encode(t[: max(1, len(t) - 1)]),
+            r"shape \(2, 24\) for 3 lines of .*c.txt",
+        ),
         (b"fine\n\xff\xfe\n", encode, r"c.txt:2: not UTF-8"),
         (b"\n \n", encode, "c.txt is empty"),
-        (gzip.compress(bytes(99), mtime=0)[:20], lambda *_: pytest.fail("encoded"), "c.txt: damaged"),
+        (
+            gzip.compress(bytes(99), mtime=0)[:20],
+            lambda *_: pytest.fail("encoded"),
+            "c.txt: damaged",
+        ),
         (None, lambda *_: pytest.fail("encoded"), "no file .*c.txt"),
     ],
 )
@@ -224,7 +246,15 @@ def test_command_mines_with_the_toy_model(answer, refused, toy, toy_folders, tmp
     english = [toy.say(meaning, "eng_Latn") for meaning in meanings[8:]]
     (tmp_path / "fr.txt").write_text("\n".join([*french, french[0], ""]), encoding="utf-8")
     (tmp_path / "en.txt").write_text("\n".join(reversed(english)), encoding="utf-8")
-    options = ["--model", toy_folders["release"], "--source-lang", "fra_Latn", "--target-lang", "eng_Latn", "--dedup"]
+    options = [
+        "--model",
+        toy_folders["release"],
+        "--source-lang",
+        "fra_Latn",
+        "--target-lang",
+        "eng_Latn",
+        "--dedup",
+    ]
     options += ["--out", tmp_path / "p" / "pairs.tsv", "--json", tmp_path / "report.json"]
 
     report = answer("mine", tmp_path / "fr.txt", tmp_path / "en.txt", *options)
@@ -246,7 +276,9 @@ def test_a_folder_of_another_kind_is_left_alone(files, folder, fresh):
     corpus.parent.mkdir(parents=True)
     corpus.write_text("a")
     options = dict(work=files / "work", fresh=fresh, progress=False)
-    with pytest.raises(ValueError, match=f"{folder} holds (other files than|no) embeddings of hf-echo mine"):
+    with pytest.raises(
+        ValueError, match=f"{folder} holds (other files than|no) embeddings of hf-echo mine"
+    ):
         mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, **options)
     assert corpus.exists()
 
@@ -273,8 +305,14 @@ def mine_french(files, encode=encode_by_language, source_lang="fra_Latn", **opti
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"encode": lambda texts, lang: encode_by_language(texts, lang)[:, ::-1]}, r"changed: model\)"),
-        ({"encode": lambda texts, lang: encode_by_language(texts, lang)[:, :8]}, r"changed: model\)"),
+        (
+            {"encode": lambda texts, lang: encode_by_language(texts, lang)[:, ::-1]},
+            r"changed: model\)",
+        ),
+        (
+            {"encode": lambda texts, lang: encode_by_language(texts, lang)[:, :8]},
+            r"changed: model\)",
+        ),
         ({"source_lang": "deu_Latn"}, r"source holds .*changed: language\)"),
         ({"shard": 9}, r"changed: shard size\)"),
     ],
@@ -288,7 +326,9 @@ def test_another_setting_is_refused_with_advice(files, options, words):
 def test_another_text_is_refused(files):
     mine_french(files)
     (files / "a.txt").write_text("another text\n")
-    with pytest.raises(ValueError, match="source holds embeddings of .*changed: contents of the file, rows"):
+    with pytest.raises(
+        ValueError, match="source holds embeddings of .*changed: contents of the file, rows"
+    ):
         mine_french(files)
     assert mine_french(files, work=files / "elsewhere").sources == 1
 
@@ -321,11 +361,15 @@ def test_a_pickled_collection_holds_file_names(tmp_path):
     rows = np.random.default_rng(0).normal(size=(300, 8))
     np.save(tmp_path / "y.npy", rows)
     mapped = np.load(tmp_path / "y.npy", mmap_mode="r")
-    sent = pickle.dumps(Rows([mapped, mapped[290:]], "y"))  # a slice has no place of its own in the file
+    sent = pickle.dumps(
+        Rows([mapped, mapped[290:]], "y")
+    )  # a slice has no place of its own in the file
     assert 10 * 64 < len(sent) < 40 * 64
     received = pickle.loads(sent)
     assert received.digest() == Rows([rows, rows[290:]], "y").digest()
-    np.testing.assert_array_equal(received.read(288, 292), Rows(np.vstack([rows, rows[290:]]), "y").read(288, 292))
+    np.testing.assert_array_equal(
+        received.read(288, 292), Rows(np.vstack([rows, rows[290:]]), "y").read(288, 292)
+    )
 
 
 @pytest.fixture
@@ -373,7 +417,9 @@ def test_a_search_killed_at_any_write_resumes(sides, tmp_path, monkeypatch, writ
 
 
 @pytest.mark.parametrize("margin", ["ratio", "distance", "cosine"])
-@pytest.mark.parametrize("block", [22, 20, 19, 13, 1])  # 23 and 38 rows: last blocks of fewer rows than k
+@pytest.mark.parametrize(
+    "block", [22, 20, 19, 13, 1]
+)  # 23 and 38 rows: last blocks of fewer rows than k
 def test_blocks_do_not_change_the_result(sides, margin, block):
     whole = mine(*sides, k=4, margin=margin, block=1000)
     in_blocks = mine(*sides, k=4, margin=margin, block=block)
@@ -381,7 +427,9 @@ def test_blocks_do_not_change_the_result(sides, margin, block):
     np.testing.assert_allclose(in_blocks.scores, whole.scores, rtol=1e-6)
 
 
-@pytest.mark.parametrize("options", [{}, {"margin": "distance"}, {"retrieval": "forward"}, {"threshold": 1.1}])
+@pytest.mark.parametrize(
+    "options", [{}, {"margin": "distance"}, {"retrieval": "forward"}, {"threshold": 1.1}]
+)
 def test_what_only_chooses_pairs_is_the_same_search(sides, tmp_path, options):
     mine(*sides, block=10, work=tmp_path)
     mine(*sides, block=10, work=tmp_path, **options)

@@ -14,7 +14,9 @@ from ..refusals import refuses
 
 def documents(rng, count, sentences=6, width=16):
     """Unit rows of random sentences, by document."""
-    return [unit_length(rng.normal(size=(sentences, width))).astype(np.float32) for _ in range(count)]
+    return [
+        unit_length(rng.normal(size=(sentences, width))).astype(np.float32) for _ in range(count)
+    ]
 
 
 def test_bimax_is_the_mean_of_the_best_cosines():
@@ -36,7 +38,10 @@ def test_the_best_pairs_come_first_without_a_document_twice():
     targets = np.array([0, 1, 0, 1])
     scores = np.array([0.9, 0.8, 0.85, 0.1], np.float32)
     matches = one_to_one(sources, targets, scores)
-    assert list(zip(matches.sources.tolist(), matches.targets.tolist(), strict=True)) == [(0, 0), (1, 1)]
+    assert list(zip(matches.sources.tolist(), matches.targets.tolist(), strict=True)) == [
+        (0, 0),
+        (1, 1),
+    ]
 
 
 def test_noisy_copies_are_found_among_strangers():
@@ -59,12 +64,17 @@ def test_sentences_decide_where_means_are_equal():
     second = np.array([[0, 1, 0], [0, -1, 0], [0, 0, 1]], np.float32)
     sides = [first, second]
     matches = match_documents(sides.__getitem__, 2, sides[::-1].__getitem__, 2)
-    assert dict(zip(matches.sources.tolist(), matches.targets.tolist(), strict=True)) == {0: 1, 1: 0}
+    assert dict(zip(matches.sources.tolist(), matches.targets.tolist(), strict=True)) == {
+        0: 1,
+        1: 0,
+    }
 
 
 def test_an_index_of_faiss_finds_the_candidates():
     sources = documents(np.random.default_rng(0), 30)
-    matches = match_documents(sources.__getitem__, 30, sources.__getitem__, 30, index="IVF4,Flat;nprobe=4")
+    matches = match_documents(
+        sources.__getitem__, 30, sources.__getitem__, 30, index="IVF4,Flat;nprobe=4"
+    )
     assert matches.sources.tolist() == matches.targets.tolist()
 
 
@@ -77,7 +87,14 @@ def test_a_document_without_sentences_has_no_partner():
 def test_a_side_without_sentences_is_refused():
     nothing = [np.empty((0, 4), np.float32)]
     sides = documents(np.random.default_rng(0), 1)
-    refuses("the target side has no document", match_documents, sides.__getitem__, 1, nothing.__getitem__, 1)
+    refuses(
+        "the target side has no document",
+        match_documents,
+        sides.__getitem__,
+        1,
+        nothing.__getitem__,
+        1,
+    )
 
 
 def words(texts, lang=None, progress=False):
@@ -111,7 +128,9 @@ def folders(tmp_path):
 
 def test_folders_of_other_names_are_matched(folders):
     report = match_files(folders / "a", folders / "b", folders / "out", words)
-    rows = [line.split("\t") for line in (folders / "out" / "pairs.tsv").read_text().splitlines()[1:]]
+    rows = [
+        line.split("\t") for line in (folders / "out" / "pairs.tsv").read_text().splitlines()[1:]
+    ]
     assert {(source, target) for _, source, target, _ in rows} == {
         ("cats.txt", "9.txt"),
         ("dogs.txt", "8.txt"),
@@ -141,14 +160,27 @@ def test_a_file_without_text_is_counted(folders):
 
 def test_crawls_are_matched_by_row(tmp_path):
     pytest.importorskip("sentencex")
-    texts = ["Zebra quiz. Quick fox.", "Hello world. Banana boat.", "Mississippi river. Kayak kiosk."]
+    texts = [
+        "Zebra quiz. Quick fox.",
+        "Hello world. Banana boat.",
+        "Mississippi river. Kayak kiosk.",
+    ]
     for side, order in (("a", [0, 1, 2]), ("b", [2, 0, 1])):
-        rows = [json.dumps({"url": f"https://x/{number}", "text": texts[number]}) for number in order]
+        rows = [
+            json.dumps({"url": f"https://x/{number}", "text": texts[number]}) for number in order
+        ]
         (tmp_path / f"{side}.jsonl").write_text("\n".join(rows), encoding="utf-8")
     langs = dict(source_lang="eng_Latn", target_lang="eng_Latn")
     match_files(tmp_path / "a.jsonl", tmp_path / "b.jsonl", tmp_path / "out", words, **langs)
-    rows = [line.split("\t")[1:3] for line in (tmp_path / "out" / "pairs.tsv").read_text().splitlines()[1:]]
-    assert sorted(rows) == [["a.jsonl:1", "b.jsonl:2"], ["a.jsonl:2", "b.jsonl:3"], ["a.jsonl:3", "b.jsonl:1"]]
+    rows = [
+        line.split("\t")[1:3]
+        for line in (tmp_path / "out" / "pairs.tsv").read_text().splitlines()[1:]
+    ]
+    assert sorted(rows) == [
+        ["a.jsonl:1", "b.jsonl:2"],
+        ["a.jsonl:2", "b.jsonl:3"],
+        ["a.jsonl:3", "b.jsonl:1"],
+    ]
 
 
 def test_inputs_are_refused_before_anything_is_encoded(folders):
@@ -156,7 +188,15 @@ def test_inputs_are_refused_before_anything_is_encoded(folders):
         raise AssertionError("encoded")
 
     a = folders / "a"
-    refuses("no file or folder", match_files, a, folders / "c", folders / "out", never, error=FileNotFoundError)
+    refuses(
+        "no file or folder",
+        match_files,
+        a,
+        folders / "c",
+        folders / "out",
+        never,
+        error=FileNotFoundError,
+    )
     refuses("is one text", match_files, a, a / "cats.txt", folders / "out", never)
     refuses("give the languages", match_files, a, folders / "b", folders / "out", never, raw=True)
     (folders / "out").mkdir()

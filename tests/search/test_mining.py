@@ -87,11 +87,17 @@ def test_equals_the_definition(retrieval, margin, k):
     np.testing.assert_allclose(pairs.scores, [score for score, _, _ in expected], atol=1e-5)
 
 
-@pytest.mark.parametrize("rows, other_rows, floor", [(2, 150, 1 / 2), (99, 150, 0.3), (100, 150, 0.05)])
+@pytest.mark.parametrize(
+    "rows, other_rows, floor", [(2, 150, 1 / 2), (99, 150, 0.3), (100, 150, 0.05)]
+)
 def test_the_floor_is_that_of_the_smaller_side(rows, other_rows, floor):
     """Neighbours of 0.2 one way and -0.2 the other, so that the mean is 0: only the floor divides."""
-    from_small_side = margin_scores(neighbours_of(rows, 0.2), neighbours_of(other_rows, -0.2), "ratio")
-    from_large_side = margin_scores(neighbours_of(other_rows, 0.2), neighbours_of(rows, -0.2), "ratio")
+    from_small_side = margin_scores(
+        neighbours_of(rows, 0.2), neighbours_of(other_rows, -0.2), "ratio"
+    )
+    from_large_side = margin_scores(
+        neighbours_of(other_rows, 0.2), neighbours_of(rows, -0.2), "ratio"
+    )
     np.testing.assert_allclose(from_small_side, 1 + 0.2 / floor)
     np.testing.assert_allclose(from_large_side, 1 + 0.2 / floor)
 
@@ -204,7 +210,11 @@ def test_inverted_lists_of_which_one_is_probed_come_near():
     "x, y, words",
     [
         (np.eye(3), np.eye(4), "x has 3 dimensions and y 4"),
-        (np.eye(3), [np.eye(3), np.array([[1, 2, 3], [0, 0, np.inf]])], "y, row 4: a NaN, infinite or zero"),
+        (
+            np.eye(3),
+            [np.eye(3), np.array([[1, 2, 3], [0, 0, np.inf]])],
+            "y, row 4: a NaN, infinite or zero",
+        ),
         (np.array([[1.0, np.nan]]), np.eye(2), "x, row 0: a NaN"),
         (np.eye(3), [], r"y must be a \(rows, dimensions\) matrix"),
         ([np.eye(3), np.eye(2)], np.eye(3), r"parts of x differ in dimensions: \[2, 3\]"),

@@ -66,7 +66,10 @@ def test_ratio_margin_is_the_published_quotient():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[1.0, 0.0], [0.0, 0.0]], "refs, row 1: a NaN, infinite or zero embedding has no direction"),
+        (
+            [[1.0, 0.0], [0.0, 0.0]],
+            "refs, row 1: a NaN, infinite or zero embedding has no direction",
+        ),
         ([[1.0, float("nan")]], "refs, row 0: a NaN"),
         ([1.0, 2.0], r"refs must be vectors, at least one; got an array of shape \(2,\)"),
         (np.zeros((0, 2)), "refs must be vectors, at least one"),
@@ -80,7 +83,9 @@ def test_vectors_without_a_direction_are_refused(rows, message):
 
 def test_impossible_options_are_refused():
     x = unit_vectors(np.eye(2), "x")
-    with pytest.raises(ValueError, match="margin is 'laser'; it must be one of cosine, ratio, distance"):
+    with pytest.raises(
+        ValueError, match="margin is 'laser'; it must be one of cosine, ratio, distance"
+    ):
         best_rows(x, x, "laser")
     with pytest.raises(ValueError, match="k is 0; it must be at least 1"):
         ratio_margins(x, x, 0)

@@ -60,7 +60,9 @@ def rows():
 
 
 def write_tsv(path, sources, targets):
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True)))
+    path.write_text(
+        "".join(f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True))
+    )
     return path
 
 
@@ -76,7 +78,9 @@ def unit(texts, lang=None):
 
 def is_whole(rows):
     """(rows,) whether both sides have text."""
-    return np.array([bool(source.strip() and target.strip()) for source, target in zip(*rows, strict=True)])
+    return np.array(
+        [bool(source.strip() and target.strip()) for source, target in zip(*rows, strict=True)]
+    )
 
 
 def cosines(rows, source_lang=None, target_lang=None):
@@ -236,19 +240,41 @@ def test_a_calibrated_threshold_is_that_of_the_direction(rows, table, tmp_path, 
 def test_a_calibrated_threshold_needs_languages(table, tmp_path):
     (tmp_path / "c.json").write_text(json.dumps({"fra_Latn>eng_Latn": [0.5, 0.01]}))
     with pytest.raises(ValueError, match="depend on the languages: give those of both sides"):
-        score_pairs(open_pairs(table, columns=COLUMNS), "-", "m", threshold=str(tmp_path / "c.json"))
+        score_pairs(
+            open_pairs(table, columns=COLUMNS), "-", "m", threshold=str(tmp_path / "c.json")
+        )
 
 
 REFUSED = {
     "a tab in a sentence": (b"un\tone\nun\tchat\ta cat\n", {}, "p.tsv:2: 3 fields instead of 2"),
     "no tab": (b"un\tone\nun chat\n", {}, "p.tsv:2: 1 fields instead of 2"),
     "not UTF-8": (b"un\tone\nun\tcaf\xe9\n", {}, "p.tsv:2: not UTF-8"),
-    "NUL": (b"un\t%b\n" % (b"x" * 999) * 99 + b"u\0n\tone\n", {}, "p.tsv:100: holds a NUL character"),
-    "three columns": (b"1\tun\tone\n", {}, "p.tsv has no columns for source and target; found: 1, un, one"),
-    "margin of a stream": (None, {"score": "margin"}, "reference: a margin of single pairs needs one"),
-    "BLASER without a model": (b"un\tone\n", {"score": "blaser-qe"}, "'blaser-qe' and a BLASER model go together"),
+    "NUL": (
+        b"un\t%b\n" % (b"x" * 999) * 99 + b"u\0n\tone\n",
+        {},
+        "p.tsv:100: holds a NUL character",
+    ),
+    "three columns": (
+        b"1\tun\tone\n",
+        {},
+        "p.tsv has no columns for source and target; found: 1, un, one",
+    ),
+    "margin of a stream": (
+        None,
+        {"score": "margin"},
+        "reference: a margin of single pairs needs one",
+    ),
+    "BLASER without a model": (
+        b"un\tone\n",
+        {"score": "blaser-qe"},
+        "'blaser-qe' and a BLASER model go together",
+    ),
     "nan": (b"un\tone\n", {"threshold": "nan"}, "threshold is nan"),
-    "no file of thresholds": (b"un\tone\n", {"threshold": "t.json"}, "no file t.json; `hf-echo data calibrate"),
+    "no file of thresholds": (
+        b"un\tone\n",
+        {"threshold": "t.json"},
+        "no file t.json; `hf-echo data calibrate",
+    ),
     "an empty input": (b"", {}, "p.tsv: the first line is empty"),
     "no text at all": (b"\t\n\t\n", {"score": "margin"}, "no pair has text on both sides"),
 }
@@ -259,7 +285,12 @@ def test_refusals_leave_nothing(tmp_path, monkeypatch, data, options, message):
     (tmp_path / "p.tsv").write_bytes(data or b"")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"un\tone\n")))
     with pytest.raises(ValueError, match=message.replace("(", r"\(")) as error:
-        score_pairs(open_pairs("-" if data is None else tmp_path / "p.tsv"), tmp_path / "o.txt", "m", **options)
+        score_pairs(
+            open_pairs("-" if data is None else tmp_path / "p.tsv"),
+            tmp_path / "o.txt",
+            "m",
+            **options,
+        )
     assert "\n" not in str(error.value)
     assert not (tmp_path / "o.txt").exists()
 
@@ -269,12 +300,19 @@ def test_a_missing_file_is_named(paths):
     refuses("no file no", open_pairs, *paths, error=FileNotFoundError)
 
 
-PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": lambda data: pa.compress(data, "zstd", True)}
+PACKERS = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: pa.compress(data, "zstd", True),
+}
 
 
 @pytest.mark.parametrize("packed", PACKERS)
 @pytest.mark.parametrize("kind", ["tsv", "jsonl", "tmx"])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_damaged_input_is_scored_whole_or_named(tmp_path_factory, kind, packed, data):
     folder = tmp_path_factory.mktemp("t", numbered=True)

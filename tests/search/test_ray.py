@@ -45,7 +45,11 @@ def folder(toy, tmp_path_factory, toy_tokenizer):
     toy.make_model(toy_tokenizer).save_release(folder / "model")
     toy_tokenizer.save_pretrained(folder / "model")
     rng = np.random.default_rng(0)
-    words = [toy.say(meaning, lang).split() for meaning in toy.split("train") for lang in ("fra_Latn", "eng_Latn")]
+    words = [
+        toy.say(meaning, lang).split()
+        for meaning in toy.split("train")
+        for lang in ("fra_Latn", "eng_Latn")
+    ]
     words = sorted({word for text in words for word in text})
     for name in ("a", "b"):
         lines = [" ".join(rng.choice(words, 12)) for _ in range(3000)]
@@ -65,10 +69,16 @@ def finish(child: subprocess.Popen) -> None:
     assert child.returncode == 0, err
 
 
-def killed_after(child: subprocess.Popen, folder: Path, pattern: str, count: int) -> dict[Path, int]:
+def killed_after(
+    child: subprocess.Popen, folder: Path, pattern: str, count: int
+) -> dict[Path, int]:
     """Kill the child as soon as so many files are there; the files that are complete then, with their times."""
     deadline = time.monotonic() + 200
-    while len(list(folder.glob(pattern))) < count and child.poll() is None and time.monotonic() < deadline:
+    while (
+        len(list(folder.glob(pattern))) < count
+        and child.poll() is None
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.communicate()
@@ -79,13 +89,25 @@ def killed_after(child: subprocess.Popen, folder: Path, pattern: str, count: int
 
 @pytest.mark.parametrize("index", [None, "IVF8,SQ8;nprobe=8"])
 def test_mining_on_two_nodes_resumes_after_kills(address, folder, index):
-    arguments = ("mine", "a.txt", "b.txt", "--source-lang", "fra_Latn", "--target-lang", "eng_Latn", "--block", "200")
+    arguments = (
+        "mine",
+        "a.txt",
+        "b.txt",
+        "--source-lang",
+        "fra_Latn",
+        "--target-lang",
+        "eng_Latn",
+        "--block",
+        "200",
+    )
     arguments += ("--index", index) if index else ()
     name = "index" if index else "exact"
     finish(start(folder, *arguments, "--out", f"{name}-near.tsv"))
     far = (*arguments, "--out", f"{name}-far.tsv", "--executor", "ray")
     work = folder / f"{name}-far.tsv.work"
-    embedded = killed_after(start(folder, *far), work, "*/[0-9]*.npy", 12)  # in the middle of the second file
+    embedded = killed_after(
+        start(folder, *far), work, "*/[0-9]*.npy", 12
+    )  # in the middle of the second file
     searched = killed_after(start(folder, *far), work, "search/*/*-0*.npz", 5)
     assert 12 <= len(embedded) < 20 and searched
     finish(start(folder, *far))

@@ -70,7 +70,10 @@ def test_xsimpp_is_that_of_the_other_pairs(sides):
     result = xsimpp(x, y, negatives, [*range(20), 0])
 
     alone = xsimpp(
-        x[KEPT], y[KEPT], negatives[:20], [np.flatnonzero(KEPT == i)[0] if i in KEPT else 0 for i in range(20)]
+        x[KEPT],
+        y[KEPT],
+        negatives[:20],
+        [np.flatnonzero(KEPT == i)[0] if i in KEPT else 0 for i in range(20)],
     )
     assert (result.errors, result.count) == (alone.errors, 18)
 

@@ -21,7 +21,9 @@ def tiny_bert():
         tokenizer = word_pieces(texts, vocab_size)
         tokenizer.save_pretrained(folder)
         torch.manual_seed(0)
-        shape = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+        shape = dict(
+            hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+        )
         BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(folder)
         return folder
 
@@ -45,7 +47,9 @@ def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
     return make
 
 
-SMALL = dict(vocab_size=400, shape=SHAPE, max_length=32, max_tokens=2000, learning_rate=1e-2, warmup_steps=2)
+SMALL = dict(
+    vocab_size=400, shape=SHAPE, max_length=32, max_tokens=2000, learning_rate=1e-2, warmup_steps=2
+)
 SMALL |= dict(max_steps=6, logging_steps=2, save_steps=3, dev_negatives=2, disable_tqdm=True)
 
 
@@ -53,7 +57,9 @@ SMALL |= dict(max_steps=6, logging_steps=2, save_steps=3, dev_negatives=2, disab
 def place(toy, tmp_path):
     """A folder with train.tsv, dev.parquet and recipe(...), which writes a YAML file."""
     columns = ["source", "source_lang", "target", "target_lang", "provenance"]
-    lines = ["\t".join(columns)] + ["\t".join(row[c] for c in columns) for row in toy.parallel_rows()]
+    lines = ["\t".join(columns)] + [
+        "\t".join(row[c] for c in columns) for row in toy.parallel_rows()
+    ]
     (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     dev = [row | {"id": str(row["id"])} for row in toy.nway_rows()]
     Dataset.from_list(dev).to_parquet(tmp_path / "dev.parquet")
@@ -63,7 +69,9 @@ def place(toy, tmp_path):
 @pytest.fixture
 def recipe(place):
     def write(name: str = "a", stage: str = "seq2seq", **values):
-        data = dict(train_data=str(place / "train.tsv"), dev_data={"toy": str(place / "dev.parquet")})
+        data = dict(
+            train_data=str(place / "train.tsv"), dev_data={"toy": str(place / "dev.parquet")}
+        )
         where = dict(output_dir=str(place / name), cache_dir=str(place / "cache"))
         path = place / f"{name}.yaml"
         values = {"stage": stage} | data | where | SMALL | values
@@ -81,7 +89,9 @@ def write_recipe(tmp_path):
         where = dict(output_dir=str(tmp_path / name), cache_dir=str(tmp_path / "cache"))
         common = dict(logging_steps=1, bf16=False, use_cpu=True, disable_tqdm=True) | where
         path = tmp_path / f"{name}.yaml"
-        path.write_text(yaml.safe_dump({k: v for k, v in (common | fields).items() if v is not None}))
+        path.write_text(
+            yaml.safe_dump({k: v for k, v in (common | fields).items() if v is not None})
+        )
         return path
 
     return write

@@ -3,11 +3,15 @@
 import pytest
 import torch
 
-STEP = dict(optim="sgd", learning_rate=0.5, lr_scheduler_type="constant", warmup_steps=0, max_grad_norm=0.0)
+STEP = dict(
+    optim="sgd", learning_rate=0.5, lr_scheduler_type="constant", warmup_steps=0, max_grad_norm=0.0
+)
 
 
 @pytest.mark.parametrize("stage", ["seq2seq", "decoder"])
-def test_accumulated_batches_weigh_by_their_tokens(make_trainer, toy, toy_tokenizer, toy_data, stage):
+def test_accumulated_batches_weigh_by_their_tokens(
+    make_trainer, toy, toy_tokenizer, toy_data, stage
+):
     """seq2seq, decoder: a mean over the tokens of both batches, not of the two means."""
     options = STEP | dict(max_steps=1, gradient_accumulation_steps=2, language_drop=0.0)
     trainer = make_trainer(stage, max_rows=8, **options)

@@ -29,7 +29,8 @@ BACKBONES = {
     "modernbert": dict(pooling="mean", embedding_size=32),
     "llama": GROUPED | dict(pooling="cls", embedding_size=32),
     "qwen3": GROUPED | dict(pooling="last", embedding_size=32),
-    "gemma3_text": GROUPED | dict(pooling="mean", embedding_size=None, layer_types=["sliding_attention"] * 2),
+    "gemma3_text": GROUPED
+    | dict(pooling="mean", embedding_size=None, layer_types=["sliding_attention"] * 2),
 }
 WITH_DECODER = ("seq2seq", "contrastive", "hard_negatives", "decoder")
 ALONE = ("distillation", "extension", "token", "long_context", "mexma", "emma_x")
@@ -44,7 +45,10 @@ def make_encoder(kind: str, tokenizer) -> EchoEncoder:
     torch.manual_seed(3)
     own = dict(BACKBONES[kind])
     pooled = {name: own.pop(name) for name in ("pooling", "embedding_size")}
-    ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "bos", "eos", "cls", "sep")}
+    ids = {
+        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
+        for role in ("pad", "bos", "eos", "cls", "sep")
+    }
     ids = {name: number for name, number in ids.items() if number is not None}
     shape = SHAPE | own | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 200}
     return EchoEncoder(EchoConfig(backbone=AutoConfig.for_model(kind, **shape), **pooled, **ids))
@@ -66,28 +70,42 @@ def teacher_of(data) -> dict:
 
 # The other tests train XLM-RoBERTa.
 @pytest.mark.parametrize(
-    "kind", [kind if kind == "qwen3" else pytest.param(kind, marks=pytest.mark.slow) for kind in BACKBONES]
+    "kind",
+    [kind if kind == "qwen3" else pytest.param(kind, marks=pytest.mark.slow) for kind in BACKBONES],
 )
 @pytest.mark.parametrize("stage", [*WITH_DECODER, *ALONE])
-def test_three_steps_and_a_resumed_run(make_trainer, toy, toy_tokenizer, toy_data, tmp_path, stage, kind):
+def test_three_steps_and_a_resumed_run(
+    make_trainer, toy, toy_tokenizer, toy_data, tmp_path, stage, kind
+):
     data, extra, options = toy_data, None, OF_PAIRS.get(stage, {})
     if stage in ALONE and stage not in OF_PAIRS:
         base, rows = ["eng_Latn", "fra_Latn"], toy.dataset()
-        of_stage = {"token": rows, "distillation": monolingual(rows), "extension": extension_pairs(rows, base)}
+        of_stage = {
+            "token": rows,
+            "distillation": monolingual(rows),
+            "extension": extension_pairs(rows, base),
+        }
         data = tokenize_parallel(of_stage[stage], toy_tokenizer, progress=False)
         extra, options = teacher_of(data), {"base_languages": base} if stage == "extension" else {}
 
     def trained(checkpoint=None):
         model = make_model(stage, kind, toy_tokenizer)
-        given = dict(model=model, data=data, extra=extra, tokenizer=copy.deepcopy(toy_tokenizer))  # may get a mask
-        trainer = make_trainer(stage, **given, max_steps=3, save_strategy="steps", save_steps=2, **options)
+        given = dict(
+            model=model, data=data, extra=extra, tokenizer=copy.deepcopy(toy_tokenizer)
+        )  # may get a mask
+        trainer = make_trainer(
+            stage, **given, max_steps=3, save_strategy="steps", save_steps=2, **options
+        )
         before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
         trainer.train(resume_from_checkpoint=checkpoint)
         return before, {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
 
     before, whole = trained()
     moved = [name for name in whole if not torch.equal(whole[name], before[name])]
-    assert any(name.startswith("decoder." if stage == "decoder" else ("encoder.", "backbone.")) for name in moved)
+    assert any(
+        name.startswith("decoder." if stage == "decoder" else ("encoder.", "backbone."))
+        for name in moved
+    )
     _, resumed = trained(str(tmp_path / stage / "checkpoint-2"))
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
 
@@ -101,14 +119,21 @@ def own(request, toy):
     return request.param, EchoTokenizer.around(OWN[request.param](texts))
 
 
-@pytest.mark.parametrize("stage", ["seq2seq", "hard_negatives", pytest.param("token", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "stage", ["seq2seq", "hard_negatives", pytest.param("token", marks=pytest.mark.slow)]
+)
 def test_with_the_tokenizer_of_the_backbone(make_trainer, toy, own, tmp_path, stage):
     """Without language prompts; what is saved opens with the same embeddings."""
     kind, tokenizer = own
     data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
-    extra, model = teacher_of(data) if stage == "token" else None, make_model(stage, kind, tokenizer)
+    extra, model = (
+        teacher_of(data) if stage == "token" else None,
+        make_model(stage, kind, tokenizer),
+    )
     model.config.prompts = encoder_of(model).config.prompts = "none"
-    trainer = make_trainer(stage, model=model, data=data, tokenizer=tokenizer, extra=extra, max_steps=30)
+    trainer = make_trainer(
+        stage, model=model, data=data, tokenizer=tokenizer, extra=extra, max_steps=30
+    )
     trainer.train()
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     assert losses[-1] < losses[0]
@@ -148,9 +173,15 @@ def test_a_modular_language_learns_and_leaves_the_backbone(kind, toy, tmp_path):
     modular_backbone(tmp_path / "backbone", tmp_path / "m")
     add_language(tmp_path / "m", "eng_Latn")
     before = open_modular(tmp_path / "m").encode(["red cat"], prompt_name="eng_Latn")
-    pairs = [f"{row['target']}\t{row['source']}" for row in toy.parallel_rows() if row["source_lang"] == "fra_Latn"]
+    pairs = [
+        f"{row['target']}\t{row['source']}"
+        for row in toy.parallel_rows()
+        if row["source_lang"] == "fra_Latn"
+    ]
     (tmp_path / "pairs.tsv").write_text("\n".join(pairs[:32]))
-    add_language(tmp_path / "m", "fra_Latn", parallel=tmp_path / "pairs.tsv", alignment_batch_size=8)
+    add_language(
+        tmp_path / "m", "fra_Latn", parallel=tmp_path / "pairs.tsv", alignment_batch_size=8
+    )
     model = open_modular(tmp_path / "m")
     np.testing.assert_array_equal(model.encode(["red cat"], prompt_name="eng_Latn"), before)
     assert np.abs(model.encode(["red cat"], prompt_name="fra_Latn") - before).max() > 1e-4
@@ -158,12 +189,17 @@ def test_a_modular_language_learns_and_leaves_the_backbone(kind, toy, tmp_path):
 
 def test_learned_positions_end(make_trainer, toy_tokenizer, toy_data):
     model = make_encoder("bert", toy_tokenizer)
-    with pytest.raises(ValueError, match="max_length is 256, but a backbone of type 'bert' has 200 learned positions"):
+    with pytest.raises(
+        ValueError,
+        match="max_length is 256, but a backbone of type 'bert' has 200 learned positions",
+    ):
         make_trainer("long_context", model=model, max_length=256)
     room = TranslationCollator(toy_tokenizer).overhead(toy_data)["prefix"] + 2
     for stage in ("seq2seq", "hard_negatives", "emma_x"):
         model = make_model(stage, "bert", toy_tokenizer)
         encoder_of(model).backbone.embeddings.position_embeddings = torch.nn.Embedding(room, 32)
         trainer = make_trainer(stage, model=model, tokenizer=copy.deepcopy(toy_tokenizer))
-        with pytest.raises(ValueError, match=r"a text has \d+ tokens, the encoder room for 2; set max_length=2"):
+        with pytest.raises(
+            ValueError, match=r"a text has \d+ tokens, the encoder room for 2; set max_length=2"
+        ):
             trainer.train()

@@ -28,10 +28,15 @@ def make(toy, tmp_path):
     start = toy.make_model(tokenizer)
 
     def make(**fields):
-        options = dict(output_dir=str(tmp_path / "out"), max_rows=16, max_tokens=10**6, queue_size=40) | QUIET
+        options = (
+            dict(output_dir=str(tmp_path / "out"), max_rows=16, max_tokens=10**6, queue_size=40)
+            | QUIET
+        )
         torch.manual_seed(0)
         data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
-        given = dict(train_dataset=data, tokenizer=tokenizer, dev_sets={"toy": DevSet(toy.nway_rows())})
+        given = dict(
+            train_dataset=data, tokenizer=tokenizer, dev_sets={"toy": DevSet(toy.nway_rows())}
+        )
         return EmmaXTrainer(copy.deepcopy(start), EmmaXConfig(**options | fields), **given)
 
     return make
@@ -68,7 +73,9 @@ def test_one_step_by_hand(make, parallel):
     model, batch = trainer.model, batch_of(trainer)
     before = copy.deepcopy(model)
     parts, weights = trainer.loss_parts(model, batch)
-    assert set(parts) == {"rank_1", "rank_2", "rank_3", "mixture", "mlm"} and set(weights.values()) == {1.0}
+    assert set(parts) == {"rank_1", "rank_2", "rank_3", "mixture", "mlm"} and set(
+        weights.values()
+    ) == {1.0}
 
     for name, moved in model.momentum.named_parameters():
         old, new = before.momentum.get_parameter(name), model.encoder.get_parameter(name)
@@ -86,10 +93,17 @@ def test_one_step_by_hand(make, parallel):
         same[:, :n] = meaning[:, None] == meaning[None]
         same &= ~own
         assert same.sum(1).tolist() == [3, 3, 1, 1, 1, 1] * 2
-    mu, sigma = (p.detach().double().numpy() for p in (before.mixture_mean, before.mixture_log_sigma.exp()))
+    mu, sigma = (
+        p.detach().double().numpy() for p in (before.mixture_mean, before.mixture_log_sigma.exp())
+    )
     z = query[:, None] - keys[None]
-    log_p = np.stack([-0.5 * (((z - mu[r]) / sigma[r]) ** 2).sum(-1) - np.log(sigma[r]).sum() for r in range(4)], -1)
-    log_p -= np.log(np.exp(log_p - log_p.max(-1, keepdims=True)).sum(-1, keepdims=True)) + log_p.max(-1, keepdims=True)
+    log_p = np.stack(
+        [-0.5 * (((z - mu[r]) / sigma[r]) ** 2).sum(-1) - np.log(sigma[r]).sum() for r in range(4)],
+        -1,
+    )
+    log_p -= np.log(
+        np.exp(log_p - log_p.max(-1, keepdims=True)).sum(-1, keepdims=True)
+    ) + log_p.max(-1, keepdims=True)
     drawn = log_p.argmax(-1) + 1
     by_mixture = np.where(same, 1, drawn)
     by_encoder = np.where(same, 1, np.abs(cosines[..., None] - means).argmin(-1) + 1)
@@ -101,13 +115,18 @@ def test_one_step_by_hand(make, parallel):
         for i in range(n):
             e = np.exp(cosines[i] / temperature) * ~own[i]
             if (e * (by_mixture[i] == rank)).any():
-                terms.append(-np.log(e[by_mixture[i] == rank].sum() / e[by_mixture[i] >= rank].sum()))
+                terms.append(
+                    -np.log(e[by_mixture[i] == rank].sum() / e[by_mixture[i] >= rank].sum())
+                )
         want = np.mean(terms) if terms else 0.0
         assert parts[f"rank_{rank}"].item() == pytest.approx(want, rel=1e-3, abs=1e-6)
         assert trainer.part_sizes(batch)[f"rank_{rank}"] == len(terms)
     # A sentence with its own key counts for the mixture and the means; only the ranking loss leaves it out.
     of_rank = [drawn == r + 1 for r in range(4)]
-    wanted = [0.9 * m + 0.1 * cosines[chosen].mean() if chosen.any() else m for m, chosen in zip(means, of_rank)]
+    wanted = [
+        0.9 * m + 0.1 * cosines[chosen].mean() if chosen.any() else m
+        for m, chosen in zip(means, of_rank)
+    ]
     np.testing.assert_allclose(model.rank_means.numpy(), wanted, atol=1e-5)
     assert trainer.rank_counts.tolist() == np.bincount(drawn.ravel() - 1, minlength=4).tolist()
     # The newest keys come first; the oldest leave when the queue of 40 is full.
@@ -147,19 +166,25 @@ def test_gradients_go_where_they_belong(make):
     assert not any(g is not None and g.any() for g in moved)
     parts["rank_1"].backward()
     assert any(p.grad is not None and p.grad.any() for p in encoder)
-    assert not model.mixture_log_sigma.grad.any() and all(p.grad is None for p in model.momentum.parameters())
+    assert not model.mixture_log_sigma.grad.any() and all(
+        p.grad is None for p in model.momentum.parameters()
+    )
 
 
 def test_phases(make):
     trainer = make(contrastive_steps=2, mixture_steps=3, mlm_weight=0.0)
-    assert [trainer.args.phase(step) for step in range(6)] == ["contrastive"] * 2 + ["mixture"] * 3 + ["em"]
+    assert [trainer.args.phase(step) for step in range(6)] == ["contrastive"] * 2 + [
+        "mixture"
+    ] * 3 + ["em"]
     batch = batch_of(trainer, rows=(0, 5, 9, 30))
     parts, _ = trainer.loss_parts(trainer.model, batch)
     query = unit(trainer.model.encoder, batch["input_ids"], batch["attention_mask"])
     keys = unit(trainer.model.momentum, batch["input_ids"], batch["attention_mask"])
     logits = torch.tensor(query @ keys.T / 0.04).fill_diagonal_(-np.inf)
     want = F.cross_entropy(logits, torch.arange(8).roll(4))
-    assert list(parts) == ["contrastive"] and parts["contrastive"].item() == pytest.approx(want.item(), rel=1e-4)
+    assert list(parts) == ["contrastive"] and parts["contrastive"].item() == pytest.approx(
+        want.item(), rel=1e-4
+    )
     assert trainer.model.rank_means.isnan().all()
     trainer.state.global_step = 2
     parts, _ = trainer.loss_parts(trainer.model, batch)
@@ -170,7 +195,9 @@ def test_phases(make):
 @pytest.mark.trains
 def test_the_mixture_learns_the_interpolated_ranks(make):
     """Both losses fall, and the mean cosines of the known ranks stand in their order."""
-    trainer = make(mixture_steps=80, max_steps=80, mixture_learning_rate=2e-2, learning_rate=1e-2, **MIXTURE)
+    trainer = make(
+        mixture_steps=80, max_steps=80, mixture_learning_rate=2e-2, learning_rate=1e-2, **MIXTURE
+    )
     trainer.train()
     log = [row for row in trainer.state.log_history if "mixture_loss" in row]
     first, last = log[0], log[-1]
@@ -182,7 +209,9 @@ def test_the_mixture_learns_the_interpolated_ranks(make):
 def test_evaluation_logs_shares_and_spread_and_warns(make, caplog):
     trainer = make()
     trainer.rank_counts += torch.tensor([0, 10, 30, 60])
-    trainer.model.enqueue(F.normalize(torch.randn(40, 32, generator=torch.Generator().manual_seed(0))))
+    trainer.model.enqueue(
+        F.normalize(torch.randn(40, 32, generator=torch.Generator().manual_seed(0)))
+    )
     with caplog.at_level(logging.WARNING):
         metrics = trainer.evaluate()
     assert [metrics[f"eval_rank_{r}_share"] for r in (1, 2, 3, 4)] == [0.0, 0.1, 0.3, 0.6]
@@ -200,15 +229,31 @@ def test_it_resumes_and_opens(toy, tmp_path, pairs, write_recipe, train_stopped)
     tokenizer = toy.plain_tokenizer()
     toy.plain_encoder(tokenizer).save_pretrained(tmp_path / "start")
     tokenizer.save_pretrained(tmp_path / "start")
-    phases = dict(stage="emma_x", contrastive_steps=2, mixture_steps=2, parallel=False, max_steps=6, save_steps=1)
-    options = dict(learning_rate=3e-3, max_rows=16, max_length=32, backbone=str(tmp_path / "start"), train_data=pairs)
+    phases = dict(
+        stage="emma_x",
+        contrastive_steps=2,
+        mixture_steps=2,
+        parallel=False,
+        max_steps=6,
+        save_steps=1,
+    )
+    options = dict(
+        learning_rate=3e-3,
+        max_rows=16,
+        max_length=32,
+        backbone=str(tmp_path / "start"),
+        train_data=pairs,
+    )
     whole, killed = (write_recipe(name, **phases | options) for name in ("whole", "out"))
     assert dry_run(whole)["parameters"]["momentum encoder"] > 0
     train_recipe(whole)
     train_stopped(killed, 3)
     train_recipe(killed)
     texts = ["un chat dort.", "red cat"]
-    both = [any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn") for name in ("whole", "out")]
+    both = [
+        any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn")
+        for name in ("whole", "out")
+    ]
     np.testing.assert_array_equal(*both)
     opened = SentenceTransformer(str(tmp_path / "whole"), device="cpu")
     np.testing.assert_allclose(opened.encode(texts), both[0], atol=1e-5)
@@ -217,7 +262,12 @@ def test_it_resumes_and_opens(toy, tmp_path, pairs, write_recipe, train_stopped)
 def test_recipes_hold_the_paper():
     (path,) = find_recipes("emma-x")
     args = read_recipe(path).config
-    assert (args.ranks, args.queue_size, args.momentum, args.contrastive_temperature) == (4, 256, 0.999, 0.04)
+    assert (args.ranks, args.queue_size, args.momentum, args.contrastive_temperature) == (
+        4,
+        256,
+        0.999,
+        0.04,
+    )
     assert (args.learning_rate, args.mixture_learning_rate, args.adam_beta2) == (5e-4, 3e-5, 0.999)
     assert args.lr_scheduler_type == "cosine" and args.temperatures == [0.05, 0.075, 0.1]
     assert read_recipe(find_recipes("nano-emma-x")[0]).config.parallel

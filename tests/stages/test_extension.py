@@ -58,7 +58,9 @@ def errors(toy, tokenizer, model):
     evaluate_sets(model, tokenizer, {"toy": DevSet(toy.nway_rows())}, tables=tables)
     xsim = {row["lang"]: row["xsim"] for row in tables["toy"].rows}
     meanings = toy.split("dev")
-    english = translate(model, tokenizer, [toy.say(m, "fra_Latn") for m in meanings], "fra_Latn", "eng_Latn")
+    english = translate(
+        model, tokenizer, [toy.say(m, "fra_Latn") for m in meanings], "fra_Latn", "eng_Latn"
+    )
     right = np.mean([have == toy.say(m, "eng_Latn") for have, m in zip(english, meanings)])
     return xsim["fra_Latn"], xsim["rus_Cyrl"], right
 
@@ -83,14 +85,18 @@ def test_mse_holds_the_old_places(toy, toy_tokenizer, teacher, extend):
         trainer = extend(max_steps=60, **fields)
         trainer.train()
         texts = [toy.say(m, "fra_Latn") for m in toy.split("dev")]
-        have, want = (encode(m, toy_tokenizer, texts, "fra_Latn") for m in (trainer.model.eval(), teacher))
+        have, want = (
+            encode(m, toy_tokenizer, texts, "fra_Latn") for m in (trainer.model.eval(), teacher)
+        )
         return ((have - want) ** 2).sum(1).mean()
 
     assert squared_distance(mse_weight=0.0, new_mse_weight=0.0) > 3 * squared_distance()
 
 
 @pytest.mark.slow
-def test_without_student_to_teacher_new_languages_stay_out(toy, toy_tokenizer, teacher, pairs, extend):
+def test_without_student_to_teacher_new_languages_stay_out(
+    toy, toy_tokenizer, teacher, pairs, extend
+):
     """OS Figure 3b, where embeddings are short: MSE grows with the square of their length, and cosines do not.
 
     The toy's teacher is 5 long, so that its MSE alone would do; here it counts as it does at a length of 0.17.
@@ -128,7 +134,9 @@ def test_total_is_algorithm_2(toy_tokenizer, extend, pairs):
         have = trainer.compute_loss(trainer.model, batch).item()
         inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
         student = trainer.model.encoder(**inputs).sentence_embedding.double().numpy()
-    want = algorithm_2(student, source[rows].astype(float), target[rows].astype(float), kinds, FIGURES)
+    want = algorithm_2(
+        student, source[rows].astype(float), target[rows].astype(float), kinds, FIGURES
+    )
     assert have == pytest.approx(want, rel=1e-4)
 
 
@@ -156,15 +164,22 @@ def test_base_languages_take_the_embedding_of_table_14c(extend, pairs, base_targ
         inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
         student = trainer.model.encoder(**inputs).sentence_embedding.double().numpy()
 
-    assert loss == pytest.approx(algorithm_2(student, of_source, of_target, kinds, FIGURES), rel=3e-5)
-    interpolated = algorithm_2(student, source[rows].astype(float), target[rows].astype(float), kinds, FIGURES)
+    assert loss == pytest.approx(
+        algorithm_2(student, of_source, of_target, kinds, FIGURES), rel=3e-5
+    )
+    interpolated = algorithm_2(
+        student, source[rows].astype(float), target[rows].astype(float), kinds, FIGURES
+    )
     assert loss != pytest.approx(interpolated, rel=1e-4)
 
 
 def test_languages_are_dropped_by_kind(extend, pairs, toy_tokenizer):
     trainer = extend(language_drop=0.0, new_language_drop=1.0)
     data = pairs[0]
-    rows = [next(i for i in range(len(data)) if data[i]["source_lang"] == lang) for lang in (*BASE, "rus_Cyrl")]
+    rows = [
+        next(i for i in range(len(data)) if data[i]["source_lang"] == lang)
+        for lang in (*BASE, "rus_Cyrl")
+    ]
     batch = trainer.data_collator([data[i] for i in rows])
     texts = toy_tokenizer.batch_decode(batch["input_ids"])
     assert ["Unspecified" in text for text in texts] == [False, False, True]
@@ -181,7 +196,9 @@ def sentences(toy, toy_tokenizer, teacher):
 
 
 @pytest.mark.slow
-def test_a_small_student_takes_the_teachers_place(toy, toy_tokenizer, teacher, sentences, make_trainer):
+def test_a_small_student_takes_the_teachers_place(
+    toy, toy_tokenizer, teacher, sentences, make_trainer
+):
     """A random student of half the feed-forward learns the space, and the teacher's own decoder reads it.
 
     Over six seeds: the loss falls to 0.0024 .. 0.0034 of what it was; the decoder puts none of the sentences right
@@ -208,8 +225,14 @@ def test_what_cannot_be_is_refused(toy, toy_tokenizer, extend, sentences, make_t
     rows = (np.zeros((3, 32), np.float32),) * 2
     for call, message in (
         (lambda: extend(base_languages=[]), "base_languages is empty"),
-        (lambda: extend(base_languages=["fra_Latn"]), "target language 'eng_Latn' is not a base language"),
-        (lambda: distil(model=small, extra={"teacher": sentences[1]}), "embedding_size is 16, the teacher's 32"),
+        (
+            lambda: extend(base_languages=["fra_Latn"]),
+            "target language 'eng_Latn' is not a base language",
+        ),
+        (
+            lambda: distil(model=small, extra={"teacher": sentences[1]}),
+            "embedding_size is 16, the teacher's 32",
+        ),
         (lambda: distil(extra={"teacher": rows}), "the teacher has 3 rows, the training data"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -238,7 +261,9 @@ def alignment_error(toy, tokenizer, model):
         texts = [toy.say(m, lang) for m in meanings]
         states = token_states(model.encoder, tokenizer, texts, lang, layers=[-1])
         words = [join_words(text.rstrip(".").split())[1] for text in texts]
-        sides[lang] = [(s.states[0], owners(s.offsets, spans)) for s, spans in zip(states, words, strict=True)]
+        sides[lang] = [
+            (s.states[0], owners(s.offsets, spans)) for s, spans in zip(states, words, strict=True)
+        ]
     for (x, a), (y, b) in zip(sides["fra_Latn"], sides["eng_Latn"], strict=True):
         links = word_links(argmax_links(token_similarity(x, y)), a, b)
         wrong += len({(i, i) for i in range(4)} - links)
@@ -255,14 +280,22 @@ def noisy(model, times=3.5):
     return model.eval()
 
 
-def test_tokens_find_their_translations_and_the_sentences_come_back(toy, toy_tokenizer, teacher, aligned):
+def test_tokens_find_their_translations_and_the_sentences_come_back(
+    toy, toy_tokenizer, teacher, aligned
+):
     """The toy's teacher makes hardly an error: the student starts with noise, so that there is something to learn.
 
     Over seeds: errors from 0.34 .. 0.58 to 0.02 .. 0.10, the loss falls by 0.22 .. 0.29, the MSE 250 times and more.
     """
     model = noisy(teacher)
     before, start = alignment_error(toy, toy_tokenizer, model), errors(toy, toy_tokenizer, model)
-    trainer = aligned(model, max_steps=120, learning_rate=1e-2, lr_scheduler_type="cosine", self_objective_weight=8.0)
+    trainer = aligned(
+        model,
+        max_steps=120,
+        learning_rate=1e-2,
+        lr_scheduler_type="cosine",
+        self_objective_weight=8.0,
+    )
     trainer.train()
     model = trainer.model.eval()
     after, end = alignment_error(toy, toy_tokenizer, model), errors(toy, toy_tokenizer, model)
@@ -273,7 +306,9 @@ def test_tokens_find_their_translations_and_the_sentences_come_back(toy, toy_tok
     assert end[0] <= 6 and end[2] > start[2] + 0.1, (start, end)
 
 
-@pytest.mark.parametrize("layout", [None, "$A", "<s> $A", "<CLS> $A <SEP>"], ids=["Echo", "Qwen", "Llama", "BERT"])
+@pytest.mark.parametrize(
+    "layout", [None, "$A", "<s> $A", "<CLS> $A <SEP>"], ids=["Echo", "Qwen", "Llama", "BERT"]
+)
 def test_the_tokens_are_the_texts_own(toy_tokenizer, layout):
     texts, tokenizer = ["un chat.", "", "deux chat chien"], toy_tokenizer
     if layout:  # the tokenizer of a backbone, without prompts
@@ -294,7 +329,9 @@ def test_the_tokens_are_the_texts_own(toy_tokenizer, layout):
 def test_long_context_learns_and_has_room(toy, toy_tokenizer, make_trainer):
     model = toy.make_model(toy_tokenizer)
     tokenizer = copy.deepcopy(toy_tokenizer)
-    trainer = make_trainer("long_context", model=model, tokenizer=tokenizer, max_length=200, logit_scale=20.0)
+    trainer = make_trainer(
+        "long_context", model=model, tokenizer=tokenizer, max_length=200, logit_scale=20.0
+    )
     assert model.encoder.config.max_position_embeddings >= 200 <= tokenizer.model_max_length
     batch = trainer.data_collator([trainer.train_dataset[i] for i in range(0, 40, 5)])
     with torch.no_grad():
@@ -305,5 +342,7 @@ def test_long_context_learns_and_has_room(toy, toy_tokenizer, make_trainer):
     want = (logits.logsumexp(1) - logits.diagonal()).mean()  # Eq. 15; the eight targets differ
     assert have == pytest.approx(want.item(), rel=1e-4)
     trainer.train()
-    losses = [row["contrastive_loss"] for row in trainer.state.log_history if "contrastive_loss" in row]
+    losses = [
+        row["contrastive_loss"] for row in trainer.state.log_history if "contrastive_loss" in row
+    ]
     assert losses[-1] < losses[0] / 2

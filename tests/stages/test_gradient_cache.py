@@ -28,14 +28,20 @@ def cached_trainer(make_trainer, toy, toy_data):
         options = dict(batch_tokens=4000, max_tokens=2000, max_rows=4, language_drop=0.0)
         extra = None
         if stage in ("contrastive", "hard_negatives"):
-            options |= dict(decoder_fraction=0.5, mse_weight=0.1, contrastive_weight=1.0, truncate_dims=[8])
+            options |= dict(
+                decoder_fraction=0.5, mse_weight=0.1, contrastive_weight=1.0, truncate_dims=[8]
+            )
         if stage == "extension":
             teacher = np.random.default_rng(0).normal(size=(len(toy_data), 32))
             extra = {"teacher": [teacher, teacher[::-1].copy()]}
             options |= dict(base_languages=["eng_Latn", "fra_Latn"], dropout=0.3)
         if stage == "mexma":
-            options |= dict(head_layers=1, head_heads=4, head_ffn=32, alignment="contrastive", koleo_weight=0.1)
-        trainer = make_trainer(stage, model=model, tokenizer=tokenizer, extra=extra, **options | fields)
+            options |= dict(
+                head_layers=1, head_heads=4, head_ffn=32, alignment="contrastive", koleo_weight=0.1
+            )
+        trainer = make_trainer(
+            stage, model=model, tokenizer=tokenizer, extra=extra, **options | fields
+        )
         trainer.model.double()
         return trainer
 
@@ -71,7 +77,10 @@ def one_graph_gradients(trainer, batch):
         with state.again():
             own, parts, weights = trainer.encoded(trainer.model, chunk.inputs)
         embeddings |= dict(zip(chunk.texts.tolist(), own, strict=True))
-        loss = loss + sum(w * parts[name] * trainer.share(name, chunk.inputs, items) for name, w in weights.items())
+        loss = loss + sum(
+            w * parts[name] * trainer.share(name, chunk.inputs, items)
+            for name, w in weights.items()
+        )
     rows = torch.stack([embeddings[i] for i in range(len(embeddings))])
     parts, weights = trainer.losses_of_embeddings(rows, batch)
     loss = loss + sum(weight * parts[name] for name, weight in weights.items())
@@ -82,7 +91,9 @@ def one_graph_gradients(trainer, batch):
 def assert_same_gradients(have, want):
     assert have.keys() == want.keys() and len(want) > 5
     for name, gradient in want.items():
-        torch.testing.assert_close(have[name], gradient, rtol=1e-6, atol=1e-9, msg=lambda text, name=name: name + text)
+        torch.testing.assert_close(
+            have[name], gradient, rtol=1e-6, atol=1e-9, msg=lambda text, name=name: name + text
+        )
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -104,7 +115,9 @@ def test_losses_by_blocks_are_those_of_all_rows(cached_trainer, stage, monkeypat
     trainer = cached_trainer(stage)
     batch = batch_of(trainer)
     texts = len(batch["input_ids"])
-    embeddings = torch.randn(texts, 32, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    embeddings = torch.randn(
+        texts, 32, dtype=torch.double, generator=torch.Generator().manual_seed(0)
+    )
     totals = []
     for block in (2048, 3):
         monkeypatch.setattr(loss_blocks.loss_by_blocks, "__defaults__", (block,))
@@ -144,7 +157,10 @@ def test_speech_in_chunks_has_the_gradients_of_the_whole_batch(tmp_path, toy):
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
     trainer = SpeechTrainer(model, args, train_dataset=data, tokenizer=extractor, teacher=teacher)
     trainer.model.eval()
-    batch = {name: value.double() if value.is_floating_point() else value for name, value in batch_of_speech(trainer)}
+    batch = {
+        name: value.double() if value.is_floating_point() else value
+        for name, value in batch_of_speech(trainer)
+    }
     trainer.compute_loss(trainer.model, batch).backward()
     want = {name: gradient.clone() for name, gradient in gradients(trainer).items()}
     _, have = cached_gradients(trainer, batch)
@@ -180,7 +196,9 @@ def test_training_on_cached_batches(cached_trainer, tmp_path):
     """An epoch of it runs, learns, and logs the parts."""
     trainer = cached_trainer("contrastive", max_steps=6, logging_steps=1, save_strategy="no")
     trainer.train()
-    losses = [row["contrastive_loss"] for row in trainer.state.log_history if "contrastive_loss" in row]
+    losses = [
+        row["contrastive_loss"] for row in trainer.state.log_history if "contrastive_loss" in row
+    ]
     assert len(losses) == 6
     assert losses[-1] < losses[0]
 

@@ -31,7 +31,9 @@ def parts(request, toy):
     template, pooling = ("$A </s>", "mean") if request.param == "mean" else ("<s> $A </s>", "cls")
     plain = toy.plain_tokenizer(template=template)
     backbone = toy.plain_encoder(plain, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    encoder = EchoEncoder(EchoConfig(backbone=backbone.config, pooling=pooling, embedding_size=None, prompts="none"))
+    encoder = EchoEncoder(
+        EchoConfig(backbone=backbone.config, pooling=pooling, embedding_size=None, prompts="none")
+    )
     encoder.backbone.load_state_dict(backbone.state_dict())
     return encoder, EchoTokenizer.around(plain)
 
@@ -39,7 +41,9 @@ def parts(request, toy):
 @pytest.fixture
 def make(parts, toy, tmp_path):
     def make(**fields):
-        options = HEAD | dict(output_dir=str(tmp_path / "out"), max_rows=16, max_tokens=10**6) | QUIET
+        options = (
+            HEAD | dict(output_dir=str(tmp_path / "out"), max_rows=16, max_tokens=10**6) | QUIET
+        )
         torch.manual_seed(0)
         data = tokenize_parallel(toy.dataset(), parts[1], progress=False)
         args = MexmaConfig(**options | fields)
@@ -62,14 +66,18 @@ def encode_alone(trainer, ids, mask):
 def unmasking_by_hand(trainer, batch, rows, context):
     """CE([S_B, A'], A) row by row, with all logits."""
     model, losses = trainer.model, []
-    replaced = int(trainer.tokenizer("")["input_ids"][0] != trainer.tokenizer.eos_token_id)  # CLS, where there is one
+    replaced = int(
+        trainer.tokenizer("")["input_ids"][0] != trainer.tokenizer.eos_token_id
+    )  # CLS, where there is one
     states, _ = encode_alone(trainer, batch["masked_ids"], batch["attention_mask"])
     for i, sentence in zip(rows, context, strict=True):
         tokens = torch.cat([sentence[None], states[i][replaced:]])[None]
         out = model.head(tokens, torch.ones(tokens.shape[:2]))[0][1:]
         logits = out @ model.encoder.get_input_embeddings().weight.T + model.head.bias
         labels = batch["labels"][i][replaced : replaced + len(out)]
-        losses.append(F.cross_entropy(logits, labels, reduction="none", ignore_index=-100)[labels != -100])
+        losses.append(
+            F.cross_entropy(logits, labels, reduction="none", ignore_index=-100)[labels != -100]
+        )
     return torch.cat(losses).mean()
 
 
@@ -89,12 +97,19 @@ def test_losses_by_hand(make):
 
     kept = [0, 2, 3, 4, 5]  # rows 0 and 1 have the same English target
     assert batch["target_key"][0] == batch["target_key"][1]
-    assert parts["koleo"].item() == pytest.approx((koleo(source) + koleo(target[kept])) / 2, rel=1e-3)
+    assert parts["koleo"].item() == pytest.approx(
+        (koleo(source) + koleo(target[kept])) / 2, rel=1e-3
+    )
     first, second = sentences.chunk(2)
     for name, rows, context in (("source", range(6), second), ("target", range(6, 12), first)):
         want = unmasking_by_hand(trainer, batch, rows, context)
         assert parts[f"unmasking_{name}"].item() == pytest.approx(want.item(), rel=1e-4)
-    assert weights == {"unmasking_source": 0.5, "unmasking_target": 0.5, "alignment": 1.0, "koleo": 0.01}
+    assert weights == {
+        "unmasking_source": 0.5,
+        "unmasking_target": 0.5,
+        "alignment": 1.0,
+        "koleo": 0.01,
+    }
     labels = batch["labels"] != -100
     assert trainer.part_sizes(batch)["unmasking_source"] == labels[:6].sum()
     one_pair, _ = trainer.loss_parts(trainer.model, batch_of(trainer, rows=(3,)))
@@ -104,7 +119,9 @@ def test_losses_by_hand(make):
 def test_not_symmetric_is_one_masked_text_a_pair(make):
     trainer = make(symmetric=False, alignment="none", koleo_weight=0.0, token_gradients=False)
     calls = []
-    trainer.model.encoder.register_forward_hook(lambda module, given, out: calls.append(len(out.sentence_embedding)))
+    trainer.model.encoder.register_forward_hook(
+        lambda module, given, out: calls.append(len(out.sentence_embedding))
+    )
     batch = batch_of(trainer, rows=range(6))  # both sides are drawn
     side = batch["side"].tolist()
     assert 0 < sum(side) < 6
@@ -113,7 +130,9 @@ def test_not_symmetric_is_one_masked_text_a_pair(make):
     _, sentences = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
     rows = [i + 6 * lot for i, lot in enumerate(side)]
     other = sentences[[i + 6 * (1 - lot) for i, lot in enumerate(side)]]
-    assert parts["unmasking"].item() == pytest.approx(unmasking_by_hand(trainer, batch, rows, other).item(), rel=1e-4)
+    assert parts["unmasking"].item() == pytest.approx(
+        unmasking_by_hand(trainer, batch, rows, other).item(), rel=1e-4
+    )
     assert trainer.part_sizes(batch)["unmasking"] == (batch["labels"][rows] != -100).sum()
 
 
@@ -135,7 +154,9 @@ def test_token_gradients(make, flows):
     assert sentence.grad.abs().sum() > 0
     assert (masked.grad is not None and masked.grad.abs().sum() > 0) == flows
     matrix = trainer.model.token_matrix
-    never_read = next(i for i in range(len(matrix)) if i not in batch_of(trainer)["masked_ids"].unique())
+    never_read = next(
+        i for i in range(len(matrix)) if i not in batch_of(trainer)["masked_ids"].unique()
+    )
     assert matrix.grad[never_read].abs().sum() > 0  # by the output alone
 
 
@@ -150,15 +171,21 @@ def test_alignment_of_masked_and_clean(make):
 
 
 def test_contrastive_alignment_alone_is_one_pass(make):
-    trainer = make(alignment="contrastive", unmasking_weight=0.0, koleo_weight=0.0, logit_scale=10.0)
+    trainer = make(
+        alignment="contrastive", unmasking_weight=0.0, koleo_weight=0.0, logit_scale=10.0
+    )
     assert not any(p.requires_grad for p in trainer.model.head.parameters())
     batch = batch_of(trainer, rows=(0, 5, 9, 30))
     assert "masked_ids" not in batch
     parts, weights = trainer.loss_parts(trainer.model, batch)
     _, clean = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
     logits = 10 * F.normalize(clean[:4]) @ F.normalize(clean[4:]).T
-    want = (F.cross_entropy(logits, torch.arange(4)) + F.cross_entropy(logits.T, torch.arange(4))) / 2
-    assert parts["alignment"].item() == pytest.approx(want.item(), rel=1e-4) and list(weights) == ["alignment"]
+    want = (
+        F.cross_entropy(logits, torch.arange(4)) + F.cross_entropy(logits.T, torch.arange(4))
+    ) / 2
+    assert parts["alignment"].item() == pytest.approx(want.item(), rel=1e-4) and list(weights) == [
+        "alignment"
+    ]
 
 
 def test_schedule(make):
@@ -178,14 +205,20 @@ def test_wrong_encoders_are_one_line(toy, tmp_path):
     args = MexmaConfig(output_dir=str(tmp_path), use_cpu=True)
     echo = toy.make_tokenizer()
     templates = ("<s> $A </s>", "$A </s>")
-    plain, no_cls = (EchoTokenizer.around(toy.plain_tokenizer(template=template)) for template in templates)
+    plain, no_cls = (
+        EchoTokenizer.around(toy.plain_tokenizer(template=template)) for template in templates
+    )
 
     def own(**changes):
         backbone = toy.plain_encoder(plain, **changes).config
         return EchoEncoder(EchoConfig(backbone=backbone, embedding_size=None, prompts="none"))
 
     for encoder, tokenizer, message in (
-        (toy.make_model(echo, embedding_size=16), echo, "embedding_size 16 differs from hidden_size 32"),
+        (
+            toy.make_model(echo, embedding_size=16),
+            echo,
+            "embedding_size 16 differs from hidden_size 32",
+        ),
         (own(hidden_size=36), plain, "head_heads=8 does not divide the encoder's hidden size 36"),
         (own(), no_cls, "puts no CLS in front: use pooling 'mean' or 'last'"),
     ):
@@ -203,7 +236,9 @@ def test_it_learns_resumes_and_opens(recipe, place, toy, tmp_path, train_stopped
     """From a backbone of transformers, or an Echo checkpoint whose decoder is left out: the same end after an
     interruption, of the size that a dry run says, and a SentenceTransformer."""
     tokenizer = toy.make_tokenizer() if start == "echo" else toy.plain_tokenizer()
-    (toy.make_model if start == "echo" else toy.plain_encoder)(tokenizer).save_pretrained(place / "start")
+    (toy.make_model if start == "echo" else toy.plain_encoder)(tokenizer).save_pretrained(
+        place / "start"
+    )
     tokenizer.save_pretrained(place / "start")
     values = HEAD | dict(shape={}, save_steps=2, learning_rate=3e-3, max_rows=32, dev_negatives=0)
     values |= {"model_name_or_path" if start == "echo" else "backbone": str(place / "start")}
@@ -220,7 +255,10 @@ def test_it_learns_resumes_and_opens(recipe, place, toy, tmp_path, train_stopped
     train_stopped(path, 4)
     train_recipe(path)
     texts = ["un chat dort.", "red cat"]
-    both = [any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn") for name in ("whole", "out")]
+    both = [
+        any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn")
+        for name in ("whole", "out")
+    ]
     np.testing.assert_array_equal(*both)
     opened = SentenceTransformer(str(tmp_path / "whole"), device="cpu")
     prompt = {"prompt_name": "fra_Latn"} if start == "echo" else {}
@@ -234,16 +272,31 @@ def test_the_losses_fall(make):
     trainer = make(max_steps=40, learning_rate=5e-3, logging_steps=5, max_rows=32, warmup_steps=0.1)
     trainer.train()
     log = [row for row in trainer.state.log_history if "unmasking_source_loss" in row]
-    first, last = (row["unmasking_source_loss"] + row["unmasking_target_loss"] for row in (log[0], log[-1]))
+    first, last = (
+        row["unmasking_source_loss"] + row["unmasking_target_loss"] for row in (log[0], log[-1])
+    )
     assert last < 0.85 * first
 
 
 def test_recipes_hold_the_paper():
     (path,) = find_recipes("mexma")
     args = read_recipe(path).config
-    assert (args.max_rows, args.gradient_accumulation_steps, args.max_steps, args.max_length) == (150, 2, 300_000, 200)
+    assert (args.max_rows, args.gradient_accumulation_steps, args.max_steps, args.max_length) == (
+        150,
+        2,
+        300_000,
+        200,
+    )
     assert (args.learning_rate, args.warmup_steps, args.max_grad_norm) == (1e-4, 0.3, 1.2)
-    assert (args.mask_probability, args.head_layers, args.head_heads, args.head_ffn) == (0.4, 6, 8, 3072)
+    assert (args.mask_probability, args.head_layers, args.head_heads, args.head_ffn) == (
+        0.4,
+        6,
+        8,
+        3072,
+    )
     assert args.weight_decay == 0 and args.lr_scheduler_type == "cosine_warmup_with_min_lr"
     assert args.lr_scheduler_kwargs == {"warmup_lr_rate": 0.1, "min_lr_rate": 0.0}
-    assert [read_recipe(step).config.alignment for step in find_recipes("nano-mexma")] == ["contrastive", "clean"]
+    assert [read_recipe(step).config.alignment for step in find_recipes("nano-mexma")] == [
+        "contrastive",
+        "clean",
+    ]

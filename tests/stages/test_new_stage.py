@@ -20,7 +20,9 @@ SHAPE |= dict(embedding_size=8, num_key_value_heads=2, decoder_layers=1)
 
 @dataclass
 class PullConfig(TextConfig):
-    strength: float = field(default=1.0, metadata={"help": "weight of the distance between translations"})
+    strength: float = field(
+        default=1.0, metadata={"help": "weight of the distance between translations"}
+    )
 
 
 class PullTrainer(EncoderTrainer):
@@ -59,7 +61,10 @@ def test_it_trains_resumes_and_reloads(recipe, tmp_path, train_stopped):
     train_stopped(recipe, 4)
     train_recipe(recipe)
     texts = ["a b c", "d e"]
-    both = [any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn") for name in ("whole", "out")]
+    both = [
+        any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn")
+        for name in ("whole", "out")
+    ]
     np.testing.assert_array_equal(*both)
 
 

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.trains
 SMALL = {"vocab_size": 320}
 
 
-@pytest.mark.parametrize("stage, options", [("decoder", {}), ("decoder", {"softmax_samples": 20}), ("contrastive", {})])
+@pytest.mark.parametrize(
+    "stage, options", [("decoder", {}), ("decoder", {"softmax_samples": 20}), ("contrastive", {})]
+)
 def test_it_learns(make_trainer, toy, toy_tokenizer, toy_data, stage, options):
     model = toy.make_model(toy_tokenizer, decoder=SMALL)
     trainer = make_trainer(stage, model=model, max_steps=30, **options)
@@ -25,14 +27,20 @@ def test_it_learns(make_trainer, toy, toy_tokenizer, toy_data, stage, options):
     trainer.train()
     losses = logged(trainer, "translation_loss")
     assert losses[-1] < 0.9 * losses[0]
-    assert model.decoder.lm_head.weight.shape == model.decoder.model.embed_tokens.weight.shape == (320, 32)
+    assert (
+        model.decoder.lm_head.weight.shape
+        == model.decoder.model.embed_tokens.weight.shape
+        == (320, 32)
+    )
 
 
 def test_loss_is_over_known_labels(make_trainer, toy, toy_tokenizer, toy_data):
     model = toy.make_model(toy_tokenizer, decoder=SMALL)
     trainer = make_trainer("decoder", model=model, translation_weight=1.0, language_drop=0.0)
     batch = trainer.data_collator([toy_data[i] for i in (0, 8, 15)])
-    whole = make_trainer("decoder", language_drop=0.0).data_collator([toy_data[i] for i in (0, 8, 15)])
+    whole = make_trainer("decoder", language_drop=0.0).data_collator(
+        [toy_data[i] for i in (0, 8, 15)]
+    )
     ids = whole["decoder_input_ids"]
     ids = torch.where(ids < 320, ids, toy_tokenizer.sep_token_id)
     with torch.no_grad():
@@ -55,13 +63,18 @@ def english_only(toy, toy_tokenizer):
 
 def test_languages_that_it_cannot_name(english_only):
     model, tokenizer, used = english_only
-    asks = rf"this decoder knows the first {used} tokens only and not the name of the target language"
+    asks = (
+        rf"this decoder knows the first {used} tokens only and not the name of the target language"
+    )
     other = next(lang for lang in LANGUAGE_NAMES if max(tokenizer.decoder_prompt_ids(lang)) >= used)
     known, unknown = (tokenizer.decoder_prompt_ids(lang) for lang in ("eng_Latn", other))
     assert max(known) < used <= max(unknown)
     embedding = torch.randn(2, 32)
     assert len(greedy_decode(model.decoder, embedding, known, max_new_tokens=3)) == 2
-    assert all(isinstance(text, str) for text in translate(model, tokenizer, embedding.numpy(), max_new_tokens=3))
+    assert all(
+        isinstance(text, str)
+        for text in translate(model, tokenizer, embedding.numpy(), max_new_tokens=3)
+    )
     for call in (
         lambda: greedy_decode(model.decoder, embedding, unknown),
         lambda: translate(model, tokenizer, ["one cat"], "eng_Latn", other, num_beams=1),
@@ -83,5 +96,7 @@ def test_languages_it_was_trained_to_write(english_only, tmp_path):
         lambda: translate(model, tokenizer, ["one cat"], "eng_Latn", "fra_Latn"),
         lambda: pipeline("sonar-translation", model=str(tmp_path))("one cat", tgt_lang="fra_Latn"),
     ):
-        with pytest.raises(ValueError, match="was not trained to write 'fra_Latn'; it writes deu_Latn, eng_Latn"):
+        with pytest.raises(
+            ValueError, match="was not trained to write 'fra_Latn'; it writes deu_Latn, eng_Latn"
+        ):
             call()

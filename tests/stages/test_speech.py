@@ -41,8 +41,18 @@ def recipe(teacher, tmp_path, write_recipe):
     speech(40, seed=1000).to_parquet(tmp_path / "dev.parquet")
 
     def write(name: str = "speech", **fields):
-        values = dict(stage="speech", shape=SHAPE, teacher=str(teacher), train_data=str(tmp_path / "train.parquet"))
-        values |= dict(learning_rate=3e-3, warmup_steps=1, lr_scheduler_type="constant_with_warmup", max_steps=6)
+        values = dict(
+            stage="speech",
+            shape=SHAPE,
+            teacher=str(teacher),
+            train_data=str(tmp_path / "train.parquet"),
+        )
+        values |= dict(
+            learning_rate=3e-3,
+            warmup_steps=1,
+            lr_scheduler_type="constant_with_warmup",
+            max_steps=6,
+        )
         values |= dict(save_steps=2, eval_strategy="no", max_seconds=10, longest=5)
         return write_recipe(name, **values | fields)
 
@@ -51,25 +61,40 @@ def recipe(teacher, tmp_path, write_recipe):
 
 @pytest.mark.trains
 def test_speech_learns_the_space(recipe, teacher, tmp_path):
-    options = dict(contrastive_weight=1.0, english_weight=0.5, max_steps=200, lr_scheduler_type="linear")
-    options |= dict(eval_strategy="steps", eval_steps=50, save_steps=50, load_best_model_at_end=True)
+    options = dict(
+        contrastive_weight=1.0, english_weight=0.5, max_steps=200, lr_scheduler_type="linear"
+    )
+    options |= dict(
+        eval_strategy="steps", eval_steps=50, save_steps=50, load_best_model_at_end=True
+    )
     path = recipe("space", **options, dev_data={"toy": str(tmp_path / "dev.parquet")})
     assert "problems" not in dry_run(path)
     results = train_recipe(path)
-    log = json.loads((tmp_path / "space" / "checkpoint-200" / "trainer_state.json").read_text())["log_history"]
+    log = json.loads((tmp_path / "space" / "checkpoint-200" / "trainer_state.json").read_text())[
+        "log_history"
+    ]
     measured = [row["eval_mse"] for row in log if "eval_mse" in row]
-    assert measured[-1] < measured[0] and results["eval_mse"] == pytest.approx(min(measured), rel=1e-3)
+    assert measured[-1] < measured[0] and results["eval_mse"] == pytest.approx(
+        min(measured), rel=1e-3
+    )
     assert results["eval_xsim"] < 85  # four seeds: 35 to 62; chance is 95
     # figures are those of the saved model
     rows = speech(40, seed=1000)
     model, extractor = load_speech_encoder(tmp_path / "space", dtype="fp32")
     assert model.config.languages == ["eng_Latn", "fra_Latn"]
     vectors = encode_speech(model, extractor, rows["audio"])
-    texts = np.stack([any_encoder(str(teacher), dtype="fp32")([r["text"]], r["lang"])[0] for r in rows])
+    texts = np.stack(
+        [any_encoder(str(teacher), dtype="fp32")([r["text"]], r["lang"])[0] for r in rows]
+    )
     distances, langs = np.square(vectors - texts).sum(1), np.array(rows["lang"])
     own = [distances[langs == lang].mean() for lang in ("eng_Latn", "fra_Latn")]
-    assert results["eval_toy_mse"] == pytest.approx(np.mean(own), rel=0.02)  # the store keeps float16
-    opened = AutoModel.from_pretrained(tmp_path / "space"), AutoFeatureExtractor.from_pretrained(tmp_path / "space")
+    assert results["eval_toy_mse"] == pytest.approx(
+        np.mean(own), rel=0.02
+    )  # the store keeps float16
+    opened = (
+        AutoModel.from_pretrained(tmp_path / "space"),
+        AutoFeatureExtractor.from_pretrained(tmp_path / "space"),
+    )
     assert type(opened[0]) is type(model) and opened[1].stride == 4
 
 
@@ -84,17 +109,25 @@ FROZEN = {
 @pytest.mark.trains
 @pytest.mark.parametrize("frozen, layers", [(-1, ""), (0, "01"), (1, "1")])
 @pytest.mark.parametrize("kind", FROZEN)
-def test_frozen_layers_keep_their_weights_and_the_statistics_of_batch_norm(recipe, tmp_path, kind, frozen, layers):
+def test_frozen_layers_keep_their_weights_and_the_statistics_of_batch_norm(
+    recipe, tmp_path, kind, frozen, layers
+):
     shape = SHAPE | {"audio_config": {"model_type": kind} | FROZEN[kind]}
     if kind == "whisper":
-        shape = {name: value for name, value in shape.items() if name != "stride"} | {"features": "whisper"}
+        shape = {name: value for name, value in shape.items() if name != "stride"} | {
+            "features": "whisper"
+        }
     train_recipe(recipe("first", shape=shape, max_steps=1, save_steps=1))
     start = dict(model_name_or_path=str(tmp_path / "first"), shape=None, frozen_layers=frozen)
     train_recipe(recipe("second", **start, max_steps=2))
-    before, after = (load_speech_encoder(tmp_path / n, dtype="fp32")[0].state_dict() for n in ("first", "second"))
+    before, after = (
+        load_speech_encoder(tmp_path / n, dtype="fp32")[0].state_dict() for n in ("first", "second")
+    )
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert {"projection.weight", "pooler.query", "pooler.layers.layers.0.linear1.weight"} <= changed
-    of_layers = {name: found[1] for name in changed if (found := re.match(r"audio\..*?layers\.(\d)", name))}
+    of_layers = {
+        name: found[1] for name in changed if (found := re.match(r"audio\..*?layers\.(\d)", name))
+    }
     assert {*of_layers.values()} == {*layers}
     means = [name for name in before if name.endswith("running_mean")]
     assert len(means) == (2 if kind == "seamless_m4t" else 0)
@@ -105,15 +138,27 @@ def test_frozen_layers_keep_their_weights_and_the_statistics_of_batch_norm(recip
 def test_contrastive_loss_with_candidates_of_the_training_data():
     """In numpy: speech chooses among the texts of the batch and the drawn ones of other meaning; texts among speech."""
     rng = np.random.default_rng(0)
-    texts, speech_vectors = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=(3, 4)).astype(np.float32)
-    rows = Dataset.from_dict({"text": [f"own {n}" for n in range(9)], "english": list("abcdefga") + [None]})
+    texts, speech_vectors = (
+        rng.normal(size=(9, 4)).astype(np.float32),
+        rng.normal(size=(3, 4)).astype(np.float32),
+    )
+    rows = Dataset.from_dict(
+        {"text": [f"own {n}" for n in range(9)], "english": list("abcdefga") + [None]}
+    )
     trainer = object.__new__(SpeechTrainer)
-    trainer.args = SpeechConfig(output_dir="unused", contrastive_weight=1.0, candidates=50, logit_scale=3.0)
-    trainer.teacher, trainer.train_dataset = (texts, texts), SpeechRows(rows, 16_000, np.zeros(9, np.int64))
+    trainer.args = SpeechConfig(
+        output_dir="unused", contrastive_weight=1.0, candidates=50, logit_scale=3.0
+    )
+    trainer.teacher, trainer.train_dataset = (
+        (texts, texts),
+        SpeechRows(rows, 16_000, np.zeros(9, np.int64)),
+    )
     index = torch.arange(3)
     inputs = {"index": index, "meaning": torch.from_numpy(trainer.train_dataset.meanings)[index]}
     torch.manual_seed(1)
-    have = trainer.contrastive(torch.from_numpy(speech_vectors), trainer.target(index), inputs).item()
+    have = trainer.contrastive(
+        torch.from_numpy(speech_vectors), trainer.target(index), inputs
+    ).item()
     torch.manual_seed(1)
     drawn = torch.randint(9, (50,)).numpy()
     meanings = np.array(list("abcdefga") + ["own 8"])
@@ -124,7 +169,9 @@ def test_contrastive_loss_with_candidates_of_the_training_data():
     cosines = 3.0 * unit(speech_vectors) @ unit(texts).T
     losses = []
     for row in range(3):
-        others = [c for c in drawn if meanings[c] != meanings[row]] + [c for c in range(3) if c != row]
+        others = [c for c in drawn if meanings[c] != meanings[row]] + [
+            c for c in range(3) if c != row
+        ]
         losses.append(np.log(np.exp(cosines[row, [row, *others]]).sum()) - cosines[row, row])
         losses.append(np.log(np.exp(cosines[:, row]).sum()) - cosines[row, row])
     assert len(others) < 52 and have == pytest.approx(np.mean(losses), rel=1e-5)
@@ -140,17 +187,28 @@ def test_a_killed_run_resumes_exactly(recipe, tmp_path, train_stopped):
     train_stopped(path, 9)
     assert not (tmp_path / "again" / "model.safetensors").exists()
     train_recipe(path)
-    whole, again = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "again"))
+    whole, again = (
+        (tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "again")
+    )
     assert whole == again
 
 
 @pytest.mark.parametrize(
     "fields, message",
     [
-        ({"model_name_or_path": "TEACHER", "shape": None}, "is a model of type 'echo', not a speech encoder"),
+        (
+            {"model_name_or_path": "TEACHER", "shape": None},
+            "is a model of type 'echo', not a speech encoder",
+        ),
         ({"shape": SHAPE | {"embedding_size": 8}}, "embedding_size is 8, the teacher's 32"),
-        ({"shape": SHAPE | {"pooler_head": 2}}, "unknown shape field 'pooler_head'; did you mean 'pooler_heads'"),
-        ({"shape": SHAPE | {"audio_config": {"hidden_size": 3}}}, "audio_config names no model_type"),
+        (
+            {"shape": SHAPE | {"pooler_head": 2}},
+            "unknown shape field 'pooler_head'; did you mean 'pooler_heads'",
+        ),
+        (
+            {"shape": SHAPE | {"audio_config": {"hidden_size": 3}}},
+            "audio_config names no model_type",
+        ),
         ({"mse_weight": 0}, "are both 0"),
         ({"longest": 0.01}, "longest=0.01: all 120 audios are longer"),
         (
@@ -174,7 +232,12 @@ def test_a_new_projection_has_the_teachers_length(width):
     teacher = np.random.default_rng(0).normal(size=(50, 16)) * 0.1
     scale_projection(model, teacher)
     with torch.no_grad():
-        have = model(input_features=torch.randn(20, 30, 80)).sentence_embedding.norm(dim=1).mean().item()
+        have = (
+            model(input_features=torch.randn(20, 30, 80))
+            .sentence_embedding.norm(dim=1)
+            .mean()
+            .item()
+        )
     want = np.linalg.norm(teacher, axis=1).mean()
     assert have == pytest.approx(want, rel=0.4)  # without it 4, ten times as long
     trained = model.projection.weight.clone()
@@ -218,5 +281,7 @@ def test_voices_kept_for_measuring_are_refused(recipe, tmp_path):
     rows = rows.remove_columns("source").add_column("source", ["espeak-ng"] * 20)
     rows = rows.add_column("speaker", ["en-us+f2"] * 7 + ["en-us+f5"] * 13)
     rows.to_parquet(tmp_path / "kept.parquet")
-    with pytest.raises(ValueError, match="kept.parquet, row 8: espeak-ng voice f5 is kept for measuring"):
+    with pytest.raises(
+        ValueError, match="kept.parquet, row 8: espeak-ng voice f5 is kept for measuring"
+    ):
         train_recipe(recipe(train_data=str(tmp_path / "kept.parquet")))

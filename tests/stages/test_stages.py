@@ -21,7 +21,12 @@ STAGES = ("seq2seq", "contrastive", "hard_negatives", "decoder")
 PARTS = {
     "seq2seq": {"translation_loss"},
     "contrastive": {"contrastive_loss", "translation_loss"},
-    "hard_negatives": {"contrastive_loss", "hard_negatives_loss", "total_contrastive_loss", "translation_loss"},
+    "hard_negatives": {
+        "contrastive_loss",
+        "hard_negatives_loss",
+        "total_contrastive_loss",
+        "translation_loss",
+    },
     "decoder": {"translation_loss"},
 }
 
@@ -37,7 +42,9 @@ def test_what_is_trained(make_trainer, stage):
     before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
     trainer.train()
     for name, weight in trainer.model.named_parameters():
-        query_or_key = "cross_attn.q_proj" in name or "cross_attn.k_proj" in name or "cross_attention_" in name
+        query_or_key = (
+            "cross_attn.q_proj" in name or "cross_attn.k_proj" in name or "cross_attention_" in name
+        )
         if stage == "seq2seq":
             read = "projection" not in name
         elif stage == "decoder":
@@ -47,8 +54,13 @@ def test_what_is_trained(make_trainer, stage):
         assert torch.equal(weight, before[name]) != read, name
         assert weight.requires_grad == read and (weight.grad is None or read), name
     assert all(len(logged(trainer, name)) == 3 for name in {"loss"} | PARTS[stage])
-    assert trainer.model.bottleneck == trainer.model.decoder.config.bottleneck == (stage != "seq2seq")
-    assert trainer.model.config.decoder.bottleneck == trainer.model.bottleneck and trainer.tokens_per_second > 0
+    assert (
+        trainer.model.bottleneck == trainer.model.decoder.config.bottleneck == (stage != "seq2seq")
+    )
+    assert (
+        trainer.model.config.decoder.bottleneck == trainer.model.bottleneck
+        and trainer.tokens_per_second > 0
+    )
 
 
 @pytest.mark.parametrize("stage", ["contrastive", "hard_negatives"])
@@ -75,7 +87,9 @@ def test_truncated_embeddings(make_trainer, toy, toy_tokenizer, stage):
     embeddings = trainer.forward(trainer.model, batch).sentence_embedding
     wanted = [trainer.contrastive_parts(embeddings[:, :dim], batch) for dim in (8, 16, 32)]
     for name, part in found.items():
-        assert part.item() == pytest.approx(np.mean([each[name].item() for each in wanted]), rel=1e-5)
+        assert part.item() == pytest.approx(
+            np.mean([each[name].item() for each in wanted]), rel=1e-5
+        )
         assert part.item() != pytest.approx(losses()[2][name].item(), rel=1e-5)
 
 
@@ -85,7 +99,9 @@ def test_stages_take_up_what_the_last_one_froze(make_trainer):
     assert not query.requires_grad and model.encoder.projection.weight.requires_grad
     make_trainer("seq2seq", model=model)
     assert query.requires_grad and not model.encoder.projection.weight.requires_grad
-    model.encoder.backbone.embed_tokens.weight.requires_grad_(False)  # by hand: a stage does not touch that
+    model.encoder.backbone.embed_tokens.weight.requires_grad_(
+        False
+    )  # by hand: a stage does not touch that
     make_trainer("contrastive", model=model)
     assert not model.encoder.backbone.embed_tokens.weight.requires_grad
 
@@ -153,7 +169,9 @@ def test_contrastive_total_by_hand(make_trainer, toy_data, guided):
     rng = np.random.default_rng(3)
     guide = tuple(rng.normal(size=(len(toy_data), 5)).astype(np.float32) + 1.0 for _ in range(2))
     options = dict(extra={"guide": guide}, radius=0.9) if guided else {}
-    trainer = make_trainer("contrastive", contrastive_weight=0.07, translation_weight=2.0, **options)
+    trainer = make_trainer(
+        "contrastive", contrastive_weight=0.07, translation_weight=2.0, **options
+    )
     batch = batch_with_equal_targets(trainer, toy_data)
     embedding, logits = outputs_of(trainer.model, batch)
     n, rows, keys = 6, batch["index"].numpy(), batch["target_key"].numpy()
@@ -173,23 +191,33 @@ def test_the_same_text_is_no_negative(make_trainer, toy_data):
     alone = trainer_loss(trainer, batch)
     batch["source_key"][4] = batch["source_key"][2]
     source, target = (batch[name].numpy() for name in ("source_key", "target_key"))
-    x, y = np.split(trainer.forward(trainer.model, batch).sentence_embedding.detach().double().numpy(), 2)
+    x, y = np.split(
+        trainer.forward(trainer.model, batch).sentence_embedding.detach().double().numpy(), 2
+    )
     same = (source[:, None] == source) | (target[:, None] == target)
     assert same.sum() > (target[:, None] == target).sum()
     want = trainer.args.contrastive_weight * contrastive(x, y, target, exclude=same)
-    assert trainer_loss(trainer, batch) == pytest.approx(want, rel=1e-5) != pytest.approx(alone, rel=1e-5)
+    assert (
+        trainer_loss(trainer, batch)
+        == pytest.approx(want, rel=1e-5)
+        != pytest.approx(alone, rel=1e-5)
+    )
 
 
 def test_mse_beside_or_instead_of_contrastive(make_trainer, toy_data):
     """ECHO Table 9b: the mean over pairs of the squared distance."""
-    trainer = make_trainer("contrastive", contrastive_weight=0.0, mse_weight=2.0, translation_weight=0.5)
+    trainer = make_trainer(
+        "contrastive", contrastive_weight=0.0, mse_weight=2.0, translation_weight=0.5
+    )
     inputs = next(iter(trainer.get_train_dataloader()))
     trainer.model.eval()
     loss = trainer.compute_loss(trainer.model, inputs).item()
     with torch.no_grad():
         output = trainer.forward(trainer.model, inputs)
     x, y = np.split(output.sentence_embedding.double().numpy(), 2)
-    assert loss == pytest.approx(2.0 * ((x - y) ** 2).sum(1).mean() + 0.5 * output.loss.item(), rel=1e-5)
+    assert loss == pytest.approx(
+        2.0 * ((x - y) ** 2).sum(1).mean() + 0.5 * output.loss.item(), rel=1e-5
+    )
 
 
 def test_hard_negatives_total_by_hand(make_trainer, toy_data):
@@ -197,7 +225,14 @@ def test_hard_negatives_total_by_hand(make_trainer, toy_data):
     batch = batch_with_equal_targets(trainer, toy_data)
     embedding, logits = outputs_of(trainer.model, batch)
     n, index = 6, batch["negative_index"].numpy()
-    assert (index >= 0).sum(1).tolist() == [1, 1, 2, 2, 2, 2]  # the toy rows have one to three, two are taken
+    assert (index >= 0).sum(1).tolist() == [
+        1,
+        1,
+        2,
+        2,
+        2,
+        2,
+    ]  # the toy rows have one to three, two are taken
     x, y, keys = embedding[:n], embedding[n : 2 * n], batch["target_key"].numpy()
     want = 0.07 * split_softmax(x, y, keys, embedding, index) + translation(logits, batch["labels"])
     assert trainer_loss(trainer, batch) == pytest.approx(want, rel=1e-5)
@@ -221,18 +256,30 @@ def test_decoder_fraction(make_trainer, toy_data):
     part = make_trainer("contrastive", model=whole.model, decoder_fraction=0.5)
     batches = [batch_with_equal_targets(trainer, toy_data) for trainer in (whole, part)]
     assert len(batches[1]["labels"]) == 3 and len(batches[1]["index"]) == 6
-    (a, _), (b, _) = (t.loss_parts(whole.model, batch) for t, batch in zip((whole, part), batches, strict=True))
+    (a, _), (b, _) = (
+        t.loss_parts(whole.model, batch) for t, batch in zip((whole, part), batches, strict=True)
+    )
     assert a["contrastive"].item() == pytest.approx(b["contrastive"].item(), rel=1e-6)
     _, logits = outputs_of(whole.model, batches[1])
-    assert b["translation"].item() == pytest.approx(translation(logits, batches[1]["labels"]), rel=1e-5)
+    assert b["translation"].item() == pytest.approx(
+        translation(logits, batches[1]["labels"]), rel=1e-5
+    )
 
 
 def test_wrong_data(make_trainer, toy_data):
     rows = (np.ones((3, 32), np.float32),)
     plain = type(toy_data)(toy_data.source, toy_data.target, toy_data.labels, toy_data.names)
     for stage, given, message in (
-        ("contrastive", dict(freeze=["encoder.", "decoder."]), "leaves nothing to learn in this stage"),
-        ("contrastive", dict(extra={"guide": rows * 2}), r"the guide has \[3, 3\] rows, the training data 448"),
+        (
+            "contrastive",
+            dict(freeze=["encoder.", "decoder."]),
+            "leaves nothing to learn in this stage",
+        ),
+        (
+            "contrastive",
+            dict(extra={"guide": rows * 2}),
+            r"the guide has \[3, 3\] rows, the training data 448",
+        ),
         ("contrastive", dict(truncate_dims=[0]), r"truncate_dims is \[0\]; it must be at least 1"),
         ("contrastive", dict(truncate_dims=[32]), "has 32 dimensions"),
         ("hard_negatives", dict(data=plain), "stage 3 needs hard_negatives"),
@@ -244,7 +291,9 @@ def test_wrong_data(make_trainer, toy_data):
 
 def test_decoder_from_kept_embeddings(toy, toy_tokenizer, toy_data, make_trainer):
     """The encoder is frozen: what it says once is what it says at each step, though it was trained with dropout."""
-    live = LiveRows(toy.dataset(), "source", lambda texts, lang: encode(model, toy_tokenizer, texts, lang))
+    live = LiveRows(
+        toy.dataset(), "source", lambda texts, lang: encode(model, toy_tokenizer, texts, lang)
+    )
     weights = []
     for extra in (None, {"embeddings": (live,)}):
         model = toy.make_model(toy_tokenizer)
@@ -260,7 +309,9 @@ def test_decoder_from_kept_embeddings(toy, toy_tokenizer, toy_data, make_trainer
 def test_decoder_with_a_sampled_softmax(make_trainer, toy_data, kept):
     """The loss of the same formula over the same draw, from texts and from kept embeddings."""
     rows = np.random.default_rng(0).normal(size=(len(toy_data), 32)).astype(np.float32)
-    trainer = make_trainer("decoder", softmax_samples=20, extra={"embeddings": (rows,)} if kept else None)
+    trainer = make_trainer(
+        "decoder", softmax_samples=20, extra={"embeddings": (rows,)} if kept else None
+    )
     inputs = next(iter(trainer.get_train_dataloader()))
     trainer.model.eval()
     torch.manual_seed(2)

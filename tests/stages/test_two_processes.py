@@ -99,7 +99,9 @@ def test_fsdp2_file_is_what_accelerate_reads():
     import hf_echo.modeling as modeling
 
     file = Path(__file__).parents[2] / "train_scripts" / "accelerate" / "fsdp2.yaml"
-    args = launch_command_parser().parse_args(["--config_file", str(file), "script.py", "max_steps=1"])
+    args = launch_command_parser().parse_args(
+        ["--config_file", str(file), "script.py", "max_steps=1"]
+    )
     args, _, _ = _validate_launch_command(args)
     environment = prepare_multi_gpu_env(args)
     assert (environment["ACCELERATE_USE_FSDP"], environment["FSDP_VERSION"]) == ("true", "2")

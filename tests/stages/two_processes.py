@@ -22,7 +22,15 @@ from hf_echo.stages.spectrum.sentences import SentencesConfig, SentencesTrainer
 from hf_echo.stages.spectrum.tower import TowerConfig, TowerTrainer
 from hf_echo.stages.speech_rows import new_config
 
-RUNS = ("seq2seq", "contrastive", "guided", "hard_negatives", "decoder", "distillation", "extension")
+RUNS = (
+    "seq2seq",
+    "contrastive",
+    "guided",
+    "hard_negatives",
+    "decoder",
+    "distillation",
+    "extension",
+)
 RUNS += ("cached", "speech", "mexma", "emma_x", "spectrum_tower", "spectrum_sentences")
 GLOBAL_ROWS = 14
 EVERY_LENGTH = 48  # the toy's texts are shorter with their prompts, so rows are drawn alike by rows or by tokens
@@ -33,7 +41,9 @@ def build(run: str, toy, world: int, output_dir, **changes):
     tokenizer = toy.make_tokenizer()
     data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
     rates = dict(learning_rate=0.5, optim="sgd", lr_scheduler_type="constant", warmup_steps=0)
-    options = dict(output_dir=str(output_dir), max_steps=3, logging_steps=1) | rates | toy.QUIET | changes
+    options = (
+        dict(output_dir=str(output_dir), max_steps=3, logging_steps=1) | rates | toy.QUIET | changes
+    )
     if run == "speech":
         return build_speech(world, options)
     if run.startswith("spectrum"):
@@ -44,14 +54,24 @@ def build(run: str, toy, world: int, output_dir, **changes):
     config, trainer = getattr(module, f"{name}Config"), getattr(module, f"{name}Trainer")
     dev_sets = {"toy": DevSet(toy.nway_rows())}
     if run == "extension":
-        options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "new_language_drop": 0.5}
+        options |= {
+            "base_languages": ["eng_Latn", "fra_Latn"],
+            "dropout": 0.0,
+            "new_language_drop": 0.5,
+        }
     if run in ("distillation", "extension", "token"):
         options |= {"language_drop": 0.3, "learning_rate": 0.01}
     if run in ("mexma", "emma_x"):
-        return build_encoder_alone(run, toy, tokenizer, data, dev_sets, GLOBAL_ROWS // world, options)
+        return build_encoder_alone(
+            run, toy, tokenizer, data, dev_sets, GLOBAL_ROWS // world, options
+        )
     if run == "cached":  # the batches of the run "contrastive", in chunks of at most three pairs
         of_a_pair = 3 * EVERY_LENGTH  # source, target and the decoder's target
-        options |= {"max_tokens": 3 * of_a_pair, "batch_tokens": of_a_pair * GLOBAL_ROWS // world, "max_rows": 3}
+        options |= {
+            "max_tokens": 3 * of_a_pair,
+            "batch_tokens": of_a_pair * GLOBAL_ROWS // world,
+            "max_rows": 3,
+        }
     else:
         options |= {"max_tokens": 10**6, "max_rows": GLOBAL_ROWS // world}
     args = config(**options)
@@ -62,7 +82,14 @@ def build(run: str, toy, world: int, output_dir, **changes):
     if run in ("distillation", "extension", "token"):
         rng = np.random.default_rng(0)
         extra["teacher"] = [rng.normal(size=(len(data), 32)).astype(np.float32) for _ in range(2)]
-    made = trainer(toy.make_model(tokenizer), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
+    made = trainer(
+        toy.make_model(tokenizer),
+        args,
+        train_dataset=data,
+        tokenizer=tokenizer,
+        dev_sets=dev_sets,
+        **extra,
+    )
     if stage == "contrastive":
         made.bucket_multiple = EVERY_LENGTH
     return made
@@ -74,22 +101,36 @@ def build_speech(world: int, options: dict):
     rows = toy["speech"](42)
     config = new_config(toy["SHAPE"] | {"embedding_size": 16})
     torch.manual_seed(5)
-    for name in ("hidden_dropout", "attention_dropout", "feat_proj_dropout", "conformer_conv_dropout"):
+    for name in (
+        "hidden_dropout",
+        "attention_dropout",
+        "feat_proj_dropout",
+        "conformer_conv_dropout",
+    ):
         setattr(config.audio_config, name, 0.0)
     model = EchoSpeechEncoder(config)
-    teacher = [np.random.default_rng(side).normal(size=(len(rows), 16)).astype(np.float32) for side in range(2)]
+    teacher = [
+        np.random.default_rng(side).normal(size=(len(rows), 16)).astype(np.float32)
+        for side in range(2)
+    ]
     weights = dict(mse_weight=0.1, contrastive_weight=1.0, english_weight=0.3)
-    args = speech.SpeechConfig(**options | weights | {"learning_rate": 0.01}, max_rows=GLOBAL_ROWS // world)
+    args = speech.SpeechConfig(
+        **options | weights | {"learning_rate": 0.01}, max_rows=GLOBAL_ROWS // world
+    )
     data = SpeechRows(rows, toy["RATE"], audio_lengths(rows, toy["RATE"]))
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
-    return speech.SpeechTrainer(model, args, train_dataset=data, tokenizer=extractor, teacher=teacher)
+    return speech.SpeechTrainer(
+        model, args, train_dataset=data, tokenizer=extractor, teacher=teacher
+    )
 
 
 def build_spectrum(run: str, toy, tokenizer, world: int, options: dict):
     """Documents of 1 to 4 sentences: the processes hold unequal numbers of sentences and of tokens."""
     parts = runpy.run_path(str(Path(__file__).parents[1] / "modeling" / "spectrum_toy.py"))
     texts = [row["text"] for row in toy.nway_rows("train") if row["lang"] == "eng_Latn"]
-    rows = Dataset.from_list([{"sentences": texts[i : i + 1 + i % 4], "lang": "eng_Latn"} for i in range(42)])
+    rows = Dataset.from_list(
+        [{"sentences": texts[i : i + 1 + i % 4], "lang": "eng_Latn"} for i in range(42)]
+    )
     rows = rows.map(lambda row: dict.fromkeys(TASK_COLUMNS))
     data = TokenizedDocuments(rows, tokenizer, max_sentences=8, max_length=64)
     embeddings = parts["embeddings"](data.sentences + 1).numpy()
@@ -103,7 +144,12 @@ def build_spectrum(run: str, toy, tokenizer, world: int, options: dict):
 
 def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, options: dict):
     """Without what depends on the rows of a process: KoLeo's neighbours, and dropout."""
-    options |= {"learning_rate": 0.05, "max_tokens": 10**6, "max_rows": rows, "mask_probability": 0.3}
+    options |= {
+        "learning_rate": 0.05,
+        "max_tokens": 10**6,
+        "max_rows": rows,
+        "mask_probability": 0.3,
+    }
     torch.manual_seed(3)
     model = toy.make_model(tokenizer)
     given = dict(train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
@@ -112,7 +158,9 @@ def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, opt
         args = mexma.MexmaConfig(koleo_weight=0.0, alignment="contrastive", **head, **options)
         trainer = mexma.MexmaTrainer(model, args, **given)
     else:
-        args = emma_x.EmmaXConfig(mixture_learning_rate=0.01, contrastive_steps=1, momentum=0.9, **options)
+        args = emma_x.EmmaXConfig(
+            mixture_learning_rate=0.01, contrastive_steps=1, momentum=0.9, **options
+        )
         trainer = emma_x.EmmaXTrainer(model, args, **given)
         trainer.model.mixture_mean.data.normal_(std=0.05)  # otherwise near vectors all have rank 1
         trainer.model.mixture_log_sigma.data.normal_(-2, 0.05)
@@ -144,9 +192,13 @@ def finish(trainer, out: Path) -> None:
 
 def train_and_resume(toy, out: Path, prepare) -> None:
     """Four steps unbroken into out/whole; the last two again from its checkpoint into out/again."""
-    options = dict(max_steps=4, save_strategy="steps", save_steps=2, optim="adamw_torch", learning_rate=1e-2)
+    options = dict(
+        max_steps=4, save_strategy="steps", save_steps=2, optim="adamw_torch", learning_rate=1e-2
+    )
     for name, checkpoint in (("whole", None), ("again", str(out / "whole" / "checkpoint-2"))):
-        trainer = build("contrastive", toy, world=2, output_dir=out / name, language_drop=0.3, **options)
+        trainer = build(
+            "contrastive", toy, world=2, output_dir=out / name, language_drop=0.3, **options
+        )
         prepare(trainer)
         torch.manual_seed(len(name))
         trainer.train(resume_from_checkpoint=checkpoint)
@@ -154,7 +206,9 @@ def train_and_resume(toy, out: Path, prepare) -> None:
 
 
 if __name__ == "__main__":
-    runpy.run_path(str(Path(__file__).parents[1] / "seed_shift.py"))["apply"]()  # as the test that compares
+    runpy.run_path(str(Path(__file__).parents[1] / "seed_shift.py"))[
+        "apply"
+    ]()  # as the test that compares
     toy, out = runpy.run_path(str(Path(__file__).parents[1] / "toy.py")), Path(sys.argv[1])
     toy = SimpleNamespace(**toy)
     torch.set_num_threads(1)  # the toy may set another number; two processes share the cores
@@ -162,8 +216,12 @@ if __name__ == "__main__":
         trainer = build(run, toy, world=2, output_dir=out / run)
         assert trainer.args.world_size == 2 and trainer.accelerator.num_processes == 2
         finish(trainer, out / run)
-    runpy.run_path(str(Path(__file__).parents[1] / "losses" / "test_gather.py"))["of_this_process"](out / "gather.pt")
-    checkpointed = build("contrastive", toy, world=2, output_dir=out / "checkpointed", gradient_checkpointing=True)
+    runpy.run_path(str(Path(__file__).parents[1] / "losses" / "test_gather.py"))["of_this_process"](
+        out / "gather.pt"
+    )
+    checkpointed = build(
+        "contrastive", toy, world=2, output_dir=out / "checkpointed", gradient_checkpointing=True
+    )
     finish(checkpointed, out / "checkpointed")
     train_and_resume(toy, out / "resumed", lambda trainer: None)
     for run in ("contrastive", "cached", "seq2seq"):

@@ -30,7 +30,9 @@ def adapter_recipe(recipe, base):
     """adapter_recipe(stage, name): trains an adapter on the toy base for four steps."""
 
     def write(stage="contrastive", name="adapted", **fields):
-        options = dict(adapter=dict(r=4, alpha=8), model_name_or_path=base, shape={}, max_steps=4, save_steps=2)
+        options = dict(
+            adapter=dict(r=4, alpha=8), model_name_or_path=base, shape={}, max_steps=4, save_steps=2
+        )
         options |= dict(dev_data={}, bf16=False, learning_rate=0.05, warmup_steps=0)
         return recipe(name, stage, **options | fields)
 
@@ -38,7 +40,9 @@ def adapter_recipe(recipe, base):
 
 
 def embeddings(model, folder) -> torch.Tensor:
-    inputs = AutoTokenizer.from_pretrained(folder)(TEXTS, lang="fra_Latn", return_tensors="pt", padding=True)
+    inputs = AutoTokenizer.from_pretrained(folder)(
+        TEXTS, lang="fra_Latn", return_tensors="pt", padding=True
+    )
     with torch.no_grad():
         return model.eval()(**inputs).sentence_embedding
 
@@ -47,7 +51,9 @@ def embeddings(model, folder) -> torch.Tensor:
 def test_only_the_adapter_learns(adapter_recipe, caught, stage):
     """Without an adapter, seq2seq and contrastive train the decoder, and long_context the whole encoder."""
     trainer = caught(adapter_recipe(stage))
-    learning = [name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad]
+    learning = [
+        name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad
+    ]
     assert learning and all("lora_" in name for name in learning)
     blocks = {name.split(".lora_")[0].rpartition(".")[2] for name in learning}
     assert blocks == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
@@ -55,7 +61,9 @@ def test_only_the_adapter_learns(adapter_recipe, caught, stage):
 
 def test_the_decoder_stage_adapts_the_decoder(adapter_recipe, caught):
     trainer = caught(adapter_recipe("decoder"))
-    learning = [name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad]
+    learning = [
+        name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad
+    ]
     assert learning and all(name.startswith("decoder.") and "lora_" in name for name in learning)
 
 
@@ -91,7 +99,9 @@ def test_an_interrupted_run_ends_as_an_unbroken_one(adapter_recipe, train_stoppe
     checkpoint = load_file(tmp_path / "again" / "checkpoint-2" / "model.safetensors")
     assert checkpoint and all("lora_" in name for name in checkpoint)
     train_recipe(again)
-    whole, resumed = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "again"))
+    whole, resumed = (
+        load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "again")
+    )
     assert whole.keys() == resumed.keys()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
@@ -114,13 +124,17 @@ def test_the_next_stage_starts_from_a_merged_adapter(adapter_recipe, recipe, cau
     trainer = caught(recipe("next", "contrastive", **start))
     adapted = AutoModel.from_pretrained(tmp_path / "adapted", dtype=torch.float32)
     have = embeddings(trainer.model.encoder, tmp_path / "adapted")
-    torch.testing.assert_close(have, embeddings(adapted, tmp_path / "adapted"), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        have, embeddings(adapted, tmp_path / "adapted"), atol=1e-5, rtol=1e-4
+    )
 
 
 def test_an_adapter_of_another_base_is_refused(adapter_recipe, toy, toy_tokenizer, base, tmp_path):
     train_recipe(adapter_recipe())
     save(tmp_path / "base", toy.make_model(toy_tokenizer, seed=8), toy_tokenizer)
-    with pytest.raises(ValueError, match="adapted is an adapter on .*base as it was when it was trained") as refusal:
+    with pytest.raises(
+        ValueError, match="adapted is an adapter on .*base as it was when it was trained"
+    ) as refusal:
         release_checkpoint(tmp_path / "adapted", tmp_path / "release")
     assert "\n" not in str(refusal.value)
 
@@ -129,7 +143,9 @@ def test_an_adapter_of_another_shape_is_refused(adapter_recipe, toy, toy_tokeniz
     train_recipe(adapter_recipe())
     other = save(tmp_path / "other", toy.make_model(toy_tokenizer, hidden_size=64), toy_tokenizer)
     config = tmp_path / "adapted" / "adapter_config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(other)}))
+    config.write_text(
+        json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(other)})
+    )
     (tmp_path / "adapted" / "adapter_base.json").unlink()
     with pytest.raises(ValueError, match="does not fit the backbone: it belongs to another one"):
         open_checkpoint(tmp_path / "adapted")
@@ -150,10 +166,14 @@ def test_recipes_that_cannot_be(adapter_recipe, fields, message):
 
 
 def test_a_base_without_the_tokens_of_the_stage_is_refused(adapter_recipe):
-    with pytest.raises(ValueError, match="the base lacks a mask token, and a new one would change it"):
+    with pytest.raises(
+        ValueError, match="the base lacks a mask token, and a new one would change it"
+    ):
         train_recipe(adapter_recipe("mexma", head_layers=1, head_heads=4, head_ffn=32))
 
 
 def test_an_unknown_layer_is_refused(adapter_recipe):
-    with pytest.raises(ValueError, match="adapter.target_modules: no linear layer 'q_pro'; did you mean 'q_proj'"):
+    with pytest.raises(
+        ValueError, match="adapter.target_modules: no linear layer 'q_pro'; did you mean 'q_proj'"
+    ):
         train_recipe(adapter_recipe(adapter={"target_modules": ["q_pro"]}))

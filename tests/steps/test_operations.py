@@ -42,11 +42,15 @@ def world(place, toy, toy_tokenizer, tiny_bert):
         toy_tokenizer.save_pretrained(place / name)
     texts = [toy.say(m, lang) for m in toy.MEANINGS for lang in ("fra_Latn", "rus_Cyrl")]
     train_tokenizer(texts, 320, max_length=64, progress=False).save_pretrained(place / "tokenizer")
-    english, french = ([toy.say(m, lang) for m in toy.split("train")[:40]] for lang in ("eng_Latn", "fra_Latn"))
+    english, french = (
+        [toy.say(m, lang) for m in toy.split("train")[:40]] for lang in ("eng_Latn", "fra_Latn")
+    )
     tiny_bert(place / "bert", english, 120)
     modular_backbone(place / "bert", place / "modular")
     add_language(place / "modular", "eng_Latn")
-    (place / "en-fr.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(english, french, strict=True)))
+    (place / "en-fr.tsv").write_text(
+        "".join(f"{a}\t{b}\n" for a, b in zip(english, french, strict=True))
+    )
     (place / "texts.txt").write_text("".join(text + "\n" for text in english))
     return place
 
@@ -61,15 +65,21 @@ def step(place: Path, name: str, **values) -> Path:
 CASES = {
     "swap_tokenizer": (
         dict(model="@model", tokenizer="@tokenizer", method="random", seed=3),
-        lambda w, out: direct.swap_checkpoint(w / "model", w / "tokenizer", out, method="random", seed=3),
+        lambda w, out: direct.swap_checkpoint(
+            w / "model", w / "tokenizer", out, method="random", seed=3
+        ),
     ),
     "average": (
         dict(model="@model", other="@other", share=0.3, part="decoder"),
-        lambda w, out: direct.average_checkpoints(w / "model", w / "other", out, 0.3, part="decoder"),
+        lambda w, out: direct.average_checkpoints(
+            w / "model", w / "other", out, 0.3, part="decoder"
+        ),
     ),
     "prune": (
         dict(model="@model", shape={"intermediate_size": 32}, importance="plain"),
-        lambda w, out: direct.prune_checkpoint(w / "model", out, shape={"intermediate_size": 32}, importance="plain"),
+        lambda w, out: direct.prune_checkpoint(
+            w / "model", out, shape={"intermediate_size": 32}, importance="plain"
+        ),
     ),
     "modular_backbone": (
         dict(model="@bert", max_seq_length=32),
@@ -77,7 +87,9 @@ CASES = {
     ),
     "add_language": (
         dict(model="@modular", language="fra_Latn", parallel="@en-fr.tsv", **LANGUAGE),
-        lambda w, out: add_language(w / "modular", "fra_Latn", parallel=w / "en-fr.tsv", **LANGUAGE, output_dir=out),
+        lambda w, out: add_language(
+            w / "modular", "fra_Latn", parallel=w / "en-fr.tsv", **LANGUAGE, output_dir=out
+        ),
     ),
     "release": (
         dict(model="@model", **RELEASE),
@@ -87,14 +99,26 @@ CASES = {
 
 
 def case(world: Path, name: str, **changes) -> Path:
-    values = {key: str(world / v[1:]) if str(v).startswith("@") else v for key, v in CASES[name][0].items()}
+    values = {
+        key: str(world / v[1:]) if str(v).startswith("@") else v
+        for key, v in CASES[name][0].items()
+    }
     return step(world, f"1_{name}", operation=name, **values | changes)
 
 
 # Conversions read the weights of others: their tests are in tests/checkpoints; tokenizers, data and exports have
 # their own.
-ELSEWHERE = {name for name in OPERATIONS if name.startswith(("convert_", "trim_", "extend_", "train_"))}
-ELSEWHERE |= {"collect_data", "run_scripts", "filter_data", "export", "measure_teacher", "prepare_data"}
+ELSEWHERE = {
+    name for name in OPERATIONS if name.startswith(("convert_", "trim_", "extend_", "train_"))
+}
+ELSEWHERE |= {
+    "collect_data",
+    "run_scripts",
+    "filter_data",
+    "export",
+    "measure_teacher",
+    "prepare_data",
+}
 
 
 def test_every_operation_has_a_case():
@@ -146,15 +170,23 @@ def test_a_changed_setting_is_refused_and_fresh_replaces(world):
         run_operation(path)
     assert any(message in problem for problem in describe_operation(path)["problems"])
     run_operation(path, fresh=True)
-    direct.average_checkpoints(world / "model", world / "other", world / "direct", 0.5, part="decoder")
+    direct.average_checkpoints(
+        world / "model", world / "other", world / "direct", 0.5, part="decoder"
+    )
     assert same(world / "1_average", world / "direct")
     with pytest.raises(ValueError, match="by average, not prune"):
         run_operation(case(world, "prune", output_dir=str(world / "1_average")))
 
 
-@pytest.mark.parametrize("name, role", [("average", "model"), ("average", "other"), ("swap_tokenizer", "auxiliary")])
+@pytest.mark.parametrize(
+    "name, role", [("average", "model"), ("average", "other"), ("swap_tokenizer", "auxiliary")]
+)
 def test_a_changed_input_is_noticed(world, toy, toy_tokenizer, name, role):
-    path = case(world, name, **({"method": "focus", role: str(world / "texts.txt")} if role == "auxiliary" else {}))
+    path = case(
+        world,
+        name,
+        **({"method": "focus", role: str(world / "texts.txt")} if role == "auxiliary" else {}),
+    )
     run_operation(path)
     if role == "auxiliary":
         lines = (world / "texts.txt").read_text().splitlines(keepends=True)
@@ -198,9 +230,15 @@ def test_cut_off_weights_are_made_again(world):
     ("values", "message"),
     [
         (dict(operation="prunne"), "operation is 'prunne'; did you mean 'prune'?"),
-        (dict(operation="average", model="m", other="n", shares=0.2), "unknown field 'shares'; did you mean 'share'?"),
+        (
+            dict(operation="average", model="m", other="n", shares=0.2),
+            "unknown field 'shares'; did you mean 'share'?",
+        ),
         (dict(operation="average"), "model is missing: checkpoint, release or speech encoder"),
-        (dict(operation="release", model="m", card="a.j2"), "card is 'a.j2'; it must be one of .*model.md.j2"),
+        (
+            dict(operation="release", model="m", card="a.j2"),
+            "card is 'a.j2'; it must be one of .*model.md.j2",
+        ),
     ],
 )
 def test_wrong_recipes_are_one_line(tmp_path, values, message):
@@ -211,7 +249,9 @@ def test_wrong_recipes_are_one_line(tmp_path, values, message):
 
 
 def test_missing_inputs_and_wrong_outputs(world, monkeypatch):
-    path = step(world, "1_a", operation="average", model=str(world / "model"), other=str(world / "none"))
+    path = step(
+        world, "1_a", operation="average", model=str(world / "model"), other=str(world / "none")
+    )
     with pytest.raises(FileNotFoundError, match="other: no folder .*none"):
         run_operation(path)
     assert describe_operation(path)["problems"] == [f"other: no folder {world / 'none'}"]
@@ -230,7 +270,9 @@ def test_missing_inputs_and_wrong_outputs(world, monkeypatch):
     run_operation(path)
     (world / "made" / "decoder" / "notes.txt").parent.mkdir(exist_ok=True)
     (world / "made" / "decoder" / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match=r"made also holds decoder/notes.txt: move it, or name another folder"):
+    with pytest.raises(
+        ValueError, match=r"made also holds decoder/notes.txt: move it, or name another folder"
+    ):
         run_operation(path, fresh=True)
     assert (world / "made" / "decoder" / "notes.txt").read_text() == "mine"
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -245,20 +287,33 @@ def test_a_release_generates_as_its_recipe_says(world):
     assert {file.name for file in out.rglob("*.py")} == {"installed_echo.py"}
     assert {t.dtype for t in tensors(out).values()} == {torch.bfloat16}
     assert "\n" not in (out / "tokenizer.json").read_text(encoding="utf-8")
-    assert EchoForTranslation.from_pretrained(out).config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
+    assert EchoForTranslation.from_pretrained(out).config.languages == [
+        "eng_Latn",
+        "fra_Latn",
+        "rus_Cyrl",
+    ]
     path = case(world, "release", generation={"no_repeat_ngrams": 3}, output_dir=str(world / "b"))
-    with pytest.raises(ValueError, match="generation: unknown setting 'no_repeat_ngrams'; did you mean"):
+    with pytest.raises(
+        ValueError, match="generation: unknown setting 'no_repeat_ngrams'; did you mean"
+    ):
         run_operation(path)
 
 
 def test_a_release_has_the_license_of_its_recipe_and_the_figures_of_its_parent(world):
-    (world / "model" / "results.json").write_text('{"eval_news_xsim": 1.25, "eval_news_xsimpp": 30.0}')
+    (world / "model" / "results.json").write_text(
+        '{"eval_news_xsim": 1.25, "eval_news_xsimpp": 30.0}'
+    )
     run_operation(case(world, "release", license="mit"))
     card = ModelCard.load(world / "1_release" / "README.md")
     assert card.data.license == "mit"
-    assert [(e.metric_type, e.metric_value) for e in card.data.eval_results] == [("xsim", 1.25), ("xsimpp", 30.0)]
+    assert [(e.metric_type, e.metric_value) for e in card.data.eval_results] == [
+        ("xsim", 1.25),
+        ("xsimpp", 30.0),
+    ]
     weights = (world / "1_release" / "model.safetensors").stat().st_mtime_ns
-    run_operation(case(world, "release", license="cc0-1.0"))  # the card follows its recipe, the weights stay
+    run_operation(
+        case(world, "release", license="cc0-1.0")
+    )  # the card follows its recipe, the weights stay
     assert ModelCard.load(world / "1_release" / "README.md").data.license == "cc0-1.0"
     assert (world / "1_release" / "model.safetensors").stat().st_mtime_ns == weights
     # Other weights do not have these figures.
@@ -267,6 +322,8 @@ def test_a_release_has_the_license_of_its_recipe_and_the_figures_of_its_parent(w
     assert card.data.stage == "average" and "model-index" not in card.data.to_dict()
     # A parent that has changed since has other figures.
     file = world / "model" / "model.safetensors"
-    save_file({name: weight + 1 for name, weight in load_file(file).items()}, file, {"format": "pt"})
+    save_file(
+        {name: weight + 1 for name, weight in load_file(file).items()}, file, {"format": "pt"}
+    )
     assert "eval_results" not in ModelCard(checkpoint_card(world / "1_release")).data.to_dict()
     assert "1.25" not in checkpoint_card(world / "1_release")

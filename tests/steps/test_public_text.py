@@ -23,7 +23,9 @@ def test_a_journey_reads_the_sources_of_its_tables():
 
 
 def test_test_splits_are_downloaded_too():
-    assert {"flores_devtest", "tatoeba_laser"} <= set(public_text.public_sources(find_recipes("echo-nano"), {}))
+    assert {"flores_devtest", "tatoeba_laser"} <= set(
+        public_text.public_sources(find_recipes("echo-nano"), {})
+    )
 
 
 def test_research_text_is_not_taken_for_a_journey():
@@ -47,10 +49,14 @@ def recipe(tmp_path, monkeypatch):
     (place / "pairs.tsv").write_text("Good morning.\tBonjour.\nSee you.\tA bientot.\n")
     subprocess.run([*GIT, "init", "--quiet", place], check=True)
     subprocess.run([*GIT, "-C", place, "config", "uploadpack.allowFilter", "true"], check=True)
-    subprocess.run([*GIT, "-C", place, "config", "uploadpack.allowAnySHA1InWant", "true"], check=True)
+    subprocess.run(
+        [*GIT, "-C", place, "config", "uploadpack.allowAnySHA1InWant", "true"], check=True
+    )
     subprocess.run([*GIT, "-C", place, "add", "."], check=True)
     subprocess.run([*GIT, "-C", place, "commit", "--quiet", "--message", "words"], check=True)
-    commit = subprocess.run([*GIT, "-C", place, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    commit = subprocess.run(
+        [*GIT, "-C", place, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    )
 
     def read(files):
         for line in files[0].lines("pairs.tsv"):
@@ -58,7 +64,9 @@ def recipe(tmp_path, monkeypatch):
             yield False, "eng_Latn", english, "fra_Latn", french
 
     repository = GitRepository("me/words", commit.stdout.strip(), host=f"file://{tmp_path}/host/")
-    words = Source("words", "words", "permissive", "CC0 1.0", (repository,), read, PAIR_COLUMNS, None, "", "")
+    words = Source(
+        "words", "words", "permissive", "CC0 1.0", (repository,), read, PAIR_COLUMNS, None, "", ""
+    )
     facts = {"rows": "2", "test_rows": "0", "megabytes": "0.1", "languages": "eng_Latn fra_Latn"}
     monkeypatch.setattr(table, "_measured", lambda: {"words": facts})
     monkeypatch.setattr(downloading, "SOURCES", {"words": words})

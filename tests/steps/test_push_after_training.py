@@ -30,7 +30,12 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_finished_run_is_pushed(recipe, place, hub_environment, afterwards):
     """The repository holds the folder of the run: weights as they are saved, figures, card and record."""
     path = recipe("a", use_cpu=True)
-    words = [str(path), str(place / "pulled"), str(int(not afterwards)), f"tester/seq2seq-{int(afterwards)}"]
+    words = [
+        str(path),
+        str(place / "pulled"),
+        str(int(not afterwards)),
+        f"tester/seq2seq-{int(afterwards)}",
+    ]
     command = [sys.executable, "-c", TRAIN, *words]
     done = subprocess.run(command, env=hub_environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -39,6 +44,12 @@ def test_a_finished_run_is_pushed(recipe, place, hub_environment, afterwards):
         for name in list(folder):
             if name.startswith(("checkpoint-", ".cache", ".gitattributes")):
                 del folder[name]
-    assert {"README.md", "results.json", "recipe.json", "model.safetensors", "tokenizer.json"} <= pulled.keys()
+    assert {
+        "README.md",
+        "results.json",
+        "recipe.json",
+        "model.safetensors",
+        "tokenizer.json",
+    } <= pulled.keys()
     assert pulled == ours
     assert json.loads(pulled["recipe.json"])["finished"] is True

@@ -26,38 +26,102 @@ from ..toy import SHAPE
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"source_languages": ["fra_Latin"]}, "source_languages: unknown language code 'fra_Latin': did you mean"),
-        ({"shape": {"hidden_size": 33, "num_attention_heads": 2}}, "shape.hidden_size 33 is not a multiple of"),
-        ({"shape": {"hidden_size": 33, "num_attention_heads": 1}}, "a head has 33 dimensions .* even"),
-        ({"shape": SHAPE | {"num_key_value_heads": 3}}, "num_attention_heads 2 is not a multiple of num_key"),
-        ({"shape": SHAPE | {"hidden_act": "silo"}}, "shape.hidden_act is 'silo'.*did you mean 'silu'"),
-        ({"shape": SHAPE | {"pooling": "max"}}, "shape.pooling must be one of 'cls', .*, not 'max'"),
-        ({"report_to": "tensorbord"}, "report_to is 'tensorbord'; it must be none or one of .*tensorboard"),
+        (
+            {"source_languages": ["fra_Latin"]},
+            "source_languages: unknown language code 'fra_Latin': did you mean",
+        ),
+        (
+            {"shape": {"hidden_size": 33, "num_attention_heads": 2}},
+            "shape.hidden_size 33 is not a multiple of",
+        ),
+        (
+            {"shape": {"hidden_size": 33, "num_attention_heads": 1}},
+            "a head has 33 dimensions .* even",
+        ),
+        (
+            {"shape": SHAPE | {"num_key_value_heads": 3}},
+            "num_attention_heads 2 is not a multiple of num_key",
+        ),
+        (
+            {"shape": SHAPE | {"hidden_act": "silo"}},
+            "shape.hidden_act is 'silo'.*did you mean 'silu'",
+        ),
+        (
+            {"shape": SHAPE | {"pooling": "max"}},
+            "shape.pooling must be one of 'cls', .*, not 'max'",
+        ),
+        (
+            {"report_to": "tensorbord"},
+            "report_to is 'tensorbord'; it must be none or one of .*tensorboard",
+        ),
         ({"optim": "adamm"}, "adamm"),
-        ({"temperature": 0.6}, "'seq2seq' does not read temperature; stages that read it: distillation, extension"),
-        ({"rule_negatives": 3}, "does not read rule_negatives; stages that read it: hard_negatives$"),
-        ({"per_device_train_batch_size": 9}, r"no stage reads per_.*; leave it out \(batches: max_tokens"),
-        ({"metric_for_best_model": "xsimpp", "dev_negatives": 0}, "xsimpp needs hard negatives; leave dev_negatives=0"),
-        ({"metric_for_best_model": "loss"}, "metric_for_best_model is 'loss'; it must be one of xsim, xsimpp$"),
-        ({"stage": "spectrum_tower", "teacher": "t", "metric_for_best_model": "xsim"}, "one of next_sentence_error$"),
+        (
+            {"temperature": 0.6},
+            "'seq2seq' does not read temperature; stages that read it: distillation, extension",
+        ),
+        (
+            {"rule_negatives": 3},
+            "does not read rule_negatives; stages that read it: hard_negatives$",
+        ),
+        (
+            {"per_device_train_batch_size": 9},
+            r"no stage reads per_.*; leave it out \(batches: max_tokens",
+        ),
+        (
+            {"metric_for_best_model": "xsimpp", "dev_negatives": 0},
+            "xsimpp needs hard negatives; leave dev_negatives=0",
+        ),
+        (
+            {"metric_for_best_model": "loss"},
+            "metric_for_best_model is 'loss'; it must be one of xsim, xsimpp$",
+        ),
+        (
+            {"stage": "spectrum_tower", "teacher": "t", "metric_for_best_model": "xsim"},
+            "one of next_sentence_error$",
+        ),
         ({"learning_rate": math.nan}, "learning_rate is nan; it must be a finite number"),
         ({"adam_beta1": 1.5}, "adam_beta1 is 1.5.*; (it|both) must be"),
         *(
             ({name: -1}, f"{name} is -1.*; (it|both) must be")
-            for name in ("adam_beta1", "seed", "save_total_limit", "save_steps", "logging_steps", "num_train_epochs")
+            for name in (
+                "adam_beta1",
+                "seed",
+                "save_total_limit",
+                "save_steps",
+                "logging_steps",
+                "num_train_epochs",
+            )
         ),
-        ({"eval_strategy": "stepps"}, "eval_strategy is 'stepps'; it must be one of no, steps, epoch"),
+        (
+            {"eval_strategy": "stepps"},
+            "eval_strategy is 'stepps'; it must be one of no, steps, epoch",
+        ),
         ({"max_steps": 0}, "max_steps is 0; leave it out"),
-        ({"save_steps": 0, "eval_strategy": "steps", "load_best_model_at_end": True}, "save_steps is 0, so only the"),
-        ({"stage": "distillation"}, "teacher is missing: the SentenceTransformer or Echo checkpoint to learn from"),
+        (
+            {"save_steps": 0, "eval_strategy": "steps", "load_best_model_at_end": True},
+            "save_steps is 0, so only the",
+        ),
+        (
+            {"stage": "distillation"},
+            "teacher is missing: the SentenceTransformer or Echo checkpoint to learn from",
+        ),
         ({"dev_data": {"a": 5}}, "dev_data.a is 5; it must be the path of a file"),
-        ({"stage": "contrastive", "contrastive_weight": -1.0}, "contrastive_weight is -1.0; it must be at least 0"),
+        (
+            {"stage": "contrastive", "contrastive_weight": -1.0},
+            "contrastive_weight is -1.0; it must be at least 0",
+        ),
         ({"stage": "mexma", "alignment": "none", "unmasking_weight": 0.0}, "nothing to learn"),
         ({"stage": "mexma", "symmetric": False}, "symmetric=false has no second clean text"),
         ({"stage": "mexma", "max_rows": 1}, "koleo_weight needs at least two pairs"),
-        ({"stage": "mexma", "alignment": "masked", "unmasking_weight": 0.0}, "alignment=masked needs masked texts"),
+        (
+            {"stage": "mexma", "alignment": "masked", "unmasking_weight": 0.0},
+            "alignment=masked needs masked texts",
+        ),
         ({"stage": "emma_x", "temperatures": [0.1, 0.2]}, "4 ranks need 3 rising temperatures"),
-        ({"stage": "emma_x", "temperatures": [0.1, 0.05, 0.2]}, "4 ranks need 3 rising temperatures"),
+        (
+            {"stage": "emma_x", "temperatures": [0.1, 0.05, 0.2]},
+            "4 ranks need 3 rising temperatures",
+        ),
         ({"stage": "emma_x", "smoothing": 1.0}, "smoothing is 1.0; it must be from 0 to 0.99"),
         ({"stage": "mexma", "head_heads": 0}, "head_heads is 0; it must be at least 1"),
         ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
@@ -67,7 +131,9 @@ from ..toy import SHAPE
     ],
 )
 def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):
-    monkeypatch.setattr("hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(
+        "hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read")
+    )
     path = recipe(**values)
     for command in (train_recipe, dry_run):
         with pytest.raises(ValueError, match=message):
@@ -75,8 +141,14 @@ def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values
 
 
 def test_a_tracker_that_is_not_installed(recipe, monkeypatch):
-    monkeypatch.setattr("transformers.integrations.integration_utils.get_available_reporting_integrations", lambda: [])
-    with pytest.raises(ValueError, match=r"report_to: tensorboard is not installed; pip install -e '\.\[tracking\]'"):
+    monkeypatch.setattr(
+        "transformers.integrations.integration_utils.get_available_reporting_integrations",
+        lambda: [],
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"report_to: tensorboard is not installed; pip install -e '\.\[tracking\]'",
+    ):
         read_recipe(recipe(report_to="tensorboard"))
 
 
@@ -85,7 +157,10 @@ def test_a_tracker_that_is_not_installed(recipe, monkeypatch):
     [
         ([("1", "fra_Latn")], "no rows in 'eng_Latn': found fra_Latn"),
         ([("1", "eng_Latn")], "only rows in eng_Latn: give another language too"),
-        ([("1", "eng_Latn"), ("2", "rus_Cyrl")], "'eng_Latn' (1 rows) and 'rus_Cyrl' (1 rows) have no id in common"),
+        (
+            [("1", "eng_Latn"), ("2", "rus_Cyrl")],
+            "'eng_Latn' (1 rows) and 'rus_Cyrl' (1 rows) have no id in common",
+        ),
     ],
 )
 def test_dev_data_that_cannot_be_measured_are_refused_before_training(recipe, place, rows, message):
@@ -105,7 +180,9 @@ def test_a_recipe_is_read_again_with_the_same_fields(recipe):
         args = read_recipe(path).config
         assert args.lr_scheduler_kwargs == {"num_cycles": 2} and args.report_to == []
     for metric in ("toy_xsimpp", "eval_xsim"):
-        assert read_recipe(recipe(metric_for_best_model=metric)).config.metric_for_best_model == metric
+        assert (
+            read_recipe(recipe(metric_for_best_model=metric)).config.metric_for_best_model == metric
+        )
 
 
 # Evaluation and log
@@ -134,15 +211,30 @@ def test_a_recipe_is_read_again_with_the_same_fields(recipe):
 )
 def test_evaluation_by_default(tmp_path, values, expected):
     path = tmp_path / "a.yaml"
-    usual = {"stage": "seq2seq", "dev_data": {"a": "builtin"}, "max_steps": 1000, "output_dir": str(tmp_path)}
+    usual = {
+        "stage": "seq2seq",
+        "dev_data": {"a": "builtin"},
+        "max_steps": 1000,
+        "output_dir": str(tmp_path),
+    }
     path.write_text(yaml.safe_dump(usual | values))
     args = read_recipe(path).config
-    assert (args.eval_strategy, args.eval_steps, args.save_steps, args.load_best_model_at_end) == expected
+    assert (
+        args.eval_strategy,
+        args.eval_steps,
+        args.save_steps,
+        args.load_best_model_at_end,
+    ) == expected
 
 
 def test_loss_is_logged_early(tmp_path):
     path = tmp_path / "a.yaml"
-    for values, steps in (({}, 50), ({"max_steps": 60}, 6), ({"max_steps": 5}, 1), ({"logging_steps": 300}, 300)):
+    for values, steps in (
+        ({}, 50),
+        ({"max_steps": 60}, 6),
+        ({"max_steps": 5}, 1),
+        ({"logging_steps": 300}, 300),
+    ):
         path.write_text(yaml.safe_dump({"stage": "seq2seq", "output_dir": str(tmp_path)} | values))
         args = read_recipe(path).config
         assert args.logging_steps == steps and args.logging_first_step == (steps != 300)
@@ -155,7 +247,9 @@ def test_recipes_of_the_package_say_when_they_evaluate():
         if "stage" not in values:
             continue
         assert "eval_strategy" in values or not values.get("dev_data"), path
-        assert read_recipe(path).config.load_best_model_at_end == values.get("load_best_model_at_end", False), path
+        assert read_recipe(path).config.load_best_model_at_end == values.get(
+            "load_best_model_at_end", False
+        ), path
 
 
 # Dry run
@@ -169,7 +263,9 @@ def test_a_folder_is_planned_from_its_recipes(recipe, place):
         recipe("3_c", "decoder", model_name_or_path=str(place / "2_b"), shape={}, max_steps=1),
     ]
     planned = [dry_run(path, journey=paths) for path in paths]
-    assert planned == [dry_run(path) for path in paths]  # a recipe alone: those beside it are looked at
+    assert planned == [
+        dry_run(path) for path in paths
+    ]  # a recipe alone: those beside it are looked at
     assert not any("problems" in report for report in planned)
     alone = dry_run(paths[1], journey=paths[1:])
     assert "parameters" not in alone and any("1_a" in problem for problem in alone["problems"])
@@ -180,7 +276,10 @@ def test_a_folder_is_planned_from_its_recipes(recipe, place):
 
 
 def test_overrides_of_a_folder_reach_the_stages_before(recipe, place):
-    paths = [recipe("1_a"), recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={})]
+    paths = [
+        recipe("1_a"),
+        recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={}),
+    ]
     for over, size in (({}, 400), ({"vocab_size": 300}, 300)):
         sizes = dry_run(paths[1], {"max_steps": 2, **over}, journey=paths)["parameters"]
         assert sizes["encoder embeddings"] == size * 32
@@ -204,7 +303,10 @@ def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
         ({"train_data": "BAD"}, "train_data: .*bad.tsv"),
         ({"data_options": {"colums": {}}}, "train_data: .*unknown option 'colums'"),
         ({"dev_data": {"toy": "no/dev.parquet"}}, "dev_data.toy: .*no/dev.parquet"),
-        ({"dev_data": {"toy": {"file": "x"}}}, "dev_data.toy is .*: give a path, or a mapping with path and split"),
+        (
+            {"dev_data": {"toy": {"file": "x"}}},
+            "dev_data.toy is .*: give a path, or a mapping with path and split",
+        ),
         ({"model_name_or_path": "no/base/here"}, "model_name_or_path: no folder no/base/here"),
         ({"stage": "distillation", "teacher": "no/teacher/here"}, "teacher: no folder"),
         ({"stage": "distillation", "teacher": "NEAR"}, "teacher: no folder"),
@@ -214,7 +316,11 @@ def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
 def test_a_dry_run_says_what_cannot_be_used(recipe, place, monkeypatch, values, message):
     monkeypatch.chdir(place.parent)
     (place / "bad.tsv").write_text("a\tb\n")
-    places = {"BAD": str(place / "bad.tsv"), "FILE": str(place / "bad.tsv"), "NEAR": f"{place.name}/none"}
+    places = {
+        "BAD": str(place / "bad.tsv"),
+        "FILE": str(place / "bad.tsv"),
+        "NEAR": f"{place.name}/none",
+    }
     path = recipe("x", **{key: places.get(str(v), v) for key, v in values.items()})
     problems = dry_run(path)["problems"]
     assert any(re.search(message, problem) for problem in problems), problems
@@ -224,15 +330,42 @@ def test_a_dry_run_says_what_cannot_be_used(recipe, place, monkeypatch, values, 
 # Whatever stands in a recipe
 
 
-NAMES = sorted({f for name in STAGES for f in stage_named(name).config.__dataclass_fields__ if not f.startswith("_")})
-NAMES = [n for n in NAMES if n not in ("output_dir", "deepspeed", "fsdp", "fsdp_config", "parallelism_config")]
-FIELDS = [*NAMES, "model_name_or_path", "tokenizer_name_or_path", "vocab_size", "decoder", "train_data", "data_options"]
+NAMES = sorted(
+    {
+        f
+        for name in STAGES
+        for f in stage_named(name).config.__dataclass_fields__
+        if not f.startswith("_")
+    }
+)
+NAMES = [
+    n
+    for n in NAMES
+    if n not in ("output_dir", "deepspeed", "fsdp", "fsdp_config", "parallelism_config")
+]
+FIELDS = [
+    *NAMES,
+    "model_name_or_path",
+    "tokenizer_name_or_path",
+    "vocab_size",
+    "decoder",
+    "train_data",
+    "data_options",
+]
 FIELDS += ["source_languages", "dev_data", "rule_negatives", "teacher"]
 WORDS = ["", "no", "builtin", "fra_Latn", "steps", "./nowhere/at/all", "1e3", "é\n", "cosine"]
-PLAIN = st.sampled_from([None, True, False, math.nan, math.inf, *WORDS]) | st.integers(-3, 70) | st.floats(-2, 2)
-VALUES = PLAIN | st.lists(PLAIN, max_size=2) | st.dictionaries(st.text(max_size=5), PLAIN, max_size=2)
+PLAIN = (
+    st.sampled_from([None, True, False, math.nan, math.inf, *WORDS])
+    | st.integers(-3, 70)
+    | st.floats(-2, 2)
+)
+VALUES = (
+    PLAIN | st.lists(PLAIN, max_size=2) | st.dictionaries(st.text(max_size=5), PLAIN, max_size=2)
+)
 SHAPES = st.dictionaries(
-    st.sampled_from([*SHAPE, "decoder_layers", "decoder_vocab_size", "hidden_act", "pooling", "rope_theta", "x"]),
+    st.sampled_from(
+        [*SHAPE, "decoder_layers", "decoder_vocab_size", "hidden_act", "pooling", "rope_theta", "x"]
+    ),
     PLAIN | st.sampled_from([2, 4, 32]),
     max_size=4,
 )
@@ -263,13 +396,19 @@ def test_any_value_gives_a_report_or_one_line(tmp_path_factory, caplog, stage, v
     ("stage", "shape", "field"),
     [
         ("spectrum_tower", {"hidden_act": "geru"}, "shape.hidden_act"),
-        ("speech", {"audio_config": {"feat_extract_activation": "geru"}}, "shape.audio_config.feat_extract_activation"),
+        (
+            "speech",
+            {"audio_config": {"feat_extract_activation": "geru"}},
+            "shape.audio_config.feat_extract_activation",
+        ),
         ("speech", {"audio_config": {"hidden_act": ["gelu"]}}, "shape.audio_config.hidden_act"),
     ],
 )
 def test_an_unknown_activation_is_named(tmp_path, stage, shape, field):
     path = tmp_path / "a.yaml"
-    path.write_text(yaml.safe_dump({"stage": stage, "max_steps": 3, "output_dir": "out", "shape": shape}))
+    path.write_text(
+        yaml.safe_dump({"stage": stage, "max_steps": 3, "output_dir": "out", "shape": shape})
+    )
     for command in (train_recipe, dry_run):
         with pytest.raises(ValueError, match=f"{field} is .*which transformers does not know"):
             command(path)
@@ -281,7 +420,9 @@ def test_the_recipe_of_the_mining_page_has_no_problems(tmp_path, monkeypatch):
     recipe = page.partition("```yaml\n")[2].partition("```")[0]
     (tmp_path / "tune.yaml").write_text(recipe, encoding="utf-8")
     row = "un\tfra_Latn\tone\teng_Latn\n"
-    (tmp_path / "pairs.tsv").write_text("source\tsource_lang\ttarget\ttarget_lang\n" + row, encoding="utf-8")
+    (tmp_path / "pairs.tsv").write_text(
+        "source\tsource_lang\ttarget\ttarget_lang\n" + row, encoding="utf-8"
+    )
     monkeypatch.chdir(tmp_path)
 
     report = dry_run(tmp_path / "tune.yaml")

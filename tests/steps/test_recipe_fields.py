@@ -31,13 +31,21 @@ def start(toy, toy_tokenizer, tmp_path):
 
 def test_language_batches_hold_one_pair_of_languages(toy, start, pairs, caught, write_recipe):
     shape = SHAPE | {"decoder_vocab_size": 300}
-    values = dict(stage="contrastive", shape=shape, tokenizer_name_or_path=start, max_length=32, max_tokens=900)
+    values = dict(
+        stage="contrastive",
+        shape=shape,
+        tokenizer_name_or_path=start,
+        max_length=32,
+        max_tokens=900,
+    )
     values |= dict(train_data=pairs, batch_by="languages", max_steps=2, save_strategy="no")
     path = write_recipe("out", **values, load_best_model_at_end=False, eval_strategy="no")
     trainer = caught(path)
     groups = trainer.get_train_dataloader().batch_sampler.groups
     languages = np.array([row["source_lang"] for row in toy.parallel_rows()])
-    assert {tuple(set(languages[groups == g])) for g in set(groups.tolist())} == {(lang,) for lang in set(languages)}
+    assert {tuple(set(languages[groups == g])) for g in set(groups.tolist())} == {
+        (lang,) for lang in set(languages)
+    }
     model = trainer.model
     assert model.decoder.lm_head.weight.shape == (300, 32) and model.config.vocab_size == 400
 
@@ -59,7 +67,11 @@ def test_shape_of_the_decoder(toy_tokenizer):
     config = new_config(SHAPE | own, toy_tokenizer)
     assert (config.num_hidden_layers, config.intermediate_size, config.vocab_size) == (2, 64, 400)
     decoder = config.decoder
-    assert (decoder.num_hidden_layers, decoder.intermediate_size, decoder.vocab_size) == (1, 64, 300)
+    assert (decoder.num_hidden_layers, decoder.intermediate_size, decoder.vocab_size) == (
+        1,
+        64,
+        300,
+    )
     same = new_config(SHAPE, toy_tokenizer).decoder
     assert (same.num_hidden_layers, same.intermediate_size, same.vocab_size) == (2, 64, 400)
     model = EchoForTranslation(EchoConfig.from_dict(json.loads(config.to_json_string())))
@@ -74,11 +86,15 @@ def test_shape_of_the_decoder(toy_tokenizer):
 def test_another_decoder(toy, other, toy_tokenizer, tmp_path, kind, start):
     own = toy.make_model(toy_tokenizer, seed=3, num_hidden_layers=2)
     own.save_pretrained(tmp_path)
-    arguments = dict(model_name_or_path=str(tmp_path)) if start == "checkpoint" else dict(shape=SHAPE)
+    arguments = (
+        dict(model_name_or_path=str(tmp_path)) if start == "checkpoint" else dict(shape=SHAPE)
+    )
     torch.manual_seed(1)
     alone = start_model(ModelArguments(**arguments), toy_tokenizer, ["fra_Latn"])
     torch.manual_seed(1)
-    joined = start_model(ModelArguments(**arguments, decoder=str(tmp_path / kind)), toy_tokenizer, ["fra_Latn"])
+    joined = start_model(
+        ModelArguments(**arguments, decoder=str(tmp_path / kind)), toy_tokenizer, ["fra_Latn"]
+    )
     for name, weight in joined.decoder.state_dict().items():
         assert torch.equal(weight, other.decoder.state_dict()[name]), name
     for name, weight in joined.encoder.state_dict().items():
@@ -87,10 +103,14 @@ def test_another_decoder(toy, other, toy_tokenizer, tmp_path, kind, start):
     joined.save_pretrained(tmp_path / "joined")
     again = EchoForTranslation.from_pretrained(tmp_path / "joined").eval()
     assert torch.equal(again.decoder.lm_head.weight, other.decoder.lm_head.weight)
-    np.testing.assert_array_equal(*(encode(m.eval(), toy_tokenizer, ["un chat"]) for m in (again, alone)))
+    np.testing.assert_array_equal(
+        *(encode(m.eval(), toy_tokenizer, ["un chat"]) for m in (again, alone))
+    )
 
 
 def test_a_decoder_of_another_space(other, toy_tokenizer, tmp_path):
-    arguments = ModelArguments(shape=SHAPE | {"embedding_size": 16}, decoder=str(tmp_path / "training"))
+    arguments = ModelArguments(
+        shape=SHAPE | {"embedding_size": 16}, decoder=str(tmp_path / "training")
+    )
     with pytest.raises(ValueError, match="the encoder writes 16 dimensions, the decoder reads 32"):
         start_model(arguments, toy_tokenizer, ["fra_Latn"])

@@ -17,8 +17,21 @@ def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
     monkeypatch.chdir(place)
     path = recipe(train_data=str(place / "train.tsv"), learning_rate=1e-3, hub_token="secret")
     said = record_of(read_recipe(path))["values"]
-    written = {"seed", "learning_rate", "max_steps", "train_data", "output_dir", "shape", "vocab_size"}
-    assert written <= set(said) and not {"hub_token", "bf16", "logging_first_step", "eval_strategy"} & set(said)
+    written = {
+        "seed",
+        "learning_rate",
+        "max_steps",
+        "train_data",
+        "output_dir",
+        "shape",
+        "vocab_size",
+    }
+    assert written <= set(said) and not {
+        "hub_token",
+        "bf16",
+        "logging_first_step",
+        "eval_strategy",
+    } & set(said)
     assert said["train_data"] == "train.tsv" and str(place) not in json.dumps(said)
 
 
@@ -49,7 +62,9 @@ def test_a_finished_run_mends_the_paths_of_its_record(recipe, place, caplog):
 
 
 def test_a_folder_with_files_of_others_is_left_alone(recipe, place, monkeypatch):
-    monkeypatch.setattr("hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(
+        "hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read")
+    )
     (place / "mine").mkdir()
     (place / "mine" / "config.json").write_text("{}")
     path = recipe(output_dir=str(place / "mine"))

@@ -37,9 +37,15 @@ def equal(a: dict, b: dict) -> bool:
 def test_from_yaml_to_checkpoint(recipe, place, caplog):
     path = recipe()
     results = train_recipe(path)
-    assert results["stage"] == "seq2seq" and results["seconds"] > 0 and results["tokens_per_second"] > 0
+    assert (
+        results["stage"] == "seq2seq"
+        and results["seconds"] > 0
+        and results["tokens_per_second"] > 0
+    )
     assert 0 <= results["eval_xsim"] <= 100 and results["eval_toy_xsim"] == results["eval_xsim"]
-    assert results["eval_toy_xsimpp"] >= results["eval_toy_xsim"]  # by rule: the toy sentences hold numbers
+    assert (
+        results["eval_toy_xsimpp"] >= results["eval_toy_xsim"]
+    )  # by rule: the toy sentences hold numbers
     written = json.loads((place / "a" / "results.json").read_text())
     assert {key: written[key] for key in results} == results
     languages = {row["lang"]: row for row in written["tables"]["toy"]["rows"]}
@@ -61,8 +67,12 @@ def test_from_yaml_to_checkpoint(recipe, place, caplog):
 def test_stages_follow_each_other(recipe, place, toy):
     """Seq2seq, contrastive with a guide, hard negatives by rule, decoder: each starts from the last."""
     train_recipe(recipe("1"))
-    train_recipe(recipe("2", "contrastive", model_name_or_path=str(place / "1"), guide=str(place / "1")))
-    train_recipe(recipe("3", "hard_negatives", model_name_or_path=str(place / "2"), rule_negatives=3))
+    train_recipe(
+        recipe("2", "contrastive", model_name_or_path=str(place / "1"), guide=str(place / "1"))
+    )
+    train_recipe(
+        recipe("3", "hard_negatives", model_name_or_path=str(place / "2"), rule_negatives=3)
+    )
     train_recipe(recipe("4", "decoder", model_name_or_path=str(place / "3")))
     states = {n: weights(place / n) for n in "1234"}
     assert EchoForTranslation.from_pretrained(place / "2").bottleneck
@@ -77,7 +87,9 @@ def test_stages_follow_each_other(recipe, place, toy):
     written = sorted({row["target_lang"] for row in toy.parallel_rows()})
     assert EchoForTranslation.from_pretrained(place / "4").config.decoder.languages == written
     train_recipe(recipe("5", "contrastive", shape=SHAPE, translation_weight=0.0))
-    assert EchoForTranslation.from_pretrained(place / "5").config.decoder.languages is None  # it learnt none
+    assert (
+        EchoForTranslation.from_pretrained(place / "5").config.decoder.languages is None
+    )  # it learnt none
 
 
 @pytest.mark.slow
@@ -103,7 +115,9 @@ def test_a_killed_run_resumes(recipe, place, train_stopped):
     train_recipe(path)
     assert equal(weights(place / "killed"), weights(place / "whole"))
     train_recipe(path, {"max_steps": 3, "learning_rate": 1e-3}, fresh=True)
-    assert [p.name for p in (place / "killed").glob("checkpoint-*")] == ["checkpoint-3"]  # the old ones are gone
+    assert [p.name for p in (place / "killed").glob("checkpoint-*")] == [
+        "checkpoint-3"
+    ]  # the old ones are gone
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -119,11 +133,26 @@ def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
 def test_values_and_overrides(recipe):
     path = recipe(learning_rate="PUT")
     path.write_text(path.read_text().replace("PUT", "4e-4"))
-    pairs = ["max_steps=1e2", "shape.hidden_size=64", "warmup_steps=0.1", "guide=null", "data_options={n: 5}"]
+    pairs = [
+        "max_steps=1e2",
+        "shape.hidden_size=64",
+        "warmup_steps=0.1",
+        "guide=null",
+        "data_options={n: 5}",
+    ]
     training = read_recipe(path, parse_overrides(pairs))
     model, data, args = training.model, training.data, training.config
-    assert (training.stage.name, args.learning_rate, args.max_steps, args.warmup_steps) == ("seq2seq", 4e-4, 100, 0.1)
-    assert model.shape == SHAPE | {"hidden_size": 64} and data.guide is None and data.data_options == {"n": 5}
+    assert (training.stage.name, args.learning_rate, args.max_steps, args.warmup_steps) == (
+        "seq2seq",
+        4e-4,
+        100,
+        0.1,
+    )
+    assert (
+        model.shape == SHAPE | {"hidden_size": 64}
+        and data.guide is None
+        and data.data_options == {"n": 5}
+    )
 
 
 def test_a_shape_that_the_start_does_not_have_is_refused(recipe, place, toy, toy_tokenizer):
@@ -149,19 +178,29 @@ def test_a_shape_that_the_start_does_not_have_is_refused(recipe, place, toy, toy
         ("decoder", {}, False),
     ],
 )
-def test_an_encoder_adds_the_languages_that_it_learns(recipe, place, toy, toy_tokenizer, stage, fields, learns):
+def test_an_encoder_adds_the_languages_that_it_learns(
+    recipe, place, toy, toy_tokenizer, stage, fields, learns
+):
     model = toy.make_model(toy_tokenizer)
     model.config.languages = model.encoder.config.languages = ["deu_Latn"]
     model.save_pretrained(place / "start")
     toy_tokenizer.save_pretrained(place / "start")
-    train_recipe(recipe("x", stage, model_name_or_path=str(place / "start"), dev_data={}, max_steps=1, **fields))
+    train_recipe(
+        recipe(
+            "x", stage, model_name_or_path=str(place / "start"), dev_data={}, max_steps=1, **fields
+        )
+    )
     known = AutoConfig.from_pretrained(place / "x").languages
     assert known == (["deu_Latn", *sorted(toy.LANGUAGES)] if learns else ["deu_Latn"])
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a: [1", "is not YAML"), ("5: a\nb: c\nstage: seq2seq", "unknown field 5"), ("a: é", "bad.yaml:1: not UTF-8")],
+    [
+        ("a: [1", "is not YAML"),
+        ("5: a\nb: c\nstage: seq2seq", "unknown field 5"),
+        ("a: é", "bad.yaml:1: not UTF-8"),
+    ],
 )
 def test_wrong_files(place, text, message):
     (place / "bad.yaml").write_text(text, encoding="latin-1")
@@ -187,7 +226,9 @@ def test_find_recipes(recipe, place):
 def test_dry_run_of_large(recipe):
     """No data, no tokenizer, no weights: sizes of OS section 5 from the shape of OS Table 36."""
     steps = dict(max_steps=100_000, learning_rate=4e-4, warmup_steps=2000, max_tokens=8192)
-    path = recipe("large", train_data="corpus/of/200/languages", vocab_size=256_232, shape=LARGE, **steps)
+    path = recipe(
+        "large", train_data="corpus/of/200/languages", vocab_size=256_232, shape=LARGE, **steps
+    )
     report = dry_run(path)
     parts = report["parameters"]
     attention, mlp = 2 * 2048 * 2048 + 2 * 2048 * 512, 3 * 2048 * 8192
@@ -206,21 +247,29 @@ def test_dry_run_of_large(recipe):
     assert memory["weights"] == pytest.approx(4 * parts["total"] / 2**30)
     assert memory["gradients and AdamW"] == pytest.approx(3 * memory["weights"])
     assert memory["total"] == pytest.approx(sum(v for k, v in memory.items() if k != "total"))
-    assert report["steps"] == 100_000 and report["batches"]["tokens per step"] == 8192 and "data" not in report
+    assert (
+        report["steps"] == 100_000
+        and report["batches"]["tokens per step"] == 8192
+        and "data" not in report
+    )
 
 
 @pytest.mark.slow  # tests/stages/test_two_processes.py trains in two processes in the fast tests
 def test_script_in_two_processes(recipe, place):
     """torchrun of a stage's script: one process prepares the data, both train, one checkpoint of whole weights."""
     train_recipe(recipe("0", max_steps=2))
-    steps = dict(max_steps=3, max_rows=16, max_tokens=10**6, optim="sgd", learning_rate=0.1, bf16=False)
+    steps = dict(
+        max_steps=3, max_rows=16, max_tokens=10**6, optim="sgd", learning_rate=0.1, bf16=False
+    )
     options = dict(guide=str(place / "0"), tokenizer_name_or_path=str(place / "0"), **steps)
     script = Path(__file__).parents[2] / "train_scripts" / "train.py"
     path = recipe("two", "contrastive", **options)
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     command += [str(Path(__file__).parents[1] / "seed_shift.py"), str(script), str(path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads((place / "two" / "recipe.json").read_text())["finished"]
     train_recipe(recipe("one", "contrastive", **options | {"max_rows": 32}))

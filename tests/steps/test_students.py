@@ -27,17 +27,23 @@ def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
     import hf_echo.inference.embedding_store as frozen
 
     teacher = str(toy_folders["training"])
-    values = dict(model_name_or_path=teacher, teacher=teacher, base_languages=["eng_Latn", "fra_Latn"])
+    values = dict(
+        model_name_or_path=teacher, teacher=teacher, base_languages=["eng_Latn", "fra_Latn"]
+    )
     values |= dict(temperature=0.6, lr_scheduler_type="cosine", english_rows=10)
     path = recipe("x", "extension", **values)
-    results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
+    results = train_recipe(
+        path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")}
+    )
     assert results["stage"] == "extension" and "eval_xsim" in results
     written = json.loads((place / "x" / "recipe.json").read_text())
     assert teacher.endswith(written["values"]["teacher"]) and written["finished"]
     model = EchoForTranslation.from_pretrained(place / "x")
     old = EchoForTranslation.from_pretrained(teacher)
     assert torch.equal(model.decoder.lm_head.weight, old.decoder.lm_head.weight)
-    assert not torch.equal(model.encoder.backbone.embed_tokens.weight, old.encoder.backbone.embed_tokens.weight)
+    assert not torch.equal(
+        model.encoder.backbone.embed_tokens.weight, old.encoder.backbone.embed_tokens.weight
+    )
     kept = sorted((place / "cache").glob("embeddings-*/*.keys.npy"))
     assert kept
     with pytest.MonkeyPatch.context() as patch:
@@ -48,14 +54,24 @@ def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
 @pytest.mark.parametrize("stage", ["distillation", "decoder"])
 def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
     teacher = shutil.copytree(toy_folders["training"], place / "teacher")
-    values = {"distillation": {"teacher": str(teacher), "live_teacher": True}, "decoder": {"cache_embeddings": True}}
-    path = recipe("x", stage, **{"model_name_or_path": str(toy_folders["training"])} | values[stage])
-    results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
+    values = {
+        "distillation": {"teacher": str(teacher), "live_teacher": True},
+        "decoder": {"cache_embeddings": True},
+    }
+    path = recipe(
+        "x", stage, **{"model_name_or_path": str(toy_folders["training"])} | values[stage]
+    )
+    results = train_recipe(
+        path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")}
+    )
     assert results["stage"] == stage
     assert bool(list((place / "cache").glob("embeddings-*"))) == (stage == "decoder")
     (teacher / "config.json").write_text((teacher / "config.json").read_text() + "\n")
     if stage == "distillation":
-        with pytest.raises(ValueError, match=r"x was trained on other data: teacher \(.*teacher\) has changed since"):
+        with pytest.raises(
+            ValueError,
+            match=r"x was trained on other data: teacher \(.*teacher\) has changed since",
+        ):
             train_recipe(path, {"output_dir": str(place / "x")})
 
 
@@ -65,18 +81,26 @@ def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch):
     monkeypatch.setattr(run_data, "any_encoder", lambda _: encoder)
     args = DataArguments(teacher="any", live_teacher=True)
     config = SimpleNamespace(base_languages=["eng_Latn", "fra_Latn"])
-    source, target = embedded_sides(stage_named("extension"), ModelArguments(), args, config, toy.dataset())["teacher"]
+    source, target = embedded_sides(
+        stage_named("extension"), ModelArguments(), args, config, toy.dataset()
+    )["teacher"]
     assert source[range(20)].any(1).sum() == 10 and target[range(20)].any(1).all()
     assert seen == {"eng_Latn", "fra_Latn"}
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "not valid JSON"), ("[1]", "must hold {language: xsim"), ('{"fra_Latn": "1"}', "must hold {language: xsim")],
+    [
+        ("{", "not valid JSON"),
+        ("[1]", "must hold {language: xsim"),
+        ('{"fra_Latn": "1"}', "must hold {language: xsim"),
+    ],
 )
 def test_a_damaged_table_of_the_teachers_errors(place, recipe, toy_folders, content, message):
     (place / "errors.json").write_text(content)
-    start = dict(model_name_or_path=str(toy_folders["training"]), teacher=str(toy_folders["training"]))
+    start = dict(
+        model_name_or_path=str(toy_folders["training"]), teacher=str(toy_folders["training"])
+    )
     path = recipe("x", "extension", **start, teacher_xsimpp=str(place / "errors.json"), dev_data={})
     with pytest.raises(ValueError, match=f"errors.json.* {message}"):
         train_recipe(path)
@@ -88,7 +112,11 @@ def test_the_card_names_stage_and_teacher(place, recipe, toy_folders, stage):
     start = str(toy_folders["training"])
     values = {"model_name_or_path": start, "max_steps": 1, "dev_negatives": 0}
     if stage != "long_context":
-        values |= {"teacher": start, "live_teacher": True, "base_languages": ["eng_Latn", "fra_Latn"]}
+        values |= {
+            "teacher": start,
+            "live_teacher": True,
+            "base_languages": ["eng_Latn", "fra_Latn"],
+        }
     train_recipe(recipe("x", stage, **values))
     text = (place / "x" / "README.md").read_text(encoding="utf-8")
     data = ModelCard(text).data
@@ -103,4 +131,6 @@ def test_dry_run_of_the_students(name):
     report = dry_run(find_recipes(name)[0])
     parts = report["parameters"]
     encoder = parts["encoder embeddings"] + parts["encoder layers"]
-    assert report["memory_gib"]["gradients and AdamW"] == pytest.approx(12 * encoder / 2**30, rel=0.01)
+    assert report["memory_gib"]["gradients and AdamW"] == pytest.approx(
+        12 * encoder / 2**30, rel=0.01
+    )

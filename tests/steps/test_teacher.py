@@ -22,7 +22,10 @@ ENGLISH, FRENCH, JINGPHO = "eng_Latn", "fra_Latn", "kac_Latn"
 SENTENCES = [
     ("The old man saw three dogs in 2014.", "Le vieil homme a vu trois chiens en 2014."),
     ("Mary did not buy the big house.", "Marie n'a pas acheté la grande maison."),
-    ("In May, two women opened a small school.", "En mai, deux femmes ont ouvert une petite école."),
+    (
+        "In May, two women opened a small school.",
+        "En mai, deux femmes ont ouvert une petite école.",
+    ),
     ("The cold river is longer than the road.", "La rivière froide est plus longue que la route."),
 ]
 
@@ -84,8 +87,16 @@ def test_the_step_is_done_once(measured, teacher, dev, tmp_path):
 def test_a_teacher_without_hard_negatives_is_refused(teacher, tmp_path):
     rows = [{"id": "1", "lang": lang, "text": "zzz"} for lang in (ENGLISH, FRENCH)]
     Dataset.from_list(rows).to_parquet(tmp_path / "bare.parquet")
-    path = step(tmp_path, "e", operation="measure_teacher", model=teacher, data=str(tmp_path / "bare.parquet"))
-    with pytest.raises(ValueError, match="no English sentence of which the rules make hard negatives"):
+    path = step(
+        tmp_path,
+        "e",
+        operation="measure_teacher",
+        model=teacher,
+        data=str(tmp_path / "bare.parquet"),
+    )
+    with pytest.raises(
+        ValueError, match="no English sentence of which the rules make hard negatives"
+    ):
         run_operation(path)
 
 
@@ -98,7 +109,9 @@ def directions(path, rows):
 @pytest.fixture
 def pairs():
     """Three pairs of each direction between French, Jingpho and English, and from a new language."""
-    columns = {name: [] for name in ("source", "source_lang", "target", "target_lang", "provenance")}
+    columns = {
+        name: [] for name in ("source", "source_lang", "target", "target_lang", "provenance")
+    }
     languages = (FRENCH, JINGPHO, ENGLISH)
     for source in (*languages, "tat_Cyrl"):
         for target in languages:
@@ -115,7 +128,9 @@ def extension(tmp_path, teacher):
 
     def write(**fields):
         start = dict(stage="extension", model_name_or_path=teacher, teacher=teacher, max_steps=1)
-        return step(tmp_path, "extension", **start, base_languages=[ENGLISH, FRENCH, JINGPHO], **fields)
+        return step(
+            tmp_path, "extension", **start, base_languages=[ENGLISH, FRENCH, JINGPHO], **fields
+        )
 
     return write
 
@@ -128,7 +143,12 @@ def test_no_pair_leads_to_a_worse_language(extension, pairs, tmp_path):
     kept = directions(path, pairs)
 
     into_base = {("tat_Cyrl", base): 3 for base in (FRENCH, JINGPHO, ENGLISH)}
-    expected = {(JINGPHO, FRENCH): 3, (JINGPHO, ENGLISH): 3, (FRENCH, ENGLISH): 3, (ENGLISH, ENGLISH): 3}
+    expected = {
+        (JINGPHO, FRENCH): 3,
+        (JINGPHO, ENGLISH): 3,
+        (FRENCH, ENGLISH): 3,
+        (ENGLISH, ENGLISH): 3,
+    }
     assert kept == expected | into_base
 
 

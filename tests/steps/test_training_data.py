@@ -14,7 +14,9 @@ ENG, DEU = "eng_Latn", "deu_Latn"
 
 
 def percent(text):
-    return int.from_bytes(hashlib.sha256(text.strip().lower().encode()).digest()[:4], "little") % 100
+    return (
+        int.from_bytes(hashlib.sha256(text.strip().lower().encode()).digest()[:4], "little") % 100
+    )
 
 
 def write(folder, name, columns, rows):
@@ -25,17 +27,32 @@ def write(folder, name, columns, rows):
 def corpora(tmp_path):
     folder = tmp_path / "corpora"
     folder.mkdir()
-    pairs = [(lang, f"Tom saw dog number {n}.", f"{lang} {n}.") for n in range(1000) for lang in ("fra_Latn", DEU)]
-    pairs += [("tlh_Latn", "Is it long?", "tlh"), ("fra_Latn", "x", " ")]  # a language that nobody asked for
+    pairs = [
+        (lang, f"Tom saw dog number {n}.", f"{lang} {n}.")
+        for n in range(1000)
+        for lang in ("fra_Latn", DEU)
+    ]
+    pairs += [
+        ("tlh_Latn", "Is it long?", "tlh"),
+        ("fra_Latn", "x", " "),
+    ]  # a language that nobody asked for
     pairs += [("fra_Latn", "STOP  here", "Arrêtez ici."), ("fra_Latn", "menu", "Menu")]
     rows = [(ENG, english, lang, text) for lang, english, text in pairs]
     rows += [(DEU, f"{DEU} {n}.", "fra_Latn", f"fra_Latn {n}.") for n in range(50)]
     write(folder, "pairs", "src_lang src tgt_lang tgt", rows)
-    news = [(n, f"d{n // 5}", lang, f"{lang} news {n}.") for n in range(20) for lang in (ENG, "fra_Latn")]
+    news = [
+        (n, f"d{n // 5}", lang, f"{lang} news {n}.")
+        for n in range(20)
+        for lang in (ENG, "fra_Latn")
+    ]
     news[-2] = (*news[-2][:3], "Stop here!")
     write(folder, "news", "id document lang text", news)
     parts = ["dev"] * 3 + ["train"] * 6
-    verses = [(f"v{n}", lang, f"{lang} verse {n}.", part) for n, part in enumerate(parts) for lang in (ENG, DEU)]
+    verses = [
+        (f"v{n}", lang, f"{lang} verse {n}.", part)
+        for n, part in enumerate(parts)
+        for lang in (ENG, DEU)
+    ]
     write(folder, "verses", "verse_id lang text split", verses)
     return folder
 
@@ -47,7 +64,9 @@ def run(corpora, out, **changes):
         "verses.parquet": {"id": "verse_id", "split": "train", "dev": "verses", "dev_split": "dev"},
     }
     recipe = corpora.parent / f"{out.name}.yaml"
-    values = dict(operation="collect_data", output_dir=str(out), languages=["fra_Latn", DEU], tables=tables)
+    values = dict(
+        operation="collect_data", output_dir=str(out), languages=["fra_Latn", DEU], tables=tables
+    )
     recipe.write_text(yaml.safe_dump(values | changes))
     report = run_operation(recipe, {"corpora": str(corpora)})
     return {name: number for name, number in report.items() if name.startswith(("train", "dev"))}
@@ -56,14 +75,18 @@ def run(corpora, out, **changes):
 def test_dev_sets_are_held_out(corpora, tmp_path):
     rows = run(corpora, tmp_path / "out")
     dev = {
-        name: load_nway(tmp_path / "out" / f"dev_{name}.parquet", split=None) for name in ("everyday", "news", "verses")
+        name: load_nway(tmp_path / "out" / f"dev_{name}.parquet", split=None)
+        for name in ("everyday", "news", "verses")
     }
     english = {text for n in range(1000) if percent(text := f"Tom saw dog number {n}.") < 10}
-    assert {row["text"] for row in dev["everyday"] if row["lang"] == ENG} == english and len(english) > 50
+    assert {row["text"] for row in dev["everyday"] if row["lang"] == ENG} == english and len(
+        english
+    ) > 50
     assert {row["id"] for row in dev["news"]} == {str(n) for n in range(15, 20)}
     assert {row["id"] for row in dev["verses"]} == {"v0", "v1", "v2"}
     assert rows == {f"dev_{name}": len(table) for name, table in dev.items()} | {
-        name: len(load_parallel(tmp_path / "out" / f"{name}.parquet")) for name in ("train", "train_decoder")
+        name: len(load_parallel(tmp_path / "out" / f"{name}.parquet"))
+        for name in ("train", "train_decoder")
     }
     assert not (tmp_path / "out" / "README.md").exists()  # a card would describe a model
     train = list(load_parallel(tmp_path / "out" / "train.parquet"))
@@ -72,7 +95,10 @@ def test_dev_sets_are_held_out(corpora, tmp_path):
     assert "STOP  here" not in texts  # differs from a dev text in case and punctuation only
     assert not {"menu", "x", "tlh"} & texts and {row["target_lang"] for row in train} == {ENG}
     counts = Counter((row["source"], row["target"]) for row in train)
-    assert {counts["fra_Latn news 3.", "eng_Latn news 3."], counts["deu_Latn verse 5.", "eng_Latn verse 5."]} == {3, 1}
+    assert {
+        counts["fra_Latn news 3.", "eng_Latn news 3."],
+        counts["deu_Latn verse 5.", "eng_Latn verse 5."],
+    } == {3, 1}
 
 
 def test_english_of_another_file_and_languages_left_out(corpora, tmp_path):
@@ -95,10 +121,17 @@ def test_small_languages_come_more_often(corpora, tmp_path):
     run(corpora, tmp_path / "out", power=0.5, most=5, **options)
     run(corpora, tmp_path / "free", power=0.75, most=9, **options)
     capped, free = (
-        Counter(load_parallel(tmp_path / name / "train.parquet")["source_lang"]) for name in ("out", "free")
+        Counter(load_parallel(tmp_path / name / "train.parquet")["source_lang"])
+        for name in ("out", "free")
     )
-    assert capped["lit_Latn"] == 40 * 5 and free["lit_Latn"] == pytest.approx(40 * (1034 / 40) ** 0.25, abs=9)
-    without = [row for row in load_parallel(tmp_path / "out" / "train.parquet") if row["target_lang"] != ENG]
+    assert capped["lit_Latn"] == 40 * 5 and free["lit_Latn"] == pytest.approx(
+        40 * (1034 / 40) ** 0.25, abs=9
+    )
+    without = [
+        row
+        for row in load_parallel(tmp_path / "out" / "train.parquet")
+        if row["target_lang"] != ENG
+    ]
     assert 10 < len(without) < 40  # half of 50
 
 
@@ -107,7 +140,9 @@ def test_rows_of_the_decoder(corpora, tmp_path):
     tables = {"pairs.parquet": {"weight": 4}}  # each row four times in the mix
     run(corpora, tmp_path / "repeated", tables=tables, decoder_sources=2, decoder_itself=0)
     repeated = load_parallel(tmp_path / "repeated" / "train_decoder.parquet")
-    assert set(Counter(repeated["target"]).values()) == {2} and len(set(repeated["source"])) == len(repeated)
+    assert set(Counter(repeated["target"]).values()) == {2} and len(set(repeated["source"])) == len(
+        repeated
+    )
     run(corpora, tmp_path / "out", decoder_sources=1, decoder_itself=0.5)
     rows = list(load_parallel(tmp_path / "out" / "train_decoder.parquet"))
     itself = [row for row in rows if row["source"] == row["target"]]
@@ -121,10 +156,17 @@ def test_a_share_of_rows_has_noise_on_one_side(corpora, tmp_path):
     run(corpora, tmp_path / "clean")
     run(corpora, tmp_path / "out", noise=0.3)
     before, after = (load_parallel(tmp_path / name / "train.parquet") for name in ("clean", "out"))
-    changed = [[a[side] != b[side] for a, b in zip(before, after, strict=True)] for side in ("source", "target")]
+    changed = [
+        [a[side] != b[side] for a, b in zip(before, after, strict=True)]
+        for side in ("source", "target")
+    ]
     assert all(0.1 < sum(side) / len(before) < 0.2 for side in changed)
     assert [row["target_lang"] for row in before] == [row["target_lang"] for row in after]
-    upper = [b["target"] for a, b in zip(before, after, strict=True) if b["target"] == a["target"].upper()]
+    upper = [
+        b["target"]
+        for a, b in zip(before, after, strict=True)
+        if b["target"] == a["target"].upper()
+    ]
     assert 0.02 < len(upper) / len(before) < 0.08  # a quarter of the changed ones
 
 
@@ -133,9 +175,14 @@ def test_the_same_again(corpora, tmp_path):
     assert first["train"] == 300 and run(corpora, tmp_path / "b", rows=300) == first
     for name in ("train", "train_decoder", "dev_everyday"):
         tables = [load_parallel if name.startswith("train") else load_nway for _ in "ab"]
-        a, b = (read(tmp_path / out / f"{name}.parquet", split=None).to_list() for read, out in zip(tables, "ab"))
+        a, b = (
+            read(tmp_path / out / f"{name}.parquet", split=None).to_list()
+            for read, out in zip(tables, "ab")
+        )
         assert a == b
-    assert run(corpora, tmp_path / "c", rows=300, languages=["French", "English", "de"]) == first  # English anyway
+    assert (
+        run(corpora, tmp_path / "c", rows=300, languages=["French", "English", "de"]) == first
+    )  # English anyway
     (tmp_path / "a" / "train.parquet").write_bytes(b"kept")
     assert run(corpora, tmp_path / "a", rows=300) == first  # finished: nothing is read again
     assert (tmp_path / "a" / "train.parquet").read_bytes() == b"kept"
@@ -149,9 +196,17 @@ def test_the_same_again(corpora, tmp_path):
         ({"tables": {"none.parquet": {}}}, FileNotFoundError, "holds no none.parquet"),
         ({"tables": {"news.parquet": {}}}, ValueError, "news.parquet has no column 'src'"),
         ({"tables": {"pairs.parquet": {"dev_percent": 3}}}, ValueError, "dev_percent needs dev"),
-        ({"tables": {"pairs.parquet": {"weigth": 3}}}, ValueError, "tables: pairs.parquet: unknown field 'weigth'"),
+        (
+            {"tables": {"pairs.parquet": {"weigth": 3}}},
+            ValueError,
+            "tables: pairs.parquet: unknown field 'weigth'",
+        ),
         ({"languages": ["zul_Latn"]}, ValueError, "no row is left"),
-        ({"languages": ["zh"]}, ValueError, "language 'zh' is ambiguous: give zho_Hans or zho_Hant"),
+        (
+            {"languages": ["zh"]},
+            ValueError,
+            "language 'zh' is ambiguous: give zho_Hans or zho_Hant",
+        ),
     ],
 )
 def test_refusals(corpora, tmp_path, changes, error, message):
@@ -170,16 +225,25 @@ def test_scripts_are_run_once(tmp_path, corpora):
     recipe = tmp_path / "r.yaml"
 
     def made(*scripts):
-        recipe.write_text(yaml.safe_dump({"operation": "run_scripts", "output_dir": "out", "scripts": list(scripts)}))
+        recipe.write_text(
+            yaml.safe_dump(
+                {"operation": "run_scripts", "output_dir": "out", "scripts": list(scripts)}
+            )
+        )
         return run_operation(recipe, {"corpora": str(corpora), "output_dir": str(tmp_path / "out")})
 
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "part.txt").write_text("of a script that was stopped")
-    refused = {"none.py": "no 'none.py' in train_scripts/corpora", "speak.py {out}": "failed; its message"}
+    refused = {
+        "none.py": "no 'none.py' in train_scripts/corpora",
+        "speak.py {out}": "failed; its message",
+    }
     for script, error in refused.items():
         with pytest.raises((FileNotFoundError, ValueError), match=error):
             made(script)
     made("speak.py --help", "speech_nano_data.py {corpora} --help")
-    assert made("speak.py --help", "speech_nano_data.py {corpora} --help")["output_dir"] == str(tmp_path / "out")
+    assert made("speak.py --help", "speech_nano_data.py {corpora} --help")["output_dir"] == str(
+        tmp_path / "out"
+    )
     with pytest.raises(ValueError, match="made in another way: scripts was"):
         made("speak.py --help")

@@ -44,7 +44,11 @@ def test_table_14c_ablates_the_teachers_embedding(grid):
     targets = [ablations.fields_of(row).get("base_teacher_target", "interpolated") for row in rows]
 
     assert targets == ["source", "target", "interpolated"]
-    assert [row["paper"] for row in rows] == [[4.7, 36.5, 5.7, 55.8], [5.0, 37.6, 5.9, 55.3], [4.8, 37.7, 5.6, 56.0]]
+    assert [row["paper"] for row in rows] == [
+        [4.7, 36.5, 5.7, 55.8],
+        [5.0, 37.6, 5.9, 55.3],
+        [4.8, 37.7, 5.6, 56.0],
+    ]
 
 
 def test_order_of_errors():
@@ -58,8 +62,18 @@ def test_order_of_what_is_better_higher():
 def test_markdown_has_the_mean_of_the_seeds_beside_both_orders():
     columns = ["xsim", "BIBLE chrF++"]
     rows = [
-        {"name": "with", "paper": [4.0, 30.0], "columns": columns, "runs": [{"xsim": 1.0, "BIBLE chrF++": 20.0}]},
-        {"name": "without", "paper": [5.0, 20.0], "columns": columns, "runs": [{"xsim": 3.0, "BIBLE chrF++": 25.0}]},
+        {
+            "name": "with",
+            "paper": [4.0, 30.0],
+            "columns": columns,
+            "runs": [{"xsim": 1.0, "BIBLE chrF++": 20.0}],
+        },
+        {
+            "name": "without",
+            "paper": [5.0, 20.0],
+            "columns": columns,
+            "runs": [{"xsim": 3.0, "BIBLE chrF++": 25.0}],
+        },
     ]
     rows[0]["runs"].append({"xsim": 2.0, "BIBLE chrF++": 22.0})
     rows[1]["runs"].append({"xsim": 5.0, "BIBLE chrF++": 27.0})
@@ -73,7 +87,8 @@ def test_markdown_has_the_mean_of_the_seeds_beside_both_orders():
 
 def test_a_shortened_tokenizer_is_the_one_trained_to_that_size(toy, tmp_path):
     counts = {
-        f" {word}": 3 + place for place, word in enumerate("the these them then cat cats concat red read".split())
+        f" {word}": 3 + place
+        for place, word in enumerate("the these them then cat cats concat red read".split())
     }
     train_from_counts(counts, 280, progress=False).save_pretrained(tmp_path / "large")
     train_from_counts(counts, 270, progress=False).save_pretrained(tmp_path / "small")
@@ -108,14 +123,30 @@ def omnilingual(toy_folders, corpora, tmp_path_factory):
         "largest_vocabulary": 380,
         "bible_verses": 20,
         "translated": 4,
-        "steps": {"dev_data": {}, "max_length": 32, "max_tokens": 2000, "warmup_steps": 1, "save_strategy": "no"},
+        "steps": {
+            "dev_data": {},
+            "max_length": 32,
+            "max_tokens": 2000,
+            "warmup_steps": 1,
+            "save_strategy": "no",
+        },
     }
     kind["data"] = {
         "recipe": "echo-nano/00_data",
         "overrides": {
             "tables": {
-                "bible.parquet": {"id": "verse_id", "split": "train", "dev": "bible", "dev_split": "dev"},
-                "flores_sib.parquet": {"id": "index_id", "split": "train", "dev": "flores", "dev_split": "dev"},
+                "bible.parquet": {
+                    "id": "verse_id",
+                    "split": "train",
+                    "dev": "bible",
+                    "dev_split": "dev",
+                },
+                "flores_sib.parquet": {
+                    "id": "index_id",
+                    "split": "train",
+                    "dev": "flores",
+                    "dev_split": "dev",
+                },
             },
             "noise": 0.0,
             "most": 1,
@@ -125,8 +156,13 @@ def omnilingual(toy_folders, corpora, tmp_path_factory):
     fields = {"max_steps": 2, "learning_rate": 1e-3}
     kind["teacher"] = {"recipe": "nano-omni/2_small", "overrides": fields | {"teacher": release}}
     kind["adaptation"] = {"recipe": "nano-omni/2_small", "overrides": fields}
-    kind["extension"] = {"recipe": "nano-omni/1_extension", "overrides": fields | {"teacher_xsimpp": None}}
-    return ablations.Omnilingual(kind, tmp_path_factory.mktemp("out"), corpora, toy_folders["training"], release)
+    kind["extension"] = {
+        "recipe": "nano-omni/1_extension",
+        "overrides": fields | {"teacher_xsimpp": None},
+    }
+    return ablations.Omnilingual(
+        kind, tmp_path_factory.mktemp("out"), corpora, toy_folders["training"], release
+    )
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +184,9 @@ def test_a_new_vocabulary_changes_the_number_of_parameters(omnilingual, adapted)
 
 
 def test_adaptation_is_a_step_that_a_row_may_leave_out(omnilingual, adapted):
-    omnilingual.figures({"vocabulary": 340, "adaptation_steps": 0, "base_teacher_target": "source"}, seed=1)
+    omnilingual.figures(
+        {"vocabulary": 340, "adaptation_steps": 0, "base_teacher_target": "source"}, seed=1
+    )
 
     assert (omnilingual.out / "adapted-380-0").is_dir()
     assert (omnilingual.out / "tokenizer-340").is_dir()

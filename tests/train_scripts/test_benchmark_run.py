@@ -18,12 +18,19 @@ MACHINE = {
     "sentences": 300,
     "engines": {"1": {"OpenVINO, bf16": {"english": 102.4, "mixed": 70.1, "cosine": 0.99987}}},
 }
-FIRST = {"encode, english": 4.0, "encode, mixed": 5.0, "SentenceTransformer, english": 3.0, "greedy decoding": 2.0}
+FIRST = {
+    "encode, english": 4.0,
+    "encode, mixed": 5.0,
+    "SentenceTransformer, english": 3.0,
+    "greedy decoding": 2.0,
+}
 MACHINE["ratios"] = {"1": FIRST, "2": {"encode, english": 3.0}}
 
 
 def test_a_ratio_that_fell_by_more_than_a_tenth_is_named():
-    new = MACHINE | {"ratios": {"1": {"encode, english": 3.59, "encode, mixed": 4.51, "greedy decoding": 9.0}}}
+    new = MACHINE | {
+        "ratios": {"1": {"encode, english": 3.59, "encode, mixed": 4.51, "greedy decoding": 9.0}}
+    }
     assert run.slower(MACHINE, new) == [
         "encode, english, threads: 1: 4.00 before, 3.59 now",
         "SentenceTransformer, english, threads: 1: 3.00 before, not measured now",
@@ -69,7 +76,10 @@ def test_an_engine_has_its_least_cosine():
 
 
 def test_decoding_is_compared_with_generate():
-    paths = {"generate, fp32": {"times_generate": 1.0}, "greedy_decode, fp32": {"times_generate": 3.0}}
+    paths = {
+        "generate, fp32": {"times_generate": 1.0},
+        "greedy_decode, fp32": {"times_generate": 3.0},
+    }
     assert run.translate_ratios({"paths": paths}) == {"greedy decoding": 3.0}
 
 
@@ -81,7 +91,10 @@ def page():
 
 
 def test_the_table_has_a_row_for_each_number_of_threads(page):
-    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 1 | 4.0 | 5.0 | 3.0 |  |  |  | 2.0 |  |\n" in page
+    assert (
+        "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 1 | 4.0 | 5.0 | 3.0 |  |  |  | 2.0 |  |\n"
+        in page
+    )
     assert "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 2 | 3.0 |  |  |  |  |  |  |  |\n" in page
 
 

@@ -34,13 +34,18 @@ def edition(code: str, number: int = 0) -> dict[str, str]:
     """An edition of a language: source 0 has the usual words; the others replace every fourth word."""
     letters = "абвгдежзиклмнопрстуфхцчшщэюя" if code == "rus" else "abcdefghijklmnopqrstuvwxyz"
     of_language = random.Random(code)
-    lexicon = ["".join(of_language.choices(letters, k=of_language.randint(4, 6))) for _ in range(300)]
+    lexicon = [
+        "".join(of_language.choices(letters, k=of_language.randint(4, 6))) for _ in range(300)
+    ]
     if number:
         of_edition = random.Random(f"{code}{number}")
         for place in range(300):
             if of_edition.random() < 0.25:
                 lexicon[place] = "".join(of_edition.choices(letters, k=5))
-    return {verse: " ".join(lexicon[word] for word in meaning) + "." for verse, meaning in MEANINGS.items()}
+    return {
+        verse: " ".join(lexicon[word] for word in meaning) + "."
+        for verse, meaning in MEANINGS.items()
+    }
 
 
 def garbage(texts: dict[str, str]) -> dict[str, str]:
@@ -115,7 +120,11 @@ def folder(clean_sources, tmp_path):
 def test_clean_sources_lose_nothing(clean):
     assert clean.removed.empty
     assert clean.report["sources"] == clean.report["languages"] == len(CODES)
-    assert clean.report["verses"] == {"train": TRAIN * 13, "dev": HELD_OUT * 13, "test": HELD_OUT * 13}
+    assert clean.report["verses"] == {
+        "train": TRAIN * 13,
+        "dev": HELD_OUT * 13,
+        "test": HELD_OUT * 13,
+    }
 
 
 def test_each_language_is_paired_with_the_pivots_of_other_languages(clean):
@@ -133,7 +142,9 @@ def test_a_pair_is_one_verse_in_two_languages(clean):
 
     turkish = edition("tur")
     russian = edition("rus")
-    assert found == {turkish[verse]: russian[verse] for verse in VERSES if verse.startswith("JHN 11:")}
+    assert found == {
+        turkish[verse]: russian[verse] for verse in VERSES if verse.startswith("JHN 11:")
+    }
 
 
 def test_the_nway_table_is_read_by_the_package(clean):
@@ -203,7 +214,11 @@ def test_every_verse_is_kept_or_removed_once(faulty):
 
 def test_held_out_verses_are_those_of_the_best_source_which_comes_first(faulty):
     finnish = faulty.verses[faulty.verses.lang == "fin_Latn"]
-    best = [row["source"] for row in faulty.report["by_source"] if row["best"] and row["lang"] == "fin_Latn"]
+    best = [
+        row["source"]
+        for row in faulty.report["by_source"]
+        if row["best"] and row["lang"] == "fin_Latn"
+    ]
     assert set(finnish[finnish.split != "train"].source) == set(best)
     assert [finnish.source.iloc[0]] == best
 
@@ -236,14 +251,18 @@ def test_a_scorer_chooses_the_pivot_text(folder, with_second_english, tmp_path):
     Built(folder, tmp_path / "out", scorer=likes_second)
 
     chosen = with_second_english | {"GEN 2:1": first["GEN 2:1"]}  # only one source has it
-    assert english_targets(tmp_path / "out") == {text for verse, text in chosen.items() if verse.startswith("GEN")}
+    assert english_targets(tmp_path / "out") == {
+        text for verse, text in chosen.items() if verse.startswith("GEN")
+    }
 
 
 def test_without_a_scorer_the_pivot_text_is_the_best_source(folder, with_second_english, tmp_path):
     Built(folder, tmp_path / "out", sample=20)
 
     chosen = edition("eng")
-    assert english_targets(tmp_path / "out") == {text for verse, text in chosen.items() if verse.startswith("GEN")}
+    assert english_targets(tmp_path / "out") == {
+        text for verse, text in chosen.items() if verse.startswith("GEN")
+    }
 
 
 def test_a_scorer_of_another_shape_is_refused(folder, with_second_english, tmp_path):
@@ -342,7 +361,9 @@ def test_nobody_lies_three_deviations_off_among_ten(many_languages):
 
 def test_factors_do_not_depend_on_which_books_a_language_has():
     rng = np.random.default_rng(1)
-    base = np.concatenate([np.full(50, 50.0), np.full(50, 200.0)])  # a book of short verses, one of long ones
+    base = np.concatenate(
+        [np.full(50, 50.0), np.full(50, 200.0)]
+    )  # a book of short verses, one of long ones
     lang = np.repeat([0, 1, 2], [100, 50, 50])
     verse = np.concatenate([np.arange(100), np.arange(50), np.arange(50, 100)])
     scale = np.array([1, 0.5, 0.5])
@@ -358,7 +379,9 @@ CHINESE = ["太初有道，道與神同在"]
 JAPANESE = ["初めに言があった。言は神と共にあった"]
 
 
-@pytest.mark.parametrize("texts, script", [(RUSSIAN, "Cyrl"), (CHINESE, "Hani"), (JAPANESE, "Jpan"), (["1 2 3"], None)])
+@pytest.mark.parametrize(
+    "texts, script", [(RUSSIAN, "Cyrl"), (CHINESE, "Hani"), (JAPANESE, "Jpan"), (["1 2 3"], None)]
+)
 def test_script_of_a_text(texts, script):
     assert filters.script_of(texts) == script
 
@@ -387,7 +410,12 @@ def test_a_label_has_the_share_of_the_prediction():
 
 
 def test_a_prediction_that_does_not_contradict_changes_nothing():
-    label = label_of(RUSSIAN, "aai", lambda texts: ["rus"], contradicts=lambda code, predicted: code != "aai_Cyrl")
+    label = label_of(
+        RUSSIAN,
+        "aai",
+        lambda texts: ["rus"],
+        contradicts=lambda code, predicted: code != "aai_Cyrl",
+    )
     assert label.lang == "aai_Cyrl"
 
 
@@ -434,7 +462,9 @@ def test_a_ces_file_tells_its_own_language(folder, tmp_path):
 
 
 def test_the_command_prints_the_report(clean_sources, tmp_path, run_main):
-    code, out, _ = run_main(bible.main, clean_sources, "--out", tmp_path / "out", "--pivots", "eng,fr")
+    code, out, _ = run_main(
+        bible.main, clean_sources, "--out", tmp_path / "out", "--pivots", "eng,fr"
+    )
 
     report = json.loads(out)
     assert code == 0

@@ -51,8 +51,14 @@ def test_usfm_keeps_nothing_but_the_text(tmp_path):
     path.write_text("\ufeff" + USFM, encoding="utf-8")
     source, verses, told = read(path)
     assert (source.lang, source.name, source.kind) == ("eng", "test", "usfm")
-    texts = {"GEN 1:1": "In the beginning God made the Lord’s heavens.", "GEN 1:5": "First half and second."}
-    texts |= {"GEN 1:4": "And God said, “Let there be light,” and there was light.", "GEN 2:1": "He said Go on."}
+    texts = {
+        "GEN 1:1": "In the beginning God made the Lord’s heavens.",
+        "GEN 1:5": "First half and second.",
+    }
+    texts |= {
+        "GEN 1:4": "And God said, “Let there be light,” and there was light.",
+        "GEN 2:1": "He said Go on.",
+    }
     assert verses.texts == texts
     assert verses.merged == dict.fromkeys(["GEN 1:2", "GEN 1:3"], "And the earth was void.")
     assert verses.empty == ["GEN 1:6"] and not told
@@ -66,8 +72,17 @@ def test_usfm_books_of_a_folder_are_one_edition(tmp_path):
     (folder / "43LUK.SFM").write_text(luke, encoding="utf-8")
     source, verses, told = read(f"deu={folder}")
     assert (source.lang, source.name) == ("deu", "LSG") and find_sources([folder])[0].lang == "fra"
-    assert verses.texts == {"MAT 1:1": "Un", "LUK 1:1": "Deux", "LUK 1:3": "Un", "LUK 1:4": "Quatre"}
-    assert told[0][0].endswith("43LUK.SFM") and told[0][1] == 5 and "not a verse reference" in told[0][2]
+    assert verses.texts == {
+        "MAT 1:1": "Un",
+        "LUK 1:1": "Deux",
+        "LUK 1:3": "Un",
+        "LUK 1:4": "Quatre",
+    }
+    assert (
+        told[0][0].endswith("43LUK.SFM")
+        and told[0][1] == 5
+        and "not a verse reference" in told[0][2]
+    )
 
 
 def test_ces(tmp_path):
@@ -82,7 +97,9 @@ def test_ces(tmp_path):
 def test_vref_text_with_a_range(tmp_path):
     (tmp_path / "metadata").mkdir()
     (tmp_path / "corpus").mkdir()
-    (tmp_path / "metadata/vref.txt").write_text("GEN 1:1\nGEN 1:2\nGEN 1:3\nGEN 1:4\nGEN 2:1\n", encoding="utf-8")
+    (tmp_path / "metadata/vref.txt").write_text(
+        "GEN 1:1\nGEN 1:2\nGEN 1:3\nGEN 1:4\nGEN 2:1\n", encoding="utf-8"
+    )
     path = tmp_path / "corpus" / "acu-acuNT.txt"
     path.write_text("One\nTwo and three\n<range>\n\nFive\n", encoding="utf-8")
     source, verses, _ = read(path)
@@ -95,7 +112,9 @@ def test_vref_text_with_a_range(tmp_path):
 
 def test_tsv_with_either_form_of_reference(tmp_path):
     path = tmp_path / "fra_Latn.tsv"
-    path.write_text("verse_id\ttext\nb.JOH.3.16\tCar\u00a0 Dieu\nJHN 3:17\tDieu\nJHN 3:17\tencore\nXYZ 1:1\tx\n")
+    path.write_text(
+        "verse_id\ttext\nb.JOH.3.16\tCar\u00a0 Dieu\nJHN 3:17\tDieu\nJHN 3:17\tencore\nXYZ 1:1\tx\n"
+    )
     source, verses, told = read(path)
     assert source.lang == "fra_Latn"
     assert verses.texts == {"JHN 3:16": "Car Dieu", "JHN 3:17": "Dieu"}
@@ -153,7 +172,8 @@ def test_what_is_no_reference(text):
 
 
 @pytest.mark.parametrize(
-    "verse, split", [("JHN 10:42", "dev"), ("JHN 11:1", "test"), ("1JN 1:1", "train"), ("GEN 1:1", "train")]
+    "verse, split",
+    [("JHN 10:42", "dev"), ("JHN 11:1", "test"), ("1JN 1:1", "train"), ("GEN 1:1", "train")],
 )
 def test_splits_are_those_of_the_paper(verse, split):
     assert split_of(verse) == split

@@ -59,7 +59,12 @@ msgstr "Deux\n"
 #~ msgid "Old"
 #~ msgstr "Vieux"
 """
-FRENCH = {"%d file": "%d fichier", "%d files": "%d fichiers", "Two lines": "Deux lignes", "Save As": "Enregistrer sous"}
+FRENCH = {
+    "%d file": "%d fichier",
+    "%d files": "%d fichiers",
+    "Two lines": "Deux lignes",
+    "Save As": "Enregistrer sous",
+}
 FRENCH["Open the file %(file_name)s"] = "Ouvrir le fichier %(file_name)s"
 
 
@@ -83,7 +88,9 @@ def test_po(tmp_path):
     assert counts["languages"] == {"fra_Latn": 5} and counts["packages"] == {"demo": 5}
     assert counts["left_out"] == {"fuzzy or obsolete": 2, "untranslated": 1, "equal": 1}
     assert json.loads((tmp_path / "out.counts.json").read_text()) == counts
-    kept = harvest([tmp_path / "site-packages"], tmp_path / "all.parquet", keep_equal=True, progress=False)
+    kept = harvest(
+        [tmp_path / "site-packages"], tmp_path / "all.parquet", keep_equal=True, progress=False
+    )
     assert kept["rows"] == 6
     german = PO.replace('"Language: fr', '"X-Source-Language: de\\n"\n"Language: fr')
     place(tmp_path, "fr").write_text(german, encoding="utf-8")
@@ -97,7 +104,9 @@ def test_mo_gives_what_po_gives_and_what_the_standard_library_reads(tmp_path):
     mo = po.with_suffix(".mo")
     polib.pofile(str(po)).save_as_mofile(str(mo))
     counts = harvest([tmp_path], tmp_path / "both.parquet", progress=False)
-    assert counts["rows"] == 5 and counts["left_out"]["repeated"] == 5  # polib writes no fuzzy entries into a .mo
+    assert (
+        counts["rows"] == 5 and counts["left_out"]["repeated"] == 5
+    )  # polib writes no fuzzy entries into a .mo
     po.unlink()
     harvest([tmp_path], tmp_path / "out.parquet", progress=False)
     assert {r["source"]: r["target"] for r in rows_of(tmp_path / "out.parquet")} == FRENCH
@@ -110,7 +119,10 @@ def test_mo_gives_what_po_gives_and_what_the_standard_library_reads(tmp_path):
 def test_wheels_and_a_catalog_that_is_none(tmp_path):
     wheel = tmp_path / "django-5.0-py3-none-any.whl"
     texts = {"pt_BR": PO.replace("Language: fr", "Language: pt_BR"), "en": PO, "xx": PO}
-    texts |= {"de": 'msgid ""\nmsgstr ""\n\nmsgid "a\nmsgstr', "es": PO.encode() + b'msgid "\xff"\nmsgstr "x"\n'}
+    texts |= {
+        "de": 'msgid ""\nmsgstr ""\n\nmsgid "a\nmsgstr',
+        "es": PO.encode() + b'msgid "\xff"\nmsgstr "x"\n',
+    }
     with zipfile.ZipFile(wheel, "w") as archive:
         for locale, text in texts.items():
             archive.writestr(f"django/conf/locale/{locale}/LC_MESSAGES/django.po", text)
@@ -122,7 +134,9 @@ def test_wheels_and_a_catalog_that_is_none(tmp_path):
     assert counts["left_out"]["catalogs of an unknown language"] == 1
     assert counts["left_out"]["catalogs that cannot be read"] == 3
     assert counts["unreadable"].startswith("skipped 4 bad rows")
-    with pytest.raises(ValueError, match=r"de/LC_MESSAGES/django.po:5: not a gettext catalog \(syntax") as error:
+    with pytest.raises(
+        ValueError, match=r"de/LC_MESSAGES/django.po:5: not a gettext catalog \(syntax"
+    ) as error:
         harvest([tmp_path], tmp_path / "never.parquet", on_bad="error", progress=False)
     line = PO.count("\n") + 1
     assert f"es/LC_MESSAGES/django.po:{line}: not a gettext catalog (not utf-8)" in str(error.value)
@@ -147,22 +161,39 @@ LANGUAGES = {
 
 
 def test_language_of_a_catalog():
-    found = {(path, own): language_of(PurePosixPath(path), {"Language": own}) for path, own in LANGUAGES}
+    found = {
+        (path, own): language_of(PurePosixPath(path), {"Language": own}) for path, own in LANGUAGES
+    }
     assert found == LANGUAGES
 
 
 def test_plurals_go_with_the_form_that_the_header_gives():
     forms = plural_forms(RUSSIAN)
     texts = {0: "файл", 1: "файла", 2: "файлов"}
-    assert plural_pairs("file", "files", texts, forms) == [("file", "файл"), ("files", "файла"), ("files", "файлов")]
+    assert plural_pairs("file", "files", texts, forms) == [
+        ("file", "файл"),
+        ("files", "файла"),
+        ("files", "файлов"),
+    ]
     japanese = plural_forms("nplurals=1; plural=0;")
-    assert plural_pairs("file", "files", {0: "ファイル"}, japanese) == [("file", "ファイル"), ("files", "ファイル")]
+    assert plural_pairs("file", "files", {0: "ファイル"}, japanese) == [
+        ("file", "ファイル"),
+        ("files", "ファイル"),
+    ]
     backwards = plural_forms("nplurals=2; plural=n==1;")  # the form of one is the second
     assert plural_pairs("a", "b", {0: "many", 1: "one"}, backwards) == [("a", "one"), ("b", "many")]
-    for wrong in ("", "nplurals=INTEGER; plural=EXPRESSION;", "nplurals=2; plural=n;", "nplurals=2; plural=__import__"):
+    for wrong in (
+        "",
+        "nplurals=INTEGER; plural=EXPRESSION;",
+        "nplurals=2; plural=n;",
+        "nplurals=2; plural=__import__",
+    ):
         assert plural_forms(wrong) is None
     assert plural_pairs("file", "files", texts, None) == []
-    assert plural_pairs("file", "files", {0: "fichier", 1: "fichiers"}, None)[1] == ("files", "fichiers")
+    assert plural_pairs("file", "files", {0: "fichier", 1: "fichiers"}, None)[1] == (
+        "files",
+        "fichiers",
+    )
 
 
 ACCELERATORS = {
@@ -172,12 +203,19 @@ ACCELERATORS = {
     ("Right-to-left o_verride", "右→左 Override(_V)"): ("Right-to-left override", "右→左 Override"),
     ("Save &As...", "Speichern unter..."): ("Save As...", "Speichern unter..."),
 }
-NO_ACCELERATORS = [("Set LC_ALL first", "Erst LC_ALL setzen"), ("the snap_edge property", "la propriété snap_edge")]
+NO_ACCELERATORS = [
+    ("Set LC_ALL first", "Erst LC_ALL setzen"),
+    ("the snap_edge property", "la propriété snap_edge"),
+]
 NO_ACCELERATORS += [
     ("%(file_name)s is gone", "%(file_name)s est parti"),
     ("{user_name} &amp; co", "{user_name} &amp; Co"),
 ]
-NO_ACCELERATORS += [("R&D", "F&E"), ("Salt & Pepper", "Salz & Pfeffer"), ("call __init__", "appeler __init__")]
+NO_ACCELERATORS += [
+    ("R&D", "F&E"),
+    ("Salt & Pepper", "Salz & Pfeffer"),
+    ("call __init__", "appeler __init__"),
+]
 NO_ACCELERATORS.append(("roles starting with `pg_x'", "rôles en `pg_x'"))
 
 
@@ -189,7 +227,10 @@ def test_accelerators():
 def test_html_goes_on_demand():
     source = 'Click <a href="x">here</a>,<br/>or open <filename> &amp; wait'
     assert strip_tags(source) == "Click here, or open <filename> & wait"
-    assert clean(source, "<b>Ici</b>", strip_html=True) == ("Click here, or open <filename> & wait", "Ici")
+    assert clean(source, "<b>Ici</b>", strip_html=True) == (
+        "Click here, or open <filename> & wait",
+        "Ici",
+    )
     assert clean(source, "<b>Ici</b>")[1] == "<b>Ici</b>"
     assert clean("<br>", "x", strip_html=True) is None
 
@@ -197,7 +238,17 @@ def test_html_goes_on_demand():
 def test_command(tmp_path, run_main, main_refused):
     place(tmp_path, "fr").write_text(PO, encoding="utf-8")
     code, out, _ = run_main(catalogs.main, tmp_path, "--out", tmp_path / "new" / "out.parquet")
-    assert code == 0 and json.loads(out)["rows"] == len(rows_of(tmp_path / "new" / "out.parquet")) == 5
-    main_refused("no file or folder", catalogs.main, tmp_path / "none", "--out", tmp_path / "x.parquet")
+    assert (
+        code == 0 and json.loads(out)["rows"] == len(rows_of(tmp_path / "new" / "out.parquet")) == 5
+    )
+    main_refused(
+        "no file or folder", catalogs.main, tmp_path / "none", "--out", tmp_path / "x.parquet"
+    )
     (tmp_path / "empty").mkdir()
-    main_refused("no .po or .mo file under", catalogs.main, tmp_path / "empty", "--out", tmp_path / "x.parquet")
+    main_refused(
+        "no .po or .mo file under",
+        catalogs.main,
+        tmp_path / "empty",
+        "--out",
+        tmp_path / "x.parquet",
+    )

@@ -26,8 +26,12 @@ PAD, CLS, EOS = 0, 1, 2
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    shape = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, head_dim=8)
-    config = EchoConfig(vocab_size=40, num_key_value_heads=2, embedding_size=24, pad_token_id=PAD, **shape)
+    shape = dict(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, head_dim=8
+    )
+    config = EchoConfig(
+        vocab_size=40, num_key_value_heads=2, embedding_size=24, pad_token_id=PAD, **shape
+    )
     model = EchoEncoder(config)
     with torch.no_grad():
         for weight in model.parameters():
@@ -82,7 +86,9 @@ def test_entropy_does_not_depend_on_batches(model):
     for row, length in enumerate(LENGTHS):
         single.append({name: value[row : row + 1, :length] for name, value in whole.items()})
     one_by_one = cls_attention_entropy(model, iter(single))["heads"]
-    np.testing.assert_allclose(one_by_one, cls_attention_entropy(model, [whole])["heads"], rtol=1e-5)
+    np.testing.assert_allclose(
+        one_by_one, cls_attention_entropy(model, [whole])["heads"], rtol=1e-5
+    )
 
 
 def test_entropy_does_not_depend_on_the_side_of_padding(model):
@@ -188,7 +194,13 @@ def test_words_of_a_text_are_its_own_tokens(toy_tokenizer):
 @pytest.fixture(scope="module")
 def bert():
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
+    config = BertConfig(
+        vocab_size=40,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
     return BertModel(config).eval()
 
 
@@ -222,7 +234,9 @@ def test_trained_pooling_is_the_models(model, side):
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_uniform_pooling_is_the_model_set_to_mean(model, side):
     data = batch(*LENGTHS, side=side)
-    mean_model = EchoEncoder(EchoConfig.from_dict(model.config.to_dict() | {"pooling": "mean"})).eval()
+    mean_model = EchoEncoder(
+        EchoConfig.from_dict(model.config.to_dict() | {"pooling": "mean"})
+    ).eval()
     mean_model.load_state_dict(model.state_dict())
 
     _, uniform = both_poolings(model, [data])
@@ -255,7 +269,9 @@ def compared():
 
 def test_poolings_are_compared_by_two_xsims(compared):
     assert compared.report["xsim_trained"] == xsim(compared.x, compared.y).error_rate
-    assert compared.report["xsim_uniform"] == xsim(compared.blurred_x, compared.blurred_y).error_rate
+    assert (
+        compared.report["xsim_uniform"] == xsim(compared.blurred_x, compared.blurred_y).error_rate
+    )
 
 
 def test_a_blurred_pooling_errs_more(compared):
@@ -279,8 +295,18 @@ def test_without_errors_there_is_no_delta(compared):
     assert compare_poolings((x, x), (x, x))["delta"] is None
 
 
-TABLE_10 = [(0.92, 2.02, -119.65), (0.06, 0.19, -212.50), (18.65, 20.73, -11.19), (9.60, 18.21, -89.73)]
-TABLE_10 += [(64.65, 63.50, 1.78), (63.99, 54.24, 15.24), (62.77, 58.03, 7.55), (65.35, 56.98, 12.81)]
+TABLE_10 = [
+    (0.92, 2.02, -119.65),
+    (0.06, 0.19, -212.50),
+    (18.65, 20.73, -11.19),
+    (9.60, 18.21, -89.73),
+]
+TABLE_10 += [
+    (64.65, 63.50, 1.78),
+    (63.99, 54.24, 15.24),
+    (62.77, 58.03, 7.55),
+    (65.35, 56.98, 12.81),
+]
 
 
 @pytest.mark.parametrize(("trained", "uniform", "printed"), TABLE_10)
@@ -294,6 +320,9 @@ ONES = torch.ones(2, 3, dtype=int)
 NAN_ROW = np.eye(3) * [[1], [np.nan], [1]]
 test_bad_input_is_one_line = refusals(
     (lambda model: cls_attention_entropy(model, []), "no batches"),
-    (lambda model: both_poolings(model, [{"input_ids": ONES, "attention_mask": ONES * 0}]), "text 0 .* has no tokens"),
+    (
+        lambda model: both_poolings(model, [{"input_ids": ONES, "attention_mask": ONES * 0}]),
+        "text 0 .* has no tokens",
+    ),
     (lambda: compare_poolings((np.eye(3), np.eye(3)), (np.eye(3), NAN_ROW)), "y, row 1: a NaN"),
 )

@@ -4,7 +4,14 @@ import json
 
 import descriptions
 import pytest
-from descriptions import Text, back_translations, describable, parse_description, parse_translation, read_texts
+from descriptions import (
+    Text,
+    back_translations,
+    describable,
+    parse_description,
+    parse_translation,
+    read_texts,
+)
 
 from hf_echo.data import load_parallel
 from hf_echo.negatives.language_model import InvalidReply, Reply
@@ -34,7 +41,9 @@ def test_prompts_of_descriptions_are_the_papers(text, start, end):
 
 
 def test_prompts_of_back_translations_are_the_papers():
-    french, thai = back_translations([Text("A {language} boat.", "eng_Latn")], ["French", "tha_Thai"])
+    french, thai = back_translations(
+        [Text("A {language} boat.", "eng_Latn")], ["French", "tha_Thai"]
+    )
 
     system, user = french.messages
     assert (system["role"], user["role"]) == ("system", "user")
@@ -54,7 +63,9 @@ def test_what_is_no_language_to_translate_into(lang):
 DESCRIPTION = "A function f takes x and returns x plus one."
 
 
-@pytest.mark.parametrize("frame", ["{}", '"{}"', "```\n{}\n```", "\n {} \n", "<think>hm\n\nhm</think>{}"])
+@pytest.mark.parametrize(
+    "frame", ["{}", '"{}"', "```\n{}\n```", "\n {} \n", "<think>hm\n\nhm</think>{}"]
+)
 def test_a_description_is_taken_out_of_its_frame(frame):
     assert parse_description(frame.format(DESCRIPTION), CODE) == DESCRIPTION
 
@@ -62,7 +73,10 @@ def test_a_description_is_taken_out_of_its_frame(frame):
 @pytest.mark.parametrize(
     "reply, code",
     [
-        ("The loop ends by a break statement.", "break;"),  # a single word may occur in its own description
+        (
+            "The loop ends by a break statement.",
+            "break;",
+        ),  # a single word may occur in its own description
         ('The string "a" is joined to "b"', CODE),  # quotes inside are no frame
     ],
 )
@@ -87,7 +101,12 @@ test_replies_that_are_none = refusals(
     (parse_description, "  ", CODE, "empty"),
     (parse_description, "''' '''", CODE, "empty"),
     (parse_description, "Here it is:\n\nA function.", CODE, "2 lines instead of 1"),
-    (parse_description, "The code def f(x): return x + 1 defines f.", CODE, "contains the input verbatim"),
+    (
+        parse_description,
+        "The code def f(x): return x + 1 defines f.",
+        CODE,
+        "contains the input verbatim",
+    ),
     (parse_description, "DEF f(x) return x 1", CODE, "equal to the input"),
     (parse_translation, "", "He sold 5 boats.", "empty"),
     (parse_translation, "he sold 5 boats", "He sold 5 boats.", "equal to the input"),
@@ -152,7 +171,11 @@ def test_the_command_translates_one_class(command):
 
     assert code == 0
     (row,) = load_parallel(out)
-    assert (row["source"], row["source_lang"], row["target"]) == ("¿Uno? $x$ be.", "spa_Latn", "Let $x$ be.")
+    assert (row["source"], row["source_lang"], row["target"]) == (
+        "¿Uno? $x$ be.",
+        "spa_Latn",
+        "Let $x$ be.",
+    )
     assert (row["target_lang"], row["provenance"]) == ("eng_Latn", "back_translation")
 
 
@@ -180,10 +203,18 @@ def test_bad_rows_are_skipped_by_option(table, caplog):
 
 
 def test_quotes_of_a_tsv_are_text(tmp_path):
-    (tmp_path / "a.tsv").write_text('text\tlang\n"Well," he said\teng_Latn\n"No\teng_Latn\nNA\teng_Latn\n')
+    (tmp_path / "a.tsv").write_text(
+        'text\tlang\n"Well," he said\teng_Latn\n"No\teng_Latn\nNA\teng_Latn\n'
+    )
     texts = read_texts(tmp_path / "a.tsv", descriptions.translatable)
     assert [text for text, _ in texts] == ['"Well," he said', '"No', "NA"]
 
 
 def test_a_missing_file_is_named():
-    refuses("no file nowhere.jsonl; give a table", read_texts, "nowhere.jsonl", describable, error=FileNotFoundError)
+    refuses(
+        "no file nowhere.jsonl; give a table",
+        read_texts,
+        "nowhere.jsonl",
+        describable,
+        error=FileNotFoundError,
+    )

@@ -47,7 +47,9 @@ def test_the_order_is_shuffled(changed):
 
 
 def test_a_random_sentence_is_dropped(changed):
-    sentences = changed.get("drop_random", DOCUMENT[:3])  # none if it is the last one: that is another kind
+    sentences = changed.get(
+        "drop_random", DOCUMENT[:3]
+    )  # none if it is the last one: that is another kind
     assert len(sentences) == 3
     assert set(sentences) < set(DOCUMENT)
 
@@ -69,7 +71,11 @@ def test_kinds_that_a_short_document_allows(document, others, kinds):
 
 def test_a_paragraphs_negative_has_one_sentence_swapped():
     """OS 10.2: by hand, in the order of the sentences; a sentence without negatives stays."""
-    negatives = {"a.": [("A.", "entity"), ("not a.", "negation")], "c.": [("C.", "number")], "x.": [("X.", "date")]}
+    negatives = {
+        "a.": [("A.", "entity"), ("not a.", "negation")],
+        "c.": [("C.", "number")],
+        "x.": [("X.", "date")],
+    }
     assert paragraph_negatives(["a.", "b.", "c."], negatives) == [
         (["A.", "b.", "c."], "entity"),
         (["not a.", "b.", "c."], "negation"),
@@ -109,7 +115,9 @@ def test_every_sentence_is_changed_in_some_negative(changed_places):
 def bag(texts, lang):
     """Counts of words: order is not seen, everything else is."""
     words = [f"{chr(c)}." for c in range(ord("a"), ord("z") + 1)]
-    return np.array([[text.lower().split().count(w) for w in words] for text in texts], float) + 1e-6
+    return (
+        np.array([[text.lower().split().count(w) for w in words] for text in texts], float) + 1e-6
+    )
 
 
 def first(texts, lang):
@@ -119,8 +127,12 @@ def first(texts, lang):
 
 def test_negatives_of_paragraphs_may_be_those_of_the_published_set(tmp_path):
     file = tmp_path / "eng_Latn_errtype.dev.json"
-    file.write_text(json.dumps({"Two cats sleep.": {"src": "Three cats sleep.", "errtype": "number"}}))
-    made = negatives_of_paragraphs({"1": ["It rains.", "Three cats sleep."], "2": ["It snows."]}, file)
+    file.write_text(
+        json.dumps({"Two cats sleep.": {"src": "Three cats sleep.", "errtype": "number"}})
+    )
+    made = negatives_of_paragraphs(
+        {"1": ["It rains.", "Three cats sleep."], "2": ["It snows."]}, file
+    )
     assert made == {"1": [(["It rains.", "Two cats sleep."], "number")], "2": []}
 
 
@@ -139,10 +151,15 @@ def with_capitals(english: dict[str, list[str]]) -> dict[str, dict[str, list[str
     return {"eng_Latn": english, "fra_Latn": french}
 
 
-@pytest.mark.parametrize("encode, xsimpp", [(bag, 0.0), (last, 100.0)], ids=["whole", "last sentence only"])
+@pytest.mark.parametrize(
+    "encode, xsimpp", [(bag, 0.0), (last, 100.0)], ids=["whole", "last sentence only"]
+)
 def test_who_reads_the_last_sentence_only_takes_the_swapped_paragraph(encode, xsimpp):
     english = {"1": ["a.", "b."], "2": ["c.", "d."]}
-    negatives = {key: paragraph_negatives(text, {text[0]: [("z.", "entity")]}) for key, text in english.items()}
+    negatives = {
+        key: paragraph_negatives(text, {text[0]: [("z.", "entity")]})
+        for key, text in english.items()
+    }
 
     table = evaluate_documents(encode, with_capitals(english), negatives)
 
@@ -177,9 +194,13 @@ def test_a_negative_with_another_first_sentence_does_not_mislead_who_reads_that(
 
 def test_an_encoder_that_opposes_translations_errs():
     keys = list(ENGLISH)
-    strangers = {key: [(ENGLISH[other], "stranger")] for key, other in zip(keys, keys[1:] + keys[:1])}
+    strangers = {
+        key: [(ENGLISH[other], "stranger")] for key, other in zip(keys, keys[1:] + keys[:1])
+    }
 
-    row = errors(lambda texts, lang: bag(texts, lang) * (-1 if lang == "eng_Latn" else 1), strangers)
+    row = errors(
+        lambda texts, lang: bag(texts, lang) * (-1 if lang == "eng_Latn" else 1), strangers
+    )
 
     assert row["xsim"] > 0
     assert row["xsimpp"] > 0

@@ -27,8 +27,16 @@ def languages(count: int = 160) -> list[dict]:
         examples = 10 ** rng.uniform(2, 6)
         fertility = rng.uniform(20, 80)
         family = str(rng.choice(list(FAMILY_ERRORS)))
-        xsim = 80 - 12 * math.log10(examples) + 0.1 * fertility + FAMILY_ERRORS[family] + rng.normal()
-        row = {"lang": f"l{number}", "xsim": xsim, "examples": examples, "fertility": fertility, "family": family}
+        xsim = (
+            80 - 12 * math.log10(examples) + 0.1 * fertility + FAMILY_ERRORS[family] + rng.normal()
+        )
+        row = {
+            "lang": f"l{number}",
+            "xsim": xsim,
+            "examples": examples,
+            "fertility": fertility,
+            "family": family,
+        }
         rows.append(row | {"noise": rng.normal(), "constant": 1})
     return rows
 
@@ -100,7 +108,9 @@ def test_rmse_is_of_held_out_languages(report, xsim):
 
 def test_the_baseline_is_the_mean_of_the_languages(report, xsim):
     assert report["baseline_rmse"] == pytest.approx(xsim.std(), rel=0.05)
-    assert report["improvement"] == pytest.approx(100 * (1 - report["rmse"] / report["baseline_rmse"]))
+    assert report["improvement"] == pytest.approx(
+        100 * (1 - report["rmse"] / report["baseline_rmse"])
+    )
 
 
 def test_missing_values_of_chosen_features():
@@ -112,7 +122,9 @@ def test_missing_values_of_chosen_features():
         if number % 7 == 0:
             row["family"] = None
 
-    report = explain_ease(rows, features=["examples", "latitude", "family", "name"], repeats=1, folds=2)
+    report = explain_ease(
+        rows, features=["examples", "latitude", "family", "name"], repeats=1, folds=2
+    )
 
     names = [row["feature"] for row in report["features"]]
     assert names[0] == "examples"
@@ -139,7 +151,17 @@ def script(features_file, tmp_path, monkeypatch):
     results = tmp_path / "xsim.json"
     results.write_text(json.dumps({"model": "m", "rows": rows, "average": {}}))
     features_file.write_text("\n".join(["lang\texamples\tnoise", *reversed(lines)]) + "\n")
-    words = [results, "--features", features_file, "--group", "script", "--repeats", 1, "--folds", 2]
+    words = [
+        results,
+        "--features",
+        features_file,
+        "--group",
+        "script",
+        "--repeats",
+        1,
+        "--folds",
+        2,
+    ]
     monkeypatch.setattr(sys, "argv", ["ease.py", *map(str, words)])
     return main
 

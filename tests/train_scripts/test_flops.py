@@ -17,7 +17,9 @@ from hf_echo.modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, EchoEnc
 
 from ..refusals import refusals
 
-SIZES = dict(vocab_size=50, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6)
+SIZES = dict(
+    vocab_size=50, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6
+)
 SIZES |= dict(num_key_value_heads=2, head_dim=8, pad_token_id=0, attn_implementation="eager")
 
 
@@ -76,7 +78,9 @@ def test_a_decoder_without_memory_is_what_torch_counts():
     ],
 )
 def test_shapes_of_table_36_have_the_parameters_that_os_6_names(stack, millions, digits):
-    weights = stack.layers * stack.layer_weights + stack.hidden * (stack.vocabulary + stack.embedding)
+    weights = stack.layers * stack.layer_weights + stack.hidden * (
+        stack.vocabulary + stack.embedding
+    )
     assert weights / 1e6 == pytest.approx(millions, abs=digits)
 
 
@@ -84,13 +88,17 @@ def test_the_tower_has_five_billion_parameters():
     assert SPECTRUM_TOWER.layers * SPECTRUM_TOWER.layer_weights / 1e9 == pytest.approx(5, abs=0.2)
 
 
-@pytest.mark.parametrize("stack, heads, billions", [(LLAMA_3B, 1, 3.21), (LLAMA_8B, 2, 8.03)])  # the head of 3B is tied
+@pytest.mark.parametrize(
+    "stack, heads, billions", [(LLAMA_3B, 1, 3.21), (LLAMA_8B, 2, 8.03)]
+)  # the head of 3B is tied
 def test_llamas_have_their_parameters(stack, heads, billions):
     weights = stack.layers * stack.layer_weights + heads * stack.hidden * stack.vocabulary
     assert weights / 1e9 == pytest.approx(billions, abs=0.01)
 
 
-@pytest.fixture(scope="module", params=[(LLAMA_3B, 1.9, 3.0), (LLAMA_8B, 4.5, 6.5)], ids=["3B", "8B"])
+@pytest.fixture(
+    scope="module", params=[(LLAMA_3B, 1.9, 3.0), (LLAMA_8B, 4.5, 6.5)], ids=["3B", "8B"]
+)
 def long_documents(request):
     """The grid of long documents with moderate outputs, and between which ratios it lies."""
     stack, low, high = request.param
@@ -127,7 +135,9 @@ class Timed:
         clock = iter([0.0, 4.0, 10.0, 12.0, 20.0, 21.0])
         monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
         self.calls = []
-        self.result = measure_speed(self.run, [*"abc"], "fra_Latn", count_tokens=lambda texts, lang: 30, warm_up=2)
+        self.result = measure_speed(
+            self.run, [*"abc"], "fra_Latn", count_tokens=lambda texts, lang: 30, warm_up=2
+        )
         monkeypatch.undo()
 
     def run(self, texts, lang):

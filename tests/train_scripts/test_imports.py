@@ -25,7 +25,9 @@ def exists(name: str) -> bool:
     """Looks for an attribute first: the import of `hf_echo.pretrained`, a folder, would replace the function."""
     parent, _, last = name.rpartition(".")
     try:
-        return hasattr(importlib.import_module(parent or name), last) or bool(importlib.import_module(name))
+        return hasattr(importlib.import_module(parent or name), last) or bool(
+            importlib.import_module(name)
+        )
     except ModuleNotFoundError as error:
         # an extra that is not installed is not an error of the script
         return not str(error.name).startswith("hf_echo")
@@ -40,4 +42,6 @@ def test_imports_exist(script):
 def test_a_script_shows_its_command(script):
     source = script.read_text(encoding="utf-8")
     if 'if __name__ == "__main__":' in source:
-        assert f"python {script.relative_to(ROOT).as_posix()}" in ast.get_docstring(ast.parse(source))
+        assert f"python {script.relative_to(ROOT).as_posix()}" in ast.get_docstring(
+            ast.parse(source)
+        )

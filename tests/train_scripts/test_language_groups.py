@@ -5,7 +5,15 @@ from language_groups import group_languages, group_table, growing
 
 from ..refusals import refusals
 
-SIZES = {"fra_Latn": 50, "deu_Latn": 40, "spa_Latn": 30, "tur_Latn": 60, "fin_Latn": 20, "est_Latn": 10, "jpn_Jpan": 5}
+SIZES = {
+    "fra_Latn": 50,
+    "deu_Latn": 40,
+    "spa_Latn": 30,
+    "tur_Latn": 60,
+    "fin_Latn": 20,
+    "est_Latn": 10,
+    "jpn_Jpan": 5,
+}
 BY_RESOURCE = {
     "A": ["tur_Latn", "fra_Latn"],
     "B": ["deu_Latn", "spa_Latn", "fin_Latn"],
@@ -49,7 +57,10 @@ def test_one_group_has_all_families():
 
 def test_the_table_has_the_mean_of_a_group():
     groups = {"A": ["fra_Latn", "deu_Latn"], "B": ["fin_Latn"], "C": ["xho_Latn"]}
-    errors = {"A": {"fra_Latn": 1.0, "deu_Latn": 3.0, "fin_Latn": 50.0}, "A-B": {"fra_Latn": 2.0, "fin_Latn": 8.0}}
+    errors = {
+        "A": {"fra_Latn": 1.0, "deu_Latn": 3.0, "fin_Latn": 50.0},
+        "A-B": {"fra_Latn": 2.0, "fin_Latn": 8.0},
+    }
 
     table = group_table(errors, groups)
 

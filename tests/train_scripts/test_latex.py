@@ -8,7 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latex import ENVIRONMENTS, find_expressions, find_sentences, keep_expression, math_rows, read_documents, scan
+from latex import (
+    ENVIRONMENTS,
+    find_expressions,
+    find_sentences,
+    keep_expression,
+    math_rows,
+    read_documents,
+    scan,
+)
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMathNode, LatexWalker
 
 DOCUMENT = r"""\documentclass{article} % costs $5
@@ -43,17 +51,32 @@ def sentences(text: str, **options) -> list[str]:
 def test_document():
     case = r"f(x) &= \begin{cases} 1 & \text{if $x > 0$} \\[2pt] 0 \end{cases} \\ g(x) &= 2"
     inline = [("inline", "k"), ("inline", r"a.\ b"), ("inline", r"x \in X")]
-    assert found(DOCUMENT) == [*inline, ("align*", case), ("display", "x. y"), ("display", "z^2"), ("inline", "y")]
+    assert found(DOCUMENT) == [
+        *inline,
+        ("align*", case),
+        ("display", "x. y"),
+        ("display", "z^2"),
+        ("inline", "y"),
+    ]
     first, second, *rest = sentences(DOCUMENT)
     assert first == r"Let $a.\ b$ be a \emph{space} with \(x \in X\)."
-    assert second.startswith(r"Then \begin{align*} f(x)") and second.endswith(r"\end{align*} holds!")
-    assert rest == [r"See \verb|$nor$| and \url{http://a.b/$c%d}: \[ x. y \] ends it.", "$$z^2$$ is large", "so is $y$"]
+    assert second.startswith(r"Then \begin{align*} f(x)") and second.endswith(
+        r"\end{align*} holds!"
+    )
+    assert rest == [
+        r"See \verb|$nor$| and \url{http://a.b/$c%d}: \[ x. y \] ends it.",
+        "$$z^2$$ is large",
+        "so is $y$",
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS - {"math"}))
 def test_environments(name):
     columns = "{2}" if name.startswith("alignat") else ""
-    assert found(f"a \\begin{{{name}}}{columns} x &= 1 \\end{{{name}}} $y$") == [(name, "x &= 1"), ("inline", "y")]
+    assert found(f"a \\begin{{{name}}}{columns} x &= 1 \\end{{{name}}} $y$") == [
+        (name, "x &= 1"),
+        ("inline", "y"),
+    ]
 
 
 BROKEN = {
@@ -82,14 +105,40 @@ def test_running_text():
         return [body for _, body in found(text, markdown=True)]
 
     assert bodies("It costs $5 or $10 and 50% of $x^2$.") == ["x^2"]
-    assert bodies("`$PATH` and $y$\n```sh\necho $A$\n```\n~~~\n$B$\n~~~\nso $z$ ``$q$``") == ["y", "z"]
-    assert bodies("50% of \\(x\\) and $$\\begin{align} a \\end{align}$$") == ["x", r"\begin{align} a \end{align}"]
-    assert sentences("First.\n\nHere 50% of $x. y$ is\nmuch! Last.", markdown=True) == ["Here 50% of $x. y$ is much!"]
+    assert bodies("`$PATH` and $y$\n```sh\necho $A$\n```\n~~~\n$B$\n~~~\nso $z$ ``$q$``") == [
+        "y",
+        "z",
+    ]
+    assert bodies("50% of \\(x\\) and $$\\begin{align} a \\end{align}$$") == [
+        "x",
+        r"\begin{align} a \end{align}",
+    ]
+    assert sentences("First.\n\nHere 50% of $x. y$ is\nmuch! Last.", markdown=True) == [
+        "Here 50% of $x. y$ is much!"
+    ]
 
 
-PIECES = ["A word. ", "two words, ", r"\$5 ", r"\emph{with $a_1$ inside} ", "$x^2$ ", r"$\{y\}$ ", r"\(z\) "]
-PIECES += [r"\[ w \] ", "$$v$$ ", r"$p \text{ if $q$}$ ", "% remark $no$ \n", r"\begin{align} a &= b \\ c \end{align} "]
-PIECES += [r"\begin{itemize} \item $i$ \end{itemize} ", r"\verb|$n$| ", r"\begin{equation*} e \end{equation*} "]
+PIECES = [
+    "A word. ",
+    "two words, ",
+    r"\$5 ",
+    r"\emph{with $a_1$ inside} ",
+    "$x^2$ ",
+    r"$\{y\}$ ",
+    r"\(z\) ",
+]
+PIECES += [
+    r"\[ w \] ",
+    "$$v$$ ",
+    r"$p \text{ if $q$}$ ",
+    "% remark $no$ \n",
+    r"\begin{align} a &= b \\ c \end{align} ",
+]
+PIECES += [
+    r"\begin{itemize} \item $i$ \end{itemize} ",
+    r"\verb|$n$| ",
+    r"\begin{equation*} e \end{equation*} ",
+]
 PIECES += ["\n\n", r"\\ ", r"\begin{verbatim} $n$ \end{verbatim} ", "{a $g$ group} "]
 
 
@@ -111,7 +160,22 @@ def test_agrees_with_a_parser_on_sound_documents(pieces):
     assert [(e.start, e.end) for e in find_expressions(text)] == sorted(spans(nodes))
 
 
-NOISE = ["$", "$$", "\\", "{", "}", "%", "\n\n", "`", "\\[", "\\]", "\\(", "\\)", "\\begin{align}", "\\end{align}"]
+NOISE = [
+    "$",
+    "$$",
+    "\\",
+    "{",
+    "}",
+    "%",
+    "\n\n",
+    "`",
+    "\\[",
+    "\\]",
+    "\\(",
+    "\\)",
+    "\\begin{align}",
+    "\\end{align}",
+]
 
 
 @settings(max_examples=80, deadline=None)
@@ -133,11 +197,17 @@ def test_ranges_hold_what_was_found(pieces, markdown):
         place = sentence.end
         raw = text[sentence.start : sentence.end]
         assert raw == raw.strip()
-        inside = [e for e in find_expressions(text, markdown=markdown) if sentence.start <= e.start < sentence.end]
+        inside = [
+            e
+            for e in find_expressions(text, markdown=markdown)
+            if sentence.start <= e.start < sentence.end
+        ]
         assert inside and all(e.end <= sentence.end for e in inside)
 
 
-@pytest.mark.parametrize("piece", ["$x ", "\\[ x ", "\\begin{align} x ", "\\begin{verbatim} ", "{$x} ", "`$a "])
+@pytest.mark.parametrize(
+    "piece", ["$x ", "\\[ x ", "\\begin{align} x ", "\\begin{verbatim} ", "{$x} ", "`$a "]
+)
 def test_large_broken_documents(piece):
     """Unclosed expressions are skipped in linear time; a quadratic scan would take many minutes here."""
     for markdown in (False, True):
@@ -166,7 +236,10 @@ def test_the_shortest_expression_is_a_parameter():
 
 def test_rows_hold_each_text_once():
     long = "a_{1} + a_{2} + a_{3} + a_{4}"
-    documents = [("a", f"So ${long}$ is. \\[{long}\\]", False), ("b", f"And ${long}$ or $c$.", True)]
+    documents = [
+        ("a", f"So ${long}$ is. \\[{long}\\]", False),
+        ("b", f"And ${long}$ or $c$.", True),
+    ]
     rows = list(math_rows(documents))
     assert [(row["id"], row["class"], row["text"]) for row in rows] == [
         ("a:3-34", "inline", long),
@@ -235,7 +308,9 @@ def command(run_main, tmp_path):
     def call(*options):
         code, printed, _ = run_main(latex.main, paper, "--out", out, *options)
         assert code == 0
-        return json.loads(printed), [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        return json.loads(printed), [
+            json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()
+        ]
 
     return call
 

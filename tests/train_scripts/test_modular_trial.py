@@ -60,7 +60,9 @@ def test_meanings_with_one_sentence_give_no_pairs():
 def test_all_pairs_are_with_english_or_a_language_before(monkeypatch):
     monkeypatch.setattr(modular_trial, "LANGUAGES", ["deu_Latn", "tur_Latn"])
     rows = [("katze", "deu_Latn", "cat"), ("kedi", "tur_Latn", "cat"), ("hund", "deu_Latn", "dog")]
-    meanings = modular_trial.meanings_of(pd.DataFrame(rows, columns=["source", "source_lang", "target"]))
+    meanings = modular_trial.meanings_of(
+        pd.DataFrame(rows, columns=["source", "source_lang", "target"])
+    )
 
     pairs = modular_trial.all_pairs(meanings, "tur_Latn", 10)
 
@@ -83,7 +85,9 @@ def start(tmp_path_factory):
     shape = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
     BertModel(BertConfig(vocab_size=len(vocabulary), **shape)).save_pretrained(folder / "bert")
     BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder / "bert")
-    model = SentenceTransformer(modules=[Transformer(str(folder / "bert")), Pooling(32)], device="cpu")
+    model = SentenceTransformer(
+        modules=[Transformer(str(folder / "bert")), Pooling(32)], device="cpu"
+    )
     model.save(str(folder / "model"), create_model_card=False)
     return model, folder / "model"
 
@@ -94,7 +98,9 @@ def full(start, tmp_path_factory):
     monolingual = {"one": [("a", "b"), ("d", "e")] * 8, "two": [("e", "f"), ("a", "b")] * 8}
     cross_lingual = {"pairs": [("b", "c"), ("e", "f")] * 8}
     folder = tmp_path_factory.mktemp("full")
-    train_full(start[1], folder, [monolingual, cross_lingual], epochs=3, learning_rate=1e-2, batch_size=4)
+    train_full(
+        start[1], folder, [monolingual, cross_lingual], epochs=3, learning_rate=1e-2, batch_size=4
+    )
     return SentenceTransformer(str(folder), device="cpu")
 
 

@@ -25,7 +25,10 @@ def pair(lang: str, angle: float, **gold: object) -> dict:
 @pytest.mark.parametrize("kind", [int, str])  # a TSV has labels as text
 def test_average_precision_by_hand(kind):
     """Cosines fall with the angle: ranks 1 to 4 are labelled 1, 0, 1, 0."""
-    rows = [pair("eng_Latn", angle, label=kind(label)) for angle, label in ((0.1, 1), (0.2, 0), (0.3, 1), (0.4, 0))]
+    rows = [
+        pair("eng_Latn", angle, label=kind(label))
+        for angle, label in ((0.1, 1), (0.2, 0), (0.3, 1), (0.4, 0))
+    ]
 
     table = evaluate_pair_classification(on_circle, rows)
 
@@ -46,7 +49,9 @@ class Scored:
         self.scores = {lang: rng.uniform(0, 5, 20) for lang in self.angles}
         self.rows = []
         for lang, angles in self.angles.items():
-            self.rows += [pair(lang, angle, score=score) for angle, score in zip(angles, self.scores[lang])]
+            self.rows += [
+                pair(lang, angle, score=score) for angle, score in zip(angles, self.scores[lang])
+            ]
         all_angles = np.concatenate(list(self.angles.values()))
         all_scores = np.concatenate(list(self.scores.values()))
         self.together = spearman(all_angles, all_scores)
@@ -66,13 +71,18 @@ def test_spearman_is_the_correlation_of_ranks(scored):
 
 def test_scores_may_be_text(scored):
     as_text = [row | {"score": str(row["score"])} for row in scored.rows]
-    assert evaluate_similarity(on_circle, as_text).rows == evaluate_similarity(on_circle, scored.rows).rows
+    assert (
+        evaluate_similarity(on_circle, as_text).rows
+        == evaluate_similarity(on_circle, scored.rows).rows
+    )
 
 
 def test_language_bias_is_what_all_pairs_in_one_list_lose(scored):
     table = evaluate_similarity(on_circle, scored.rows)
     assert table.notes["multilingual"] == pytest.approx(scored.together)
-    assert table.notes["language_bias"] == pytest.approx(table.average["spearman"] - scored.together)
+    assert table.notes["language_bias"] == pytest.approx(
+        table.average["spearman"] - scored.together
+    )
 
 
 def test_a_pair_in_two_languages_is_named_by_both():
@@ -87,10 +97,25 @@ def test_a_pair_in_two_languages_is_named_by_both():
 
 
 test_bad_input_is_named = refusals(
-    (evaluate_similarity, on_circle, [pair("x", 1, score=float("nan"))], r"row 1 \(x\): score is NaN"),
+    (
+        evaluate_similarity,
+        on_circle,
+        [pair("x", 1, score=float("nan"))],
+        r"row 1 \(x\): score is NaN",
+    ),
     (evaluate_pair_classification, on_circle, [pair("x", 1, label=1)] * 2, "all 2 labels are 1"),
-    (evaluate_similarity, on_circle, [pair("x", 1, score=1)] * 2, "a correlation needs at least two"),
-    (evaluate_similarity, on_circle, [{"lang": "x", "text1": "0"}], r"row 1 \(x\): no text2, score; the columns are"),
+    (
+        evaluate_similarity,
+        on_circle,
+        [pair("x", 1, score=1)] * 2,
+        "a correlation needs at least two",
+    ),
+    (
+        evaluate_similarity,
+        on_circle,
+        [{"lang": "x", "text1": "0"}],
+        r"row 1 \(x\): no text2, score; the columns are",
+    ),
     (evaluate_similarity, zeros, [pair("x", 1, score=1)], "texts in 'x', row 0: a NaN, infinite"),
     call=lambda evaluate, encode, rows: evaluate(encode, rows),
 )

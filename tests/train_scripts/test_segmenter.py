@@ -34,7 +34,9 @@ class Translated:
             return [self.texts[target_lang][english.index(text)] for text in block]
 
         options = {"sentences": 25, "per_document": 10, "progress": False}
-        self.rows = list(sat.segmentation_examples(documents, LANGUAGES, rule_segmenter, translate, **options))
+        self.rows = list(
+            sat.segmentation_examples(documents, LANGUAGES, rule_segmenter, translate, **options)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +63,20 @@ def test_japanese_sentences_follow_without_a_space(translated):
 
 
 def test_a_line_separator_in_a_text_ends_no_row(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "un\u2028deux"}\n\n{"text": "x"}\n', encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text(
+        '{"text": "un\u2028deux"}\n\n{"text": "x"}\n', encoding="utf-8"
+    )
     assert [row["text"] for row in sat.read_examples(tmp_path / "a.jsonl")] == ["un\u2028deux", "x"]
 
 
 def examples(translations: list[str], text: str = "A b. C d. E f.") -> list[dict]:
     """The rows of a text whose French is given."""
     options = {"sentences": 3, "progress": False}
-    return list(sat.segmentation_examples([text], ["fra_Latn"], rule_segmenter, lambda *_: translations, **options))
+    return list(
+        sat.segmentation_examples(
+            [text], ["fra_Latn"], rule_segmenter, lambda *_: translations, **options
+        )
+    )
 
 
 def test_a_translator_that_loses_lines_is_refused():
@@ -96,7 +104,11 @@ class Trained:
         self.folder = folder
         self.dev = sat.builtin_examples("dev", 16)
         model, tokenizer = sat.nano_segmenter(rows)
-        options = sat.NANO | {"max_steps": 60, "per_device_train_batch_size": 8, "save_strategy": "no"}
+        options = sat.NANO | {
+            "max_steps": 60,
+            "per_device_train_batch_size": 8,
+            "save_strategy": "no",
+        }
         self.trainer = sat.SegmenterTrainer(
             model,
             sat.segmenter_arguments(folder / "run", **options, disable_tqdm=True),
@@ -164,7 +176,12 @@ def test_loss_is_smoothed_binary_cross_entropy(trained):
     rows = [trainer.eval_dataset[0], trainer.eval_dataset[-1]]
     batch = sat.SegmenterCollator(trainer.processing_class)(rows)
     with torch.no_grad():
-        logits = trainer.model.eval()(batch["input_ids"], batch["attention_mask"]).logits[..., 0].double().numpy()
+        logits = (
+            trainer.model.eval()(batch["input_ids"], batch["attention_mask"])
+            .logits[..., 0]
+            .double()
+            .numpy()
+        )
         loss = trainer.compute_loss(trainer.model, batch).item()
     labels = batch["labels"].numpy()
     p = 1 / (1 + np.exp(-logits))
@@ -210,7 +227,12 @@ def test_labels_of_blocks_are_those_of_the_text(blocks, tokenizer):
 
 
 def test_ends_outside_the_text_are_refused(tokenizer):
-    refuses(r"row 1 \(eng_Latn\): ends must rise", sat.tokenize_examples, [ROW | {"ends": [13, 28]}], tokenizer)
+    refuses(
+        r"row 1 \(eng_Latn\): ends must rise",
+        sat.tokenize_examples,
+        [ROW | {"ends": [13, 28]}],
+        tokenizer,
+    )
 
 
 def at_every_word(texts, lang):
@@ -236,7 +258,11 @@ def test_no_documents_have_no_score():
     refuses("no documents of eng_Latn", report.boundary_scores, [], whole, "eng_Latn")
 
 
-PARAGRAPHS = {"eng_Latn": ["a b c", "a b"], "fra_Latn": ["a b c", "a b"], "deu_Latn": ["a b c", "a b c d e"]}
+PARAGRAPHS = {
+    "eng_Latn": ["a b c", "a b"],
+    "fra_Latn": ["a b c", "a b"],
+    "deu_Latn": ["a b c", "a b c d e"],
+}
 
 
 def test_count_consistency_is_the_spread_about_the_mean_of_languages():
@@ -293,7 +319,13 @@ def test_round_trip_bleu_falls_where_cuts_hurt_translation():
 
 
 def test_a_round_trip_does_not_start_at_its_pivot():
-    refuses("in other languages only, got eng_Latn", report.round_trip_bleu, {"eng_Latn": ["a"]}, whole, faithful)
+    refuses(
+        "in other languages only, got eng_Latn",
+        report.round_trip_bleu,
+        {"eng_Latn": ["a"]},
+        whole,
+        faithful,
+    )
 
 
 def test_a_round_trip_that_loses_lines_is_refused():

@@ -65,7 +65,9 @@ def form(text: str) -> str:
     return " ".join("".join(letters).split())
 
 
-def negatives_by_hand(rows: list[dict], pool: list[str], k: int, max_cosine: float) -> list[list[str]]:
+def negatives_by_hand(
+    rows: list[dict], pool: list[str], k: int, max_cosine: float
+) -> list[list[str]]:
     first: dict[str, str] = {}  # texts of one normal form count once: the first one is embedded
     for text in pool:
         first.setdefault(form(text), text)
@@ -96,7 +98,9 @@ class Mined:
     def __init__(self, out):
         self.rows = code_rows()
         self.rows.append(self.rows[0] | {"target": "another description of the first row"})
-        self.rows.append(self.rows[1] | {"source": "x = 1", "target": self.rows[1]["target"].upper() + "!"})
+        self.rows.append(
+            self.rows[1] | {"source": "x = 1", "target": self.rows[1]["target"].upper() + "!"}
+        )
         self.report, self.negatives = mined(self.rows, out, k=4, max_cosine=0.9)
         self.targets = load_parallel(out)["target"][:]
 
@@ -108,7 +112,9 @@ def of_sixty(tmp_path_factory):
 
 def test_negatives_are_those_of_a_loop(of_sixty):
     targets = [row["target"] for row in of_sixty.rows]
-    assert_same_negatives(of_sixty.negatives, negatives_by_hand(of_sixty.rows, targets, 4, 0.9), of_sixty.rows)
+    assert_same_negatives(
+        of_sixty.negatives, negatives_by_hand(of_sixty.rows, targets, 4, 0.9), of_sixty.rows
+    )
 
 
 def test_the_rows_stay(of_sixty):
@@ -137,7 +143,13 @@ def test_negatives_may_come_from_another_pool(tmp_path):
 def test_a_language_without_a_pool_is_refused(tmp_path):
     rows = [row | {"target_lang": "deu_Latn"} for row in code_rows(12)]
     options = {"pool": Dataset.from_list(code_rows(40)), "k": 2}
-    refuses("the pool has no text in deu_Latn, the language of 12", mined, rows, tmp_path / "out.parquet", **options)
+    refuses(
+        "the pool has no text in deu_Latn, the language of 12",
+        mined,
+        rows,
+        tmp_path / "out.parquet",
+        **options,
+    )
 
 
 class TwoLanguages:
@@ -170,7 +182,9 @@ def test_rows_with_too_few_negatives_are_counted(two_languages):
 def test_the_pool_is_drawn_by_seed(tmp_path):
     pools = []
     for number, seed in enumerate((0, 0, 1)):
-        report, negatives = mined(code_rows(), tmp_path / f"{number}.parquet", pool_size=9, seed=seed)
+        report, negatives = mined(
+            code_rows(), tmp_path / f"{number}.parquet", pool_size=9, seed=seed
+        )
         assert report.pool == {"eng_Latn": 9}
         pools.append({text for of_row in negatives for text in of_row})
     first, again, other = pools
@@ -236,7 +250,13 @@ def test_a_broken_embedding_names_its_row(tmp_path):
         vectors[[text == "no vector" for text in texts]] = 0
         return vectors
 
-    refuses("target 13 of the data: a NaN, infinite or zero embedding", mined, rows, tmp_path / "out.parquet", broken)
+    refuses(
+        "target 13 of the data: a NaN, infinite or zero embedding",
+        mined,
+        rows,
+        tmp_path / "out.parquet",
+        broken,
+    )
 
 
 def test_a_row_needs_a_negative(tmp_path):
@@ -262,7 +282,8 @@ def consistent(described):
         others = [
             other["source"]
             for other in described
-            if other["source_lang"] == row["source_lang"] and other["source"].split() != row["source"].split()
+            if other["source_lang"] == row["source_lang"]
+            and other["source"].split() != row["source"].split()
         ]
         keep.append(all(own >= query @ unit(other) for other in others))
     assert not any(keep[0:60:6])
@@ -273,7 +294,9 @@ def consistent(described):
 def filtered(described, tmp_path):
     """The report of the filter, and its file."""
     out = tmp_path / "kept.parquet"
-    return filter_consistent(Dataset.from_list(described), encode, out, pool_size=None, progress=False), out
+    return filter_consistent(
+        Dataset.from_list(described), encode, out, pool_size=None, progress=False
+    ), out
 
 
 def test_consistency_keeps_what_a_loop_keeps(filtered, described, consistent):
@@ -294,7 +317,12 @@ def test_share_is_what_is_kept_of_all_rows(filtered, consistent):
 
 
 def test_snippets_may_be_the_targets(described, consistent, tmp_path):
-    names = {"source": "target", "target": "source", "source_lang": "target_lang", "target_lang": "source_lang"}
+    names = {
+        "source": "target",
+        "target": "source",
+        "source_lang": "target_lang",
+        "target_lang": "source_lang",
+    }
     turned = Dataset.from_list(described).rename_columns(names)
     options = {"snippets": "target", "pool_size": None, "progress": False}
 
@@ -337,9 +365,18 @@ def test_the_command_filters(command, consistent):
 
 
 def test_the_command_writes_parquet(main_refused, tmp_path):
-    main_refused("must end in .parquet", consistency, "rows.parquet", tmp_path / "out.tsv", "--model", "any")
+    main_refused(
+        "must end in .parquet", consistency, "rows.parquet", tmp_path / "out.tsv", "--model", "any"
+    )
 
 
 def test_a_wrong_side_is_named(described, tmp_path):
     out = tmp_path / "out.parquet"
-    refuses("snippets is 'x'", filter_consistent, Dataset.from_list(described), encode, out, snippets="x")
+    refuses(
+        "snippets is 'x'",
+        filter_consistent,
+        Dataset.from_list(described),
+        encode,
+        out,
+        snippets="x",
+    )

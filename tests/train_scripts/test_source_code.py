@@ -81,7 +81,9 @@ def non_blank(text: str) -> int:
 
 
 def assert_tiles(source: bytes, snippets: list[Snippet], max_size: int = 100) -> None:
-    assert b"".join(s.text.encode() for s in snippets) == (source if source.decode().strip() else b"")
+    assert b"".join(s.text.encode() for s in snippets) == (
+        source if source.decode().strip() else b""
+    )
     place = 0
     for snippet in snippets:
         assert snippet.start == place and snippet.text == source[place : snippet.end].decode()
@@ -130,7 +132,10 @@ def test_statements_up_to_the_size():
     source = "const DataHandler = require('./lib/dataHandler.js');\nlet windowRef;\n"
     source += "const dataHandler = new DataHandler({});\n"
     after = "doSomethingElse(windowRef);\n"
-    assert tidied(source + after, "javascript") == [("code", source.strip()), ("code", after.strip())]
+    assert tidied(source + after, "javascript") == [
+        ("code", source.strip()),
+        ("code", after.strip()),
+    ]
 
 
 def test_a_small_file_is_one_snippet():
@@ -145,7 +150,9 @@ def test_blanks_are_no_snippet(blanks):
 def test_the_head_of_a_long_statement_stands_alone():
     """The Python example of OS Table 1: the condition, without its body and without the line before it."""
     head = 'if input_event["enable_points"] or event_info.get("bonus"):'
-    body = [f'    points = points + event_info["number_{i}"] * factor_{i} + offset' for i in range(3)]
+    body = [
+        f'    points = points + event_info["number_{i}"] * factor_{i} + offset' for i in range(3)
+    ]
     source = "\n".join(["event_count += 1", head, *body, "finish()"])
     kinds, texts = zip(*tidied(source, "python"))
     assert texts == ("event_count += 1", head, *(line.strip() for line in body), "finish()")
@@ -201,7 +208,12 @@ def test_rows_of_folders(tmp_path):
     rows = list(snippet_rows([tmp_path, tmp_path / "a.py"], "python", progress=False))
     assert [row["text"] for row in rows] == ["y = 1", "x = 'é'"]
     assert rows[1]["id"] == f"{tmp_path.as_posix()}/deep/b.py:0-13"
-    assert [rows[0][key] for key in ("language", "class", "start", "end")] == ["python", "code", 0, 6]
+    assert [rows[0][key] for key in ("language", "class", "start", "end")] == [
+        "python",
+        "code",
+        0,
+        6,
+    ]
 
 
 @pytest.fixture
@@ -221,7 +233,9 @@ def test_the_command_writes_snippets(run_main, ruby):
 
     assert code == 0
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert [row["text"] for row in rows] == [text for _, text in tidied(SOURCES["ruby"], "ruby", max_size=60)]
+    assert [row["text"] for row in rows] == [
+        text for _, text in tidied(SOURCES["ruby"], "ruby", max_size=60)
+    ]
     assert json.loads(printed)["rows"] == len(rows) > 3
 
 

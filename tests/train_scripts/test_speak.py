@@ -61,7 +61,11 @@ def test_every_sentence_is_spoken_by_several_voices(spoken):
 
 def test_an_engine_speaks_its_languages(spoken):
     languages = {(row["source"], row["lang"]) for row in spoken.rows}
-    assert languages == {("espeak-ng", "eng_Latn"), ("espeak-ng", "deu_Latn"), ("flite", "eng_Latn")}
+    assert languages == {
+        ("espeak-ng", "eng_Latn"),
+        ("espeak-ng", "deu_Latn"),
+        ("flite", "eng_Latn"),
+    }
 
 
 def test_no_voice_is_kept_for_measuring(spoken):
@@ -106,7 +110,12 @@ def test_a_clip_does_not_depend_on_the_order(engines, tmp_path):
     clips = []
     for name, sentences in (("forward", SENTENCES), ("backward", SENTENCES[::-1])):
         speak_corpus(sentences, tmp_path / name, engines)
-        clips.append({(row["text"], row["lang"]): row["audio"]["bytes"] for row in load_speech(tmp_path / name)})
+        clips.append(
+            {
+                (row["text"], row["lang"]): row["audio"]["bytes"]
+                for row in load_speech(tmp_path / name)
+            }
+        )
     assert clips[0] == clips[1]
 
 
@@ -155,7 +164,9 @@ def test_a_folder_of_another_plan_is_refused(engines, interrupted):
 
 
 def test_a_folder_of_other_sentences_is_refused(engines, interrupted):
-    refuses("another sentences, engines or voices", speak_corpus, SENTENCES[:-1], interrupted, engines)
+    refuses(
+        "another sentences, engines or voices", speak_corpus, SENTENCES[:-1], interrupted, engines
+    )
 
 
 FAILING = [Sentence("crash", "deu_Latn"), Sentence("nothing", "deu_Latn")]
@@ -175,7 +186,13 @@ def test_a_later_run_counts_what_failed(engines, tmp_path):
 
 
 def test_a_run_in_which_most_fails_ends(engines, tmp_path):
-    refuses("2 of 2 clips failed, .* espeak-ng .*'crash'", speak_corpus, FAILING, tmp_path / "out", engines)
+    refuses(
+        "2 of 2 clips failed, .* espeak-ng .*'crash'",
+        speak_corpus,
+        FAILING,
+        tmp_path / "out",
+        engines,
+    )
 
 
 @pytest.fixture
@@ -195,14 +212,28 @@ def test_training_refuses_voices_kept_for_measuring(measured):
 
 
 @pytest.mark.parametrize(
-    "voice, message", [("espeak-ng:de+f5", "kept for measuring"), ("espeak-ng:de+x", "no installed engine has it")]
+    "voice, message",
+    [("espeak-ng:de+f5", "kept for measuring"), ("espeak-ng:de+x", "no installed engine has it")],
 )
 def test_a_voice_that_may_not_speak_is_refused(engines, tmp_path, voice, message):
-    refuses(rf"voice .*: .*{message}", speak_corpus, SENTENCES, tmp_path, engines, SpeechPlan(voices=(voice,)))
+    refuses(
+        rf"voice .*: .*{message}",
+        speak_corpus,
+        SENTENCES,
+        tmp_path,
+        engines,
+        SpeechPlan(voices=(voice,)),
+    )
 
 
 def test_a_language_without_a_voice_is_refused(engines, tmp_path):
-    refuses("no voice speaks swh_Latn", speak_corpus, [Sentence("habari", "swh_Latn")], tmp_path, engines)
+    refuses(
+        "no voice speaks swh_Latn",
+        speak_corpus,
+        [Sentence("habari", "swh_Latn")],
+        tmp_path,
+        engines,
+    )
 
 
 RATE = 16_000
@@ -213,7 +244,9 @@ def tone():
     """Half a second of 150 and 1,000 Hz, half a second of silence."""
     time = np.arange(RATE // 2) / RATE
     samples = np.zeros(RATE, np.float32)
-    samples[: RATE // 2] = 0.3 * np.sin(2 * np.pi * 150 * time) + 0.3 * np.sin(2 * np.pi * 1000 * time)
+    samples[: RATE // 2] = 0.3 * np.sin(2 * np.pi * 150 * time) + 0.3 * np.sin(
+        2 * np.pi * 1000 * time
+    )
     return samples
 
 
@@ -289,10 +322,14 @@ OUI = Sentence("Oui", "fra_Latn")
 def files(tmp_path):
     """Sentences as lines, as an n-way table, as pairs, and as a table of texts with a bad row."""
     (tmp_path / "lines.txt").write_text("Guten Tag\n\nJa\nGuten Tag\n")
-    (tmp_path / "nway.tsv").write_text("id\tlang\ttext\n1\tdeu_Latn\tJa\n1\teng_Latn\tYes\n2\tdeu_Latn\tNein\n")
+    (tmp_path / "nway.tsv").write_text(
+        "id\tlang\ttext\n1\tdeu_Latn\tJa\n1\teng_Latn\tYes\n2\tdeu_Latn\tNein\n"
+    )
     pairs = "source\ttarget\tsource_lang\ttarget_lang\nJa\tYes\tdeu_Latn\teng_Latn\nOui\tJa\tfra_Latn\tdeu_Latn\n"
     (tmp_path / "pairs.tsv").write_text(pairs)
-    (tmp_path / "table.jsonl").write_text(json.dumps({"text": "Ja", "lang": "de", "english": "Yes"}) + "\n{}\n")
+    (tmp_path / "table.jsonl").write_text(
+        json.dumps({"text": "Ja", "lang": "de", "english": "Yes"}) + "\n{}\n"
+    )
     (tmp_path / "many.txt").write_text("".join(f"Satz {number}\n" for number in range(100)))
     return tmp_path
 
@@ -300,7 +337,11 @@ def files(tmp_path):
 @pytest.mark.parametrize(
     "name, options, sentences",
     [
-        ("lines.txt", {"lang": "de"}, [Sentence("Guten Tag", "deu_Latn"), Sentence("Ja", "deu_Latn")]),
+        (
+            "lines.txt",
+            {"lang": "de"},
+            [Sentence("Guten Tag", "deu_Latn"), Sentence("Ja", "deu_Latn")],
+        ),
         ("nway.tsv", {}, [JA, YES, Sentence("Nein", "deu_Latn")]),
         ("pairs.tsv", {}, [JA, YES, OUI]),
         ("pairs.tsv", {"langs": ["fr"]}, [OUI]),

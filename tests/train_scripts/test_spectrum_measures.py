@@ -15,25 +15,37 @@ from hf_echo.evaluation.spectrum import (
     rebuild_bleu,
     tower_predictions,
 )
-from hf_echo.modeling import EchoDecoder, EchoDecoderConfig, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from hf_echo.modeling import (
+    EchoDecoder,
+    EchoDecoderConfig,
+    SpectrumConfig,
+    SpectrumForCausalLM,
+    SpectrumModel,
+)
 
 from ..refusals import refuses
 
 
 def make_model() -> SpectrumForCausalLM:
     torch.manual_seed(0)
-    shape = dict(intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+    shape = dict(
+        intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
+    )
     tower = SpectrumModel(SpectrumConfig(hidden_size=16, embedding_size=12, **shape))
     tower.set_boe(torch.randn(12))
     ids = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
-    ids |= dict(vocab_size=130, hidden_size=24, embedding_size=16, bottleneck=False, initializer_range=0.3)
+    ids |= dict(
+        vocab_size=130, hidden_size=24, embedding_size=16, bottleneck=False, initializer_range=0.3
+    )
     decoder = EchoDecoderConfig(**shape, **ids)
     return SpectrumForCausalLM.from_parts(tower, EchoDecoder(decoder)).eval()
 
 
 A, B, C, D = np.eye(4)
 DOCUMENT = np.stack([A, B, C, D])
-READ = np.stack([A, B, 2 * A + C, C])  # after a and b: a again, which is among the others, and then c, the next
+READ = np.stack(
+    [A, B, 2 * A + C, C]
+)  # after a and b: a again, which is among the others, and then c, the next
 
 
 def retrieved(predictions: np.ndarray, **options) -> dict[str, float]:
@@ -52,7 +64,9 @@ def test_wrong_predictions_find_none():
 
 
 def test_chance_is_one_of_the_other_sentences():
-    assert retrieved(DOCUMENT)["chance"] == pytest.approx(100 / 3)  # three other sentences at both places
+    assert retrieved(DOCUMENT)["chance"] == pytest.approx(
+        100 / 3
+    )  # three other sentences at both places
 
 
 def test_chance_among_unread_sentences():
@@ -102,7 +116,9 @@ def test_a_perfect_rebuild_has_full_marks_at_each_length():
 
 
 def test_precisions_of_a_rebuild_by_hand():
-    row = rebuild_bleu(["the cat sat on a rug today"], ["the cat sat on the mat today"], [2]).rows[0]
+    row = rebuild_bleu(["the cat sat on a rug today"], ["the cat sat on the mat today"], [2]).rows[
+        0
+    ]
     assert row["bleu1"] == pytest.approx(100 * 5 / 7)
     assert row["bleu2"] == pytest.approx(100 * 3 / 6)
 
@@ -138,7 +154,9 @@ class Letters:
 def embed(texts: list[str], lang: str) -> np.ndarray:
     """A random vector that the letters of a text decide."""
     seeds = [sum(map(ord, text + lang)) for text in texts]
-    return np.stack([np.random.default_rng(seed).normal(size=12) for seed in seeds]).astype(np.float32)
+    return np.stack([np.random.default_rng(seed).normal(size=12) for seed in seeds]).astype(
+        np.float32
+    )
 
 
 CHOICES = [
@@ -164,7 +182,9 @@ def option_loss(model: SpectrumForCausalLM, choice: Choice, option: str) -> floa
     prompt = [1, *Letters().text_ids([choice.prompt])[0]]
     ids = torch.tensor([[*prompt, *Letters().text_ids([option])[0], 2]])
     document = model.encode_document(torch.tensor(embed(choice.sentences, choice.lang)))
-    hidden = model.decoder.model(ids[:, :-1], memory=document.states, use_cache=False).last_hidden_state
+    hidden = model.decoder.model(
+        ids[:, :-1], memory=document.states, use_cache=False
+    ).last_hidden_state
     log_probabilities = model.decoder.lm_head(hidden).log_softmax(-1)
     picked = log_probabilities[0].gather(1, ids[0, 1:, None])
     return -picked[len(prompt) - 1 :].sum().item()
@@ -175,7 +195,10 @@ def test_the_choice_is_the_likeliest_option(model, accuracies):
     for choice in CHOICES:
         losses = [option_loss(model, choice, option) for option in choice.options]
         right.append(int(np.argmin(losses) == choice.answer))
-    assert [row["accuracy"] for row in accuracies.rows] == [50 * (right[0] + right[1]), 100 * right[2]]
+    assert [row["accuracy"] for row in accuracies.rows] == [
+        50 * (right[0] + right[1]),
+        100 * right[2],
+    ]
 
 
 def test_choices_are_counted_by_language(accuracies):
@@ -202,8 +225,18 @@ def test_flops_of_figure_8_are_those_that_torch_counts():
     slots = sentences + 1
     counted = tower_flops(Stack.of(model.config), sentences)
     counted += decoder_flops(Stack.of(model.decoder.config), written, memory=slots)
-    heads = 2 * slots * 16 * (12 + 24)  # the predicted next embedding, and the states at the decoder's width
+    heads = (
+        2 * slots * 16 * (12 + 24)
+    )  # the predicted next embedding, and the states at the decoder's width
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         document = model.encode_document(torch.randn(sentences, 12))
-        model.generate(document, torch.tensor([[1]]), max_new_tokens=written, min_new_tokens=written, do_sample=False)
-    assert counter.get_total_flops() == pytest.approx(counted + heads, rel=2e-3)  # torch counts rotary angles too
+        model.generate(
+            document,
+            torch.tensor([[1]]),
+            max_new_tokens=written,
+            min_new_tokens=written,
+            do_sample=False,
+        )
+    assert counter.get_total_flops() == pytest.approx(
+        counted + heads, rel=2e-3
+    )  # torch counts rotary angles too

@@ -170,7 +170,12 @@ def test_text_is_in_the_encoding_of_the_voice(monkeypatch, voice, text, content)
 
 
 def test_a_letter_that_a_voice_cannot_read_is_named():
-    refuses("festival -voice pc_diphone: 'Да': the voice cannot read 'Д'", ENGINES["festival"].say, "Да", "pc_diphone")
+    refuses(
+        "festival -voice pc_diphone: 'Да': the voice cannot read 'Д'",
+        ENGINES["festival"].say,
+        "Да",
+        "pc_diphone",
+    )
 
 
 test_missing_engines = refusals(

@@ -37,7 +37,9 @@ def stranger(toy, toy_tokenizer):
 
 @pytest.fixture(scope="module")
 def accuracies(teacher, stranger, topics):
-    return drop_in_report.topic_accuracies(teacher, {"teacher": teacher, "stranger": stranger}, topics)
+    return drop_in_report.topic_accuracies(
+        teacher, {"teacher": teacher, "stranger": stranger}, topics
+    )
 
 
 def unit_vectors(model, rows: pd.DataFrame) -> np.ndarray:
@@ -52,18 +54,24 @@ def test_the_teacher_reads_itself_by_its_own_probe(accuracies):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("kind, taught_on", [("teacher's probe", "teacher"), ("own probe", "stranger")])
+@pytest.mark.parametrize(
+    "kind, taught_on", [("teacher's probe", "teacher"), ("own probe", "stranger")]
+)
 def test_a_probe_reads_another_encoder(accuracies, teacher, stranger, topics, kind, taught_on):
     """By hand: one probe, every language, the mean over languages."""
     learn = topics[topics.split == "train"]
     ask = topics[topics.split == "dev"]
     probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    probe.fit(unit_vectors({"teacher": teacher, "stranger": stranger}[taught_on], learn), learn.category)
+    probe.fit(
+        unit_vectors({"teacher": teacher, "stranger": stranger}[taught_on], learn), learn.category
+    )
     right = probe.predict(unit_vectors(stranger, ask)) == ask.category
 
     by_hand = 100 * right.groupby(ask.lang).mean().mean()
 
-    assert accuracies["stranger"][kind] == pytest.approx(by_hand, abs=2.1)  # one sentence in 96 may tip over
+    assert accuracies["stranger"][kind] == pytest.approx(
+        by_hand, abs=2.1
+    )  # one sentence in 96 may tip over
 
 
 @pytest.mark.trains
@@ -88,7 +96,9 @@ def verses():
 
 
 def test_documents_are_in_order(verses):
-    assert long_context_data.documents(verses, "fra_Latn") == [("b.JOH.2", ["neuf", "dix"], ["nine", "ten"])]
+    assert long_context_data.documents(verses, "fra_Latn") == [
+        ("b.JOH.2", ["neuf", "dix"], ["nine", "ten"])
+    ]
 
 
 def test_sentences_that_a_language_lacks_are_left_out(verses):
@@ -98,7 +108,15 @@ def test_sentences_that_a_language_lacks_are_left_out(verses):
 @pytest.fixture
 def flores_paragraphs():
     """Sentences 1-2 and 4-5 are paragraphs by hand; 3 has another topic, 6 no French, 8 no neighbour."""
-    topics = {1: "sports", 2: "sports", 3: "travel", 4: "health", 5: "health", 6: "health", 8: "health"}
+    topics = {
+        1: "sports",
+        2: "sports",
+        3: "travel",
+        4: "health",
+        5: "health",
+        6: "health",
+        8: "health",
+    }
     rows = []
     for number, topic in topics.items():
         rows.append((number, "eng_Latn", topic, f"e{number}"))

@@ -45,8 +45,20 @@ def row(words: str, tags: str, lang: str):
 
 
 def test_tags_go_where_the_links_go():
-    english = pair("He met Anna in 1742", "eng_Latn", "En 1742 il rencontre Anna", "fra_Latn", "0-2 1-3 2-4 3-0 4-1")
-    german = pair("1742 traf er Anna dort", "deu_Latn", "he met Anna there in 1742", "eng_Latn", "0-5 1-1 2-0 3-2")
+    english = pair(
+        "He met Anna in 1742",
+        "eng_Latn",
+        "En 1742 il rencontre Anna",
+        "fra_Latn",
+        "0-2 1-3 2-4 3-0 4-1",
+    )
+    german = pair(
+        "1742 traf er Anna dort",
+        "deu_Latn",
+        "he met Anna there in 1742",
+        "eng_Latn",
+        "0-5 1-1 2-0 3-2",
+    )
 
     train, test = token_curves.projected([german, english])
     _, german_test = token_curves.projected([english, german])
@@ -59,10 +71,18 @@ def test_tags_go_where_the_links_go():
         }
     ]
     assert test == [
-        {"tokens": "En 1742 il rencontre Anna".split(), "tags": ["O", "NUMBER", "O", "O", "NAME"], "lang": "fra_Latn"}
+        {
+            "tokens": "En 1742 il rencontre Anna".split(),
+            "tags": ["O", "NUMBER", "O", "O", "NAME"],
+            "lang": "fra_Latn",
+        }
     ]
     assert german_test == [
-        {"tokens": "1742 traf er Anna dort".split(), "tags": ["NUMBER", "O", "O", "NAME", "O"], "lang": "deu_Latn"}
+        {
+            "tokens": "1742 traf er Anna dort".split(),
+            "tags": ["NUMBER", "O", "O", "NAME", "O"],
+            "lang": "deu_Latn",
+        }
     ]
 
 
@@ -106,14 +126,26 @@ def test_curves_show_what_was_learnt(toy, run_folder, start, alignment_file, tmp
     nway = tmp_path / "nway.parquet"
     pd.DataFrame(toy.nway_rows()).astype(str).to_parquet(nway)
     out = tmp_path / "out"
-    words = [run_folder, "--start", start, "--alignment", alignment_file, "--nway", nway, "--out", out]
+    words = [
+        run_folder,
+        "--start",
+        start,
+        "--alignment",
+        alignment_file,
+        "--nway",
+        nway,
+        "--out",
+        out,
+    ]
     monkeypatch.setattr(sys, "argv", ["token_curves.py", *map(str, words)])
 
     token_curves.main()
 
     rows = json.loads((out / "curves.json").read_text())["rows"]
     assert [row["step"] for row in rows] == [0, 2, 10]
-    first, same_as_first, trained = ({name: row[name] for name in token_curves.CURVES} for row in rows)
+    first, same_as_first, trained = (
+        {name: row[name] for name in token_curves.CURVES} for row in rows
+    )
     assert first == pytest.approx(same_as_first)
     assert trained["xsim++"] < 40 < first["xsim++"]
     assert trained["AER"] < first["AER"]

@@ -74,7 +74,9 @@ def test_shares_of_a_model_are_those_of_its_states(model, rows):
 
 
 def test_queries_are_drawn_by_seed(model, rows):
-    first, again, other = [token_neighbours(*model, rows, tokens_each=2, seed=seed) for seed in (0, 0, 1)]
+    first, again, other = [
+        token_neighbours(*model, rows, tokens_each=2, seed=seed) for seed in (0, 0, 1)
+    ]
     assert first["queries"] == 16
     assert first == again != other
 
@@ -84,5 +86,7 @@ test_rows_that_cannot_be_measured = refusals(
     (slice(1, 3), {}, "give sentences in 'eng_Latn' and .*found fra_Latn, rus_Cyrl"),
     (slice(0, 6), {"k": 500}, "a smaller k than 500"),
     (np.array([0, 0]), {}, "id 0 has two texts in 'eng_Latn'"),
-    call=lambda part, options, model, rows: token_neighbours(*model, list(np.array(rows)[part]), **options),
+    call=lambda part, options, model, rows: token_neighbours(
+        *model, list(np.array(rows)[part]), **options
+    ),
 )

@@ -37,7 +37,11 @@ def log_and_add(item):
 
 
 def test_a_task_returns_its_result_with_the_warnings_of_the_package():
-    assert run_as_task(log_and_add, 3) == (False, 4, [("hf_echo.inference.encode", "3 texts are long")])
+    assert run_as_task(log_and_add, 3) == (
+        False,
+        4,
+        [("hf_echo.inference.encode", "3 texts are long")],
+    )
 
 
 def test_a_task_returns_its_error():

@@ -144,10 +144,14 @@ def test_a_missing_npy_file_is_named(tmp_path):
         load_npy(tmp_path / "b.npy")
 
 
-SAFETENSORS = 'Error while serializing: IoError(Os { code: 28, message: "No space left on device" })'
+SAFETENSORS = (
+    'Error while serializing: IoError(Os { code: 28, message: "No space left on device" })'
+)
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError(SAFETENSORS)], ids=type)
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), RuntimeError(SAFETENSORS)], ids=type
+)
 @pytest.mark.parametrize("writer", [write_whole, write_folder])
 def test_a_full_disk_during_the_work_is_one_line(tmp_path, writer, error):
     with pytest.raises(OSError, match=r"out cannot be written: No space left on device$"):

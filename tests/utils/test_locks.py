@@ -16,7 +16,10 @@ def out(tmp_path):
 
 
 def refuse_second(out):
-    with pytest.raises(ValueError, match="another run writes .*out.npy: wait until it ends"), only_run(out):
+    with (
+        pytest.raises(ValueError, match="another run writes .*out.npy: wait until it ends"),
+        only_run(out),
+    ):
         pass
 
 
@@ -48,7 +51,10 @@ def test_another_error_of_a_lock_names_its_file(out, monkeypatch):
 
     monkeypatch.setattr(filelock.FileLock, "acquire", fails)
 
-    with pytest.raises(OSError, match="out.npy.lock cannot be locked: Input/output error"), only_run(out):
+    with (
+        pytest.raises(OSError, match="out.npy.lock cannot be locked: Input/output error"),
+        only_run(out),
+    ):
         pass
 
 

@@ -60,5 +60,7 @@ def test_a_missing_layer_is_news(config, messages, tmp_path):
 def test_bf16_on_a_cpu_is_news_where_it_is_slow(monkeypatch, is_fast):
     monkeypatch.setattr(quiet, "has_fast_bf16", lambda: is_fast)
     text = f"This model was loaded in {torch.bfloat16} on CPU. Depending on your CPU, inference may be slower"
-    record = logging.LogRecord("sentence_transformers.base.model", logging.WARNING, "", 0, text, None, None)
+    record = logging.LogRecord(
+        "sentence_transformers.base.model", logging.WARNING, "", 0, text, None, None
+    )
     assert is_news(record) is not is_fast

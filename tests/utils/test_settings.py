@@ -56,7 +56,10 @@ class Toy(Step):
         ({"color": "green"}, "color is 'green'; it must be one of red, blue"),
         ({"names": "a"}, "names is 'a'; it must be a list of texts, such as [a]"),
         ({"names": [1]}, "names is [1]; it must be a list, each of it a text"),
-        ({"sizes": {"a": "b"}}, "sizes is {'a': 'b'}; it must be a mapping, each value of it a whole number"),
+        (
+            {"sizes": {"a": "b"}},
+            "sizes is {'a': 'b'}; it must be a mapping, each value of it a whole number",
+        ),
         ({"sizes": 3}, "sizes is 3; it must be a mapping, such as {name: value}"),
         ({"audio": "yes"}, "audio is 'yes'; it must be true or false"),
         ({"audio": True, "lang": "fra"}, "lang does not go with audio: leave one of them out"),
@@ -178,7 +181,13 @@ NAMES = ["learning_rate", "max_steps", "max_tokens"]
 
 @pytest.mark.parametrize(
     ("word", "name"),
-    [("lerning_rate", "learning_rate"), ("max_step", "max_steps"), ("xyz", None), (None, None), (3, None)],
+    [
+        ("lerning_rate", "learning_rate"),
+        ("max_step", "max_steps"),
+        ("xyz", None),
+        (None, None),
+        (3, None),
+    ],
 )
 @pytest.mark.parametrize("kind", [list, dict.fromkeys, iter])
 def test_the_nearest_name(word, name, kind):

@@ -33,7 +33,12 @@ def test_no_text_in_utf_8_is_refused(any_text):
     assert why_not_text(any_text.encode()) is None
 
 
-PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": lambda data: pa.compress(data, "zstd", True)}
+PACKERS = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: pa.compress(data, "zstd", True),
+}
 
 
 # A byte order mark, both line ends, an empty line, a long one, and a last line without an end.
@@ -44,7 +49,9 @@ LINES = ["a", "", "b\rc", "x" * 1_000_000, "d"]
 @pytest.mark.parametrize("packed", PACKERS)
 @pytest.mark.parametrize("name", ["a.txt", "other.txt"])
 def test_a_packed_file_is_read(tmp_path, packed, name):
-    path = tmp_path / (f"{name}{packed}" if name == "a.txt" else name)  # the other name does not say it is packed
+    path = tmp_path / (
+        f"{name}{packed}" if name == "a.txt" else name
+    )  # the other name does not say it is packed
     path.write_bytes(PACKERS[packed](CONTENT))
     assert read_lines(path) == LINES
 

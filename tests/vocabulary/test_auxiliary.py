@@ -38,7 +38,9 @@ def test_windows(toy_tokenizer, texts):
     entries = counts.tocoo()
     rows = zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True)
     assert {(left, right): count for left, right, count in rows} == pair_counts
-    assert {token_id: count for token_id, count in enumerate(frequency.tolist()) if count} == token_counts
+    assert {
+        token_id: count for token_id, count in enumerate(frequency.tolist()) if count
+    } == token_counts
 
 
 def test_vectors_equal_numpy(toy_tokenizer, texts):
@@ -76,7 +78,14 @@ def test_files_give_what_texts_give(toy_tokenizer, texts, tmp_path):
 
 
 test_refuses = refusals(
-    (lambda toy_tokenizer: auxiliary_vectors("none.txt", toy_tokenizer), "no file", FileNotFoundError),
+    (
+        lambda toy_tokenizer: auxiliary_vectors("none.txt", toy_tokenizer),
+        "no file",
+        FileNotFoundError,
+    ),
     (lambda toy_tokenizer: train_auxiliary([], toy_tokenizer), "no texts to train"),
-    (lambda toy_tokenizer: train_auxiliary(["red"], toy_tokenizer), "occur 10 times near each other"),
+    (
+        lambda toy_tokenizer: train_auxiliary(["red"], toy_tokenizer),
+        "occur 10 times near each other",
+    ),
 )

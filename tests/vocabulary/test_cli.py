@@ -59,7 +59,9 @@ def counts(succeeds, texts, tmp_path):
 @pytest.fixture
 def old(tmp_path):
     """A byte-level BPE without merges, as a folder."""
-    backend = Tokenizer(models.BPE({b: i for i, b in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
+    backend = Tokenizer(
+        models.BPE({b: i for i, b in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, [])
+    )
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     EchoTokenizer.from_backend(backend).save_pretrained(tmp_path / "old")
@@ -76,7 +78,9 @@ def test_count(succeeds, texts, tmp_path):
 
 
 def test_extend(succeeds, counts, old, tmp_path):
-    report = json.loads(succeeds("extend", old, tmp_path / "new", "--counts", counts, "--merges", 20))
+    report = json.loads(
+        succeeds("extend", old, tmp_path / "new", "--counts", counts, "--merges", 20)
+    )
     before = AutoTokenizer.from_pretrained(old)
     after = AutoTokenizer.from_pretrained(tmp_path / "new")
     assert report["tokens"] == len(after) == len(before) + 20
@@ -96,8 +100,12 @@ def test_extend_to_a_size(succeeds, counts, old, tmp_path):
 def test_the_folder_of_a_model_is_refused(refused, counts, old, tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    refused("model holds a model", "extend", old, tmp_path / "model", "--counts", counts, "--merges", 20)
-    refused("model holds a model", "train", tmp_path / "model", "--counts", counts, "--vocab-size", 300)
+    refused(
+        "model holds a model", "extend", old, tmp_path / "model", "--counts", counts, "--merges", 20
+    )
+    refused(
+        "model holds a model", "train", tmp_path / "model", "--counts", counts, "--vocab-size", 300
+    )
     assert [file.name for file in (tmp_path / "model").iterdir()] == ["config.json"]
 
 
@@ -125,7 +133,9 @@ def test_swap(succeeds, counts, toy, toy_tokenizer, tmp_path):
     toy_tokenizer.save_pretrained(tmp_path / "model")
     succeeds("train", tmp_path / "t", "--counts", counts, "--vocab-size", 300, "--reserved", 0)
 
-    out = succeeds("swap", tmp_path / "model", tmp_path / "t", tmp_path / "swapped", "--method", "random")
+    out = succeeds(
+        "swap", tmp_path / "model", tmp_path / "t", tmp_path / "swapped", "--method", "random"
+    )
 
     assert json.loads(out)["tokens"] == 300
     assert EchoForTranslation.from_pretrained(tmp_path / "swapped").config.vocab_size >= 300
@@ -139,7 +149,9 @@ def test_report(succeeds, counts, old, tmp_path):
 
     content = json.loads((tmp_path / "r.json").read_text())
     assert list(content["sizes"]) == ["old", "new"]
-    (row,) = [row for row in content["rows"] if row["tokenizer"] == "old" and row["name"] == "fra_Latn"]
+    (row,) = [
+        row for row in content["rows"] if row["tokenizer"] == "old" and row["name"] == "fra_Latn"
+    ]
     sizes = [len(f" {text}".encode()) for text in FRENCH]
     assert row["tokens_per_sentence"] == sum(sizes) / len(sizes)
     assert row["failures"] == 0
@@ -179,7 +191,16 @@ def test_a_recipe_is_the_command(succeeds, hf_echo_cli, recipe, counts, tmp_path
     assert code == 0, err
     assert json.loads(out)["tokens"] == 305
 
-    options = ("--vocab-size", 305, "--reserved", 2, "--language-weight", "ell_Grek=3", "--top-languages", 1)
+    options = (
+        "--vocab-size",
+        305,
+        "--reserved",
+        2,
+        "--language-weight",
+        "ell_Grek=3",
+        "--top-languages",
+        1,
+    )
     succeeds("train", tmp_path / "by-hand", "--counts", counts, *options)
     by_recipe = (tmp_path / "t" / "tokenizer.json").read_bytes()
     assert by_recipe == (tmp_path / "by-hand" / "tokenizer.json").read_bytes()

@@ -125,15 +125,42 @@ def test_counts_are_opened_as_they_were_written(counts):
 def test_another_pattern_than_that_of_the_counts_is_refused(counts):
     counts.check_pattern(counts.pattern)
     (other,) = PATTERNS.keys() - {counts.pattern}
-    refuses(f"'{counts.pattern}', the tokenizer has '{other}': count again with", counts.check_pattern, other)
+    refuses(
+        f"'{counts.pattern}', the tokenizer has '{other}': count again with",
+        counts.check_pattern,
+        other,
+    )
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_texts_with_any_white_space_are_split_as_a_whole(tmp_path, pattern):
     """The count divides texts at single spaces first."""
     rng = random.Random(0)
-    letters = [*"ab1'.,-(’%_é🙂", "\u0301", "'s", "...", "123456", "ក្ម", "हूँ", "ཀ་", "中文", *" " * 6]
-    spaces = ["  ", "\t", "\n", "\r\n", "\u00a0", "\u3000", "\u2028", "\x1c", "\x85", "\u180e", "\u200b"]
+    letters = [
+        *"ab1'.,-(’%_é🙂",
+        "\u0301",
+        "'s",
+        "...",
+        "123456",
+        "ក្ម",
+        "हूँ",
+        "ཀ་",
+        "中文",
+        *" " * 6,
+    ]
+    spaces = [
+        "  ",
+        "\t",
+        "\n",
+        "\r\n",
+        "\u00a0",
+        "\u3000",
+        "\u2028",
+        "\x1c",
+        "\x85",
+        "\u180e",
+        "\u200b",
+    ]
     rows = []
     words = Counter()
     for number in range(2000):
@@ -150,7 +177,11 @@ def test_texts_with_any_white_space_are_split_as_a_whole(tmp_path, pattern):
 
 def test_an_iterable_of_languages_with_texts(tmp_path):
     """An iterable, a language outside the table, one that has a region, a decomposed letter, and a long word."""
-    pairs = [("xyz_Latn", "e\u0301te\u0301"), ("por_Latn_BR", "uma casa"), ("xyz_Latn", " \u00e9t\u00e9 ")] * 4
+    pairs = [
+        ("xyz_Latn", "e\u0301te\u0301"),
+        ("por_Latn_BR", "uma casa"),
+        ("xyz_Latn", " \u00e9t\u00e9 "),
+    ] * 4
     pairs.append(("tha_Thai", "ก" * 150))
     counts = count([iter(pairs)], tmp_path / "c.parquet", kind="parallel")
     assert as_counters(counts) == {
@@ -163,7 +194,9 @@ def test_an_iterable_of_languages_with_texts(tmp_path):
 def hand_made(tmp_path) -> WordCounts:
     """fra has both kinds, 10 and 40 characters; deu one kind, 20; wol one kind, 2."""
     rows = ["aa bb\taa ccccc d\tfra_Latn\tdeu_Latn", "aaa\teeeeeeee\tfra_Latn\tdeu_Latn"]
-    (tmp_path / "pairs.tsv").write_text("\n".join(["source\ttarget\tsource_lang\ttarget_lang", *rows]) + "\n")
+    (tmp_path / "pairs.tsv").write_text(
+        "\n".join(["source\ttarget\tsource_lang\ttarget_lang", *rows]) + "\n"
+    )
     monolingual = [("fra_Latn", "bbb " * 10), ("wol_Latn", "z")]
     return count([tmp_path / "pairs.tsv", monolingual], tmp_path / "hand.parquet")
 
@@ -192,7 +225,9 @@ def test_balanced_by_hand(tmp_path):
     balanced = hand_made(tmp_path).balanced(total=total)
 
     half = Fraction(1, 2)
-    rounded = {word: int(share * total / sum(shares.values()) + half) for word, share in shares.items()}
+    rounded = {
+        word: int(share * total / sum(shares.values()) + half) for word, share in shares.items()
+    }
     assert balanced == rounded
     assert list(balanced) == sorted(rounded, key=lambda word: (-rounded[word], word))
     assert {type(times) for times in balanced.values()} == {int}
@@ -217,7 +252,10 @@ def test_rare_words_are_left_out(tmp_path):
 
 
 def test_words_of_frequency_zero_are_left_out(tmp_path):
-    assert hand_made(tmp_path).balanced(total=4) == {" z": 2, " bbb": 1}  # 2.05 and 0.51; " aa" has 0.41
+    assert hand_made(tmp_path).balanced(total=4) == {
+        " z": 2,
+        " bbb": 1,
+    }  # 2.05 and 0.51; " aa" has 0.41
 
 
 @pytest.mark.parametrize(
@@ -225,7 +263,10 @@ def test_words_of_frequency_zero_are_left_out(tmp_path):
     [
         ({"language_weights": {"ell_Grek": 2}}, "'ell_Grek', which .*hand.parquet does not have"),
         ({"language_weights": {"fra_Latn": -1}}, "fra_Latn has weight -1"),
-        ({"language_weights": {"fra_Latn": 0, "deu_Latn": 0, "wol_Latn": 0}}, "every language has weight 0"),
+        (
+            {"language_weights": {"fra_Latn": 0, "deu_Latn": 0, "wol_Latn": 0}},
+            "every language has weight 0",
+        ),
         ({"min_count": 99}, "no word was seen 99 times: lower the smallest count"),
     ],
 )
@@ -307,7 +348,9 @@ def test_a_wrong_file_keeps_what_was_counted(corpus, unfinished, tmp_path, monke
 
 @pytest.mark.parametrize("options", [{"pattern": "llama3"}, {"kind": "monolingual"}])
 def test_another_setting_is_refused(corpus, unfinished, options):
-    with pytest.raises(ValueError, match=r"pairs.parquet or a setting .* changed .* delete .*c.parquet.unfinished"):
+    with pytest.raises(
+        ValueError, match=r"pairs.parquet or a setting .* changed .* delete .*c.parquet.unfinished"
+    ):
         count(corpus[:1], unfinished, **options)
 
 
@@ -318,7 +361,12 @@ def test_a_file_of_the_same_size_with_another_text_is_refused(corpus, unfinished
 
 def test_two_counts_into_one_file(corpus, tmp_path):
     (tmp_path / "c.parquet.unfinished").write_bytes(b"no database" * 1000)
-    refuses(r"c.parquet.unfinished cannot be opened: another count into .* runs", count, corpus, tmp_path / "c.parquet")
+    refuses(
+        r"c.parquet.unfinished cannot be opened: another count into .* runs",
+        count,
+        corpus,
+        tmp_path / "c.parquet",
+    )
 
 
 def count_wrong(sources, options, tmp_path):
@@ -330,10 +378,22 @@ def count_wrong(sources, options, tmp_path):
 
 PAIRS = [[("fra_Latn", "un chat")]]
 test_bad_input_is_one_line = refusals(
-    ("a.tsv", "src\ttgt\tsrc_lang\ttgt_lang\nun\t\tfra_Latn\teng_Latn\n", r"a\.tsv:2: tgt is empty"),
+    (
+        "a.tsv",
+        "src\ttgt\tsrc_lang\ttgt_lang\nun\t\tfra_Latn\teng_Latn\n",
+        r"a\.tsv:2: tgt is empty",
+    ),
     ("a.tsv", "lang\ttext\n", r"a\.tsv: no row to count"),
-    ("a.tsv", "lang\ttext\tsplit\nfra_Latn\tun\tdev\n", r"a\.tsv: no row of split 'train' to count"),
-    ("a.tsv", "langue\ttexte\nfra_Latn\tun\n", r"neither source, .* nor lang and text \(found: langue, texte\)"),
+    (
+        "a.tsv",
+        "lang\ttext\tsplit\nfra_Latn\tun\tdev\n",
+        r"a\.tsv: no row of split 'train' to count",
+    ),
+    (
+        "a.tsv",
+        "langue\ttexte\nfra_Latn\tun\n",
+        r"neither source, .* nor lang and text \(found: langue, texte\)",
+    ),
     ("a.txt", "un\n", r"a\.txt: unknown language: name the file like fra_Latn\.txt"),
     (PAIRS, {"pattern": "gpt2"}, "pattern='gpt2' must be one of llama3, echo"),
     (PAIRS, {"kind": "web"}, "kind='web' is not one of parallel, monolingual"),
@@ -345,7 +405,10 @@ test_bad_input_is_one_line = refusals(
     call=count_wrong,
 )
 test_files_that_are_none = refusals(
-    (lambda corpus, tmp_path: count([corpus[1]] * 2, tmp_path / "c.parquet"), "nway.tsv is given twice"),
+    (
+        lambda corpus, tmp_path: count([corpus[1]] * 2, tmp_path / "c.parquet"),
+        "nway.tsv is given twice",
+    ),
     (lambda corpus: WordCounts.load(corpus[0]), "not of word counts"),
     (lambda corpus: WordCounts.load(corpus[1]), "not a Parquet file"),
     (lambda: WordCounts.load("nothing.parquet"), "no such file of counts", FileNotFoundError),
@@ -355,7 +418,12 @@ test_files_that_are_none = refusals(
 def test_bad_rows_can_be_skipped_after_they_stopped_the_count(tmp_path, caplog):
     file = tmp_path / "a.tsv"
     file.write_text("lang\ttext\nfra_Latn\tun\nfrenchish\tdeux\nfra_Latn\nfra_Latn\ttrois\n")
-    refuses("a.tsv:3: lang: unknown .*frenchish.* set on_bad_row to skip", count, file, tmp_path / "c.parquet")
+    refuses(
+        "a.tsv:3: lang: unknown .*frenchish.* set on_bad_row to skip",
+        count,
+        file,
+        tmp_path / "c.parquet",
+    )
     counts = count(file, tmp_path / "c.parquet", on_bad_row="skip")
     assert as_counters(counts) == {("fra_Latn", "monolingual"): Counter({" un": 1, " trois": 1})}
     assert "skipped 2 bad rows" in caplog.text

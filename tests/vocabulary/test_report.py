@@ -27,7 +27,9 @@ def byte_tokenizer(merges: tuple[tuple[str, str], ...] = ()) -> Tokenizer:
     """256 bytes, and these merges."""
     tokens = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokens += [left + right for left, right in merges]
-    backend = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, list(merges)))
+    backend = Tokenizer(
+        models.BPE({token: number for number, token in enumerate(tokens)}, list(merges))
+    )
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     return backend
@@ -101,7 +103,9 @@ def test_the_ratio_is_that_to_the_first_tokenizer(old_new):
 
 
 def test_merges_that_no_text_has_are_unused(old_new):
-    assert old_new.get("new", "eng_Latn").unused == pytest.approx(1 - 5 / 259)  # used: T, h, e, space, cat
+    assert old_new.get("new", "eng_Latn").unused == pytest.approx(
+        1 - 5 / 259
+    )  # used: T, h, e, space, cat
 
 
 def test_json(old_new):
@@ -109,7 +113,9 @@ def test_json(old_new):
     assert content["base"] == "old"
     assert content["sizes"] == {"old": 256, "new": 259}
     assert len(content["rows"]) == 2 * (4 + 3 + 1)
-    (thai,) = [row for row in content["rows"] if row["tokenizer"] == "new" and row["name"] == "tha_Thai"]
+    (thai,) = [
+        row for row in content["rows"] if row["tokenizer"] == "new" and row["name"] == "tha_Thai"
+    ]
     assert thai["tokens_per_word"] is None
     assert thai["script"] == "Thai"
 
@@ -117,7 +123,13 @@ def test_json(old_new):
 def test_a_table_by_language(old_new):
     header, _, *lines = old_new.to_markdown("language").splitlines()
     assert header == "| language | script | sentences | old | new | new / old |"
-    assert [line.split(" ")[1] for line in lines] == ["rus_Cyrl", "tha_Thai", "fra_Latn", "eng_Latn", "all"]
+    assert [line.split(" ")[1] for line in lines] == [
+        "rus_Cyrl",
+        "tha_Thai",
+        "fra_Latn",
+        "eng_Latn",
+        "all",
+    ]
     assert lines[3] == "| eng_Latn | Latin | 1 | 7.0 | 5.0 | 0.71 |"
 
 
@@ -159,13 +171,19 @@ def test_normal_forms_are_no_failure():
     composed = len(unicodedata.normalize("NFC", text).encode())
     assert composed < len(text.encode())
     # all are given NFC; the layout's own space is a token here
-    assert [forms.get(name).tokens_per_sentence for name in tokenizers] == [composed, composed, composed + 1]
+    assert [forms.get(name).tokens_per_sentence for name in tokenizers] == [
+        composed,
+        composed,
+        composed + 1,
+    ]
 
 
 @pytest.fixture
 def padding_tokenizer():
     tokenizer = EchoTokenizer.from_backend(byte_tokenizer())
-    tokenizer(["a text that is cut and padded"], truncation=True, max_length=32, padding="max_length")
+    tokenizer(
+        ["a text that is cut and padded"], truncation=True, max_length=32, padding="max_length"
+    )
     return tokenizer
 
 
@@ -183,7 +201,9 @@ def test_the_callers_tokenizer_is_left_as_it_was(padding_tokenizer):
 
 
 def test_languages_outside_the_table_have_a_script(tmp_path):
-    (tmp_path / "a.tsv").write_text("src_lang\tsrc\ttgt_lang\ttgt\neng_Latn\tcat\txyz_Grek\tγάτα\n", "utf-8")
+    (tmp_path / "a.tsv").write_text(
+        "src_lang\tsrc\ttgt_lang\ttgt\neng_Latn\tcat\txyz_Grek\tγάτα\n", "utf-8"
+    )
     (tmp_path / "xyz_Zzzz.txt").write_text("one\nthree\n")
     files = [tmp_path / "a.tsv", tmp_path / "xyz_Zzzz.txt"]
 
@@ -210,7 +230,13 @@ test_errors = refusals(
     (lambda: report({}), "no tokenizers: give at least one"),
     (lambda: report({"slow": "gpt2"}), "'slow' is a str; give a fast tokenizer"),
     (lambda: report({"bytes": byte_tokenizer()}, [], split="dev"), "no row of split 'dev'"),
-    (lambda: report({"bytes": byte_tokenizer()}).get("bytes", "deu_Latn"), "no row for tokenizer 'bytes' and 'deu_"),
+    (
+        lambda: report({"bytes": byte_tokenizer()}).get("bytes", "deu_Latn"),
+        "no row for tokenizer 'bytes' and 'deu_",
+    ),
     (lambda: load_tokenizer("nowhere"), "nowhere", FileNotFoundError),
-    (lambda tmp_path: load_tokenizer(shutil.copy(__file__, tmp_path / "a.json")), "a.json is not a tokenizer.json"),
+    (
+        lambda tmp_path: load_tokenizer(shutil.copy(__file__, tmp_path / "a.json")),
+        "a.json is not a tokenizer.json",
+    ),
 )

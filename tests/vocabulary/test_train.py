@@ -37,7 +37,9 @@ def test_merges_are_those_of_the_rust_trainer(seed, pattern):
     rust.pre_tokenizer = pre_tokenizer(pattern)
     options = dict(initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
     trainer = trainers.BpeTrainer(vocab_size=256 + 60, min_frequency=2, **options)
-    rust.train_from_iterator((word for word, count in counts.items() for _ in range(count)), trainer)
+    rust.train_from_iterator(
+        (word for word, count in counts.items() for _ in range(count)), trainer
+    )
     ours = train_from_counts(counts, 5 + 256 + 60, pattern=pattern, progress=False)
     assert merges_of(ours.backend_tokenizer) == merges_of(rust)
     assert ours.convert_ids_to_tokens(range(321)) == [*SPECIAL, *map(rust.id_to_token, range(316))]
@@ -47,7 +49,9 @@ def test_merges_are_those_of_the_rust_trainer(seed, pattern):
 def sized(request, tmp_path_factory):
     """(size, reserved tokens, a tokenizer of that size as trained, the same as saved)."""
     size, reserved = request.param
-    tokenizer = train_from_counts(word_counts(0), size, n_reserved=reserved, max_length=77, progress=False)
+    tokenizer = train_from_counts(
+        word_counts(0), size, n_reserved=reserved, max_length=77, progress=False
+    )
     folder = tmp_path_factory.mktemp("tokenizer")
     tokenizer.save_pretrained(folder)
     return size, reserved, tokenizer, EchoTokenizer.from_pretrained(folder)
@@ -103,8 +107,18 @@ def test_one_string_in_place_of_texts_is_refused():
 
 
 test_bad_input = refusals(
-    ({" ab": 2}, 400, {}, "the counts allow a vocabulary of 263, not 400: ask for 263 or count more text"),
-    ({" ab": 2}, 277, {"n_reserved": 16}, r"must be above 277 \(256 bytes, 5 special and 16 reserved"),
+    (
+        {" ab": 2},
+        400,
+        {},
+        "the counts allow a vocabulary of 263, not 400: ask for 263 or count more text",
+    ),
+    (
+        {" ab": 2},
+        277,
+        {"n_reserved": 16},
+        r"must be above 277 \(256 bytes, 5 special and 16 reserved",
+    ),
     ({" ab": 2}, 300, {"n_reserved": -1}, "n_reserved must be 0 or more, not -1"),
     call=lambda counts, size, options: train_from_counts(counts, size, progress=False, **options),
 )

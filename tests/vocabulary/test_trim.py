@@ -4,7 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from hf_echo.vocabulary.trim import kept_tokens, token_scores, trimmed
 
@@ -12,8 +20,13 @@ from ..refusals import refusals
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 TEXTS = {
-    "eng_Latn": ["the cat sleeps on the mat", "a cat and a dog sleep", "the dogs run in the garden"] * 3,
-    "fra_Latn": ["le chat dort sur le tapis", "un chat et un chien dorment", "les chiens courent dans le jardin"],
+    "eng_Latn": ["the cat sleeps on the mat", "a cat and a dog sleep", "the dogs run in the garden"]
+    * 3,
+    "fra_Latn": [
+        "le chat dort sur le tapis",
+        "un chat et un chien dorment",
+        "les chiens courent dans le jardin",
+    ],
     "rus_Cyrl": ["кот спит на коврике", "собаки бегут в саду"],
 }
 ALL = [text for texts in TEXTS.values() for text in texts]
@@ -23,7 +36,9 @@ def unigram() -> Tokenizer:
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(vocab_size=150, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=150, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False
+    )
     tokenizer.train_from_iterator(ALL, trainer)
     return with_template(tokenizer)
 
@@ -66,7 +81,9 @@ def with_template(tokenizer: Tokenizer) -> Tokenizer:
     """The ids of the special tokens change: a token that is not kept stands in front of the last."""
     tokenizer.add_special_tokens(["<mask>"])
     ids = [(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>", "<mask>")]
-    tokenizer.post_processor = processors.TemplateProcessing(single="<s> <mask> $A </s>", special_tokens=ids)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> <mask> $A </s>", special_tokens=ids
+    )
     return tokenizer
 
 

@@ -41,7 +41,16 @@ from bible_output import (
     write_pairs,
     write_rows,
 )
-from bible_sources import SPLITS, Source, Verses, find_sources, language_of_ces, place_of, read_source, split_of
+from bible_sources import (
+    SPLITS,
+    Source,
+    Verses,
+    find_sources,
+    language_of_ces,
+    place_of,
+    read_source,
+    split_of,
+)
 from pyarrow import feather
 from run_script import run, show
 from tqdm.auto import tqdm
@@ -137,7 +146,9 @@ def read_corpus(
             edition.name += f"-{source.lang}" if source.lang else "-2"
         table = table_of(verses)
         # The names of verses become numbers, the texts a file that is mapped.
-        mapped, table["length"] = spool(table.pop("text").tolist(), folder / f"{len(editions)}.arrow")
+        mapped, table["length"] = spool(
+            table.pop("text").tolist(), folder / f"{len(editions)}.arrow"
+        )
         for name in table.verse:
             verse_numbers.setdefault(name, len(verse_numbers))
         table["verse"] = table.verse.map(verse_numbers)
@@ -155,7 +166,9 @@ def read_corpus(
     rows["lang"] = language_numbers[rows.edition]
     split_numbers = np.array([SPLITS.index(split_of(verse)) for verse in verse_numbers])
     rows["split"] = split_numbers[rows.verse]
-    corpus = Corpus(editions, rows, languages, np.array(list(verse_numbers)), pa.chunked_array(texts))
+    corpus = Corpus(
+        editions, rows, languages, np.array(list(verse_numbers)), pa.chunked_array(texts)
+    )
     return corpus, unread
 
 
@@ -175,7 +188,9 @@ def _edition(source: Source, verses: Verses, label: Callable[..., Label]) -> Edi
     return Edition(lang, source.name, declared, facts)
 
 
-def _label(texts: list[str], declared: str | None, *, sample: int | None, seed: int, **options: Any) -> Label:
+def _label(
+    texts: list[str], declared: str | None, *, sample: int | None, seed: int, **options: Any
+) -> Label:
     """`label_of` a sample of the texts."""
     if sample is not None and len(texts) > sample:
         rows = np.random.default_rng(seed).choice(len(texts), sample, replace=False)
@@ -190,7 +205,9 @@ def table_of(verses: Verses) -> pd.DataFrame:
     # A verse without a text of its own stays in the table, with the reason why it is left out.
     with_text = pd.DataFrame({"verse": names, "text": texts, "reason": None})
     empty = pd.DataFrame({"verse": verses.empty, "text": "", "reason": "empty"})
-    merged = pd.DataFrame({"verse": list(verses.merged), "text": list(verses.merged.values()), "reason": "merged"})
+    merged = pd.DataFrame(
+        {"verse": list(verses.merged), "text": list(verses.merged.values()), "reason": "merged"}
+    )
     return pd.concat([part for part in (with_text, empty, merged) if len(part)], ignore_index=True)
 
 
@@ -204,30 +221,55 @@ def spool(texts: list[str], path: Path) -> tuple[pa.ChunkedArray, np.ndarray]:
 
 def main(
     sources: Annotated[
-        list[str], typer.Argument(help="Files or folders of USFM, CES XML, vref text or TSV; optionally LANG=PATH.")
+        list[str],
+        typer.Argument(
+            help="Files or folders of USFM, CES XML, vref text or TSV; optionally LANG=PATH."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")],
     vref: Annotated[
-        Path | None, typer.Option(help="List of verses (vref.txt) that .txt sources follow line by line.")
+        Path | None,
+        typer.Option(help="List of verses (vref.txt) that .txt sources follow line by line."),
     ] = None,
-    lid: Annotated[bool, typer.Option(help="Identify languages with heliport. Default: as declared.")] = False,
+    lid: Annotated[
+        bool, typer.Option(help="Identify languages with heliport. Default: as declared.")
+    ] = False,
     scorer: Annotated[
-        str | None, typer.Option(help="Encoder that chooses the pivot texts by cosine. Default: the best source.")
+        str | None,
+        typer.Option(
+            help="Encoder that chooses the pivot texts by cosine. Default: the best source."
+        ),
     ] = None,
-    pivots: Annotated[str, typer.Option(help="Pivot languages, comma-separated.")] = ",".join(PIVOTS),
+    pivots: Annotated[str, typer.Option(help="Pivot languages, comma-separated.")] = ",".join(
+        PIVOTS
+    ),
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Largest length difference within a language, as a share of the mean.")
+        float,
+        typer.Option(
+            min=0, help="Largest length difference within a language, as a share of the mean."
+        ),
     ] = TOLERANCE,
     sigmas: Annotated[
-        float, typer.Option(min=0, help="Largest length difference across languages, in standard deviations.")
+        float,
+        typer.Option(
+            min=0, help="Largest length difference across languages, in standard deviations."
+        ),
     ] = 3.0,
     minimum_quality: Annotated[
-        float, typer.Option(min=0, max=1, help="Lowest chrF++ of a source, as a share of the best source's.")
+        float,
+        typer.Option(
+            min=0, max=1, help="Lowest chrF++ of a source, as a share of the best source's."
+        ),
     ] = MINIMUM,
     sample: Annotated[
-        int, typer.Option(min=0, help="Verses sampled for quality and language identification; 0 is all.")
+        int,
+        typer.Option(
+            min=0, help="Verses sampled for quality and language identification; 0 is all."
+        ),
     ] = 500,
-    on_bad: Annotated[str, typer.Option(help="For broken files and rows: error or skip.")] = "error",
+    on_bad: Annotated[
+        str, typer.Option(help="For broken files and rows: error or skip.")
+    ] = "error",
     seed: Annotated[int, typer.Option(help="Random seed of --sample.")] = 0,
 ) -> None:
     """Build a parallel Bible: n-way table, pairs with the pivots, list of removed texts with reasons (OS A.8)."""
@@ -237,7 +279,9 @@ def main(
 
         identifier = open_identifier()
         options["lid"] = identifier.name
-        options["contradicts"] = lambda code, named: identifier.knows(code) and identifier.differ(code, named)
+        options["contradicts"] = lambda code, named: (
+            identifier.knows(code) and identifier.differ(code, named)
+        )
     if scorer is not None:
         from hf_echo.inference.scorer import EchoScorer
 

@@ -30,7 +30,14 @@ from tqdm.auto import tqdm
 from hf_echo.languages import SCRIPTS, find_language
 
 # Why a verse is left out, in the order of the steps.
-REASONS = ("empty", "merged", "monolingual length", "crosslingual length", "quality", "not the best source")
+REASONS = (
+    "empty",
+    "merged",
+    "monolingual length",
+    "crosslingual length",
+    "quality",
+    "not the best source",
+)
 
 
 @dataclass(eq=False)
@@ -94,11 +101,15 @@ class Corpus:
 
 LanguageId = Callable[[list[str]], Sequence[str | None]]  # texts -> codes ("fra_Latn" or "fra")
 
-Contradicts = Callable[[str, str], bool]  # (declared code, predicted code) -> whether they contradict each other
+Contradicts = Callable[
+    [str, str], bool
+]  # (declared code, predicted code) -> whether they contradict each other
 
 # ISO 15924 codes of Unicode scripts: those of our languages, and a few that occur only in Bibles
 _MIXED = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Hira Kana"}
-UNICODE_SCRIPTS = " ".join([*(_MIXED.get(s, s) for s in SCRIPTS), "Lisu Java Limb Lepc Tale Kali Osge Goth Cham Bali"])
+UNICODE_SCRIPTS = " ".join(
+    [*(_MIXED.get(s, s) for s in SCRIPTS), "Lisu Java Limb Lepc Tale Kali Osge Goth Cham Bali"]
+)
 KANA_SHARE = 0.05  # of Han and Kana letters; Japanese has far more, Chinese none
 
 
@@ -201,7 +212,9 @@ def drop_outliers(corpus: Corpus, tolerance: float, sigmas: float) -> None:
     outliers = monolingual_outliers(same_verse, kept.length.to_numpy(), tolerance)
     corpus.remove(kept.index[outliers], "monolingual length")
     kept = corpus.kept
-    outliers = crosslingual_outliers(kept.lang.to_numpy(), kept.verse.to_numpy(), kept.length.to_numpy(), sigmas)
+    outliers = crosslingual_outliers(
+        kept.lang.to_numpy(), kept.verse.to_numpy(), kept.length.to_numpy(), sigmas
+    )
     corpus.remove(kept.index[outliers], "crosslingual length")
 
 
@@ -219,7 +232,9 @@ def monolingual_outliers(verse: np.ndarray, length: np.ndarray, tolerance: float
     return np.abs(length - mean) > tolerance * mean
 
 
-def crosslingual_outliers(lang: np.ndarray, verse: np.ndarray, length: np.ndarray, sigmas: float = 3.0) -> np.ndarray:
+def crosslingual_outliers(
+    lang: np.ndarray, verse: np.ndarray, length: np.ndarray, sigmas: float = 3.0
+) -> np.ndarray:
     """Rows that deviate from the mean of their verse over all languages by more than ``sigmas`` standard deviations.
 
     Each length is first divided by its language's factor (`language_factors`). Returns (rows,) bool.
@@ -289,7 +304,9 @@ def judge(corpus: Corpus, *, sample: int | None, minimum: float, seed: int, prog
     for number, share in shares.items():
         edition = corpus.editions[number]
         edition.completeness = share
-        best[edition.lang] = min(edition, best.get(edition.lang, edition), key=lambda e: (-e.merit, e.name))
+        best[edition.lang] = min(
+            edition, best.get(edition.lang, edition), key=lambda e: (-e.merit, e.name)
+        )
     for edition in best.values():
         edition.best = True
     _sort(corpus)
@@ -340,6 +357,8 @@ def completeness(kept: pd.DataFrame) -> dict[int, float]:
     """Number of an edition -> share of its language's verses that it has, mean over the splits."""
     # Rows (language, edition), a column for each split.
     counts = kept.groupby(["lang", "edition", "split"]).size().unstack("split", fill_value=0)
-    totals = kept.drop_duplicates(["lang", "verse"]).groupby(["lang", "split"]).size().unstack("split")
+    totals = (
+        kept.drop_duplicates(["lang", "verse"]).groupby(["lang", "split"]).size().unstack("split")
+    )
     shares = counts.div(totals, level="lang").mean(axis=1)  # a split that the language lacks is NaN
     return shares.droplevel("lang").to_dict()

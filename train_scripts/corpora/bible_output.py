@@ -33,18 +33,24 @@ def keep_best_of_held_out(corpus: Corpus) -> None:
     corpus.remove(kept.index[is_held_out & ~is_best], "not the best source")
 
 
-def pivot_rows(corpus: Corpus, pivots: Sequence[str], scorer: Scorer | None, *, progress: bool = True) -> pd.DataFrame:
+def pivot_rows(
+    corpus: Corpus, pivots: Sequence[str], scorer: Scorer | None, *, progress: bool = True
+) -> pd.DataFrame:
     """The rows of the corpus that are the text of their verse in a pivot language: the best source's, or by score."""
     numbers = [corpus.languages.index(lang) for lang in pivots if lang in corpus.languages]
     kept = corpus.kept
     candidates = kept[kept.lang.isin(numbers)]  # of a language, the better source comes first
     if scorer is not None:
         scores = mean_scores(corpus, candidates, scorer, progress)
-        candidates = candidates.assign(score=scores).sort_values("score", ascending=False, kind="stable")
+        candidates = candidates.assign(score=scores).sort_values(
+            "score", ascending=False, kind="stable"
+        )
     return candidates.drop_duplicates(["lang", "verse"])
 
 
-def mean_scores(corpus: Corpus, candidates: pd.DataFrame, scorer: Scorer, progress: bool) -> pd.Series:
+def mean_scores(
+    corpus: Corpus, candidates: pd.DataFrame, scorer: Scorer, progress: bool
+) -> pd.Series:
     """Mean score of each text against all others of its verse; computed only where a language has a choice."""
     choices = candidates.groupby(["lang", "verse"]).verse.transform("size")
     texts = candidates[["lang", "verse"]].assign(contested=choices > 1).reset_index(names="row")
@@ -57,7 +63,9 @@ def mean_scores(corpus: Corpus, candidates: pd.DataFrame, scorer: Scorer, progre
         block = pairs[start : start + BLOCK]
         first = corpus.texts_at(block.row_x).to_pylist()
         second = corpus.texts_at(block.row_y).to_pylist()
-        of_block = scorer(first, second, languages[block.lang_x].tolist(), languages[block.lang_y].tolist())
+        of_block = scorer(
+            first, second, languages[block.lang_x].tolist(), languages[block.lang_y].tolist()
+        )
         if np.shape(of_block) != (len(block),):
             shape = np.shape(of_block)
             raise ValueError(
@@ -69,10 +77,14 @@ def mean_scores(corpus: Corpus, candidates: pd.DataFrame, scorer: Scorer, progre
     return of_texts.groupby(level=0).mean().reindex(candidates.index, fill_value=0.0)
 
 
-def write_rows(corpus: Corpus, rows: pd.DataFrame, schema: pa.Schema, path: Path, progress: bool) -> None:
+def write_rows(
+    corpus: Corpus, rows: pd.DataFrame, schema: pa.Schema, path: Path, progress: bool
+) -> None:
     """Write rows of the corpus as a table with the columns of a schema, edition by edition."""
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for number, of_edition in tqdm(rows.groupby("edition"), desc=path.stem, disable=not progress):
+        for number, of_edition in tqdm(
+            rows.groupby("edition"), desc=path.stem, disable=not progress
+        ):
             edition = corpus.editions[number]
             columns = {
                 "id": corpus.verses[of_edition.verse],
@@ -86,7 +98,9 @@ def write_rows(corpus: Corpus, rows: pd.DataFrame, schema: pa.Schema, path: Path
             writer.write_table(table.cast(schema))
 
 
-def write_pairs(corpus: Corpus, pivots: pd.DataFrame, folder: Path, progress: bool) -> dict[str, dict[str, int]]:
+def write_pairs(
+    corpus: Corpus, pivots: pd.DataFrame, folder: Path, progress: bool
+) -> dict[str, dict[str, int]]:
     """Write every source with every pivot of another language; returns the number of rows per split and pivot."""
     folder.mkdir(exist_ok=True)
     pivots = pivots[["lang", "verse"]].reset_index(names="row")
@@ -96,11 +110,15 @@ def write_pairs(corpus: Corpus, pivots: pd.DataFrame, folder: Path, progress: bo
         for split in SPLITS:
             writer = pq.ParquetWriter(folder / f"{split}.parquet", PAIRS, compression="zstd")
             writers[split] = stack.enter_context(writer)
-        for number, rows in tqdm(corpus.kept.groupby("edition"), desc="pairs", disable=not progress):
+        for number, rows in tqdm(
+            corpus.kept.groupby("edition"), desc="pairs", disable=not progress
+        ):
             lang = corpus.editions[number].lang
             rows = rows.reset_index(names="row")
             # Each verse beside its text in every pivot language.
-            pairs = rows.merge(pivots, on="verse", suffixes=("", "_pivot")).query("lang != lang_pivot")
+            pairs = rows.merge(pivots, on="verse", suffixes=("", "_pivot")).query(
+                "lang != lang_pivot"
+            )
             for (split_number, pivot_number), part in pairs.groupby(["split", "lang_pivot"]):
                 split = SPLITS[split_number]
                 pivot = corpus.languages[pivot_number]
@@ -114,7 +132,10 @@ def write_pairs(corpus: Corpus, pivots: pd.DataFrame, folder: Path, progress: bo
 
 
 def corpus_report(
-    corpus: Corpus, unread: list[dict[str, str]], pairs: dict[str, dict[str, int]], warning: str | None
+    corpus: Corpus,
+    unread: list[dict[str, str]],
+    pairs: dict[str, dict[str, int]],
+    warning: str | None,
 ) -> dict[str, Any]:
     # Rows: editions; columns: reasons.
     removed = corpus.rows.groupby(["edition", "reason"], observed=False).size().unstack("reason")

@@ -30,7 +30,9 @@ BOOKS = tuple(
     """.split()
 )
 # codes of christos-c/bible-corpus that differ from USFM's
-ALIASES = dict(SON="SNG", EZE="EZK", JOE="JOL", NAH="NAM", MAR="MRK", JOH="JHN", PHI="PHP", JAM="JAS")
+ALIASES = dict(
+    SON="SNG", EZE="EZK", JOE="JOL", NAH="NAM", MAR="MRK", JOH="JHN", PHI="PHP", JAM="JAS"
+)
 ALIASES |= {"1JO": "1JN", "2JO": "2JN", "3JO": "3JN"}
 SPLITS = ("train", "dev", "test")
 
@@ -164,7 +166,9 @@ def _source(files: tuple[Path, ...], lang: str | None, vref: Path | None) -> Sou
         name = rest
     elif _CODE.fullmatch(name) and ("_" in name or is_code(name)):
         lang = lang or name
-    elif len(folder) > 2 and _CODE.fullmatch(folder) and is_code(folder):  # a folder "in" is no language
+    elif (
+        len(folder) > 2 and _CODE.fullmatch(folder) and is_code(folder)
+    ):  # a folder "in" is no language
         lang = lang or folder
     if kind == "vref":
         vref = _vref(files[0], vref)
@@ -279,7 +283,9 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+        raise ValueError(
+            f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8"
+        ) from None
 
 
 def read_tsv(path: Path) -> Iterator[Row]:
@@ -384,7 +390,9 @@ def read_usfm(path: Path, text: str) -> Iterator[tuple[int, tuple[str, ...], str
     try:
         from usfmtc import USX
     except ImportError:
-        raise ValueError(f"{path}: reading USFM needs usfmtc (pip install -e '.[corpora]')") from None
+        raise ValueError(
+            f"{path}: reading USFM needs usfmtc (pip install -e '.[corpora]')"
+        ) from None
     if not text.lstrip().startswith("\\id "):
         raise ValueError(f"{path}:1: not USFM; a book must begin with \\id and its code (\\id GEN)")
     try:

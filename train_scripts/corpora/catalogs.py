@@ -36,8 +36,28 @@ from hf_echo.utils.files import files_below, write_json, write_whole
 CATALOGS = (".po", ".mo")
 ARCHIVES = (".whl", ".zip", ".egg")
 # folders whose names do not tell which package a catalog belongs to
-_FOLDERS = {"locale", "locales", "lc_messages", "translations", "translation", "i18n", "po", "lang", "languages"}
-_FOLDERS |= {"share", "usr", "lib", "src", "site-packages", "dist-packages", "conf", "lc_time", "nls"}
+_FOLDERS = {
+    "locale",
+    "locales",
+    "lc_messages",
+    "translations",
+    "translation",
+    "i18n",
+    "po",
+    "lang",
+    "languages",
+}
+_FOLDERS |= {
+    "share",
+    "usr",
+    "lib",
+    "src",
+    "site-packages",
+    "dist-packages",
+    "conf",
+    "lc_time",
+    "nls",
+}
 
 
 def harvest(
@@ -147,7 +167,9 @@ def _open_archive(file: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(file)
 
 
-def _catalog(label: str, path: PurePosixPath, package: str, file: Path, member: str | None = None) -> Catalog:
+def _catalog(
+    label: str, path: PurePosixPath, package: str, file: Path, member: str | None = None
+) -> Catalog:
     def read() -> Any:
         if member is None:
             data = file.read_bytes()
@@ -170,16 +192,28 @@ def package_of(path: PurePosixPath) -> str:
             return parts[parts.index(shelf) + 1]
     if "share" in parts and "locale" in parts:
         return path.stem
-    folders = [part for part in parts[:-1] if part.lower() not in _FOLDERS and language_of_locale(part) is None]
+    folders = [
+        part
+        for part in parts[:-1]
+        if part.lower() not in _FOLDERS and language_of_locale(part) is None
+    ]
     return folders[-1].strip("/") if folders and folders[-1] != "/" else path.stem
 
 
 def main(
-    paths: Annotated[list[Path], typer.Argument(help="Catalogs (.po, .mo), folders, wheels or other zip files.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Output file of parallel rows (Parquet).")],
-    keep_equal: Annotated[bool, typer.Option(help="Keep rows with equal source and target.")] = False,
+    paths: Annotated[
+        list[Path], typer.Argument(help="Catalogs (.po, .mo), folders, wheels or other zip files.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Output file of parallel rows (Parquet).")
+    ],
+    keep_equal: Annotated[
+        bool, typer.Option(help="Keep rows with equal source and target.")
+    ] = False,
     strip_html: Annotated[bool, typer.Option(help="Remove HTML tags and decode entities.")] = False,
-    on_bad: Annotated[str, typer.Option(help="For catalogs that cannot be read: skip or error.")] = "skip",
+    on_bad: Annotated[
+        str, typer.Option(help="For catalogs that cannot be read: skip or error.")
+    ] = "skip",
 ) -> None:
     """Extract translated messages from .po and .mo catalogs; counts go to OUT.counts.json."""
     show(harvest(paths, out, keep_equal=keep_equal, strip_html=strip_html, on_bad=on_bad))

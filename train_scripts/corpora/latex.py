@@ -30,7 +30,9 @@ from hf_echo.data.tables import as_list
 # OS Table 30 lists align, multline, gather, eqnarray with and without star, and equation without
 _STARRED = ("equation", "align", "multline", "gather", "eqnarray", "flalign", "alignat")
 ENVIRONMENTS = {*_STARRED, *(f"{name}*" for name in _STARRED), "displaymath", "math"}
-VERBATIM = frozenset("verbatim verbatim* Verbatim lstlisting minted comment filecontents filecontents*".split())
+VERBATIM = frozenset(
+    "verbatim verbatim* Verbatim lstlisting minted comment filecontents filecontents*".split()
+)
 CLOSERS = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]"}
 
 VERB = r"\\(?:verb|lstinline)\*?(?P<bar>[^\sA-Za-z*{])[^\n]*?(?P=bar)|\\url\s*\{[^{}\n]*\}"
@@ -120,7 +122,9 @@ def _opening(token: re.Match) -> str | None:
 _COLUMNS = re.compile(r"(\s*\{\d*\})?")  # of alignat
 
 
-def _closed(text: str, tokens: re.Pattern, opening: re.Match, kind: str, markdown: bool) -> Found | None:
+def _closed(
+    text: str, tokens: re.Pattern, opening: re.Match, kind: str, markdown: bool
+) -> Found | None:
     """The expression that begins here, if it ends before a token that it cannot contain."""
     body = opening.end()
     if kind.startswith("alignat"):
@@ -134,7 +138,11 @@ def _closed(text: str, tokens: re.Pattern, opening: re.Match, kind: str, markdow
         if kind in ENVIRONMENTS:
             if token["edge"] == "end" and token["name"] == kind:
                 return Found(opening.start(), place, kind, body, token.start())
-            if token["edge"] == "begin" and token["name"] in ENVIRONMENTS or token["bracket"] == r"\[":
+            if (
+                token["edge"] == "begin"
+                and token["name"] in ENVIRONMENTS
+                or token["bracket"] == r"\["
+            ):
                 return None
         elif CLOSERS[kind] in (token["dollar"], token["bracket"]):
             return Found(opening.start(), place, kind, body, token.start())
@@ -163,7 +171,9 @@ def _closing_dollar(text: str, tokens: re.Pattern, body: int, markdown: bool) ->
                 second_best = dollar
         elif token["brace"]:
             depth += 1 if token["brace"] == "{" else -1
-        ends = token["gap"] is not None or token["bracket"] == r"\[" or token["name"] in ENVIRONMENTS
+        ends = (
+            token["gap"] is not None or token["bracket"] == r"\[" or token["name"] in ENVIRONMENTS
+        )
         if ends or depth < 0:
             return second_best
     return second_best
@@ -182,7 +192,9 @@ _HEADS = (  # LaTeX commands that are not part of a sentence
     r"|\\(?:part|chapter|(?:sub)*section|(?:sub)?paragraph)\*?\s*\{[^{}\n]*\}"
 )
 _CUTS = {True: re.compile(_SENTENCE_END), False: re.compile(_SENTENCE_END + _HEADS)}
-_COMMENT = re.compile(rf"({VERB}|\\.)|%[^\n]*\n?[ \t]*", re.DOTALL)  # with the blanks that TeX skips after it
+_COMMENT = re.compile(
+    rf"({VERB}|\\.)|%[^\n]*\n?[ \t]*", re.DOTALL
+)  # with the blanks that TeX skips after it
 _TABLES = (".parquet", ".jsonl", ".jsonl.gz")
 LATEX_SUFFIXES = (".tex", ".ltx", ".latex")
 MATH_SUFFIXES = (*LATEX_SUFFIXES, ".md", ".txt")
@@ -213,7 +225,9 @@ def find_sentences(document: str, *, markdown: bool = False) -> list[MathText]:
     return list(_sentences(document, list(scan(document, markdown=markdown)), markdown))
 
 
-def keep_expression(text: str, *, inline: bool, min_length: int = MIN_LENGTH, max_length: int = MAX_LENGTH) -> bool:
+def keep_expression(
+    text: str, *, inline: bool, min_length: int = MIN_LENGTH, max_length: int = MAX_LENGTH
+) -> bool:
     """Apply the two filters of OS A.3 to the body of an expression."""
     if not min_length <= len(text) <= max_length:
         return False
@@ -241,7 +255,9 @@ def math_rows(
         for expression in _expressions(document, spans, markdown):
             # Inline mathematics may be words: only its length counts.
             inline = expression.kind == "inline"
-            if keep_expression(expression.text, inline=inline, min_length=min_length, max_length=max_length):
+            if keep_expression(
+                expression.text, inline=inline, min_length=min_length, max_length=max_length
+            ):
                 kept.append(expression)
         if sentences:
             kept += _sentences(document, spans, markdown)
@@ -337,7 +353,9 @@ def _table_texts(path: Path) -> Iterator[tuple[int, str | ValueError | None]]:
                 yield line, ValueError(f"{path}:{line}: {reason}")
             for line, text in zip(block.lines, as_list(block.columns["text"]), strict=True):
                 if text is not None and not isinstance(text, str):
-                    text = ValueError(f"{path}:{line}: text must be a string, not {type(text).__name__}")
+                    text = ValueError(
+                        f"{path}:{line}: text must be a string, not {type(text).__name__}"
+                    )
                 yield line, text
     except (OSError, ValueError) as error:  # pyarrow raises subclasses of ValueError
         reason = " ".join(str(error).split())
@@ -346,19 +364,35 @@ def _table_texts(path: Path) -> Iterator[tuple[int, str | ValueError | None]]:
 
 def main(
     files: Annotated[
-        list[Path], typer.Argument(help="LaTeX (.tex), text (.md, .txt), tables with a column text, or folders.")
+        list[Path],
+        typer.Argument(
+            help="LaTeX (.tex), text (.md, .txt), tables with a column text, or folders."
+        ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Output file, JSON lines: id, language, text, class, start, end.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="Output file, JSON lines: id, language, text, class, start, end."
+        ),
     ],
-    min_length: Annotated[int, typer.Option(min=1, help="Shortest expression, in characters.")] = MIN_LENGTH,
-    max_length: Annotated[int, typer.Option(min=1, help="Longest expression, in characters.")] = MAX_LENGTH,
-    sentences: Annotated[bool, typer.Option(help="Also extract the sentences that contain an expression.")] = True,
-    on_bad: Annotated[str, typer.Option(help="For files that cannot be read: error or skip.")] = "error",
+    min_length: Annotated[
+        int, typer.Option(min=1, help="Shortest expression, in characters.")
+    ] = MIN_LENGTH,
+    max_length: Annotated[
+        int, typer.Option(min=1, help="Longest expression, in characters.")
+    ] = MAX_LENGTH,
+    sentences: Annotated[
+        bool, typer.Option(help="Also extract the sentences that contain an expression.")
+    ] = True,
+    on_bad: Annotated[
+        str, typer.Option(help="For files that cannot be read: error or skip.")
+    ] = "error",
 ) -> None:
     """Extract mathematical expressions and the sentences that contain them, without duplicates (OS A.3, Table 30)."""
     documents = read_documents(files, on_bad=on_bad)
-    write_lines(math_rows(documents, min_length=min_length, max_length=max_length, sentences=sentences), out)
+    write_lines(
+        math_rows(documents, min_length=min_length, max_length=max_length, sentences=sentences), out
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
-from nano_real_data import ENG, LANGUAGES, is_last_document, pairs_of_nway, read, read_bibles, schema
+from nano_real_data import (
+    ENG,
+    LANGUAGES,
+    is_last_document,
+    pairs_of_nway,
+    read,
+    read_bibles,
+    schema,
+)
 
 Document = tuple[str, list[str], list[str]]
 
@@ -42,10 +50,14 @@ def sentences(corpora: Path, dev: bool) -> dict[str, pd.DataFrame]:
 
 def documents(table: pd.DataFrame, lang: str) -> list[Document]:
     """(document, sentences in `lang`, their English) in order, without what either side lacks."""
-    table = table.assign(number=table.number.astype(int)).drop_duplicates(["document", "number", "lang"])
+    table = table.assign(number=table.number.astype(int)).drop_duplicates(
+        ["document", "number", "lang"]
+    )
     own = table[table.lang == lang]
     english = table[table.lang == ENG]
-    pairs = own.merge(english, on=["document", "number"], suffixes=("", "_eng")).sort_values("number")
+    pairs = own.merge(english, on=["document", "number"], suffixes=("", "_eng")).sort_values(
+        "number"
+    )
     rows = []
     for name, of_document in pairs.groupby("document", sort=False):
         rows.append((name, list(of_document.text), list(of_document.text_eng)))
@@ -72,9 +84,13 @@ def flores_paragraphs(table: pd.DataFrame) -> pd.DataFrame:
     is_new = (english.number.diff() != 1) | (english.category != english.category.shift())
     paragraph_of = dict(zip(english.number, is_new.cumsum(), strict=True))
     rows = []
-    for (paragraph, lang), sentences in table.groupby([table.number.map(paragraph_of), "lang"], sort=False):
+    for (paragraph, lang), sentences in table.groupby(
+        [table.number.map(paragraph_of), "lang"], sort=False
+    ):
         if len(sentences) > 1:
-            rows.append({"id": f"flores:{paragraph}", "lang": lang, "sentences": list(sentences.text)})
+            rows.append(
+                {"id": f"flores:{paragraph}", "lang": lang, "sentences": list(sentences.text)}
+            )
     return pd.DataFrame(rows)
 
 
@@ -83,7 +99,9 @@ def joined(stretches: Iterable[Document], lang: str) -> pd.DataFrame:
     return schema(texts.source.str.join(" "), [lang] * len(texts), texts.target.str.join(" "))
 
 
-def paragraphs(rows: Sequence[Document], max_sentences: int, *, seed: int = 0) -> Iterator[Document]:
+def paragraphs(
+    rows: Sequence[Document], max_sentences: int, *, seed: int = 0
+) -> Iterator[Document]:
     """Divide parallel documents (name, sentences, translations) into paragraphs of 2 to `max_sentences` sentences.
 
     Lengths are random, so that a model sees all of them; a rest of one sentence joins the paragraph before it.
@@ -102,7 +120,9 @@ def paragraphs(rows: Sequence[Document], max_sentences: int, *, seed: int = 0) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpora", type=Path, help="folder with ntrex.parquet, bible.parquet, ...")
     parser.add_argument("out", type=Path)
     parser.add_argument("--cuts", type=int, default=3, help="how often each document is cut")

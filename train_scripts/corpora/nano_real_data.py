@@ -26,7 +26,9 @@ LANGUAGES: list[str] = []
 
 def use_parts(name: str) -> None:
     PARTS.clear()
-    PARTS.update(yaml.safe_load((Path(__file__).parents[1] / "recipes" / f"{name}_dev.yaml").read_text()))
+    PARTS.update(
+        yaml.safe_load((Path(__file__).parents[1] / "recipes" / f"{name}_dev.yaml").read_text())
+    )
     LANGUAGES[:] = [*PARTS["languages"], *PARTS.get("new_languages", []), ENG]
 
 
@@ -52,13 +54,18 @@ def pairs_of_nway(table: pd.DataFrame, key: str, provenance: str = "primary") ->
     """Rows (key, lang, text) -> X->eng pairs of equal key."""
     table = table[table.lang.isin(LANGUAGES)].rename(columns={key: "id"})[["id", "lang", "text"]]
     is_english = table.lang == ENG
-    english = table[is_english].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
+    english = (
+        table[is_english].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
+    )
     joined = table[~is_english].merge(english, on="id")
     return schema(joined.text, joined.lang, joined.target, provenance)
 
 
 def schema(
-    source: Iterable[str], source_lang: Iterable[str], target: Iterable[str], provenance: str = "primary"
+    source: Iterable[str],
+    source_lang: Iterable[str],
+    target: Iterable[str],
+    provenance: str = "primary",
 ) -> pd.DataFrame:
     columns = {"source": list(source), "source_lang": list(source_lang), "target": list(target)}
     return pd.DataFrame(columns | {"target_lang": ENG, "provenance": provenance})
@@ -96,7 +103,12 @@ def dev_tables(corpora: Path) -> dict[str, pd.DataFrame]:
     bible = read_bibles(corpora, "dev").rename(columns={"verse_id": "id"})
     tatoeba = pd.concat([english_pairs(read(corpora, name)) for name in PARTS["tatoeba"]["files"]])
     tatoeba = both_sides(tatoeba[tatoeba.target.map(is_tatoeba_dev)])
-    tables = {"flores": flores, "ntrex": ntrex[is_last_document(ntrex)], "bible": bible, "tatoeba": tatoeba}
+    tables = {
+        "flores": flores,
+        "ntrex": ntrex[is_last_document(ntrex)],
+        "bible": bible,
+        "tatoeba": tatoeba,
+    }
     for name, table in tables.items():
         # One text of a language for each id.
         table = table[table.lang.isin(LANGUAGES)].drop_duplicates(["id", "lang"])
@@ -155,12 +167,16 @@ def write_tokenizer(train: pd.DataFrame, out: Path, vocab_size: int = 32_000) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
     if not (args.corpora / "flores_sib.parquet").exists():
-        parser.error(f"{args.corpora} holds no flores_sib.parquet; give the folder of the parallel corpora")
+        parser.error(
+            f"{args.corpora} holds no flores_sib.parquet; give the folder of the parallel corpora"
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     dev = dev_tables(args.corpora)
     for name, table in dev.items():

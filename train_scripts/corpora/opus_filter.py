@@ -56,7 +56,9 @@ class SentenceEmbeddingFilter(FilterABC):
     ):
         super().__init__(**kwargs)
         if not languages or len(languages) < 2:
-            raise ConfigurationError("languages: give the codes of two or more, in the order of the segments")
+            raise ConfigurationError(
+                "languages: give the codes of two or more, in the order of the segments"
+            )
         self.threshold = threshold
         self.chunksize = chunksize
         self.kind = score

@@ -52,7 +52,9 @@ def builtin_tables() -> dict[str, pd.DataFrame]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpora", help="folder with bible.parquet, ntrex.parquet, ..., or builtin")
     parser.add_argument("out", type=Path)
     args = parser.parse_args()

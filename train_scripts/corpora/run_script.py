@@ -61,14 +61,20 @@ def find_files(paths: Iterable[str | Path], suffixes: Sequence[str]) -> list[Pat
         if not path.is_dir():
             all_files.append(path)
             continue
-        files = [file for file in files_below(path) if file.name.endswith(tuple(suffixes)) and file.is_file()]
+        files = [
+            file
+            for file in files_below(path)
+            if file.name.endswith(tuple(suffixes)) and file.is_file()
+        ]
         if not files:
             raise FileNotFoundError(f"folder {path} has no file with suffix {', '.join(suffixes)}")
         all_files += files
     return list(dict.fromkeys(all_files))
 
 
-def each_file(paths: Iterable[str | Path], suffixes: Sequence[str], on_bad: str, progress: bool) -> Iterator[Path]:
+def each_file(
+    paths: Iterable[str | Path], suffixes: Sequence[str], on_bad: str, progress: bool
+) -> Iterator[Path]:
     """`find_files` with a progress bar; checks `on_bad`.
 
     Raises:

@@ -53,7 +53,13 @@ BLOCK = 256  # sentences per call of the translator
 
 Segment = Callable[[Sequence[str], str], list[list[str]]]
 Translate = Callable[[list[str], str, str], Sequence[str]]
-NANO = {"max_steps": 120, "per_device_train_batch_size": 16, "learning_rate": 2e-3, "warmup_steps": 20, "use_cpu": True}
+NANO = {
+    "max_steps": 120,
+    "per_device_train_batch_size": 16,
+    "learning_rate": 2e-3,
+    "warmup_steps": 20,
+    "use_cpu": True,
+}
 
 
 def segmentation_examples(
@@ -81,7 +87,12 @@ def segmentation_examples(
         ValueError: no sentence in the texts, or a wrong number of translations.
     """
     stream = cycle(_once(texts, segment, source_lang))
-    bar = tqdm(total=sentences * len(target_langs), desc="Translating", unit="sentence", disable=not progress)
+    bar = tqdm(
+        total=sentences * len(target_langs),
+        desc="Translating",
+        unit="sentence",
+        disable=not progress,
+    )
     for lang in target_langs:
         held: list[str] = []  # sentences of the next row
         for start in range(0, sentences, BLOCK):
@@ -134,15 +145,21 @@ def _once(texts: Sequence[str], segment: Segment, lang: str) -> Iterator[str]:
                 is_empty = False
                 yield sentence
     if is_empty:
-        raise ValueError(f"the {len(texts)} texts of {lang} contain no sentence; give texts to translate")
+        raise ValueError(
+            f"the {len(texts)} texts of {lang} contain no sentence; give texts to translate"
+        )
 
 
-def _translated(block: list[str], source_lang: str, lang: str, translate: Translate) -> Sequence[str]:
+def _translated(
+    block: list[str], source_lang: str, lang: str, translate: Translate
+) -> Sequence[str]:
     if lang == source_lang:
         return block
     translations = translate(block, source_lang, lang)
     if len(translations) != len(block):
-        raise ValueError(f"the translator returned {len(translations)} lines for {len(block)} sentences into {lang}")
+        raise ValueError(
+            f"the translator returned {len(translations)} lines for {len(block)} sentences into {lang}"
+        )
     return translations
 
 
@@ -168,7 +185,9 @@ def load_segmenter(name_or_path: str | Path) -> tuple[Any, Any]:
     import_wtpsplit()
     name_or_path = snapshot(name_or_path)
     has_tokenizer = (Path(name_or_path) / "tokenizer_config.json").exists()
-    model = AutoModelForTokenClassification.from_pretrained(name_or_path, num_labels=1, ignore_mismatched_sizes=True)
+    model = AutoModelForTokenClassification.from_pretrained(
+        name_or_path, num_labels=1, ignore_mismatched_sizes=True
+    )
     return model, AutoTokenizer.from_pretrained(name_or_path if has_tokenizer else XLM_R)
 
 
@@ -181,7 +200,9 @@ def import_wtpsplit() -> ModuleType:
     return wtpsplit.models
 
 
-def tokenize_examples(rows: Iterable[dict], tokenizer: PreTrainedTokenizerBase, block_size: int = 256) -> Dataset:
+def tokenize_examples(
+    rows: Iterable[dict], tokenizer: PreTrainedTokenizerBase, block_size: int = 256
+) -> Dataset:
     """Blocks of at most `block_size` tokens, special tokens included: input_ids, labels, lang.
 
     Args:
@@ -196,7 +217,9 @@ def tokenize_examples(rows: Iterable[dict], tokenizer: PreTrainedTokenizerBase, 
     blocks: dict[str, list] = {"input_ids": [], "labels": [], "lang": []}
     for number, row in enumerate(rows, 1):
         _check_row(row, number)
-        tokens = tokenizer(row["text"], return_offsets_mapping=True, add_special_tokens=False, verbose=False)
+        tokens = tokenizer(
+            row["text"], return_offsets_mapping=True, add_special_tokens=False, verbose=False
+        )
         ids = tokens["input_ids"]
         labels = token_labels(tokens["offset_mapping"], row["ends"])
         for start in range(0, len(ids), size):
@@ -211,7 +234,9 @@ def _check_row(row: dict, number: int) -> None:
     length = len(row["text"])
     bounds = [0, *row["ends"], length + 1]
     if any(end >= following for end, following in pairwise(bounds)):
-        raise ValueError(f"row {number} ({row['lang']}): ends must rise and lie within the {length} characters")
+        raise ValueError(
+            f"row {number} ({row['lang']}): ends must rise and lie within the {length} characters"
+        )
 
 
 def token_labels(offsets: Sequence[tuple[int, int]], ends: Sequence[int]) -> list[int]:
@@ -275,7 +300,9 @@ class SegmenterTrainer(Trainer):
         num_items_in_batch: torch.Tensor | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, dict[str, torch.Tensor]]:
         labels = inputs["labels"]  # (batch, seq)
-        logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        logits = model(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
+        ).logits
         # Padding has neither loss nor score.
         is_token = labels != IGNORED
         smoothing = self.args.label_smoothing_factor
@@ -288,7 +315,9 @@ def _scores(prediction: EvalPrediction) -> dict[str, float]:
     is_token = prediction.label_ids != IGNORED
     true = prediction.label_ids[is_token] == 1
     predicted = expit(prediction.predictions[..., 0][is_token]) > THRESHOLD
-    precision, recall, f1, _ = precision_recall_fscore_support(true, predicted, average="binary", zero_division=0)
+    precision, recall, f1, _ = precision_recall_fscore_support(
+        true, predicted, average="binary", zero_division=0
+    )
     return {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
 
 
@@ -319,7 +348,10 @@ def nano_segmenter(rows: list[dict]) -> tuple[PreTrainedModel, PreTrainedTokeniz
     raw = Tokenizer(models.Unigram())
     raw.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.UnigramTrainer(
-        vocab_size=1_000, special_tokens=list(special.values()), unk_token="<unk>", show_progress=False
+        vocab_size=1_000,
+        special_tokens=list(special.values()),
+        unk_token="<unk>",
+        show_progress=False,
     )
     raw.train_from_iterator((row["text"] for row in rows), trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, **special)
@@ -338,11 +370,15 @@ def nano_segmenter(rows: list[dict]) -> tuple[PreTrainedModel, PreTrainedTokeniz
 
 
 def read_examples(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+    return [
+        json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", help="SaT model to start from; a small new one by default")
     parser.add_argument("--data", type=Path, help="training rows; the built-in corpus by default")

@@ -108,7 +108,11 @@ def parts_of(rows: np.ndarray, label: str, progress: bool) -> Iterator[np.ndarra
 
 
 def write_rows(
-    dataset: Dataset, out: Path, change: Callable[[int, dict], dict], optional: Sequence[str], progress: bool
+    dataset: Dataset,
+    out: Path,
+    change: Callable[[int, dict], dict],
+    optional: Sequence[str],
+    progress: bool,
 ) -> None:
     """The dataset in the parallel schema as Parquet after `change` (first row, columns of a block)."""
     arrow = schema.features(optional).arrow_schema
@@ -118,7 +122,9 @@ def write_rows(
             writer.write_table(pa.table({name: columns[name] for name in arrow.names}).cast(arrow))
 
 
-def _blocks(dataset: Dataset, columns: list[str], label: str, progress: bool) -> Iterator[tuple[int, dict]]:
+def _blocks(
+    dataset: Dataset, columns: list[str], label: str, progress: bool
+) -> Iterator[tuple[int, dict]]:
     dataset = dataset.select_columns(columns)
     for start in tqdm(range(0, len(dataset), READ), desc=label, unit="block", disable=not progress):
         yield start, dataset[start : start + READ]
@@ -300,7 +306,9 @@ def filter_consistent(
 
 Pairs = Annotated[str, typer.Argument(help="Parallel rows: file, folder or Hub dataset.")]
 Out = Annotated[Path, typer.Argument(help="Output file (Parquet).")]
-Model = Annotated[str, typer.Option(help="Echo checkpoint or any SentenceTransformer: folder or Hub name.")]
+Model = Annotated[
+    str, typer.Option(help="Echo checkpoint or any SentenceTransformer: folder or Hub name.")
+]
 Size = Annotated[int, typer.Option(min=0, help="Texts of each language in the pool; 0 is all.")]
 Snippets = Annotated[str, typer.Option(help="Column of the snippets: source or target.")]
 
@@ -309,7 +317,9 @@ def mine(
     pairs: Pairs,
     out: Out,
     model: Model,
-    pool: Annotated[str | None, typer.Option(help="Rows whose targets are the candidates; default: PAIRS.")] = None,
+    pool: Annotated[
+        str | None, typer.Option(help="Rows whose targets are the candidates; default: PAIRS.")
+    ] = None,
     pool_size: Size = 200_000,
     k: Annotated[int, typer.Option(help="Negatives of a row.")] = 5,
 ) -> None:
@@ -318,7 +328,9 @@ def mine(
     _show(mine_negatives, pairs, out, model, pool=candidates, pool_size=pool_size or None, k=k)
 
 
-def consistency(pairs: Pairs, out: Out, model: Model, snippets: Snippets = "source", pool_size: Size = 100_000) -> None:
+def consistency(
+    pairs: Pairs, out: Out, model: Model, snippets: Snippets = "source", pool_size: Size = 100_000
+) -> None:
     """Keep descriptions whose nearest snippet is their own. A stopped run resumes."""
     _show(filter_consistent, pairs, out, model, snippets=snippets, pool_size=pool_size or None)
 
@@ -326,7 +338,11 @@ def consistency(pairs: Pairs, out: Out, model: Model, snippets: Snippets = "sour
 def _show(work: Callable[..., Result], pairs: str, out: Path, model: str, **options: Any) -> None:
     if out.suffix.lower() != ".parquet":
         raise ValueError(f"{out}: the file name must end in .parquet")
-    show(work(load_parallel(pairs), any_encoder.any_encoder(model), out, model=model, **options).to_row())
+    show(
+        work(
+            load_parallel(pairs), any_encoder.any_encoder(model), out, model=model, **options
+        ).to_row()
+    )
 
 
 if __name__ == "__main__":

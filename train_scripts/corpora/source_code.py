@@ -39,7 +39,10 @@ import typer
 from run_script import each_file, read_utf8, run, write_lines
 
 # language -> module of its grammar; the names are those of hf_echo.languages
-GRAMMARS = {name: f"tree_sitter_{name}" for name in ("python", "java", "javascript", "go", "c", "cpp", "ruby")}
+GRAMMARS = {
+    name: f"tree_sitter_{name}"
+    for name in ("python", "java", "javascript", "go", "c", "cpp", "ruby")
+}
 BLANKS = np.array([point for point in range(0x3001) if chr(point).isspace()], dtype=np.uint32)
 _LISTS_OF_STRINGS = {"concatenated_string", "string_array"}
 _CODE_IN_STRING = {"interpolation", "template_substitution", "string_interpolation"}
@@ -201,7 +204,11 @@ def _holds_code(node: Any) -> bool:
 def _is_docstring(node: Any) -> bool:
     """Whether a Python expression statement is only a string."""
     child = node.named_child(0) if node.named_child_count == 1 else None
-    return child is not None and child.type in ("string", "concatenated_string") and not _holds_code(child)
+    return (
+        child is not None
+        and child.type in ("string", "concatenated_string")
+        and not _holds_code(child)
+    )
 
 
 MAX_SIZE = 100  # OS A.3
@@ -357,10 +364,14 @@ def _joints(tree: SourceTree, counts: array, max_size: int) -> list[bool]:
     return joints
 
 
-def _cut(start: int, end: int, data: bytes, counts: array, max_size: int) -> Iterator[tuple[int, int]]:
+def _cut(
+    start: int, end: int, data: bytes, counts: array, max_size: int
+) -> Iterator[tuple[int, int]]:
     """Split the bytes of a leaf into parts of at most `max_size` non-blank characters."""
     while counts[end] - counts[start] > max_size:
-        reach = bisect_right(counts, counts[start] + max_size, start, end) - 1  # start of the first character too many
+        reach = (
+            bisect_right(counts, counts[start] + max_size, start, end) - 1
+        )  # start of the first character too many
         line = data.rfind(b"\n", start, reach) + 1
         cut = line if line > start else _behind_last_blank(start, reach, data)
         part_end = len(data[start:cut].decode().rstrip().encode()) + start
@@ -423,24 +434,39 @@ def snippet_rows(
         ValueError: a bad file, an unknown language.
     """
     if language not in SUFFIXES:
-        raise ValueError(f"no grammar for {language!r}; known languages are {', '.join(CODE_LANGUAGES)}")
+        raise ValueError(
+            f"no grammar for {language!r}; known languages are {', '.join(CODE_LANGUAGES)}"
+        )
     for path in each_file(paths, SUFFIXES[language], on_bad, progress):
         data = read_utf8(path, on_bad)
         for start, end, kind, text in segment_code(data or b"", language, max_size=max_size):
             tidy_text = tidy(text)
             if tidy_text:  # skip a byte order mark alone
-                row = {"id": f"{path.as_posix()}:{start}-{end}", "language": language, "text": tidy_text}
+                row = {
+                    "id": f"{path.as_posix()}:{start}-{end}",
+                    "language": language,
+                    "text": tidy_text,
+                }
                 yield row | {"class": kind, "start": start, "end": end}
 
 
 def main(
     files: Annotated[list[Path], typer.Argument(help="Source files or folders.")],
-    language: Annotated[str, typer.Option("--language", "-l", help=f"Programming language: {', '.join(GRAMMARS)}.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Output file, JSON lines: id, language, text, class, start, end.")
+    language: Annotated[
+        str, typer.Option("--language", "-l", help=f"Programming language: {', '.join(GRAMMARS)}.")
     ],
-    max_size: Annotated[int, typer.Option(min=1, help="Largest snippet, in non-blank characters.")] = MAX_SIZE,
-    on_bad: Annotated[str, typer.Option(help="For files that cannot be read: error or skip.")] = "error",
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="Output file, JSON lines: id, language, text, class, start, end."
+        ),
+    ],
+    max_size: Annotated[
+        int, typer.Option(min=1, help="Largest snippet, in non-blank characters.")
+    ] = MAX_SIZE,
+    on_bad: Annotated[
+        str, typer.Option(help="For files that cannot be read: error or skip.")
+    ] = "error",
 ) -> None:
     """Split source code along its syntax tree into sentence-sized snippets (OS A.3, Algorithm 1)."""
     write_lines(snippet_rows(files, language, max_size=max_size, on_bad=on_bad), out)

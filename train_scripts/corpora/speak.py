@@ -27,7 +27,14 @@ import typer
 import yaml
 from run_script import run, show
 from speech_engines import ENGINES, Engine, open_engines
-from spoken_sentences import LONGEST, Effects, Sentence, apply_effects, read_sentences, seeded_number
+from spoken_sentences import (
+    LONGEST,
+    Effects,
+    Sentence,
+    apply_effects,
+    read_sentences,
+    seeded_number,
+)
 from tqdm.auto import tqdm
 
 from hf_echo.data.speech import features
@@ -38,7 +45,9 @@ logger = logging.getLogger(__name__)
 
 SHARD = 256  # clips of a file
 SETTINGS = "settings.yaml"
-FAILED = b"failed"  # in the metadata of a shard: the reasons of clips that an engine could not speak
+FAILED = (
+    b"failed"  # in the metadata of a shard: the reasons of clips that an engine could not speak
+)
 MOST_FAILED = 0.5  # share of failed clips of a shard that ends the run
 
 
@@ -69,7 +78,9 @@ class SpeechPlan:
         for name in ("speed", "pitch"):
             low, high = getattr(self, name)
             if not 0.3 <= low <= high <= 3:
-                raise ValueError(f"{name} is {low:g} to {high:g}; give two factors between 0.3 and 3, the lower first")
+                raise ValueError(
+                    f"{name} is {low:g} to {high:g}; give two factors between 0.3 and 3, the lower first"
+                )
 
 
 class Clip(NamedTuple):
@@ -81,7 +92,9 @@ class Clip(NamedTuple):
     seed: int
 
 
-def speech_plan(sentences: Sequence[Sentence], engines: Sequence[Engine], plan: SpeechPlan) -> list[Clip]:
+def speech_plan(
+    sentences: Sequence[Sentence], engines: Sequence[Engine], plan: SpeechPlan
+) -> list[Clip]:
     """The clips of all sentences: first an engine that speaks the language, then one of its voices, equally likely.
 
     Raises:
@@ -90,7 +103,11 @@ def speech_plan(sentences: Sequence[Sentence], engines: Sequence[Engine], plan: 
     pools = _pools(engines, plan)
     clips = []
     for sentence in sentences:
-        speakers = [(engine, voices[sentence.lang]) for engine, voices in pools.items() if sentence.lang in voices]
+        speakers = [
+            (engine, voices[sentence.lang])
+            for engine, voices in pools.items()
+            if sentence.lang in voices
+        ]
         if not speakers:
             kind = "voice kept for measuring" if plan.measure else "voice"
             names = ", ".join(engine.name for engine in engines)
@@ -99,7 +116,9 @@ def speech_plan(sentences: Sequence[Sentence], engines: Sequence[Engine], plan: 
             )
         # The numbers depend on the sentence alone: a clip is the same in every corpus.
         for copy in range(plan.copies):
-            rng = np.random.default_rng(seeded_number(plan.seed, sentence.lang, sentence.text, copy))
+            rng = np.random.default_rng(
+                seeded_number(plan.seed, sentence.lang, sentence.text, copy)
+            )
             name, voices = speakers[rng.integers(len(speakers))]
             voice = voices[rng.integers(len(voices))]
             speed = round(float(np.exp(rng.uniform(*np.log(plan.speed)))), 3)
@@ -133,7 +152,9 @@ def _refuse_voice(unknown: str, engines: Sequence[Engine], measure: bool) -> Non
         for voices in engine.voices(not measure).values():
             if unknown in [f"{engine.name}:{voice}" for voice in voices]:
                 reason = "it is for training" if measure else "it is kept for measuring"
-    raise ValueError(f"voice {unknown!r}: {reason}; a voice is written ENGINE:VOICE, such as espeak-ng:de+f2")
+    raise ValueError(
+        f"voice {unknown!r}: {reason}; a voice is written ENGINE:VOICE, such as espeak-ng:de+f2"
+    )
 
 
 def speak_corpus(
@@ -163,7 +184,10 @@ def speak_corpus(
     _same_settings(out, clips, plan)
     by_name = {engine.name: engine for engine in engines}
     files = []
-    with ThreadPoolExecutor(workers or os.cpu_count()) as pool, tqdm(total=len(clips), disable=not progress) as bar:
+    with (
+        ThreadPoolExecutor(workers or os.cpu_count()) as pool,
+        tqdm(total=len(clips), disable=not progress) as bar,
+    ):
         for start in range(0, len(clips), SHARD):
             shard = clips[start : start + SHARD]
             file = out / f"{start // SHARD:06d}.parquet"
@@ -181,15 +205,30 @@ def _same_settings(out: Path, clips: Sequence[Clip], plan: SpeechPlan) -> None:
     if place.exists():
         old = yaml.safe_load(place.read_text(encoding="utf-8"))
         if old != settings:
-            changed = "plan" if old.get("plan") != settings["plan"] else "sentences, engines or voices"
-            raise ValueError(f"{out} holds a corpus with another {changed} ({SETTINGS}): give another folder")
+            changed = (
+                "plan" if old.get("plan") != settings["plan"] else "sentences, engines or voices"
+            )
+            raise ValueError(
+                f"{out} holds a corpus with another {changed} ({SETTINGS}): give another folder"
+            )
         return
     if any(out.glob("*.parquet")):
         raise ValueError(f"{out} holds other Parquet files: give another folder")
-    make_once(place, lambda unfinished: unfinished.write_text(yaml.safe_dump(settings, sort_keys=False)) and None)
+    make_once(
+        place,
+        lambda unfinished: (
+            unfinished.write_text(yaml.safe_dump(settings, sort_keys=False)) and None
+        ),
+    )
 
 
-def _write(clips: Sequence[Clip], engines: dict[str, Engine], plan: SpeechPlan, pool: ThreadPoolExecutor, to: Path):
+def _write(
+    clips: Sequence[Clip],
+    engines: dict[str, Engine],
+    plan: SpeechPlan,
+    pool: ThreadPoolExecutor,
+    to: Path,
+):
     from datasets import Value
 
     rows = list(pool.map(partial(_spoken, engines=engines, plan=plan), clips))
@@ -202,7 +241,9 @@ def _write(clips: Sequence[Clip], engines: dict[str, Engine], plan: SpeechPlan, 
     schema = features(("english", "source", "speaker"))
     schema |= {"seconds": Value("float32"), "effects": Value("string")}
     schema = type(features())(schema).arrow_schema
-    schema = schema.with_metadata({**schema.metadata, FAILED: json.dumps(failed, ensure_ascii=False).encode()})
+    schema = schema.with_metadata(
+        {**schema.metadata, FAILED: json.dumps(failed, ensure_ascii=False).encode()}
+    )
     pq.write_table(pa.Table.from_pylist([row for row in rows if isinstance(row, dict)], schema), to)
 
 
@@ -216,8 +257,12 @@ def _spoken(clip: Clip, engines: dict[str, Engine], plan: SpeechPlan) -> dict[st
         samples, rate = engines[clip.engine].say(sentence.text, clip.voice, clip.speed, clip.pitch)
     except ValueError as error:
         return str(error)
-    samples = soxr.resample(samples, rate, plan.sampling_rate) if rate != plan.sampling_rate else samples
-    samples, names = apply_effects(samples, plan.sampling_rate, plan.effects, np.random.default_rng(clip.seed))
+    samples = (
+        soxr.resample(samples, rate, plan.sampling_rate) if rate != plan.sampling_rate else samples
+    )
+    samples, names = apply_effects(
+        samples, plan.sampling_rate, plan.effects, np.random.default_rng(clip.seed)
+    )
     content = io.BytesIO()
     soundfile.write(content, samples, plan.sampling_rate, format="FLAC", subtype="PCM_16")
     name = hashlib.sha256(repr(clip).encode()).hexdigest()[:16]
@@ -238,11 +283,17 @@ def _report(files: Sequence[Path]) -> dict[str, Any]:
     for file in files:
         failed = json.loads(pq.read_schema(file).metadata[FAILED])
         reasons.update(reason.partition(": ")[0] for reason in failed)
-    rows = pd.concat([pd.read_parquet(file, columns=["lang", "source", "seconds"]) for file in files])
+    rows = pd.concat(
+        [pd.read_parquet(file, columns=["lang", "source", "seconds"]) for file in files]
+    )
     return {
         **_clips_and_hours(rows),
-        "languages": {lang: _clips_and_hours(part) for lang, part in rows.groupby("lang", sort=False)},
-        "engines": {engine: _clips_and_hours(part) for engine, part in rows.groupby("source", sort=False)},
+        "languages": {
+            lang: _clips_and_hours(part) for lang, part in rows.groupby("lang", sort=False)
+        },
+        "engines": {
+            engine: _clips_and_hours(part) for engine, part in rows.groupby("source", sort=False)
+        },
         "failed": dict(reasons),
     }
 
@@ -252,39 +303,75 @@ def _clips_and_hours(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def main(
-    texts: Annotated[Path, typer.Argument(help="Sentences: lines (.txt), a table of text and lang, n-way, or pairs.")],
+    texts: Annotated[
+        Path,
+        typer.Argument(help="Sentences: lines (.txt), a table of text and lang, n-way, or pairs."),
+    ],
     out: Annotated[Path, typer.Argument(help="Output folder; an interrupted run resumes there.")],
-    lang: Annotated[str | None, typer.Option(help="Language of TEXTS, if it has no column for it.")] = None,
+    lang: Annotated[
+        str | None, typer.Option(help="Language of TEXTS, if it has no column for it.")
+    ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only-lang", help="Speak only this language; repeatable. Default: all.")
+        list[str] | None,
+        typer.Option("--only-lang", help="Speak only this language; repeatable. Default: all."),
     ] = None,
     engine: Annotated[
-        list[str] | None, typer.Option(help=f"{', '.join(ENGINES)}; repeatable. Default: all that are installed.")
+        list[str] | None,
+        typer.Option(help=f"{', '.join(ENGINES)}; repeatable. Default: all that are installed."),
     ] = None,
     voice: Annotated[
-        list[str] | None, typer.Option(help="Use only this voice, ENGINE:VOICE (espeak-ng:de+f2); repeatable.")
+        list[str] | None,
+        typer.Option(help="Use only this voice, ENGINE:VOICE (espeak-ng:de+f2); repeatable."),
     ] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Speak with the voices kept for measuring, which training refuses.")
+        bool,
+        typer.Option(
+            "--measure", help="Speak with the voices kept for measuring, which training refuses."
+        ),
     ] = False,
-    copies: Annotated[int, typer.Option(min=1, help="Clips of each sentence, with different voices.")] = 1,
-    speed: Annotated[tuple[float, float], typer.Option(help="Lowest and highest speed of a voice.")] = (0.8, 1.25),
-    pitch: Annotated[tuple[float, float], typer.Option(help="Lowest and highest pitch of a voice.")] = (0.85, 1.2),
-    room: Annotated[float, typer.Option(min=0, max=1, help="Share of clips with the echo of a room.")] = 0.3,
-    noise: Annotated[float, typer.Option(min=0, max=1, help="Share of clips with noise (5 to 30 dB).")] = 0.5,
-    band: Annotated[float, typer.Option(min=0, max=1, help="Share of clips with a narrow band, as a telephone.")] = 0.3,
+    copies: Annotated[
+        int, typer.Option(min=1, help="Clips of each sentence, with different voices.")
+    ] = 1,
+    speed: Annotated[
+        tuple[float, float], typer.Option(help="Lowest and highest speed of a voice.")
+    ] = (0.8, 1.25),
+    pitch: Annotated[
+        tuple[float, float], typer.Option(help="Lowest and highest pitch of a voice.")
+    ] = (0.85, 1.2),
+    room: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of clips with the echo of a room.")
+    ] = 0.3,
+    noise: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of clips with noise (5 to 30 dB).")
+    ] = 0.5,
+    band: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of clips with a narrow band, as a telephone.")
+    ] = 0.3,
     exclude: Annotated[
-        list[Path] | None, typer.Option(help="File of lines that are not spoken, such as a test set; repeatable.")
+        list[Path] | None,
+        typer.Option(help="File of lines that are not spoken, such as a test set; repeatable."),
     ] = None,
     longest: Annotated[int, typer.Option(min=1, help="Longest sentence in characters.")] = LONGEST,
-    limit: Annotated[int | None, typer.Option(min=1, help="Draw so many sentences at random. Default: all.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Draw so many sentences at random. Default: all.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same clips.")] = 0,
-    workers: Annotated[int | None, typer.Option(min=1, help="Engines at a time. Default: one per processor.")] = None,
-    on_bad_row: Annotated[str, typer.Option(help="For bad rows of TEXTS: error or skip.")] = "error",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Engines at a time. Default: one per processor.")
+    ] = None,
+    on_bad_row: Annotated[
+        str, typer.Option(help="For bad rows of TEXTS: error or skip.")
+    ] = "error",
 ) -> None:
     """Speak sentences with speech engines such as espeak-ng: a speech corpus of Parquet files."""
     plan = SpeechPlan(
-        copies, speed, pitch, Effects(room, noise, band), seed=seed, measure=measure, voices=tuple(voice or ())
+        copies,
+        speed,
+        pitch,
+        Effects(room, noise, band),
+        seed=seed,
+        measure=measure,
+        voices=tuple(voice or ()),
     )
     engines = open_engines(engine or ())
     left_out: set[str] = set()

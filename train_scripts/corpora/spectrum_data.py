@@ -21,7 +21,9 @@ LANGUAGES = (ENGLISH, "fra_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")
 
 
 def bible_chapters(corpora: Path, split: str) -> pd.DataFrame:
-    verses = pd.read_parquet(corpora / "bible.parquet", filters=[("lang", "=", ENGLISH), ("split", "=", split)])
+    verses = pd.read_parquet(
+        corpora / "bible.parquet", filters=[("lang", "=", ENGLISH), ("split", "=", split)]
+    )
     chapter = verses.verse_id.str.rpartition(".")[0]
     texts = verses.groupby(chapter, sort=False).text.agg(list)
     return pd.DataFrame({"sentences": texts, "lang": ENGLISH})
@@ -32,22 +34,33 @@ def news_windows(corpora: Path) -> pd.DataFrame:
     rows = pd.read_parquet(corpora / "wmt_news.parquet")
     # The test of a year stands once for each language pair, with nearly the same English.
     largest = rows.groupby("source").tgt_lang.transform(lambda langs: langs.value_counts().index[0])
-    rows = rows[rows.tgt_lang == largest].sort_values("source", kind="stable").drop_duplicates("src")
+    rows = (
+        rows[rows.tgt_lang == largest].sort_values("source", kind="stable").drop_duplicates("src")
+    )
     window = rows.groupby("source").cumcount() // SENTENCES
     texts = rows.groupby(["source", window]).src.agg(list)
     return pd.DataFrame({"sentences": texts[texts.str.len() > 2], "lang": ENGLISH})
 
 
 def news_documents(corpora: Path, lang: str) -> pd.DataFrame:
-    rows = pd.read_parquet(corpora / "ntrex.parquet", filters=[("lang", "=", lang)]).sort_values("id")
+    rows = pd.read_parquet(corpora / "ntrex.parquet", filters=[("lang", "=", lang)]).sort_values(
+        "id"
+    )
     return pd.DataFrame({"sentences": rows.groupby("document").text.agg(list), "lang": lang})
 
 
 def topics(corpora: Path, split: str, lang: str) -> pd.DataFrame:
     """Each sentence is a document; the topic is its answer."""
-    rows = pd.read_parquet(corpora / "flores_sib.parquet", filters=[("lang", "=", lang), ("split", "=", split)])
+    rows = pd.read_parquet(
+        corpora / "flores_sib.parquet", filters=[("lang", "=", lang), ("split", "=", split)]
+    )
     sentences = [[text] for text in rows.text]
-    columns = {"sentences": sentences, "answer": rows.category, "lang": lang, "task": "Name the topic of the text."}
+    columns = {
+        "sentences": sentences,
+        "answer": rows.category,
+        "lang": lang,
+        "task": "Name the topic of the text.",
+    }
     return pd.DataFrame(columns)
 
 

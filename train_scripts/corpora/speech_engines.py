@@ -24,7 +24,16 @@ from hf_echo.languages import find_language
 
 TIMEOUT = 120  # seconds for one sentence
 # Variants of espeak-ng that are effects or tests, not voices.
-ESPEAK_EFFECTS = ("whisper", "whisperf", "robosoft", "announcer", "fast", "unirobot", "demonic", "anikarobot")
+ESPEAK_EFFECTS = (
+    "whisper",
+    "whisperf",
+    "robosoft",
+    "announcer",
+    "fast",
+    "unirobot",
+    "demonic",
+    "anikarobot",
+)
 # Voices of festival: language, Debian package, encoding of the text that it reads. A wrong encoding speaks silently
 # other words.
 FESTIVAL = {
@@ -46,7 +55,9 @@ FESTIVAL = {
     "telugu_NSK_diphone": ("tel_Telu", "festvox-te-nsk", "utf-8"),
 }
 # Typographic characters, which voices of 8-bit encodings cannot read and others read as words.
-PLAIN = str.maketrans({**dict.fromkeys("‘’‚‛ʼ", "'"), **dict.fromkeys("“”„‟«»", '"'), **dict.fromkeys("–—−", "-")})
+PLAIN = str.maketrans(
+    {**dict.fromkeys("‘’‚‛ʼ", "'"), **dict.fromkeys("“”„‟«»", '"'), **dict.fromkeys("–—−", "-")}
+)
 PLAIN |= {ord("…"): "...", 0xA0: " ", 0x202F: " "}
 
 Say = Callable[[str, str, float, float], bytes]  # (text, voice, speed, pitch) -> a wav file
@@ -77,7 +88,9 @@ class Engine:
                     chosen.setdefault(lang, []).append(voice)
         return chosen
 
-    def say(self, text: str, voice: str, speed: float = 1.0, pitch: float = 1.0) -> tuple[np.ndarray, int]:
+    def say(
+        self, text: str, voice: str, speed: float = 1.0, pitch: float = 1.0
+    ) -> tuple[np.ndarray, int]:
         """(mono float32 samples, sampling rate) of a text.
 
         Raises:
@@ -94,11 +107,15 @@ class Engine:
                 raise RuntimeError("nothing was written")
             samples, rate = soundfile.read(io.BytesIO(wav), dtype="float32", always_2d=True)
         except UnicodeEncodeError as error:
-            raise ValueError(f"{where}: the voice cannot read {error.object[error.start]!r}") from None
+            raise ValueError(
+                f"{where}: the voice cannot read {error.object[error.start]!r}"
+            ) from None
         except subprocess.TimeoutExpired:
             raise ValueError(f"{where}: no speech after {TIMEOUT} seconds") from None
         except (soundfile.SoundFileError, RuntimeError) as error:
-            raise ValueError(f"{where}: no readable sound ({' '.join(str(error).split())[:80]})") from None
+            raise ValueError(
+                f"{where}: no readable sound ({' '.join(str(error).split())[:80]})"
+            ) from None
         samples = samples.mean(1)
         if not self.has_pitch and pitch != 1:
             samples = soxr.resample(samples, rate * pitch, rate)
@@ -147,15 +164,21 @@ def _espeak_voices() -> dict[str, list[str]]:
             code = find_language(name)
         except ValueError:
             continue
-        for lang in dict.fromkeys((_without_region(code), code)):  # en-us speaks eng_Latn and eng_Latn_US
-            voices.setdefault(lang, []).extend([name, *(f"{name}+{variant}" for variant in variants)])
+        for lang in dict.fromkeys(
+            (_without_region(code), code)
+        ):  # en-us speaks eng_Latn and eng_Latn_US
+            voices.setdefault(lang, []).extend(
+                [name, *(f"{name}+{variant}" for variant in variants)]
+            )
     return voices
 
 
 def _flite(text: str, voice: str, speed: float, pitch: float) -> bytes:
     stretch = ["--setf", f"duration_stretch={1 / speed:.4f}"]
     content = anyascii(text.translate(PLAIN)).encode()  # flite spells other bytes
-    return _in_files(lambda file, out: ["flite", "-voice", voice, *stretch, "-f", file, "-o", out], content)
+    return _in_files(
+        lambda file, out: ["flite", "-voice", voice, *stretch, "-f", file, "-o", out], content
+    )
 
 
 @cache
@@ -193,9 +216,20 @@ ENGINES = {
     for engine in (
         Engine("espeak-ng", "espeak-ng", "espeak-ng", _espeak_voices, _espeak, has_pitch=True),
         Engine("flite", "flite", "flite", _flite_voices, _flite),
-        Engine("festival", "festival and a voice, such as festvox-kallpc16k", "text2wave", _festival_voices, _festival),
         Engine(
-            "kokoro", "espeak-ng, and see kokoro.py", "espeak-ng", kokoro.voices, kokoro.say, there=kokoro.installed
+            "festival",
+            "festival and a voice, such as festvox-kallpc16k",
+            "text2wave",
+            _festival_voices,
+            _festival,
+        ),
+        Engine(
+            "kokoro",
+            "espeak-ng, and see kokoro.py",
+            "espeak-ng",
+            kokoro.voices,
+            kokoro.say,
+            there=kokoro.installed,
         ),
     )
 }
@@ -212,13 +246,19 @@ def open_engines(names: Sequence[str] = ()) -> list[Engine]:
         import soundfile  # noqa: F401
         import soxr  # noqa: F401
     except ImportError as error:
-        raise ImportError("speech engines need soundfile and soxr: pip install -e '.[speech]'") from error
+        raise ImportError(
+            "speech engines need soundfile and soxr: pip install -e '.[speech]'"
+        ) from error
     for name in names:
         if name not in ENGINES:
             raise ValueError(f"no speech engine {name!r}; there are {', '.join(ENGINES)}")
         if not ENGINES[name].installed:
-            raise FileNotFoundError(f"{name} is not installed: apt-get install {ENGINES[name].package}")
-    chosen = [ENGINES[name] for name in dict.fromkeys(names)] or [e for e in ENGINES.values() if e.installed]
+            raise FileNotFoundError(
+                f"{name} is not installed: apt-get install {ENGINES[name].package}"
+            )
+    chosen = [ENGINES[name] for name in dict.fromkeys(names)] or [
+        e for e in ENGINES.values() if e.installed
+    ]
     if not chosen:
         raise FileNotFoundError(
             f"no speech engine is installed: apt-get install espeak-ng (or {', '.join(list(ENGINES)[1:])})"

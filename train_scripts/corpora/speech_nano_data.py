@@ -23,7 +23,14 @@ PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "echo_nano_dev.y
 GROUPS = ("languages", "new_languages", "extension_languages", "more_languages")
 HEARD = (
     *(ENG, "deu_Latn", "fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn"),
-    *("ita_Latn", "por_Latn", "hin_Deva", "swh_Latn", "jpn_Jpan", "zho_Hans"),  # engines read Arabic without vowels
+    *(
+        "ita_Latn",
+        "por_Latn",
+        "hin_Deva",
+        "swh_Latn",
+        "jpn_Jpan",
+        "zho_Hans",
+    ),  # engines read Arabic without vowels
 )
 KOKORO = ("jpn_Jpan", "zho_Hans")  # espeak-ng reads them by the names of characters
 UNHEARD = ("nld_Latn",)
@@ -32,8 +39,14 @@ LONGEST = 80  # a longer clip costs more time and teaches no more characters per
 LONGEST_SWAHILI = 130  # its sentences are news and verses
 TEST = 400  # sentences per language
 DEV = 60
-MANUALS = {"docs_parallel": (5500, 14, 110), "localisation": (4500, 14, 90), "tico19": (1000, 20, 120)}  # rows, length
-PLAIN = re.compile(r"[A-Za-z0-9 ,.'?!;:()*#…-]+")  # what an engine reads as a person does; and no code or path
+MANUALS = {
+    "docs_parallel": (5500, 14, 110),
+    "localisation": (4500, 14, 90),
+    "tico19": (1000, 20, 120),
+}  # rows, length
+PLAIN = re.compile(
+    r"[A-Za-z0-9 ,.'?!;:()*#…-]+"
+)  # what an engine reads as a person does; and no code or path
 CODE = re.compile(r"[a-z][A-Z]|\.\w{2,4}\b|--|\(\)")
 
 
@@ -70,7 +83,9 @@ def everyday_table(corpora: Path) -> pd.DataFrame:
 
 def in_bounds(table: pd.DataFrame) -> pd.DataFrame:
     most = table.lang.map(lambda lang: LONGEST_SWAHILI if lang == "swh_Latn" else LONGEST)
-    unquoted = ~(table.text.str.contains('["\t]') | table.english.str.contains('["\t]'))  # plain TSV
+    unquoted = ~(
+        table.text.str.contains('["\t]') | table.english.str.contains('["\t]')
+    )  # plain TSV
     return table[table.text.str.len().between(SHORTEST, most) & unquoted]
 
 
@@ -84,13 +99,17 @@ def speech_rows(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured_pairs(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    pairs = pd.concat([base.pairs_of_nway(dev[name], "id") for name in ("flores", "ntrex", "bible")])
+    pairs = pd.concat(
+        [base.pairs_of_nway(dev[name], "id") for name in ("flores", "ntrex", "bible")]
+    )
     swahili = pairs[pairs.source_lang == "swh_Latn"]
     return pd.concat([base.pairs_of_nway(everyday_table(corpora), "id"), swahili])
 
 
 def training_pairs(corpora: Path, held_out: set[str]) -> pd.DataFrame:
-    parts = [base.english_pairs(base.read(corpora, name)) for name in base.PARTS["tatoeba"]["files"]]
+    parts = [
+        base.english_pairs(base.read(corpora, name)) for name in base.PARTS["tatoeba"]["files"]
+    ]
     parts.append(base.english_pairs(base.read(corpora, base.PARTS["everyday"]["file"])))
     nway = [("flores_sib.parquet", "index_id", {"split": "train"}), ("ntrex.parquet", "id", {})]
     nway += [("tico19.parquet", "id", {}), ("bible.parquet", "verse_id", {"split": "train"})]
@@ -113,12 +132,17 @@ def other_rows(corpora: Path, held_out: set[str]) -> pd.DataFrame:
     swapped = dict(zip(sides, ("other_lang", "other", "lang", "text"), strict=True))
     rows = pd.concat([pairs.rename(columns=sides), pairs.rename(columns=swapped)])
     rows = rows[rows.lang.isin(HEARD)]
-    tables = [base.read(corpora, name) for name in (*base.PARTS["tatoeba"]["files"], base.PARTS["everyday"]["file"])]
+    tables = [
+        base.read(corpora, name)
+        for name in (*base.PARTS["tatoeba"]["files"], base.PARTS["everyday"]["file"])
+    ]
     known = pd.concat(tables).drop_duplicates(["tgt_lang", "tgt"])
     known = known.rename(columns={"tgt_lang": "other_lang", "tgt": "other", "src": "english"})
     # A sentence may have its English in another corpus, by the sentence beside it.
     rows = rows.merge(known[["other_lang", "other", "english"]], how="left").fillna({"english": ""})
-    rows = rows.sort_values("english", ascending=False, kind="stable")  # of equal texts, the one with English stays
+    rows = rows.sort_values(
+        "english", ascending=False, kind="stable"
+    )  # of equal texts, the one with English stays
     rows = in_bounds(rows[["text", "lang", "english"]]).drop_duplicates(["lang", "text"])
     left = rows.text.map(letters).isin(held_out) | rows.english.map(letters).isin(held_out - {""})
     return rows[~left].sample(frac=1, random_state=2)
@@ -132,7 +156,11 @@ def manuals(corpora: Path, held_out: set[str]) -> pd.DataFrame:
         table = table.rename(columns={"src": "text", "src_lang": "lang"})
         texts = table.text[table.lang == ENG].drop_duplicates().sample(frac=1, random_state=3)
         # Sentences that an engine reads as a person does: words, no code and no path.
-        fit = texts.str.len().between(shortest, longest) & texts.str.fullmatch(PLAIN) & ~texts.str.contains(CODE)
+        fit = (
+            texts.str.len().between(shortest, longest)
+            & texts.str.fullmatch(PLAIN)
+            & ~texts.str.contains(CODE)
+        )
         fit &= (texts.str.count(" ") >= 2) & (texts.str.count("[A-Za-z]") > 0.7 * texts.str.len())
         new: dict[str, str] = {}
         for text in texts[fit]:
@@ -145,7 +173,9 @@ def manuals(corpora: Path, held_out: set[str]) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpora", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--english", type=int, default=16_000, help="sentences to train on")

@@ -72,14 +72,18 @@ def read_sentences(
     if limit is None or limit >= len(sentences):
         return sentences
     # Drawn by the text, so that a longer file does not change what is drawn of the first lines.
-    by_seed = sorted(sentences, key=lambda sentence: seeded_number(seed, sentence.text, sentence.lang))
+    by_seed = sorted(
+        sentences, key=lambda sentence: seeded_number(seed, sentence.text, sentence.lang)
+    )
     drawn = set(by_seed[:limit])
     return [sentence for sentence in sentences if sentence in drawn]
 
 
 def seeded_number(*parts: object) -> int:
     """A random number of 64 bits that these values decide."""
-    return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "little")
+    return int.from_bytes(
+        hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "little"
+    )
 
 
 def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
@@ -102,7 +106,9 @@ def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
         yield from _table(path, columns, lang, on_bad_row)
     else:
         for row in load_parallel(path, split=None, on_bad_row=on_bad_row):
-            english = {row["target_lang"]: row["target"], row["source_lang"]: row["source"]}.get(ENGLISH)
+            english = {row["target_lang"]: row["target"], row["source_lang"]: row["source"]}.get(
+                ENGLISH
+            )
             yield Sentence(row["source"], row["source_lang"], english)
             yield Sentence(row["target"], row["target_lang"], english)
 
@@ -137,7 +143,9 @@ class Effects:
     def __post_init__(self):
         for name in ("room", "noise", "band"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it is a probability from 0 to 1")
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; it is a probability from 0 to 1"
+                )
 
 
 ROOM = (0.1, 0.5)  # seconds until an echo is 60 dB quieter
@@ -176,7 +184,9 @@ def apply_effects(
     return (samples * (peak / np.abs(samples).max())).astype(np.float32), names
 
 
-def _in_room(samples: np.ndarray, sampling_rate: int, seconds: float, rng: np.random.Generator) -> np.ndarray:
+def _in_room(
+    samples: np.ndarray, sampling_rate: int, seconds: float, rng: np.random.Generator
+) -> np.ndarray:
     """Direct sound and an exponentially decaying noise as echo, of a third of its energy."""
     time = np.arange(int(seconds * sampling_rate)) / sampling_rate
     echo = rng.normal(size=len(time)) * 10 ** (-3 * time / seconds)

@@ -34,7 +34,9 @@ def pairs_with_english(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
@@ -55,7 +57,9 @@ def main() -> None:
     train = {
         "ntrex": pairs_with_english(nway(ntrex[~is_dev])),
         "flores": pairs_with_english(flores),
-        "localisation": read(args.corpora, "localisation.parquet")[["src_lang", "src", "tgt_lang", "tgt"]],
+        "localisation": read(args.corpora, "localisation.parquet")[
+            ["src_lang", "src", "tgt_lang", "tgt"]
+        ],
         "bible": read_bibles(args.corpora, "train")[["lang", "text"]],
     }
     for name, table in train.items():

@@ -60,7 +60,9 @@ def start_point(grid: Grid, out: Path) -> Path:
     """The packaged model's encoder and decoder with fewer layers, untrained since."""
     folder = out / "start"
     if not folder.exists():
-        prune_checkpoint(packaged_model(grid["start"]["model"]), folder, shape=grid["start"]["shape"])
+        prune_checkpoint(
+            packaged_model(grid["start"]["model"]), folder, shape=grid["start"]["shape"]
+        )
     return folder
 
 
@@ -98,7 +100,11 @@ def one_stage_figures(row: Row, grid: Grid, seed: int, out: Path) -> dict[str, f
     start = start_point(grid, out)
     # Random weights need the shape; the tokenizer stays.
     if row.get("start") == "random":
-        overrides |= {"model_name_or_path": None, "tokenizer_name_or_path": str(start), "shape": grid["random"]}
+        overrides |= {
+            "model_name_or_path": None,
+            "tokenizer_name_or_path": str(start),
+            "shape": grid["random"],
+        }
     else:
         if "pooling" in row:
             start = with_pooling(start, row["pooling"])
@@ -144,7 +150,9 @@ class Omnilingual:
             read_recipe(find_recipes(step["recipe"])[0], step["overrides"] | place).make()
         return folder
 
-    def trained(self, name: str, start: Path, *, seed: int, stage: str | None = None, **fields: Any) -> Path:
+    def trained(
+        self, name: str, start: Path, *, seed: int, stage: str | None = None, **fields: Any
+    ) -> Path:
         """The folder of a stage of the grid (`teacher`, `adaptation`, `extension`) that was trained from `start`."""
         step = self.kind[stage or name]
         folder = self.out / name
@@ -156,7 +164,9 @@ class Omnilingual:
             "cache_dir": str(self.out / "cache"),
             "seed": seed,
         }
-        train_recipe(find_recipes(step["recipe"])[0], self.kind["steps"] | step["overrides"] | place | fields)
+        train_recipe(
+            find_recipes(step["recipe"])[0], self.kind["steps"] | step["overrides"] | place | fields
+        )
         return folder
 
     def encoder_alone(self, checkpoint: Path) -> Path:
@@ -172,7 +182,9 @@ class Omnilingual:
         largest_size = self.kind["largest_vocabulary"]
         largest = self.out / f"tokenizer-{largest_size}"
         if not largest.exists():
-            counts = count_words(self.data / "train.parquet", self.out / "counts.parquet", progress=False)
+            counts = count_words(
+                self.data / "train.parquet", self.out / "counts.parquet", progress=False
+            )
             tokenizer = train_from_counts(counts.balanced(), largest_size, progress=False)
             EchoTokenizer.around(tokenizer).save_pretrained(largest)
         folder = self.out / f"tokenizer-{size}"
@@ -192,7 +204,9 @@ class Omnilingual:
             return swapped
         fields = {} if steps is None else {"max_steps": steps}
         name = f"adapted-{vocabulary}-{seed}"
-        return self.trained(name, swapped, seed=seed, stage="adaptation", teacher=str(self.teacher), **fields)
+        return self.trained(
+            name, swapped, seed=seed, stage="adaptation", teacher=str(self.teacher), **fields
+        )
 
     def figures(self, row: Row, seed: int) -> dict[str, float]:
         """Adapt and extend as a row says, then measure."""
@@ -210,7 +224,9 @@ class Omnilingual:
         bible = pd.read_parquet(self.data / "dev_bible.parquet")
         verses = sorted(bible.id.unique())[: self.kind["bible_verses"]]
         # BIBLE measures the new languages, FLORES the base ones.
-        bible = bible[bible.id.isin(verses) & bible.lang.isin([*self.kind["new_languages"], ENGLISH])]
+        bible = bible[
+            bible.id.isin(verses) & bible.lang.isin([*self.kind["new_languages"], ENGLISH])
+        ]
         flores = pd.read_parquet(self.data / "dev_flores.parquet")
         flores = flores[flores.lang.isin(self.kind["base_languages"])]
         figures = {"million parameters": model.num_parameters() / 1e6}
@@ -227,7 +243,9 @@ class Omnilingual:
                 errors = evaluate_xsim(encoder, rows, negatives=hard_negatives_by_id(rows))
                 figures["FLORES xsim++"] = errors.average["xsimpp"]
             figures[f"{name} chrF++"] = self.chrf(rows, encoder)
-            report = vocabulary_report({"own": tokenizer}, [list(zip(table.lang, table.text))], progress=False)
+            report = vocabulary_report(
+                {"own": tokenizer}, [list(zip(table.lang, table.text))], progress=False
+            )
             figures[f"{name} tokens"] = report.get("own").tokens_per_sentence
         return figures
 
@@ -266,8 +284,12 @@ def run(
     seeded_jobs = [(seed, *job) for seed in range(seeds) for job in jobs]
     for seed, row, runs in tqdm(seeded_jobs, desc="Ablations", unit="run"):
         kind = kind_of(row, grid)
-        settings = {name: value for name, value in kind.items() if name not in ("columns", "measures")}
-        changes = {name: value for name, value in row.items() if name not in ("name", "paper", "row")}
+        settings = {
+            name: value for name, value in kind.items() if name not in ("columns", "measures")
+        }
+        changes = {
+            name: value for name, value in row.items() if name not in ("name", "paper", "row")
+        }
         # A row is known by its settings: two tables may share it, and a changed one is new.
         key = json.dumps([settings, changes, seed], sort_keys=True)
         if key not in finished:
@@ -276,7 +298,9 @@ def run(
             else:
                 if omnilingual is None:
                     start = start_point(grid, out)
-                    omnilingual = Omnilingual(kind, out / "omnilingual", corpora, start, grid["start"]["model"])
+                    omnilingual = Omnilingual(
+                        kind, out / "omnilingual", corpora, start, grid["start"]["model"]
+                    )
                 finished[key] = omnilingual.figures(row, seed)
             write_json(file, finished)
         runs.append(finished[key])
@@ -326,8 +350,12 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("--out", type=Path, default=Path("outputs/ablations"))
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--tables", nargs="*", default=[], help="starts of table names; all by default")
-    parser.add_argument("--corpora", type=Path, help="folder of the parallel corpora, for OS Tables 14a, 14c and 16")
+    parser.add_argument(
+        "--tables", nargs="*", default=[], help="starts of table names; all by default"
+    )
+    parser.add_argument(
+        "--corpora", type=Path, help="folder of the parallel corpora, for OS Tables 14a, 14c and 16"
+    )
     args = parser.parse_args()
     grid = yaml.safe_load(GRID.read_text())
     tables = list(grid["tables"])

@@ -32,7 +32,9 @@ WordMask = Callable[[Batch], torch.Tensor]
 
 
 @torch.inference_mode()
-def cls_attention_entropy(model: Any, batches: Iterable[Batch], word_mask: WordMask | None = None) -> dict[str, Any]:
+def cls_attention_entropy(
+    model: Any, batches: Iterable[Batch], word_mask: WordMask | None = None
+) -> dict[str, Any]:
     """Entropy (nats, mean over texts) of the attention of the first token (CLS), by layer and head (MEXMA 5.6, G).
 
     A head's entropy is computed per text, then averaged; the paper does not say so, but the entropy of averaged heads
@@ -66,7 +68,11 @@ def cls_attention_entropy(model: Any, batches: Iterable[Batch], word_mask: WordM
         word_entropies.append(_entropy(of_words).mean(1))
         word_counts += words.sum(1)[has_words].tolist()
     heads = np.concatenate(entropies, axis=1).mean(axis=1)
-    report = {"entropy": float(heads[-1].mean()), "uniform": float(np.log(lengths).mean()), "heads": heads}
+    report = {
+        "entropy": float(heads[-1].mean()),
+        "uniform": float(np.log(lengths).mean()),
+        "heads": heads,
+    }
     if word_mask is not None:
         report["entropy_of_words"] = float(np.concatenate(word_entropies).mean())
         report["uniform_of_words"] = float(np.log(word_counts).mean())
@@ -74,7 +80,9 @@ def cls_attention_entropy(model: Any, batches: Iterable[Batch], word_mask: WordM
 
 
 @torch.inference_mode()
-def attention_on_words(model: Any, batches: Iterable[Batch], word_mask: WordMask) -> list[np.ndarray]:
+def attention_on_words(
+    model: Any, batches: Iterable[Batch], word_mask: WordMask
+) -> list[np.ndarray]:
     """Weights of CLS in the last layer on each text's own tokens, mean over heads; they sum to 1 (MEXMA G)."""
     weights_of_texts = []
     for batch, weights in _cls_weights(model, batches):
@@ -106,7 +114,9 @@ def attention_page(groups: Sequence[Sequence[PlotRow]]) -> str:
             cells = []
             for token, weight in zip(row.tokens, row.weights, strict=True):
                 color = f"rgba(40,90,200,{weight / largest:.2f})"
-                cells.append(f"<span title='{weight:.3f}' style='background:{color}'>{escape(token)}</span>")
+                cells.append(
+                    f"<span title='{weight:.3f}' style='background:{color}'>{escape(token)}</span>"
+                )
             lines.append(f"<p><b>{escape(row.label)}</b>{' '.join(cells)}</p>")
         lines.append("</section><hr>")
     return "\n".join(lines) + "\n"
@@ -164,7 +174,9 @@ def both_poolings(model: Any, batches: Iterable[Batch]) -> tuple[np.ndarray, np.
     return np.concatenate(trained), np.concatenate(uniform)
 
 
-def compare_poolings(source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
+def compare_poolings(
+    source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray]
+) -> dict[str, Any]:
     """xsim in percent by pooling, `relative_delta`, and the mean cosine of a text's two embeddings.
 
     `source`, `target`: from `both_poolings`, parallel rows. Raises ValueError as `xsim`.
@@ -190,7 +202,9 @@ def relative_delta(trained: float, uniform: float) -> float | None:
     return 100 * (trained - uniform) / trained if trained else None
 
 
-def _batches(model: Any, batches: Iterable[Batch]) -> Iterator[tuple[dict, torch.Tensor, torch.Tensor]]:
+def _batches(
+    model: Any, batches: Iterable[Batch]
+) -> Iterator[tuple[dict, torch.Tensor, torch.Tensor]]:
     """Yield (batch on the model's device, mask, place of the first token) with the model in evaluation mode."""
     texts = 0
     with evaluating(model):
@@ -199,14 +213,18 @@ def _batches(model: Any, batches: Iterable[Batch]) -> Iterator[tuple[dict, torch
             mask = batch["attention_mask"].bool()
             without_tokens = ~mask.any(1)
             if without_tokens.any():
-                raise ValueError(f"text {texts + int(without_tokens.int().argmax())} (from 0) has no tokens")
+                raise ValueError(
+                    f"text {texts + int(without_tokens.int().argmax())} (from 0) has no tokens"
+                )
             yield batch, mask, mask.int().argmax(1)
             texts += len(mask)
     if not texts:
         raise ValueError("no batches: give at least one")
 
 
-def tokenized(tokenizer: Any, lines: Sequence[str], lang: str, size: int = 32) -> list[dict[str, torch.Tensor]]:
+def tokenized(
+    tokenizer: Any, lines: Sequence[str], lang: str, size: int = 32
+) -> list[dict[str, torch.Tensor]]:
     batches = []
     for start in range(0, len(lines), size):
         texts = list(lines[start : start + size])
@@ -241,7 +259,9 @@ def main() -> None:
     parser.add_argument("target_lang")
     parser.add_argument("--plot", type=Path, help="write this HTML page")
     parser.add_argument("--lines", type=int, default=4, help="first lines of the files in the plot")
-    parser.add_argument("--beside", nargs="+", default=[], metavar="MODEL", help="further models in the plot")
+    parser.add_argument(
+        "--beside", nargs="+", default=[], metavar="MODEL", help="further models in the plot"
+    )
     args = parser.parse_args()
     source_lines = read_lines(args.source)
     target_lines = read_lines(args.target)

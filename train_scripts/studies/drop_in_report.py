@@ -52,7 +52,9 @@ def vectors_of_rows(model: Model, rows: pd.DataFrame) -> np.ndarray:
     return vectors
 
 
-def topic_accuracies(teacher: Model, models: Mapping[str, Model], rows: pd.DataFrame) -> dict[str, dict[str, float]]:
+def topic_accuracies(
+    teacher: Model, models: Mapping[str, Model], rows: pd.DataFrame
+) -> dict[str, dict[str, float]]:
     """{model: {"teacher's probe", "own probe"}}, percent right on `dev`, the mean over languages."""
     rows = rows[rows.lang.isin(teacher[0].config.languages or rows.lang.unique())]
     learn = rows[rows.split == "train"]
@@ -76,7 +78,9 @@ def topic_accuracies(teacher: Model, models: Mapping[str, Model], rows: pd.DataF
 def with_decoder_of(teacher: Model, model: Model) -> EchoForTranslation:
     """The model's encoder under the teacher's decoder, which was never trained on it."""
     if model[1].get_vocab() != teacher[1].get_vocab():
-        raise ValueError("student and teacher have other vocabularies: the decoder's texts would be misread")
+        raise ValueError(
+            "student and teacher have other vocabularies: the decoder's texts would be misread"
+        )
     return EchoForTranslation.from_parts(model[0].encoder, teacher[0].decoder).eval()
 
 
@@ -94,7 +98,9 @@ def main() -> None:
     parser.add_argument("models", nargs="+", help="the teacher, then its students")
     parser.add_argument("--dev", type=Path)
     parser.add_argument("--topics", type=Path)
-    parser.add_argument("--builtin", type=int, nargs="?", const=300, default=0, help="held-out meanings (300)")
+    parser.add_argument(
+        "--builtin", type=int, nargs="?", const=300, default=0, help="held-out meanings (300)"
+    )
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     sets = dev_sets(args.dev, args.builtin)

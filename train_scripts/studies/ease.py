@@ -27,7 +27,13 @@ from hf_echo.utils.files import read_json
 
 MAX_CATEGORIES = 200  # histogram boosting allows 255; rarer values share one
 # few languages
-MODEL = {"learning_rate": 0.05, "max_iter": 200, "max_leaf_nodes": 15, "min_samples_leaf": 5, "early_stopping": False}
+MODEL = {
+    "learning_rate": 0.05,
+    "max_iter": 200,
+    "max_leaf_nodes": 15,
+    "min_samples_leaf": 5,
+    "early_stopping": False,
+}
 
 
 def join_features(
@@ -50,7 +56,9 @@ def join_features(
     if features is not None:
         missing = table.lang[~table.lang.isin(features.lang)].tolist()
         if missing:
-            raise ValueError(f"language {missing[0]!r} has no row of features (of {len(features)}); add one")
+            raise ValueError(
+                f"language {missing[0]!r} has no row of features (of {len(features)}); add one"
+            )
         features = features.drop(columns=target, errors="ignore")
         table = table.merge(features, on="lang", validate="one_to_one")
     for name in groups:
@@ -98,7 +106,9 @@ def explain_ease(
     baseline_errors = []
     rises = []  # (features, repeats) of each fold
     for train, test in KFold(folds, shuffle=True, random_state=seed).split(table):
-        model = HistGradientBoostingRegressor(**MODEL, categorical_features="from_dtype", random_state=seed)
+        model = HistGradientBoostingRegressor(
+            **MODEL, categorical_features="from_dtype", random_state=seed
+        )
         model.fit(table.iloc[train], y[train])
         predictions[test] = model.predict(table.iloc[test])
         errors.append(root_mean_squared_error(y[test], predictions[test]))
@@ -141,7 +151,9 @@ def _checked(
 ) -> tuple[np.ndarray, pd.DataFrame]:
     """(target (languages,), table of numbers and categories)"""
     if len(table) < 2 * folds:
-        raise ValueError(f"{len(table)} languages for {folds} folds: give at least {2 * folds}, or fewer folds")
+        raise ValueError(
+            f"{len(table)} languages for {folds} folds: give at least {2 * folds}, or fewer folds"
+        )
     names = features or [name for name in table if name not in ("lang", target)]
     for name in ("lang", target, *names):
         if name not in table:
@@ -153,9 +165,13 @@ def _checked(
     y = pd.to_numeric(table[target], errors="coerce").to_numpy(np.float64)
     broken = table[target][~np.isfinite(y)]
     if len(broken):
-        raise ValueError(f"{target!r} of {broken.index[0]!r} is {broken.tolist()[0]!r}; it must be a finite number")
+        raise ValueError(
+            f"{target!r} of {broken.index[0]!r} is {broken.tolist()[0]!r}; it must be a finite number"
+        )
     if np.ptp(y) == 0:
-        raise ValueError(f"{target!r} is {y[0]} for all {len(y)} languages: give a target that varies")
+        raise ValueError(
+            f"{target!r} is {y[0]} for all {len(y)} languages: give a target that varies"
+        )
     return y, pd.DataFrame({name: _column(name, table[name]) for name in names})
 
 
@@ -193,8 +209,12 @@ def rows_of_languages(path: Path) -> pd.DataFrame:
 def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--features", type=Path, help="table of lang and features; default: those of the data")
-    parser.add_argument("--group", action="append", default=[], choices=["family", "script", "resource"])
+    parser.add_argument(
+        "--features", type=Path, help="table of lang and features; default: those of the data"
+    )
+    parser.add_argument(
+        "--group", action="append", default=[], choices=["family", "script", "resource"]
+    )
     parser.add_argument("--target", default="xsim")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=20)

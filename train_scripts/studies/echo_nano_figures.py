@@ -28,7 +28,13 @@ from echo_nano_report import FORTY_ONE, SETS, TWELVE, by_group, in_order, measur
 from study_parts import ENGLISH, command_line, dev_rows, english_of, topic_rows
 from transformers import AutoModel
 
-from hf_echo.evaluation import evaluate_geometry, evaluate_noise, evaluate_xsim, measure_speed, translation_scores
+from hf_echo.evaluation import (
+    evaluate_geometry,
+    evaluate_noise,
+    evaluate_xsim,
+    measure_speed,
+    translation_scores,
+)
 from hf_echo.evaluation.probes.downstream import evaluate_classification, raw_vectors_of
 from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.inference import load_translator, translate
@@ -106,9 +112,13 @@ def parameters(model: str) -> int | None:
 def translation(checkpoint: Path, data: Path) -> dict[str, Any]:
     """chrF++ and BLEU into English of the decoder (as set and greedy), of the source itself and the nearest of
     30,000 training sentences, in the twelve languages; and examples drawn by a fixed order that ignores the texts."""
-    into_english = partial(translate, *load_translator(checkpoint, dtype="fp32"), max_new_tokens=MOST_TOKENS)
+    into_english = partial(
+        translate, *load_translator(checkpoint, dtype="fp32"), max_new_tokens=MOST_TOKENS
+    )
     encode = any_encoder(str(checkpoint))
-    pool = pd.read_parquet(data / "train_decoder.parquet", columns=["target"]).target.drop_duplicates()
+    pool = pd.read_parquet(
+        data / "train_decoder.parquet", columns=["target"]
+    ).target.drop_duplicates()
     pool = pool.sample(min(len(pool), NEAREST), random_state=0).to_numpy()
     pool_vectors = raw_vectors_of(encode, pool, ENGLISH)
     report: dict[str, Any] = {"sets": {}, "pool": len(pool)}
@@ -119,7 +129,9 @@ def translation(checkpoint: Path, data: Path) -> dict[str, Any]:
         references: list[str] = []
         examples = []
         for lang in TWELVE:
-            of_language = rows[(rows.lang == lang) & rows.id.isin(english.index)].set_index("id").text
+            of_language = (
+                rows[(rows.lang == lang) & rows.id.isin(english.index)].set_index("id").text
+            )
             ids = in_order(of_language.index)[:SENTENCES]
             if not ids:
                 continue
@@ -137,7 +149,10 @@ def translation(checkpoint: Path, data: Path) -> dict[str, Any]:
         originals = english[in_order(english.index)[:SENTENCES]].tolist()
         rebuilt = list(into_english(originals, ENGLISH, ENGLISH))
         same = np.array(outputs["decoder"]) == np.array(references)
-        figures: dict[str, Any] = {"sentences": len(references), "word_for_word": 100 * float(same.mean())}
+        figures: dict[str, Any] = {
+            "sentences": len(references),
+            "word_for_word": 100 * float(same.mean()),
+        }
         # The source itself and the nearest training sentence show what chrF++ gives for nothing.
         for way, lines in outputs.items():
             figures[way] = chrf_and_bleu(lines, references)
@@ -163,30 +178,48 @@ def geometry(encode: Encode, data: Path) -> dict[str, float]:
     """Of the FLORES sentences that 41 languages and English have."""
     rows = dev_rows(data, "flores", FORTY_ONE)
     texts = rows.pivot(index="id", columns="lang", values="text").dropna()
-    result = evaluate_geometry([(lang, np.asarray(encode(texts[lang].tolist(), lang))) for lang in texts])
+    result = evaluate_geometry(
+        [(lang, np.asarray(encode(texts[lang].tolist(), lang))) for lang in texts]
+    )
     columns = ("dimensions", "feature_std", "spread", "effective_rank", "isotropy")
     figures = {column: result.to_row()[column] for column in columns}
     figures["one_over_sqrt_dim"] = result.dimensions**-0.5
-    figures["least_singular_value"] = float(result.singular_values.min() / result.singular_values[0])
+    figures["least_singular_value"] = float(
+        result.singular_values.min() / result.singular_values[0]
+    )
     return figures
 
 
 def speed(encode: Encode, checkpoint: Path, data: Path) -> dict[str, Any]:
     news = english_of(pd.read_parquet(data / "dev_ntrex.parquet"))
     texts = (news.tolist() * 8)[:2000]
-    figures: dict[str, Any] = {"threads": torch.get_num_threads(), "dtype": "bf16" if bf16_is_faster() else "fp32"}
+    figures: dict[str, Any] = {
+        "threads": torch.get_num_threads(),
+        "dtype": "bf16" if bf16_is_faster() else "fp32",
+    }
     runs = {"encode": (encode, texts, 3)}
     if has_decoder(checkpoint):
         model, tokenizer = load_translator(checkpoint)
 
         def run(batch: list[str], lang: str, num_beams: int | None = None) -> Any:
-            return translate(model, tokenizer, batch, lang, ENGLISH, num_beams=num_beams, max_new_tokens=MOST_TOKENS)
+            return translate(
+                model,
+                tokenizer,
+                batch,
+                lang,
+                ENGLISH,
+                num_beams=num_beams,
+                max_new_tokens=MOST_TOKENS,
+            )
 
         runs["translate"] = (run, texts[:256], 1)
         runs["translate_greedy"] = (partial(run, num_beams=1), texts[:256], 1)
     for name, (call, lines, rounds) in runs.items():
         result = measure_speed(call, lines, ENGLISH, rounds=rounds)
-        figures[name] = {"sentences_per_second": result.sentences_per_second, "peak_memory_mib": result.peak_memory}
+        figures[name] = {
+            "sentences_per_second": result.sentences_per_second,
+            "peak_memory_mib": result.peak_memory,
+        }
     return figures
 
 
@@ -263,9 +296,15 @@ def main() -> None:
     parser.add_argument("corpora", type=Path, help="folder with flores_sib.parquet")
     parser.add_argument("--data", type=Path, default=Path("outputs/echo-nano/data"))
     parser.add_argument("--out", type=Path, required=True, help="JSON file of the figures")
-    parser.add_argument("--only", nargs="*", help="these parts, and none with nothing behind it; default: all")
-    parser.add_argument("--stages", nargs="*", default=[], help="folders of the steps, with or without NAME=")
-    parser.add_argument("--peers", nargs="*", default=[], help="other models, with or without NAME=; minilm, tfidf")
+    parser.add_argument(
+        "--only", nargs="*", help="these parts, and none with nothing behind it; default: all"
+    )
+    parser.add_argument(
+        "--stages", nargs="*", default=[], help="folders of the steps, with or without NAME="
+    )
+    parser.add_argument(
+        "--peers", nargs="*", default=[], help="other models, with or without NAME=; minilm, tfidf"
+    )
     parser.add_argument("--readme", action="store_true", help="write the table of README.md too")
     args = parser.parse_args()
     figures = read_json(args.out, {})

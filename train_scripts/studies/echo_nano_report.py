@@ -108,7 +108,9 @@ def by_group(table: pd.DataFrame, column: str = "cosine") -> dict[str, tuple[flo
     return means
 
 
-def by_length(table: pd.DataFrame, languages: list[str], column: str = "cosine") -> dict[str, tuple[float, int]]:
+def by_length(
+    table: pd.DataFrame, languages: list[str], column: str = "cosine"
+) -> dict[str, tuple[float, int]]:
     """{words: (percent wrong over all sentences of these languages, how many sentences)}."""
     table = table[table.lang.isin(languages)]
     errors = {}
@@ -151,13 +153,20 @@ def measure(folder: str, data: Path) -> Iterator[tuple[Key, float]]:
                     yield (name, group, f"{words} words", f"{count} sentences"), wrong
         if name in ("everyday", "flores"):
             for lang, of_language in table.groupby("lang"):
-                yield (name, lang, f"{len(of_language)} sentences"), 100 * float(of_language.cosine.mean())
+                yield (
+                    (name, lang, f"{len(of_language)} sentences"),
+                    100 * float(of_language.cosine.mean()),
+                )
 
 
 def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("data", type=Path, help="folder of the recipe echo-nano/00_data")
-    parser.add_argument("models", nargs="+", help="folders of Echo checkpoints or SentenceTransformers, minilm, tfidf")
+    parser.add_argument(
+        "models",
+        nargs="+",
+        help="folders of Echo checkpoints or SentenceTransformers, minilm, tfidf",
+    )
     parser.add_argument("--out", type=Path, help="write the figures of all models as JSON too")
     args = parser.parse_args()
     figures = {}

@@ -83,9 +83,11 @@ def against_the_paper(rows: Sequence[dict[str, Any]]) -> list[str]:
     whole = by_name["extension"]
     no_mse = by_name["without MSE"]
     claims = {
-        "new languages fall below 10 % of their start": whole["new xsim"] < 0.1 * before["new xsim"],
+        "new languages fall below 10 % of their start": whole["new xsim"]
+        < 0.1 * before["new xsim"],
         "base xsim stays within a point": whole["base xsim"] <= before["base xsim"] + 1,
-        "base chrF++ by the old decoder stays within three": whole["base chrF++"] >= before["base chrF++"] - 3,
+        "base chrF++ by the old decoder stays within three": whole["base chrF++"]
+        >= before["base chrF++"] - 3,
         "without MSE the old decoder reads worse": no_mse["base chrF++"] < whole["base chrF++"] - 1,
         "without MSE new languages come less far": no_mse["new xsim"] > 2 * whole["new xsim"],
     }
@@ -96,7 +98,9 @@ def measure(checkpoint: Path) -> dict[str, float]:
     """xsim of the held-out meanings and chrF++ of the model's decoder, means over base and over new languages."""
     model, tokenizer = load_translator(checkpoint, dtype="fp32")
     tables: dict[str, Table] = {}
-    evaluate_sets(model, tokenizer, {"test": DevSet(*dev_set(HELD_OUT, split="test"))}, tables=tables)
+    evaluate_sets(
+        model, tokenizer, {"test": DevSet(*dev_set(HELD_OUT, split="test"))}, tables=tables
+    )
     xsim = {row["lang"]: row["xsim"] for row in tables["test"].rows}
     row = {}
     for name, languages in (("base", BASE), ("new", NEW)):

@@ -43,9 +43,13 @@ class Stack:
     @classmethod
     def of(cls, config: Any) -> Stack:
         """The shape of a LlamaConfig, EchoConfig or EchoDecoderConfig; raises ValueError for other configs."""
-        missing = [name for name in _FIELDS.values() if not isinstance(getattr(config, name, None), int)]
+        missing = [
+            name for name in _FIELDS.values() if not isinstance(getattr(config, name, None), int)
+        ]
         if missing:
-            raise ValueError(f"{type(config).__name__} has no {missing[0]}; give a Llama or Echo config")
+            raise ValueError(
+                f"{type(config).__name__} has no {missing[0]}; give a Llama or Echo config"
+            )
         sizes = {field: getattr(config, name) for field, name in _FIELDS.items()}
         return cls(**sizes, embedding=getattr(config, "embedding_size", 0))
 
@@ -90,7 +94,9 @@ def encoder_flops(stack: Stack, tokens: int) -> float:
 def tower_flops(stack: Stack, sentences: int) -> float:
     """FLOPs of the SONAR tower on a document of `sentences` embeddings: a BOE is added, each vector is projected."""
     _positive(sentences=sentences)
-    return _bidirectional(stack, sentences + 1) + 2 * stack.embedding * stack.hidden * (sentences + 1)
+    return _bidirectional(stack, sentences + 1) + 2 * stack.embedding * stack.hidden * (
+        sentences + 1
+    )
 
 
 def _bidirectional(stack: Stack, length: int) -> float:
@@ -115,7 +121,9 @@ def decoder_flops(
     query = stack.hidden * stack.heads * stack.head_dim
     if memory:
         keys = stack.key_weights(stack.hidden if memory_width is None else memory_width)
-        layer += 2 * (2.0 * query * read) + 2 * (2.0 * keys * memory) + stack.attention(read * memory)
+        layer += (
+            2 * (2.0 * query * read) + 2 * (2.0 * keys * memory) + stack.attention(read * memory)
+        )
     return stack.layers * layer + 2.0 * stack.hidden * stack.vocabulary * output
 
 
@@ -149,7 +157,9 @@ def spectrum_flops(
     parts = {
         "encoder": read,
         "tower": tower_flops(tower, sentences),
-        "decoder": decoder_flops(decoder, output, prompt=prompt, memory=sentences + 1, memory_width=tower.hidden),
+        "decoder": decoder_flops(
+            decoder, output, prompt=prompt, memory=sentences + 1, memory_width=tower.hidden
+        ),
     }
     return parts | {"total": sum(parts.values())}
 
@@ -205,5 +215,9 @@ if __name__ == "__main__":
         shape = Stack.of(AutoConfig.from_pretrained(sys.argv[1]))
         print(json.dumps({tokens: encoder_flops(shape, tokens) for tokens in (20, 128, 512)}))
     else:
-        lists = {"documents": DOCUMENTS, "outputs": OUTPUTS, "ratio": cost_grid().ratio.round(3).tolist()}
+        lists = {
+            "documents": DOCUMENTS,
+            "outputs": OUTPUTS,
+            "ratio": cost_grid().ratio.round(3).tolist(),
+        }
         print(json.dumps({"baseline": "Llama 3.2 3B", **lists}))

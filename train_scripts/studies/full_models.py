@@ -78,7 +78,10 @@ def train_full(
     for pairs_of_sets in parts:
         datasets = {}
         for name, pairs in pairs_of_sets.items():
-            columns = {"anchor": [pair[0] for pair in pairs], "positive": [pair[1] for pair in pairs]}
+            columns = {
+                "anchor": [pair[0] for pair in pairs],
+                "positive": [pair[1] for pair in pairs],
+            }
             datasets[name] = Dataset.from_dict(columns)
         arguments = SentenceTransformerTrainingArguments(
             output_dir=str(out),

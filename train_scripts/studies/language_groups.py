@@ -78,7 +78,9 @@ def growing(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 def group_table(
-    by_step: Mapping[str, Mapping[str, float]], groups: Mapping[str, Sequence[str]], measure: str = "xsim"
+    by_step: Mapping[str, Mapping[str, float]],
+    groups: Mapping[str, Sequence[str]],
+    measure: str = "xsim",
 ) -> Table:
     """Table of OS Figure 4: one row per training step, one column per group (mean over its languages) and "All".
 
@@ -89,7 +91,9 @@ def group_table(
     group_of = {lang: name for name, members in groups.items() for lang in members}
     rows = []
     for step, values in by_step.items():
-        errors = pd.Series({lang: value for lang, value in values.items() if lang in group_of}, dtype=float)
+        errors = pd.Series(
+            {lang: value for lang, value in values.items() if lang in group_of}, dtype=float
+        )
         means = errors.groupby(group_of).mean()
         in_order = {name: float(means[name]) for name in groups if name in means}
         rows.append({"trained on": step, **in_order, "All": float(errors.mean())})
@@ -139,7 +143,9 @@ def main() -> None:
     parser.add_argument("recipe", help="YAML file or name of a recipe")
     parser.add_argument("--by", choices=BY, default="resource")
     parser.add_argument("--groups", type=int, default=4, help="how many groups")
-    parser.add_argument("--groups-file", type=Path, help="YAML {A: [codes], ...} instead of --by and --groups")
+    parser.add_argument(
+        "--groups-file", type=Path, help="YAML {A: [codes], ...} instead of --by and --groups"
+    )
     parser.add_argument("--out", type=Path, default=Path("outputs/groups"))
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="any field of the recipe")
     args = parser.parse_intermixed_args()

@@ -27,13 +27,21 @@ from hf_echo.inference.encoders import Encode
 from hf_echo.utils.files import write_json
 from hf_echo.utils.results import Table, cell_text, markdown_table
 
-KINDS = ("drop_last", "replace_last", "drop_random", "replace_random", "shuffle")  # of changed documents (OS 10.2)
+KINDS = (
+    "drop_last",
+    "replace_last",
+    "drop_random",
+    "replace_random",
+    "shuffle",
+)  # of changed documents (OS 10.2)
 
 Negative = tuple[list[str], str]  # sentences, kind
 Documents = dict[str, dict[str, list[str]]]  # language -> id -> sentences
 
 
-def paragraph_negatives(sentences: Sequence[str], negatives: Mapping[str, Sequence[tuple[str, str]]]) -> list[Negative]:
+def paragraph_negatives(
+    sentences: Sequence[str], negatives: Mapping[str, Sequence[tuple[str, str]]]
+) -> list[Negative]:
     """Make hard negatives (sentences, kind) of a paragraph: one sentence is swapped for a hard negative of it.
 
     OS 10.2 makes its Belebele set so, from the hard negatives of FLORES' sentences. The paper does not say how many it
@@ -139,10 +147,18 @@ def negatives_of_paragraphs(
 
     The negatives of a sentence are up to five by rule, or those of a file of the published xsim++ set.
     """
-    sentences = list(dict.fromkeys(text for of_paragraph in english.values() for text in of_paragraph))
-    negatives = rule_negatives(sentences) if published is None else published_negatives(published, sentences)
+    sentences = list(
+        dict.fromkeys(text for of_paragraph in english.values() for text in of_paragraph)
+    )
+    negatives = (
+        rule_negatives(sentences)
+        if published is None
+        else published_negatives(published, sentences)
+    )
     by_sentence = by_text(negatives, sentences)
-    return {key: paragraph_negatives(of_paragraph, by_sentence) for key, of_paragraph in english.items()}
+    return {
+        key: paragraph_negatives(of_paragraph, by_sentence) for key, of_paragraph in english.items()
+    }
 
 
 def percent_by_kind(table: Table) -> dict[str, float]:
@@ -160,12 +176,19 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--sets", nargs="+", metavar="NAME", help="of dev_NAME.parquet; default: all")
+    parser.add_argument(
+        "--sets", nargs="+", metavar="NAME", help="of dev_NAME.parquet; default: all"
+    )
     parser.add_argument("--languages", nargs="+", default=[], help="beside English; default: all")
     parser.add_argument(
-        "--negatives", nargs="+", choices=("documents", "sentences"), default=["documents", "sentences"]
+        "--negatives",
+        nargs="+",
+        choices=("documents", "sentences"),
+        default=["documents", "sentences"],
     )
-    parser.add_argument("--published", type=Path, metavar="FILE", help="eng_Latn_errtype.SPLIT.json of xsim++")
+    parser.add_argument(
+        "--published", type=Path, metavar="FILE", help="eng_Latn_errtype.SPLIT.json of xsim++"
+    )
     parser.add_argument("--max-length", type=int, default=576)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -173,7 +196,9 @@ def main() -> None:
     if args.sets:
         files = [file for file in files if file.stem.removeprefix("dev_") in args.sets]
     if not files:
-        parser.error(f"{args.data} holds no dev_NAME.parquet; train_scripts/corpora/long_context_data.py makes them")
+        parser.error(
+            f"{args.data} holds no dev_NAME.parquet; train_scripts/corpora/long_context_data.py makes them"
+        )
     negatives_of = {
         "documents": negatives_of_documents,
         "sentences": partial(negatives_of_paragraphs, published=args.published),

@@ -115,11 +115,17 @@ def meanings_of(table: pd.DataFrame) -> dict[str, dict[str, list[str]]]:
     return meanings
 
 
-def all_pairs(meanings: Mapping[str, Mapping[str, list[str]]], lang: str, count: int) -> pd.DataFrame:
+def all_pairs(
+    meanings: Mapping[str, Mapping[str, list[str]]], lang: str, count: int
+) -> pd.DataFrame:
     """Translations between a language and English and every language before it, as many of each (6.1)."""
     rows = []
     for other in (ENGLISH, *LANGUAGES[: LANGUAGES.index(lang)]):
-        shared = [of_meaning for of_meaning in meanings.values() if lang in of_meaning and other in of_meaning]
+        shared = [
+            of_meaning
+            for of_meaning in meanings.values()
+            if lang in of_meaning and other in of_meaning
+        ]
         for of_meaning in shared[:count]:
             rows.append((of_meaning[other][0], other, of_meaning[lang][0], lang))
     return pd.DataFrame(rows, columns=["source", "source_lang", "target", "target_lang"])
@@ -144,7 +150,9 @@ def train(data: Path, base: Path, folder: Path, way: str, settings: dict[str, An
     """Train all languages of a way; what is trained already is not trained again."""
     if way in FULL:
         if not folder.exists():
-            options = {name: settings[name] for name in ("epochs", "batch_size", "max_length", "seed")}
+            options = {
+                name: settings[name] for name in ("epochs", "batch_size", "max_length", "seed")
+            }
             train_full(base, folder, full_parts(data, way), **options)
         return
     if not folder.exists():
@@ -153,7 +161,10 @@ def train(data: Path, base: Path, folder: Path, way: str, settings: dict[str, An
     if way == "joint":
         # One module: a vocabulary of both languages, and as many steps in all.
         size = 3 * settings["vocab_size"] // 2
-        settings = settings | {"vocab_size": size, "mlm_steps": len(LANGUAGES) * settings["mlm_steps"]}
+        settings = settings | {
+            "vocab_size": size,
+            "mlm_steps": len(LANGUAGES) * settings["mlm_steps"],
+        }
     for lang in {START: (), "joint": (ALL,)}.get(way, LANGUAGES):
         if (folder / "languages" / lang).exists():
             continue
@@ -212,10 +223,14 @@ def measure(folder: Path, dev: Path, corpora: Path, way: str) -> dict[str, float
     figures = {}
     for name in ("flores", "tatoeba"):
         rows = dev_rows(dev, name).to_dict("records")
-        figures[f"{name} xsim"] = evaluate_xsim(encode, rows, same_text_is_right=True).average["xsim"]
+        figures[f"{name} xsim"] = evaluate_xsim(encode, rows, same_text_is_right=True).average[
+            "xsim"
+        ]
     # RSIM compares spaces sentence by sentence: those that all languages have.
     texts = dev_rows(dev, "flores").pivot(index="id", columns="lang", values="text").dropna()
-    figures["RSIM"] = 100 * rsim({lang: encode(texts[lang].tolist(), lang) for lang in texts}).mean()
+    figures["RSIM"] = (
+        100 * rsim({lang: encode(texts[lang].tolist(), lang) for lang in texts}).mean()
+    )
     learn, ask = topic_rows(corpora, LANGUAGES)
     figures["SIB"] = evaluate_classification(encode, learn, ask).average["accuracy"]
     return figures
@@ -248,19 +263,29 @@ def main() -> None:
     parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="beside English")
     parser.add_argument("--texts", type=int, default=20_000, help="of one language")
     parser.add_argument("--pairs", type=int, default=3_000, help="of one language and kind")
-    parser.add_argument("--longest", type=int, default=100, help="characters of a text: fewer than this")
-    parser.add_argument("--start", type=Path, help="folder of an encoder; default: all-MiniLM-L6-v2")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY", help="default: all")
+    parser.add_argument(
+        "--longest", type=int, default=100, help="characters of a text: fewer than this"
+    )
+    parser.add_argument(
+        "--start", type=Path, help="folder of an encoder; default: all-MiniLM-L6-v2"
+    )
+    parser.add_argument(
+        "--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY", help="default: all"
+    )
     parser.add_argument("--vocab-size", type=int, default=8_000, help="tokens of a language")
     parser.add_argument("--mlm-steps", type=int, default=200, help="of one language")
     parser.add_argument("--mlm-learning-rate", type=float, default=1e-3)
     parser.add_argument("--epochs", type=int, default=1, help="over the pairs")
     parser.add_argument("--batch", type=int, default=32, help="texts or pairs of a step")
-    parser.add_argument("--data-only", action="store_true", help="write OUT/data for recipes/nano-modular, and stop")
+    parser.add_argument(
+        "--data-only", action="store_true", help="write OUT/data for recipes/nano-modular, and stop"
+    )
     args = parser.parse_args()
     LANGUAGES[:] = args.languages
     if not (args.out / "data").exists():
-        write_data(args.data / "train.parquet", args.out / "data", args.texts, args.pairs, args.longest)
+        write_data(
+            args.data / "train.parquet", args.out / "data", args.texts, args.pairs, args.longest
+        )
         (args.out / "dev").mkdir(exist_ok=True)
         dev_rows(args.data, "flores").to_parquet(args.out / "dev" / "flores.parquet", index=False)
     if args.data_only:

@@ -39,7 +39,9 @@ def evaluate_pair_classification(encode: Encode, rows: Iterable[Mapping[str, Any
         if other_labels:
             raise ValueError(f"{name}: label {min(other_labels)!r} is neither 0 nor 1")
         if len(set(labels)) < 2:
-            raise ValueError(f"{name}: all {len(labels)} labels are {labels[0]}; both 0 and 1 are needed")
+            raise ValueError(
+                f"{name}: all {len(labels)} labels are {labels[0]}; both 0 and 1 are needed"
+            )
         precision = float(100 * average_precision_score(labels, cosines))
         table.append({"lang": name, "count": len(labels), "average_precision": precision})
     return Table(table).with_average(["average_precision"])
@@ -73,11 +75,16 @@ def evaluate_similarity(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Ta
     result = Table(table).with_average(["spearman"])
     if len(table) > 1:
         together = 100 * float(spearmanr(all_cosines, all_scores).statistic)
-        result.notes = {"multilingual": together, "language_bias": result.average["spearman"] - together}
+        result.notes = {
+            "multilingual": together,
+            "language_bias": result.average["spearman"] - together,
+        }
     return result
 
 
-def _pairs(encode: Encode, rows: Iterable[Mapping[str, Any]], gold: str) -> Iterator[tuple[str, np.ndarray, list]]:
+def _pairs(
+    encode: Encode, rows: Iterable[Mapping[str, Any]], gold: str
+) -> Iterator[tuple[str, np.ndarray, list]]:
     """Yield (language or "a-b", cosines, gold) of each language pair."""
     checked = checked_rows(rows, "row", ("text1", "text2", gold), partial(_pair, gold=gold))
     for name, places in rows_by_language(checked).items():

@@ -46,7 +46,9 @@ class BoundaryResult(Result):
     f1: float
 
 
-def boundary_scores(documents: Sequence[Sequence[str]], segment: Segment, lang: str) -> BoundaryResult:
+def boundary_scores(
+    documents: Sequence[Sequence[str]], segment: Segment, lang: str
+) -> BoundaryResult:
     """Join documents given as sentences, segment them, and compare the ends of the pieces, ignoring white space.
 
     Raises:
@@ -84,7 +86,9 @@ class ConsistencyResult(Result):
     mean: dict[str, float]
 
 
-def count_consistency(paragraphs: Mapping[str, Sequence[str]], segment: Segment) -> ConsistencyResult:
+def count_consistency(
+    paragraphs: Mapping[str, Sequence[str]], segment: Segment
+) -> ConsistencyResult:
     """Standard deviation of the sentence counts of parallel paragraphs; 0 is perfect (OS A.1, Figure 12).
 
     Args:
@@ -97,7 +101,9 @@ def count_consistency(paragraphs: Mapping[str, Sequence[str]], segment: Segment)
     size = len(paragraphs[first])
     for lang in others:
         if len(paragraphs[lang]) != size:
-            raise ValueError(f"{lang} has {len(paragraphs[lang])} paragraphs and {first} {size}: they must be parallel")
+            raise ValueError(
+                f"{lang} has {len(paragraphs[lang])} paragraphs and {first} {size}: they must be parallel"
+            )
     counts = []  # (languages, paragraphs)
     for lang, texts in paragraphs.items():
         counts.append([len(trimmed(pieces)) for pieces in segment(texts, lang)])
@@ -127,7 +133,9 @@ def round_trip_bleu(
     """
     if not paragraphs or pivot in paragraphs:
         languages = ", ".join(paragraphs) or "none"
-        raise ValueError(f"a round trip through {pivot} needs paragraphs in other languages only, got {languages}")
+        raise ValueError(
+            f"a round trip through {pivot} needs paragraphs in other languages only, got {languages}"
+        )
     rows = []
     for lang, texts in paragraphs.items():
         pieces = [trimmed(of_text) for of_text in segment(texts, lang)]
@@ -190,7 +198,10 @@ def main() -> None:
         spread = count_consistency(paragraphs, segment)
         worst = sorted(table.rows, key=lambda row: row["f1"])[:15]
         print(f"{name}: {len(results)} languages, standard deviation of counts {spread.std:.2f}")
-        print(Table(worst, table.average).to_markdown(["lang", "precision", "recall", "f1"], 1), end="\n\n")
+        print(
+            Table(worst, table.average).to_markdown(["lang", "precision", "recall", "f1"], 1),
+            end="\n\n",
+        )
         report[name] = {"rows": table.rows, "average": table.average, "count_std": spread.std}
     if args.out:
         write_json(args.out, report)

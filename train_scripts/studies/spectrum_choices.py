@@ -47,11 +47,19 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="folder of a Spectrum")
     parser.add_argument("set")
     parser.add_argument("--path", type=Path, help="local copy of the set; default: the Hub")
-    parser.add_argument("--english-path", type=Path, help="local copy of Belebele, for the questions of its speech")
+    parser.add_argument(
+        "--english-path", type=Path, help="local copy of Belebele, for the questions of its speech"
+    )
     parser.add_argument("--lang", action="append", help="repeatable; default: all")
     parser.add_argument("--split")
-    parser.add_argument("--as-text", action="store_true", help="the texts of the speech (the paper's T -> T)")
-    parser.add_argument("--fleurs-train", type=Path, help="sentences of FLEURS' training split, one a line: left out")
+    parser.add_argument(
+        "--as-text", action="store_true", help="the texts of the speech (the paper's T -> T)"
+    )
+    parser.add_argument(
+        "--fleurs-train",
+        type=Path,
+        help="sentences of FLEURS' training split, one a line: left out",
+    )
     parser.add_argument("--encoder", default=hf_echo.pretrained("echo-nano"))
     parser.add_argument("--speech", default=hf_echo.pretrained("echo-nano-speech"))
     args = parser.parse_args()

@@ -56,12 +56,16 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("models", type=Path, help="folder of 1_tower and 4_tasks")
-    parser.add_argument("spoken", help="the sentences as speech; those without are left out of text too")
+    parser.add_argument(
+        "spoken", help="the sentences as speech; those without are left out of text too"
+    )
     parser.add_argument("--speech", default=hf_echo.pretrained("echo-nano-speech"))
     args = parser.parse_args()
     encode = any_encoder(hf_echo.pretrained("echo-nano"))
     clips = load_speech(args.spoken)
-    clip_vectors = encode_speech(*load_speech_encoder(args.speech), clips["audio"], on_long="split", progress=True)
+    clip_vectors = encode_speech(
+        *load_speech_encoder(args.speech), clips["audio"], on_long="split", progress=True
+    )
     spoken = {}
     for text, lang, vector in zip(clips["text"], clips["lang"], clip_vectors, strict=True):
         spoken[text, lang] = vector
@@ -81,21 +85,36 @@ def main() -> None:
         rows = pd.read_json(file, lines=True)
         was_spoken = [(row.sentences[0], row.lang) in spoken for row in rows.itertuples()]
         topics.append(rows[was_spoken])
-    train = pd.read_json(args.data / "topics_train.jsonl", lines=True).query("choices.isna()").assign(lang=ENGLISH)
+    train = (
+        pd.read_json(args.data / "topics_train.jsonl", lines=True)
+        .query("choices.isna()")
+        .assign(lang=ENGLISH)
+    )
     # The probe learns from English text alone; speech and other languages are asked.
     probe = LogisticRegression(C=100, max_iter=2000).fit(unit_vectors(encode, train), train.answer)
     tower = AutoModel.from_pretrained(args.models / "1_tower", dtype=torch.float32).eval()
     for name, embed in ways.items():
         documents = [embed(document, ENGLISH) for document in news]
-        print(name, "next sentence", next_sentence_retrieval(documents, tower_predictions(tower, documents)))
+        print(
+            name,
+            "next sentence",
+            next_sentence_retrieval(documents, tower_predictions(tower, documents)),
+        )
         for rows in topics:
             accuracy = 100 * probe.score(unit_vectors(embed, rows), rows.answer)
             print(name, "probe", rows.lang.iloc[0], len(rows), accuracy, flush=True)
-    model = AutoModelForCausalLM.from_pretrained(args.models / "4_tasks", dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(
+        args.models / "4_tasks", dtype=torch.float32
+    ).eval()
     tokenizer = AutoTokenizer.from_pretrained(args.models / "4_tasks")
     choices = asked(pd.concat(topics), tokenizer, model.config.decoder.vocab_size)
     for name, embed in ways.items():
-        print(name, choice_accuracy(model, tokenizer, embed, choices).to_markdown(), sep="\n", flush=True)
+        print(
+            name,
+            choice_accuracy(model, tokenizer, embed, choices).to_markdown(),
+            sep="\n",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ ENGLISH = "eng_Latn"
 
 def command_line(description: str) -> argparse.ArgumentParser:
     """A parser whose help shows the description of a script as it is written."""
-    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
 
 def dev_rows(data: Path, name: str, languages: Collection[str]) -> pd.DataFrame:
@@ -28,7 +30,9 @@ def english_of(rows: pd.DataFrame) -> pd.Series:
     return rows[rows.lang == ENGLISH].set_index("id").text
 
 
-def topic_rows(corpora: Path, languages: Collection[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def topic_rows(
+    corpora: Path, languages: Collection[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The topics of SIB-200 to train on and to ask about: rows of lang, text, label."""
     table = pd.read_parquet(corpora / "flores_sib.parquet").rename(columns={"category": "label"})
     table = table[table.lang.isin(languages)]

@@ -26,7 +26,12 @@ from study_parts import ENGLISH, command_line
 from hf_echo.data import load_nway
 from hf_echo.evaluation import evaluate_xsim
 from hf_echo.evaluation.benchmarks.public_sets import load_benchmark
-from hf_echo.evaluation.tokens.alignment import AlignedPair, aer_by_layer, evaluate_alignment, load_alignment
+from hf_echo.evaluation.tokens.alignment import (
+    AlignedPair,
+    aer_by_layer,
+    evaluate_alignment,
+    load_alignment,
+)
 from hf_echo.evaluation.tokens.tagging import OUTSIDE, evaluate_tagging
 from hf_echo.inference import encode, load_encoder
 from hf_echo.negatives.rules import hard_negatives_by_id
@@ -45,7 +50,9 @@ def saved_checkpoints(run: Path) -> dict[int, Path]:
         if number and (folder / "config.json").is_file():
             checkpoints[int(number[1])] = folder
     if not checkpoints:
-        raise FileNotFoundError(f"{run} holds no checkpoint; train with save_steps=N and save_total_limit=M")
+        raise FileNotFoundError(
+            f"{run} holds no checkpoint; train with save_steps=N and save_total_limit=M"
+        )
     return dict(sorted(checkpoints.items()))
 
 
@@ -53,7 +60,9 @@ def first_model(run: Path) -> str:
     """The model that a run started from, as its recipe.json says."""
     record = read_record(run)
     if record is None:
-        raise FileNotFoundError(f"{run} holds no recipe.json; give the folder of a stage that hf-echo train made")
+        raise FileNotFoundError(
+            f"{run} holds no recipe.json; give the folder of a stage that hf-echo train made"
+        )
     return packaged_model(record["values"]["model_name_or_path"])
 
 
@@ -122,7 +131,11 @@ def measured(
     encoder = partial(encode, model, tokenizer)
     errors = evaluate_xsim(encoder, nway, negatives=hard_negatives_by_id(nway)).average
     tags = evaluate_tagging(model, tokenizer, *tagging).average
-    return {"AER": aer_by_layer(alignment).rows[0]["mean"], "xsim++": errors["xsimpp"], "F1": tags["f1"]}
+    return {
+        "AER": aer_by_layer(alignment).rows[0]["mean"],
+        "xsim++": errors["xsimpp"],
+        "F1": tags["f1"],
+    }
 
 
 def draw(table: Table, path: Path) -> None:
@@ -141,12 +154,19 @@ def draw(table: Table, path: Path) -> None:
 def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("run", type=Path, help="folder of a token stage with its checkpoints")
-    parser.add_argument("--start", help="model that the run started from; by default the one that its record names")
-    parser.add_argument("--alignment", type=Path, required=True, help="word alignments (hf-echo evaluate alignment)")
+    parser.add_argument(
+        "--start", help="model that the run started from; by default the one that its record names"
+    )
+    parser.add_argument(
+        "--alignment", type=Path, required=True, help="word alignments (hf-echo evaluate alignment)"
+    )
     parser.add_argument("--alignment-split", help="only this split of the word alignments")
     parser.add_argument("--nway", type=Path, required=True, help="dev table (id, lang, text)")
     parser.add_argument("--limit", type=int, help="most sentence pairs of a language pair")
-    parser.add_argument("--tagging", help="public set, such as massive_slots; by default tags made from the alignments")
+    parser.add_argument(
+        "--tagging",
+        help="public set, such as massive_slots; by default tags made from the alignments",
+    )
     parser.add_argument("--tagging-path", type=Path, help="a local copy of that set")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()

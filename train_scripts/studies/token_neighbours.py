@@ -50,7 +50,9 @@ def token_neighbours(
     """
     texts = texts_by_language(rows)
     if query_lang not in texts or len(texts) < 2:
-        raise ValueError(f"give sentences in {query_lang!r} and in another language; found {', '.join(texts)}")
+        raise ValueError(
+            f"give sentences in {query_lang!r} and in another language; found {', '.join(texts)}"
+        )
     keys: list[Hashable] = []
     langs: list[str] = []
     sentences: list[str] = []
@@ -80,12 +82,16 @@ def token_neighbours(
             queries.extend(pool + np.sort(drawn))
         pool += count
     if not queries or pool <= k:
-        raise ValueError(f"{pool} tokens, of which {len(queries)} queries: give more text or a smaller k than {k}")
+        raise ValueError(
+            f"{pool} tokens, of which {len(queries)} queries: give more text or a smaller k than {k}"
+        )
     shares = neighbour_shares(np.concatenate(states), np.concatenate(facts), np.array(queries), k)
     return shares | {"queries": len(queries), "pool": pool}
 
 
-def neighbour_shares(states: np.ndarray, facts: np.ndarray, queries: np.ndarray, k: int) -> dict[str, float]:
+def neighbour_shares(
+    states: np.ndarray, facts: np.ndarray, queries: np.ndarray, k: int
+) -> dict[str, float]:
     """Shares of the kinds of the k nearest tokens of some tokens; of equal cosines the first wins.
 
     Args:
@@ -98,9 +104,20 @@ def neighbour_shares(states: np.ndarray, facts: np.ndarray, queries: np.ndarray,
     neighbours = np.take_along_axis(indices, query_last, axis=1)  # (queries, k)
     same = facts[neighbours] == facts[queries][:, None]  # (queries, k, 3)
     sentence, lang, token = np.moveaxis(same, 2, 0)
-    kinds = (lang & ~sentence, lang & sentence, sentence & ~lang, ~lang & ~sentence, lang & ~sentence & token)
+    kinds = (
+        lang & ~sentence,
+        lang & sentence,
+        sentence & ~lang,
+        ~lang & ~sentence,
+        lang & ~sentence & token,
+    )
     return {name: 100 * float(kind.mean()) for name, kind in zip(KINDS, kinds, strict=True)}
 
 
 if __name__ == "__main__":
-    print(json.dumps(token_neighbours(*load_encoder(sys.argv[1]), load_nway(sys.argv[2], split=None)), indent=2))
+    print(
+        json.dumps(
+            token_neighbours(*load_encoder(sys.argv[1]), load_nway(sys.argv[2], split=None)),
+            indent=2,
+        )
+    )

@@ -60,7 +60,11 @@ class Layout:
 def layer_list(encoder: EchoEncoder) -> nn.ModuleList | None:
     """The layers of an encoder; None where they do not stand in one list."""
     count = encoder.config.num_hidden_layers
-    lists = [module for module in encoder.modules() if isinstance(module, nn.ModuleList) and len(module) == count]
+    lists = [
+        module
+        for module in encoder.modules()
+        if isinstance(module, nn.ModuleList) and len(module) == count
+    ]
     return lists[0] if len(lists) == 1 else None
 
 
@@ -119,7 +123,9 @@ def _bert(embeddings: nn.Module, layers: Iterable[Any], reader: nn.Module) -> La
         enter = [layer.intermediate.dense]
         attention_site = (norm, [block.query, block.key, block.value])
         feed_forward_site = (layer.attention.output.LayerNorm, enter)
-        bert_layers.append(Layer(attention, enter, layer.output.dense, [attention_site, feed_forward_site]))
+        bert_layers.append(
+            Layer(attention, enter, layer.output.dense, [attention_site, feed_forward_site])
+        )
         norm = layer.output.LayerNorm
     vectors = [module for module in embeddings.children() if isinstance(module, nn.Embedding)]
     return Layout(vectors, bert_layers, (norm, reader))

@@ -38,8 +38,12 @@ def prune(
     if isinstance(model, EchoEncoder):
         return _Cut.of(model, shape, importance).make()
     if not model.bottleneck and shape["hidden_size"] != model.config.hidden_size:
-        raise ValueError("the decoder reads all encoder states, whose width changes: drop it, or train stage 2 before")
-    return EchoForTranslation.from_parts(_Cut.of(model.encoder, shape, importance).make(), model.decoder)
+        raise ValueError(
+            "the decoder reads all encoder states, whose width changes: drop it, or train stage 2 before"
+        )
+    return EchoForTranslation.from_parts(
+        _Cut.of(model.encoder, shape, importance).make(), model.decoder
+    )
 
 
 def rotary_pairs(source: int, count: int) -> Tensor:
@@ -117,12 +121,18 @@ class _Cut:
         kv_start = kv[:, None] * block.head_dim
         head_start = heads[..., None] * block.head_dim
         query_factor = (block.head_dim / len(turned)) ** 0.5
-        self.selections[block.query] = Selection((head_start + turned).flatten(), self.hidden, query_factor)
+        self.selections[block.query] = Selection(
+            (head_start + turned).flatten(), self.hidden, query_factor
+        )
         self.selections[block.key] = Selection((kv_start + turned).flatten(), self.hidden)
         self.selections[block.value] = Selection((kv_start + values).flatten(), self.hidden)
-        self.selections[block.output] = Selection(self.hidden, (head_start + values[:, None]).flatten())
+        self.selections[block.output] = Selection(
+            self.hidden, (head_start + values[:, None]).flatten()
+        )
 
-    def _heads(self, block: Attention, carried: measure.Carried | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _heads(
+        self, block: Attention, carried: measure.Carried | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """(kv,) key and value heads, (kv, group) query heads of each, (kv, head_dim) value dimensions of each."""
         heads = self.shape["num_attention_heads"]
         kv = self.shape.get("num_key_value_heads", heads)
@@ -150,13 +160,17 @@ class _Cut:
             changes["layer_types"] = [layer_types[number] for number in self.layers]
         if isinstance(old.projection, nn.Identity) and len(self.hidden) < old.config.hidden_size:
             # Embeddings keep their size: what is left of the states writes the same dimensions.
-            state["projection.weight"] = torch.eye(old.config.hidden_size, dtype=old.dtype)[:, self.hidden]
+            state["projection.weight"] = torch.eye(old.config.hidden_size, dtype=old.dtype)[
+                :, self.hidden
+            ]
             changes |= {"projection": "linear", "embedding_size": old.config.hidden_size}
         config = copy.deepcopy(old.config)
         for name, value in changes.items():
             setattr(config, name, value)
         with torch.no_grad():
-            new = EchoEncoder.from_pretrained(None, config=config, state_dict=state, dtype=old.dtype)
+            new = EchoEncoder.from_pretrained(
+                None, config=config, state_dict=state, dtype=old.dtype
+            )
         return new.to(old.device).train(old.training)
 
     def _state(self) -> dict[str, Tensor]:
@@ -173,7 +187,9 @@ class _Cut:
                 weight = weight.index_select(0, rows.to(weight.device))
             if columns is not None and weight.dim() == 2:
                 weight = weight.index_select(1, columns.to(weight.device))
-            is_bias_of_norm = name.endswith("bias") and weight.dim() == 1 and not isinstance(module, nn.Linear)
+            is_bias_of_norm = (
+                name.endswith("bias") and weight.dim() == 1 and not isinstance(module, nn.Linear)
+            )
             if factor != 1.0 and not is_bias_of_norm:
                 weight = weight * factor
             state[names[name]] = weight
@@ -203,7 +219,9 @@ def _check_layers_alone(encoder: EchoEncoder, shape: Mapping[str, int]) -> None:
         raise ValueError(f"a backbone of type {kind!r} cannot be cut so: it stays whole")
     for name in fields_of(config):
         if name != "num_hidden_layers" and shape[name] != getattr(config, name):
-            raise ValueError(f"a backbone of type {kind!r} cannot be cut so: its layers can be dropped, its width not")
+            raise ValueError(
+                f"a backbone of type {kind!r} cannot be cut so: its layers can be dropped, its width not"
+            )
 
 
 def _best(scores: Tensor, count: int) -> Tensor:
@@ -256,7 +274,9 @@ def prune_checkpoint(
     counts = {}
     if tokenizer is not None:
         counts = swap_to(new_tokenizer, pruned, old_tokenizer)
-    pruned.to(config.dtype or torch.float32)  # cut in fp32, saved in the dtype of the source on any machine
+    pruned.to(
+        config.dtype or torch.float32
+    )  # cut in fp32, saved in the dtype of the source on any machine
 
     report = {
         "parameters_before": encoder.num_parameters(),
@@ -267,6 +287,13 @@ def prune_checkpoint(
         "decoder": None if isinstance(source, EchoEncoder) else decoder,
     }
     report |= counts
-    values = {"size": size, "shape": dict(shape or {}), "importance": importance, "decoder": decoder}
-    save_changed(pruned, out, "prune", values, parents=parents, results=report, tokenizer=new_tokenizer)
+    values = {
+        "size": size,
+        "shape": dict(shape or {}),
+        "importance": importance,
+        "decoder": decoder,
+    }
+    save_changed(
+        pruned, out, "prune", values, parents=parents, results=report, tokenizer=new_tokenizer
+    )
     return report

@@ -39,7 +39,9 @@ def resolve_shape(
 ) -> dict[str, int]:
     """The complete shape of a pruned model; fields of `shape` override those of `size`."""
     if size is None and not shape:
-        raise ValueError(f"no shape: give a size ({', '.join(SIZES)}, half) or fields such as hidden_size=512")
+        raise ValueError(
+            f"no shape: give a size ({', '.join(SIZES)}, half) or fields such as hidden_size=512"
+        )
     if size is not None and size != "half" and size not in SIZES:
         raise ValueError(f"unknown size {size!r}; use one of {', '.join(SIZES)}, half")
     source_shape = {name: getattr(config, name) for name in fields_of(config)}
@@ -49,7 +51,9 @@ def resolve_shape(
             advice = did_you_mean(name, FIELDS, f"a shape has {', '.join(FIELDS)}")
             raise ValueError(f"unknown shape field {name!r}{advice}")
         if name not in source_shape:
-            raise ValueError(f"a backbone of type {_kind(config)!r} has no {name}: leave it out of the shape")
+            raise ValueError(
+                f"a backbone of type {_kind(config)!r} has no {name}: leave it out of the shape"
+            )
     size_shape = half_shape(config) if size == "half" else SIZES.get(size, {})
     full = dict(source_shape)
     for name in source_shape:
@@ -78,7 +82,9 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be a positive whole number, not {value!r}")
         if value > most:
-            raise ValueError(f"{name} {value} is larger than the source's {most}: pruning only cuts")
+            raise ValueError(
+                f"{name} {value} is larger than the source's {most}: pruning only cuts"
+            )
     heads = shape["num_attention_heads"]
     width = shape["hidden_size"]
     if "head_dim" not in source:
@@ -91,7 +97,9 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
         return
     groups = shape["num_key_value_heads"]
     if heads % groups:
-        raise ValueError(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {groups}")
+        raise ValueError(
+            f"num_attention_heads {heads} is not a multiple of num_key_value_heads {groups}"
+        )
     widest = source["num_attention_heads"] // source["num_key_value_heads"]
     if heads // groups > widest:
         raise ValueError(
@@ -99,16 +107,22 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
             f"has {widest}: ask for at least {-(-heads // widest)} num_key_value_heads"
         )
     if width % heads:
-        raise ValueError(f"hidden_size {width} is not a multiple of num_attention_heads {heads}, as Llama asks")
+        raise ValueError(
+            f"hidden_size {width} is not a multiple of num_attention_heads {heads}, as Llama asks"
+        )
     if shape["head_dim"] % 2:
-        raise ValueError(f"head_dim {shape['head_dim']} is odd: rotary positions turn pairs of values")
+        raise ValueError(
+            f"head_dim {shape['head_dim']} is odd: rotary positions turn pairs of values"
+        )
 
 
 def check_rotation(config: EchoConfig | EchoDecoderConfig) -> None:
     """Rotary frequencies of a narrower head must be among the old ones."""
     kind = (config.rope_parameters or {}).get("rope_type", "default")
     if kind not in ("default", "linear", "llama3"):
-        raise ValueError(f"rotary positions of type {kind!r} cannot be cut: keep head_dim {config.head_dim}")
+        raise ValueError(
+            f"rotary positions of type {kind!r} cannot be cut: keep head_dim {config.head_dim}"
+        )
 
 
 def layers_to_keep(source: int, count: int) -> list[int]:
@@ -116,7 +130,9 @@ def layers_to_keep(source: int, count: int) -> list[int]:
     if count == 1:
         return [0]
     steps = count - 1
-    return [(2 * i * (source - 1) + steps) // (2 * steps) for i in range(count)]  # rounded, halves upwards
+    return [
+        (2 * i * (source - 1) + steps) // (2 * steps) for i in range(count)
+    ]  # rounded, halves upwards
 
 
 def half_shape(config: EchoConfig) -> dict[str, int]:
@@ -129,7 +145,9 @@ def half_shape(config: EchoConfig) -> dict[str, int]:
 
     fitting = bisect_right(steps, limit, key=parameters)  # parameters grow with the step
     if fitting == 0:
-        raise ValueError(f"an encoder of {2 * limit:,.0f} parameters is too small to be halved; give a shape")
+        raise ValueError(
+            f"an encoder of {2 * limit:,.0f} parameters is too small to be halved; give a shape"
+        )
     return _part(config, steps[fitting - 1] / 128)
 
 

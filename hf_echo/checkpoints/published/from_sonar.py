@@ -12,13 +12,26 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationConfig, M2M100Config, M2M100ForConditionalGeneration, PreTrainedModel
+from transformers import (
+    GenerationConfig,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    PreTrainedModel,
+)
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
 from ...modeling import EchoConfig, EchoEncoder
 from ...modeling.modeling_echo_base import DECODER_FOLDER
 from .sonar_tokenizer import read_tokenizer, tokenizer_file
-from .weights import BOOKKEEPING, check_names, layers_of, load_torch, open_config, open_whole, renamed
+from .weights import (
+    BOOKKEEPING,
+    check_names,
+    layers_of,
+    load_torch,
+    open_config,
+    open_whole,
+    renamed,
+)
 from .writing import SONAR_LICENSE, converted, license_of_source
 
 HEAD_SIZE = 64  # 16 heads of 1,024
@@ -81,10 +94,14 @@ def convert_sonar(
                 f"{len(words)}: they do not fit"
             )
         if part.config.d_model != size:
-            raise ValueError(f"{decoder} reads {part.config.d_model} dimensions and {encoder} writes {size}")
+            raise ValueError(
+                f"{decoder} reads {part.config.d_model} dimensions and {encoder} writes {size}"
+            )
 
     values = {"license": license or license_of_source(encoder) or SONAR_LICENSE}
-    with converted(out, "sonar", values, source=encoder, tokenizer=tokenizer, decoder=decoder) as folder:
+    with converted(
+        out, "sonar", values, source=encoder, tokenizer=tokenizer, decoder=decoder
+    ) as folder:
         parts[encoder].make(languages).save_pretrained(folder)
         if decoder is not None:
             parts[decoder].make(languages).save_pretrained(folder / DECODER_FOLDER)
@@ -94,14 +111,18 @@ def convert_sonar(
 
 def _own_tokenizer(encoder: str | Path) -> str | Path:
     if Path(encoder).is_file() or tokenizer_file(encoder) is None:
-        raise ValueError(f"{encoder} brings no tokenizer: give NLLB's (--tokenizer, SentencePiece or tokenizer.json)")
+        raise ValueError(
+            f"{encoder} brings no tokenizer: give NLLB's (--tokenizer, SentencePiece or tokenizer.json)"
+        )
     return encoder
 
 
 def _encoder_of_file(file: str | Path) -> Part:
     tensors = read_weights(file)
     if is_decoder(tensors):
-        raise ValueError(f"{file} holds a decoder: give it as --decoder, and the encoder's file in its place")
+        raise ValueError(
+            f"{file} holds a decoder: give it as --decoder, and the encoder's file in its place"
+        )
     config = _config(tensors, file, encoder_layers=layers_of(tensors), decoder_layers=0)
     with torch.device("meta"):
         check_names(tensors, M2M100Encoder(config), file)
@@ -112,21 +133,33 @@ def _encoder_of_port(name: str | Path) -> Part:
     config = open_config(name, ["m2m_100"], "SONAR's text encoder")
     classes = config.architectures or [ENCODER]
     if classes != [ENCODER]:
-        raise ValueError(f"{name} holds {', '.join(classes)}; a port of SONAR's text encoder holds {ENCODER} alone")
+        raise ValueError(
+            f"{name} holds {', '.join(classes)}; a port of SONAR's text encoder holds {ENCODER} alone"
+        )
 
     def make(languages: list[str]) -> EchoEncoder:
-        return _encoder(config, open_whole(M2M100Encoder, name, config=config).state_dict(), languages)
+        return _encoder(
+            config, open_whole(M2M100Encoder, name, config=config).state_dict(), languages
+        )
 
     return Part(config, make)
 
 
-def _encoder(backbone: M2M100Config, tensors: Mapping[str, Tensor], languages: list[str]) -> EchoEncoder:
+def _encoder(
+    backbone: M2M100Config, tensors: Mapping[str, Tensor], languages: list[str]
+) -> EchoEncoder:
     backbone.is_encoder_decoder = False  # the encoder alone
     config = EchoConfig(
-        backbone=backbone, pooling="mean", embedding_size=None, prompts="tokens", languages=list(languages)
+        backbone=backbone,
+        pooling="mean",
+        embedding_size=None,
+        prompts="tokens",
+        languages=list(languages),
     )
     state = {f"backbone.{name}": tensor for name, tensor in tensors.items()}
-    return EchoEncoder.from_pretrained(None, config=config, state_dict=state, dtype=tensors[EMBEDDINGS].dtype)
+    return EchoEncoder.from_pretrained(
+        None, config=config, state_dict=state, dtype=tensors[EMBEDDINGS].dtype
+    )
 
 
 def _decoder_of_file(file: str | Path) -> Part:
@@ -143,12 +176,16 @@ def _decoder_of_file(file: str | Path) -> Part:
     state[HEAD] = head
     state["model.shared.weight"] = tensors[EMBEDDINGS]
     state["model.encoder.embed_tokens.weight"] = tensors[EMBEDDINGS]
-    state["model.encoder.layer_norm.weight"] = torch.ones_like(tensors["layer_norm.weight"])  # never used
+    state["model.encoder.layer_norm.weight"] = torch.ones_like(
+        tensors["layer_norm.weight"]
+    )  # never used
     state["model.encoder.layer_norm.bias"] = torch.zeros_like(tensors["layer_norm.bias"])
     return Part(config, lambda languages: _decoder(config, state, languages))
 
 
-def _decoder(config: M2M100Config, state: dict[str, Tensor], languages: list[str]) -> M2M100ForConditionalGeneration:
+def _decoder(
+    config: M2M100Config, state: dict[str, Tensor], languages: list[str]
+) -> M2M100ForConditionalGeneration:
     config.languages = list(languages)
     model = M2M100ForConditionalGeneration.from_pretrained(
         None, config=config, state_dict=state, dtype=state[HEAD].dtype
@@ -164,7 +201,9 @@ def _decoder(config: M2M100Config, state: dict[str, Tensor], languages: list[str
     return model
 
 
-def _config(tensors: dict[str, Tensor], file: str | Path, *, encoder_layers: int, decoder_layers: int) -> M2M100Config:
+def _config(
+    tensors: dict[str, Tensor], file: str | Path, *, encoder_layers: int, decoder_layers: int
+) -> M2M100Config:
     """SONAR's, with the sizes of these tensors."""
     words, size = tensors[EMBEDDINGS].shape
     if size % HEAD_SIZE or "layers.0.fc1.weight" not in tensors:
@@ -216,7 +255,9 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     if reason is None and EMBEDDINGS not in tensors:
         reason = "no token embeddings in it"
     if reason is not None:
-        raise ValueError(f"{file} is not a SONAR text encoder or decoder of fairseq or fairseq2: {reason}")
+        raise ValueError(
+            f"{file} is not a SONAR text encoder or decoder of fairseq or fairseq2: {reason}"
+        )
     if not is_fairseq:
         for name in {EMBEDDINGS, HEAD} & tensors.keys():
             rows = tensors[name].clone()

@@ -22,10 +22,19 @@ BOS = 2  # the token that the pooling starts from
 MEL_BINS = 80
 # Each table: names of fairseq and fairseq2 -> EchoSpeechEncoder, in this order.
 OUTSIDE = [  # of the layers
-    (r"^(encoder\.w2v_model|encoder_frontend)\.(post_extract_)?layer_norm\.", "audio.feature_projection.layer_norm."),
-    (r"^(encoder\.w2v_model\.post_extract|encoder_frontend\.model_dim)_proj\.", "audio.feature_projection.projection."),
+    (
+        r"^(encoder\.w2v_model|encoder_frontend)\.(post_extract_)?layer_norm\.",
+        "audio.feature_projection.layer_norm.",
+    ),
+    (
+        r"^(encoder\.w2v_model\.post_extract|encoder_frontend\.model_dim)_proj\.",
+        "audio.feature_projection.projection.",
+    ),
     (r"^(encoder\.w2v_model\.encoder\.)?layer_norm\.", "audio.encoder.layer_norm."),
-    (r"^(encoder_pooler\.projection_out\.weight|decoder\.embed_out(\.weight)?)$", "projection.weight"),
+    (
+        r"^(encoder_pooler\.projection_out\.weight|decoder\.embed_out(\.weight)?)$",
+        "projection.weight",
+    ),
 ]
 CONFORMER = [
     (r"^conv_layer_norm\.", "conv_module.layer_norm."),
@@ -49,12 +58,22 @@ POOLER = [
     (r"^(fc2|ffn\.output_proj)\.", "linear2."),
 ]
 LAYERS = [
-    (re.compile(r"^(?:encoder\.w2v_model\.)?encoder\.layers\.(\d+)\.(.+)$"), "audio.encoder.layers.", CONFORMER),
-    (re.compile(r"^(?:encoder_pooler\.)?decoder\.layers\.(\d+)\.(.+)$"), "pooler.layers.layers.", POOLER),
+    (
+        re.compile(r"^(?:encoder\.w2v_model\.)?encoder\.layers\.(\d+)\.(.+)$"),
+        "audio.encoder.layers.",
+        CONFORMER,
+    ),
+    (
+        re.compile(r"^(?:encoder_pooler\.)?decoder\.layers\.(\d+)\.(.+)$"),
+        "pooler.layers.layers.",
+        POOLER,
+    ),
 ]
 EMBEDDINGS = ("encoder_pooler.decoder_frontend.embed.weight", "decoder.embed_tokens.weight")
 # Only pretraining and SpecAugment need them.
-PRETRAINING = r"mask_emb$|temporal_mask_embed$|^encoder\.w2v_model\.(quantizer|project_q|final_proj)\."
+PRETRAINING = (
+    r"mask_emb$|temporal_mask_embed$|^encoder\.w2v_model\.(quantizer|project_q|final_proj)\."
+)
 UNUSED = re.compile(f"{BOOKKEEPING.pattern}|{PRETRAINING}")
 
 
@@ -77,13 +96,17 @@ def convert_sonar_speech(
         if not name.endswith(("running_mean", "running_var")):
             continue
         if name not in tensors:
-            raise ValueError(f"{file}: the weights lack the tensor {name}; they are incomplete or of another model")
+            raise ValueError(
+                f"{file}: the weights lack the tensor {name}; they are incomplete or of another model"
+            )
         del parameters[name]
     check_names(parameters, model, file)
     model.load_state_dict(tensors, strict=False)  # num_batches_tracked stays 0
     stride = config.audio_config.feature_projection_input_dim // MEL_BINS
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=MEL_BINS, stride=stride)
-    with converted(out, "sonar-speech", {"heads": heads, "license": license}, source=file) as folder:
+    with converted(
+        out, "sonar-speech", {"heads": heads, "license": license}, source=file
+    ) as folder:
         model.save_pretrained(folder)
         extractor.save_pretrained(folder)
     return Path(out)
@@ -124,7 +147,9 @@ def start_of_pooling(embeddings: Tensor) -> Tensor:
     return embeddings[BOS] * width**0.5 + position.float()
 
 
-def config_of(tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Path = "") -> EchoSpeechConfig:
+def config_of(
+    tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Path = ""
+) -> EchoSpeechConfig:
     """The configuration that the shapes of the tensors show."""
     with complete(file):
         width, features = tensors["audio.feature_projection.projection.weight"].shape
@@ -137,7 +162,9 @@ def config_of(tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Pat
     if heads < 1 or width % heads:
         raise ValueError(f"heads={heads} must divide the width of the pooling, {width}")
     if features % MEL_BINS or features == MEL_BINS:
-        raise ValueError(f"{file} reads frames of {features} numbers; at least two times {MEL_BINS} are joined")
+        raise ValueError(
+            f"{file} reads frames of {features} numbers; at least two times {MEL_BINS} are joined"
+        )
     audio = SeamlessM4TConfig(
         hidden_size=width,
         feature_projection_input_dim=features,

@@ -24,7 +24,15 @@ from .writing import write_speech_encoder
 logger = logging.getLogger(__name__)
 OMNILINGUAL_HEADS = 16  # of all sizes; no tensor shows the number
 LOG_MEL = "wav2vec2-bert"
-AUDIO_TYPES = ("wav2vec2", LOG_MEL, "wav2vec2-conformer", "hubert", "wavlm", "unispeech", "unispeech-sat")
+AUDIO_TYPES = (
+    "wav2vec2",
+    LOG_MEL,
+    "wav2vec2-conformer",
+    "hubert",
+    "wavlm",
+    "unispeech",
+    "unispeech-sat",
+)
 # fairseq2 -> transformers, in this order.
 RENAMES = [
     (r"^encoder_frontend\.feature_extractor\.layers\.", "feature_extractor.conv_layers."),
@@ -61,7 +69,9 @@ def convert_wav2vec2(
         FileNotFoundError: there is no such model.
         ValueError: another kind of model, missing or unknown tensors, or sizes that do not fit.
     """
-    audio = _from_file(Path(source), heads) if Path(source).is_file() else _from_transformers(source)
+    audio = (
+        _from_file(Path(source), heads) if Path(source).is_file() else _from_transformers(source)
+    )
     audio.config.apply_spec_augment = False  # stage `speech` masks the features itself
     audio.config.layerdrop = 0.0
     names = dict(operation="wav2vec2", source=source, pooler_heads=pooler_heads)
@@ -74,7 +84,9 @@ def extractor_of(config: Any) -> EchoAudioFeatureExtractor:
         return EchoAudioFeatureExtractor()
     stride, rest = divmod(config.feature_projection_input_dim, 80)
     if rest or not stride:
-        raise ValueError(f"feature_projection_input_dim {config.feature_projection_input_dim} is not a multiple of 80")
+        raise ValueError(
+            f"feature_projection_input_dim {config.feature_projection_input_dim} is not a multiple of 80"
+        )
     return EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=80, stride=stride)
 
 
@@ -87,9 +99,13 @@ def _from_file(file: Path, heads: int) -> Wav2Vec2Model:
     content = load_torch(file)
     tensors = content.get("model", content)
     if not isinstance(tensors, Mapping) or "encoder_frontend.model_dim_proj.weight" not in tensors:
-        raise ValueError(f"{file} has no wav2vec 2.0 encoder in the layout of fairseq2 (encoder_frontend.*)")
+        raise ValueError(
+            f"{file} has no wav2vec 2.0 encoder in the layout of fairseq2 (encoder_frontend.*)"
+        )
     if "encoder_frontend.layer_norm.weight" in tensors:
-        raise ValueError(f"{file} has layer norm after each block; the omnilingual encoders have it before")
+        raise ValueError(
+            f"{file} has layer norm after each block; the omnilingual encoders have it before"
+        )
     state = {}
     for name, tensor in tensors.items():
         if str(name).startswith(OF_ENCODER):

@@ -23,7 +23,13 @@ from .writing import write_speech_encoder
 
 HEAD_SIZE = 64  # of every Whisper
 CTRANSLATE2_FILE = "model.bin"
-DTYPES = {0: np.float32, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.float16}  # of CTranslate2, by number
+DTYPES = {
+    0: np.float32,
+    1: np.int8,
+    2: np.int16,
+    3: np.int32,
+    4: np.float16,
+}  # of CTranslate2, by number
 # CTranslate2 -> transformers' WhisperEncoder, in this order.
 RENAMES = [
     (r"/", "."),
@@ -40,7 +46,9 @@ RENAMES = [
 JOINT = ".self_attention.linear_0."  # query, key and value in one matrix
 
 
-def convert_whisper(source: str | Path, out: str | Path, *, pooler_heads: int = 8, **options: Any) -> Path:
+def convert_whisper(
+    source: str | Path, out: str | Path, *, pooler_heads: int = 8, **options: Any
+) -> Path:
     """Write an EchoSpeechEncoder with the encoder of Whisper and a new attention pooling.
 
     Arguments as in `hf-echo convert whisper --help`; a model of CTranslate2 must not be quantised.
@@ -51,7 +59,9 @@ def convert_whisper(source: str | Path, out: str | Path, *, pooler_heads: int = 
     """
     file = Path(source) / CTRANSLATE2_FILE
     audio = _from_ctranslate2(file) if file.is_file() else _from_transformers(source)
-    extractor = EchoAudioFeatureExtractor(features="whisper", num_mel_bins=audio.config.num_mel_bins)
+    extractor = EchoAudioFeatureExtractor(
+        features="whisper", num_mel_bins=audio.config.num_mel_bins
+    )
     names = dict(operation="whisper", source=source, pooler_heads=pooler_heads)
     return write_speech_encoder(audio, extractor, out, **names, **options)
 
@@ -75,11 +85,15 @@ def _from_ctranslate2(file: Path) -> WhisperAudioEncoder:
         raise ValueError(f"{file} holds a {spec}, not Whisper")
     tensors: dict[str, Tensor] = {}
     for name, array in variables.items():
-        if not name.startswith("encoder/") or not array.ndim:  # settings of CTranslate2 have no dimension
+        if (
+            not name.startswith("encoder/") or not array.ndim
+        ):  # settings of CTranslate2 have no dimension
             continue
         if np.issubdtype(array.dtype, np.integer):
             kind = f"{8 * array.dtype.itemsize}-bit"
-            raise ValueError(f"{file} has {kind} weights; convert Whisper with --quantization float16 or float32")
+            raise ValueError(
+                f"{file} has {kind} weights; convert Whisper with --quantization float16 or float32"
+            )
         tensors |= _split(name.removeprefix("encoder/"), torch.from_numpy(array.astype(np.float32)))
     with complete(file):
         width, bins = tensors["conv1.weight"].shape[:2]
@@ -136,7 +150,9 @@ def read_ctranslate2(file: Path) -> tuple[str, dict[str, np.ndarray]]:
             shape = [number("I") for _ in range(number("B"))]
             dtype = np.dtype(DTYPES[number("B")])
             size = number("I")  # in bytes
-            variables[name] = np.frombuffer(content, dtype, size // dtype.itemsize, place).reshape(shape)
+            variables[name] = np.frombuffer(content, dtype, size // dtype.itemsize, place).reshape(
+                shape
+            )
             place += size
     except (struct.error, ValueError, KeyError, UnicodeDecodeError):
         raise ValueError(f"{file} is not a whole model.bin of CTranslate2") from None

@@ -28,7 +28,12 @@ from ...utils.hub import auto_map_names
 from ...utils.quiet import opening_quietly
 
 LIBRARY = "sentence_transformers."  # the package of modules that need no code of their own
-HELD = ("Transformer", "Pooling", "Dense", "Normalize")  # modules that an Echo checkpoint has a place for
+HELD = (
+    "Transformer",
+    "Pooling",
+    "Dense",
+    "Normalize",
+)  # modules that an Echo checkpoint has a place for
 WAYS_OUT = {
     "StaticEmbedding": "it is a table of token vectors without layers; hf-echo encode and mine open it as it is",
     "Router": "it has one model for each kind of text; convert the model in one of its folders",
@@ -160,7 +165,9 @@ def open_finished(place: str, modules: Modules) -> FinishedModel:
         with opening_quietly():
             model = SentenceTransformer(place, device="cpu")
     except Exception as error:  # whatever its modules, transformers and tokenizers raise
-        raise ValueError(f"sentence-transformers cannot open {place}: {first_line(error)}") from error
+        raise ValueError(
+            f"sentence-transformers cannot open {place}: {first_line(error)}"
+        ) from error
     transformer = model[0]
     check_transformer(place, transformer)
     prompts = {name: text for name, text in (model.prompts or {}).items() if text is not None}
@@ -182,7 +189,9 @@ def open_finished(place: str, modules: Modules) -> FinishedModel:
 
 
 def misfit(place: str, what: str) -> ValueError:
-    return ValueError(f"{place}: {what} has no place in an Echo checkpoint; give a model without it")
+    return ValueError(
+        f"{place}: {what} has no place in an Echo checkpoint; give a model without it"
+    )
 
 
 def refuse_adapter(place: str, subfolder: str) -> None:
@@ -201,9 +210,13 @@ def refuse_own_code(place: str, attention: str, options: Mapping[str, str]) -> N
     values, _ = PreTrainedConfig.get_config_dict(place, **options)
     model_type = values.get("model_type")
     if model_type not in CONFIG_MAPPING:
-        raise ValueError(f"{place} is a model of type {model_type!r}, whose own code an Echo checkpoint cannot carry")
+        raise ValueError(
+            f"{place} is a model of type {model_type!r}, whose own code an Echo checkpoint cannot carry"
+        )
     if attention == "own":
-        config_of_backbone(place, attention, {"revision": None, "trust_remote_code": False, **options})
+        config_of_backbone(
+            place, attention, {"revision": None, "trust_remote_code": False, **options}
+        )
 
 
 def refuse_module(place: str, class_name: str) -> None:
@@ -212,7 +225,9 @@ def refuse_module(place: str, class_name: str) -> None:
     if not class_name.startswith(LIBRARY):
         raise misfit(place, f"the module {class_name}, which is code of its own,")
     if kind in WAYS_OUT:
-        raise ValueError(f"{place}: the module {kind} has no place in an Echo checkpoint: {WAYS_OUT[kind]}")
+        raise ValueError(
+            f"{place}: the module {kind} has no place in an Echo checkpoint: {WAYS_OUT[kind]}"
+        )
     if kind not in HELD:
         raise misfit(place, f"the module {kind}")
 
@@ -222,7 +237,10 @@ def check_transformer(place: str, transformer: Any) -> None:
     if transformer.module_output_name != "token_embeddings":
         raise misfit(place, f"a Transformer that gives {transformer.module_output_name}")
     text_method = transformer.modality_config.get("text") or {}
-    if (text_method.get("method"), text_method.get("method_output_name")) != ("forward", "last_hidden_state"):
+    if (text_method.get("method"), text_method.get("method_output_name")) != (
+        "forward",
+        "last_hidden_state",
+    ):
         raise misfit(place, f"a Transformer that reads {text_method.get('method_output_name')}")
     for name in ("processing_kwargs", "query_length", "document_length", "query_expansion"):
         if getattr(transformer, name, None):
@@ -230,7 +248,9 @@ def check_transformer(place: str, transformer: Any) -> None:
     if not isinstance(transformer.tokenizer, PreTrainedTokenizerBase):
         raise misfit(place, "a Transformer without a tokenizer")
     if not transformer.tokenizer.is_fast:
-        raise misfit(place, f"a {type(transformer.tokenizer).__name__}, which is no fast tokenizer,")
+        raise misfit(
+            place, f"a {type(transformer.tokenizer).__name__}, which is no fast tokenizer,"
+        )
 
 
 def known_pooling(place: str, pooling: Any) -> str:
@@ -239,7 +259,11 @@ def known_pooling(place: str, pooling: Any) -> str:
         raise misfit(place, "pooling without the prompt")
     name = pooling_of_module(pooling.pooling_mode)
     if name is None:
-        mode = pooling.pooling_mode if isinstance(pooling.pooling_mode, str) else "+".join(pooling.pooling_mode)
+        mode = (
+            pooling.pooling_mode
+            if isinstance(pooling.pooling_mode, str)
+            else "+".join(pooling.pooling_mode)
+        )
         raise misfit(place, f"pooling {mode!r} (there are {', '.join(POOLINGS)})")
     return name
 
@@ -259,7 +283,10 @@ def projection_of(place: str, modules: Sequence[nn.Module]) -> tuple[Projection 
         if activation not in (nn.Identity, nn.Tanh) or module.use_residual:
             what = "a residual path" if module.use_residual else activation.__name__
             raise misfit(place, f"a Dense with {what}")
-        if module.module_input_name != "sentence_embedding" or module.module_output_name != "sentence_embedding":
+        if (
+            module.module_input_name != "sentence_embedding"
+            or module.module_output_name != "sentence_embedding"
+        ):
             raise misfit(place, f"a Dense that reads {module.module_input_name}")
         if normalizes and (module.linear.bias is not None or activation is nn.Tanh):
             raise misfit(place, "a Normalize in front of a Dense with a bias or tanh")
@@ -284,7 +311,9 @@ def composed(first: Projection | None, second: nn.Linear, *, tanh: bool) -> Proj
     return Projection(weight, bias, tanh)
 
 
-def check_vectors(place: str, model: FinishedModel, encoder: EchoEncoder, tokenizer: EchoTokenizer) -> None:
+def check_vectors(
+    place: str, model: FinishedModel, encoder: EchoEncoder, tokenizer: EchoTokenizer
+) -> None:
     """Compare the embeddings of `PROBES` by the checkpoint with those of the SentenceTransformer.
 
     Raises:

@@ -7,7 +7,16 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
 from transformers.utils import cached_file
 
@@ -42,7 +51,9 @@ def read_sentencepiece(file: str | Path) -> Pieces:
     except (RuntimeError, IndexError, KeyError) as error:
         raise ValueError(f"{file} is not a SentencePiece model") from error
     if kind != BPE:
-        raise ValueError(f"{file} is a SentencePiece model of another kind than BPE, which SONAR and NLLB have")
+        raise ValueError(
+            f"{file} is a SentencePiece model of another kind than BPE, which SONAR and NLLB have"
+        )
     words = [model.id_to_piece(i) for i in range(CONTROL_PIECES, model.get_piece_size())]
     charsmap = dict(fields_of(fields.get(NORMALIZER_SPEC, b""), {CHARSMAP})).get(CHARSMAP)
     return Pieces(words, merges_of(words), charsmap or None)
@@ -64,7 +75,11 @@ def merges_of(words: list[str]) -> list[tuple[str, str]]:
 
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
-DATA_TOKENS = ("<MINED_DATA>", "<MMT_BT_DATA>", "<SMT_BT_DATA>")  # used in training; they complete the vocabulary
+DATA_TOKENS = (
+    "<MINED_DATA>",
+    "<MMT_BT_DATA>",
+    "<SMT_BT_DATA>",
+)  # used in training; they complete the vocabulary
 FILES = ("tokenizer.json", "sentencepiece.bpe.model")
 
 
@@ -72,7 +87,9 @@ def read_tokenizer(name: str | Path, max_length: int) -> tuple[SonarTokenizer, l
     """(tokenizer, language codes) from a SentencePiece model, a tokenizer.json, or a folder or Hub name of NLLB."""
     file = tokenizer_file(name)
     if file is None:
-        raise FileNotFoundError(f"no tokenizer in {name}; give a SentencePiece model or a tokenizer.json of NLLB")
+        raise FileNotFoundError(
+            f"no tokenizer in {name}; give a SentencePiece model or a tokenizer.json of NLLB"
+        )
     if file.suffix == ".json":
         pieces, languages = _read_json(file)
     else:
@@ -85,7 +102,9 @@ def tokenizer_file(name: str | Path) -> Path | None:
     name = snapshot(name)
     if Path(name).is_file():
         return Path(name)
-    if not Path(name).is_dir() and (Path(name).suffix in (".model", ".json") or Path(name).is_absolute()):
+    if not Path(name).is_dir() and (
+        Path(name).suffix in (".model", ".json") or Path(name).is_absolute()
+    ):
         return None
     for file_name in FILES:
         file = cached_file(str(name), file_name, _raise_exceptions_for_missing_entries=False)
@@ -97,20 +116,30 @@ def tokenizer_file(name: str | Path) -> Path | None:
 def build_tokenizer(pieces: Pieces, languages: list[str], max_length: int) -> SonarTokenizer:
     """Ids: four special tokens, the pieces, the languages, three tokens that only the training data had."""
     vocabulary = {token: number for number, token in enumerate((*SPECIAL, *pieces.words))}
-    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=pieces.merges, unk_token="<unk>", fuse_unk=True))
+    backend = Tokenizer(
+        models.BPE(vocab=vocabulary, merges=pieces.merges, unk_token="<unk>", fuse_unk=True)
+    )
     # As in SentencePiece: no space at either end, and single ones between words.
     layers = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
     if pieces.charsmap:
         layers.insert(0, normalizers.Precompiled(pieces.charsmap))
     backend.normalizer = normalizers.Sequence(layers)
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(
+        replacement="▁", prepend_scheme="always", split=True
+    )
     backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always", split=True)
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    backend.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in SPECIAL]
+    )
     others = (*languages, *DATA_TOKENS)
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in others])
+    backend.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in others]
+    )
     ends = [(token, backend.token_to_id(token)) for token in (DEFAULT_LANGUAGE, "</s>")]
     backend.post_processor = processors.TemplateProcessing(
-        single=f"{DEFAULT_LANGUAGE} $A </s>", pair=f"{DEFAULT_LANGUAGE} $A $B:0 </s>:0", special_tokens=ends
+        single=f"{DEFAULT_LANGUAGE} $A </s>",
+        pair=f"{DEFAULT_LANGUAGE} $A $B:0 </s>:0",
+        special_tokens=ends,
     )
     return SonarTokenizer(
         tokenizer_object=backend,
@@ -136,14 +165,24 @@ def _read_json(file: Path) -> tuple[Pieces, list[str]]:
             pair = merge.split(" ") if isinstance(merge, str) else merge
             merges.append(tuple(pair))
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is not a tokenizer.json of NLLB or SONAR: a BPE model is needed") from error
+        raise ValueError(
+            f"{file} is not a tokenizer.json of NLLB or SONAR: a BPE model is needed"
+        ) from error
     numbers = sorted(number for number, word in added.items() if LANGUAGE.fullmatch(word))
     if DEFAULT_LANGUAGE not in added.values():
-        raise ValueError(f"{file} has no language token {DEFAULT_LANGUAGE}: it is not a tokenizer of NLLB or SONAR")
+        raise ValueError(
+            f"{file} has no language token {DEFAULT_LANGUAGE}: it is not a tokenizer of NLLB or SONAR"
+        )
     first = numbers[0]
     vocabulary = [words.get(number) for number in range(first)]
-    if tuple(vocabulary[:4]) != SPECIAL or None in vocabulary or numbers[-1] - first + 1 != len(numbers):
-        raise ValueError(f"{file} is not a tokenizer of NLLB or SONAR: special and language tokens stand elsewhere")
+    if (
+        tuple(vocabulary[:4]) != SPECIAL
+        or None in vocabulary
+        or numbers[-1] - first + 1 != len(numbers)
+    ):
+        raise ValueError(
+            f"{file} is not a tokenizer of NLLB or SONAR: special and language tokens stand elsewhere"
+        )
     inside = {*SPECIAL, *added.values()}
     merges = [pair for pair in merges if "".join(pair) not in inside]
     return Pieces(vocabulary[4:], merges, _charsmap(content)), [added[number] for number in numbers]

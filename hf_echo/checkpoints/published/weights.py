@@ -16,7 +16,9 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from ...utils.hub import locate, read_pretrained
 
-BOOKKEEPING = re.compile(r"version$|_float_tensor$|\bpos_encoder\.|num_batches_tracked$")  # of fairseq; no weights
+BOOKKEEPING = re.compile(
+    r"version$|_float_tensor$|\bpos_encoder\.|num_batches_tracked$"
+)  # of fairseq; no weights
 
 
 def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]:
@@ -27,9 +29,15 @@ def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]
         with safe_globals(list(classes)):
             # Mapped: encoder and decoder of 3 GB each are checked before one of them is written.
             content = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
-    except Exception as error:  # UnpicklingError, RuntimeError, EOFError: torch raises what it meets
+    except (
+        Exception
+    ) as error:  # UnpicklingError, RuntimeError, EOFError: torch raises what it meets
         blocked = re.search(r"GLOBAL (\S+)", str(error))
-        reason = f"it holds a pickled {blocked[1]}, which could run code" if blocked else "torch cannot read it"
+        reason = (
+            f"it holds a pickled {blocked[1]}, which could run code"
+            if blocked
+            else "torch cannot read it"
+        )
         raise ValueError(f"{file} is refused: {reason}; give a file of tensors only") from error
     if not isinstance(content, dict):
         raise ValueError(f"{file} holds a {type(content).__name__}, not a dictionary of tensors")
@@ -42,11 +50,15 @@ def open_config(source: str | Path, types: Sequence[str], title: str) -> PreTrai
     config = read_pretrained(AutoConfig, source, place)
     if config.model_type not in types:
         choice = repr(types[0]) if len(types) == 1 else f"one of {', '.join(map(repr, types))}"
-        raise ValueError(f"{source} is a model of type {config.model_type!r}; {title} is of type {choice}")
+        raise ValueError(
+            f"{source} is a model of type {config.model_type!r}; {title} is of type {choice}"
+        )
     return config
 
 
-def open_whole(kind: type, source: str | Path, *, unused: str = r"$^", **options: Any) -> PreTrainedModel:
+def open_whole(
+    kind: type, source: str | Path, *, unused: str = r"$^", **options: Any
+) -> PreTrainedModel:
     """`kind.from_pretrained(source)`, whose weights must be complete but for names of the pattern `unused`."""
     place, _ = locate(source)
     model, report = read_pretrained(kind, source, place, output_loading_info=True, **options)
@@ -79,17 +91,23 @@ def complete(file: str | Path) -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        raise ValueError(f"{file}: the weights lack the tensor {error.args[0]}; they are incomplete") from None
+        raise ValueError(
+            f"{file}: the weights lack the tensor {error.args[0]}; they are incomplete"
+        ) from None
 
 
-def check_names(tensors: Mapping[str, Tensor], model: nn.Module, file: str | Path, prefix: str = "") -> None:
+def check_names(
+    tensors: Mapping[str, Tensor], model: nn.Module, file: str | Path, prefix: str = ""
+) -> None:
     """Every parameter of `model` under `prefix` is there, in its shape, and nothing else."""
     shapes = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):  # tied ones too
         if name.startswith(prefix):
             shapes[name.removeprefix(prefix)] = tuple(parameter.shape)
     for name in sorted(shapes.keys() - tensors.keys()):
-        raise ValueError(f"{file}: the weights lack the tensor {name}; they are incomplete or of another model")
+        raise ValueError(
+            f"{file}: the weights lack the tensor {name}; they are incomplete or of another model"
+        )
     for name in sorted(tensors):
         shape = tuple(tensors[name].shape)
         if name not in shapes:

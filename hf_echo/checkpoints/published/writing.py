@@ -51,11 +51,15 @@ def write_speech_encoder(
     seed: int = 0,
 ) -> Path:
     """Write an EchoSpeechEncoder with `audio` and a pooling of three layers (OS 4.6) with random weights of `seed`."""
-    sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
+    sizes = dict(
+        embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads
+    )
     audio.config._name_or_path = ""  # of the folder on this machine
     torch.manual_seed(seed)
     inner = 4 * audio.config.hidden_size
-    model = EchoSpeechEncoder(EchoSpeechConfig(audio_config=audio.config, pooler_intermediate_size=inner, **sizes))
+    model = EchoSpeechEncoder(
+        EchoSpeechConfig(audio_config=audio.config, pooler_intermediate_size=inner, **sizes)
+    )
     model.audio = audio
     values = {**sizes, "seed": seed, "license": license or license_of_source(source)}
     with converted(out, operation, values, source=source) as folder:

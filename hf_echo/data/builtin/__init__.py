@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "LANGUAGES", "SPLITS", "builtin_nway", "builtin_parallel", "dev_set"]
 
 ENGLISH = "eng_Latn"
-LANGUAGES = (ENGLISH, *"fra_Latn deu_Latn spa_Latn ita_Latn tur_Latn rus_Cyrl ell_Grek zho_Hans jpn_Jpan".split())
+LANGUAGES = (
+    ENGLISH,
+    *"fra_Latn deu_Latn spa_Latn ita_Latn tur_Latn rus_Cyrl ell_Grek zho_Hans jpn_Jpan".split(),
+)
 SPLITS = ("train", "dev", "test")
 KINDS = ("negation", "antonym", "number", "entity", "tense")
 
@@ -39,16 +42,22 @@ def _first(n: int | None, split: str, languages: Sequence[str]) -> dict[str, lis
     if isinstance(languages, str):
         raise ValueError(f"languages is the string {languages!r}; give a list, [{languages!r}]")
     if unknown := [lang for lang in languages if lang not in LANGUAGES]:
-        raise ValueError(f"unknown language {unknown[0]!r}: the built-in corpus has {', '.join(LANGUAGES)}")
+        raise ValueError(
+            f"unknown language {unknown[0]!r}: the built-in corpus has {', '.join(LANGUAGES)}"
+        )
     if len(set(languages)) < len(languages):
         raise ValueError(f"a language occurs twice: {', '.join(languages)}")
     columns = _split(split)
     if n is not None and not 0 <= n <= len(columns["id"]):
-        raise ValueError(f"n={n!r}: the {split} split of the built-in corpus has {len(columns['id'])} meanings")
+        raise ValueError(
+            f"n={n!r}: the {split} split of the built-in corpus has {len(columns['id'])} meanings"
+        )
     return {name: column[:n] for name, column in columns.items()}
 
 
-def builtin_nway(n: int | None = None, *, split: str = "train", languages: Sequence[str] = LANGUAGES) -> Dataset:
+def builtin_nway(
+    n: int | None = None, *, split: str = "train", languages: Sequence[str] = LANGUAGES
+) -> Dataset:
     """The first n meanings (None: all) in every language: rows (id, lang, text) grouped by meaning.
 
     Raises:
@@ -66,18 +75,28 @@ def builtin_nway(n: int | None = None, *, split: str = "train", languages: Seque
 
 
 def dev_set(
-    n: int | None = None, *, split: str = "dev", languages: Sequence[str] = LANGUAGES, max_negatives: int = 5
+    n: int | None = None,
+    *,
+    split: str = "dev",
+    languages: Sequence[str] = LANGUAGES,
+    max_negatives: int = 5,
 ) -> tuple[Dataset, dict[str, list[tuple[str, str]]]]:
     """`builtin_nway`, and for xsim++ the hard negatives (text, kind) of the English sentences by id (dev and test)."""
     columns = _first(n, split, languages)
-    negatives = zip(columns["id"], columns["hard_negatives"], columns["kinds"]) if max_negatives else ()
+    negatives = (
+        zip(columns["id"], columns["hard_negatives"], columns["kinds"]) if max_negatives else ()
+    )
     return builtin_nway(n, split=split, languages=languages), {
         key: list(zip(texts, kinds))[:max_negatives] for key, texts, kinds in negatives
     }
 
 
 def builtin_parallel(
-    n: int | None = None, *, split: str = "train", languages: Sequence[str] = LANGUAGES, hard_negatives: int = 0
+    n: int | None = None,
+    *,
+    split: str = "train",
+    languages: Sequence[str] = LANGUAGES,
+    hard_negatives: int = 0,
 ) -> Dataset:
     """The first n meanings (None: all) in the parallel schema, rows grouped by meaning.
 
@@ -93,7 +112,9 @@ def builtin_parallel(
     columns = _first(n, split, languages)
     sources = [lang for lang in languages if lang != ENGLISH]
     if not sources:
-        raise ValueError(f"no pairs of languages in {', '.join(languages) or 'an empty list'}: name another language")
+        raise ValueError(
+            f"no pairs of languages in {', '.join(languages) or 'an empty list'}: name another language"
+        )
     count = len(columns["id"])
     rows = {
         "source": [columns[lang][i] for i in range(count) for lang in sources],
@@ -103,5 +124,7 @@ def builtin_parallel(
         "provenance": ["primary"] * (count * len(sources)),
     }
     if hard_negatives:
-        rows["hard_negatives"] = [texts[:hard_negatives] for texts in columns["hard_negatives"] for _ in sources]
+        rows["hard_negatives"] = [
+            texts[:hard_negatives] for texts in columns["hard_negatives"] for _ in sources
+        ]
     return Dataset.from_dict(rows, features(["hard_negatives"] if hard_negatives else []))

@@ -30,7 +30,10 @@ def entries(step: Step, table: pa.Table) -> pa.Table:
     rows, mask = table["row"].to_numpy(), step.concerns(table)
     mask = np.ones(len(table), bool) if mask is None else mask
     if step.kind == "groups":
-        groups, rank = pa.array(step.work.groups(table), pa.string()), np.asarray(step.work.rank(table), np.float64)
+        groups, rank = (
+            pa.array(step.work.groups(table), pa.string()),
+            np.asarray(step.work.rank(table), np.float64),
+        )
         chosen = pa.array(mask & groups.is_valid().to_numpy(zero_copy_only=False))
         rank = np.where(np.isnan(rank), -np.inf, rank)
         return pa.table({"key": groups, "row": rows, "rank": rank}).filter(chosen)
@@ -59,13 +62,18 @@ def compare(step: Step | Sampling, files: Sequence[Path], out: Path) -> None:
             _first_of_keys(db)
         else:
             place = "row_number() OVER (PARTITION BY key ORDER BY rank DESC, row)"
-            db.execute(f"INSERT INTO changed SELECT row, 0 FROM found QUALIFY {place} > $1", [step.work.limit])
+            db.execute(
+                f"INSERT INTO changed SELECT row, 0 FROM found QUALIFY {place} > $1",
+                [step.work.limit],
+            )
         db.sql("FROM changed ORDER BY row").write_parquet(str(out))
 
 
 def _first_of_keys(db: duckdb.DuckDBPyConnection) -> None:
     contested = "QUALIFY count(*) OVER (PARTITION BY key) > 1"
-    db.execute(f"CREATE TABLE open AS SELECT DISTINCT key, row FROM found; CREATE TABLE o AS FROM open {contested}")
+    db.execute(
+        f"CREATE TABLE open AS SELECT DISTINCT key, row FROM found; CREATE TABLE o AS FROM open {contested}"
+    )
     db.execute("DROP TABLE open; ALTER TABLE o RENAME TO open")  # rows that share no key stay
     while db.execute("SELECT count(*) FROM open").fetchone()[0] > SEQUENTIAL:
         db.execute("""
@@ -80,7 +88,9 @@ def _first_of_keys(db: duckdb.DuckDBPyConnection) -> None:
         """)
     taken: set[int] = set()
     gone = []
-    for row, keys in db.execute("SELECT row, list(key) FROM open GROUP BY row ORDER BY row").fetchall():
+    for row, keys in db.execute(
+        "SELECT row, list(key) FROM open GROUP BY row ORDER BY row"
+    ).fetchall():
         if taken.isdisjoint(keys):
             taken.update(keys)
         else:
@@ -93,7 +103,11 @@ def _sample(db: duckdb.DuckDBPyConnection, sampling: Sampling) -> None:
     columns = {"direction": ["source_lang", "target_lang"]}.get(sampling.by, [sampling.by])
     columns = ["origin", *columns] if sampling.method == "two_step" else columns
     group = " || '\t' || ".join(columns)
-    sizes = dict(db.execute(f"SELECT {group} AS name, count(*) FROM found GROUP BY ALL ORDER BY ALL").fetchall())
+    sizes = dict(
+        db.execute(
+            f"SELECT {group} AS name, count(*) FROM found GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+    )
     quota = quotas(sampling, sizes) if sizes else {}
     rows = [(name, n // sizes[name], n % sizes[name]) for name, n in quota.items()]
     db.register("quota", pa.table(dict(zip(("name", "copies", "extra"), map(list, zip(*rows))))))
@@ -113,7 +127,9 @@ def quotas(sampling: Sampling, sizes: Mapping[str, int]) -> dict[str, int]:
     shares, rows = shares_of(sampling, sizes), sampling.rows or sum(sizes.values())
     exact = {group: rows * share for group, share in shares.items()}
     quota = {group: math.floor(value + 1e-9) for group, value in exact.items()}
-    for group in sorted(exact, key=lambda g: (quota[g] - exact[g], g))[: rows - sum(quota.values())]:
+    for group in sorted(exact, key=lambda g: (quota[g] - exact[g], g))[
+        : rows - sum(quota.values())
+    ]:
         quota[group] += 1  # the largest remainders
     return quota
 
@@ -125,10 +141,14 @@ def shares_of(sampling: Sampling, sizes: Mapping[str, int]) -> dict[str, float]:
     if sampling.method == "temperature":
         return proportions.temperature(sizes, sampling.exponent)
     if sampling.method == "unimax":
-        return proportions.unimax(sizes, max_upsampling=sampling.max_upsampling, top_n=sampling.top_n)
+        return proportions.unimax(
+            sizes, max_upsampling=sampling.max_upsampling, top_n=sampling.top_n
+        )
     nested: dict[str, dict[str, int]] = {}
     for group, size in sizes.items():
         source, _, rest = group.partition("\t")
         nested.setdefault(source, {})[rest] = size
     two = proportions.two_step(nested, 0.5 if sampling.exponent is None else sampling.exponent)
-    return {f"{source}\t{rest}": share for source, inner in two.items() for rest, share in inner.items()}
+    return {
+        f"{source}\t{rest}": share for source, inner in two.items() for rest, share in inner.items()
+    }

@@ -70,10 +70,17 @@ class Step:
     @property
     def kind(self) -> str:
         """ "rows", "keys", "groups" or "column"."""
-        for method, kind in (("keep", "rows"), ("keys", "keys"), ("groups", "groups"), ("add", "column")):
+        for method, kind in (
+            ("keep", "rows"),
+            ("keys", "keys"),
+            ("groups", "groups"),
+            ("add", "column"),
+        ):
             if hasattr(self.work, method):
                 return kind
-        raise ValueError(f"step {self.name}: {type(self.work).__name__} must have a method keep, keys, groups or add")
+        raise ValueError(
+            f"step {self.name}: {type(self.work).__name__} must have a method keep, keys, groups or add"
+        )
 
     def concerns(self, table: pa.Table) -> np.ndarray | None:
         """The rows that the step concerns, as booleans; None for all."""
@@ -97,9 +104,15 @@ class Sampling:
     A group with fewer rows than its share repeats them; the numbers of repetitions differ by at most one.
     """
 
-    method: Literal["natural", "temperature", "two_step", "unimax"] = setting("how the groups share the rows")
-    by: Literal["source_lang", "target_lang", "direction"] = setting("what makes a group", "source_lang")
-    exponent: float | None = setting("of temperature (OS 3.5: 0.6), or of two_step (0.5)", None, least=0)
+    method: Literal["natural", "temperature", "two_step", "unimax"] = setting(
+        "how the groups share the rows"
+    )
+    by: Literal["source_lang", "target_lang", "direction"] = setting(
+        "what makes a group", "source_lang"
+    )
+    exponent: float | None = setting(
+        "of temperature (OS 3.5: 0.6), or of two_step (0.5)", None, least=0
+    )
     rows: int | None = setting("rows in all; as many as there are by default", None, least=1)
     max_upsampling: float = setting("how often unimax repeats a row at most", 100, least=1)
     top_n: int = setting("groups that unimax treats equally", 126, least=1)
@@ -152,7 +165,10 @@ def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> 
         raise ValueError(f"{path}: no sources; give at least one file, folder or Hub dataset")
     return Recipe(
         [source_of(value, f"{path}: source {i}") for i, value in enumerate(values["sources"], 1)],
-        [_step(value, makers or {}, f"{path}: step {i}") for i, value in enumerate(values.get("steps") or [], 1)],
+        [
+            _step(value, makers or {}, f"{path}: step {i}")
+            for i, value in enumerate(values.get("steps") or [], 1)
+        ],
         make(Sampling, values["sampling"], f"{path}: sampling") if values.get("sampling") else None,
         make(Output, values.get("out") or {}, f"{path}: out"),
         read_text(path),
@@ -180,11 +196,19 @@ def source_of(value: Any, where: str) -> dict[str, Any]:
 def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
     kinds = ("filter", "keep", "drop", *makers)
     if not isinstance(value, Mapping) or not (name := next((k for k in kinds if k in value), None)):
-        raise ValueError(f"{where}: give a mapping that begins with {' or '.join(kinds)}, not {value!r}")
+        raise ValueError(
+            f"{where}: give a mapping that begins with {' or '.join(kinds)}, not {value!r}"
+        )
     values = dict(value)
     try:
-        given = {key: values.pop(key) for key in ("only", "except") if isinstance(values.get(key), Mapping)}
-        only, but = (_condition(given.get(key), key) for key in ("only", "except"))  # a list is a field of the filter
+        given = {
+            key: values.pop(key)
+            for key in ("only", "except")
+            if isinstance(values.get(key), Mapping)
+        }
+        only, but = (
+            _condition(given.get(key), key) for key in ("only", "except")
+        )  # a list is a field of the filter
         if name == "filter":
             called = values.pop("filter")
             work = build(called, values)
@@ -205,14 +229,19 @@ def _condition(value: Any, where: str) -> dict[str, list[str]]:
     if not isinstance(value, Mapping) or not value:
         raise ValueError(f"{where} must map columns to values, not {value!r}")
     _check_fields(value, CONDITIONS, where)
-    wanted = {key: list(map(str, v)) if isinstance(v, (list, tuple)) else [str(v)] for key, v in value.items()}
+    wanted = {
+        key: list(map(str, v)) if isinstance(v, (list, tuple)) else [str(v)]
+        for key, v in value.items()
+    }
     return {key: _codes(v) if key.endswith("_lang") else v for key, v in wanted.items()}
 
 
 def _codes(values: list[str]) -> list[str]:
     """Language codes; a name of SUBSETS is replaced by its languages. Raises ValueError for an unknown code."""
     chosen = [
-        [c for c, known in LANGUAGES.items() if SUBSETS[v](known)] if v in SUBSETS else [language(v).code]
+        [c for c, known in LANGUAGES.items() if SUBSETS[v](known)]
+        if v in SUBSETS
+        else [language(v).code]
         for v in values
     ]
     return [code for codes in chosen for code in codes]

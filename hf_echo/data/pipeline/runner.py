@@ -49,7 +49,11 @@ META = b"hf_echo"
 UNIT = 40  # bits of a row number that count rows of one unit
 SCHEMA = pa.schema(
     [(name, pa.string()) for name in COLUMNS]
-    + [("hard_negatives", pa.list_(pa.string())), ("quality", pa.float64()), ("origin", pa.string())]
+    + [
+        ("hard_negatives", pa.list_(pa.string())),
+        ("quality", pa.float64()),
+        ("origin", pa.string()),
+    ]
     + [("row", pa.uint64())]
 )
 
@@ -91,7 +95,15 @@ def run(
     out, executor = Path(out), executor or LocalExecutor()
     units = units_of(recipe.sources)
     sources = [(unit.path, unit.label, dict(unit.arguments), unit.identity) for unit in units]
-    known = (hf_echo.__version__, VERSION, block, sources, recipe.steps, recipe.sampling, recipe.out)
+    known = (
+        hf_echo.__version__,
+        VERSION,
+        block,
+        sources,
+        recipe.steps,
+        recipe.sampling,
+        recipe.out,
+    )
     key = hashlib.sha256(repr(known).encode()).hexdigest()[:16]
     if (out / "data").exists():
         if not (out / "counts.json").exists():
@@ -100,7 +112,9 @@ def run(
             return _outcome(out)
         if not is_same and not overwrite:
             fix = "give another folder, or overwrite it"
-            raise ValueError(f"{out} holds the result of another recipe or of changed sources: {fix}")
+            raise ValueError(
+                f"{out} holds the result of another recipe or of changed sources: {fix}"
+            )
     with only_run(out):
         out.mkdir(exist_ok=True)
         work = out / ".work"
@@ -110,7 +124,9 @@ def run(
         write_json(work / "key.json", key)
         stages = stages_of(recipe)
         folders = [work / f"{number:02d}" for number in range(len(stages))]
-        done = max((i for i, folder in enumerate(folders) if (folder / "stage.json").exists()), default=-1)
+        done = max(
+            (i for i, folder in enumerate(folders) if (folder / "stage.json").exists()), default=-1
+        )
         for number in range(done + 1, len(stages)):
             barrier, steps = stages[number]
             folders[number].mkdir(exist_ok=True)
@@ -121,7 +137,9 @@ def run(
             write_json(folders[number] / "stage.json", note)
             if number:
                 shutil.rmtree(folders[number - 1])
-            _write_counts(work if (out / "data").exists() else out, note, None)  # earlier data keep their counts
+            _write_counts(
+                work if (out / "data").exists() else out, note, None
+            )  # earlier data keep their counts
         _write_output(recipe, folders[-1], out, key)
         shutil.rmtree(work)
     return _outcome(out)
@@ -138,7 +156,9 @@ def stages_of(recipe: Recipe) -> list[tuple[Step | Sampling | None, list[Step]]]
     return [*plan, (recipe.sampling, [])] if recipe.sampling else plan
 
 
-def _read(steps: Sequence[Step], units: list[Unit], folder: Path, executor, size: int, on_bad_row: str) -> dict:
+def _read(
+    steps: Sequence[Step], units: list[Unit], folder: Path, executor, size: int, on_bad_row: str
+) -> dict:
     read = partial(read_blocks, folder=folder, steps=steps, size=size, on_bad_row=on_bad_row)
     for _ in executor.map(read, units, "Reading", _gpus(steps)):
         pass
@@ -149,7 +169,9 @@ def _read(steps: Sequence[Step], units: list[Unit], folder: Path, executor, size
     return note | {"bad": [each["bad"] for each in notes if each["bad"]], "fitted": {}}
 
 
-def read_blocks(unit: Unit, folder: Path, steps: Sequence[Step], size: int, on_bad_row: str) -> None:
+def read_blocks(
+    unit: Unit, folder: Path, steps: Sequence[Step], size: int, on_bad_row: str
+) -> None:
     """Read one source, apply the steps, write blocks ``u0003-00012.parquet`` and finally the note ``u0003.json``."""
     done = folder / f"u{unit.number:04d}.json"
     if done.exists():
@@ -160,10 +182,17 @@ def read_blocks(unit: Unit, folder: Path, steps: Sequence[Step], size: int, on_b
         if not (folder / names[-1]).exists():
             numbers = pa.array(np.arange(first, first + len(table), dtype=np.uint64))
             counts = by_direction(table)
-            _finish(folder / names[-1], table.append_column("row", numbers), steps, "sources", counts)
+            _finish(
+                folder / names[-1], table.append_column("row", numbers), steps, "sources", counts
+            )
         first += len(table)
     bad.report()
-    about = {"source": unit.path, "rows": bad.reasons.total(), "reasons": dict(bad.reasons), "first": bad.first}
+    about = {
+        "source": unit.path,
+        "rows": bad.reasons.total(),
+        "reasons": dict(bad.reasons),
+        "first": bad.first,
+    }
     write_json(done, {"names": names, "bad": about if bad.reasons else None})
 
 
@@ -183,12 +212,16 @@ def _blocks_of(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def _apply(step: Step | Sampling, steps: list[Step], before: Path, folder: Path, executor) -> dict[str, Any]:
+def _apply(
+    step: Step | Sampling, steps: list[Step], before: Path, folder: Path, executor
+) -> dict[str, Any]:
     old = read_json(before / "stage.json")
     names = [name for name, _ in old["blocks"]]
     name = step.name if isinstance(step, Step) else f"sample: {step.method}"
     if hasattr(getattr(step, "work", None), "fit"):
-        values = json_once(folder / "fitted.json", lambda: asdict(step.work.fit(_tables(step, before, names))))
+        values = json_once(
+            folder / "fitted.json", lambda: asdict(step.work.fit(_tables(step, before, names)))
+        )
         step = replace(step, work=type(step.work)(**values))
         old["fitted"][f"{len(old['steps'])} {name}"] = values
     copies = None
@@ -203,7 +236,9 @@ def _apply(step: Step | Sampling, steps: list[Step], before: Path, folder: Path,
                 pass
         copies = make_once(folder / "copies.parquet", partial(compare, step, files))
         shutil.rmtree(folder / "compared", ignore_errors=True)
-    apply = partial(apply_block, before=before, folder=folder, name=name, copies=copies, steps=steps)
+    apply = partial(
+        apply_block, before=before, folder=folder, name=name, copies=copies, steps=steps
+    )
     for _ in executor.map(apply, names, name, _gpus(steps)):
         pass
     note = _collect(folder, names)
@@ -211,10 +246,14 @@ def _apply(step: Step | Sampling, steps: list[Step], before: Path, folder: Path,
 
 
 def write_entries(step: Step, before: Path, file: Path) -> None:
-    make_once(file, lambda part: pq.write_table(entries(step, pq.read_table(before / file.name)), part))
+    make_once(
+        file, lambda part: pq.write_table(entries(step, pq.read_table(before / file.name)), part)
+    )
 
 
-def apply_block(block: str, before: Path, folder: Path, name: str, copies: Path | None, steps: Sequence[Step]) -> None:
+def apply_block(
+    block: str, before: Path, folder: Path, name: str, copies: Path | None, steps: Sequence[Step]
+) -> None:
     """Copy the rows of a block as often as ``copies`` says (once if it does not), apply the steps, write the block."""
     if (folder / block).exists():
         return
@@ -222,14 +261,18 @@ def apply_block(block: str, before: Path, folder: Path, name: str, copies: Path 
     if copies:
         counts, rows = by_direction(table), table["row"].to_numpy()
         if len(rows):
-            changed = pq.read_table(copies, filters=[("row", ">=", int(rows[0])), ("row", "<=", int(rows[-1]))])
+            changed = pq.read_table(
+                copies, filters=[("row", ">=", int(rows[0])), ("row", "<=", int(rows[-1]))]
+            )
             times = np.ones(len(rows), np.int64)
             times[np.searchsorted(rows, changed["row"].to_numpy())] = changed["copies"].to_numpy()
             table = table.take(pa.array(np.repeat(np.arange(len(rows)), times)))
     _finish(folder / block, table, steps, name if copies else None, counts)
 
 
-def _finish(path: Path, table: pa.Table, steps: Sequence[Step], name: str | None, before: dict | None) -> None:
+def _finish(
+    path: Path, table: pa.Table, steps: Sequence[Step], name: str | None, before: dict | None
+) -> None:
     """Apply the row-local steps and write the block; ``name`` is of the step before them, if it counted rows."""
     counts = by_direction(table)
     notes = [(name, in_and_kept(before, counts))] if name and before is not None else []
@@ -239,7 +282,9 @@ def _finish(path: Path, table: pa.Table, steps: Sequence[Step], name: str | None
         notes.append((step.name, in_and_kept(earlier, counts)))
     has = {
         "quality": table["quality"].null_count < len(table),
-        "hard_negatives": bool(pc.any(pc.greater(pc.list_value_length(table["hard_negatives"]), 0)).as_py()),
+        "hard_negatives": bool(
+            pc.any(pc.greater(pc.list_value_length(table["hard_negatives"]), 0)).as_py()
+        ),
     }
     note = json.dumps({"rows": len(table), "has": has, "steps": notes})
     table = table.select(SCHEMA.names).cast(SCHEMA).replace_schema_metadata({META: note})
@@ -255,16 +300,22 @@ def run_step(step: Step, table: pa.Table) -> pa.Table:
     if step.kind == "column":
         part = step.work.add(part)
         if len(part) != (len(table) if mask is None else mask.sum()):
-            raise ValueError(f"step {step.name}: a column step must keep its rows, but returned {len(part)}")
+            raise ValueError(
+                f"step {step.name}: a column step must keep its rows, but returned {len(part)}"
+            )
         part = part.select(SCHEMA.names).cast(SCHEMA)
         if mask is None:
             return part
-        both = pa.concat_tables([part, table.filter(pa.array(~mask)).select(SCHEMA.names).cast(SCHEMA)])
+        both = pa.concat_tables(
+            [part, table.filter(pa.array(~mask)).select(SCHEMA.names).cast(SCHEMA)]
+        )
         order = np.concatenate([np.flatnonzero(mask), np.flatnonzero(~mask)])
         return both.take(pa.array(np.argsort(order)))
     keep = np.asarray(step.work.keep(part))
     if keep.dtype != bool or keep.shape != (len(part),):
-        raise ValueError(f"step {step.name}: keep returned {keep.dtype}{keep.shape}, not bool({len(part)},)")
+        raise ValueError(
+            f"step {step.name}: keep returned {keep.dtype}{keep.shape}, not bool({len(part)},)"
+        )
     if mask is not None:
         everybody = np.ones(len(table), bool)
         everybody[mask] = keep
@@ -298,15 +349,25 @@ def _write_output(recipe: Recipe, last: Path, out: Path, key: str) -> None:
     note = read_json(last / "stage.json")
     rows = sum(count for _, count in note["blocks"])
     if not rows:
-        culprit = next(step["step"] for step in statistics.as_json(note["steps"]) if not step["kept"])
+        culprit = next(
+            step["step"] for step in statistics.as_json(note["steps"]) if not step["kept"]
+        )
         file = (out / ".work" if (out / "data").exists() else out) / "counts.md"
-        raise ValueError(f"no row is left after the step {culprit}; {file} shows the rows after each step")
+        raise ValueError(
+            f"no row is left after the step {culprit}; {file} shows the rows after each step"
+        )
     files = min(rows, recipe.out.shards or math.ceil(rows / FILE_ROWS))
-    columns = [*COLUMNS, *(c for c in OPTIONAL if note["has"][c]), *(["origin"] if recipe.out.origin else [])]
+    columns = [
+        *COLUMNS,
+        *(c for c in OPTIONAL if note["has"][c]),
+        *(["origin"] if recipe.out.origin else []),
+    ]
     folder = last / "data"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    tables = _blocks_of((pq.read_table(last / name, columns=columns) for name, _ in note["blocks"]), BLOCK)
+    tables = _blocks_of(
+        (pq.read_table(last / name, columns=columns) for name, _ in note["blocks"]), BLOCK
+    )
     sizes = [end - start for start, end in pairwise(rows * i // files for i in range(files + 1))]
     for number, size in enumerate(sizes):
         tables = _write_file(folder / f"train-{number:05d}-of-{files:05d}.parquet", tables, size)
@@ -327,7 +388,9 @@ def _write_file(path: Path, tables: Iterator[pa.Table], rows: int) -> Iterator[p
     writer = None
     while rows:
         table = next(tables)
-        writer = writer or pq.ParquetWriter(path, table.schema.remove_metadata(), compression="zstd")
+        writer = writer or pq.ParquetWriter(
+            path, table.schema.remove_metadata(), compression="zstd"
+        )
         writer.write_table(table.slice(0, rows).replace_schema_metadata(None).combine_chunks())
         if len(table) > rows:
             tables = chain([table.slice(rows)], tables)

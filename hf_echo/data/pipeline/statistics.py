@@ -23,8 +23,22 @@ from .units import read_unit, units_of
 
 Directions = dict[str, list[int]]  # "fra_Latn>eng_Latn" -> [rows in, rows kept]
 LINES = 250  # maximum length of the Markdown table; JSON has all directions
-COLUMNS = ("pairs", "directions", "source_languages", "target_languages", "source_characters", "target_characters")
-FIELDS = ("provenance", "source_lang", "target_lang", "pairs", "source_characters", "target_characters")
+COLUMNS = (
+    "pairs",
+    "directions",
+    "source_languages",
+    "target_languages",
+    "source_characters",
+    "target_characters",
+)
+FIELDS = (
+    "provenance",
+    "source_lang",
+    "target_lang",
+    "pairs",
+    "source_characters",
+    "target_characters",
+)
 COUNT = """SELECT provenance, source_lang, target_lang, count(*)::BIGINT AS pairs,
     sum(length(source))::BIGINT AS source_characters, sum(length(target))::BIGINT AS target_characters FROM rows
     GROUP BY ALL"""
@@ -32,7 +46,9 @@ COUNT = """SELECT provenance, source_lang, target_lang, count(*)::BIGINT AS pair
 
 def by_direction(table: pa.Table) -> dict[str, int]:
     """Number of rows of each direction."""
-    counts = table.group_by(["source_lang", "target_lang"]).aggregate([([], "count_all")]).to_pydict()
+    counts = (
+        table.group_by(["source_lang", "target_lang"]).aggregate([([], "count_all")]).to_pydict()
+    )
     names = map(">".join, zip(counts["source_lang"], counts["target_lang"]))
     return dict(zip(names, counts["count_all"]))
 
@@ -67,7 +83,9 @@ def _three(before: int = 0, after: int = 0) -> dict[str, int]:
 
 
 def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
-    rows = [[step["step"], *(f"{step[name]:,}" for name in ("in", "kept", "dropped"))] for step in steps]
+    rows = [
+        [step["step"], *(f"{step[name]:,}" for name in ("in", "kept", "dropped"))] for step in steps
+    ]
     shares = [f"{100 * step['kept'] / step['in']:.1f}" if step["in"] else "" for step in steps]
     header = ["step", "rows in", "kept", "dropped", "kept, %"]
     return markdown_table(header, [[*row, share] for row, share in zip(rows, shares)])
@@ -77,7 +95,9 @@ def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
     """Two tables: the steps, and the rows of each direction (of the LINES largest) after each step."""
     rows = steps[0]["directions"]
     names = sorted(sorted(rows, key=lambda name: -rows[name]["kept"])[:LINES])
-    kept = [[f"{s['directions'].get(name, {'kept': 0})['kept']:,}" for s in steps] for name in names]
+    kept = [
+        [f"{s['directions'].get(name, {'kept': 0})['kept']:,}" for s in steps] for name in names
+    ]
     header = ["direction", *(f"{i} {step['step']}" for i, step in enumerate(steps))]
     table = markdown_table(header, [[name, *cells] for name, cells in zip(names, kept)])
     return f"{steps_table(steps)}\n\nRows after each step, by direction:\n\n{table}\n"
@@ -93,16 +113,26 @@ class Statistics:
     def of(cls, counted: Iterable[tuple]) -> Statistics:
         """Of the rows that `COUNT` gives."""
         order = {name: i for i, name in enumerate(PROVENANCES)}
-        return cls([dict(zip(FIELDS, row)) for row in sorted(counted, key=lambda row: (order[row[0]], *row))])
+        return cls(
+            [
+                dict(zip(FIELDS, row))
+                for row in sorted(counted, key=lambda row: (order[row[0]], *row))
+            ]
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per kind of data (the provenance; for code and mathematics also the direction), and the total."""
         kinds: dict[str, list[dict[str, Any]]] = {}
         for direction in self.directions:
-            formal = tuple(language(direction[side]).script is None for side in ("source_lang", "target_lang"))
+            formal = tuple(
+                language(direction[side]).script is None for side in ("source_lang", "target_lang")
+            )
             way = {(True, False): " to text", (False, True): " from text"}.get(formal, "")
             kinds.setdefault(direction["provenance"] + way, []).append(direction)
-        return [{"data": kind, **_sum(part)} for kind, part in [*kinds.items(), ("total", self.directions)]]
+        return [
+            {"data": kind, **_sum(part)}
+            for kind, part in [*kinds.items(), ("total", self.directions)]
+        ]
 
     def to_markdown(self) -> str:
         rows = [[row["data"], *(f"{row[name]:,}" for name in COLUMNS)] for row in self.rows()]
@@ -114,12 +144,21 @@ class Statistics:
 
 def _sum(part: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     directions = {(row["source_lang"], row["target_lang"]) for row in part}
-    sums = {name: sum(row[name] for row in part) for name in ("pairs", "source_characters", "target_characters")}
+    sums = {
+        name: sum(row[name] for row in part)
+        for name in ("pairs", "source_characters", "target_characters")
+    }
     sources, targets = (len(set(side)) for side in zip(*directions)) if directions else (0, 0)
-    return sums | {"directions": len(directions), "source_languages": sources, "target_languages": targets}
+    return sums | {
+        "directions": len(directions),
+        "source_languages": sources,
+        "target_languages": targets,
+    }
 
 
-def collect_statistics(paths: Sequence[str | Path], *, on_bad_row: str = "error", **arguments: Any) -> Statistics:
+def collect_statistics(
+    paths: Sequence[str | Path], *, on_bad_row: str = "error", **arguments: Any
+) -> Statistics:
     """Count the pairs of files, folders and Hub datasets (everything that `load_parallel` reads).
 
     Args:
@@ -129,7 +168,9 @@ def collect_statistics(paths: Sequence[str | Path], *, on_bad_row: str = "error"
         FileNotFoundError: a source does not exist.
         ValueError: bad rows, or no row at all.
     """
-    sources = [{"path": str(path), "label": str(path), "split": None, **arguments} for path in paths]
+    sources = [
+        {"path": str(path), "label": str(path), "split": None, **arguments} for path in paths
+    ]
     parts = []
     with duckdb.connect() as db:
         for unit in units_of(sources):
@@ -142,6 +183,10 @@ def collect_statistics(paths: Sequence[str | Path], *, on_bad_row: str = "error"
             held = f" of split {arguments['split']!r}" if arguments.get("split") else ""
             raise ValueError(f"{', '.join(map(str, paths))}: no good row{held}")
         db.register("parts", pa.concat_tables(parts))
-        sums = ", ".join(f"sum({name})::BIGINT" for name in ("pairs", "source_characters", "target_characters"))
-        found = db.execute(f"SELECT provenance, source_lang, target_lang, {sums} FROM parts GROUP BY ALL").fetchall()
+        sums = ", ".join(
+            f"sum({name})::BIGINT" for name in ("pairs", "source_characters", "target_characters")
+        )
+        found = db.execute(
+            f"SELECT provenance, source_lang, target_lang, {sums} FROM parts GROUP BY ALL"
+        ).fetchall()
     return Statistics.of(found)

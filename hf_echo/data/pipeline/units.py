@@ -38,12 +38,19 @@ def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
         files = list_files(path, split) if is_file else []
         if parts := list(filter(None, map(_readable, files))):
             check_split(path, parts, split)
-        together = arguments.get("limit") is not None or any(find_nway_columns(part.columns) for part in parts)
-        identity = tuple(tuple((str(one.resolve()), content_hash(one)) for one in files_of(file)) for file in files)
+        together = arguments.get("limit") is not None or any(
+            find_nway_columns(part.columns) for part in parts
+        )
+        identity = tuple(
+            tuple((str(one.resolve()), content_hash(one)) for one in files_of(file))
+            for file in files
+        )
         if not files or together:
             units.append((source["path"], source["label"], arguments, identity))
         else:
-            units += [(str(f), source["label"], arguments, (known,)) for f, known in zip(files, identity)]
+            units += [
+                (str(f), source["label"], arguments, (known,)) for f, known in zip(files, identity)
+            ]
     return [Unit(number, *unit) for number, unit in enumerate(units)]
 
 

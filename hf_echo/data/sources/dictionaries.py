@@ -14,16 +14,27 @@ from .rows import ENGLISH, PAIR_COLUMNS, Rows, code_of, one_line
 
 COLUMNS = (*PAIR_COLUMNS, "source")
 DIGITS = {
-    digit: value for value, digit in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+    digit: value
+    for value, digit in enumerate(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    )
 }
 WORDS = 4  # longest side
 MOST = 30_000  # rows of a package
-CODES = {"kur": "kmr_Latn", "nor": "nob_Latn", "rom": "rom_Latn", "ara": "arb_Arab", "srp": "srp_Cyrl"}
+CODES = {
+    "kur": "kmr_Latn",
+    "nor": "nob_Latn",
+    "rom": "rom_Latn",
+    "ara": "arb_Arab",
+    "srp": "srp_Cyrl",
+}
 NOTES = re.compile(r"/[^/]*/|<[^<>]*>|\[[^\]]*\]|\([^()]*\)|\{[^{}]*\}")
 NUMBER = re.compile(r"^\s*\d+\.\s*")
 # Lines of an entry that are no translations.
 OTHER_LINE = re.compile(r"^\s*(Note|Synonym|Antonym|See also|Example|Usage|\"|-|→)|[:;]$")
-PART_OF_SPEECH = re.compile(r"^(adj|adv|conj|int|n|num|prep|pron|v|verb|noun|pl|f|m|nt|fem|masc|neut)\.?$")
+PART_OF_SPEECH = re.compile(
+    r"^(adj|adv|conj|int|n|num|prep|pron|v|verb|noun|pl|f|m|nt|fem|masc|neut)\.?$"
+)
 
 
 def read_freedict(files: Sequence[Files]) -> Rows:
@@ -54,7 +65,11 @@ def _entries(package: Files) -> Iterator[tuple[str, str]]:
         places: set[tuple[int, int]] = set()
         for line in text_lines(package.read(index)):
             parts = line.split("\t")
-            if len(parts) == 3 and not parts[0].startswith("00") and "database" not in parts[0][:12]:
+            if (
+                len(parts) == 3
+                and not parts[0].startswith("00")
+                and "database" not in parts[0][:12]
+            ):
                 places.add((number_of(parts[1]), number_of(parts[2])))
         for start, length in sorted(places):
             yield from entry_pairs(data[start : start + length].decode(errors="replace"))
@@ -72,5 +87,9 @@ def entry_pairs(entry: str) -> Iterator[tuple[str, str]]:
         for part in re.split("[,;]", NUMBER.sub("", NOTES.sub("", line))):
             translation = one_line(part)
             is_word = any(character.isalpha() for character in translation)
-            if is_word and len(translation.split()) <= WORDS and not PART_OF_SPEECH.match(translation):
+            if (
+                is_word
+                and len(translation.split()) <= WORDS
+                and not PART_OF_SPEECH.match(translation)
+            ):
                 yield headword, translation

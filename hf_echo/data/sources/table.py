@@ -93,7 +93,14 @@ def _packages(source: str, *patterns: str) -> tuple[Package, ...]:
     with (HERE / "packages.tsv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             if row["source"] == source:
-                exact = (row["registry"], row["name"], row["version"], row["file"], row["sha256"], row["address"])
+                exact = (
+                    row["registry"],
+                    row["name"],
+                    row["version"],
+                    row["file"],
+                    row["sha256"],
+                    row["address"],
+                )
                 packages.append(Package(*exact, patterns))
     return tuple(packages)
 
@@ -116,9 +123,16 @@ PYTHON_DOCS = {
     "zh-cn": "d0a223a5bc1cd5d896d223478211c45ec79352b5",
 }
 MANUALS = (
-    *(GitRepository(f"python/python-docs-{name}", commit, ("*.po",)) for name, commit in PYTHON_DOCS.items()),
+    *(
+        GitRepository(f"python/python-docs-{name}", commit, ("*.po",))
+        for name, commit in PYTHON_DOCS.items()
+    ),
     GitRepository("GNOME/gnome-user-docs", "46747c67c12109de9234644bcbcb89d1ff5e7d37", ("*.po",)),
-    GitRepository("jnavila/git-manpages-l10n", "4970e6283f7e37858faa6b87169e754351b5e12f", ("po/documentation.*.po",)),
+    GitRepository(
+        "jnavila/git-manpages-l10n",
+        "4970e6283f7e37858faa6b87169e754351b5e12f",
+        ("po/documentation.*.po",),
+    ),
     *_packages("docs_parallel", "usr/share/libreoffice/help/*/text/*.html"),
 )
 
@@ -151,7 +165,13 @@ ALL = (
         "sentences of Wikimedia with topics (SIB-200)",
         "share-alike",
         "CC BY-SA 4.0 (sentences of FLORES-200; SIB-200 itself is Apache 2.0)",
-        (GitRepository("dadelani/sib-200", "593cea88519930f776c1a4a1980b6a35b39dca57", ("data/annotated/*_*/*.tsv",)),),
+        (
+            GitRepository(
+                "dadelani/sib-200",
+                "593cea88519930f776c1a4a1980b6a35b39dca57",
+                ("data/annotated/*_*/*.tsv",),
+            ),
+        ),
         flores_files.read_sib,
         flores_files.SIB_COLUMNS,
         "index_id",
@@ -199,7 +219,13 @@ ALL = (
         "LASER's Tatoeba test set",
         "permissive",
         "CC BY 2.0 France",
-        (GitRepository("facebookresearch/LASER", "74bc6ae7ffb7cba670fe0f428d0ede9f666fb821", ("data/tatoeba/v1/*",)),),
+        (
+            GitRepository(
+                "facebookresearch/LASER",
+                "74bc6ae7ffb7cba670fe0f428d0ede9f666fb821",
+                ("data/tatoeba/v1/*",),
+            ),
+        ),
         opus_testsets.read_laser_tatoeba,
         PAIR_COLUMNS,
         None,
@@ -235,7 +261,11 @@ ALL = (
         "reviews and messages in languages of Indonesia",
         "share-alike",
         "CC BY-SA 4.0",
-        (GitRepository("IndoNLP/nusax", "75b0be5d982348332509f296e10d9bf9cb66d60f", ("datasets/mt/*.csv",)),),
+        (
+            GitRepository(
+                "IndoNLP/nusax", "75b0be5d982348332509f296e10d9bf9cb66d60f", ("datasets/mt/*.csv",)
+            ),
+        ),
         nusax.read_nusax,
         nusax.COLUMNS,
         "id",

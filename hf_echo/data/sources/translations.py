@@ -81,7 +81,11 @@ def _catalog(files: Files, name: str) -> object:
 def _place_of(files: Files, name: str) -> PurePosixPath:
     """The path from which the language is read: python-docs-LANG has it in the name of the repository alone."""
     _, found, language = files.origin.partition("python-docs-")
-    return PurePosixPath(language, "LC_MESSAGES", name.rsplit("/", 1)[-1]) if found else PurePosixPath(name)
+    return (
+        PurePosixPath(language, "LC_MESSAGES", name.rsplit("/", 1)[-1])
+        if found
+        else PurePosixPath(name)
+    )
 
 
 class _Paragraphs(HTMLParser):
@@ -140,6 +144,11 @@ def _help_rows(package: Files, english_pages: dict[str, dict[str, str]]) -> Rows
         english_page = english_pages.get(name.split("/", 5)[5], {})
         for paragraph, foreign in paragraphs_of(package.read(name).decode()).items():
             pair = (english_page.get(paragraph, ""), foreign)
-            if len(pair[0].split()) in WORDS and foreign and pair[0] != foreign and pair not in seen:
+            if (
+                len(pair[0].split()) in WORDS
+                and foreign
+                and pair[0] != foreign
+                and pair not in seen
+            ):
                 seen.add(pair)
                 yield False, ENGLISH, pair[0], code, foreign, "libreoffice-help"

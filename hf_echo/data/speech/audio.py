@@ -25,7 +25,11 @@ def audio_length(audio: Any, sampling_rate: int, *, name: str = "audio") -> int:
         import soundfile
     except ImportError as error:
         raise ImportError("audio files need soundfile: pip install -e '.[speech]'") from error
-    given = audio if isinstance(audio, Mapping) else {"bytes" if isinstance(audio, bytes) else "path": audio}
+    given = (
+        audio
+        if isinstance(audio, Mapping)
+        else {"bytes" if isinstance(audio, bytes) else "path": audio}
+    )
     path, content = given.get("path"), given.get("bytes")
     if given.get("array") is None and (content is not None or isinstance(path, (str, Path))):
         try:

@@ -34,9 +34,13 @@ class SpeechRows(torch.utils.data.Dataset):
     def __init__(self, rows: Dataset, sampling_rate: int, lengths: np.ndarray):
         self.rows, self.sampling_rate, self.lengths = rows, sampling_rate, lengths
         english = rows["english"][:] if "english" in rows.column_names else [None] * len(rows)
-        texts = [en or own for en, own in zip(english, rows["text"][:], strict=True)]  # a Column is read row by row
+        texts = [
+            en or own for en, own in zip(english, rows["text"][:], strict=True)
+        ]  # a Column is read row by row
         numbers: dict[str, int] = {}
-        self.meanings = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+        self.meanings = np.array(
+            [numbers.setdefault(text, len(numbers)) for text in texts], np.int64
+        )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -50,14 +54,22 @@ class SpeechRows(torch.utils.data.Dataset):
         return sorted(set(self.rows["lang"]))
 
 
-def audio_lengths(rows: Dataset, sampling_rate: int, cache_dir: str | Path | None = None) -> np.ndarray:
+def audio_lengths(
+    rows: Dataset, sampling_rate: int, cache_dir: str | Path | None = None
+) -> np.ndarray:
     """(rows,) samples at `sampling_rate`, from the files' headers; with `cache_dir` they are read once."""
     file = Path(cache_dir or "") / f"audio-lengths-{rows._fingerprint}-{sampling_rate}.npy"
     if cache_dir is not None and file.exists():
         return np.load(file)
-    numbered = enumerate(tqdm(rows.select_columns("audio"), "Lengths of recordings", unit=" files", delay=2), 1)
+    numbered = enumerate(
+        tqdm(rows.select_columns("audio"), "Lengths of recordings", unit=" files", delay=2), 1
+    )
     lengths = np.fromiter(
-        (audio_length(row["audio"], sampling_rate, name=f"row {number}") for number, row in numbered), np.int64
+        (
+            audio_length(row["audio"], sampling_rate, name=f"row {number}")
+            for number, row in numbered
+        ),
+        np.int64,
     )
     if cache_dir is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,9 +90,16 @@ def sampled_rows(rows: Dataset, lengths: np.ndarray, exponent: float, seed: int)
     hours: dict[str, dict[str, float]] = {}
     for (source, lang), own in of_row.items():
         hours.setdefault(source, {})[lang] = float(lengths[own].sum())
-    shares, total, rng, picked = two_step(hours, exponent), float(lengths.sum()), np.random.default_rng(seed), []
+    shares, total, rng, picked = (
+        two_step(hours, exponent),
+        float(lengths.sum()),
+        np.random.default_rng(seed),
+        [],
+    )
     for (source, lang), own in sorted(of_row.items()):
-        whole, rest = divmod(max(1, round(shares[source][lang] * total / lengths[own].mean())), len(own))
+        whole, rest = divmod(
+            max(1, round(shares[source][lang] * total / lengths[own].mean())), len(own)
+        )
         picked += [np.tile(own, whole), rng.permutation(own)[:rest]]
     return rng.permutation(np.concatenate(picked))
 

@@ -21,7 +21,15 @@ from ..tables import SPLIT_WORDS, list_files
 TABLES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json")
 METADATA = "metadata.csv"
 SAVED = ("state.json", "dataset_dict.json")  # of `Dataset.save_to_disk`
-FLEURS = ["id", "file_name", "raw_transcription", "transcription", "characters", "num_samples", "gender"]
+FLEURS = [
+    "id",
+    "file_name",
+    "raw_transcription",
+    "transcription",
+    "characters",
+    "num_samples",
+    "gender",
+]
 ENGLISH_FLEURS = "en_us"
 REGION = re.compile(r"_([a-z]{2}|\d{3})$")  # of the folders fr_fr, es_419, cmn_hans_cn
 COMMON_VOICE_SPLITS = ("train", "dev", "test")
@@ -38,11 +46,19 @@ def speech_tables(path: Path, split: str | None) -> list[Path]:
         return []
     if (path / METADATA).exists():
         return [path / METADATA]
-    common_voice = sorted(clips.parent for clips in [*path.glob("clips"), *path.glob("*/clips")] if clips.is_dir())
+    common_voice = sorted(
+        clips.parent for clips in [*path.glob("clips"), *path.glob("*/clips")] if clips.is_dir()
+    )
     if not common_voice:
         files = [file for file in files_below(path) if suffix_of(file) in TABLES]
-        return [file for file in list_files(path, split) if suffix_of(file) in TABLES] if files else []
-    names = COMMON_VOICE_SPLITS if split is None else ["dev" if SPLIT_WORDS.get(split) == "validation" else split]
+        return (
+            [file for file in list_files(path, split) if suffix_of(file) in TABLES] if files else []
+        )
+    names = (
+        COMMON_VOICE_SPLITS
+        if split is None
+        else ["dev" if SPLIT_WORDS.get(split) == "validation" else split]
+    )
     files = [folder / f"{stem}.tsv" for folder in common_voice for stem in names]
     if not (files := [file for file in files if file.exists()]):
         raise FileNotFoundError(f"{path}: a Common Voice folder without {split or 'train'}.tsv")
@@ -73,7 +89,11 @@ def _open_metadata(file: Path) -> Part:
         raise ValueError(f"{file}: not a CSV table in UTF-8 ({error})") from None
     columns = ["audio", "text"] if bars else rows.pop(0)[1] if rows else []
     good = [(number, row) for number, row in rows if len(row) >= len(columns)]
-    bad = [(n, f"{len(row)} fields instead of {len(columns)}") for n, row in rows if len(row) < len(columns)]
+    bad = [
+        (n, f"{len(row)} fields instead of {len(columns)}")
+        for n, row in rows
+        if len(row) < len(columns)
+    ]
 
     def read(wanted: Sequence[str]) -> Iterator[Block]:
         picked = {name: [row[columns.index(name)] for _, row in good] for name in wanted}
@@ -84,7 +104,9 @@ def _open_metadata(file: Path) -> Part:
 
 def audio_folders(file: Path) -> list[Path]:
     stem = file.name.split(".")[0]
-    places = (file.parent / name for name in ("", "clips", f"audio/{stem}", "audio", stem, "wavs", "wav"))
+    places = (
+        file.parent / name for name in ("", "clips", f"audio/{stem}", "audio", stem, "wavs", "wav")
+    )
     return [place for place in places if place.is_dir()]
 
 
@@ -98,7 +120,10 @@ def columns_of_layout(file: Path, columns: Sequence[str], constants: Mapping[str
         if "lang" not in constants:
             values["lang"] = find_language(REGION.sub("", file.parent.name.lower()))
     given = {name: value for name, value in values.items() if name not in constants}
-    extra: Extra = {name: lambda block, value=value: [value] * len(block["audio"]) for name, value in given.items()}
+    extra: Extra = {
+        name: lambda block, value=value: [value] * len(block["audio"])
+        for name, value in given.items()
+    }
     english = [file.parent.parent / ENGLISH_FLEURS / f"{stem}.tsv" for stem in COMMON_VOICE_SPLITS]
     if is_fleurs and (tables := tuple(table for table in english if table.exists())):
         texts = _sentences_by_number(tables)
@@ -108,5 +133,11 @@ def columns_of_layout(file: Path, columns: Sequence[str], constants: Mapping[str
 
 @lru_cache(maxsize=4)
 def _sentences_by_number(tables: tuple[Path, ...]) -> dict[str, str]:
-    blocks = (block for table in tables for block in open_table(table).read(["id", "raw_transcription"]))
-    return {n: text for block in blocks for n, text in zip(block.columns["id"], block.columns["raw_transcription"])}
+    blocks = (
+        block for table in tables for block in open_table(table).read(["id", "raw_transcription"])
+    )
+    return {
+        n: text
+        for block in blocks
+        for n, text in zip(block.columns["id"], block.columns["raw_transcription"])
+    }

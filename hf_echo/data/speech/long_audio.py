@@ -64,7 +64,10 @@ def audio_pieces(
         )
     if length > limit and on_long == "warn":
         logger.warning(
-            "%s: %.1f s of audio were truncated to %g s; on_long='split' averages pieces", name, seconds, longest
+            "%s: %.1f s of audio were truncated to %g s; on_long='split' averages pieces",
+            name,
+            seconds,
+            longest,
         )
     elif length > limit:
         spans = speech_spans(read(), sampling_rate, longest=longest, vad=vad) or spans
@@ -87,7 +90,11 @@ def _cut(blocks: Iterable[np.ndarray], spans: Sequence[tuple[int, int]]) -> Iter
 
 
 def speech_spans(
-    audio: np.ndarray | Iterable[np.ndarray], sampling_rate: int, *, longest: float = LONGEST, vad: Vad = "auto"
+    audio: np.ndarray | Iterable[np.ndarray],
+    sampling_rate: int,
+    *,
+    longest: float = LONGEST,
+    vad: Vad = "auto",
 ) -> list[tuple[int, int]]:
     """(start, end) in samples of the pieces of speech, in order; silence before and after them is left out.
 
@@ -105,7 +112,9 @@ def speech_spans(
             length += len(block)
             yield block
 
-    pieces = shas_pieces(speech_probability(counted(), sampling_rate, vad), FRAME / VAD_RATE, longest=longest)
+    pieces = shas_pieces(
+        speech_probability(counted(), sampling_rate, vad), FRAME / VAD_RATE, longest=longest
+    )
     size, limit = FRAME / VAD_RATE * sampling_rate, int(longest * sampling_rate)
     spans = [(round(start * size), min(round(end * size), length)) for start, end in pieces]
     return [(start, min(end, start + limit)) for start, end in spans if end > start]
@@ -119,7 +128,9 @@ def shas_pieces(
     `speech` is the (frames,) probability of speech in frames of `frame` seconds.
     """
     if longest < 2 * shortest:
-        raise ValueError(f"longest={longest:g} s is under {2 * shortest:g} s, twice the shortest piece")
+        raise ValueError(
+            f"longest={longest:g} s is under {2 * shortest:g} s, twice the shortest piece"
+        )
     most, least = max(int(longest / frame), 2), max(int(shortest / frame), 1)
     pieces, waiting = [], [(0, len(speech))]
     while waiting:
@@ -130,7 +141,9 @@ def shas_pieces(
             continue
         inner = speech[start + least : end - least]
         lowest = np.flatnonzero(inner == inner.min())
-        cut = start + least + int(lowest[np.argmin(np.abs(lowest - len(inner) / 2))])  # of equal ones, the middle
+        cut = (
+            start + least + int(lowest[np.argmin(np.abs(lowest - len(inner) / 2))])
+        )  # of equal ones, the middle
         waiting += [(cut, end), (start, cut)]
     return pieces
 
@@ -140,7 +153,9 @@ def _trimmed(speech: np.ndarray, start: int, end: int) -> tuple[int, int]:
     return (start + int(heard[0]), start + int(heard[-1]) + 1) if len(heard) else (start, start)
 
 
-def speech_probability(blocks: Iterable[np.ndarray], sampling_rate: int, vad: Vad = "auto") -> np.ndarray:
+def speech_probability(
+    blocks: Iterable[np.ndarray], sampling_rate: int, vad: Vad = "auto"
+) -> np.ndarray:
     """Probability of speech (frames of 32 ms,) by "silero" (silero-vad), "energy", or "auto": silero if installed."""
     if vad not in get_args(Vad):
         raise ValueError(f"vad is {vad!r}; it must be 'auto', 'silero' or 'energy'")
@@ -154,7 +169,9 @@ def _frames(blocks: Iterable[np.ndarray], sampling_rate: int) -> Iterator[np.nda
     resample = resampler(sampling_rate, VAD_RATE, "audio")
     rest = end = np.zeros(0, np.float32)
     for block in blocks:
-        rest = np.concatenate([rest, block if resample is None else resample(block, False)], dtype=np.float32)
+        rest = np.concatenate(
+            [rest, block if resample is None else resample(block, False)], dtype=np.float32
+        )
         whole = len(rest) // FRAME * FRAME
         yield rest[:whole].reshape(-1, FRAME)
         rest = rest[whole:]
@@ -169,7 +186,9 @@ def energy_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
     smooth = np.convolve(power, np.ones(PAUSE) / PAUSE, mode="same")
     level = 10 * np.log10(smooth + 1e-10)
     quiet, loud = np.percentile(level, [5, 99])
-    if loud - quiet < 6:  # no pauses: all is speech, but the quietest frames are still the best to cut at
+    if (
+        loud - quiet < 6
+    ):  # no pauses: all is speech, but the quietest frames are still the best to cut at
         return np.clip(SPEECH + (level - level.min()) / 100, SPEECH, 1).astype(np.float32)
     threshold = max((quiet + loud) / 2, loud - 30)
     return (1 / (1 + np.exp((threshold - level) / 3))).astype(np.float32)
@@ -182,7 +201,9 @@ def silero_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
     model = _silero()
     model.reset_states()
     with torch.inference_mode():
-        heard = [float(model(torch.from_numpy(frame), VAD_RATE)) for block in frames for frame in block]
+        heard = [
+            float(model(torch.from_numpy(frame), VAD_RATE)) for block in frames for frame in block
+        ]
     return np.array(heard, np.float32)
 
 
@@ -191,5 +212,7 @@ def _silero() -> Any:
     try:
         from silero_vad import load_silero_vad
     except ImportError:
-        raise ImportError("vad='silero' needs silero-vad: pip install -e '.[vad]'; or use vad='energy'") from None
+        raise ImportError(
+            "vad='silero' needs silero-vad: pip install -e '.[vad]'; or use vad='energy'"
+        ) from None
     return load_silero_vad(onnx=False)

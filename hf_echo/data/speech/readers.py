@@ -19,7 +19,16 @@ import pyarrow as pa
 from ...languages import find_language
 from ..formats import BLOCK, Block, Part, suffix_of
 from ..schema import check_text
-from ..tables import SPLIT_WORDS, BadRows, Plan, as_list, checked_tables, list_files, positive, to_dataset
+from ..tables import (
+    SPLIT_WORDS,
+    BadRows,
+    Plan,
+    as_list,
+    checked_tables,
+    list_files,
+    positive,
+    to_dataset,
+)
 from .layouts import SAVED, Extra, audio_folders, columns_of_layout, open_table, speech_tables
 
 if TYPE_CHECKING:
@@ -29,7 +38,16 @@ NUMBER = "\0number"  # of a row of a dataset, in place of its audio while its te
 COLUMNS = ("audio", "text", "lang")
 OPTIONAL = ("english", "source", "speaker")
 ALIASES = {
-    "audio": ("audio", "path", "file_name", "audio_path", "audio_filepath", "filename", "file", "wav"),
+    "audio": (
+        "audio",
+        "path",
+        "file_name",
+        "audio_path",
+        "audio_filepath",
+        "filename",
+        "file",
+        "wav",
+    ),
     "text": ("text", "sentence", "raw_transcription", "transcription", "transcript"),
     "lang": ("lang", "locale", "language", "language_code"),
     "english": ("english", "english_text"),
@@ -88,7 +106,9 @@ def load_speech(
     """
     positive(limit)
     if unknown := set(columns or {}) - {*COLUMNS, *OPTIONAL}:
-        raise ValueError(f"columns names {min(unknown)!r}, which is not one of {', '.join((*COLUMNS, *OPTIONAL))}")
+        raise ValueError(
+            f"columns names {min(unknown)!r}, which is not one of {', '.join((*COLUMNS, *OPTIONAL))}"
+        )
     constants = {"lang": find_language(lang) if lang else None, "source": source}
     constants = {key: value for key, value in constants.items() if value is not None}
     bad = BadRows(on_bad_row)
@@ -103,7 +123,13 @@ def load_speech(
 
 
 def _from_tables(
-    files: list[Path], split: str | None, bad: BadRows, limit: int | None, columns, constants, need_text
+    files: list[Path],
+    split: str | None,
+    bad: BadRows,
+    limit: int | None,
+    columns,
+    constants,
+    need_text,
 ) -> Dataset:
     plans, identities = [], []
     for file in files:
@@ -113,16 +139,24 @@ def _from_tables(
         folders = audio_folders(file)
         read = partial(_read_located, part, mapping["audio"], folders, extra)
         optional = [name for name in OPTIONAL if name not in constants]
-        plans.append(Plan.of(part._replace(read=read), mapping | {name: name for name in extra}, split, optional))
+        plans.append(
+            Plan.of(
+                part._replace(read=read), mapping | {name: name for name in extra}, split, optional
+            )
+        )
         known = (part.identity, sorted(mapping.items()), plans[-1].split)
         identities.append((*known, [(str(f), f.stat().st_mtime_ns) for f in folders]))
     optional = [c for c in OPTIONAL if c in constants or any(c in plan.mapping for plan in plans)]
     convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
     key = ("speech", identities, sorted(constants.items()), optional, need_text, bad.skip, limit)
-    return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features(optional), key)
+    return to_dataset(
+        checked_tables(plans, convert, bad, limit=limit), bad, features(optional), key
+    )
 
 
-def _read_located(part: Part, audio: str, folders: list[Path], extra: Extra, wanted: Sequence[str]) -> Iterator[Block]:
+def _read_located(
+    part: Part, audio: str, folders: list[Path], extra: Extra, wanted: Sequence[str]
+) -> Iterator[Block]:
     """The blocks of a table with full paths of audio files; a row whose file is missing is bad."""
     own = [name for name in wanted if name not in extra]
     own += ["id"] if "english" in extra and "id" not in own else []
@@ -133,8 +167,14 @@ def _read_located(part: Part, audio: str, folders: list[Path], extra: Extra, wan
                 places.append(place)
                 kept.append(row)
             else:
-                bad.append((block.lines[row], f"no audio file {value}" if value else "audio is missing"))
-        columns = {name: [values[row] for row in kept] for name in own for values in [as_list(block.columns[name])]}
+                bad.append(
+                    (block.lines[row], f"no audio file {value}" if value else "audio is missing")
+                )
+        columns = {
+            name: [values[row] for row in kept]
+            for name in own
+            for values in [as_list(block.columns[name])]
+        }
         columns[audio] = places
         columns |= {name: make(columns | {"audio": places}) for name, make in extra.items()}
         yield Block(columns, [block.lines[row] for row in kept], bad)
@@ -152,7 +192,11 @@ def _find(value: Any, folders: list[Path]) -> str | None:
 
 
 def find_columns(
-    found: Sequence[str], columns: Mapping[str, str], given: Sequence[str], where: str, need_text: bool = True
+    found: Sequence[str],
+    columns: Mapping[str, str],
+    given: Sequence[str],
+    where: str,
+    need_text: bool = True,
 ) -> dict[str, str]:
     """Map the schema to the columns of a table; `given` are schema columns with values from elsewhere."""
     if "lang" in given and "lang" in found:
@@ -161,7 +205,9 @@ def find_columns(
     for name, aliases in ALIASES.items():
         column = columns.get(name) or next((alias for alias in aliases if alias in found), None)
         if column is not None and column not in found:
-            raise ValueError(f"{where} has no column {column!r} (named for {name}); found: {', '.join(found)}")
+            raise ValueError(
+                f"{where} has no column {column!r} (named for {name}); found: {', '.join(found)}"
+            )
         if column is not None and name not in given:
             mapping[name] = column
         elif name in COLUMNS and name not in given and (name != "text" or need_text):
@@ -172,7 +218,11 @@ def find_columns(
 
 
 def checked_rows(
-    block: Mapping[str, Any], *, constants: Mapping[str, str], optional: Sequence[str], need_text: bool
+    block: Mapping[str, Any],
+    *,
+    constants: Mapping[str, str],
+    optional: Sequence[str],
+    need_text: bool,
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
     """(table of the good rows, (row, reason) of the others); `audio` of the block is a path."""
     values = {name: as_list(column) for name, column in block.items()}
@@ -211,7 +261,9 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
 
     if not path.exists():
         if looks_like_file(label):
-            raise FileNotFoundError(f"{label}: no such file or folder (working folder {Path.cwd()})")
+            raise FileNotFoundError(
+                f"{label}: no such file or folder (working folder {Path.cwd()})"
+            )
         return hub_dataset(label, name, split)
     if on_disk := any((path / file).exists() for file in SAVED):
         files = []
@@ -222,21 +274,32 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
         parts = [Dataset.from_parquet(str(file)) for file in files]
         found = load_from_disk(str(path)) if on_disk else concatenate_datasets(parts)
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        raise ValueError(f"{label}: not a readable speech dataset ({' '.join(str(error).split())})") from None
+        raise ValueError(
+            f"{label}: not a readable speech dataset ({' '.join(str(error).split())})"
+        ) from None
     if not isinstance(found, DatasetDict) and (split is None or "split" not in found.column_names):
         return found
     if split is None:
         return concatenate_datasets(list(found.values()))
     if not isinstance(found, DatasetDict):
         values = found["split"][:]
-        found = {k: found.select([i for i, value in enumerate(values) if value == k]) for k in dict.fromkeys(values)}
-    chosen = next((found[key] for key in (split, SPLIT_WORDS.get(split, split)) if key in found), None)
+        found = {
+            k: found.select([i for i, value in enumerate(values) if value == k])
+            for k in dict.fromkeys(values)
+        }
+    chosen = next(
+        (found[key] for key in (split, SPLIT_WORDS.get(split, split)) if key in found), None
+    )
     if chosen is None:
-        raise FileNotFoundError(f"{label}: no split {split!r}; there are {', '.join(map(str, found))}")
+        raise FileNotFoundError(
+            f"{label}: no split {split!r}; there are {', '.join(map(str, found))}"
+        )
     return chosen
 
 
-def _from_dataset(dataset: Dataset, label: str, bad: BadRows, limit, columns, constants, need_text) -> Dataset:
+def _from_dataset(
+    dataset: Dataset, label: str, bad: BadRows, limit, columns, constants, need_text
+) -> Dataset:
     """The rows of a `datasets.Dataset`; its audio is not decoded and not copied."""
     from datasets import Dataset, concatenate_datasets
 
@@ -247,22 +310,32 @@ def _from_dataset(dataset: Dataset, label: str, bad: BadRows, limit, columns, co
     part = Part(label, texts.column_names, partial(_read_numbered, texts, len(audio)))
     optional = [c for c in OPTIONAL if c in mapping or c in constants]
     convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
-    tables = list(checked_tables([Plan(part, mapping | {"audio": NUMBER})], convert, bad, limit=limit))
+    tables = list(
+        checked_tables([Plan(part, mapping | {"audio": NUMBER})], convert, bad, limit=limit)
+    )
     bad.report()
     checked = pa.concat_tables(tables)
     rows = [int(number) for number in checked["audio"].combine_chunks().field("path").to_pylist()]
-    places = dict(zip(rows, range(len(rows)), strict=True))  # a bad row keeps its place, empty, and is not selected
+    places = dict(
+        zip(rows, range(len(rows)), strict=True)
+    )  # a bad row keeps its place, empty, and is not selected
     checked = checked.drop(["audio"]).take(pa.array(map(places.get, range(len(audio))), pa.int64()))
     audio = audio if column == "audio" else audio.rename_column(column, "audio")
-    return concatenate_datasets([audio, Dataset(checked)], axis=1).select(rows)  # by index: audio is not copied
+    return concatenate_datasets([audio, Dataset(checked)], axis=1).select(
+        rows
+    )  # by index: audio is not copied
 
 
 def _read_numbered(texts: Dataset, rows: int, wanted: Sequence[str]) -> Iterator[Block]:
     """Blocks of the columns of texts, with the number of each row."""
     for start in range(0, rows, BLOCK):
         numbers = range(start, min(start + BLOCK, rows))
-        table = texts.with_format("arrow")[start : numbers.stop] if texts.column_names else pa.table({})
-        columns = {name: table[name] for name in table.column_names} | {NUMBER: list(map(str, numbers))}
+        table = (
+            texts.with_format("arrow")[start : numbers.stop] if texts.column_names else pa.table({})
+        )
+        columns = {name: table[name] for name in table.column_names} | {
+            NUMBER: list(map(str, numbers))
+        }
         yield Block(columns, range(start + 1, numbers.stop + 1), [])
 
 
@@ -271,8 +344,14 @@ def _undecoded(dataset: Dataset, column: str, label: str) -> Dataset:
 
     feature = dataset.features[column]
     fields = set(feature) if isinstance(feature, dict) else set()
-    if isinstance(feature, Audio) or getattr(feature, "dtype", None) == "string" or fields == {"bytes", "path"}:
-        return dataset.cast_column(column, Audio(getattr(feature, "sampling_rate", None), decode=False))
+    if (
+        isinstance(feature, Audio)
+        or getattr(feature, "dtype", None) == "string"
+        or fields == {"bytes", "path"}
+    ):
+        return dataset.cast_column(
+            column, Audio(getattr(feature, "sampling_rate", None), decode=False)
+        )
     if "bytes" in fields or {"array", "sampling_rate"} <= fields:
         return dataset
     raise ValueError(
@@ -295,7 +374,10 @@ def kept_for_measuring(source: str | None, speaker: str | None) -> str | None:
 
 def refuse_kept(rows: Dataset, where: str = "the speech") -> None:
     """Raises ValueError with the number of the first row of a voice or source that is kept for measuring."""
-    columns = (rows[name] if name in rows.column_names else [None] * len(rows) for name in ("source", "speaker"))
+    columns = (
+        rows[name] if name in rows.column_names else [None] * len(rows)
+        for name in ("source", "speaker")
+    )
     for number, origin in enumerate(zip(*columns, strict=True), 1):
         if reason := kept_for_measuring(*origin):
             raise ValueError(f"{where}, row {number}: {reason}; leave these rows out of training")

@@ -105,7 +105,9 @@ def load_choices(
         english = rows
     else:
         english = load_benchmark(asked, langs=[ENGLISH], split=split, path=english_path or path)
-    return cross_lingual_choices(rows, english, letters=name in LETTER_SETS, cut=cut, as_text=as_text)
+    return cross_lingual_choices(
+        rows, english, letters=name in LETTER_SETS, cut=cut, as_text=as_text
+    )
 
 
 def cross_lingual_choices(
@@ -147,7 +149,11 @@ def cross_lingual_choices(
         if letters:
             prompt = letter_prompt(question["question"], options)
             options = list(LETTERS[: len(options)])
-        choices.append(Choice(list(document), row["lang"], prompt, options, question["answer"], ends=not letters))
+        choices.append(
+            Choice(
+                list(document), row["lang"], prompt, options, question["answer"], ends=not letters
+            )
+        )
     return choices
 
 
@@ -157,7 +163,9 @@ def topic_choices(rows: Iterable[Row], topics: Sequence[str] = SIB_TOPICS) -> li
     choices = []
     for row in rows:
         prompt = topic_prompt(row["lang"], topics)
-        choices.append(Choice([row["text"]], row["lang"], prompt, options, topics.index(row["label"])))
+        choices.append(
+            Choice([row["text"]], row["lang"], prompt, options, topics.index(row["label"]))
+        )
     return choices
 
 

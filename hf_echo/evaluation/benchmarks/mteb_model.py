@@ -56,7 +56,9 @@ class EchoForMTEB(AbsEncoder):
             "similarity_fn_name": ScoringFunction.COSINE,
             "framework": ["PyTorch"],
         }
-        if isinstance(self.encoder, partial):  # of an Echo checkpoint: `encode` with its model and tokenizer
+        if isinstance(
+            self.encoder, partial
+        ):  # of an Echo checkpoint: `encode` with its model and tokenizer
             fields |= of_echo(str(model_name), *self.encoder.args)
         self.mteb_model_meta = ModelMeta.create_empty(fields)
 
@@ -111,9 +113,13 @@ def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def write_results(model: str, tasks: Sequence[Any], out: str | Path, revision: str | None = None) -> Path:
+def write_results(
+    model: str, tasks: Sequence[Any], out: str | Path, revision: str | None = None
+) -> Path:
     """Evaluate on tasks of mteb; write OUT/results/NAME/REVISION/TASK.json and OUT/model_meta.py, named as on Hub."""
     encoder = EchoForMTEB(model, revision)
-    mteb.evaluate(encoder, tasks, cache=mteb.ResultCache(Path(out).absolute()), show_progress_bar=False)
+    mteb.evaluate(
+        encoder, tasks, cache=mteb.ResultCache(Path(out).absolute()), show_progress_bar=False
+    )
     write_text(Path(out) / "model_meta.py", f"model = {encoder.mteb_model_meta.to_python()}\n")
     return Path(out)

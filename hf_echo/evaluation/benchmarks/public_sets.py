@@ -78,7 +78,11 @@ class PublicSet:
 
 
 def load_benchmark(
-    name: str, *, langs: Sequence[str] | None = None, split: str | None = None, path: str | Path | None = None
+    name: str,
+    *,
+    langs: Sequence[str] | None = None,
+    split: str | None = None,
+    path: str | Path | None = None,
 ) -> list[Row]:
     """Load the rows of a public set; the module docstring lists their shapes.
 
@@ -113,7 +117,9 @@ def load_benchmark(
                 row[column] = _nllb(row[column], spec)
                 row_languages.add(row[column])
         seen_languages |= row_languages
-        if languages is None or (row_languages & set(languages) and row_languages <= {*languages, "eng_Latn"}):
+        if languages is None or (
+            row_languages & set(languages) and row_languages <= {*languages, "eng_Latn"}
+        ):
             rows.append(row)
             kept_languages |= row_languages
     missing = [lang for lang in languages or [] if lang not in kept_languages]
@@ -121,7 +127,9 @@ def load_benchmark(
         missing = ["any language"]
     if missing:
         seen = ", ".join(sorted(seen_languages)[:12]) or "none"
-        raise ValueError(f"{path or spec.repo} has no {split} rows in {', '.join(missing)}; found {seen}")
+        raise ValueError(
+            f"{path or spec.repo} has no {split} rows in {', '.join(missing)}; found {seen}"
+        )
     return rows
 
 
@@ -164,7 +172,9 @@ def _rows_of(
             try:
                 row = spec.read(set_row, code)
             except KeyError as error:
-                raise ValueError(f"{where}, row {number}: no column {error}; found {', '.join(set_row)}") from None
+                raise ValueError(
+                    f"{where}, row {number}: no column {error}; found {', '.join(set_row)}"
+                ) from None
             except ValueError as error:
                 raise ValueError(f"{where}, row {number}: {error}") from None
             if row is not None:
@@ -180,7 +190,9 @@ def _check_folder(name: str, path: str | Path | None) -> None:
         raise FileNotFoundError(f"{name}: no folder {path}; give path= with a local copy")
 
 
-def _files(name: str, spec: PublicSet, path: str | Path | None, split: str) -> list[tuple[str, str]]:
+def _files(
+    name: str, spec: PublicSet, path: str | Path | None, split: str
+) -> list[tuple[str, str]]:
     """[(path of a file inside the set, code of its language)] of a split, by name."""
     _check_folder(name, path)
     if path is not None:
@@ -193,7 +205,9 @@ def _files(name: str, spec: PublicSet, path: str | Path | None, split: str) -> l
         from huggingface_hub import HfApi
 
         with _named(name, spec):
-            repo_files = HfApi().list_repo_files(str(spec.repo), repo_type="dataset", revision=spec.revision)
+            repo_files = HfApi().list_repo_files(
+                str(spec.repo), repo_type="dataset", revision=spec.revision
+            )
         names = {file: file for file in repo_files}
     files = []
     for location in sorted(names):
@@ -201,7 +215,9 @@ def _files(name: str, spec: PublicSet, path: str | Path | None, split: str) -> l
         if match and match.groupdict().get("split", split) == split:
             files.append((names[location], match["code"]))
     if not files:
-        raise FileNotFoundError(f"{name}: {path or spec.repo} has no file of split {split!r}, such as {spec.example}")
+        raise FileNotFoundError(
+            f"{name}: {path or spec.repo} has no file of split {split!r}, such as {spec.example}"
+        )
     return files
 
 
@@ -212,7 +228,9 @@ def _local(name: str, spec: PublicSet, path: str | Path | None, file: str) -> Pa
     from huggingface_hub import hf_hub_download
 
     with _named(name, spec):
-        return Path(hf_hub_download(str(spec.repo), file, repo_type="dataset", revision=spec.revision))
+        return Path(
+            hf_hub_download(str(spec.repo), file, repo_type="dataset", revision=spec.revision)
+        )
 
 
 def _file_rows(file: Path) -> Iterator[NumberedRow]:
@@ -227,7 +245,9 @@ def _file_rows(file: Path) -> Iterator[NumberedRow]:
         options = pacsv.ParseOptions(delimiter="\t", quote_char=False)
         yield from enumerate(pacsv.read_csv(file, parse_options=options).to_pylist(), 1)
     else:
-        for number, line in enumerate(file.read_text(encoding="utf-8").removesuffix("\n").split("\n"), 1):
+        for number, line in enumerate(
+            file.read_text(encoding="utf-8").removesuffix("\n").split("\n"), 1
+        ):
             if file.suffix != ".jsonl":
                 yield number, {"id": number, "text": line}
             elif line.strip():
@@ -249,7 +269,9 @@ def _folders(name: str, spec: PublicSet, path: str | Path | None) -> list[tuple[
         from huggingface_hub.hf_api import RepoFolder
 
         with _named(name, spec):
-            tree = HfApi().list_repo_tree(str(spec.repo), repo_type="dataset", revision=spec.revision)
+            tree = HfApi().list_repo_tree(
+                str(spec.repo), repo_type="dataset", revision=spec.revision
+            )
             names = [entry.path for entry in tree if isinstance(entry, RepoFolder)]
     folders = []
     for folder in sorted(names):
@@ -263,19 +285,25 @@ def _folders(name: str, spec: PublicSet, path: str | Path | None) -> list[tuple[
     return folders
 
 
-def _read(name: str, spec: PublicSet, path: str | Path | None, folder: str, split: str) -> Iterator[Row]:
+def _read(
+    name: str, spec: PublicSet, path: str | Path | None, folder: str, split: str
+) -> Iterator[Row]:
     from datasets import load_dataset
 
     if path is None:
         with _named(name, spec):
-            yield from load_dataset(spec.repo, data_dir=folder or None, split=split, revision=spec.revision)
+            yield from load_dataset(
+                spec.repo, data_dir=folder or None, split=split, revision=spec.revision
+            )
         return
     files = []
     for file in files_below(Path(path, folder)):
         if split in re.split(r"[-_.]", file.name):
             files.append(file)
     if not files:
-        raise FileNotFoundError(f"{name}: {Path(path, folder)} has no file of split {split!r}, such as {split}.parquet")
+        raise FileNotFoundError(
+            f"{name}: {Path(path, folder)} has no file of split {split!r}, such as {split}.parquet"
+        )
     kind = {".parquet": "parquet", ".tsv": "csv"}.get(files[0].suffix, "json")
     options = {"delimiter": "\t"} if kind == "csv" else {}
     yield from load_dataset(kind, data_files=list(map(str, files)), split="train", **options)
@@ -312,7 +340,12 @@ def _bouquet(row: Row, code: str) -> Row | None:
 
 def _afrolingu(row: Row, code: str) -> Row:
     source, target = row["langcode"].split("-")
-    return {"source_lang": source, "target_lang": target, "source": row["input"], "target": row["output"]}
+    return {
+        "source_lang": source,
+        "target_lang": target,
+        "source": row["input"],
+        "target": row["output"],
+    }
 
 
 def _programs(row: Row, code: str) -> Row:
@@ -349,7 +382,9 @@ def _slots(row: Row, code: str) -> Row:
     split = list if row["locale"].split("-")[0] in ("ja", "zh") else str.split
     tokens: list[str] = []
     tags: list[str] = []
-    for slot, inside, outside in re.findall(r"\[\s*([^\[\]:]+?)\s*:\s*([^\[\]]*?)\s*\]|([^\[\]]+)", row["annot_utt"]):
+    for slot, inside, outside in re.findall(
+        r"\[\s*([^\[\]:]+?)\s*:\s*([^\[\]]*?)\s*\]|([^\[\]]+)", row["annot_utt"]
+    ):
         words = [word for word in split(inside or outside) if word.strip()]
         tokens += words
         if not slot:
@@ -414,7 +449,9 @@ SETS: dict[str, PublicSet] = {
         splits=FLORES_SPLITS,
         example="devtest/fra_Latn.parquet",
     ),
-    "gmmlu": PublicSet("CohereLabs/Global-MMLU", "nway", _question, r"([a-z]{2,3})", splits=DEV_AND_TEST),
+    "gmmlu": PublicSet(
+        "CohereLabs/Global-MMLU", "nway", _question, r"([a-z]{2,3})", splits=DEV_AND_TEST
+    ),
     # The repository also has data/paragraph_level and, with other columns, pairs in benchmark_data.
     "bouquet": PublicSet(
         "facebook/bouquet",
@@ -434,11 +471,22 @@ SETS: dict[str, PublicSet] = {
         source="the data of github.com/reddy-lab-code-research/XLCoST, folder code2code_search/snippet_level",
     ),
     "massive_slots": PublicSet(
-        "AmazonScience/massive", "tagging", _slots, r"([a-z]{2}-[A-Z]{2})", revision=CONVERTED, aliases=MASSIVE
+        "AmazonScience/massive",
+        "tagging",
+        _slots,
+        r"([a-z]{2}-[A-Z]{2})",
+        revision=CONVERTED,
+        aliases=MASSIVE,
     ),
-    "panx": PublicSet("unimelb-nlp/wikiann", "tagging", _entities, r"([a-z]{2,3}(?:-[a-z-]+)?)", aliases=WIKIPEDIA),
-    "wic": PublicSet("aps/super_glue", "wic", _wic, "wic()", default_split="validation", revision=CONVERTED),
-    "xlwic": PublicSet("pasinit/xlwic", "wic", _xlwic, r"(?:xlwic_)?(?:en|de|fr|it)_([a-z]{2})", revision=CONVERTED),
+    "panx": PublicSet(
+        "unimelb-nlp/wikiann", "tagging", _entities, r"([a-z]{2,3}(?:-[a-z-]+)?)", aliases=WIKIPEDIA
+    ),
+    "wic": PublicSet(
+        "aps/super_glue", "wic", _wic, "wic()", default_split="validation", revision=CONVERTED
+    ),
+    "xlwic": PublicSet(
+        "pasinit/xlwic", "wic", _xlwic, r"(?:xlwic_)?(?:en|de|fr|it)_([a-z]{2})", revision=CONVERTED
+    ),
     "belebele": PublicSet(
         "facebook/belebele",
         "choices",

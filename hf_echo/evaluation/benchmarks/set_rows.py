@@ -47,7 +47,9 @@ def spoken_belebele_row(row: Mapping[str, Any], code: str) -> Row:
     texts = list(row["flores_sentences"])
     recordings = list(row["audio_segments"])
     if len(recordings) != len(texts):
-        raise ValueError(f"audio_segments has {len(recordings)} sentences and flores_sentences {len(texts)}")
+        raise ValueError(
+            f"audio_segments has {len(recordings)} sentences and flores_sentences {len(texts)}"
+        )
     for text, takes in zip(texts, recordings, strict=True):
         if not takes:
             raise ValueError(f"no recording of the sentence {text[:40]!r}")
@@ -152,7 +154,9 @@ def taxi_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
             editions.append(file)
     labelled_files.sort(key=lambda file: file.name != english_file)  # the English verses come first
     if not labelled_files or labelled_files[0].name != english_file:
-        raise FileNotFoundError(f"taxi1500: {folder} has no file of split {split!r}, eng_data/{english_file}")
+        raise FileNotFoundError(
+            f"taxi1500: {folder} has no file of split {split!r}, eng_data/{english_file}"
+        )
 
     labels: dict[str, str] = {}  # of the English verses
     for file in labelled_files:
@@ -166,7 +170,9 @@ def taxi_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
             yield place, _verse(file, verse, text, label)
     for file in editions:
         for place, (verse, text) in _lines(file, 2):
-            if verse in labels and text:  # an edition has thousands of verses without a label, and empty ones
+            if (
+                verse in labels and text
+            ):  # an edition has thousands of verses without a label, and empty ones
                 yield place, _verse(file, verse, text, labels[verse])
 
 

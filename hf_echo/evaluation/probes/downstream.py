@@ -68,7 +68,9 @@ def evaluate_classification(
         if taught not in classifiers:
             classifiers[taught] = _taught_classifiers(encode, train_rows, taught)
         _refuse_unknown_labels(labels, classifiers[taught][0], lang)
-        accuracies = draw_accuracies(classifiers[taught], raw_vectors_of(encode, texts, lang), labels)
+        accuracies = draw_accuracies(
+            classifiers[taught], raw_vectors_of(encode, texts, lang), labels
+        )
         accuracy = 100 * float(np.mean(accuracies))
         rows.append({"lang": lang, "count": len(labels), "accuracy": accuracy})
 
@@ -132,23 +134,31 @@ def _taught_classifiers(
         )
     texts, labels = train_rows[lang]
     if len(set(labels)) < 2:
-        raise ValueError(f"the training rows in {lang!r} have one label, {labels[0]!r}; a classifier needs two")
+        raise ValueError(
+            f"the training rows in {lang!r} have one label, {labels[0]!r}; a classifier needs two"
+        )
     return fit_classifiers(raw_vectors_of(encode, texts, lang), labels)
 
 
-def _refuse_unknown_labels(labels: Sequence[Hashable], classifier: LogisticRegression, lang: str) -> None:
+def _refuse_unknown_labels(
+    labels: Sequence[Hashable], classifier: LogisticRegression, lang: str
+) -> None:
     train_labels = set(classifier.classes_)
     for number, label in enumerate(labels, 1):
         if label not in train_labels:
             names = ", ".join(map(str, classifier.classes_))
-            raise ValueError(f"test row {number} of {lang!r} has label {label!r}; the training rows have {names}")
+            raise ValueError(
+                f"test row {number} of {lang!r} has label {label!r}; the training rows have {names}"
+            )
 
 
 def _with_transfer(table: Table, train_lang: str) -> Table:
     """The table with the column clt, and the average over the other languages."""
     accuracies = {row["lang"]: row["accuracy"] for row in table.rows}
     if not accuracies[train_lang]:
-        raise ValueError(f"accuracy on {train_lang!r} is 0: clt is not defined; choose another train_lang")
+        raise ValueError(
+            f"accuracy on {train_lang!r} is 0: clt is not defined; choose another train_lang"
+        )
     for row in table.rows:
         row["clt"] = 100 * row["accuracy"] / accuracies[train_lang]
     other_rows = [row for row in table.rows if row["lang"] != train_lang]
@@ -163,7 +173,9 @@ def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the tra
     """
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise ValueError(f"{where}: {len(classes)} class ({', '.join(map(str, classes))}); a probe needs at least two")
+        raise ValueError(
+            f"{where}: {len(classes)} class ({', '.join(map(str, classes))}); a probe needs at least two"
+        )
     probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     return probe.fit(x, labels)
 
@@ -183,7 +195,9 @@ def vectors_of(encode: Encode, texts: Sequence[str], lang: str | None) -> np.nda
     return unit_rows(raw_vectors_of(encode, texts, lang), f"texts in {lang!r}")
 
 
-def _texts_by_language(rows: Iterable[Mapping[str, Any]], row_kind: str) -> dict[str, tuple[list, list]]:
+def _texts_by_language(
+    rows: Iterable[Mapping[str, Any]], row_kind: str
+) -> dict[str, tuple[list, list]]:
     """{language: (texts, labels)}"""
     checked = checked_rows(rows, row_kind, ("lang", "text", "label"), lambda row, where: dict(row))
     by_language = {}

@@ -13,7 +13,13 @@ from ...data.schema import check_text
 from ...negatives.rules import hard_negatives_for
 from ..labelled_rows import read_rows
 from ..nway_texts import pairs_of_table
-from ..retrieval.hard_negatives import PUBLISHED, RULES, NoPublishedSentence, by_id, published_negatives
+from ..retrieval.hard_negatives import (
+    PUBLISHED,
+    RULES,
+    NoPublishedSentence,
+    by_id,
+    published_negatives,
+)
 
 TRAINING_LANGS = ("fra_Latn", "eng_Latn")
 
@@ -35,7 +41,11 @@ class NwayTable:
     @property
     def taught(self) -> list[str]:
         """The languages that a probe of topics is trained on."""
-        taught = {row["lang"] for row in self.train} if all("category" in row for row in self.rows) else set()
+        taught = (
+            {row["lang"] for row in self.train}
+            if all("category" in row for row in self.rows)
+            else set()
+        )
         return [lang for lang in TRAINING_LANGS if lang in taught and lang in self.texts]
 
 
@@ -72,7 +82,9 @@ def read_folder(
     files = sorted(file for file in folder.glob("*") if file.suffix.lower() == ".parquet")
     if not files:
         problem = "has no *.parquet file" if folder.is_dir() else "is not a folder"
-        raise FileNotFoundError(f"{folder} {problem}; give a folder of n-way tables with id, lang, text")
+        raise FileNotFoundError(
+            f"{folder} {problem}; give a folder of n-way tables with id, lang, text"
+        )
     data = ReportData({}, target_lang)
     for file in files:
         try:
@@ -110,8 +122,12 @@ def _read(file: Path, data: ReportData) -> NwayTable:
         row = {"id": row.pop(mapping["id"])} | row
         split = row.pop("split", None)
         for name, value in row.items():
-            if reason := check_text(name, str(value) if name == "id" and isinstance(value, int) else value):
-                raise ValueError(f"{file}, row {number} ({row['lang']}): {reason}; leave the row out or correct it")
+            if reason := check_text(
+                name, str(value) if name == "id" and isinstance(value, int) else value
+            ):
+                raise ValueError(
+                    f"{file}, row {number} ({row['lang']}): {reason}; leave the row out or correct it"
+                )
         parts[split == "train"].append(row)
     texts, pairs, skipped = pairs_of_table(parts[False], target, None)
     data.skipped += [f"{file.name}: {reason}" for reason in skipped]

@@ -49,7 +49,11 @@ class Judged:
 
 
 def read_pairs(
-    paths: Sequence[str | Path], *, limit: int, columns: Mapping[str, str] | None = None, **langs: str | None
+    paths: Sequence[str | Path],
+    *,
+    limit: int,
+    columns: Mapping[str, str] | None = None,
+    **langs: str | None,
 ) -> pa.Table:
     """The first pairs of files, as a table of the parallel schema; a column `score` is the column `quality`.
 
@@ -65,7 +69,11 @@ def read_pairs(
         if not Path(path).exists():
             raise FileNotFoundError(f"no file {path}; give a file or folder of pairs")
         names = dict(columns or {})
-        if Path(path).is_file() and "quality" not in names and "score" in open_file(Path(path)).columns:
+        if (
+            Path(path).is_file()
+            and "quality" not in names
+            and "score" in open_file(Path(path)).columns
+        ):
             names["quality"] = "score"
         arguments: dict[str, Any] = {name: value for name, value in langs.items() if value}
         if names:
@@ -94,7 +102,9 @@ def judge(table: pa.Table, steps: Sequence[Step] | None = None) -> list[Judged]:
             keep = np.asarray(fitted.keep(table), bool)
             margin = _margin(fitted, table)
         elif step.kind == "keys":
-            keep = _first_of_each_key(step.work.keys(table), getattr(step.work, "shared_keys", False))
+            keep = _first_of_each_key(
+                step.work.keys(table), getattr(step.work, "shared_keys", False)
+            )
             margin = None
         else:
             continue  # a column, or a cap by group, does not judge a pair by itself
@@ -140,7 +150,10 @@ def recipe_line(step: Step) -> str:
         for name, value in asdict(step.work).items():
             if value != usual[name]:
                 values[name] = value
-    fields = [f"{name}: {json.dumps(value) if not isinstance(value, str) else value}" for name, value in values.items()]
+    fields = [
+        f"{name}: {json.dumps(value) if not isinstance(value, str) else value}"
+        for name, value in values.items()
+    ]
     return f"- {{{', '.join(fields)}}}"
 
 
@@ -166,7 +179,9 @@ def inspect_pairs(
     Raises:
         ImportError: without matplotlib. FileNotFoundError, ValueError: as `read_pairs` and `judge`.
     """
-    table = read_pairs(paths, limit=limit, columns=columns, source_lang=source_lang, target_lang=target_lang)
+    table = read_pairs(
+        paths, limit=limit, columns=columns, source_lang=source_lang, target_lang=target_lang
+    )
     if scorer is not None:
         table = score(table, scorer, again=True)
     judged = judge(table, steps)
@@ -181,7 +196,9 @@ def _sections(table: pa.Table, judged: Sequence[Judged], examples: int) -> list[
     kept = np.logical_and.reduce([one.keep for one in judged])
     text = f"{len(table):,} pairs, of which all filters together keep {kept.sum():,}. Blue is kept, orange is dropped."
     parts = [section_of("Filters", text, {"": _summary(judged)})]
-    parts.append(section_of("Values", "", {"Languages": _languages(table, kept)}, _histograms(table, kept)))
+    parts.append(
+        section_of("Values", "", {"Languages": _languages(table, kept)}, _histograms(table, kept))
+    )
     for one in judged:
         parts.append(_section_of_filter(table, one, examples))
     return parts
@@ -211,7 +228,12 @@ def _summary(judged: Sequence[Judged]) -> Rows:
 def _languages(table: pa.Table, kept: np.ndarray) -> Rows:
     directions = Counter()
     kept_directions = Counter()
-    langs = zip(table["source_lang"].to_pylist(), table["target_lang"].to_pylist(), kept.tolist(), strict=True)
+    langs = zip(
+        table["source_lang"].to_pylist(),
+        table["target_lang"].to_pylist(),
+        kept.tolist(),
+        strict=True,
+    )
     for source, target, is_kept in langs:
         directions[source, target] += 1
         kept_directions[source, target] += is_kept
@@ -243,7 +265,13 @@ def _histograms(table: pa.Table, kept: np.ndarray) -> list[str]:
 
 def _histogram(label: str, kept: np.ndarray, dropped: np.ndarray) -> str:
     def draw(axis: Any) -> None:
-        axis.hist([kept, dropped], bins=BINS, stacked=True, color=[KEPT, DROPPED], label=["kept", "dropped"])
+        axis.hist(
+            [kept, dropped],
+            bins=BINS,
+            stacked=True,
+            color=[KEPT, DROPPED],
+            label=["kept", "dropped"],
+        )
         axis.set(xlabel=label, ylabel="pairs")
         axis.legend(fontsize=9)
 
@@ -265,7 +293,9 @@ def _section_of_filter(table: pa.Table, one: Judged, examples: int) -> dict[str,
             "Just dropped": _pairs(table, of_dropped[::-1][:examples], one.margin),
             "Just kept": _pairs(table, of_kept[:examples], one.margin),
         }
-    return section_of(f"Filter: {one.name}", text, {caption: rows for caption, rows in tables.items() if rows})
+    return section_of(
+        f"Filter: {one.name}", text, {caption: rows for caption, rows in tables.items() if rows}
+    )
 
 
 def _pairs(table: pa.Table, rows: np.ndarray, margin: np.ndarray | None = None) -> Rows:

@@ -65,7 +65,10 @@ def model_id(name: str) -> str:
     """Name and fingerprint of a model, which exists: all that its embeddings depend on except language and text."""
     with opening(name) as place:
         # The fingerprint of a name on the Hub is the commit of a downloaded file.
-        found = [cached_file(place, file, _raise_exceptions_for_missing_entries=False) for file in MODEL_FILES]
+        found = [
+            cached_file(place, file, _raise_exceptions_for_missing_entries=False)
+            for file in MODEL_FILES
+        ]
         if not any(found):
             raise FileNotFoundError(f"{name!r} has no {' and no '.join(MODEL_FILES)}: give a model")
     return f"{name} {fingerprint(name)}"

@@ -18,8 +18,21 @@ from .sentences import ROLES
 
 TITLES = {"xsim": "xsim", "xsimpp": "xsim++", "clt": "CLT"}
 COLOURS = ("#3b82d6", "#e07b18", "#2a9d62", "#c8508f", "#8b6fd1", "#9a8a2a", "#1f9aa8", "#b5523b")
-GEOMETRY = ("dimensions", "spread", "effective_rank", "isotropy", "invariance", "calinski_harabasz", "rsim")
-MARKS = {"other": ("o", 7), "translation": ("o", 24), "target": ("*", 170), "negative": ("X", 46)}  # shape and size
+GEOMETRY = (
+    "dimensions",
+    "spread",
+    "effective_rank",
+    "isotropy",
+    "invariance",
+    "calinski_harabasz",
+    "rsim",
+)
+MARKS = {
+    "other": ("o", 7),
+    "translation": ("o", 24),
+    "target": ("*", 170),
+    "negative": ("X", 46),
+}  # shape and size
 WORDS = {
     "effective_rank": "effective rank",
     "calinski_harabasz": "Calinski-Harabasz: languages apart (low is mixed)",
@@ -30,7 +43,9 @@ PROSE = {"retrieved", "source", "target"}  # columns of sentences
 Rows = list[dict[str, Any]]
 
 
-def write_report(measured: dict[str, Any], out: str | Path, *, title: str = "Embedding spaces") -> list[Path]:
+def write_report(
+    measured: dict[str, Any], out: str | Path, *, title: str = "Embedding spaces"
+) -> list[Path]:
     """Write the report into a folder; return the files, the page first. Raises ImportError without matplotlib."""
     page, data = Path(out) / "index.html", Path(out) / "report.json"
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -45,25 +60,39 @@ def page_of(parts: Sequence[dict[str, Any]], title: str) -> str:
     from jinja2 import Environment
 
     source = (files(__package__) / "report.html.j2").read_text(encoding="utf-8")
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
+        source
+    )
     return template.render(sections=parts, title=title)
 
 
 def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
     """{title, text, grids: [{caption, header, rows}], figures: [svg]} of each part that has data."""
     main, target = measured["main"], measured["target_lang"]
-    colours = dict(zip((model["label"] for model in measured["models"]), COLOURS * len(measured["models"])))
+    colours = dict(
+        zip((model["label"] for model in measured["models"]), COLOURS * len(measured["models"]))
+    )
     text = (
         f"xsim: how often the nearest {target} sentence by cosine is not the translation, in percent; xsim++: the same "
         f"with hard negatives among the candidates ({_sources(measured)}). Average: the mean over languages, then over "
         "sets. "
     )
-    text += " ".join(f"{model['label']}: {model['about']}." for model in measured["models"] if model["about"])
-    sets = [{"set": name} | about | {"languages": len(about["languages"])} for name, about in measured["sets"].items()]
-    parts = [section_of("Summary", text, {"": _summary(measured)}), section_of("Data", "", {"": sets})]
+    text += " ".join(
+        f"{model['label']}: {model['about']}." for model in measured["models"] if model["about"]
+    )
+    sets = [
+        {"set": name} | about | {"languages": len(about["languages"])}
+        for name, about in measured["sets"].items()
+    ]
+    parts = [
+        section_of("Summary", text, {"": _summary(measured)}),
+        section_of("Data", "", {"": sets}),
+    ]
     for name, tables in measured["xsim"].items():
         grids = {"Error rate in percent by language": _side_by_side(tables)}
-        grids |= {f"By {by}": _side_by_side(groups, by) for by, groups in measured["groups"][name].items()}
+        grids |= {
+            f"By {by}": _side_by_side(groups, by) for by, groups in measured["groups"][name].items()
+        }
         parts.append(section_of(f"{name}: similarity search", "", grids))
     if measured["map"]:
         method = next(iter(measured["map"].values()))["method"]
@@ -73,7 +102,9 @@ def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
         )
         drawn = [_map(label, content) for label, content in measured["map"].items()]
         parts.append(section_of(f"Translations against hard negatives ({main})", text, {}, drawn))
-    if examples := [{"model": label} | row for label, rows in measured["examples"].items() for row in rows]:
+    if examples := [
+        {"model": label} | row for label, rows in measured["examples"].items() for row in rows
+    ]:
         text = "Sentences for which a model chose a hard negative instead of the translation."
         parts.append(section_of(f"Errors of xsim++ ({main})", text, {"": examples}))
     for name, by_lang in measured["topics"].items():
@@ -81,21 +112,37 @@ def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
             "Accuracy in percent of logistic regression on frozen embeddings, by mteb's protocol: ten draws of eight "
             "training sentences per topic. CLT: accuracy as a share of the training language's."
         )
-        probes = {f"Trained on {_language(lang)}": _side_by_side(tables) for lang, tables in by_lang.items()}
+        probes = {
+            f"Trained on {_language(lang)}": _side_by_side(tables)
+            for lang, tables in by_lang.items()
+        }
         parts.append(section_of(f"{name}: topics", text, probes))
     if measured["geometry"]:
-        rows = [{"model": label} | {n: row[n] for n in GEOMETRY} for label, row in measured["geometry"].items()]
+        rows = [
+            {"model": label} | {n: row[n] for n in GEOMETRY}
+            for label, row in measured["geometry"].items()
+        ]
         text = "Below: singular values of all embeddings, as shares of the largest. Compare invariance at equal size."
         parts.append(
-            section_of(f"Geometry ({main})", text, {"": rows}, [_curves(measured["singular_values"], colours)])
+            section_of(
+                f"Geometry ({main})",
+                text,
+                {"": rows},
+                [_curves(measured["singular_values"], colours)],
+            )
         )
     if measured["skipped"]:
-        rows = [dict(zip(("model", "reason"), line.split(": ", 1), strict=False)) for line in measured["skipped"]]
+        rows = [
+            dict(zip(("model", "reason"), line.split(": ", 1), strict=False))
+            for line in measured["skipped"]
+        ]
         parts.append(section_of("Not measured", "", {"": rows}))
     return parts
 
 
-def section_of(title: str, text: str, tables: Mapping[str, Rows], figures: Sequence[str] = ()) -> dict[str, Any]:
+def section_of(
+    title: str, text: str, tables: Mapping[str, Rows], figures: Sequence[str] = ()
+) -> dict[str, Any]:
     """A section of a page: tables (caption -> rows) and figures (SVG). Rows of sentences are set as prose."""
     grids = []
     for caption, rows in tables.items():
@@ -111,7 +158,14 @@ def section_of(title: str, text: str, tables: Mapping[str, Rows], figures: Seque
                 line.append({"text": content, "kind": kind, "best": (number, name) in best})
             cells.append(line)
         words = [{"text": WORDS.get(name, name), "kind": _kind(name, rows)} for name in header]
-        grids.append({"caption": caption, "header": words, "rows": cells, "prose": not PROSE.isdisjoint(header)})
+        grids.append(
+            {
+                "caption": caption,
+                "header": words,
+                "rows": cells,
+                "prose": not PROSE.isdisjoint(header),
+            }
+        )
     return {"title": title, "text": text.strip(), "grids": grids, "figures": figures}
 
 
@@ -157,9 +211,15 @@ def _marked(text: str, row: Mapping[str, Any]) -> Any:
 
     words = text.split()
     matcher = SequenceMatcher(None, row["desired"].split(), words, autojunk=False)
-    same = {number for block in matcher.get_matching_blocks() for number in range(block.b, block.b + block.size)}
+    same = {
+        number
+        for block in matcher.get_matching_blocks()
+        for number in range(block.b, block.b + block.size)
+    }
     shown = [
-        markupsafe.escape(word) if number in same else markupsafe.Markup("<mark>{}</mark>").format(word)
+        markupsafe.escape(word)
+        if number in same
+        else markupsafe.Markup("<mark>{}</mark>").format(word)
         for number, word in enumerate(words)
     ]
     return markupsafe.Markup(" ").join(shown)
@@ -179,12 +239,20 @@ def _summary(measured: dict[str, Any]) -> Rows:
         row, label = {"model": model["label"]}, model["label"]
         for name, tables in measured["xsim"].items():
             average = tables[label]["average"] or {}
-            row |= {f"{name} {TITLES[column]}": average[column] for column in ("xsim", "xsimpp") if column in average}
+            row |= {
+                f"{name} {TITLES[column]}": average[column]
+                for column in ("xsim", "xsimpp")
+                if column in average
+            }
         for name, by_lang in measured["topics"].items():
             for lang, tables in by_lang.items():
                 row |= {f"{name} topics from {lang}": tables[label]["average"]["accuracy"]}
         averages = (measured["averages"].get(label) or {}).get("average", {})
-        row |= {f"average {TITLES[column]}": averages[column] for column in ("xsim", "xsimpp") if column in averages}
+        row |= {
+            f"average {TITLES[column]}": averages[column]
+            for column in ("xsim", "xsimpp")
+            if column in averages
+        }
         rows.append(row)
     return rows
 
@@ -192,9 +260,14 @@ def _summary(measured: dict[str, Any]) -> Rows:
 def _side_by_side(tables: Mapping[str, dict[str, Any]], key: str = "lang") -> Rows:
     """One row per language (or group), with the averaged columns of every model beside each other."""
     first = next(iter(tables.values()))
-    columns = [name for name in first["average"] or {} if name != key and name not in ("languages", "count")]
+    columns = [
+        name
+        for name in first["average"] or {}
+        if name != key and name not in ("languages", "count")
+    ]
     lines = [
-        {row[key]: row for row in [*table["rows"], table["average"] or {key: "average"}]} for table in tables.values()
+        {row[key]: row for row in [*table["rows"], table["average"] or {key: "average"}]}
+        for table in tables.values()
     ]
     rows = []
     for name in lines[0]:
@@ -202,7 +275,14 @@ def _side_by_side(tables: Mapping[str, dict[str, Any]], key: str = "lang") -> Ro
         row = {key: _language(name)} | {
             what: own[0].get(what) for what in ("count", "languages") if what in first["rows"][0]
         }
-        rows.append(row | {f"{lab} {TITLES.get(c, c)}": one.get(c) for c in columns for lab, one in zip(tables, own)})
+        rows.append(
+            row
+            | {
+                f"{lab} {TITLES.get(c, c)}": one.get(c)
+                for c in columns
+                for lab, one in zip(tables, own)
+            }
+        )
     return rows
 
 
@@ -232,7 +312,9 @@ def svg_of(draw: Callable[[Any], None], width: float, height: float) -> str:
 
 def _map(label: str, content: Mapping[str, Any]) -> str:
     def draw(axis: Any) -> None:
-        for x, y, role, focus in sorted(content["points"], key=lambda point: point[2:]):  # the others lie below
+        for x, y, role, focus in sorted(
+            content["points"], key=lambda point: point[2:]
+        ):  # the others lie below
             marker, size = MARKS[ROLES[role]]
             colour = "#9a9a9a" if focus < 0 else COLOURS[focus % len(COLOURS)]
             axis.scatter(x, y, size, color=colour, marker=marker, alpha=0.7)

@@ -17,7 +17,9 @@ SENTENCES, FOCUS = 40, 3  # of the map; those in focus with their hard negatives
 ROLES = ("other", "translation", "target", "negative")
 
 
-def error_examples(encode: Encode, table: NwayTable, target_lang: str, count: int = 2) -> list[dict]:
+def error_examples(
+    encode: Encode, table: NwayTable, target_lang: str, count: int = 2
+) -> list[dict]:
     """Up to `count` sentences for which xsim++ chose their own hard negative (ECHO Table 16, OS C.4), as dicts.
 
     At most one per language, of kinds not yet shown if possible, readable ones first.
@@ -27,20 +29,30 @@ def error_examples(encode: Encode, table: NwayTable, target_lang: str, count: in
         wrong = _errors(encode, table, lang, target_lang) if len(shown) < count else []
         if wrong:
             kinds = {example["kind"] for example in shown}
-            shown.append(next((example for example in wrong if example["kind"] not in kinds), wrong[0]))
+            shown.append(
+                next((example for example in wrong if example["kind"] not in kinds), wrong[0])
+            )
     return shown
 
 
 def _errors(encode: Encode, table: NwayTable, lang: str, target_lang: str) -> list[dict]:
     source, target = table.texts[lang], table.texts[target_lang]
     ids = [key for key in source if key in target]
-    near = [(i, text, kind) for i, key in enumerate(ids) for text, kind in table.negatives.get(key, ())]
+    near = [
+        (i, text, kind) for i, key in enumerate(ids) for text, kind in table.negatives.get(key, ())
+    ]
     if not near:
         return []
     owner, texts, kinds = map(list, zip(*near))
     wanted = [target[key] for key in ids]
-    vectors = encode([source[key] for key in ids], lang), encode(wanted, target_lang), encode(texts, target_lang)
-    found = xsimpp(*vectors, np.array(owner), negative_kind=kinds, gold=text_groups(wanted)).predictions - len(ids)
+    vectors = (
+        encode([source[key] for key in ids], lang),
+        encode(wanted, target_lang),
+        encode(texts, target_lang),
+    )
+    found = xsimpp(
+        *vectors, np.array(owner), negative_kind=kinds, gold=text_groups(wanted)
+    ).predictions - len(ids)
     wrong = [
         {"lang": lang, "id": ids[i], "kind": kinds[pick]}
         | {"source": source[ids[i]], "desired": wanted[i], "retrieved": texts[pick]}
@@ -61,7 +73,9 @@ def sentence_map(encode: Encode, table: NwayTable, target_lang: str) -> dict:
     """
     ids = list(table.common)
     random.Random(0).shuffle(ids)
-    rich = sorted(ids, key=lambda key: -min(3, len(table.negatives.get(key, ()))))[:FOCUS]  # a stable sort
+    rich = sorted(ids, key=lambda key: -min(3, len(table.negatives.get(key, ()))))[
+        :FOCUS
+    ]  # a stable sort
     chosen = [*rich, *[key for key in ids if key not in rich][: SENTENCES - len(rich)]]
     vectors, labels = [], []
     for lang, own in table.texts.items():
@@ -73,8 +87,15 @@ def sentence_map(encode: Encode, table: NwayTable, target_lang: str) -> dict:
         vectors.append(encode([text for text, _ in near], target_lang))
         labels += [(ROLES.index("negative"), i) for _, i in near]
     method, flat = project(unit_length(np.concatenate(vectors)))
-    points = [[round(float(x), 3), round(float(y), 3), *label] for (x, y), label in zip(flat, labels, strict=True)]
-    return {"method": method, "focus": [table.texts[target_lang][key] for key in rich], "points": points}
+    points = [
+        [round(float(x), 3), round(float(y), 3), *label]
+        for (x, y), label in zip(flat, labels, strict=True)
+    ]
+    return {
+        "method": method,
+        "focus": [table.texts[target_lang][key] for key in rich],
+        "points": points,
+    }
 
 
 def project(rows: np.ndarray, seed: int = 0) -> tuple[str, np.ndarray]:

@@ -73,7 +73,9 @@ def read_published(file: str | Path) -> dict[str, list[TextAndKind]]:
     """
     file = Path(file)
     if not file.is_file():
-        raise FileNotFoundError(f"no file {file}; give LANG_errtype.SPLIT.json of the published xsim++ set")
+        raise FileNotFoundError(
+            f"no file {file}; give LANG_errtype.SPLIT.json of the published xsim++ set"
+        )
     by_sentence: dict[str, list[TextAndKind]] = {}
     for number, (text, entry) in enumerate(_entries(file).items(), 1):
         # The changed sentence, its original and the kind, all with text in them.
@@ -129,7 +131,11 @@ def _entries(file: Path) -> Mapping[str, Any]:
         if "_augmented." in file.name:
             hint = "; give the file LANG_errtype.SPLIT.json beside it, which says what each line was made from"
         reason = str(error).splitlines()[0]
-        raise ValueError(f"{file} is not JSON ({reason}); the published xsim++ set is {layout}{hint}") from None
+        raise ValueError(
+            f"{file} is not JSON ({reason}); the published xsim++ set is {layout}{hint}"
+        ) from None
     if not isinstance(entries, dict) or not entries:
-        raise ValueError(f"{file}: the published xsim++ set is {layout}, not {type(entries).__name__} of another form")
+        raise ValueError(
+            f"{file}: the published xsim++ set is {layout}, not {type(entries).__name__} of another form"
+        )
     return entries

@@ -16,7 +16,9 @@ from ..nway_texts import common_ids, pairs_of_table, warn_once
 from .xsim import text_groups, xsim
 from .xsimpp import xsimpp
 
-Negatives = Mapping[Hashable, Sequence[str | tuple[str, str]]]  # id of a sentence -> texts, or (text, kind)
+Negatives = Mapping[
+    Hashable, Sequence[str | tuple[str, str]]
+]  # id of a sentence -> texts, or (text, kind)
 
 
 def evaluate_xsim(
@@ -61,7 +63,9 @@ def evaluate_xsim(
     """
     margin = checked_margin(margin)
     if negatives is not None and direction != "to":
-        raise ValueError(f"direction is {direction!r}; with negatives (of the target's sentences) it must be 'to'")
+        raise ValueError(
+            f"direction is {direction!r}; with negatives (of the target's sentences) it must be 'to'"
+        )
     texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs, direction)
     # The other languages come once: their embeddings are not kept.
     repeated = {target_lang}
@@ -101,7 +105,12 @@ def evaluate_xsim(
             row |= hard.measured(x, y, ids, source, gold=gold, **options)
         table.append(row)
 
-    notes = {"target_lang": target_lang, "direction": direction, **options, "same_text_is_right": same_text_is_right}
+    notes = {
+        "target_lang": target_lang,
+        "direction": direction,
+        **options,
+        "same_text_is_right": same_text_is_right,
+    }
     if skipped:
         notes["not_measured"] = skipped
     averaged = ["xsim"]
@@ -120,7 +129,9 @@ def pairs_as_nway(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
 class _Vectors:
     """Embeddings of the sentences of each language; those of the `repeated` languages are encoded once."""
 
-    def __init__(self, encode: Encode, texts: Mapping[str, Mapping[Hashable, str]], repeated: set[str]):
+    def __init__(
+        self, encode: Encode, texts: Mapping[str, Mapping[Hashable, str]], repeated: set[str]
+    ):
         self.encode = encode
         self.texts = texts
         self.repeated = repeated
@@ -156,9 +167,13 @@ class _HardNegatives:
         if not texts:
             ids_given = f"negatives has {len(negatives)} ids"
             raise ValueError(f"{ids_given}, but none is an id of the {len(ids)} target sentences")
-        self.vectors = _encode(encode, texts, lang, [f"hard negative of {key}" for key in self.keys])
+        self.vectors = _encode(
+            encode, texts, lang, [f"hard negative of {key}" for key in self.keys]
+        )
 
-    def measured(self, x: Any, y: Any, ids: Sequence[Hashable], lang: str, **options: Any) -> dict[str, Any]:
+    def measured(
+        self, x: Any, y: Any, ids: Sequence[Hashable], lang: str, **options: Any
+    ) -> dict[str, Any]:
         """The xsimpp columns of a row; x and y are the embeddings of the sentences `ids`."""
         place = {key: row for row, key in enumerate(ids)}  # of each sentence in x and y
         rows = []  # of the negatives of these sentences
@@ -170,7 +185,9 @@ class _HardNegatives:
                 owners.append(place[key])
                 kinds.append(kind)
         if not rows:
-            warn_once(f"xsim++ of {lang!r} is not measured: its {len(ids)} sentences have no hard negatives")
+            warn_once(
+                f"xsim++ of {lang!r} is not measured: its {len(ids)} sentences have no hard negatives"
+            )
             return {"xsimpp": None, "pool": None}
         result = xsimpp(x, y, self.vectors[np.array(rows)], owners, negative_kind=kinds, **options)
         columns: dict[str, Any] = {"xsimpp": result.error_rate, "pool": result.pool}
@@ -183,6 +200,8 @@ def _encode(encode: Encode, texts: list[str], lang: str, ids: Sequence[Hashable]
     vectors = encode(texts, lang)
     shape = tuple(getattr(vectors, "shape", ()))
     if len(shape) != 2 or shape[0] != len(texts):
-        raise ValueError(f"encode gave shape {shape} for {len(texts)} texts in {lang!r}: one row per text is needed")
+        raise ValueError(
+            f"encode gave shape {shape} for {len(texts)} texts in {lang!r}: one row per text is needed"
+        )
     refuse_broken(vectors, lambda row: f"{lang!r}, id {ids[row]!r} (row {row})", zeros=False)
     return vectors

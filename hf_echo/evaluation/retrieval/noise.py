@@ -50,7 +50,9 @@ def evaluate_noise(
             changed = sources
             if kind != CLEAN:
                 changed = [noisy(text, kind, seed, lang) for text in sources]
-            of_languages[lang] = xsim(encode(changed, lang), y, gold=text_groups(targets)).error_rate
+            of_languages[lang] = xsim(
+                encode(changed, lang), y, gold=text_groups(targets)
+            ).error_rate
 
     clean_mean = float(np.mean(list(error_rates[CLEAN].values())))
     table = []

@@ -20,7 +20,15 @@ from ...search.margin import best_matches, checked_margin
 from ...utils.results import Table
 from ..labelled_rows import rows_by_language
 from ..translation import translation_scores
-from .hard_negatives import PUBLISHED, RULES, TextAndKind, by_text, described, published_negatives, rule_negatives
+from .hard_negatives import (
+    PUBLISHED,
+    RULES,
+    TextAndKind,
+    by_text,
+    described,
+    published_negatives,
+    rule_negatives,
+)
 
 ENGLISH = "eng_Latn"
 COLUMNS = ("text", "lang", "english")
@@ -63,13 +71,17 @@ def evaluate_speech(
             no English at all.
     """
     if isinstance(rows, Dataset):
-        rows = rows.select_columns([name for name in COLUMNS if name in rows.column_names])  # audio is not decoded
+        rows = rows.select_columns(
+            [name for name in COLUMNS if name in rows.column_names]
+        )  # audio is not decoded
     recordings = [_recording(number, row) for number, row in enumerate(rows, 1)]
     embeddings = np.asarray(embeddings)
     if not recordings:
         raise ValueError("no rows: give at least one recording")
     if embeddings.ndim != 2 or len(embeddings) != len(recordings):
-        raise ValueError(f"embeddings have shape {embeddings.shape}; {len(recordings)} rows need one each")
+        raise ValueError(
+            f"embeddings have shape {embeddings.shape}; {len(recordings)} rows need one each"
+        )
     if not any(recording["english"] for recording in recordings):
         raise ValueError("no row has an English translation: add the column english")
 
@@ -114,7 +126,9 @@ def evaluate_speech(
     return languages
 
 
-def english_negatives(rows: Any, file: str | Path | None = None) -> tuple[dict[str, list[TextAndKind]], dict[str, Any]]:
+def english_negatives(
+    rows: Any, file: str | Path | None = None
+) -> tuple[dict[str, list[TextAndKind]], dict[str, Any]]:
     """({English text: its hard negatives}, their entries in the report), for `evaluate_speech`.
 
     They are made by rule, or with `file` read from the published set.
@@ -150,7 +164,9 @@ def _recording(number: int, row: Mapping[str, Any]) -> dict[str, Any]:
     return {"text": row["text"], "lang": row["lang"], "english": _english_of(row)}
 
 
-def _average(table: Sequence[dict[str, Any]], measures: Sequence[str], *, heard: bool) -> dict[str, Any] | None:
+def _average(
+    table: Sequence[dict[str, Any]], measures: Sequence[str], *, heard: bool
+) -> dict[str, Any] | None:
     lines = [line for line in table if line["heard"] is heard]
     average = Table(lines).with_average(measures).average or {}
     average.pop("lang", None)
@@ -179,7 +195,9 @@ class _Search:
     negatives: Mapping[str, Sequence[TextAndKind]]
     options: dict[str, Any]
 
-    def error_rate(self, x: np.ndarray, gold: Sequence[str], lang: str, *, with_negatives: bool = False) -> float:
+    def error_rate(
+        self, x: np.ndarray, gold: Sequence[str], lang: str, *, with_negatives: bool = False
+    ) -> float:
         """Percentage of x[i] whose best text is not gold[i]."""
         candidates = list(dict.fromkeys(gold))
         # Hard negatives stand behind the candidates, so that a candidate's place is its row in the pool.
@@ -193,11 +211,15 @@ class _Search:
         return 100 * float(np.mean(best != gold_places))
 
 
-def _translated(translate: Translate, x: np.ndarray, texts: list[str], english: list[str], lang: str) -> dict[str, Any]:
+def _translated(
+    translate: Translate, x: np.ndarray, texts: list[str], english: list[str], lang: str
+) -> dict[str, Any]:
     scores = {}
     for prefix, inputs in {"": x, "text_": texts}.items():
         hypotheses = list(translate(inputs, lang, ENGLISH))
-        result = translation_scores(hypotheses, english, source_lang=lang, target_lang=ENGLISH, spbleu=False)
+        result = translation_scores(
+            hypotheses, english, source_lang=lang, target_lang=ENGLISH, spbleu=False
+        )
         scores[f"{prefix}bleu"] = result.bleu
         scores[f"{prefix}chrf"] = result.chrf
     return scores

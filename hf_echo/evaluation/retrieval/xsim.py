@@ -32,7 +32,9 @@ class XsimResult(Result):
     left_out: int = 0
 
 
-def xsim(x: Any, y: Any, *, margin: str | None = "cosine", k: int = 4, gold: Any = None) -> XsimResult:
+def xsim(
+    x: Any, y: Any, *, margin: str | None = "cosine", k: int = 4, gold: Any = None
+) -> XsimResult:
     """Percentage of rows x[i] whose best scoring row of y is not y[i].
 
     Args:
@@ -64,7 +66,9 @@ def xsim(x: Any, y: Any, *, margin: str | None = "cosine", k: int = 4, gold: Any
     right = same_group(predictions, gold, len(predictions))[rows]
     errors = int((~right).sum())
     left_out = len(kept) - len(rows)
-    return XsimResult(100.0 * errors / len(rows), errors, len(rows), predictions, margin, k, left_out)
+    return XsimResult(
+        100.0 * errors / len(rows), errors, len(rows), predictions, margin, k, left_out
+    )
 
 
 def pairs_with_direction(x: Any, y: Any) -> np.ndarray:
@@ -75,7 +79,9 @@ def pairs_with_direction(x: Any, y: Any) -> np.ndarray:
     """
     kept = has_direction(x, "x") & has_direction(y, "y")
     if not kept.any():
-        raise ValueError(f"x and y: each of the {len(kept)} pairs has a zero embedding, which has no direction")
+        raise ValueError(
+            f"x and y: each of the {len(kept)} pairs has a zero embedding, which has no direction"
+        )
     log_zero_rows("pairs", ~kept)
     return kept
 
@@ -89,7 +95,9 @@ def text_groups(texts: Sequence[str]) -> np.ndarray:
 def check_pairs(x: Any, y: Any) -> None:
     """Raise ValueError unless x and y have as many rows; `best_matches` checks the rest."""
     if x.shape[0] != y.shape[0]:
-        raise ValueError(f"x has {x.shape[0]} rows and y has {y.shape[0]}: x[i] must translate y[i]")
+        raise ValueError(
+            f"x has {x.shape[0]} rows and y has {y.shape[0]}: x[i] must translate y[i]"
+        )
 
 
 def same_group(predictions: np.ndarray, gold: Any, count: int) -> np.ndarray:
@@ -98,5 +106,7 @@ def same_group(predictions: np.ndarray, gold: Any, count: int) -> np.ndarray:
         return predictions == np.arange(count)
     gold = np.asarray(gold)
     if gold.shape != (count,):
-        raise ValueError(f"gold has shape {gold.shape}; it must be ({count},), one group per row of y")
+        raise ValueError(
+            f"gold has shape {gold.shape}; it must be ({count},), one group per row of y"
+        )
     return gold[predictions] == gold

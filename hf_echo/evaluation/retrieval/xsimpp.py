@@ -75,12 +75,18 @@ def xsimpp(
     if total == 0:
         raise ValueError("negatives is empty: give hard negatives, or call xsim")
     if owner.shape != (total,) or kinds.shape != (total,):
-        raise ValueError(f"{total} negatives need as many owners and kinds, got {owner.shape} and {kinds.shape}")
+        raise ValueError(
+            f"{total} negatives need as many owners and kinds, got {owner.shape} and {kinds.shape}"
+        )
     if owner.dtype.kind not in "iu" or owner.min() < 0 or owner.max() >= count:
-        raise ValueError(f"negative_owner must be integers from 0 to {count - 1}, got {owner.min()} to {owner.max()}")
+        raise ValueError(
+            f"negative_owner must be integers from 0 to {count - 1}, got {owner.min()} to {owner.max()}"
+        )
     reserved = set(kinds) & set(RESERVED_KINDS)
     if reserved:
-        raise ValueError(f"negative_kind {sorted(reserved)} is reserved for errors on other sentences: rename it")
+        raise ValueError(
+            f"negative_kind {sorted(reserved)} is reserved for errors on other sentences: rename it"
+        )
 
     predictions = _predictions(x, y, negatives, margin, k)
     kept = predictions >= 0
@@ -90,7 +96,9 @@ def xsimpp(
     is_right_sentence = same_group(sentences, gold, count)
     wrong = kept & (is_negative | ~is_right_sentence)
     pool_kinds = np.concatenate([np.full(count, "other", dtype=object), kinds])
-    labels = np.where(is_right_sentence, pool_kinds[predictions], np.where(is_negative, "other_negative", "other"))
+    labels = np.where(
+        is_right_sentence, pool_kinds[predictions], np.where(is_negative, "other_negative", "other")
+    )
     number_of = Counter(labels[wrong].tolist())
     errors = int(wrong.sum())
     return XsimppResult(

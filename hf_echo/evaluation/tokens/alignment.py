@@ -78,12 +78,16 @@ def parse_links(text: str, m: int, n: int, where: str = "alignment") -> Links:
         if not (dash and i.isdecimal() and j.isdecimal()):
             raise ValueError(f"{where}: {item!r} is not a link; write links as 0-0 1-2")
         if int(i) >= m or int(j) >= n:
-            raise ValueError(f"{where}: link {item} lies outside sentences of {m} and {n} words (from 0)")
+            raise ValueError(
+                f"{where}: link {item} lies outside sentences of {m} and {n} words (from 0)"
+            )
         links.add((int(i), int(j)))
     return links
 
 
-def load_alignment(path: str | Path, *, split: str | None = None, limit: int | None = None) -> list[AlignedPair]:
+def load_alignment(
+    path: str | Path, *, split: str | None = None, limit: int | None = None
+) -> list[AlignedPair]:
     """Load a Parquet or JSONL file with the columns of `read_alignment`: of a split, and of each pair the first
     `limit`."""
     path = Path(path)
@@ -146,7 +150,9 @@ def itermax_links(similarity: np.ndarray, *, iterations: int = 2, alpha: float =
 def word_links(links: np.ndarray, source_words: np.ndarray, target_words: np.ndarray) -> Links:
     """Links of words of which any tokens are linked (OS 10.1); `*_words`: the word of each token, -1 for none."""
     source_tokens, target_tokens = links.nonzero()
-    word_pairs = zip(source_words[source_tokens].tolist(), target_words[target_tokens].tolist(), strict=True)
+    word_pairs = zip(
+        source_words[source_tokens].tolist(), target_words[target_tokens].tolist(), strict=True
+    )
     return {pair for pair in word_pairs if -1 not in pair}
 
 
@@ -176,7 +182,9 @@ def alignment_error_rate(
     predicted_links = sum(map(len, predicted))
     sure_links = sum(map(len, sure))
     if not sure_links:
-        raise ValueError(f"{where} has no sure links in {len(sure)} sentences: the error rate is not defined")
+        raise ValueError(
+            f"{where} has no sure links in {len(sure)} sentences: the error rate is not defined"
+        )
     # |A and S| and |A and P| over all sentences: sums, not a mean of rates.
     in_sure = in_possible = 0
     for links, sure_ones, possible_ones in zip(predicted, sure, possible, strict=True):
@@ -252,7 +260,9 @@ def evaluate_alignment(
             predicted.setdefault(key, []).append(links)
             measured.setdefault(key, []).append(pair)
     if not measured:
-        raise ValueError(f"all {skipped} pairs are longer than the model's {tokenizer.model_max_length} tokens")
+        raise ValueError(
+            f"all {skipped} pairs are longer than the model's {tokenizer.model_max_length} tokens"
+        )
 
     table = []
     for key in sorted(measured):
@@ -268,7 +278,11 @@ def evaluate_alignment(
 
 
 def _predictions(
-    pair: AlignedPair, source: TokenStates, target: TokenStates, layers: Sequence[int], iterations: int
+    pair: AlignedPair,
+    source: TokenStates,
+    target: TokenStates,
+    layers: Sequence[int],
+    iterations: int,
 ) -> Iterator[tuple[str, int, Links]]:
     """(method, layer, links between words)"""
     source_words = owners(source.offsets, pair.source_words)

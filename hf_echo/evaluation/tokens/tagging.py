@@ -70,7 +70,9 @@ def span_scores(
         words += len(gold_tags)
         right_words += sum(map(str.__eq__, gold_tags, predicted_tags))
     if not gold_spans:
-        raise ValueError(f"{where}: no span in {len(gold)} sentences, so F1 is not defined; give rows with spans")
+        raise ValueError(
+            f"{where}: no span in {len(gold)} sentences, so F1 is not defined; give rows with spans"
+        )
     return SpanScores(
         f1=2 * right_spans / (gold_spans + predicted_spans),
         precision=right_spans / max(predicted_spans, 1),
@@ -124,7 +126,12 @@ def evaluate_tagging(
         gold = [test[place]["tags"] for place in places]
         scores = span_scores(gold, [predicted[place] for place in places], f"language {lang}")
         rows.append({"lang": lang, **scores.to_row()})
-    notes = {"layer": layer, "train_sentences": len(train), "train_tokens": len(labels), "tags": len(train_tags)}
+    notes = {
+        "layer": layer,
+        "train_sentences": len(train),
+        "train_tokens": len(labels),
+        "tags": len(train_tags),
+    }
     return Table(rows, notes=notes).with_average(("f1", "precision", "recall", "accuracy"))
 
 
@@ -147,7 +154,9 @@ def _tagged_tokens(
         texts.append(text)
         word_spans.append(spans_of_words)
     langs = [row["lang"] for row in rows]
-    all_states = token_states(model, tokenizer, texts, langs, layers=[layer], names=names, progress=progress)
+    all_states = token_states(
+        model, tokenizer, texts, langs, layers=[layer], names=names, progress=progress
+    )
     for row, spans_of_words, tokens in zip(rows, word_spans, all_states, strict=True):
         # Tokens of no word, such as spaces, are neither learnt nor tagged.
         words = owners(tokens.offsets, spans_of_words)
@@ -157,7 +166,9 @@ def _tagged_tokens(
 
 def _checked(row: Row, where: str, train_tags: Sequence[str] | None = None) -> Row:
     if isinstance(row["tokens"], str) or isinstance(row["tags"], str):
-        raise ValueError(f"{where}: tokens and tags must be lists with one string per word, not strings")
+        raise ValueError(
+            f"{where}: tokens and tags must be lists with one string per word, not strings"
+        )
     tokens = list(row["tokens"])
     tags = list(row["tags"])
     if len(tokens) != len(tags):

@@ -82,7 +82,9 @@ def layer_numbers(model: Any, layers: Sequence[int] | None) -> list[int]:
         return list(range(count))
     for layer in layers:
         if not -count <= layer < count:
-            raise ValueError(f"no layer {layer}: this model has layers 0 (embeddings) to {count - 1}")
+            raise ValueError(
+                f"no layer {layer}: this model has layers 0 (embeddings) to {count - 1}"
+            )
     return [layer % count for layer in layers]
 
 
@@ -113,9 +115,13 @@ def _states(
                 )
 
         results: list[TokenStates | None] = [None] * len(encodings)
-        for batch in length_batches([len(encodings[place].ids) for place in short_ones], max_tokens):
+        for batch in length_batches(
+            [len(encodings[place].ids) for place in short_ones], max_tokens
+        ):
             places = [short_ones[row] for row in batch]
-            batch_states = _forward(model, tokenizer, [encodings[place].ids for place in places], layers)
+            batch_states = _forward(
+                model, tokenizer, [encodings[place].ids for place in places], layers
+            )
             for place, states in zip(places, batch_states, strict=True):
                 results[place] = _of_text(tokenizer, encodings[place], states)
         yield from results
@@ -137,7 +143,9 @@ def _encodings(tokenizer: Any, texts: list[str], lang: Any) -> list:
     options = {"lang": lang} if hasattr(tokenizer, "with_prompts") else {}
     encodings = tokenizer(texts, return_offsets_mapping=True, verbose=False, **options).encodings
     if encodings is None:
-        raise ValueError(f"{type(tokenizer).__name__} has no character offsets: use a fast tokenizer")
+        raise ValueError(
+            f"{type(tokenizer).__name__} has no character offsets: use a fast tokenizer"
+        )
     return encodings
 
 
@@ -174,7 +182,9 @@ def join_words(words: Sequence[str], where: str = "words") -> tuple[str, np.ndar
         raise ValueError(f"{where}: give a list of at least one word, not {words!r}")
     for number, word in enumerate(words):
         if not isinstance(word, str) or not word.strip():
-            raise ValueError(f"{where}: word {number} (from 0) is {word!r}; give a string that is not empty")
+            raise ValueError(
+                f"{where}: word {number} (from 0) is {word!r}; give a string that is not empty"
+            )
     spans = []
     start = 0
     for word in words:

@@ -36,8 +36,12 @@ def word_vectors(
     names = names or text_names(len(texts))
     for name, text, (start, end) in zip(names, texts, words, strict=True):
         if not 0 <= start < end <= len(text) or not text[start:end].strip():
-            raise ValueError(f"{name}: characters {start}-{end} are not a word of its {len(text)} characters")
-    all_states = token_states(model, tokenizer, texts, lang, layers=[layer], names=names, progress=progress)
+            raise ValueError(
+                f"{name}: characters {start}-{end} are not a word of its {len(text)} characters"
+            )
+    all_states = token_states(
+        model, tokenizer, texts, lang, layers=[layer], names=names, progress=progress
+    )
     vectors = []
     for name, span, tokens in zip(names, words, all_states, strict=True):
         # A token may hold a space and the word, or only a part of it.
@@ -51,7 +55,9 @@ def word_vectors(
 def best_threshold(scores: np.ndarray, same: np.ndarray) -> float:
     """The threshold t where `scores >= t` best predicts `same`; halfway between two scores, the lowest of equals."""
     values = np.unique(scores)
-    values = np.array([values[0] - 2e-6, *values, values[-1] + 2e-6])  # all are above the first, none above the last
+    values = np.array(
+        [values[0] - 2e-6, *values, values[-1] + 2e-6]
+    )  # all are above the first, none above the last
     thresholds = (values[1:] + values[:-1]) / 2
     right = (scores >= thresholds[:, None]) == same  # (thresholds, scores)
     return float(thresholds[right.sum(1).argmax()])
@@ -114,7 +120,12 @@ class _WordPairs(NamedTuple):
 
 
 def _word_pairs(
-    model: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]], row_kind: str, layer: int, progress: bool
+    model: Any,
+    tokenizer: Any,
+    rows: Sequence[Mapping[str, Any]],
+    row_kind: str,
+    layer: int,
+    progress: bool,
 ) -> _WordPairs:
     langs = [row["lang"] for row in rows]
     sides = []  # (n, hidden) of the first word, and of the second
@@ -122,7 +133,11 @@ def _word_pairs(
         names = [f"{name}, sentence{side}" for name in row_names(rows, row_kind)]
         texts = [row["sentence" + side] for row in rows]
         words = [(row["start" + side], row["end" + side]) for row in rows]
-        sides.append(word_vectors(model, tokenizer, texts, words, langs, layer=layer, progress=progress, names=names))
+        sides.append(
+            word_vectors(
+                model, tokenizer, texts, words, langs, layer=layer, progress=progress, names=names
+            )
+        )
     cosines = (unit_length(sides[0]) * unit_length(sides[1])).sum(1)
     labels = np.array([row["label"] for row in rows])
     return _WordPairs(np.concatenate(sides, 1), cosines, labels)

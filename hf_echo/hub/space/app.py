@@ -50,7 +50,13 @@ HOW = (
 )
 # Strings name fonts of the visitor's machine; the default theme would load some from the network.
 THEME = gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
-LAUNCH = {"theme": THEME, "css": CSS, "ssr_mode": False, "footer_links": [], "max_file_size": "10mb"}
+LAUNCH = {
+    "theme": THEME,
+    "css": CSS,
+    "ssr_mode": False,
+    "footer_links": [],
+    "max_file_size": "10mb",
+}
 MAX_WAITING = 16  # visitors; others are told to come again
 
 
@@ -69,19 +75,29 @@ def build(views: SpaceViews) -> gr.Blocks:
                 "for sentences that are close to many others; above 1 the pair stands out."
             )
             answer = gr.HTML()
-            button.click(shown(views.search), [queries, texts], answer, api_name="search", **options)
+            button.click(
+                shown(views.search), [queries, texts], answer, api_name="search", **options
+            )
             # The page opens with the answer to its example.
-            page.load(shown(views.search), [queries, texts], answer, api_visibility="private", **options)
+            page.load(
+                shown(views.search), [queries, texts], answer, api_visibility="private", **options
+            )
         with gr.Tab("Translate"):
             texts = gr.Textbox(TRANSLATE, label="Sentences", lines=4, max_lines=12)
             target = gr.Dropdown(views.targets, value=views.targets[0][1], label="Into")
             button = gr.Button("Translate", variant="primary")
-            button.click(shown(views.translate), [texts, target], gr.HTML(), api_name="translate", **options)
+            button.click(
+                shown(views.translate), [texts, target], gr.HTML(), api_name="translate", **options
+            )
         with gr.Tab("Align words"):
             source = gr.Textbox("French: Le chat noir dort dans la maison.", label="First sentence")
-            other = gr.Textbox("English: The black cat is sleeping in the house.", label="Second sentence")
+            other = gr.Textbox(
+                "English: The black cat is sleeping in the house.", label="Second sentence"
+            )
             button = gr.Button("Align", variant="primary")
-            button.click(shown(views.align), [source, other], gr.HTML(), api_name="align", **options)
+            button.click(
+                shown(views.align), [source, other], gr.HTML(), api_name="align", **options
+            )
         with gr.Tab("Map"):
             texts = gr.Textbox(PARALLEL, label="Sentences", lines=6, max_lines=15)
             button = gr.Button("Draw", variant="primary")
@@ -91,15 +107,26 @@ def build(views: SpaceViews) -> gr.Blocks:
                 gr.Markdown(NO_SPEECH)
             else:
                 audio = gr.Audio(
-                    sources=["microphone", "upload"], type="filepath", label="Recording", buttons=["download"]
+                    sources=["microphone", "upload"],
+                    type="filepath",
+                    label="Recording",
+                    buttons=["download"],
                 )
                 texts = gr.Textbox(SENTENCES, label="Sentences", lines=6, max_lines=12)
                 button = gr.Button("Find its sentence", variant="primary")
-                button.click(shown(views.find_speech), [audio, texts], gr.HTML(), api_name="speech", **options)
+                button.click(
+                    shown(views.find_speech),
+                    [audio, texts],
+                    gr.HTML(),
+                    api_name="speech",
+                    **options,
+                )
     return page.queue(max_size=MAX_WAITING)
 
 
 if __name__ == "__main__":
     environment = os.environ.get
-    opened = SpaceViews(environment("HF_ECHO_SPACE_MODEL") or "echo-nano", environment("HF_ECHO_SPACE_SPEECH"))
+    opened = SpaceViews(
+        environment("HF_ECHO_SPACE_MODEL") or "echo-nano", environment("HF_ECHO_SPACE_SPEECH")
+    )
     build(opened).launch(**LAUNCH)

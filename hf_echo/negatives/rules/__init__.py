@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
-from .rule_based import RULES, hard_negatives_by_id, hard_negatives_for, normal_form, rule_based_hard_negatives
+from .rule_based import (
+    RULES,
+    hard_negatives_by_id,
+    hard_negatives_for,
+    normal_form,
+    rule_based_hard_negatives,
+)
 
-__all__ = ["RULES", "hard_negatives_by_id", "hard_negatives_for", "normal_form", "rule_based_hard_negatives"]
+__all__ = [
+    "RULES",
+    "hard_negatives_by_id",
+    "hard_negatives_for",
+    "normal_form",
+    "rule_based_hard_negatives",
+]

@@ -42,7 +42,9 @@ _VERB_PREPOSITIONS = {
     **dict.fromkeys("add send lend sell".split(), ("to", "from")),
     **dict.fromkeys("remove receive borrow buy".split(), ("from", "to")),
 }
-_VERB_FORMS = {word for word, bases in FORMS.items() if not VERB_ANTONYMS.keys().isdisjoint(bases.values())}
+_VERB_FORMS = {
+    word for word, bases in FORMS.items() if not VERB_ANTONYMS.keys().isdisjoint(bases.values())
+}
 _CANDIDATES = frozenset([*ANTONYMS, *GENDER, *_VERB_FORMS])
 
 
@@ -90,7 +92,9 @@ def _word_antonym(s: Sentence, k: int, low: str) -> str | None:
     before = s.before(k)
     behind = s.low[k + 1]
     if low == "old":
-        is_person = behind in _PERSONS or behind in (".", "") or before in SUBJECTS or before == "as"
+        is_person = (
+            behind in _PERSONS or behind in (".", "") or before in SUBJECTS or before == "as"
+        )
         return "young" if is_person else "new"
     if low in _SIDES:
         return _other_side(s, k, low)
@@ -121,7 +125,9 @@ def _fits_neighbours(s: Sentence, k: int, low: str) -> bool:
         return True
     if low in _ALSO_VERBS:
         return before in _JUDGED
-    is_verb_here = before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts  # "to question", "I doubt"
+    is_verb_here = (
+        before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts
+    )  # "to question", "I doubt"
     return low not in FORMS or not is_verb_here
 
 

@@ -12,7 +12,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .sentence import Sentence
-from .word_lists import AMBIGUOUS, BIBLE_NAMES, CITIES, COUNTRIES, FEMALE_NAMES, FORMS, MALE_NAMES, SURNAMES
+from .word_lists import (
+    AMBIGUOUS,
+    BIBLE_NAMES,
+    CITIES,
+    COUNTRIES,
+    FEMALE_NAMES,
+    FORMS,
+    MALE_NAMES,
+    SURNAMES,
+)
 
 BE = dict.fromkeys(("is", "are", "am", "'m", "'re"), "present") | {"was": "past", "were": "past"}
 MODALS = frozenset("can could will would shall should may might must ca wo cannot 'll".split())
@@ -44,13 +53,21 @@ _CAUSATIVES = frozenset(
     "get gets want wants than with of for about between like letting seeing hearing watching to".split()
 )
 _CLOSED = DETERMINERS | OBJECTS | SUBJECTS | PREPOSITIONS | MODALS | set(HAVE) | set(DO) | set(BE)
-_CLOSED |= set("and or but to not n't if that be been being get got gets getting having because while when".split())
+_CLOSED |= set(
+    "and or but to not n't if that be been being get got gets getting having because while when".split()
+)
 _CLOSED |= set("than so what how why where of".split())
 # these may have a verb form without tense some words later: "to let users create"
-_BARE = _CAUSATIVES | MODALS | {"to", "do", "does", "did", "and", "or", "enable"} - {"with", "of", "for", "than"}
+_BARE = (
+    _CAUSATIVES
+    | MODALS
+    | {"to", "do", "does", "did", "and", "or", "enable"} - {"with", "of", "for", "than"}
+)
 SUBJECT_BEGINNINGS = SUBJECTS | DETERMINERS | {"there", "that", "anyone", "anybody"}
 NOT_BEHIND_MODALS = PREPOSITIONS | DETERMINERS | {"", ".", ",", "?", "!", "and", "or"}
-_NEGATIVE = frozenset("never no nor neither none nothing nobody hardly nowhere without n't not unless".split())
+_NEGATIVE = frozenset(
+    "never no nor neither none nothing nobody hardly nowhere without n't not unless".split()
+)
 
 
 class Verb(NamedTuple):
@@ -142,7 +159,9 @@ def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
             return None
     if negated and s.low[k + 3] == "?":
         return None  # a question tag
-    if s.before(k) in ("neither", "nor", "so", "only") and (following in SUBJECTS or following == "there"):
+    if s.before(k) in ("neither", "nor", "so", "only") and (
+        following in SUBJECTS or following == "there"
+    ):
         return None
     if word in BE:
         if s.before(k) in DETERMINERS and s.before(k) != "this":
@@ -177,7 +196,9 @@ def _contracted_is(s: Sentence, k: int) -> Verb | None:
     return Verb(k, "be", "present", base, False, negated)
 
 
-def _modal(s: Sentence, k: int, word: str, main_word: str, inverted: bool, negated: bool) -> Verb | None:
+def _modal(
+    s: Sentence, k: int, word: str, main_word: str, inverted: bool, negated: bool
+) -> Verb | None:
     if word == "may" and s.is_name(k):
         return None  # the month
     if main_word in NOT_BEHIND_MODALS:
@@ -281,7 +302,9 @@ def _is_plural_present(place: _Place) -> bool:
         return False
     if place.before in ("people", "men", "women", "children") and place.before_thing:
         return True
-    plural_noun = place.after_noun and place.before.endswith("s") and not place.before.endswith("ss")
+    plural_noun = (
+        place.after_noun and place.before.endswith("s") and not place.before.endswith("ss")
+    )
     words_before = place.s.low[max(0, place.k - 6) : place.k]
     return plural_noun and place.before_object and _BARE.isdisjoint(words_before)
 
@@ -295,4 +318,12 @@ def _is_command(place: _Place) -> bool:
         return False
     if place.before_thing:
         return True
-    return place.before_preposition and word not in ("last", "head", "back", "love", "hope", "care", "risk")
+    return place.before_preposition and word not in (
+        "last",
+        "head",
+        "back",
+        "love",
+        "hope",
+        "care",
+        "risk",
+    )

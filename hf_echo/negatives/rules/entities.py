@@ -44,9 +44,13 @@ _LONG_NAMES = {name.split()[0] for name in _NAMES if " " in name}
 _SURNAMES = tuple(words.SURNAMES)
 _SIBLINGS = {word: tuple(group) for group in words.SIBLINGS for word in group}
 # names that are also ordinary words: not replaced at the start of a sentence or alone
-_ALSO_WORDS = frozenset("Will May Rose Jean Mark Bill Young Long White Green Brown Word Apple Turkey Jordan".split())
+_ALSO_WORDS = frozenset(
+    "Will May Rose Jean Mark Bill Young Long White Green Brown Word Apple Turkey Jordan".split()
+)
 _SPOKEN = tuple(words.SPOKEN)
-_SPEAKING = frozenset("learn learns learned learning speak speaks spoke speaking understand study into".split())
+_SPEAKING = frozenset(
+    "learn learns learned learning speak speaks spoke speaking understand study into".split()
+)
 _SAYING = frozenset("said says told added tweeted wrote explained argued".split())
 _BEFORE_NO_SPEAKER = PREPOSITIONS | {"the", "a", "an"}
 _ALTERNATIVES = 3
@@ -67,7 +71,13 @@ def entity(s: Sentence, rng: Random) -> Iterator[Edits]:
             yield edits
     for k, low in enumerate(s.low[: len(s)]):
         group = _SIBLINGS.get(low)
-        if group is None or s.in_code(k) or s.in_compound(k) or s.is_name(k) or not _is_noun_here(s, k):
+        if (
+            group is None
+            or s.in_code(k)
+            or s.in_compound(k)
+            or s.is_name(k)
+            or not _is_noun_here(s, k)
+        ):
             continue
         for new in _others(low, group, s, rng)[:2]:
             yield {k: cased(new, s.tokens[k])}
@@ -82,7 +92,9 @@ def _is_noun_here(s: Sentence, k: int) -> bool:
     return s.before(k) in DETERMINERS or s.before(k) in _ADJECTIVES
 
 
-_ADJECTIVES = frozenset(("red", "blue", "green", "white", "black", "old", "new", "young", "big", "small", "two"))
+_ADJECTIVES = frozenset(
+    ("red", "blue", "green", "white", "black", "old", "new", "young", "big", "small", "two")
+)
 
 
 def _others(name: str, group: tuple[str, ...], s: Sentence, rng: Random) -> list[str]:
@@ -165,8 +177,21 @@ _HE_SHE = {"he": "she", "him": "her", "himself": "herself"}
 _SHE_HE = {"she": "he", "hers": "his", "herself": "himself"}
 _WE_THEY = {"we": "they", "us": "them", "our": "their", "ours": "theirs", "ourselves": "themselves"}
 _THEY_WE = {new: old for old, new in _WE_THEY.items()}
-_I_WE = {"i": "we", "me": "us", "my": "our", "mine": "ours", "myself": "ourselves", "am": "are", "'m": "'re"}
-_YOU_THEY = {"your": "their", "yours": "theirs", "yourself": "themselves", "yourselves": "themselves"}
+_I_WE = {
+    "i": "we",
+    "me": "us",
+    "my": "our",
+    "mine": "ours",
+    "myself": "ourselves",
+    "am": "are",
+    "'m": "'re",
+}
+_YOU_THEY = {
+    "your": "their",
+    "yours": "theirs",
+    "yourself": "themselves",
+    "yourselves": "themselves",
+}
 _OPENING_QUOTES = frozenset("\"'“‘")
 _FEMALE_OBJECT_ENDS = frozenset(
     "the a an to in on at for from with about and or but that who when if as is was will would again back into by of "
@@ -194,7 +219,9 @@ def pronoun(s: Sentence, rng: Random) -> Iterator[Edits]:
             yield edits
     if has_we and not has_they and "let" not in present:
         yield _mapped(s, _WE_THEY)
-    if (has_they or "their" in present or "themselves" in present) and present.isdisjoint(("we", "us")):
+    if (has_they or "their" in present or "themselves" in present) and present.isdisjoint(
+        ("we", "us")
+    ):
         yield _mapped(s, _THEY_WE)
     if not present.isdisjoint(("you", "your", "yourself")):
         if not has_they and "their" not in present and "thank" not in present:
@@ -237,7 +264,11 @@ def _female_to_male(s: Sentence) -> Edits:
     for k, low in enumerate(s.low):
         if low == "her":
             behind = s.low[k + 1]
-            possessive = behind[:1].isalnum() and behind not in _FEMALE_OBJECT_ENDS and behind not in SUBJECTS
+            possessive = (
+                behind[:1].isalnum()
+                and behind not in _FEMALE_OBJECT_ENDS
+                and behind not in SUBJECTS
+            )
             edits[k] = cased("his" if possessive else "him", s.tokens[k])
     return edits
 

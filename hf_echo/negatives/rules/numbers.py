@@ -19,14 +19,40 @@ _SCALES = "hundred thousand million billion trillion".split()
 _ORDINALS = "second third fourth fifth sixth seventh eighth ninth tenth".split()
 _MULTIPLES = "hundreds thousands millions billions".split()
 _TIMES = {"twice": ("three times", "four times"), "once": ("twice", "three times")}
-_WORDS = frozenset([*_CARDINALS, *_TEENS, *_TENS, *_SCALES, *_MULTIPLES, *_ORDINALS, "first", "all", "twice", "once"])
+_WORDS = frozenset(
+    [
+        *_CARDINALS,
+        *_TEENS,
+        *_TENS,
+        *_SCALES,
+        *_MULTIPLES,
+        *_ORDINALS,
+        "first",
+        "all",
+        "twice",
+        "once",
+    ]
+)
 _WORDS |= {"half", "double", "triple", "dozen"}
 # before these words, "once" is a conjunction and not a number
-_AFTER_CONJUNCTION = frozenset("the you a an upon it again they he she we i your this that more".split())
-_FRACTIONS = {"half": ("a third", "a quarter"), "double": ("triple",), "triple": ("double",), "dozen": ("hundred",)}
+_AFTER_CONJUNCTION = frozenset(
+    "the you a an upon it again they he she we i your this that more".split()
+)
+_FRACTIONS = {
+    "half": ("a third", "a quarter"),
+    "double": ("triple",),
+    "triple": ("double",),
+    "dozen": ("hundred",),
+}
 _UNITS = "second minute hour day week month year decade century".split()
 _UNIT_PLURALS = "seconds minutes hours days weeks months years decades centuries".split()
-_PERIODS = {"daily": "weekly", "weekly": "monthly", "monthly": "yearly", "annual": "monthly", "annually": "monthly"}
+_PERIODS = {
+    "daily": "weekly",
+    "weekly": "monthly",
+    "monthly": "yearly",
+    "annual": "monthly",
+    "annually": "monthly",
+}
 _DAYS = {
     "yesterday": ("last week", "last month"),
     "tomorrow": ("next week", "next month"),
@@ -81,7 +107,9 @@ def _is_quantity(s: Sentence, k: int) -> bool:
     if s.low[k] in ("1", "0") or s.before(k) in _GLUE:
         return False
     behind = s.low[k + 1]
-    continues = behind in _GLUE_BEHIND or (behind == "-" and s.low[k + 2][:1].isdigit())  # "2-3", "1/2"
+    continues = behind in _GLUE_BEHIND or (
+        behind == "-" and s.low[k + 2][:1].isdigit()
+    )  # "2-3", "1/2"
     return not continues
 
 
@@ -99,7 +127,18 @@ def _other_number_word(s: Sentence, k: int, low: str, rng: Random) -> str | None
     elif low in _FRACTIONS and behind in ("of", "the", "a", "an"):
         if before not in ("a", "the", "one", "first", "second"):
             return rng.choice(_FRACTIONS[low])
-    elif low == "all" and behind in ("the", "these", "those", "of", "my", "his", "her", "their", "our", "your"):
+    elif low == "all" and behind in (
+        "the",
+        "these",
+        "those",
+        "of",
+        "my",
+        "his",
+        "her",
+        "their",
+        "our",
+        "your",
+    ):
         if before not in ("at", "after", "above", "of", "not", "in") and s.low[k + 2] != "time":
             return "some" if behind == "of" else "some of"
     return None
@@ -128,7 +167,12 @@ def _number_words_like(low: str, before: str, behind: str) -> list[str] | None:
 
 def _is_fraction(s: Sentence, k: int) -> bool:
     """Whether the token belongs to a fraction ("two-thirds"), where another numerator may exceed one."""
-    return s.low[k + 1] == "-" and s.low[k + 2].rstrip("s") in ("half", "third", "quarter", *_ORDINALS)
+    return s.low[k + 1] == "-" and s.low[k + 2].rstrip("s") in (
+        "half",
+        "third",
+        "quarter",
+        *_ORDINALS,
+    )
 
 
 def date(s: Sentence, rng: Random) -> Iterator[Edits]:
@@ -192,7 +236,12 @@ def _other_time_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
         return None
     if low in _DAYS and behind != "'s":
         return rng.choice(_DAYS[low])
-    is_counted = before[:1].isdigit() or before in _CARDINALS or before in _TENS or before in ("few", "several")
+    is_counted = (
+        before[:1].isdigit()
+        or before in _CARDINALS
+        or before in _TENS
+        or before in ("few", "several")
+    )
     if low in _UNIT_PLURALS and is_counted:
         return None if behind == "old" else _other(low, _near(_UNIT_PLURALS, low), rng)
     if low in _UNITS and before in ("last", "next", "a", "this", "per", "every", "each"):

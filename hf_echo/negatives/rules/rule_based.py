@@ -93,19 +93,28 @@ def _next_new(
     return None
 
 
-def hard_negatives_for(targets: Sequence[str], max_negatives: int = 5, *, seed: int = 0) -> list[list[tuple[str, str]]]:
+def hard_negatives_for(
+    targets: Sequence[str], max_negatives: int = 5, *, seed: int = 0
+) -> list[list[tuple[str, str]]]:
     """Make hard negatives of every target of a corpus, in order; none equals any target (:func:`normal_form`)."""
     if isinstance(targets, str):
         raise ValueError(f"targets is one string, {targets!r:.60}; give a list")
     exclude = {normal_form(target) for target in targets}
-    return [rule_based_hard_negatives(target, max_negatives, exclude=exclude, seed=seed) for target in targets]
+    return [
+        rule_based_hard_negatives(target, max_negatives, exclude=exclude, seed=seed)
+        for target in targets
+    ]
 
 
-def hard_negatives_by_id(rows: Iterable[Mapping[str, str]], max_negatives: int = 5) -> dict[str, list[tuple[str, str]]]:
+def hard_negatives_by_id(
+    rows: Iterable[Mapping[str, str]], max_negatives: int = 5
+) -> dict[str, list[tuple[str, str]]]:
     """{id of an English sentence: its hard negatives} of n-way rows (id, lang, text), where the rules make some."""
     english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
     negatives_by_id = {}
-    for sentence_id, negatives in zip(english, hard_negatives_for(list(english.values()), max_negatives)):
+    for sentence_id, negatives in zip(
+        english, hard_negatives_for(list(english.values()), max_negatives)
+    ):
         if negatives:
             negatives_by_id[sentence_id] = negatives
     return negatives_by_id

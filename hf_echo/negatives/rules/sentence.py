@@ -96,7 +96,12 @@ class Sentence:
             return False
         if behind in ("/", "_", "=", "(", "\\"):
             return True
-        return behind == "." and k + 2 < len(self) and not self.spaces[k + 2] and self.tokens[k + 2][0].isalnum()
+        return (
+            behind == "."
+            and k + 2 < len(self)
+            and not self.spaces[k + 2]
+            and self.tokens[k + 2][0].isalnum()
+        )
 
     def render(self, edits: Mapping[int, str]) -> str:
         """The text with tokens replaced: {position: new text}; "" removes a token. Adapts the article before it."""

@@ -30,7 +30,8 @@ class AdapterSettings:
     alpha: float = setting("the product of the matrices is multiplied by alpha / r", 32, above=0)
     dropout: float = setting("of the input of the matrices", 0.0, least=0, most=1)
     target_modules: list[str] | None = setting(
-        "ends of the names of the linear layers that get one; default: all linear layers of all blocks", None
+        "ends of the names of the linear layers that get one; default: all linear layers of all blocks",
+        None,
     )
     use_dora: bool = setting("learn the lengths of the weights' columns, too (DoRA)", False)
 
@@ -38,13 +39,17 @@ class AdapterSettings:
 def read_adapter_settings(values: Any, name: str) -> AdapterSettings:
     """Checked settings; `name` stands in front of errors."""
     if not isinstance(values, dict):
-        raise ValueError(f"{name} is {values!r}; it must be a mapping, such as {{r: 16, alpha: 32}}")
+        raise ValueError(
+            f"{name} is {values!r}; it must be a mapping, such as {{r: 16, alpha: 32}}"
+        )
     if find_spec("peft") is None:
         raise ValueError(f"{name} needs peft: pip install 'hf-echo[adapters]'")
     return make(AdapterSettings, values, name)
 
 
-def add_adapter(model: nn.Module, settings: AdapterSettings, base: str, learns: str = "encoder") -> None:
+def add_adapter(
+    model: nn.Module, settings: AdapterSettings, base: str, learns: str = "encoder"
+) -> None:
     """Put a new adapter, which changes nothing yet, into the part of the model that the stage trains.
 
     Args:
@@ -62,10 +67,17 @@ def add_adapter(model: nn.Module, settings: AdapterSettings, base: str, learns: 
         part = model.decoder if learns == "decoder" else model.encoder
     of_blocks = sorted(_linear_names(part))
     wanted = settings.target_modules or of_blocks
-    known = {name for path, module in part.named_modules() if isinstance(module, nn.Linear) for name in _ends(path)}
+    known = {
+        name
+        for path, module in part.named_modules()
+        if isinstance(module, nn.Linear)
+        for name in _ends(path)
+    }
     for name in wanted:
         if name not in known:
-            raise ValueError(f"adapter.target_modules: no linear layer {name!r}{did_you_mean(name, of_blocks)}")
+            raise ValueError(
+                f"adapter.target_modules: no linear layer {name!r}{did_you_mean(name, of_blocks)}"
+            )
     config = LoraConfig(
         r=settings.r,
         lora_alpha=settings.alpha,
@@ -125,7 +137,9 @@ def save_adapter(model: nn.Module, folder: str | Path, tokenizer: Any) -> None:
     part = part_with_adapter(model)
     part.save_pretrained(folder)
     # transformers writes DoRA's lengths under a name that it does not read itself; peft reads both.
-    tensors = {name: p.detach().cpu().contiguous() for name, p in adapter_parameters(part, NAME).items()}
+    tensors = {
+        name: p.detach().cpu().contiguous() for name, p in adapter_parameters(part, NAME).items()
+    }
     save_file(tensors, Path(folder) / ADAPTER_WEIGHTS, metadata={"format": "pt"})
     tokenizer.save_pretrained(folder)
     base = part.peft_config[NAME].base_model_name_or_path

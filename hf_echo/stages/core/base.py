@@ -35,19 +35,46 @@ from .adapter import freeze_base
 from .cpu_memory import EVERY, give_back_memory
 from .dev_sets import DevSet, evaluate_sets
 from .gradient_cache import Chunk, cached_step, chunks_of
-from .long_runs import SaveWhenAsked, check_finite_step, checkpoint_or_nothing, write_checkpoint_checksums
+from .long_runs import (
+    SaveWhenAsked,
+    check_finite_step,
+    checkpoint_or_nothing,
+    write_checkpoint_checksums,
+)
 
 # Settings of transformers' own batches, loss and evaluation, whose place CoreTrainer's take: here they change nothing.
 UNREAD = (
-    *("per_device_train_batch_size", "per_device_eval_batch_size", "auto_find_batch_size", "dataloader_drop_last"),
-    *("train_sampling_strategy", "length_column_name", "data_seed", "average_tokens_across_devices"),
-    *("label_names", "label_smoothing_factor", "include_num_input_tokens_seen", "parallelism_config"),
-    *("prediction_loss_only", "batch_eval_metrics", "include_for_metrics", "resume_from_checkpoint"),
+    *(
+        "per_device_train_batch_size",
+        "per_device_eval_batch_size",
+        "auto_find_batch_size",
+        "dataloader_drop_last",
+    ),
+    *(
+        "train_sampling_strategy",
+        "length_column_name",
+        "data_seed",
+        "average_tokens_across_devices",
+    ),
+    *(
+        "label_names",
+        "label_smoothing_factor",
+        "include_num_input_tokens_seen",
+        "parallelism_config",
+    ),
+    *(
+        "prediction_loss_only",
+        "batch_eval_metrics",
+        "include_for_metrics",
+        "resume_from_checkpoint",
+    ),
     *("eval_accumulation_steps", "eval_do_concat_batches", "eval_use_gather_object"),
     *("bf16_full_eval", "fp16_full_eval"),
 )
 # Least values of numbers, of which TrainingArguments takes all; weights of losses have 0.
-LEAST = dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps", "adam_epsilon"), 0)
+LEAST = dict.fromkeys(
+    ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps", "adam_epsilon"), 0
+)
 LEAST |= dict.fromkeys(("adam_beta1", "adam_beta2", "seed", "radius", "num_train_epochs"), 0)
 LEAST |= dict.fromkeys(("gradient_accumulation_steps", "save_total_limit", "max_rows"), 1)
 LEAST |= dict.fromkeys(("save_steps", "eval_steps", "logging_steps"), 0)
@@ -60,25 +87,35 @@ class CoreConfig(TrainingArguments):
     freeze: list[str] = setting(
         "parameters that do not learn, by the start of their names, for example [encoder.]", list
     )
-    metric_for_best_model: str | None = setting("dev metric that chooses the best checkpoint", "xsim")
-    greater_is_better: bool | None = setting("false: a smaller metric is better (xsim is an error rate)", False)
+    metric_for_best_model: str | None = setting(
+        "dev metric that chooses the best checkpoint", "xsim"
+    )
+    greater_is_better: bool | None = setting(
+        "false: a smaller metric is better (xsim is an error rate)", False
+    )
 
     def __post_init__(self):
         known = fields_of(type(self))
         for name in UNREAD:
             if getattr(self, name) != default_of(known[name]):
-                raise ValueError(f"no stage reads {name}; leave it out (batches: max_tokens, max_rows)")
+                raise ValueError(
+                    f"no stage reads {name}; leave it out (batches: max_tokens, max_rows)"
+                )
         check(self)
         least = LEAST | {name: 0 for name in known if name.endswith("_weight")}
         for name, value in ((name, getattr(self, name)) for name in least if name in known):
             if value is not None and value < least[name]:
                 raise ValueError(f"{name} is {value}; it must be at least {least[name]}")
         if not max(self.adam_beta1, self.adam_beta2) < 1:
-            raise ValueError(f"adam_beta1 is {self.adam_beta1} and adam_beta2 {self.adam_beta2}; both must be below 1")
+            raise ValueError(
+                f"adam_beta1 is {self.adam_beta1} and adam_beta2 {self.adam_beta2}; both must be below 1"
+            )
         self._join_processes()
         super().__post_init__()
         if self.load_best_model_at_end and self.save_strategy == "steps" and not self.save_steps:
-            raise ValueError("save_steps is 0, so only the last step is saved: leave load_best_model_at_end out")
+            raise ValueError(
+                "save_steps is 0, so only the last step is saved: leave load_best_model_at_end out"
+            )
         self.remove_unused_columns = False
         if self.max_steps == 0:
             raise ValueError("max_steps is 0; leave it out, and num_train_epochs counts")
@@ -87,7 +124,9 @@ class CoreConfig(TrainingArguments):
         """On a CPU, TrainingArguments would open the process group with torch's own 30 minutes."""
         is_launched = int(os.environ.get("WORLD_SIZE", 1)) > 1
         if is_launched and self.use_cpu and not dist.is_initialized():
-            dist.init_process_group(self.ddp_backend or "gloo", timeout=timedelta(seconds=self.ddp_timeout))
+            dist.init_process_group(
+                self.ddp_backend or "gloo", timeout=timedelta(seconds=self.ddp_timeout)
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         """What training_args.bin holds. The token is a secret, and the file can be pushed."""
@@ -133,7 +172,9 @@ class StepsOfTheRecipe(TrainerCallback):
 def check_cached_budget(cached: int, chunk: int, lengths: np.ndarray, args: CoreConfig) -> None:
     """Raises ValueError for a cached batch that is smaller than a chunk, or larger than the data."""
     if cached < chunk:
-        raise ValueError(f"the batch ({cached}) is smaller than a chunk of it ({chunk}): batch_tokens >= max_tokens")
+        raise ValueError(
+            f"the batch ({cached}) is smaller than a chunk of it ({chunk}): batch_tokens >= max_tokens"
+        )
     if args.gradient_accumulation_steps > 1:
         raise ValueError(
             f"gradient_accumulation_steps is {args.gradient_accumulation_steps}, but batch_tokens takes its place: "
@@ -150,14 +191,18 @@ def check_cached_budget(cached: int, chunk: int, lengths: np.ndarray, args: Core
 def check_model(model: nn.Module, args: CoreConfig) -> None:
     """Raises ValueError for a setting that needs a method which the model does not have."""
     if args.gradient_checkpointing and not hasattr(model, "gradient_checkpointing_enable"):
-        raise ValueError("gradient_checkpointing: the model of this stage has no layers; leave it out")
+        raise ValueError(
+            "gradient_checkpointing: the model of this stage has no layers; leave it out"
+        )
     if args.neftune_noise_alpha is not None:
         try:
             embeddings = model.get_input_embeddings()
         except (AttributeError, NotImplementedError):
             embeddings = None
         if embeddings is None:
-            raise ValueError("neftune_noise_alpha: the model of this stage has no token embeddings; leave it out")
+            raise ValueError(
+                "neftune_noise_alpha: the model of this stage has no token embeddings; leave it out"
+            )
 
 
 def _stays(part: nn.Module) -> bool:
@@ -177,10 +222,15 @@ class CoreTrainer(Trainer):
         groups: (rows,) numbers; rows of a group share batches.
     """
 
-    loss_is_scaled_for_ga = False  # losses are means over a batch, whatever keywords the model accepts
+    loss_is_scaled_for_ga = (
+        False  # losses are means over a batch, whatever keywords the model accepts
+    )
     args: Any  # the stage's Config
     bucket_multiple = 8  # lengths are rounded up to a multiple of this
-    metrics: tuple[str, ...] = ("xsim", "xsimpp")  # of `measure`, one of which chooses the best checkpoint
+    metrics: tuple[str, ...] = (
+        "xsim",
+        "xsimpp",
+    )  # of `measure`, one of which chooses the best checkpoint
     model_card: str | None = None  # README.md of a push; transformers' own without
 
     def __init__(
@@ -201,9 +251,13 @@ class CoreTrainer(Trainer):
         check_model(model, args)
         self.freeze(model, args)
         if args.freeze:
-            frozen = [p for name, p in model.named_parameters() if name.startswith(tuple(args.freeze))]
+            frozen = [
+                p for name, p in model.named_parameters() if name.startswith(tuple(args.freeze))
+            ]
             if not frozen:
-                raise ValueError(f"freeze={args.freeze} is the start of no parameter's name; try [encoder.]")
+                raise ValueError(
+                    f"freeze={args.freeze} is the start of no parameter's name; try [encoder.]"
+                )
             for parameter in frozen:
                 parameter.requires_grad_(False)
             if not any(p.requires_grad for p in model.parameters()):
@@ -232,7 +286,10 @@ class CoreTrainer(Trainer):
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """Tied weights, such as the decoder's output layer, are stored once: they are not missing."""
         tied = getattr(self.model, "all_tied_weights_keys", None) or {}
-        here = {*tied, *self._base_names}  # with an adapter, the weights of the base are not in a checkpoint
+        here = {
+            *tied,
+            *self._base_names,
+        }  # with an adapter, the weights of the base are not in a checkpoint
         missing = [name for name in load_result.missing_keys if name not in here]
         super()._issue_warnings_after_load(load_result._replace(missing_keys=missing))
 
@@ -256,7 +313,9 @@ class CoreTrainer(Trainer):
         """Batches of rows of similar length, as many as the budget allows. The sampler knows rank and epoch."""
         data = self.train_dataset
         if isinstance(data, PreparedParallel):
-            return ShardBatchSampler(data, self.token_budget_sampler, self.lengths_of_shard, self.args.seed)
+            return ShardBatchSampler(
+                data, self.token_budget_sampler, self.lengths_of_shard, self.args.seed
+            )
         return self.token_budget_sampler(self.row_lengths, self.args.seed, groups=self.groups)
 
     def lengths_of_shard(self, shard: Any) -> np.ndarray:
@@ -271,7 +330,9 @@ class CoreTrainer(Trainer):
         """The budget of a batch that is embedded in chunks; None: a batch is one chunk."""
         return getattr(self.args, "batch_tokens", None)
 
-    def token_budget_sampler(self, lengths: np.ndarray, seed: int, **options: Any) -> TokenBudgetBatchSampler:
+    def token_budget_sampler(
+        self, lengths: np.ndarray, seed: int, **options: Any
+    ) -> TokenBudgetBatchSampler:
         """Batches by `batch_lengths`; with a cached batch, `max_rows` is a limit of its chunks."""
         cached = self.cached_tokens()
         if cached:
@@ -346,7 +407,12 @@ class CoreTrainer(Trainer):
         return self.accelerator.unwrap_model(self.model)
 
     def measure(
-        self, model: Any, dev_sets: Mapping[str, Any], *, prefix: str = "eval", tables: dict | None = None
+        self,
+        model: Any,
+        dev_sets: Mapping[str, Any],
+        *,
+        prefix: str = "eval",
+        tables: dict | None = None,
     ) -> dict[str, float]:
         """Metrics of a model on dev sets; `tables` takes the detailed result of each."""
         return evaluate_sets(model, self.tokenizer, dev_sets, prefix=prefix, tables=tables)
@@ -362,10 +428,13 @@ class CoreTrainer(Trainer):
             collate_fn=self.data_collator,
             num_workers=args.dataloader_num_workers,
             prefetch_factor=args.dataloader_prefetch_factor,
-            multiprocessing_context=args.dataloader_multiprocessing_context if args.dataloader_num_workers else None,
+            multiprocessing_context=args.dataloader_multiprocessing_context
+            if args.dataloader_num_workers
+            else None,
             in_order=args.dataloader_in_order,
             pin_memory=args.dataloader_pin_memory and torch.cuda.is_available(),
-            persistent_workers=args.dataloader_num_workers > 0 and args.dataloader_persistent_workers,
+            persistent_workers=args.dataloader_num_workers > 0
+            and args.dataloader_persistent_workers,
         )
 
         set_epoch_of_sampler = sampler.set_epoch
@@ -392,7 +461,9 @@ class CoreTrainer(Trainer):
                 moved = [p for p in group["params"] if id(p) in chosen]
                 group["params"] = [p for p in group["params"] if id(p) not in chosen]
                 if moved:
-                    options = {key: value for key, value in group.items() if key not in ("params", "lr")}
+                    options = {
+                        key: value for key, value in group.items() if key not in ("params", "lr")
+                    }
                     optimizer.add_param_group({"params": moved, "lr": rate, **options})
         return optimizer
 
@@ -403,7 +474,9 @@ class CoreTrainer(Trainer):
             kind = getattr(self.args.lr_scheduler_type, "value", self.args.lr_scheduler_type)
             raise ValueError(f"lr_scheduler_kwargs of {kind}: {error}") from None
 
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None) -> None:
+    def _save(
+        self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None
+    ) -> None:
         """As Trainer's; with an adapter, a checkpoint holds what differs from the base, to be resumed on it."""
         if not self._base_names:
             super()._save(output_dir, state_dict)
@@ -448,7 +521,9 @@ class CoreTrainer(Trainer):
         """The norm of the gradients, which must be finite; a scaler of fp16 skips steps where it is not."""
         norm = super()._get_grad_norm(model, grad_norm)
         if not self.args.fp16:
-            check_finite_step(norm, "norm of the gradients", self.state.global_step, self.args.output_dir)
+            check_finite_step(
+                norm, "norm of the gradients", self.state.global_step, self.args.output_dir
+            )
         return norm
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
@@ -485,12 +560,17 @@ class CoreTrainer(Trainer):
         """Real tokens (no padding) by the time of training steps on this rank."""
         return round(self._tokens / self._seconds, 1) if self._seconds else 0.0
 
-    def compute_loss(self, model, inputs: dict[str, Any], return_outputs=False, num_items_in_batch=None):
+    def compute_loss(
+        self, model, inputs: dict[str, Any], return_outputs=False, num_items_in_batch=None
+    ):
         self._tokens += self.count_tokens(inputs)
         if model.training:
             self._keep_frozen_parts()
         parts, weights = self.loss_parts(model, inputs)
-        parts = {name: part * self.share(name, inputs, num_items_in_batch) for name, part in parts.items()}
+        parts = {
+            name: part * self.share(name, inputs, num_items_in_batch)
+            for name, part in parts.items()
+        }
         for name, part in parts.items():
             self._parts[f"{name}_loss"].append(part.detach())
         return weighted_total(parts, weights)
@@ -526,7 +606,9 @@ class CoreTrainer(Trainer):
         if "loss" in logs and self._parts:
             for name, values in self._parts.items():
                 mean = torch.stack(values).float().mean()
-                logs[name] = round(self.accelerator.gather(mean.to(self.args.device)).mean().item(), 4)
+                logs[name] = round(
+                    self.accelerator.gather(mean.to(self.args.device)).mean().item(), 4
+                )
             self._parts.clear()
         super().log(logs, start_time)
 
@@ -534,5 +616,7 @@ class CoreTrainer(Trainer):
         dev_sets = eval_dataset if isinstance(eval_dataset, Mapping) else self.dev_sets
         metrics = self.measure(self.dev_model(), dev_sets, prefix=metric_key_prefix)
         self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
         return metrics

@@ -27,13 +27,20 @@ def check_dev_set(name: str, dev: DevSet) -> None:
     """Raises ValueError where the first evaluation would, and warns of languages that it leaves out."""
     texts = texts_by_language(dev.rows)
     try:
-        measurable_pairs(texts, [(lang, dev.target_lang) for lang in texts if lang != dev.target_lang])
+        measurable_pairs(
+            texts, [(lang, dev.target_lang) for lang in texts if lang != dev.target_lang]
+        )
     except ValueError as error:
         raise ValueError(f"dev_data.{name}: {error}") from None
 
 
 def evaluate_sets(
-    model, tokenizer, dev_sets: Mapping[str, DevSet], *, prefix: str = "eval", tables: dict | None = None
+    model,
+    tokenizer,
+    dev_sets: Mapping[str, DevSet],
+    *,
+    prefix: str = "eval",
+    tables: dict | None = None,
 ):
     """{"eval_xsim": mean over the sets, "eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent."""
     was_training = model.training

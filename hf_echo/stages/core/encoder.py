@@ -51,5 +51,7 @@ def set_attention_dropout(encoder: nn.Module, probability: float) -> None:
     for module in encoder.modules():
         if isinstance(getattr(module, "attention_dropout", None), float):
             module.attention_dropout = probability
-        elif "Attention" in type(module).__name__ and isinstance(getattr(module, "dropout", None), nn.Dropout):
+        elif "Attention" in type(module).__name__ and isinstance(
+            getattr(module, "dropout", None), nn.Dropout
+        ):
             module.dropout.p = probability

@@ -24,7 +24,13 @@ import torch.distributed as dist
 
 from ...data.collators import IGNORE
 
-TEXTS = ("input_ids", "attention_mask", "masked_ids", "input_values", "input_features")  # one row a text
+TEXTS = (
+    "input_ids",
+    "attention_mask",
+    "masked_ids",
+    "input_values",
+    "input_features",
+)  # one row a text
 OF_DECODER = ("decoder_input_ids", "labels")  # one row for each of the first pairs
 
 
@@ -34,13 +40,17 @@ class RandomState:
     def __init__(self, device: torch.device):
         self.device = device
         self.of_cpu = torch.get_rng_state()
-        self.of_device = None if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
+        self.of_device = (
+            None if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
+        )
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
         """Inside, random numbers come as after the creation; behind it, as before."""
         devices = [] if self.of_device is None else [self.device]
-        with torch.random.fork_rng(devices, device_type="cuda" if not devices else self.device.type):
+        with torch.random.fork_rng(
+            devices, device_type="cuda" if not devices else self.device.type
+        ):
             torch.set_rng_state(self.of_cpu)
             if self.of_device is not None:
                 torch.get_device_module(self.device).set_rng_state(self.of_device, self.device)
@@ -62,7 +72,9 @@ class Chunk:
     is_filler: bool = False
 
 
-def rows_of_chunks(lengths: np.ndarray, max_tokens: int, max_rows: int | None, multiple: int) -> list[np.ndarray]:
+def rows_of_chunks(
+    lengths: np.ndarray, max_tokens: int, max_rows: int | None, multiple: int
+) -> list[np.ndarray]:
     """Row numbers of each chunk, rows of similar length together.
 
     Args:
@@ -90,7 +102,9 @@ def chunk_of(inputs: Mapping[str, Any], rows: np.ndarray) -> Chunk:
     """These rows of a batch of the collators, with their targets and hard negatives."""
     n = len(inputs["index"])
     device = inputs["index"].device
-    chosen = torch.from_numpy(np.sort(rows)).to(device)  # the decoder reads the first sources of a batch
+    chosen = torch.from_numpy(np.sort(rows)).to(
+        device
+    )  # the decoder reads the first sources of a batch
     all_texts = next(len(inputs[name]) for name in TEXTS if name in inputs)
     sides = 2 if all_texts >= 2 * n else 1
     texts = torch.cat([chosen + n * side for side in range(sides)])
@@ -124,13 +138,22 @@ def _without_padding(chunk: dict[str, Any]) -> dict[str, Any]:
     if "decoder_input_ids" not in chunk:
         names.append("labels")  # of masked tokens
     elif "labels" in chunk:
-        last = int((chunk["labels"] != IGNORE).any(0).nonzero().max()) + 1 if len(chunk["labels"]) else 1
+        last = (
+            int((chunk["labels"] != IGNORE).any(0).nonzero().max()) + 1
+            if len(chunk["labels"])
+            else 1
+        )
         chunk |= {name: chunk[name][:, :last] for name in OF_DECODER}
     return chunk | {name: chunk[name][:, :longest] for name in names if name in chunk}
 
 
 def chunks_of(
-    inputs: Mapping[str, Any], lengths: np.ndarray, *, max_tokens: int, max_rows: int | None, multiple: int
+    inputs: Mapping[str, Any],
+    lengths: np.ndarray,
+    *,
+    max_tokens: int,
+    max_rows: int | None,
+    multiple: int,
 ) -> list[Chunk]:
     """Chunks of a batch, in the order of the second pass. All processes get equally many.
 
@@ -189,14 +212,18 @@ def cached_step(
     logged: dict[str, torch.Tensor] = {}
     if pieces[0] is not None:
         texts = sum(len(chunk.texts) for chunk in chunks if not chunk.is_filler)
-        wide = torch.promote_types(pieces[0].dtype, torch.float32)  # small gradients would vanish in half precision
+        wide = torch.promote_types(
+            pieces[0].dtype, torch.float32
+        )  # small gradients would vanish in half precision
         embeddings = torch.zeros(texts, pieces[0].shape[1], dtype=wide, device=device)
         for chunk, piece in zip(chunks, pieces, strict=True):
             embeddings[chunk.texts] = piece.to(wide)
         embeddings.requires_grad_(True)
         with trainer.compute_loss_context_manager():
             parts, weights = trainer.losses_of_embeddings(embeddings, inputs)
-            shared = {name: part * trainer.share(name, inputs, items) for name, part in parts.items()}
+            shared = {
+                name: part * trainer.share(name, inputs, items) for name, part in parts.items()
+            }
             of_all = sum((shared[name] * weight for name, weight in weights.items()), start=total)
         if of_all.requires_grad:
             of_all.backward()
@@ -215,7 +242,9 @@ def cached_step(
                     part = parts[name] * trainer.share(name, chunk.inputs, items)
                     loss = loss + weight * part
                     if not chunk.is_filler:
-                        logged[name] = logged.get(name, torch.zeros((), device=device)) + part.detach()
+                        logged[name] = (
+                            logged.get(name, torch.zeros((), device=device)) + part.detach()
+                        )
                 if not chunk.is_filler:
                     total = total + loss.detach()
                 if embeddings is not None and embeddings.grad is not None:

@@ -62,7 +62,9 @@ class MaskingTrainer(CoreTrainer):
     encoder_sides = 2
     model_class: Callable[[EchoEncoder, Any], EncoderWithHead]
 
-    def __init__(self, model: EchoEncoder | EchoForTranslation, args: Any, *, tokenizer: Any, **kwargs: Any):
+    def __init__(
+        self, model: EchoEncoder | EchoForTranslation, args: Any, *, tokenizer: Any, **kwargs: Any
+    ):
         encoder = encoder_of(model)
         add_mask_token(encoder, tokenizer)
         set_attention_dropout(encoder, 0.0)
@@ -76,14 +78,21 @@ class MaskingTrainer(CoreTrainer):
         model.encoder.requires_grad_(True)
         model.head.requires_grad_(self.masks(args))
 
-    def make_collator(self, args: Any, tokenizer: Any, model: EncoderWithHead) -> MaskedPairCollator:
+    def make_collator(
+        self, args: Any, tokenizer: Any, model: EncoderWithHead
+    ) -> MaskedPairCollator:
         probability = args.mask_probability if self.masks(args) else 0.0
         collator = MaskedPairCollator(
-            tokenizer, language_drop=args.language_drop, seed=args.seed, mask_probability=probability
+            tokenizer,
+            language_drop=args.language_drop,
+            seed=args.seed,
+            mask_probability=probability,
         )
         model.has_front = collator.has_front
         if model.encoder.config.pooling == "cls" and not model.has_front:
-            raise ValueError("pooling is 'cls' and the tokenizer puts no CLS in front: use pooling 'mean' or 'last'")
+            raise ValueError(
+                "pooling is 'cls' and the tokenizer puts no CLS in front: use pooling 'mean' or 'last'"
+            )
         return collator
 
     def batch_lengths(self, data: Any = None) -> np.ndarray:
@@ -100,7 +109,9 @@ def add_mask_token(encoder: EchoEncoder, tokenizer: Any) -> None:
     before = len(encoder.get_input_embeddings().weight)
     if len(tokenizer) > before:
         if part_with_adapter(encoder) is not None:
-            raise ValueError("adapter: the base lacks a mask token, and a new one would change it: leave adapter out")
+            raise ValueError(
+                "adapter: the base lacks a mask token, and a new one would change it: leave adapter out"
+            )
         encoder.resize_token_embeddings(len(tokenizer), mean_resizing=False)
         matrix = encoder.get_input_embeddings().weight
         with torch.no_grad():
@@ -133,7 +144,9 @@ def masking_stage(
         # Each text goes through the encoder as it is, and masked.
         inner = getattr(encoder.backbone, "intermediate_size", 4 * encoder.hidden_size)
         is_gated = hasattr(encoder.backbone, "mlp_bias")  # Llama's configuration and those like it
-        stack = Stack(2 * args.max_tokens, encoder.num_hidden_layers, encoder.hidden_size, inner, is_gated)
+        stack = Stack(
+            2 * args.max_tokens, encoder.num_hidden_layers, encoder.hidden_size, inner, is_gated
+        )
         activations = activation_memory(args, [stack])
         total = parameters["total"]
         return report | {"parameters": parameters, "memory_gib": memory(total, total, activations)}

@@ -49,7 +49,11 @@ def check_shape(shape: dict[str, Any]) -> None:
 def check_same_shape(shape: dict[str, Any], config: Any, name: str) -> None:
     """Raises ValueError where `shape` is not that of the checkpoint `name`, which a run starts from and keeps."""
     for field, wanted in shape.items():
-        of, own = (getattr(config, "decoder", None), OF_DECODER[field]) if field in OF_DECODER else (config, field)
+        of, own = (
+            (getattr(config, "decoder", None), OF_DECODER[field])
+            if field in OF_DECODER
+            else (config, field)
+        )
         found = getattr(of, own, wanted)
         if isinstance(wanted, (bool, int, float, str)) and found != wanted:
             raise ValueError(
@@ -60,7 +64,9 @@ def check_same_shape(shape: dict[str, Any], config: Any, name: str) -> None:
 def check_backbone(name: str, model_type: str | None) -> None:
     """Raises ValueError where the `backbone` of a recipe is a checkpoint of this package, which has one inside."""
     if model_type is not None and model_type.startswith(EchoConfig.model_type):
-        raise ValueError(f"backbone: {name} is an Echo checkpoint already: name it as model_name_or_path")
+        raise ValueError(
+            f"backbone: {name} is an Echo checkpoint already: name it as model_name_or_path"
+        )
 
 
 def check_activations(shape: dict[str, Any], of: str = "shape") -> None:
@@ -68,7 +74,9 @@ def check_activations(shape: dict[str, Any], of: str = "shape") -> None:
     for name in ACTIVATIONS:
         if name in shape and (not isinstance(shape[name], str) or shape[name] not in ACT2FN):
             advice = did_you_mean(shape[name], ACT2FN, "silu and gelu are usual")
-            raise ValueError(f"{of}.{name} is {shape[name]!r}, which transformers does not know{advice}")
+            raise ValueError(
+                f"{of}.{name} is {shape[name]!r}, which transformers does not know{advice}"
+            )
 
 
 def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> EchoConfig:
@@ -77,16 +85,22 @@ def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> Ec
     """
     shape = dict(shape)
     known = {f.name for kind in (EchoConfig, LlamaConfig) for f in fields(kind)}
-    if unknown := sorted(set(map(str, shape)) - known - set(OF_DECODER)):  # transformers would keep it, unread
+    if unknown := sorted(
+        set(map(str, shape)) - known - set(OF_DECODER)
+    ):  # transformers would keep it, unread
         raise ValueError(f"unknown shape field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     _check_values(shape)
     of_decoder = {name: shape.pop(key) for key, name in OF_DECODER.items() if key in shape}
     own = {k: shape.pop(k) for k in ENCODER_ONLY if k in shape}
     common = _of_tokenizer(tokenizer) | shape
     try:
-        decoder = EchoDecoderConfig(**common | of_decoder | {"decoder_start_token_id": common["bos_token_id"]})
+        decoder = EchoDecoderConfig(
+            **common | of_decoder | {"decoder_start_token_id": common["bos_token_id"]}
+        )
         return EchoConfig(**common, **own, languages=languages, decoder=decoder)
-    except Exception as error:  # transformers and huggingface_hub check types, each with errors of its own
+    except (
+        Exception
+    ) as error:  # transformers and huggingface_hub check types, each with errors of its own
         raise ValueError(f"shape: {' '.join(str(error).splitlines()[-1].split())}") from None
 
 
@@ -110,7 +124,10 @@ def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: Any) -> EchoDeco
 
 def _of_tokenizer(tokenizer: Any) -> dict[str, int | None]:
     """Fields that follow from the tokenizer; one without BOS and EOS, such as BERT's, has CLS and SEP for them."""
-    ids = {name: getattr(tokenizer, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "cls", "sep")}
+    ids = {
+        name: getattr(tokenizer, f"{name}_token_id", None)
+        for name in ("pad", "bos", "eos", "cls", "sep")
+    }
     for name, other in (("bos", "cls"), ("eos", "sep")):
         ids[name] = ids[other] if ids[name] is None else ids[name]
     sizes = {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length}
@@ -123,18 +140,26 @@ def _check_values(shape: dict[str, Any]) -> None:
         least = 0 if name in LAYERS else 1
         if name in shape and value is None and name in ("head_dim", "num_key_value_heads"):
             continue  # as where it is not given
-        if name in shape and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise ValueError(f"shape.{name} is {value!r}; it must be a whole number of at least {least}")
+        if name in shape and (
+            isinstance(value, bool) or not isinstance(value, int) or value < least
+        ):
+            raise ValueError(
+                f"shape.{name} is {value!r}; it must be a whole number of at least {least}"
+            )
     usual = EchoConfig()
     hidden = shape.get("hidden_size", usual.hidden_size)
     heads = shape.get("num_attention_heads", usual.num_attention_heads)
     key_heads = shape.get("num_key_value_heads") or heads
     if shape.get("head_dim") is None and hidden % heads:
-        raise ValueError(f"shape.hidden_size {hidden} is not a multiple of num_attention_heads {heads}: give head_dim")
+        raise ValueError(
+            f"shape.hidden_size {hidden} is not a multiple of num_attention_heads {heads}: give head_dim"
+        )
     if (size := shape.get("head_dim") or hidden // heads) % 2:
         raise ValueError(f"shape: a head has {size} dimensions (head_dim); the number must be even")
     if heads % key_heads:
-        raise ValueError(f"shape.num_attention_heads {heads} is not a multiple of num_key_value_heads {key_heads}")
+        raise ValueError(
+            f"shape.num_attention_heads {heads} is not a multiple of num_key_value_heads {key_heads}"
+        )
     check_activations(shape)
     if "pooling" in shape:
         check_pooling(shape["pooling"], "shape.pooling")

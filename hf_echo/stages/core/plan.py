@@ -28,11 +28,17 @@ class Start(Protocol):
         """Stands for the tokenizer of the run; its length is known."""
 
 
-def start_or_shape(model_args: Any, start: Start, new: Callable[[], Any], kinds: tuple[Any, ...] = ECHO) -> Any | None:
+def start_or_shape(
+    model_args: Any, start: Start, new: Callable[[], Any], kinds: tuple[Any, ...] = ECHO
+) -> Any | None:
     """Configuration of the checkpoint that a recipe starts from, or a new one; None where it is not known."""
     name = model_args.model_name_or_path
     found = start.config("model_name_or_path", name, kinds) if name else None
-    return found if found is not None or (name and not set(model_args.shape) - set(OF_DECODER)) else new()
+    return (
+        found
+        if found is not None or (name and not set(model_args.shape) - set(OF_DECODER))
+        else new()
+    )
 
 
 def plan_echo(model_args: Any, args: Any, start: Start) -> EchoConfig | None:
@@ -40,7 +46,9 @@ def plan_echo(model_args: Any, args: Any, start: Start) -> EchoConfig | None:
     if model_args.backbone:
         config = _of_backbone(model_args, start)
     else:
-        config = start_or_shape(model_args, start, lambda: new_config(model_args.shape, start.vocabulary(model_args)))
+        config = start_or_shape(
+            model_args, start, lambda: new_config(model_args.shape, start.vocabulary(model_args))
+        )
     own = {name: value for name, value in model_args.shape.items() if name in OF_DECODER}
     if config is not None and config.decoder is None and own:
         config = copy.deepcopy(config)
@@ -55,12 +63,18 @@ def plan_echo(model_args: Any, args: Any, start: Start) -> EchoConfig | None:
 
 def _of_backbone(model_args: Any, start: Start) -> EchoConfig | None:
     """Configuration of an encoder on a pretrained backbone; None where it is out of reach, which is a problem."""
-    own = {name: model_args.shape[name] for name in ("pooling", "embedding_size") if name in model_args.shape}
+    own = {
+        name: model_args.shape[name]
+        for name in ("pooling", "embedding_size")
+        if name in model_args.shape
+    }
     backbone = start.config("backbone", model_args.backbone, (PreTrainedConfig,))
     if backbone is None:
         return None
     check_backbone(model_args.backbone, backbone.model_type)
-    return EchoConfig(backbone=backbone, prompts="none", **{"pooling": "mean", "embedding_size": None} | own)
+    return EchoConfig(
+        backbone=backbone, prompts="none", **{"pooling": "mean", "embedding_size": None} | own
+    )
 
 
 class Stack(NamedTuple):
@@ -78,14 +92,18 @@ class Stack(NamedTuple):
     is_gated: bool
 
 
-def size_of_echo(config: EchoConfig, args: Any, learns: str, encoder_sides: int = 1) -> dict[str, Any]:
+def size_of_echo(
+    config: EchoConfig, args: Any, learns: str, encoder_sides: int = 1
+) -> dict[str, Any]:
     """Parameters, batches and memory of an encoder, with its decoder if there is one; `learns` as in `Stage`.
 
     `encoder_sides`: texts of a pair that are encoded. What `freeze` of a recipe names, and a decoder without a
     translation loss, does not learn.
     """
     if not config.decoder and learns != "encoder":
-        raise ValueError("the start has no decoder to train with: give shape.decoder_layers, or decoder")
+        raise ValueError(
+            "the start has no decoder to train with: give shape.decoder_layers, or decoder"
+        )
     with torch.device("meta"):
         model = EchoForTranslation(config) if config.decoder else EchoEncoder(config)
     encoder = model.encoder if config.decoder else model
@@ -95,9 +113,14 @@ def size_of_echo(config: EchoConfig, args: Any, learns: str, encoder_sides: int 
     parameters = {"encoder embeddings": words, "encoder layers": of_layers}
     if config.decoder:
         stack = model.decoder.model
-        parameters |= {"decoder embeddings (tied)": count(stack.embed_tokens), "decoder layers": count(stack.layers)}
+        parameters |= {
+            "decoder embeddings (tied)": count(stack.embed_tokens),
+            "decoder layers": count(stack.layers),
+        }
     parameters["other"] = count(model) - sum(parameters.values())
-    reads = bool(config.decoder) and learns != "encoder" and getattr(args, "translation_weight", 1) > 0
+    reads = (
+        bool(config.decoder) and learns != "encoder" and getattr(args, "translation_weight", 1) > 0
+    )
     part = encoder
     if config.decoder and learns == "decoder":
         part = model.decoder
@@ -106,16 +129,28 @@ def size_of_echo(config: EchoConfig, args: Any, learns: str, encoder_sides: int 
     trained = _learning(model, part, args.freeze)
     # max_tokens counts all texts of a pair together, or the longest side alone.
     sides = encoder_sides + reads
-    of_side = args.max_tokens if getattr(args, "tokens_of", "pair") == "side" else args.max_tokens / sides
+    of_side = (
+        args.max_tokens if getattr(args, "tokens_of", "pair") == "side" else args.max_tokens / sides
+    )
     stacks = []
     if learns != "decoder" and not _is_frozen("encoder.", args.freeze):
         inner = getattr(config.backbone, "intermediate_size", 4 * config.hidden_size)
         is_gated = any(name.endswith("gate_proj") for name, _ in encoder.named_modules())
-        stacks.append(Stack(of_side * encoder_sides, config.num_hidden_layers, config.hidden_size, inner, is_gated))
+        stacks.append(
+            Stack(
+                of_side * encoder_sides,
+                config.num_hidden_layers,
+                config.hidden_size,
+                inner,
+                is_gated,
+            )
+        )
     if reads:
         own = config.decoder
         read = of_side * getattr(args, "decoder_fraction", 1)
-        stacks.append(Stack(read, own.num_hidden_layers, own.hidden_size, own.intermediate_size, True))
+        stacks.append(
+            Stack(read, own.num_hidden_layers, own.hidden_size, own.intermediate_size, True)
+        )
     activations = activation_memory(args, stacks)
     return {
         "parameters": with_total(parameters),

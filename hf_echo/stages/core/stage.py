@@ -107,7 +107,9 @@ def load_with(load: Callable[..., Any], name: str, options: dict[str, Any]) -> A
     except TypeError as error:  # an option that does not exist, or a value of a wrong kind
         if not options:
             raise
-        raise ValueError(f"data_options: {str(error).replace(f'{load.__name__}() ', '')}") from error
+        raise ValueError(
+            f"data_options: {str(error).replace(f'{load.__name__}() ', '')}"
+        ) from error
 
 
 def teacher(model_args: Any, data_args: Any) -> str | None:

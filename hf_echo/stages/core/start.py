@@ -30,20 +30,30 @@ def start_model(
     if not name and not args.backbone:
         model: Model = EchoForTranslation(new_config(shape, tokenizer, languages))
     elif args.backbone:
-        own = {"pooling": pooling} | {key: shape.pop(key) for key in ("pooling", "embedding_size") if key in shape}
+        own = {"pooling": pooling} | {
+            key: shape.pop(key) for key in ("pooling", "embedding_size") if key in shape
+        }
         with opening(args.backbone) as place:
             check_backbone(args.backbone, EchoConfig.get_config_dict(place)[0].get("model_type"))
-            model = EchoEncoder.from_backbone(place, **own, attention="both", languages=languages, dtype=torch.float32)
+            model = EchoEncoder.from_backbone(
+                place, **own, attention="both", languages=languages, dtype=torch.float32
+            )
     else:
         with opening(name) as place:
             if is_adapter(name):
                 merged = open_checkpoint(name)
                 merged.config.sentence_transformer = None
                 return with_decoder(merged, args.decoder, tokenizer) if args.decoder else merged
-            if (kind := EchoConfig.get_config_dict(place)[0].get("model_type")) != EchoConfig.model_type:
-                raise ValueError(f"{name} is a model of type {kind!r}, no Echo checkpoint: name it as `backbone`")
+            if (
+                kind := EchoConfig.get_config_dict(place)[0].get("model_type")
+            ) != EchoConfig.model_type:
+                raise ValueError(
+                    f"{name} is a model of type {kind!r}, no Echo checkpoint: name it as `backbone`"
+                )
             whole = EchoConfig.from_pretrained(place).decoder is not None or is_release(place)
-        model = (EchoForTranslation if whole else EchoEncoder).from_pretrained(snapshot(name), dtype=torch.float32)
+        model = (EchoForTranslation if whole else EchoEncoder).from_pretrained(
+            snapshot(name), dtype=torch.float32
+        )
         model.config.sentence_transformer = None  # training reads texts without prompts
     if args.decoder:
         return with_decoder(model, args.decoder, tokenizer)
@@ -75,7 +85,8 @@ def check_tokenizer(name: str | Path, tokenizer: Any, size: int) -> None:
     except (OSError, ValueError):  # weights alone: nothing to compare
         return
     wanted, found = (
-        {number: token for token, number in each.get_vocab().items() if number < size} for each in (tokenizer, own)
+        {number: token for token, number in each.get_vocab().items() if number < size}
+        for each in (tokenizer, own)
     )
     if wrong := [number for number in sorted(found) if wanted.get(number) != found[number]]:
         raise ValueError(

@@ -20,11 +20,16 @@ from .base import CoreConfig, CoreTrainer
 class TextConfig(CoreConfig):
     """The papers' optimiser (OS 5) and batches by tokens."""
 
-    max_tokens: int = setting("padded tokens of a batch on one device, all sides together", 8192, least=1)
+    max_tokens: int = setting(
+        "padded tokens of a batch on one device, all sides together", 8192, least=1
+    )
     max_rows: int | None = setting("pairs of a batch on one device, no limit by default", None)
     max_length: int = setting("tokens of a text; longer ones are cut, with a warning", 128, least=1)
     language_drop: float = setting(
-        "probability that a text is encoded as 'Unspecified language' (OS p_unk)", 0.0, least=0, most=1
+        "probability that a text is encoded as 'Unspecified language' (OS p_unk)",
+        0.0,
+        least=0,
+        most=1,
     )
     learning_rate: float = setting("AdamW's initial learning rate", 4e-4)
     adam_beta2: float = setting("beta2 of AdamW", 0.98)
@@ -49,7 +54,9 @@ def text_lengths(trainer: CoreTrainer, encoder_sides: int, data: Any = None) -> 
         longest = max(data.longest()[side] for side in sides)
         room = positions - overhead["prefix"]
         if longest > room:
-            raise ValueError(f"a text has {longest} tokens, the encoder room for {room}; set max_length={room}")
+            raise ValueError(
+                f"a text has {longest} tokens, the encoder room for {room}; set max_length={room}"
+            )
     return data.lengths(encoder_sides=encoder_sides, **overhead)
 
 
@@ -67,7 +74,11 @@ def same_text(inputs: Mapping[str, Any]) -> Callable[[slice], torch.Tensor]:
 
 def learned_positions(model: nn.Module) -> int:
     """Number of positions of a text that have a learned vector; 0 for a backbone that has none."""
-    found = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
+    found = [
+        module for name, module in model.named_modules() if name.endswith("position_embeddings")
+    ]
     tables = [module for module in found if isinstance(module, nn.Embedding)]
-    unused = (0 if table.padding_idx is None else table.padding_idx + 1 for table in tables)  # RoBERTa's first ones
+    unused = (
+        0 if table.padding_idx is None else table.padding_idx + 1 for table in tables
+    )  # RoBERTa's first ones
     return min((len(table.weight) - first for table, first in zip(tables, unused)), default=0)

@@ -29,9 +29,14 @@ class TranslationConfig(TextConfig):
     )
 
     decoder_fraction: float = setting(
-        "share of a batch's pairs that the decoder reads, to save time on a small machine", 1.0, above=0, most=1
+        "share of a batch's pairs that the decoder reads, to save time on a small machine",
+        1.0,
+        above=0,
+        most=1,
     )
-    translation_weight: float = setting("beta of OS Eq. 4 and 6; 0: the decoder reads nothing and stays as it is", 1.0)
+    translation_weight: float = setting(
+        "beta of OS Eq. 4 and 6; 0: the decoder reads nothing and stays as it is", 1.0
+    )
     translation_reduction: Reduction = setting(
         "mean: over tokens, what the weights of all recipes belong to; sum: over a sentence, as OS 4.3 prints it",
         "mean",
@@ -59,7 +64,9 @@ class TranslationTrainer(CoreTrainer):
         for name, module in model.named_modules():
             if name in bottleneck:
                 module.requires_grad_(model.bottleneck)
-            elif (".cross_attn." in name or "cross_attention" in name) and name.rpartition(".")[2] in attention:
+            elif (".cross_attn." in name or "cross_attention" in name) and name.rpartition(".")[
+                2
+            ] in attention:
                 module.requires_grad_(not model.bottleneck)
         if not args.translation_weight:
             model.decoder.requires_grad_(False)
@@ -111,4 +118,8 @@ class TranslationTrainer(CoreTrainer):
         """The model's output; its loss is the translation loss, by chunks and without logits."""
         keys = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
         given = {key: inputs[key] for key in keys if key in inputs}
-        return model(**given, loss_function=self.loss_function()) if "labels" in given else model(**given)
+        return (
+            model(**given, loss_function=self.loss_function())
+            if "labels" in given
+            else model(**given)
+        )

@@ -16,13 +16,24 @@ class UnmaskingHead(nn.Module):
     """
 
     def __init__(
-        self, width: int, vocab_size: int, *, layers: int = 6, heads: int = 8, ffn: int = 3072, dropout: float = 0.1
+        self,
+        width: int,
+        vocab_size: int,
+        *,
+        layers: int = 6,
+        heads: int = 8,
+        ffn: int = 3072,
+        dropout: float = 0.1,
     ):
         super().__init__()
         if layers and width % heads:
-            raise ValueError(f"head_heads={heads} does not divide the encoder's hidden size {width}")
+            raise ValueError(
+                f"head_heads={heads} does not divide the encoder's hidden size {width}"
+            )
         options = dict(dropout=dropout, activation="gelu", batch_first=True, norm_first=False)
-        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(width, heads, ffn, **options) for _ in range(layers))
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, heads, ffn, **options) for _ in range(layers)
+        )
         for layer in self.layers:
             layer.self_attn.dropout = 0.0
         self.bias = nn.Parameter(torch.zeros(vocab_size))
@@ -34,6 +45,8 @@ class UnmaskingHead(nn.Module):
             states = layer(states, src_key_padding_mask=padding)
         return states
 
-    def loss(self, states: torch.Tensor, token_matrix: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss(
+        self, states: torch.Tensor, token_matrix: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
         """Mean cross-entropy of the labelled tokens; `token_matrix` is the encoder's, which learns from it too."""
         return unmasking_loss(states, token_matrix, self.bias, labels)

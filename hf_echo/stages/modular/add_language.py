@@ -63,10 +63,21 @@ def add_language(
         ValueError: unknown language, or one that is there; no data; alignment data for the pivot language or before it
             is there; pairs with a language that the model does not have.
     """
-    settings = dict(vocab_size=vocab_size, mlm_steps=mlm_steps, mlm_learning_rate=mlm_learning_rate, epochs=epochs)
-    settings |= dict(learning_rate=learning_rate, batch_size=batch_size, alignment_batch_size=alignment_batch_size)
+    settings = dict(
+        vocab_size=vocab_size,
+        mlm_steps=mlm_steps,
+        mlm_learning_rate=mlm_learning_rate,
+        epochs=epochs,
+    )
+    settings |= dict(
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        alignment_batch_size=alignment_batch_size,
+    )
     settings |= dict(max_length=max_length, seed=seed)
-    data = dict(texts=texts, paraphrases=paraphrases, cross_paraphrases=cross_paraphrases, parallel=parallel)
+    data = dict(
+        texts=texts, paraphrases=paraphrases, cross_paraphrases=cross_paraphrases, parallel=parallel
+    )
     pivot = _check(model, language, data)
     set_seed(seed)
     earlier = languages_of(model)
@@ -83,10 +94,18 @@ def add_language(
     module = opened[0]
     losses = _train(opened, language, lines, read, settings)
     module.notes[language] = {
-        "backbone": fingerprint(Path(model) / "model.safetensors"),  # adapters belong to exactly one
+        "backbone": fingerprint(
+            Path(model) / "model.safetensors"
+        ),  # adapters belong to exactly one
         "losses": losses,
-        "settings": settings if module.parts[language] else {},  # a pivot without data trains nothing
-        "data": {name: {"name": Path(f).name, "sha256": _digest(f)} for name, f in data.items() if f is not None},
+        "settings": settings
+        if module.parts[language]
+        else {},  # a pivot without data trains nothing
+        "data": {
+            name: {"name": Path(f).name, "sha256": _digest(f)}
+            for name, f in data.items()
+            if f is not None
+        },
     }
     result = {"language": language, "parts": module.parts[language], **losses}
     if output_dir is None:
@@ -97,7 +116,13 @@ def add_language(
         _save(module, out, language)
         values = {"language": language, **settings}
         write_lineage(
-            out, "add_language", values, parents={"model": model}, data=data, output_dir=output_dir, results=losses
+            out,
+            "add_language",
+            values,
+            parents={"model": model},
+            data=data,
+            output_dir=output_dir,
+            results=losses,
         )
     return result
 
@@ -108,23 +133,31 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
     checked_language(language)
     pivot, here = pivot_of(model), languages_of(model)
     if language in here:
-        raise ValueError(f"{model} has {language} already: remove its folder {LANGUAGES}/{language} first")
+        raise ValueError(
+            f"{model} has {language} already: remove its folder {LANGUAGES}/{language} first"
+        )
     for name in ("cross_paraphrases", "parallel"):
         if data[name] is None:
             continue
         if language == pivot:
             raise ValueError(f"{language} is the pivot, which is not aligned: leave out {name}")
         if pivot not in here:
-            raise ValueError(f"{model} does not have the pivot {pivot} yet: add {pivot} first, then align {language}")
+            raise ValueError(
+                f"{model} does not have the pivot {pivot} yet: add {pivot} first, then align {language}"
+            )
     if all(value is None for value in data.values()) and language != pivot:
-        raise ValueError(f"nothing to train {language} on: give texts, paraphrases, cross_paraphrases or parallel")
+        raise ValueError(
+            f"nothing to train {language} on: give texts, paraphrases, cross_paraphrases or parallel"
+        )
     for name, file in data.items():
         if file is not None and not Path(file).exists():
             raise FileNotFoundError(f"{name}: no file {file}")
     return pivot
 
 
-def _train(opened: Any, language: str, lines: list[str] | None, read: dict, s: dict) -> dict[str, float]:
+def _train(
+    opened: Any, language: str, lines: list[str] | None, read: dict, s: dict
+) -> dict[str, float]:
     """Train the parts in the paper's order; returns their mean losses."""
     from .training import PairSet, train_masked, train_pairs
 
@@ -136,7 +169,9 @@ def _train(opened: Any, language: str, lines: list[str] | None, read: dict, s: d
             module.add_language(language)
         else:
             old = module.backbone.get_input_embeddings().weight.detach()
-            tokenizer, rows = language_vocabulary(module.tokenizer, old, lines, s["vocab_size"], seed=s["seed"])
+            tokenizer, rows = language_vocabulary(
+                module.tokenizer, old, lines, s["vocab_size"], seed=s["seed"]
+            )
             module.add_language(language, tokenizer, rows.contiguous())
             module.add_part(language, "language_adapter")
             losses["language_adapter"] = train_masked(
@@ -163,7 +198,9 @@ def _train(opened: Any, language: str, lines: list[str] | None, read: dict, s: d
         if pair_sets:
             module.add_part(language, "alignment")
             of_pairs["batch_size"] = s["alignment_batch_size"]
-            losses["alignment"] = train_pairs(opened, language, "alignment", pair_sets, scratch, **of_pairs)
+            losses["alignment"] = train_pairs(
+                opened, language, "alignment", pair_sets, scratch, **of_pairs
+            )
     module.learn(language, ())
     module.eval()
     return losses
@@ -178,7 +215,9 @@ def _save(module: Any, folder: str | Path, language: str) -> None:
     unfinished.rename(place)
 
 
-def _pairs(file: Any, language: str, partners: Sequence[str], pivot: str) -> dict[str, dict[str, list[str]]]:
+def _pairs(
+    file: Any, language: str, partners: Sequence[str], pivot: str
+) -> dict[str, dict[str, list[str]]]:
     """Partner language -> columns source (in it), target and `negative` (in `language`).
 
     Pairs may be given either way round. A file without languages has the only partner, or the pivot.
@@ -197,7 +236,9 @@ def _pairs(file: Any, language: str, partners: Sequence[str], pivot: str) -> dic
         first = sides[0][0]
         if first not in partners or sides[1][0] != language:
             pair = f"{row['source_lang']}-{row['target_lang']}"
-            raise ValueError(f"{file}: a pair is {pair}, it must be {language} with {', '.join(partners)}")
+            raise ValueError(
+                f"{file}: a pair is {pair}, it must be {language} with {', '.join(partners)}"
+            )
         columns = of_partner.setdefault(first, {"source": [], "target": [], "negative": []})
         columns["source"].append(sides[0][1])
         columns["target"].append(sides[1][1])

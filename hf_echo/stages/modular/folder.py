@@ -41,7 +41,9 @@ def modular_backbone(
         raise ValueError(f"{output_dir} is a modular encoder with languages: name another folder")
     place = snapshot(base)
     is_echo = PreTrainedConfig.get_config_dict(place)[0].get("model_type") == "echo"
-    opened = (EchoEncoder.from_pretrained if is_echo else EchoEncoder.from_backbone)(place, dtype=torch.float32)
+    opened = (EchoEncoder.from_pretrained if is_echo else EchoEncoder.from_backbone)(
+        place, dtype=torch.float32
+    )
     tokenizer = AutoTokenizer.from_pretrained(place)
     tokenizer = plain(tokenizer) if isinstance(tokenizer, EchoTokenizer) else tokenizer
     module = ModularEncoder(opened.backbone, tokenizer, pivot, max_seq_length)
@@ -52,16 +54,24 @@ def modular_backbone(
         modules[0]["type"] = f"{CODE}.ModularEncoder"  # the file beside it, without this package
         write_json(out / "modules.json", modules)
         values = {"pivot": pivot, "max_seq_length": max_seq_length}
-        write_lineage(out, "modular_backbone", values, parents={"model": base}, output_dir=output_dir)
+        write_lineage(
+            out, "modular_backbone", values, parents={"model": base}, output_dir=output_dir
+        )
 
 
 def check_modular(folder: str | Path) -> None:
     if not (Path(folder) / SETTINGS).is_file():
-        raise FileNotFoundError(f"{folder} has no {SETTINGS}; give a modular encoder (hf-echo modular start)")
+        raise FileNotFoundError(
+            f"{folder} has no {SETTINGS}; give a modular encoder (hf-echo modular start)"
+        )
 
 
 def languages_of(folder: str | Path) -> list[str]:
-    return sorted(p.name for p in (Path(folder) / LANGUAGES).glob("*") if p.is_dir() and not p.name.startswith("."))
+    return sorted(
+        p.name
+        for p in (Path(folder) / LANGUAGES).glob("*")
+        if p.is_dir() and not p.name.startswith(".")
+    )
 
 
 def pivot_of(folder: str | Path) -> str:

@@ -41,11 +41,17 @@ class MaskedLanguageModel(nn.Module):
         self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
         self.bias = nn.Parameter(torch.zeros(encoder.embeddings[language].num_embeddings))
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor) -> dict:
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor
+    ) -> dict:
         states = self.encoder.token_states(self.language, input_ids, attention_mask)
         chosen = labels != IGNORED
-        logits = F.linear(self.transform(states[chosen]), self.encoder.embeddings[self.language].weight, self.bias)
-        loss = F.cross_entropy(logits.float(), labels[chosen], reduction="sum") / chosen.sum().clamp(min=1)
+        logits = F.linear(
+            self.transform(states[chosen]), self.encoder.embeddings[self.language].weight, self.bias
+        )
+        loss = F.cross_entropy(
+            logits.float(), labels[chosen], reduction="sum"
+        ) / chosen.sum().clamp(min=1)
         return {"loss": loss}
 
 
@@ -57,7 +63,9 @@ class CosineLoss(nn.Module):
         self.model = model
 
     def forward(self, sentence_features: Any, labels: Any = None) -> torch.Tensor:
-        source, target = (self.model(features)["sentence_embedding"] for features in sentence_features)
+        source, target = (
+            self.model(features)["sentence_embedding"] for features in sentence_features
+        )
         return cosine_loss(source, target)
 
 
@@ -90,7 +98,11 @@ def train_masked(
     """Embeddings and language adapter by masked language modelling; returns the mean loss."""
     tokenizer = encoder.tokenizers[language]
     rows = [
-        {"input_ids": tokenizer(text, truncation=True, max_length=max_length, verbose=False)["input_ids"]}
+        {
+            "input_ids": tokenizer(text, truncation=True, max_length=max_length, verbose=False)[
+                "input_ids"
+            ]
+        }
         for text in texts
         if text.strip()
     ]
@@ -106,7 +118,9 @@ def train_masked(
         MaskedLanguageModel(encoder, language),
         arguments,
         train_dataset=rows,
-        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=arguments.seed),
+        data_collator=DataCollatorForLanguageModeling(
+            tokenizer, mlm_probability=MASKED, seed=arguments.seed
+        ),
     )
     _pack_on_cpu(trainer)
     return trainer.train().training_loss
@@ -129,7 +143,10 @@ def train_pairs(
     of several sets take turns.
     """
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers import (
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
     datasets = {}
@@ -144,7 +161,9 @@ def train_pairs(
             loss = either_direction(model)
         datasets[pairs.name] = Dataset.from_dict(pairs.columns)
         losses[pairs.name] = loss
-        prompts[pairs.name] = {name: pairs.first if name == "source" else language for name in pairs.columns}
+        prompts[pairs.name] = {
+            name: pairs.first if name == "source" else language for name in pairs.columns
+        }
     model[0].learn(language, (part,))
     arguments = SentenceTransformerTrainingArguments(
         **_common(output_dir, **common),

@@ -38,8 +38,12 @@ class SpectrumStageConfig(CoreConfig):
     max_rows: int | None = setting("documents of a batch on one device", None)
     max_sentences: int = setting("longer documents are cut into windows of this size", 128, least=1)
     max_length: int = setting("tokens of a sentence; longer ones are cut", 128, least=1)
-    row_length: int = setting("documents are packed into rows of this many tokens; 0: one per row", 512, least=0)
-    train_decoder: bool = setting("the whole token decoder learns, not only its cross-attention", False)
+    row_length: int = setting(
+        "documents are packed into rows of this many tokens; 0: one per row", 512, least=0
+    )
+    train_decoder: bool = setting(
+        "the whole token decoder learns, not only its cross-attention", False
+    )
     learning_rate: float = setting("AdamW's initial learning rate", 2e-4)
     adam_beta2: float = setting("beta2 of AdamW", 0.98)
     lr_scheduler_type: str = setting("learning rate schedule", "cosine")
@@ -59,7 +63,9 @@ class DevDocuments:
         """(sentences, d) of all documents, one after the other."""
         key = f"{self.encoder} {fingerprint(self.encoder)}"
         texts = flat_sentences(self.rows)
-        (rows,) = frozen_embeddings(texts, any_encoder(self.encoder), key, self.cache_dir, sides=("source",))
+        (rows,) = frozen_embeddings(
+            texts, any_encoder(self.encoder), key, self.cache_dir, sides=("source",)
+        )
         return rows[np.arange(len(texts))]
 
 
@@ -97,7 +103,9 @@ class DocumentCollator:
             batch["input_ids"][batch["input_ids"] >= self.vocab_size] = self.unknown
         real = batch["document_ids"] >= 0
         for name, values in (("slot_documents", numbers), ("slot_keys", keys)):
-            batch[name] = torch.full(real.shape, -1).masked_scatter_(real, torch.from_numpy(np.concatenate(values)))
+            batch[name] = torch.full(real.shape, -1).masked_scatter_(
+                real, torch.from_numpy(np.concatenate(values))
+            )
         return batch | {"index": torch.tensor([row["index"] for row in rows])}
 
 
@@ -107,13 +115,25 @@ class SpectrumTrainer(CoreTrainer):
     metrics: tuple[str, ...] = ("nll",)
     train_dataset: TokenizedDocuments
 
-    def __init__(self, model: Any, args: Any, *, train_dataset: TokenizedDocuments, embeddings: Any, **kwargs: Any):
+    def __init__(
+        self,
+        model: Any,
+        args: Any,
+        *,
+        train_dataset: TokenizedDocuments,
+        embeddings: Any,
+        **kwargs: Any,
+    ):
         self.embeddings, self.spectrum = embeddings[0], model.config
         if (found := len(self.embeddings) - 1) != (wanted := train_dataset.sentences):
-            raise ValueError(f"there are embeddings of {found} sentences, the documents have {wanted}")
+            raise ValueError(
+                f"there are embeddings of {found} sentences, the documents have {wanted}"
+            )
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
-    def document(self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator) -> PackedDocument:
+    def document(
+        self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator
+    ) -> PackedDocument:
         """A row of the documents as the stage reads it."""
         raise NotImplementedError
 
@@ -131,7 +151,9 @@ class SpectrumTrainer(CoreTrainer):
             self.document,
             args.row_length,
             pad_token_id=tokenizer.pad_token_id or 0,
-            vocab_size=self.spectrum.decoder.vocab_size if self.spectrum.decoder is not None else None,
+            vocab_size=self.spectrum.decoder.vocab_size
+            if self.spectrum.decoder is not None
+            else None,
             unknown=getattr(tokenizer, "sep_token_id", None) or 0,
             seed=args.seed,
         )
@@ -152,7 +174,9 @@ class SpectrumTrainer(CoreTrainer):
 
     def measure(self, model, dev_sets: Mapping[str, DevDocuments], *, prefix="eval", tables=None):
         """{"eval_NAME_nll": nats per token, "eval_nll": mean over the sets}."""
-        metrics = {f"{prefix}_{name}_nll": self._dev_nll(model, dev) for name, dev in dev_sets.items()}
+        metrics = {
+            f"{prefix}_{name}_nll": self._dev_nll(model, dev) for name, dev in dev_sets.items()
+        }
         if metrics:
             metrics[f"{prefix}_nll"] = float(np.mean(list(metrics.values())))
         return metrics
@@ -160,7 +184,9 @@ class SpectrumTrainer(CoreTrainer):
     def dev_batches(self, dev: DevDocuments):
         """Batches of a dev set on the model's device, as in training."""
         rows = _prepare(dev.rows, self.tokenizer, None, self.args)
-        collate = replace(self.make_collator(self.args, self.tokenizer, None), embeddings=dev.embeddings())
+        collate = replace(
+            self.make_collator(self.args, self.tokenizer, None), embeddings=dev.embeddings()
+        )
         for start in range(0, len(rows), 8):
             batch = collate([rows[i] for i in range(start, min(start + 8, len(rows)))])
             yield {name: value.to(self.args.device) for name, value in batch.items()}
@@ -180,13 +206,17 @@ class SpectrumTrainer(CoreTrainer):
 def encoder(model_args: Any, data_args: Any) -> str:
     """The frozen encoder of the sentences, in the field `teacher` of a recipe."""
     if not data_args.teacher:
-        raise ValueError("teacher is missing: the sentence encoder whose embeddings the tower reads")
+        raise ValueError(
+            "teacher is missing: the sentence encoder whose embeddings the tower reads"
+        )
     return data_args.teacher
 
 
 def _load(args: Any) -> Dataset:
     if not args.train_data:
-        raise ValueError("train_data is missing: a JSONL or Parquet file of documents (sentences, lang)")
+        raise ValueError(
+            "train_data is missing: a JSONL or Parquet file of documents (sentences, lang)"
+        )
     return load_with(load_documents, args.train_data, args.data_options)
 
 
@@ -199,14 +229,18 @@ def _tokenizer(model_args: Any, rows: Dataset, config: Any, resume: str | None) 
     fields = (model_args.tokenizer_name_or_path, model_args.decoder, model_args.model_name_or_path)
     name = resume or next((value for value in fields if value), None)
     if name is None:
-        raise ValueError("tokenizer_name_or_path is missing: the tokenizer of the token decoder, or of the encoder")
+        raise ValueError(
+            "tokenizer_name_or_path is missing: the tokenizer of the token decoder, or of the encoder"
+        )
     with opening(name) as place:
         found = AutoTokenizer.from_pretrained(place)
     return found if hasattr(found, "text_ids") else EchoTokenizer.around(found)
 
 
 def _prepare(rows: Dataset, tokenizer: Any, data_args: Any, config: Any) -> TokenizedDocuments:
-    return TokenizedDocuments(rows, tokenizer, max_sentences=config.max_sentences, max_length=config.max_length)
+    return TokenizedDocuments(
+        rows, tokenizer, max_sentences=config.max_sentences, max_length=config.max_length
+    )
 
 
 DOCUMENTS = Rows(
@@ -220,7 +254,10 @@ DOCUMENTS = Rows(
 
 
 def spectrum_stage(
-    name: str, config: type[SpectrumStageConfig], trainer: type[SpectrumTrainer], load: Callable[[Any, Any], Any]
+    name: str,
+    config: type[SpectrumStageConfig],
+    trainer: type[SpectrumTrainer],
+    load: Callable[[Any, Any], Any],
 ) -> Stage:
     """A stage on documents; `load`: (model_args, embeddings) -> the tower, or the tower with its token decoder."""
 
@@ -236,4 +273,10 @@ def spectrum_stage(
         plan=plan,
         size=size,
     )
-    return Stage(name, config, trainer, embedded=Embedded("embeddings", encoder, sides=("source",)), **declared)
+    return Stage(
+        name,
+        config,
+        trainer,
+        embedded=Embedded("embeddings", encoder, sides=("source",)),
+        **declared,
+    )

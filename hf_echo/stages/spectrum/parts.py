@@ -11,7 +11,14 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoTokenizer
 
 from ...inference.encode import opening
-from ...modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from ...modeling import (
+    EchoConfig,
+    EchoDecoder,
+    EchoDecoderConfig,
+    SpectrumConfig,
+    SpectrumForCausalLM,
+    SpectrumModel,
+)
 from ...modeling.modeling_echo_base import DECODER_FOLDER
 from ...utils.did_you_mean import did_you_mean
 from ...utils.hub import snapshot
@@ -58,7 +65,9 @@ def load_spectrum(model_args: Any, embeddings: Any) -> SpectrumForCausalLM:
         check_size(config, size)
         return SpectrumForCausalLM.from_pretrained(snapshot(name), dtype=torch.float32)
     if not model_args.decoder:
-        raise ValueError("decoder is missing: an Echo checkpoint as token decoder (of a Llama: hf-echo convert llama)")
+        raise ValueError(
+            "decoder is missing: an Echo checkpoint as token decoder (of a Llama: hf-echo convert llama)"
+        )
     return join(load_tower(model_args, embeddings), model_args.decoder)
 
 
@@ -71,8 +80,14 @@ def join(tower: SpectrumModel, decoder_name: str) -> SpectrumForCausalLM:
     with opening(decoder_name) as place:
         kind = AutoConfig.from_pretrained(place).model_type
         if kind not in ("echo", "echo_decoder"):
-            way = f"; convert it first: hf-echo convert llama {decoder_name} OUT" if kind == "llama" else ""
-            raise ValueError(f"decoder: {decoder_name} is a model of type {kind!r}, not an Echo checkpoint{way}")
+            way = (
+                f"; convert it first: hf-echo convert llama {decoder_name} OUT"
+                if kind == "llama"
+                else ""
+            )
+            raise ValueError(
+                f"decoder: {decoder_name} is a model of type {kind!r}, not an Echo checkpoint{way}"
+            )
         decoder = EchoDecoder.from_pretrained(place, dtype=torch.float32)
         if decoder.config.bottleneck:
             decoder.config.bottleneck = False
@@ -93,11 +108,15 @@ def check_size(config: SpectrumConfig, size: int) -> None:
 
 def plan(model_args: Any, args: Any, start: Start) -> SpectrumConfig | None:
     """Configuration of the tower, with that of the token decoder where the recipe names one."""
-    tower = start_or_shape(model_args, start, lambda: SpectrumConfig(**model_args.shape), (SpectrumConfig,))
+    tower = start_or_shape(
+        model_args, start, lambda: SpectrumConfig(**model_args.shape), (SpectrumConfig,)
+    )
     if tower is None or not model_args.decoder:
         return tower
     decoder = start.config("decoder", model_args.decoder, (EchoConfig, EchoDecoderConfig))
-    if isinstance(decoder, EchoConfig) and decoder.decoder is None:  # a release with the decoder in a folder
+    if (
+        isinstance(decoder, EchoConfig) and decoder.decoder is None
+    ):  # a release with the decoder in a folder
         with opening(model_args.decoder) as place:
             decoder = AutoConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
     tower = copy.deepcopy(tower)

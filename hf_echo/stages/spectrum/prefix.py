@@ -26,7 +26,10 @@ class PrefixConfig(SpectrumStageConfig):
 
     max_target: int = setting("tokens of a continuation; longer ones are cut", 512, least=1)
     autoencode_fraction: float = setting(
-        "share of documents that are rebuilt from their embeddings, not continued", 0.0, least=0, most=1
+        "share of documents that are rebuilt from their embeddings, not continued",
+        0.0,
+        least=0,
+        most=1,
     )
 
 
@@ -34,7 +37,9 @@ class PrefixTrainer(SpectrumTrainer):
     """Cross-entropy of the continuation; none on the prompt."""
 
     def __init__(self, model, args, *, tokenizer, **kwargs: Any):
-        self.prompts = {text: prompt_ids(model.config, tokenizer, text) for text in (CONTINUE, REBUILD)}
+        self.prompts = {
+            text: prompt_ids(model.config, tokenizer, text) for text in (CONTINUE, REBUILD)
+        }
         self.space = tokenizer.text_ids([" "])[0]
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)
 
@@ -42,14 +47,22 @@ class PrefixTrainer(SpectrumTrainer):
         sentences = [ids.tolist() for ids in row["sentences"]]
         if rng.random() < self.args.autoencode_fraction:
             return self.packed(vectors, sentences, REBUILD)
-        split = int(rng.integers(1, len(sentences))) if len(sentences) > 1 else 0  # one sentence follows BOE alone
+        split = (
+            int(rng.integers(1, len(sentences))) if len(sentences) > 1 else 0
+        )  # one sentence follows BOE alone
         return self.packed(vectors[:split], sentences[split:], CONTINUE, ends=row["ends"])
 
-    def packed(self, vectors: Any, written: Sequence[Sequence[int]], prompt: str, ends: bool = True) -> PackedDocument:
+    def packed(
+        self, vectors: Any, written: Sequence[Sequence[int]], prompt: str, ends: bool = True
+    ) -> PackedDocument:
         """Embeddings that are read and sentences that are written -> a document for the model; a text that is cut has
         no end token."""
         ids = [token for sentence in written for token in (*sentence, *self.space)]
-        ids, most, start = ids[: len(ids) - len(self.space)], self.args.max_target, self.prompts[prompt]
+        ids, most, start = (
+            ids[: len(ids) - len(self.space)],
+            self.args.max_target,
+            self.prompts[prompt],
+        )
         end = [self.spectrum.decoder.eos_token_id] if ends and len(ids) <= most else []
         segment = Segment([*start, *ids[:most], *end], len(start), len(vectors) + 1)
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
@@ -57,7 +70,11 @@ class PrefixTrainer(SpectrumTrainer):
     def batch_lengths(self):
         """Source, target and prompt, as if all sentences were both."""
         rows = self.train_dataset
-        return rows.windows[:, 2] + np.minimum(rows.tokens(), self.args.max_target) + len(self.prompts[CONTINUE])
+        return (
+            rows.windows[:, 2]
+            + np.minimum(rows.tokens(), self.args.max_target)
+            + len(self.prompts[CONTINUE])
+        )
 
 
 def prompt_ids(config: Any, tokenizer: Any, text: str) -> list[int]:

@@ -19,10 +19,19 @@ SYSTEMS = (
     "You read documents carefully and answer briefly.",
     "You answer what is asked about a document.",
 )
-TASKS = ("{task}", "{task} The document is in {language}.", "Read the {language} document. {task}", "Task: {task}")
+TASKS = (
+    "{task}",
+    "{task} The document is in {language}.",
+    "Read the {language} document. {task}",
+    "Task: {task}",
+)
 DEFAULT_TASK = "Answer the question about the document."
 QUESTIONS = ("Question: {question}", "Q: {question}", "{question}")
-CHOICES = ("Here are the choices: {choices}", "Possible answers: {choices}", 'Options: "{choices}". Which is correct?')
+CHOICES = (
+    "Here are the choices: {choices}",
+    "Possible answers: {choices}",
+    'Options: "{choices}". Which is correct?',
+)
 FORMATS = ("{number}) {choice}", "{letter}: {choice}", "{small}. {choice}")
 IDS = ("{number}", "{letter}", "{small}")  # of FORMATS, in the same order
 JOINS = ("\n", ", ", " ")
@@ -66,7 +75,8 @@ def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
     if choices:
         style, kind = int(rng.integers(len(FORMATS))), pick(tuple(TARGETS))
         numbered = [
-            dict(number=i + 1, letter=chr(65 + i), small=chr(97 + i), choice=choice) for i, choice in enumerate(choices)
+            dict(number=i + 1, letter=chr(65 + i), small=chr(97 + i), choice=choice)
+            for i, choice in enumerate(choices)
         ]
         lines = [FORMATS[style].format(**values) for values in numbered]
         parts.append(pick(CHOICES).format(choices=pick(JOINS).join(lines)))
@@ -88,7 +98,13 @@ def written_prompt(prompt: Prompt, tokenizer: Any) -> list[int]:
         return tokenizer.text_ids([f"{prompt.system}\n\n{prompt.user}\n\nAnswer: "])[0]
     ids = []
     for role, text in (("system", prompt.system), ("user", prompt.user), ("assistant", "")):
-        ids += [header, *_exact_ids(tokenizer, role), end_of_header, *_exact_ids(tokenizer, f"\n\n{text}"), end_of_turn]
+        ids += [
+            header,
+            *_exact_ids(tokenizer, role),
+            end_of_header,
+            *_exact_ids(tokenizer, f"\n\n{text}"),
+            end_of_turn,
+        ]
     return ids[:-1]  # the model writes the end of its own turn
 
 

@@ -22,7 +22,9 @@ class SentencesTrainer(SpectrumTrainer):
 
     def document(self, row, vectors, rng):
         sentences = [ids.tolist() for ids in row["sentences"]]
-        segments = sentence_segments(sentences, self.spectrum.prompt_ids, self.spectrum.decoder.eos_token_id)
+        segments = sentence_segments(
+            sentences, self.spectrum.prompt_ids, self.spectrum.decoder.eos_token_id
+        )
         return PackedDocument(vectors, segments=segments if row["ends"] else segments[:-1])
 
 

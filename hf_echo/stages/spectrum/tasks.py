@@ -13,7 +13,9 @@ from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
 from .parts import load_spectrum
 from .prompts import draw_prompt, written_prompt
 
-PROMPT_TOKENS = 96  # about what a prompt costs beside question and choices, for batches of equal cost
+PROMPT_TOKENS = (
+    96  # about what a prompt costs beside question and choices, for batches of equal cost
+)
 
 
 @dataclass
@@ -31,19 +33,26 @@ class TasksTrainer(SpectrumTrainer):
 
     def __init__(self, model, args, *, train_dataset, **kwargs: Any):
         if missing := sum(not answer for answer in train_dataset.tasks["answer"]):
-            raise ValueError(f"{missing} documents have no answer; fine-tuning needs the column `answer` in each row")
+            raise ValueError(
+                f"{missing} documents have no answer; fine-tuning needs the column `answer` in each row"
+            )
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
     def document(self, row, vectors, rng) -> PackedDocument:
         prompt = draw_prompt(row, rng)
         start = [self.spectrum.start_token_id, *written_prompt(prompt, self.tokenizer)]
         target = [*self.tokenizer.text_ids([prompt.target])[0], self.spectrum.decoder.eos_token_id]
-        segment = Segment([*start, *target[: self.args.max_target + 1]], len(start), len(vectors) + 1)
+        segment = Segment(
+            [*start, *target[: self.args.max_target + 1]], len(start), len(vectors) + 1
+        )
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
 
     def batch_lengths(self) -> np.ndarray:
         tasks, texts = self.train_dataset.tasks, self.tokenizer.text_ids
-        blocks = [" ".join([q or "", *c, a]) for q, c, a in zip(tasks["question"], tasks["choices"], tasks["answer"])]
+        blocks = [
+            " ".join([q or "", *c, a])
+            for q, c, a in zip(tasks["question"], tasks["choices"], tasks["answer"])
+        ]
         costs = np.array([len(ids) for ids in texts(blocks)])
         windows = self.train_dataset.windows
         return windows[:, 2] + costs[windows[:, 0]] + PROMPT_TOKENS

@@ -24,7 +24,9 @@ class TowerConfig(SpectrumStageConfig):
     objective: Literal["infonce", "mse"] = setting("infonce is better in the paper", "infonce")
     negatives: Literal["document", "batch", "both"] = setting("of infonce", "both")
     logit_scale: float = setting("of infonce", 20.0, above=0)
-    metric_for_best_model: str | None = setting("dev metric that chooses the best", "next_sentence_error")
+    metric_for_best_model: str | None = setting(
+        "dev metric that chooses the best", "next_sentence_error"
+    )
 
 
 class TowerTrainer(SpectrumTrainer):
@@ -56,9 +58,13 @@ class TowerTrainer(SpectrumTrainer):
             return {"next_embedding": mse_loss(predicted, target)}, {"next_embedding": 1.0}
         all_target, offset = gather_with_grad(target)
         all_document, all_key = gather_with_grad(document)[0], gather_with_grad(key)[0]
-        everything = dict(all_target=all_target, all_document=all_document, all_key=all_key, offset=offset)
+        everything = dict(
+            all_target=all_target, all_document=all_document, all_key=all_key, offset=offset
+        )
         options = dict(logit_scale=self.args.logit_scale, negatives=self.args.negatives)
-        loss = next_embedding_loss(predicted, target, document=document, key=key, **everything, **options)
+        loss = next_embedding_loss(
+            predicted, target, document=document, key=key, **everything, **options
+        )
         return {"next_embedding": loss}, {"next_embedding": 1.0}
 
     def measure(self, model, dev_sets: Mapping[str, DevDocuments], *, prefix="eval", tables=None):

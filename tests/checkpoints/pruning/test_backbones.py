@@ -19,7 +19,9 @@ IDS = torch.tensor([[0, 5, 6, 7, 8, 9, 2], [0, 11, 12, 13, 14, 2, 1]])
 def encoder(kind: str, layers: int = 2, **options) -> EchoEncoder:
     torch.manual_seed(0)
     extra = {"layer_types": ["full_attention"] * layers} if kind == "gemma3_text" else {}
-    config = EchoConfig(backbone=backbone(kind, num_hidden_layers=layers, **extra), pooling="mean", **options)
+    config = EchoConfig(
+        backbone=backbone(kind, num_hidden_layers=layers, **extra), pooling="mean", **options
+    )
     model = EchoEncoder(config).eval()
     for name, weight in model.named_parameters():
         if "norm" in name.lower():
@@ -38,7 +40,10 @@ def embed(model: EchoEncoder) -> torch.Tensor:
 def test_same_shape_is_the_identity(kind):
     model = encoder(kind, embedding_size=24)
     same = prune(model, resolve_shape(model.config, shape={"num_hidden_layers": 2}))
-    assert torch.equal(embed(same), embed(model)) and same.state_dict().keys() == model.state_dict().keys()
+    assert (
+        torch.equal(embed(same), embed(model))
+        and same.state_dict().keys() == model.state_dict().keys()
+    )
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
@@ -53,7 +58,10 @@ def test_dead_units_and_heads_of_bert_go_before_live_ones(kind, embedding_size):
     small = prune(model, resolve_shape(model.config, shape={"intermediate_size": 24}))
     torch.testing.assert_close(embed(small), embed(model), atol=1e-5, rtol=1e-4)
     narrow = prune(model, resolve_shape(model.config, shape=CUT))
-    assert narrow.config.hidden_size == 16 and narrow.config.embedding_size == model.config.embedding_size
+    assert (
+        narrow.config.hidden_size == 16
+        and narrow.config.embedding_size == model.config.embedding_size
+    )
     assert embed(narrow).shape == embed(model).shape and embed(narrow).isfinite().all()
     rows = layout_of(model).layers[0].attention.value.bias[16:]
     assert torch.equal(layout_of(narrow).layers[0].attention.value.bias, rows)  # the two live heads
@@ -62,7 +70,10 @@ def test_dead_units_and_heads_of_bert_go_before_live_ones(kind, embedding_size):
 def test_a_narrow_bert_drops_dead_dimensions_and_keeps_the_places_of_the_others():
     model, dead = encoder("bert", embedding_size=None), torch.arange(0, 32, 2)
     with torch.no_grad():
-        for module in (*layout_of(model).embeddings, *(norm for norm, _ in layout_of(model).sites([0, 1]))):
+        for module in (
+            *layout_of(model).embeddings,
+            *(norm for norm, _ in layout_of(model).sites([0, 1])),
+        ):
             if isinstance(module, nn.Embedding):
                 module.weight[:, dead] = 0
             else:
@@ -71,7 +82,10 @@ def test_a_narrow_bert_drops_dead_dimensions_and_keeps_the_places_of_the_others(
             for linear in (layer.attention.output, layer.leave):
                 linear.weight[dead], linear.bias[dead] = 0, 0
     small = prune(model, resolve_shape(model.config, shape=CUT))
-    assert torch.equal(small.projection.weight[1::2], torch.eye(16)) and not small.projection.weight[dead].any()
+    assert (
+        torch.equal(small.projection.weight[1::2], torch.eye(16))
+        and not small.projection.weight[dead].any()
+    )
 
 
 @pytest.mark.parametrize("kind", ["bert", "modernbert", "gemma3_text", "qwen3"])
@@ -94,8 +108,16 @@ def cut(kind: str, shape: dict) -> None:
 
 test_what_a_backbone_cannot_do = refusals(
     ("bert", {"num_key_value_heads": 2}, "a backbone of type 'bert' has no num_key_value_heads"),
-    ("bert", {"hidden_size": 16}, "hidden_size 16 on 4 num_attention_heads: each head stays 8 wide"),
-    ("modernbert", {"intermediate_size": 24}, "type 'modernbert' cannot be cut so: its layers can be"),
+    (
+        "bert",
+        {"hidden_size": 16},
+        "hidden_size 16 on 4 num_attention_heads: each head stays 8 wide",
+    ),
+    (
+        "modernbert",
+        {"intermediate_size": 24},
+        "type 'modernbert' cannot be cut so: its layers can be",
+    ),
     ("gemma3_text", {"hidden_size": 16}, "type 'gemma3_text' cannot be cut so: its layers can be"),
     call=cut,
 )

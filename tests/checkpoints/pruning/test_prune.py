@@ -19,9 +19,19 @@ from hf_echo.vocabulary import train_tokenizer
 pytestmark = pytest.mark.trains
 
 COMMAND = "prune"
-SMALL = {"hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 3, "num_attention_heads": 4}
+SMALL = {
+    "hidden_size": 24,
+    "intermediate_size": 20,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+}
 SMALL |= {"num_key_value_heads": 2, "head_dim": 8}
-CUT = {"hidden_size": 16, "intermediate_size": 12, "num_attention_heads": 2, "num_key_value_heads": 1}
+CUT = {
+    "hidden_size": 16,
+    "intermediate_size": 12,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
 
 
 @pytest.fixture
@@ -52,7 +62,9 @@ def numbers(sentences, toy_tokenizer):
 
 def test_layers():
     kept = {(16, 8): [0, 2, 4, 6, 9, 11, 13, 15], (16, 10): [0, 2, 3, 5, 7, 8, 10, 12, 13, 15]}
-    for (source, count), layers in (kept | {(2, 1): [0], (3, 2): [0, 2], (3, 3): [0, 1, 2]}).items():
+    for (source, count), layers in (
+        kept | {(2, 1): [0], (3, 2): [0, 2], (3, 3): [0, 1, 2]}
+    ).items():
         assert layers_to_keep(source, count) == layers
 
 
@@ -97,7 +109,9 @@ def test_dead_units_go_before_live_ones(model, numbers):
     other = prune(model, shape, importance="plain")
     assert not np.allclose(numbers(other), want, atol=1e-2)
     model.bottleneck = False
-    pytest.raises(ValueError, prune, model, shape).match("reads all encoder states")  # the decoder cannot be kept
+    pytest.raises(ValueError, prune, model, shape).match(
+        "reads all encoder states"
+    )  # the decoder cannot be kept
 
 
 def test_dead_value_dimensions_go_first(model, numbers):
@@ -114,17 +128,28 @@ def test_query_heads_stay_with_their_key_and_value_head(toy, toy_tokenizer):
     """8 heads on 4 -> 3 heads on 3: rows are marked with the number of their head."""
     sizes = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=4, hidden_size=24)
     encoder = toy.make_model(toy_tokenizer, **sizes).encoder
-    block, loud = encoder.backbone.layers[0].self_attn, [1, 2, 6]  # heads 2 and 4 of these belong to others: 0, 1, 3
+    block, loud = (
+        encoder.backbone.layers[0].self_attn,
+        [1, 2, 6],
+    )  # heads 2 and 4 of these belong to others: 0, 1, 3
     with torch.no_grad():
         for linear, count in ((block.q_proj, 8), (block.k_proj, 4), (block.v_proj, 4)):
-            linear.weight.copy_(torch.arange(count).repeat_interleave(4)[:, None].expand(-1, 24) + 1)
+            linear.weight.copy_(
+                torch.arange(count).repeat_interleave(4)[:, None].expand(-1, 24) + 1
+            )
         block.o_proj.weight.zero_()
         for head in loud:
             block.o_proj.weight[:, 4 * head : 4 * head + 4] = 100.0 + head
-    shape = resolve_shape(encoder.config, shape={"num_attention_heads": 3, "num_key_value_heads": 3})
+    shape = resolve_shape(
+        encoder.config, shape={"num_attention_heads": 3, "num_key_value_heads": 3}
+    )
     cut = prune(encoder, shape).backbone.layers[0].self_attn
     assert (cut.q_proj.weight[::4, 0] - 1).tolist() == loud
-    assert (cut.k_proj.weight[::4, 0] - 1).tolist() == (cut.v_proj.weight[::4, 0] - 1).tolist() == [0, 1, 3]
+    assert (
+        (cut.k_proj.weight[::4, 0] - 1).tolist()
+        == (cut.v_proj.weight[::4, 0] - 1).tolist()
+        == [0, 1, 3]
+    )
     assert (cut.o_proj.weight[0, ::4] - 100).tolist() == loud
 
 
@@ -132,13 +157,17 @@ def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_t
     """Where all pairs turn alike and say the same, half of them say it all."""
     torch.manual_seed(0)
     rope = {"rope_type": "default", "rope_theta": 1.0}
-    encoder = toy.make_model(toy_tokenizer, pooling="cls", rope_parameters=rope, **SMALL).encoder.eval()
+    encoder = toy.make_model(
+        toy_tokenizer, pooling="cls", rope_parameters=rope, **SMALL
+    ).encoder.eval()
     with torch.no_grad():
         for layer in encoder.backbone.layers:
             block = layer.self_attn
             for linear in (block.q_proj, block.k_proj):
                 torch.nn.init.normal_(linear.weight)
-                rows = linear.weight.view(-1, 2, 2, 2, 24)  # head, half of the rotation, pair and its twin
+                rows = linear.weight.view(
+                    -1, 2, 2, 2, 24
+                )  # head, half of the rotation, pair and its twin
                 rows[:, :, :, 1] = rows[:, :, :, 0]
             block.v_proj.weight.view(2, 8, 24)[:, 4:] = 0
     smaller = prune(encoder, resolve_shape(encoder.config, shape={"head_dim": 4}))
@@ -151,7 +180,9 @@ def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_t
 @pytest.mark.parametrize(("source", "count"), [(64, 32), (64, 16), (64, 48), (8, 8), (64, 2)])
 def test_rotary_pairs_turn_as_the_new_ones(source, count):
     old, new = (
-        LlamaRotaryEmbedding(EchoConfig(hidden_size=size * 2, num_attention_heads=2, head_dim=size)).inv_freq.log()
+        LlamaRotaryEmbedding(
+            EchoConfig(hidden_size=size * 2, num_attention_heads=2, head_dim=size)
+        ).inv_freq.log()
         for size in (source, count)
     )
     pairs = rotary_pairs(source, count)
@@ -168,7 +199,9 @@ def rsa(x: np.ndarray, y: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("importance", ["weight", "plain"])
-def test_starts_nearer_to_the_teacher_than_a_random_one(toy_trained, sentences, toy_tokenizer, importance):
+def test_starts_nearer_to_the_teacher_than_a_random_one(
+    toy_trained, sentences, toy_tokenizer, importance
+):
     shape = resolve_shape(toy_trained.config, shape={"hidden_size": 24, "intermediate_size": 32})
     teacher = encode(toy_trained, toy_tokenizer, *sentences)
     near = encode(prune(toy_trained, shape, importance=importance), toy_tokenizer, *sentences)
@@ -176,21 +209,31 @@ def test_starts_nearer_to_the_teacher_than_a_random_one(toy_trained, sentences, 
         torch.manual_seed(seed)
         config = EchoConfig.from_dict(toy_trained.config.to_dict() | {"decoder": None} | shape)
         far = encode(EchoEncoder(config).eval(), toy_tokenizer, *sentences)
-        assert np.square(near - teacher).mean() < 0.75 * np.square(far - teacher).mean()  # by the plain way, half
+        assert (
+            np.square(near - teacher).mean() < 0.75 * np.square(far - teacher).mean()
+        )  # by the plain way, half
         assert rsa(near, teacher) > rsa(far, teacher) + 0.3
 
 
 @pytest.mark.parametrize("kind", ["training", "release"])
 @pytest.mark.parametrize("decoder", ["keep", "drop"])
-def test_result_opens_in_every_way(run, toy_folders, toy_trained, toy, toy_tokenizer, tmp_path, kind, decoder):
+def test_result_opens_in_every_way(
+    run, toy_folders, toy_trained, toy, toy_tokenizer, tmp_path, kind, decoder
+):
     shape = {"hidden_size": 24, "intermediate_size": 48}
     arguments = ["--shape", "hidden_size=24,intermediate_size=48", "--decoder", decoder]
-    code, out, _ = run(toy_folders[kind], tmp_path / "small", *arguments, "--json", tmp_path / "report.json")
+    code, out, _ = run(
+        toy_folders[kind], tmp_path / "small", *arguments, "--json", tmp_path / "report.json"
+    )
     assert code == 0
     report = json.loads(out)
     assert json.loads((tmp_path / "report.json").read_text()) == report
     encoder = AutoModel.from_pretrained(tmp_path / "small")
-    assert report["parameters"] == encoder.num_parameters() == encoder_parameters(toy_trained.config, shape)
+    assert (
+        report["parameters"]
+        == encoder.num_parameters()
+        == encoder_parameters(toy_trained.config, shape)
+    )
     assert report["parameters_before"] == toy_trained.encoder.num_parameters()
     note = encoder.config.pruned_from
     assert note["model"] == str(toy_folders[kind]) and note["importance"] == "weight"
@@ -212,26 +255,38 @@ def test_result_opens_in_every_way(run, toy_folders, toy_trained, toy, toy_token
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_dtype_is_the_source_s_on_every_processor(run, model, toy, toy_tokenizer, tmp_path, monkeypatch, fast):
+def test_dtype_is_the_source_s_on_every_processor(
+    run, model, toy, toy_tokenizer, tmp_path, monkeypatch, fast
+):
     half = toy.save(tmp_path / "half", model.to(torch.bfloat16), toy_tokenizer, release=True)
     monkeypatch.setattr("hf_echo.modeling.precision_echo.bf16_is_faster", lambda device="cpu": fast)
     assert run(half, tmp_path / "small", "--shape", "intermediate_size=12")[0] == 0
     for part in ("", "decoder"):
         weights = load_file(tmp_path / "small" / part / "model.safetensors")
         assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
-        assert json.loads((tmp_path / "small" / part / "config.json").read_text())["dtype"] == "bfloat16"
+        assert (
+            json.loads((tmp_path / "small" / part / "config.json").read_text())["dtype"]
+            == "bfloat16"
+        )
 
 
 def test_new_tokenizer(run, toy_folders, sentences, tmp_path):
-    train_tokenizer(sentences[0], 320, max_length=64, progress=False).save_pretrained(tmp_path / "tokenizer")
+    train_tokenizer(sentences[0], 320, max_length=64, progress=False).save_pretrained(
+        tmp_path / "tokenizer"
+    )
     small = tmp_path / "new" / "small"
-    code, out, _ = run(toy_folders["release"], small, "--size", "half", "--tokenizer", tmp_path / "tokenizer")
+    code, out, _ = run(
+        toy_folders["release"], small, "--size", "half", "--tokenizer", tmp_path / "tokenizer"
+    )
     assert code == 0
     opened = SentenceTransformer(str(small), device="cpu")
     encoder = AutoModel.from_pretrained(small)
     report = json.loads(out)
     assert report["tokens"] == len(opened.tokenizer) <= encoder.config.vocab_size < 400
-    assert report["parameters"] == encoder.num_parameters() and encoder.config.pruned_from["importance"] == "weight"
+    assert (
+        report["parameters"] == encoder.num_parameters()
+        and encoder.config.pruned_from["importance"] == "weight"
+    )
     assert opened.encode(["un chat"]).shape == (1, 32)
     assert [path.name for path in small.parent.iterdir()] == ["small"]
 

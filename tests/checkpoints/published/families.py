@@ -24,15 +24,39 @@ WIDTH = 32
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:;!?|\n'éèüñß"
 LETTERS += "猫はマットの上でねむ我爱你абвгдежзийклмнопрстуфя"
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
-SHAPE = {"hidden_size": WIDTH, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+SHAPE = {
+    "hidden_size": WIDTH,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
 SHAPE |= {"initializer_range": 0.3}
 GROUPED = {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 512}
 IDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 WINDOWS = {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]}
-MODERN = {"cls_token_id": 0, "sep_token_id": 2, "local_attention": 6, "max_position_embeddings": 512}
-T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 1}
-BART = {"encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
-POSITIONS = {"max_position_embeddings": 66}  # of BERT and XLM-R: 64 tokens and the two that XLM-R leaves out
+MODERN = {
+    "cls_token_id": 0,
+    "sep_token_id": 2,
+    "local_attention": 6,
+    "max_position_embeddings": 512,
+}
+T5 = {
+    "d_model": WIDTH,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_heads": 4,
+    "decoder_start_token_id": 1,
+}
+BART = {
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+}
+POSITIONS = {
+    "max_position_embeddings": 66
+}  # of BERT and XLM-R: 64 tokens and the two that XLM-R leaves out
 
 TEXTS = [
     "The cat sleeps.",
@@ -129,14 +153,18 @@ def update_json(file: Path, **values: Any) -> None:
 
 BERT = {"model_type": "bert", **POSITIONS}
 XLM_R = {"model_type": "xlm-roberta", **POSITIONS}
-INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+INSTRUCTION = (
+    "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+)
 TANH = "torch.nn.modules.activation.Tanh"
 IDENTITY = "torch.nn.modules.linear.Identity"
 LEFT = {"padding_side": "left"}
 
 FAMILIES = {
     "multilingual-e5-small": Family(BERT),
-    "multilingual-e5-large-instruct": Family(XLM_R, settings=prompts("query", query="query: ", passage="passage: ")),
+    "multilingual-e5-large-instruct": Family(
+        XLM_R, settings=prompts("query", query="query: ", passage="passage: ")
+    ),
     "bge-m3": Family(XLM_R, ("cls_token",), like="snowflake-arctic-embed-l-v2.0"),
     "LaBSE": Family(BERT, ("cls_token",), ((WIDTH, True, TANH), "normalize")),
     "paraphrase-multilingual-MiniLM-L12-v2": Family(BERT, modules=(), longest=24),
@@ -150,7 +178,9 @@ FAMILIES = {
         refused="is a model of type 'new', whose own code",
     ),
     "mmBERT": Family({"model_type": "modernbert", **MODERN}),
-    "granite-embedding-r2": Family({"model_type": "modernbert", **MODERN}, ("cls_token",), like="mmBERT"),
+    "granite-embedding-r2": Family(
+        {"model_type": "modernbert", **MODERN}, ("cls_token",), like="mmBERT"
+    ),
     "embeddinggemma-300m": Family(
         {"model_type": "gemma3_text", "use_bidirectional_attention": True, **GROUPED, **WINDOWS},
         modules=((96, False, IDENTITY), (WIDTH, False, IDENTITY), "normalize"),
@@ -172,13 +202,17 @@ FAMILIES = {
     "e5-mistral-7b-instruct": Family(
         {"model_type": "mistral", "sliding_window": 8, **GROUPED},
         ("lasttoken",),
-        settings=prompts(web_search_query=INSTRUCTION, sts_query="Instruct: Retrieve similar text.\nQuery: "),
+        settings=prompts(
+            web_search_query=INSTRUCTION, sts_query="Instruct: Retrieve similar text.\nQuery: "
+        ),
         tokenizer=LEFT,
     ),
     "jina-embeddings-v3": Family(
         XLM_R,
         types={"Transformer": "custom_st.Transformer"},
-        change=with_code(AutoModel="jinaai/xlm-roberta-flash-implementation--modeling_lora.XLMRobertaLoRA"),
+        change=with_code(
+            AutoModel="jinaai/xlm-roberta-flash-implementation--modeling_lora.XLMRobertaLoRA"
+        ),
         refused="the module custom_st.Transformer, which is code of its own",
     ),
     "jina-embeddings-v5-text-small-retrieval": Family(
@@ -190,13 +224,22 @@ FAMILIES = {
     "nomic-embed-text-v2-moe": Family(
         BERT,
         settings=prompts(query="search_query: ", passage="search_document: "),
-        change=of_type("nomic_bert", AutoModel="nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"),
+        change=of_type(
+            "nomic_bert",
+            AutoModel="nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel",
+        ),
         refused="computes with code of its own (nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel)",
     ),
-    "snowflake-arctic-embed-l-v2.0": Family(XLM_R, ("cls_token",), settings=prompts(query="query: ")),
-    "KaLM-embedding-multilingual-mini": Family({"model_type": "qwen2", "is_causal": False, **GROUPED}),
+    "snowflake-arctic-embed-l-v2.0": Family(
+        XLM_R, ("cls_token",), settings=prompts(query="query: ")
+    ),
+    "KaLM-embedding-multilingual-mini": Family(
+        {"model_type": "qwen2", "is_causal": False, **GROUPED}
+    ),
     "sentence-t5-base": Family(
-        {"model_type": "t5", **T5}, modules=((WIDTH, False, IDENTITY), "normalize"), template="$A </s>"
+        {"model_type": "t5", **T5},
+        modules=((WIDTH, False, IDENTITY), "normalize"),
+        template="$A </s>",
     ),
     "gtr-t5-base": Family(
         {"model_type": "mt5", **T5},
@@ -206,20 +249,36 @@ FAMILIES = {
         like="sentence-t5-base",
     ),
     "static-similarity-mrl-multilingual-v1": Family(
-        {"model_type": "static"}, refused="the module StaticEmbedding has no place in an Echo checkpoint"
+        {"model_type": "static"},
+        refused="the module StaticEmbedding has no place in an Echo checkpoint",
     ),
     # Kinds of folders rather than one model.
     "the layout of 2020": Family(
-        XLM_R, subfolder="0_Transformer", settings_file="sentence_xlm-roberta_config.json", longest=20, lower=True
+        XLM_R,
+        subfolder="0_Transformer",
+        settings_file="sentence_xlm-roberta_config.json",
+        longest=20,
+        lower=True,
     ),
     "distilbert of 2021": Family(
-        {"model_type": "distilbert", "dim": WIDTH, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, **POSITIONS},
+        {
+            "model_type": "distilbert",
+            "dim": WIDTH,
+            "n_layers": 2,
+            "n_heads": 4,
+            "hidden_dim": 48,
+            **POSITIONS,
+        },
         settings_file="sentence_distilbert_config.json",
         lower=True,
         like="the layout of 2020",
     ),
-    "SGPT": Family({"model_type": "gpt2", "n_positions": 512}, ("weightedmean_tokens",), (), template="$A </s>"),
-    "stella": Family({"model_type": "qwen2", **GROUPED}, modules=((24, True, IDENTITY), "normalize")),
+    "SGPT": Family(
+        {"model_type": "gpt2", "n_positions": 512}, ("weightedmean_tokens",), (), template="$A </s>"
+    ),
+    "stella": Family(
+        {"model_type": "qwen2", **GROUPED}, modules=((24, True, IDENTITY), "normalize")
+    ),
     "two Dense with biases": Family(BERT, modules=((48, True, IDENTITY), (24, True, TANH))),
     "a BERT that is a decoder": Family(BERT | {"is_decoder": True}),
     "cuts on the left, to 16 numbers, by dot products": Family(
@@ -236,7 +295,9 @@ FAMILIES = {
     "max": Family(BERT, ("max_tokens",), refused="pooling 'max'"),
     "cls and mean": Family(BERT, ("cls_token", "mean_tokens"), refused="pooling 'cls+mean'"),
     "Normalize in front of tanh": Family(
-        BERT, modules=("normalize", (WIDTH, True, TANH)), refused="a Normalize in front of a Dense with a bias or tanh"
+        BERT,
+        modules=("normalize", (WIDTH, True, TANH)),
+        refused="a Normalize in front of a Dense with a bias or tanh",
     ),
     "weights without a tensor": Family(
         BERT,
@@ -244,7 +305,13 @@ FAMILIES = {
         refused="the weights lack the tensor encoder.layer.1.output.dense.weight",
     ),
     "a decoder behind the encoder": Family(
-        {"model_type": "bart", "d_model": WIDTH, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, **BART},
+        {
+            "model_type": "bart",
+            "d_model": WIDTH,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 48,
+            **BART,
+        },
         refused="the converted model would give other vectors",
     ),
     "LoRA": Family(
@@ -308,10 +375,18 @@ def write_modules(family: Family, folder: Path) -> None:
         entries.append({"idx": number, "name": str(number), "path": path, "type": class_name})
         if kind == "Pooling":
             pooling = {f"pooling_mode_{flag}": True for flag in family.pooling}
-            write_json(folder / path, {"word_embedding_dimension": WIDTH, "pooling_mode_mean_tokens": False} | pooling)
+            write_json(
+                folder / path,
+                {"word_embedding_dimension": WIDTH, "pooling_mode_mean_tokens": False} | pooling,
+            )
         if kind == "Dense":
             outputs, bias, activation = family.modules[number - 2]
-            sizes = {"in_features": width, "out_features": outputs, "bias": bias, "activation_function": activation}
+            sizes = {
+                "in_features": width,
+                "out_features": outputs,
+                "bias": bias,
+                "activation_function": activation,
+            }
             write_json(folder / path, sizes)
             tensors = {"linear.weight": torch.randn(outputs, width) / 4}
             if bias:
@@ -330,5 +405,10 @@ def write_json(folder: Path, values: dict[str, Any]) -> None:
 
 def write_static(folder: Path, words: PreTrainedTokenizerFast) -> None:
     StaticEmbedding(words.backend_tokenizer, embedding_dim=WIDTH).save(str(folder))
-    entry = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}
+    entry = {
+        "idx": 0,
+        "name": "0",
+        "path": "",
+        "type": "sentence_transformers.models.StaticEmbedding",
+    }
     (folder / "modules.json").write_text(json.dumps([entry]))

@@ -48,7 +48,9 @@ def family(request, tmp_path_factory) -> Converted:
     source = write_family(request.param, place / "source")
     echo = convert_encoder(source, place / "echo")
     export_checkpoint(echo, place / "stock", to="stock")
-    original, echo_model = (SentenceTransformer(str(folder), device="cpu") for folder in (source, echo))
+    original, echo_model = (
+        SentenceTransformer(str(folder), device="cpu") for folder in (source, echo)
+    )
     return Converted(source, echo, place / "stock", original, echo_model)
 
 
@@ -63,7 +65,9 @@ def assert_same(converted: SentenceTransformer, original: SentenceTransformer) -
     expected = original.encode(TEXTS)
     vectors = converted.encode(TEXTS)
     assert least_cosine(vectors, expected) >= LEAST_COSINE
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), np.linalg.norm(expected, axis=1), rtol=1e-3)
+    np.testing.assert_allclose(
+        np.linalg.norm(vectors, axis=1), np.linalg.norm(expected, axis=1), rtol=1e-3
+    )
     some_texts = TEXTS[:8]
     for prompt in ("", "other: "):
         expected = original.encode(some_texts, prompt=prompt)

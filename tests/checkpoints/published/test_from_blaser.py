@@ -24,7 +24,9 @@ def published(kind: str, folder):
     shapes = {1: (12, SIZES[kind] * 1024), 4: (6, 12), 7: (1, 6)}
     tensors = {}
     for number, (written, read) in shapes.items():
-        tensors[f"mlp.{number}.weight"] = torch.tensor(rng.normal(size=(written, read)), dtype=torch.float32)
+        tensors[f"mlp.{number}.weight"] = torch.tensor(
+            rng.normal(size=(written, read)), dtype=torch.float32
+        )
         tensors[f"mlp.{number}.bias"] = torch.tensor(rng.normal(size=written), dtype=torch.float32)
     torch.save({"model": tensors}, folder / f"{kind}.pt")
     return folder / f"{kind}.pt", tensors
@@ -33,7 +35,9 @@ def published(kind: str, folder):
 def by_hand(kind: str, tensors, source, translation, reference):
     """numpy, float64."""
     layers = {name: tensor.double().numpy() for name, tensor in tensors.items()}
-    s, t, r = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (source, translation, reference))
+    s, t, r = (
+        x / np.linalg.norm(x, axis=1, keepdims=True) for x in (source, translation, reference)
+    )
     if kind == "qe":
         parts = [s, t, s * t, abs(t - s)]
     else:
@@ -73,7 +77,9 @@ def test_scores_are_those_of_the_formula(converted):
 def test_a_reference_is_read_by_ref_alone(converted):
     kind, folder, _ = converted
     model = AutoModel.from_pretrained(folder)
-    inputs, message = (INPUTS[:2], "needs reference") if kind == "ref" else (INPUTS, "takes no reference")
+    inputs, message = (
+        (INPUTS[:2], "needs reference") if kind == "ref" else (INPUTS, "takes no reference")
+    )
     with pytest.raises(ValueError, match=message):
         model(*inputs)
 
@@ -146,7 +152,9 @@ def expected_scores(folder, encoder, kind):
 
 @pytest.fixture
 def fixed_translations(monkeypatch):
-    monkeypatch.setattr(inference, "translate", lambda *arguments, **options: [row[1] for row in TRIPLES])
+    monkeypatch.setattr(
+        inference, "translate", lambda *arguments, **options: [row[1] for row in TRIPLES]
+    )
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -157,11 +165,20 @@ def test_evaluate_translation_gives_the_mean_score_of_two_files(
     (tmp_path / "a.txt").write_text("\n".join(sources) + "\n", encoding="utf-8")
     (tmp_path / "b.txt").write_text("\n".join(references) + "\n", encoding="utf-8")
     release = toy_folders["release"]
-    sides = ["--source", tmp_path / "a.txt", "--source-lang", "fra_Latn", "--target", tmp_path / "b.txt"]
+    sides = [
+        "--source",
+        tmp_path / "a.txt",
+        "--source-lang",
+        "fra_Latn",
+        "--target",
+        tmp_path / "b.txt",
+    ]
     options = ["--blaser", small[kind], "--blaser-encoder", release]
     code, out, err = hf_echo_cli("evaluate", "translation", "--model", release, *sides, *options)
     assert code == 0, err
-    assert abs(json.loads(out)["blaser"] - expected_scores(small[kind], release, kind).mean()) < 1e-5
+    assert (
+        abs(json.loads(out)["blaser"] - expected_scores(small[kind], release, kind).mean()) < 1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -192,7 +209,9 @@ def pairs(tmp_path):
     return tmp_path / "pairs.tsv"
 
 
-def test_the_data_filter_keeps_rows_by_their_score(pairs, small, toy_folders, hf_echo_cli, tmp_path):
+def test_the_data_filter_keeps_rows_by_their_score(
+    pairs, small, toy_folders, hf_echo_cli, tmp_path
+):
     scores = expected_scores(small["qe"], toy_folders["release"], "qe")
     floor = float(np.sort(scores)[:2].mean())  # between the worst and the second
     recipe = tmp_path / "recipe.yaml"
@@ -206,7 +225,9 @@ def test_the_data_filter_keeps_rows_by_their_score(pairs, small, toy_folders, hf
     code, _, err = hf_echo_cli("data", "filter", recipe, "--out", tmp_path / "kept")
 
     assert code == 0, err
-    rows = load_dataset("parquet", data_dir=str(tmp_path / "kept" / "data"), split="train", cache_dir=str(tmp_path))
+    rows = load_dataset(
+        "parquet", data_dir=str(tmp_path / "kept" / "data"), split="train", cache_dir=str(tmp_path)
+    )
     qualities = {row["source"]: row["quality"] for row in rows}
     expected = {}
     for (source, _, _), score in zip(TRIPLES, scores, strict=True):
@@ -217,7 +238,14 @@ def test_the_data_filter_keeps_rows_by_their_score(pairs, small, toy_folders, hf
 
 
 def test_calibration_scores_with_it(pairs, small, toy_folders, hf_echo_cli, tmp_path):
-    options = ("--model", toy_folders["release"], "--blaser", small["qe"], "--out", tmp_path / "dev.json")
+    options = (
+        "--model",
+        toy_folders["release"],
+        "--blaser",
+        small["qe"],
+        "--out",
+        tmp_path / "dev.json",
+    )
     code, _, err = hf_echo_cli("data", "calibrate", pairs, *options)
     assert code == 2
     assert "20 scored rows" in err  # it has scored them: three are too few
@@ -236,7 +264,9 @@ def test_a_scorer_has_no_reference(small, toy_folders):
 
 
 def test_a_scorer_and_its_encoder_have_the_same_size(toy_folders, tmp_path):
-    BlaserModel(BlaserConfig(kind="qe", embedding_size=16, hidden_sizes=[4])).save_pretrained(tmp_path / "other")
+    BlaserModel(BlaserConfig(kind="qe", embedding_size=16, hidden_sizes=[4])).save_pretrained(
+        tmp_path / "other"
+    )
     refuses("reads embeddings of 16 dimensions", toy_folders["release"], tmp_path / "other", *PAIR)
 
 

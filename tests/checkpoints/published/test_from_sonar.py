@@ -20,7 +20,11 @@ import hf_echo
 from hf_echo import inference
 from hf_echo.checkpoints import convert_sonar
 from hf_echo.checkpoints.published.from_sonar import POSITIONS, _config
-from hf_echo.checkpoints.published.sonar_tokenizer import Pieces, build_tokenizer, read_sentencepiece
+from hf_echo.checkpoints.published.sonar_tokenizer import (
+    Pieces,
+    build_tokenizer,
+    read_sentencepiece,
+)
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.scorer import EchoScorer
 from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation, SonarForTranslation
@@ -34,7 +38,10 @@ COMMAND = "convert sonar"
 REAL = "HF_ECHO_SONAR_FOLDER"  # a folder with SONAR's files turns the slow test on
 SHORT_AND_LONG = [
     ("Le chat dort.", "fra_Latn"),
-    ("Der Hund und die Katze schlafen, während die Kinder im Garten spielen und lachen.", "deu_Latn"),
+    (
+        "Der Hund und die Katze schlafen, während die Kinder im Garten spielen und lachen.",
+        "deu_Latn",
+    ),
     ("猫", "jpn_Jpan"),
     ("", "eng_Latn"),
     ("Кот  спит\tна столе. ", "rus_Cyrl"),
@@ -46,20 +53,31 @@ def files(sonar_toy, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sonar")
     pieces = sonar_toy.train_sentencepiece(folder)
     words = len(sonar_toy.Ids(pieces))
-    encoder, decoder = sonar_toy.weights(words, "encoder"), sonar_toy.weights(words, "decoder", seed=1)
+    encoder, decoder = (
+        sonar_toy.weights(words, "encoder"),
+        sonar_toy.weights(words, "decoder", seed=1),
+    )
     files = {"pieces": pieces, "encoder tensors": encoder, "decoder tensors": decoder}
     for kind, tensors in (("encoder", encoder), ("decoder", decoder)):
         files[kind] = sonar_toy.write_fairseq2(tensors, folder / f"{kind}.pt")
-        files[f"bare {kind}"] = sonar_toy.write_fairseq2(tensors, folder / f"bare_{kind}.pt", bare=True)
+        files[f"bare {kind}"] = sonar_toy.write_fairseq2(
+            tensors, folder / f"bare_{kind}.pt", bare=True
+        )
         files[f"fairseq {kind}"] = sonar_toy.write_fairseq(tensors, folder / f"fairseq_{kind}.pt")
     return files
 
 
 @pytest.fixture(scope="module")
 def folders(files, tmp_path_factory):
-    parts = {layout: (files[f"{layout}encoder"], files[f"{layout}decoder"]) for layout in ("", "bare ", "fairseq ")}
+    parts = {
+        layout: (files[f"{layout}encoder"], files[f"{layout}decoder"])
+        for layout in ("", "bare ", "fairseq ")
+    }
     place = {layout: tmp_path_factory.mktemp("out") / "sonar" for layout in parts}
-    return {k: convert_sonar(e, place[k], tokenizer=files["pieces"], decoder=d) for k, (e, d) in parts.items()}
+    return {
+        k: convert_sonar(e, place[k], tokenizer=files["pieces"], decoder=d)
+        for k, (e, d) in parts.items()
+    }
 
 
 @pytest.fixture(params=["", "bare ", "fairseq "], ids=["fairseq2", "fairseq2-bare", "fairseq"])
@@ -76,7 +94,9 @@ def folder(folders):
 def expected(files, sonar_toy):
     """(rows, SIZE): SHORT_AND_LONG by the formulas."""
     ids, tensors = sonar_toy.Ids(files["pieces"]), files["encoder tensors"]
-    rows = [sonar_toy.encode(ids.encoder_input(text, code), tensors) for text, code in SHORT_AND_LONG]
+    rows = [
+        sonar_toy.encode(ids.encoder_input(text, code), tensors) for text, code in SHORT_AND_LONG
+    ]
     return torch.stack(rows).numpy()
 
 
@@ -118,7 +138,9 @@ def test_logits_and_beams_are_those_of_the_formulas(converted, files, sonar_toy,
     assert found[:, 2:].tolist() == [sonar_toy.in_nllb_order(row) for row in wanted]
     # Embeddings alone, by the pipeline, whose beams are five without being asked.
     out = translate(expected[:3], tgt_lang="deu_Latn", **options)
-    text = [ids.pieces.decode([i - 1 for i in row if 4 <= i < ids.first_language]) for row in wanted]
+    text = [
+        ids.pieces.decode([i - 1 for i in row if 4 <= i < ids.first_language]) for row in wanted
+    ]
     assert [row["translation_text"].split() for row in out] == [line.split() for line in text]
 
 
@@ -134,7 +156,9 @@ def test_everything_here_that_takes_a_model_reads_it(folder, expected, hf_echo_c
     by_vector = inference.translate(model, tokenizer, expected, None, "spa_Latn", max_new_tokens=8)
     assert by_text == [found if text else "" for text, found in zip(texts, by_vector, strict=True)]
     translate = pipeline("sonar-translation", model=str(folder), device="cpu")
-    by_pipeline = translate(list(texts), src_lang=list(codes), tgt_lang="spa_Latn", max_new_tokens=8, batch_size=5)
+    by_pipeline = translate(
+        list(texts), src_lang=list(codes), tgt_lang="spa_Latn", max_new_tokens=8, batch_size=5
+    )
     assert [row["translation_text"] for row in by_pipeline] == by_text
 
     assert {"fra_Latn", "deu_Latn"} < set(teacher_languages(str(folder)))
@@ -161,7 +185,9 @@ def test_long_texts_are_cut_split_or_refused(folder, files, sonar_toy):
     by_st = SentenceTransformer(str(folder), device="cpu").encode([long], prompt_name="fra_Latn")
     assert np.abs(by_st - cut).max() < 1e-5
     pieces = [body[start : start + 512] for start in range(0, len(body), 512)]
-    vectors = [sonar_toy.encode([language, *piece, sonar_toy.EOS], tensors).numpy() for piece in pieces]
+    vectors = [
+        sonar_toy.encode([language, *piece, sonar_toy.EOS], tensors).numpy() for piece in pieces
+    ]
     mean = np.average(vectors, axis=0, weights=[len(piece) + 2 for piece in pieces])
     split = inference.encode(model, tokenizer, [long], "fra_Latn", on_long="split")
     assert np.abs(split - mean).max() < 1e-5
@@ -199,31 +225,51 @@ def test_a_fresh_process_opens_it_without_this_package(folder, expected, tmp_pat
     assert np.abs(np.array(vectors) - expected[0]).max() < 1e-5
     model, tokenizer = inference.load_translator(folder, dtype="fp32")
     options = dict(max_new_tokens=6, num_beams=5)
-    assert text == inference.translate(model, tokenizer, ["Le chat dort."], "fra_Latn", "deu_Latn", **options)[0]
+    assert (
+        text
+        == inference.translate(
+            model, tokenizer, ["Le chat dort."], "fra_Latn", "deu_Latn", **options
+        )[0]
+    )
     assert "_Latn" not in text  # language tokens are special
 
 
 def test_sizes_of_the_published_model():
     """256,206 tokens by the tokenizer and the weights; 16 heads, 8,192 in between, 514 positions."""
-    words = build_tokenizer(Pieces([f"w{i}" for i in range(255_997)], [], None), FAIRSEQ_LANGUAGE_CODES, POSITIONS)
+    words = build_tokenizer(
+        Pieces([f"w{i}" for i in range(255_997)], [], None), FAIRSEQ_LANGUAGE_CODES, POSITIONS
+    )
     assert len(words) == 256_206
     assert words.convert_tokens_to_ids(["ace_Arab", "zul_Latn"]) == [256_001, 256_202]  # as in NLLB
     shapes = {"embed_tokens.weight": (256_206, 1024), "layers.0.fc1.weight": (8192, 1024)}
     tensors = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
     config = _config(tensors, "file", encoder_layers=24, decoder_layers=0)
-    found = (config.vocab_size, config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim)
+    found = (
+        config.vocab_size,
+        config.d_model,
+        config.encoder_attention_heads,
+        config.encoder_ffn_dim,
+    )
     assert found == (256_206, 1024, 16, 8192) and config.max_position_embeddings == 514
     assert config.activation_function == "relu" and config.scale_embedding
 
 
 def test_lineage_and_card(folder, files):
     lineage = read_lineage(folder)
-    assert lineage["stage"] == "sonar" and set(lineage["parents"]) == {"source", "tokenizer", "decoder"}
+    assert lineage["stage"] == "sonar" and set(lineage["parents"]) == {
+        "source",
+        "tokenizer",
+        "decoder",
+    }
     card = ModelCard.load(folder / "README.md")
     assert card.data["license"] == "cc-by-nc-4.0" and card.data["base_model"] == "facebook/SONAR"
     assert {"fr", "nb"} <= set(card.data["language"])
-    assert "| sonar | " in card.text and len(re.findall(r"```python\n", card.content)) == 2  # tests/hub/test_cards.py
-    assert not [file for file in folder.parent.iterdir() if file != folder]  # no unfinished folder is left
+    assert (
+        "| sonar | " in card.text and len(re.findall(r"```python\n", card.content)) == 2
+    )  # tests/hub/test_cards.py
+    assert not [
+        file for file in folder.parent.iterdir() if file != folder
+    ]  # no unfinished folder is left
 
 
 def test_a_port_is_completed(folder, files, expected, hf_echo_cli, tmp_path):
@@ -238,7 +284,9 @@ def test_a_port_is_completed(folder, files, expected, hf_echo_cli, tmp_path):
     model = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     for (text, code), vector in zip(SHORT_AND_LONG, expected):
         assert np.abs(model.encode([text], prompt_name=code)[0] - vector).max() < 1e-5
-    pytest.raises(FileNotFoundError, inference.load_translator, tmp_path / "out").match("encoder only")
+    pytest.raises(FileNotFoundError, inference.load_translator, tmp_path / "out").match(
+        "encoder only"
+    )
     # The tokenizer that came out is one that --tokenizer takes.
     again = convert_sonar(port, tmp_path / "again", tokenizer=tmp_path / "out")
     for name in ("model.safetensors", "tokenizer.json"):
@@ -248,10 +296,20 @@ def test_a_port_is_completed(folder, files, expected, hf_echo_cli, tmp_path):
 def nllb_tokenizer(pieces: Path) -> NllbTokenizer:
     """NllbTokenizer as its own converter makes it: languages and <mask> in the vocabulary, merges by its own rule."""
     model = SentencePieceProcessor(model_file=str(pieces))
-    words = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(3, model.get_piece_size()))]
-    vocabulary = {word: number for number, word in enumerate([*words, *FAIRSEQ_LANGUAGE_CODES, "<mask>"])}
+    words = [
+        "<s>",
+        "<pad>",
+        "</s>",
+        "<unk>",
+        *(model.id_to_piece(i) for i in range(3, model.get_piece_size())),
+    ]
+    vocabulary = {
+        word: number for number, word in enumerate([*words, *FAIRSEQ_LANGUAGE_CODES, "<mask>"])
+    }
     charsmap = read_sentencepiece(pieces).charsmap
-    return NllbTokenizer(vocab=vocabulary, merges=generate_merges(vocabulary), _spm_precompiled_charsmap=charsmap)
+    return NllbTokenizer(
+        vocab=vocabulary, merges=generate_merges(vocabulary), _spm_precompiled_charsmap=charsmap
+    )
 
 
 def test_ids_are_those_of_nllb_and_of_sentencepiece(folder, files, sonar_toy):
@@ -263,8 +321,26 @@ def test_ids_are_those_of_nllb_and_of_sentencepiece(folder, files, sonar_toy):
         found = tokenizer([f"{code} {line}" for line in lines])["input_ids"]
         assert found == nllb(lines)["input_ids"]
         assert found == [sonar_toy.in_nllb_order(ids.encoder_input(line, code)) for line in lines]
-    odd = ["", " ", "  a  b ", "한국어 Q", "ﬁancé ①", "a\tb\nc", "a\u200bb", "\u3000猫。", "▁a", "x" * 50]
-    odd += ["fra_Latn", "a fra_Latn b", "</s>", "<s> a </s>", "<pad>", "<MINED_DATA>"]  # spelt tokens stay text
+    odd = [
+        "",
+        " ",
+        "  a  b ",
+        "한국어 Q",
+        "ﬁancé ①",
+        "a\tb\nc",
+        "a\u200bb",
+        "\u3000猫。",
+        "▁a",
+        "x" * 50,
+    ]
+    odd += [
+        "fra_Latn",
+        "a fra_Latn b",
+        "</s>",
+        "<s> a </s>",
+        "<pad>",
+        "<MINED_DATA>",
+    ]  # spelt tokens stay text
     found = tokenizer([f"eng_Latn {line}" for line in odd])["input_ids"]
     assert found == [sonar_toy.in_nllb_order(ids.encoder_input(line, "eng_Latn")) for line in odd]
     assert all(row.count(2) == 1 and ids.language("fra_Latn") not in row for row in found)
@@ -284,7 +360,12 @@ def test_unfit_files_are_refused(files, folder, refused, sonar_toy, tmp_path):
     refused("holds no decoder", files["encoder"], out, *given, "--decoder", files["encoder"])
     tensors = dict(files["encoder tensors"])
     del tensors["encoder.layers.1.ffn.inner_proj.bias"]
-    refused("lack the tensor layers.1.fc1.bias", sonar_toy.write_fairseq2(tensors, tmp_path / "a.pt"), out, *given)
+    refused(
+        "lack the tensor layers.1.fc1.bias",
+        sonar_toy.write_fairseq2(tensors, tmp_path / "a.pt"),
+        out,
+        *given,
+    )
     fewer = dict(files["encoder tensors"])
     fewer["encoder_frontend.embed.weight"] = fewer["encoder_frontend.embed.weight"][:-1]
     refused("they do not fit", sonar_toy.write_fairseq2(fewer, tmp_path / "c.pt"), out, *given)
@@ -308,7 +389,10 @@ def test_another_decoder_on_its_encoder(folder, expected, tmp_path):
     for opened in (model, SonarForTranslation.from_pretrained(tmp_path / "out")):
         assert type(opened) is EchoForTranslation and type(opened.encoder.backbone) is M2M100Encoder
         assert torch.equal(opened.decoder.lm_head.weight, decoder.lm_head.weight)
-    assert len(inference.translate(model, tokenizer, expected[:2], None, "deu_Latn", max_new_tokens=4)) == 2
+    assert (
+        len(inference.translate(model, tokenizer, expected[:2], None, "deu_Latn", max_new_tokens=4))
+        == 2
+    )
 
 
 # Without the folder there is nothing to test, so there is no test either.
@@ -319,7 +403,10 @@ if os.environ.get(REAL):
         """The numbers are those of transformers' pull request 29646, made by fairseq2. The folder holds
         sonar_text_encoder.pt, sonar_text_decoder.pt and sentencepiece.source.256000.model."""
         place = Path(os.environ[REAL])
-        parts = dict(tokenizer=place / "sentencepiece.source.256000.model", decoder=place / "sonar_text_decoder.pt")
+        parts = dict(
+            tokenizer=place / "sentencepiece.source.256000.model",
+            decoder=place / "sonar_text_decoder.pt",
+        )
         out = convert_sonar(place / "sonar_text_encoder.pt", tmp_path / "sonar", **parts)
         texts = ["My name is SONAR.", "I can embed the sentences into vectorial space."]
         vectors = SentenceTransformer(str(out)).encode(texts, prompt_name="eng_Latn")
@@ -327,6 +414,11 @@ if os.environ.get(REAL):
             [-0.005286, 0.002008, -0.000562, 0.006344, 0.006329],
             [-0.000330, -0.007055, 0.007644, 0.001841, 0.003727],
         ]
-        assert np.allclose(vectors[:, :5], wanted, rtol=1e-3, atol=1e-6)  # they are printed with six decimals
+        assert np.allclose(
+            vectors[:, :5], wanted, rtol=1e-3, atol=1e-6
+        )  # they are printed with six decimals
         found = pipeline("sonar-translation", model=str(out))(vectors, tgt_lang="eng_Latn")
-        assert [row["translation_text"] for row in found] == [texts[0], "I can embed the sentences into vector space."]
+        assert [row["translation_text"] for row in found] == [
+            texts[0],
+            "I can embed the sentences into vector space.",
+        ]

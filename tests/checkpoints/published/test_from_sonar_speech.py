@@ -36,7 +36,13 @@ def fairseq2_weights() -> Weights:
     linear("encoder_frontend.model_dim_proj", WIDTH, FRAME)
     for i in range(LAYERS):
         block = f"encoder.layers.{i}"
-        for part in ("ffn1_layer_norm", "self_attn_layer_norm", "conv_layer_norm", "ffn2_layer_norm", "layer_norm"):
+        for part in (
+            "ffn1_layer_norm",
+            "self_attn_layer_norm",
+            "conv_layer_norm",
+            "ffn2_layer_norm",
+            "layer_norm",
+        ):
             norm(f"{block}.{part}")
         for part in ("ffn1", "ffn2"):
             linear(f"{block}.{part}.inner_proj", INNER, WIDTH)
@@ -100,7 +106,10 @@ FAIRSEQ_BLOCK = [
 
 def fairseq_weights() -> Weights:
     """The same tensors as the published files name them, with what pretraining left in them."""
-    renamed = {"encoder.w2v_model.mask_emb": torch.zeros(WIDTH), "decoder.version": torch.tensor([3.0])}
+    renamed = {
+        "encoder.w2v_model.mask_emb": torch.zeros(WIDTH),
+        "decoder.version": torch.tensor([3.0]),
+    }
     renamed["decoder.embed_positions._float_tensor"] = torch.zeros(1)
     for name, tensor in fairseq2_weights().items():
         if name.startswith("layer_norm."):
@@ -137,10 +146,16 @@ def reference(w: Weights, frames: torch.Tensor) -> torch.Tensor:
             return x + 0.5 * linear(y * y.sigmoid(), f"{block}.{part}.output_proj")
 
         def attention(x):
-            q, k, v = (linear(x, f"{block}.self_attn.{part}_proj").unflatten(-1, (HEADS, -1)) for part in "qkv")
+            q, k, v = (
+                linear(x, f"{block}.self_attn.{part}_proj").unflatten(-1, (HEADS, -1))
+                for part in "qkv"
+            )
             sdpa, out = f"{block}.self_attn.sdpa", torch.zeros_like(q)
             for i in range(len(x)):
-                away = torch.stack([distance(i - j) for j in range(len(x))]) @ w[f"{sdpa}.r_proj.weight"].T
+                away = (
+                    torch.stack([distance(i - j) for j in range(len(x))])
+                    @ w[f"{sdpa}.r_proj.weight"].T
+                )
                 away = away.unflatten(-1, (HEADS, -1))
                 for h in range(HEADS):
                     score = k[:, h] @ (q[i, h] + w[f"{sdpa}.u_bias"][h])
@@ -164,18 +179,25 @@ def reference(w: Weights, frames: torch.Tensor) -> torch.Tensor:
         x = x + convolution(norm(x, f"{block}.conv_layer_norm"))
         return norm(half_ffn(x, "ffn2"), f"{block}.layer_norm")
 
-    x = linear(norm(frames, "encoder_frontend.post_extract_layer_norm"), "encoder_frontend.model_dim_proj")
+    x = linear(
+        norm(frames, "encoder_frontend.post_extract_layer_norm"), "encoder_frontend.model_dim_proj"
+    )
     for i in range(LAYERS):
         x = conformer(x, f"encoder.layers.{i}")
     x = norm(x, "layer_norm")
     start = w["encoder_pooler.decoder_frontend.embed.weight"][2] * math.sqrt(WIDTH)
-    state = (start + torch.tensor([0.0] * (WIDTH // 2) + [1.0] * (WIDTH // 2)))[None]  # sin(0) and cos(0)
+    state = (start + torch.tensor([0.0] * (WIDTH // 2) + [1.0] * (WIDTH // 2)))[
+        None
+    ]  # sin(0) and cos(0)
     for i in range(POOLER_LAYERS):
         layer = f"encoder_pooler.decoder.layers.{i}"
         for part, read in (("self_attn", None), ("encoder_decoder_attn", x)):
             name, memory = f"{layer}.{part}", state if read is None else read
             q = linear(state, f"{name}.q_proj").unflatten(-1, (HEADS, -1)).transpose(0, 1)
-            k, v = (linear(memory, f"{name}.{p}_proj").unflatten(-1, (HEADS, -1)).transpose(0, 1) for p in "kv")
+            k, v = (
+                linear(memory, f"{name}.{p}_proj").unflatten(-1, (HEADS, -1)).transpose(0, 1)
+                for p in "kv"
+            )
             attended = (q @ k.transpose(1, 2) / math.sqrt(WIDTH // HEADS)).softmax(-1) @ v
             out = linear(attended.transpose(0, 1).flatten(1), f"{name}.output_proj")
             state = norm(state + out, f"{name}_layer_norm")
@@ -211,13 +233,20 @@ def test_audio_goes_in_everywhere(converted):
     samples = (0.1 * np.random.default_rng(0).normal(size=9000)).astype(np.float32)
     soundfile.write(converted.parent / "a.wav", samples, 16000, subtype="FLOAT")
     with torch.no_grad():
-        inputs = AutoFeatureExtractor.from_pretrained(converted, trust_remote_code=True)(samples, return_tensors="pt")
+        inputs = AutoFeatureExtractor.from_pretrained(converted, trust_remote_code=True)(
+            samples, return_tensors="pt"
+        )
         model = AutoModel.from_pretrained(converted, trust_remote_code=True).eval()
         want = model(**inputs).sentence_embedding[0].numpy()
-    have = SentenceTransformer(str(converted), trust_remote_code=True).encode([str(converted.parent / "a.wav")])[0]
+    have = SentenceTransformer(str(converted), trust_remote_code=True).encode(
+        [str(converted.parent / "a.wav")]
+    )[0]
     np.testing.assert_allclose(have, want, atol=1e-4)
     config = json.loads((converted / "config.json").read_text())
-    assert (config["pooler_layers"], config["audio_config"]["speech_encoder_layers"]) == (POOLER_LAYERS, LAYERS)
+    assert (config["pooler_layers"], config["audio_config"]["speech_encoder_layers"]) == (
+        POOLER_LAYERS,
+        LAYERS,
+    )
     assert "license: cc-by-nc-4.0" in (converted / "README.md").read_text()
 
 
@@ -232,8 +261,15 @@ def test_bad_files(tmp_path, refused):
     few = save(lambda w: w.pop("encoder.layers.1.ffn1.inner_proj.bias"))
     refused("lack the tensor audio.encoder.layers.1.ffn1.intermediate_dense.bias", few, out, *heads)
     few = save(lambda w: w.pop("encoder.layers.1.conv.batch_norm.running_mean"))
-    refused("lack the tensor audio.encoder.layers.1.conv_module.batch_norm.running_mean", few, out, *heads)
-    refused("heads=5 must divide the width of the pooling, 16", save(lambda w: None), out, "--heads", 5)
+    refused(
+        "lack the tensor audio.encoder.layers.1.conv_module.batch_norm.running_mean",
+        few,
+        out,
+        *heads,
+    )
+    refused(
+        "heads=5 must divide the width of the pooling, 16", save(lambda w: None), out, "--heads", 5
+    )
     refused("is not a speech encoder of SONAR", save(lambda w: w.clear()), out)
     (tmp_path / "text.pt").write_text("no")
     refused("text.pt is refused", tmp_path / "text.pt", out)

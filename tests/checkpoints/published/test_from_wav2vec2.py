@@ -69,11 +69,18 @@ def fairseq2_states(w: dict[str, torch.Tensor], samples: torch.Tensor) -> list[t
         name = f"encoder_frontend.feature_extractor.layers.{i}"
         x = F.conv1d(x, w[f"{name}.conv.weight"], w[f"{name}.conv.bias"], stride=stride)
         x = F.gelu(norm(x.transpose(1, 2), f"{name}.layer_norm").transpose(1, 2))
-    x = linear(norm(x.transpose(1, 2), "encoder_frontend.post_extract_layer_norm"), "encoder_frontend.model_dim_proj")
+    x = linear(
+        norm(x.transpose(1, 2), "encoder_frontend.post_extract_layer_norm"),
+        "encoder_frontend.model_dim_proj",
+    )
     name = "encoder_frontend.pos_encoder.conv"
     v = w[f"{name}.weight_v"]
-    kernel = w[f"{name}.weight_g"] * v / v.square().sum((0, 1), keepdim=True).sqrt()  # weight norm over dimension 2
-    positions = F.conv1d(x.transpose(1, 2), kernel, w[f"{name}.bias"], padding=8, groups=4)[:, :, :-1]
+    kernel = (
+        w[f"{name}.weight_g"] * v / v.square().sum((0, 1), keepdim=True).sqrt()
+    )  # weight norm over dimension 2
+    positions = F.conv1d(x.transpose(1, 2), kernel, w[f"{name}.bias"], padding=8, groups=4)[
+        :, :, :-1
+    ]
     x = x + F.gelu(positions).transpose(1, 2)
     states = [x]
     for i in range(LAYERS):
@@ -98,17 +105,25 @@ def test_fairseq2_layer_by_layer(tmp_path, wrapped):
     model, _ = load_speech_encoder(tmp_path / "out", dtype="fp32")
     assert isinstance(model.audio, Wav2Vec2Model)
     audio = model.audio.config
-    assert (audio.num_hidden_layers, audio.num_conv_pos_embedding_groups, audio.intermediate_size) == (LAYERS, 4, 48)
+    assert (
+        audio.num_hidden_layers,
+        audio.num_conv_pos_embedding_groups,
+        audio.intermediate_size,
+    ) == (LAYERS, 4, 48)
     samples = torch.randn(2, 4000, generator=torch.Generator().manual_seed(1))
     have = {}
     for i, layer in enumerate(model.audio.encoder.layers):
         layer.register_forward_hook(
-            lambda m, given, got, i=i: have.update({i: given[0], i + 1: got[0] if isinstance(got, tuple) else got})
+            lambda m, given, got, i=i: have.update(
+                {i: given[0], i + 1: got[0] if isinstance(got, tuple) else got}
+            )
         )
     last = model.audio(samples).last_hidden_state
     want = fairseq2_states(weights, samples)
     for i in range(LAYERS + 1):
-        torch.testing.assert_close(have[i], want[i], atol=1e-4, rtol=1e-4, msg=lambda text, i=i: f"layer {i}: {text}")
+        torch.testing.assert_close(
+            have[i], want[i], atol=1e-4, rtol=1e-4, msg=lambda text, i=i: f"layer {i}: {text}"
+        )
     torch.testing.assert_close(last, want[-1], atol=1e-4, rtol=1e-4)
     assert want[1].std() > 1.1 * want[0].std()  # the layers do something
 
@@ -116,7 +131,9 @@ def test_fairseq2_layer_by_layer(tmp_path, wrapped):
 @pytest.mark.parametrize("kind", ["wav2vec2", "wav2vec2-bert", "hubert"])
 def test_transformers_folders(tmp_path, kind):
     sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
-    convolution = dict(conv_dim=(8,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4)
+    convolution = dict(
+        conv_dim=(8,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4
+    )
     config = {
         "wav2vec2": omnilingual_wav2vec2(**sizes, **convolution),
         "wav2vec2-bert": Wav2Vec2BertConfig(**sizes),
@@ -126,10 +143,15 @@ def test_transformers_folders(tmp_path, kind):
     source.save_pretrained(tmp_path / "source")
     convert_wav2vec2(tmp_path / "source", tmp_path / "out", license="mit", **SMALL)
     model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")
-    audio = [np.random.default_rng(i).normal(size=n).astype(np.float32) / 9 for i, n in enumerate((4000, 9000))]
+    audio = [
+        np.random.default_rng(i).normal(size=n).astype(np.float32) / 9
+        for i, n in enumerate((4000, 9000))
+    ]
     inputs = extractor(audio, return_tensors="pt")
     with torch.no_grad():
-        want = source(inputs[extractor.model_input_names[0]], attention_mask=inputs["attention_mask"])
+        want = source(
+            inputs[extractor.model_input_names[0]], attention_mask=inputs["attention_mask"]
+        )
         have = model(**inputs).last_hidden_state
     mask = model.frame_mask(inputs["attention_mask"], have.shape[1])
     torch.testing.assert_close(have[mask], want.last_hidden_state[mask], atol=1e-5, rtol=1e-5)
@@ -146,13 +168,29 @@ def test_bad_sources(tmp_path, refused):
 
     out = tmp_path / "out"
     few = save(lambda w: w.pop("encoder.layers.1.ffn.inner_proj.bias"))
-    refused("lack the tensor encoder.layers.1.feed_forward.intermediate_dense.bias", few, out, "--heads", 4)
+    refused(
+        "lack the tensor encoder.layers.1.feed_forward.intermediate_dense.bias",
+        few,
+        out,
+        "--heads",
+        4,
+    )
     odd = save(lambda w: w.update({"encoder.layers.0.adapter.weight": torch.zeros(2)}))
     refused("unknown tensor encoder.layers.0.adapter.weight", odd, out, "--heads", 4)
-    refused("heads=5 must divide the width of the audio model, 32", save(lambda w: None), out, "--heads", 5)
+    refused(
+        "heads=5 must divide the width of the audio model, 32",
+        save(lambda w: None),
+        out,
+        "--heads",
+        5,
+    )
     refused("no wav2vec 2.0 encoder", save(lambda w: w.clear()), out)
     (tmp_path / "text.pt").write_text("no")
     refused("text.pt is refused", tmp_path / "text.pt", out)
     refused("does not exist", tmp_path / "a" / "b" / "c", out)
-    refused("of type 'echo'; a speech encoder's audio model is of type one of 'wav2vec2'", "echo-nano", out)
+    refused(
+        "of type 'echo'; a speech encoder's audio model is of type one of 'wav2vec2'",
+        "echo-nano",
+        out,
+    )
     assert not out.exists()

@@ -18,8 +18,15 @@ NUMBERS = {"float32": 0, "int8": 1, "int16": 2, "float16": 4}
 
 def toy_config(seconds: int = 30) -> WhisperConfig:
     """For audio of so many seconds: transformers' encoder takes no more and no less."""
-    tokens = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"), 0)
-    encoder = dict(encoder_layers=2, encoder_attention_heads=1, encoder_ffn_dim=96, max_source_positions=50 * seconds)
+    tokens = dict.fromkeys(
+        ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"), 0
+    )
+    encoder = dict(
+        encoder_layers=2,
+        encoder_attention_heads=1,
+        encoder_ffn_dim=96,
+        max_source_positions=50 * seconds,
+    )
     decoder = dict(decoder_layers=1, decoder_attention_heads=1, decoder_ffn_dim=96, vocab_size=100)
     return WhisperConfig(d_model=64, **encoder, **decoder, **tokens)
 
@@ -34,7 +41,9 @@ def whisper():
     return model
 
 
-def ctranslate2_file(model: WhisperModel, dtype: str = "float32", spec: str = "WhisperSpec") -> bytes:
+def ctranslate2_file(
+    model: WhisperModel, dtype: str = "float32", spec: str = "WhisperSpec"
+) -> bytes:
     """model.bin as CTranslate2's `ModelSpec.save` writes it, with the encoder's variables and one of its settings."""
     weights = {name: tensor.numpy() for name, tensor in model.encoder.state_dict().items()}
     variables = {"encoder/num_heads": np.array(1, np.int16)}
@@ -49,13 +58,22 @@ def ctranslate2_file(model: WhisperModel, dtype: str = "float32", spec: str = "W
         norms[f"{layer}/ffn/layer_norm"] = f"{own}.final_layer_norm"
         for kind in ("weight", "bias"):
             parts = [weights.get(f"{own}.self_attn.{part}_proj.{kind}") for part in "qkv"]
-            parts = [np.zeros(64, np.float32) if part is None else part for part in parts]  # keys have no bias
+            parts = [
+                np.zeros(64, np.float32) if part is None else part for part in parts
+            ]  # keys have no bias
             variables[f"{layer}/self_attention/linear_0/{kind}"] = np.concatenate(parts)
-            variables[f"{layer}/self_attention/linear_1/{kind}"] = weights[f"{own}.self_attn.out_proj.{kind}"]
+            variables[f"{layer}/self_attention/linear_1/{kind}"] = weights[
+                f"{own}.self_attn.out_proj.{kind}"
+            ]
             for number in (0, 1):
-                variables[f"{layer}/ffn/linear_{number}/{kind}"] = weights[f"{own}.fc{number + 1}.{kind}"]
+                variables[f"{layer}/ffn/linear_{number}/{kind}"] = weights[
+                    f"{own}.fc{number + 1}.{kind}"
+                ]
     for name, own in norms.items():
-        variables[f"{name}/gamma"], variables[f"{name}/beta"] = weights[f"{own}.weight"], weights[f"{own}.bias"]
+        variables[f"{name}/gamma"], variables[f"{name}/beta"] = (
+            weights[f"{own}.weight"],
+            weights[f"{own}.bias"],
+        )
 
     def text(value: str) -> bytes:
         return struct.pack("<H", len(value) + 1) + value.encode() + b"\0"
@@ -63,7 +81,11 @@ def ctranslate2_file(model: WhisperModel, dtype: str = "float32", spec: str = "W
     content = struct.pack("<I", 6) + text(spec) + struct.pack("<II", 3, len(variables))
     for name, array in sorted(variables.items()):
         array = array.astype(dtype) if array.ndim else array
-        content += text(name) + struct.pack("<B", array.ndim) + struct.pack(f"<{array.ndim}I", *array.shape)
+        content += (
+            text(name)
+            + struct.pack("<B", array.ndim)
+            + struct.pack(f"<{array.ndim}I", *array.shape)
+        )
         content += struct.pack("<BI", NUMBERS[array.dtype.name], array.nbytes) + array.tobytes()
     return content + struct.pack("<I", 0)
 
@@ -84,12 +106,16 @@ def test_frames_are_those_of_transformers(tmp_path, whisper, kind):
     convert_whisper(source, tmp_path / "out", license="mit", **SMALL)
     model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")
     # 0.9 s and 0.1 s of silence: the second that transformers' encoder and its feature extractor see.
-    whole = WhisperFeatureExtractor(80, chunk_length=1)(noise(0.9), sampling_rate=RATE, return_tensors="pt")
+    whole = WhisperFeatureExtractor(80, chunk_length=1)(
+        noise(0.9), sampling_rate=RATE, return_tensors="pt"
+    )
     inputs = extractor(noise(0.9), return_tensors="pt")
     torch.testing.assert_close(inputs["input_features"][0].T, whole["input_features"][0])
     want = whisper.encoder(whole["input_features"]).last_hidden_state
     tolerance = 1e-2 if kind == "float16" else 1e-5
-    torch.testing.assert_close(model(**inputs).last_hidden_state, want, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(
+        model(**inputs).last_hidden_state, want, atol=tolerance, rtol=tolerance
+    )
     assert want.std() > 0.1 and "license: mit" in (tmp_path / "out" / "README.md").read_text()
 
 
@@ -116,9 +142,19 @@ def test_bad_sources(tmp_path, whisper, refused):
     out, good = tmp_path / "out", ctranslate2_file(whisper)
     refused("is not a whole model.bin of CTranslate2", save(good[: len(good) // 2]), out)
     refused("is not a whole model.bin of CTranslate2", save(b"not a model"), out)
-    refused("holds a TransformerSpec, not Whisper", save(ctranslate2_file(whisper, spec="TransformerSpec")), out)
-    refused("has 8-bit weights; convert Whisper with --quantization", save(ctranslate2_file(whisper, "int8")), out)
-    refused("lack the tensor conv1.weight", save(good.replace(b"encoder/conv1", b"encoder/conv3")), out)
+    refused(
+        "holds a TransformerSpec, not Whisper",
+        save(ctranslate2_file(whisper, spec="TransformerSpec")),
+        out,
+    )
+    refused(
+        "has 8-bit weights; convert Whisper with --quantization",
+        save(ctranslate2_file(whisper, "int8")),
+        out,
+    )
+    refused(
+        "lack the tensor conv1.weight", save(good.replace(b"encoder/conv1", b"encoder/conv3")), out
+    )
     refused("does not exist", tmp_path / "a" / "b" / "c", out)
     refused("is a model of type 'echo'; Whisper is of type 'whisper'", "echo-nano", out)
     assert not out.exists()

@@ -23,7 +23,12 @@ def texts(toy):
 @pytest.fixture(scope="module")
 def other_tokenizer(toy):
     """Trained on other text and smaller, under other names of bos and eos: most of its words are new."""
-    texts = [f"{word} {word[::-1]}" for groups in toy.WORDS.values() for g in groups for word in g.split()] * 3
+    texts = [
+        f"{word} {word[::-1]}"
+        for groups in toy.WORDS.values()
+        for g in groups
+        for word in g.split()
+    ] * 3
     backend = train_tokenizer(texts, 480, progress=False).backend_tokenizer
     content = json.loads(backend.to_str())
     content["added_tokens"], content["normalizer"], content["post_processor"] = [], None, None

@@ -33,12 +33,17 @@ def words(toy) -> list[str]:
 @pytest.fixture(scope="module")
 def tokenizers(words) -> dict:
     made = {kind: make(words) for kind, make in KINDS.items()}
-    return {kind: each if kind == "qwen3" else EchoTokenizer.around(each) for kind, each in made.items()}
+    return {
+        kind: each if kind == "qwen3" else EchoTokenizer.around(each) for kind, each in made.items()
+    }
 
 
 def encoder(kind: str, tokenizer) -> EchoEncoder:
     torch.manual_seed(0)
-    ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "bos", "eos", "cls", "sep")}
+    ids = {
+        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
+        for role in ("pad", "bos", "eos", "cls", "sep")
+    }
     config = backbone(kind, vocab_size=len(tokenizer), max_position_embeddings=64, **ids)
     ids = {name: ids[name] for name in ("cls_token_id", "sep_token_id")}
     options = dict(pooling="mean", embedding_size=None, prompts=tokenizer.prompts, **ids)
@@ -52,12 +57,18 @@ def plain(kind: str, token: str) -> str:
     return token.replace("Ġ", " ").replace("▁", " ")
 
 
-@pytest.mark.parametrize(("old", "new"), [(old, new) for old in KINDS for new in KINDS if old != new])
+@pytest.mark.parametrize(
+    ("old", "new"), [(old, new) for old in KINDS for new in KINDS if old != new]
+)
 def test_one_token_under_three_spellings(tokenizers, old, new):
     match, _ = match_vocabularies(tokenizers[old], tokenizers[new])
     special = {*tokenizers[old].all_special_tokens, *tokenizers[new].all_special_tokens}
     before, after = (
-        {number: plain(kind, token) for token, number in tokenizers[kind].get_vocab().items() if token not in special}
+        {
+            number: plain(kind, token)
+            for token, number in tokenizers[kind].get_vocab().items()
+            if token not in special
+        }
         for kind in (old, new)
     )
     ascii = {number: text for number, text in after.items() if text.isascii() and text.strip()}
@@ -83,10 +94,13 @@ def permuted(tokenizer: EchoTokenizer) -> EchoTokenizer:
     for token in content["post_processor"]["special_tokens"].values():
         token["ids"] = [order.index(number) for number in token["ids"]]
     names = {
-        f"{role}_token": getattr(tokenizer, f"{role}_token") for role in ("bos", "eos", "cls", "sep", "pad", "unk")
+        f"{role}_token": getattr(tokenizer, f"{role}_token")
+        for role in ("bos", "eos", "cls", "sep", "pad", "unk")
     }
     backend = Tokenizer.from_str(json.dumps(content))
-    return EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=128, **names))
+    return EchoTokenizer.around(
+        PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=128, **names)
+    )
 
 
 def test_positions_of_xlm_r_move_with_the_padding_token(tokenizers, words, tmp_path):
@@ -97,16 +111,24 @@ def test_positions_of_xlm_r_move_with_the_padding_token(tokenizers, words, tmp_p
     assert new.pad_token_id == 4 and model.config.max_position_embeddings == 67
     np.testing.assert_allclose(encode(model, new, words[:6]), want, atol=1e-6)
     model.save_pretrained(tmp_path)
-    np.testing.assert_allclose(encode(EchoEncoder.from_pretrained(tmp_path), new, words[:6]), want, atol=1e-6)
+    np.testing.assert_allclose(
+        encode(EchoEncoder.from_pretrained(tmp_path), new, words[:6]), want, atol=1e-6
+    )
 
 
-@pytest.mark.parametrize(("old", "new"), [("bert", "qwen3"), ("xlm-roberta", "bert"), ("qwen3", "xlm-roberta")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("bert", "qwen3"), ("xlm-roberta", "bert"), ("qwen3", "xlm-roberta")]
+)
 @pytest.mark.parametrize("method", ["mean", "focus"])
-def test_checkpoints_take_another_kind_of_tokenizer(toy, tokenizers, words, tmp_path, old, new, method):
+def test_checkpoints_take_another_kind_of_tokenizer(
+    toy, tokenizers, words, tmp_path, old, new, method
+):
     toy.save(tmp_path / "model", encoder(old, tokenizers[old]), tokenizers[old])
     tokenizers[new].save_pretrained(tmp_path / "tokenizer")
     options = {"auxiliary": words * 3} if method == "focus" else {}
-    counts = swap_checkpoint(tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out", method=method, **options)
+    counts = swap_checkpoint(
+        tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out", method=method, **options
+    )
     assert counts["copied"] > 10 and counts["new"] > 0 and counts["tokens"] == len(tokenizers[new])
     model, tokenizer = load_encoder(tmp_path / "out", dtype="fp32")
     assert model.config.prompts == tokenizer.prompts == tokenizers[new].prompts
@@ -116,7 +138,9 @@ def test_checkpoints_take_another_kind_of_tokenizer(toy, tokenizers, words, tmp_
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
 def test_a_pruned_checkpoint_keeps_its_kind_of_tokenizer(toy, tokenizers, words, tmp_path, kind):
     model = toy.save(tmp_path / "model", encoder(kind, tokenizers[kind]), tokenizers[kind])
-    report = prune_checkpoint(model, tmp_path / "out", shape={"intermediate_size": 24, "num_hidden_layers": 1})
+    report = prune_checkpoint(
+        model, tmp_path / "out", shape={"intermediate_size": 24, "num_hidden_layers": 1}
+    )
     model, tokenizer = load_encoder(tmp_path / "out", dtype="fp32")
     assert model.num_parameters() == report["parameters"] < report["parameters_before"]
     assert encode(model, tokenizer, words[:3]).shape == (3, 32)

@@ -42,10 +42,14 @@ def test_another_order_of_tokens_moves_rows(reordered, toy_trained):
 
 def test_another_order_of_tokens_changes_no_embedding(reordered, toy_trained, toy_tokenizer, texts):
     model, tokenizer, _ = reordered
-    assert np.array_equal(encode(model, tokenizer, *texts), encode(toy_trained, toy_tokenizer, *texts))
+    assert np.array_equal(
+        encode(model, tokenizer, *texts), encode(toy_trained, toy_tokenizer, *texts)
+    )
 
 
-def test_another_order_of_tokens_changes_no_translation(reordered, toy_trained, toy_tokenizer, texts):
+def test_another_order_of_tokens_changes_no_translation(
+    reordered, toy_trained, toy_tokenizer, texts
+):
     model, tokenizer, _ = reordered
     vectors = encode(toy_trained, toy_tokenizer, *texts)
     assert translate(model, tokenizer, vectors) == translate(toy_trained, toy_tokenizer, vectors)
@@ -83,7 +87,13 @@ def test_mean_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer, 
     old_rows = rows_of(toy_trained).numpy()
     old_ids = toy_tokenizer.get_vocab()
     old_special = set(toy_tokenizer.all_special_tokens)
-    old_names = {"<|begin|>": "<s>", "<|end|>": "</s>", "<CLS>": "<CLS>", "<SEP>": "<SEP>", "<pad>": "<pad>"}
+    old_names = {
+        "<|begin|>": "<s>",
+        "<|end|>": "</s>",
+        "<CLS>": "<CLS>",
+        "<SEP>": "<SEP>",
+        "<pad>": "<pad>",
+    }
     new_tokens = 0
     for token, new_id in other_tokenizer.get_vocab().items():
         if token in old_names:
@@ -119,8 +129,12 @@ def with_greek(model, toy_tokenizer):
     return model, tokenizer
 
 
-@pytest.mark.parametrize("rows_of", [encoder_rows, lambda model: model.decoder.lm_head.weight.detach()])
-def test_an_extension_keeps_old_rows_before_means_of_bytes(with_greek, toy_trained, toy_tokenizer, rows_of):
+@pytest.mark.parametrize(
+    "rows_of", [encoder_rows, lambda model: model.decoder.lm_head.weight.detach()]
+)
+def test_an_extension_keeps_old_rows_before_means_of_bytes(
+    with_greek, toy_trained, toy_tokenizer, rows_of
+):
     model, _ = with_greek
     old_rows = rows_of(toy_trained)
     old_ids = toy_tokenizer.get_vocab()
@@ -134,9 +148,13 @@ def test_an_extension_keeps_old_rows_before_means_of_bytes(with_greek, toy_train
     torch.testing.assert_close(new_rows[size : size + 2], torch.stack([letter, letter_with_half]))
 
 
-def test_an_extension_keeps_embeddings_of_texts_without_new_tokens(with_greek, toy_trained, toy_tokenizer, texts):
+def test_an_extension_keeps_embeddings_of_texts_without_new_tokens(
+    with_greek, toy_trained, toy_tokenizer, texts
+):
     model, tokenizer = with_greek
-    assert np.array_equal(encode(model, tokenizer, *texts), encode(toy_trained, toy_tokenizer, *texts))
+    assert np.array_equal(
+        encode(model, tokenizer, *texts), encode(toy_trained, toy_tokenizer, *texts)
+    )
 
 
 def test_half_a_character_is_spelt_by_the_old_merges(toy_tokenizer):
@@ -144,7 +162,9 @@ def test_half_a_character_is_spelt_by_the_old_merges(toy_tokenizer):
     tokenizer = extended(toy_tokenizer, [(visible(" к"), visible("α")[0])])
     match, _ = match_vocabularies(toy_tokenizer, tokenizer)
     vocabulary = toy_tokenizer.get_vocab()
-    assert match.pieces == {len(toy_tokenizer): [vocabulary[visible(" к")], vocabulary[visible("α")[0]]]}
+    assert match.pieces == {
+        len(toy_tokenizer): [vocabulary[visible(" к")], vocabulary[visible("α")[0]]]
+    }
 
 
 @pytest.fixture
@@ -264,7 +284,9 @@ def test_focus_equals_a_loop(focus_swap, toy_trained):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_head_is_tied_after_the_swap_as_before(toy, toy_tokenizer, other_tokenizer, tmp_path, tied):
+def test_a_head_is_tied_after_the_swap_as_before(
+    toy, toy_tokenizer, other_tokenizer, tmp_path, tied
+):
     model = toy.make_model(toy_tokenizer, decoder={"tie_word_embeddings": tied})
     swap_vocabulary(model, toy_tokenizer, other_tokenizer)
     model.save_pretrained(tmp_path)
@@ -292,7 +314,9 @@ def test_a_part_alone_is_swapped_as_in_the_whole(model, toy_tokenizer, other_tok
     assert_same(alone, getattr(model, part))
 
 
-def test_the_configuration_of_a_decoder_alone_is_that_of_the_whole(model, toy_tokenizer, other_tokenizer):
+def test_the_configuration_of_a_decoder_alone_is_that_of_the_whole(
+    model, toy_tokenizer, other_tokenizer
+):
     decoder = copy.deepcopy(model.decoder)
     swap_vocabulary(model, toy_tokenizer, other_tokenizer)
     swap_vocabulary(decoder, toy_tokenizer, other_tokenizer)

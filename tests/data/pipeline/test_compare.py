@@ -20,7 +20,9 @@ class TextKeys:
     shared_keys: bool = False
 
     def keys(self, table):
-        return np.stack([np.array(table[c].to_pylist()).astype(np.uint64) for c in self.columns], axis=1)
+        return np.stack(
+            [np.array(table[c].to_pylist()).astype(np.uint64) for c in self.columns], axis=1
+        )
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,10 @@ class Cap:
     limit: int
 
     def groups(self, table):
-        return np.array([lang if lang != "deu_Latn" else None for lang in table["source_lang"].to_pylist()], object)
+        return np.array(
+            [lang if lang != "deu_Latn" else None for lang in table["source_lang"].to_pylist()],
+            object,
+        )
 
     def rank(self, table):
         return np.array(table["quality"].to_pylist(), float)
@@ -37,7 +42,11 @@ class Cap:
 def table_of(source, target, langs=None, quality=None):
     n = len(source)
     texts = {"source": list(map(str, source)), "source_lang": langs or ["fra_Latn"] * n}
-    texts |= {"target": list(map(str, target)), "target_lang": ["eng_Latn"] * n, "provenance": ["primary"] * n}
+    texts |= {
+        "target": list(map(str, target)),
+        "target_lang": ["eng_Latn"] * n,
+        "provenance": ["primary"] * n,
+    }
     scores = pa.array(quality if quality is not None else [None] * n, pa.float64())
     return pa.table(texts | {"quality": scores, "row": pa.array(np.arange(n, dtype=np.uint64) * 3)})
 
@@ -49,7 +58,9 @@ def compared(step, table, folder, size=7):
     for first in range(0, len(table), size):
         files.append(folder / f"b{first:06d}.parquet")
         block = table.slice(first, size)
-        pq.write_table(block if isinstance(step, Sampling) else compare.entries(step, block), files[-1])
+        pq.write_table(
+            block if isinstance(step, Sampling) else compare.entries(step, block), files[-1]
+        )
     compare.compare(step, files, folder / "copies.parquet")
     changed, copies = pq.read_table(folder / "copies.parquet"), np.ones(len(table), int)
     rows = changed["row"].to_numpy() // 3
@@ -104,7 +115,9 @@ def test_cap_keeps_the_best_and_of_equals_the_earliest(tmp_path):
 
 @settings(deadline=None)
 @given(
-    st.dictionaries(st.text("abc", min_size=1, max_size=3), st.integers(1, 10**6), min_size=1, max_size=8),
+    st.dictionaries(
+        st.text("abc", min_size=1, max_size=3), st.integers(1, 10**6), min_size=1, max_size=8
+    ),
     st.floats(0, 1.5),
     st.integers(1, 10**7),
 )
@@ -119,7 +132,11 @@ def test_quotas_are_exact(sizes, exponent, rows):
 def test_largest_remainders_and_two_steps_by_hand():
     assert compare.quotas(Sampling("natural", rows=10), {"a": 27, "b": 13}) == {"a": 7, "b": 3}
     sizes = {"web\ta": 64, "web\tb": 36, "radio\ta": 4}  # sources 10 to 2; in the first 8 to 6
-    assert compare.quotas(Sampling("two_step", rows=84), sizes) == {"web\ta": 40, "web\tb": 30, "radio\ta": 14}
+    assert compare.quotas(Sampling("two_step", rows=84), sizes) == {
+        "web\ta": 40,
+        "web\tb": 30,
+        "radio\ta": 14,
+    }
 
 
 def test_sample_takes_exact_numbers_and_repeats_evenly(tmp_path):
@@ -128,7 +145,11 @@ def test_sample_takes_exact_numbers_and_repeats_evenly(tmp_path):
     copies = compared(Sampling("temperature", exponent=0, rows=67), table, tmp_path)
     assert copies[:90].sum() == 34 and set(copies[:90]) == {0, 1}
     assert copies[90:].sum() == 33 and set(copies[90:]) == {3, 4}
-    other = compared(Sampling("temperature", exponent=0, rows=67, seed=1), table, tmp_path / "other", size=50)
+    other = compared(
+        Sampling("temperature", exponent=0, rows=67, seed=1), table, tmp_path / "other", size=50
+    )
     assert other[:90].sum() == 34 and (other != copies).any()
-    again = compared(Sampling("temperature", exponent=0, rows=67), table, tmp_path / "again", size=50)
+    again = compared(
+        Sampling("temperature", exponent=0, rows=67), table, tmp_path / "again", size=50
+    )
     assert (again == copies).all()

@@ -12,18 +12,32 @@ COMMAND = "data"
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    texts = {"source": [f"une phrase {i % 6}" for i in range(40)], "target": [f"a sentence {i % 7}" for i in range(40)]}
-    languages = {"source_lang": ["fra_Latn", "fra_Latn", "fra_Latn", "spa_Latn"] * 10, "target_lang": ["eng_Latn"] * 40}
+    texts = {
+        "source": [f"une phrase {i % 6}" for i in range(40)],
+        "target": [f"a sentence {i % 7}" for i in range(40)],
+    }
+    languages = {
+        "source_lang": ["fra_Latn", "fra_Latn", "fra_Latn", "spa_Latn"] * 10,
+        "target_lang": ["eng_Latn"] * 40,
+    }
     pq.write_table(pa.table(texts | languages | {"provenance": ["primary"] * 40}), "pairs.parquet")
-    (tmp_path / "r.yaml").write_text("sources: [pairs.parquet]\nsteps: [{filter: exact_duplicates, side: corpus}]\n")
+    (tmp_path / "r.yaml").write_text(
+        "sources: [pairs.parquet]\nsteps: [{filter: exact_duplicates, side: corpus}]\n"
+    )
     return tmp_path
 
 
 def test_filter_then_stats_then_card(run, files):
     code, out, err = run("filter", "r.yaml", "--out", "o", "--block", "9")
-    assert code == 0 and "| exact_duplicates | 40 | 6 | 34 | 15.0 |" in out and "6 rows in o/data" in out
+    assert (
+        code == 0
+        and "| exact_duplicates | 40 | 6 | 34 | 15.0 |" in out
+        and "6 rows in o/data" in out
+    )
     code, out, _ = run("stats", "o/data", "--markdown", "t.md")
-    assert code == 0 and "| primary | 6 | 2 | 2 | 1 |" in out and (files / "t.md").read_text() == out
+    assert (
+        code == 0 and "| primary | 6 | 2 | 2 | 1 |" in out and (files / "t.md").read_text() == out
+    )
     code, out, _ = run("stats", "o/data", "--json", "t.json")
     tables = [json.loads(text)["table"] for text in (out, (files / "t.json").read_text())]
     assert code == 0 and tables[0][-1]["pairs"] == tables[1][0]["pairs"] == 6

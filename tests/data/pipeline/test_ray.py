@@ -45,8 +45,16 @@ def recipe(tmp_path):
     langs, rows = ("fra_Latn", "deu_Latn", "spa_Latn"), []
     for i in range(3000):
         target = f"sentence number {i * 7 % 1201}{' and so on' * (i % 40 == 0)}"
-        values = (f"une phrase numéro {i * i % 977}", langs[i % 3], target, "eng_Latn", ("primary", "mined")[i % 2])
-        rows.append(dict(zip(("source", "source_lang", "target", "target_lang", "provenance"), values)))
+        values = (
+            f"une phrase numéro {i * i % 977}",
+            langs[i % 3],
+            target,
+            "eng_Latn",
+            ("primary", "mined")[i % 2],
+        )
+        rows.append(
+            dict(zip(("source", "source_lang", "target", "target_lang", "provenance"), values))
+        )
     paths = {name: str(tmp_path / f"{name}.parquet") for name in "ab"}
     pq.write_table(pa.Table.from_pylist(rows[:1800]), paths["a"])
     pq.write_table(pa.Table.from_pylist(rows[1800:]), paths["b"])
@@ -58,7 +66,10 @@ def test_two_nodes_give_the_same_bytes(cluster, recipe, tmp_path):
     assert sum(node["Alive"] for node in ray.nodes()) == 2
     outs = {"local": LocalExecutor(False), "ray": cluster}
     done = {name: run(recipe, tmp_path / name, executor=ex, block=300) for name, ex in outs.items()}
-    files = {name: {p.name: p.read_bytes() for p in Path(tmp_path, name, "data").glob("*")} for name in outs}
+    files = {
+        name: {p.name: p.read_bytes() for p in Path(tmp_path, name, "data").glob("*")}
+        for name in outs
+    }
     assert len(files["local"]) == 3 and files["local"] == files["ray"]
     assert done["local"].rows == 700
     kept = [step["kept"] for step in done["ray"].steps]
@@ -69,7 +80,9 @@ def test_two_nodes_give_the_same_bytes(cluster, recipe, tmp_path):
 
 
 def test_an_error_in_a_worker_is_the_error_of_the_run(cluster, tmp_path):
-    (tmp_path / "a.tsv").write_text("source\ttarget\tsource_lang\ttarget_lang\ns\tt\tfra_Latn\teng_Latn\nbroken\n")
+    (tmp_path / "a.tsv").write_text(
+        "source\ttarget\tsource_lang\ttarget_lang\ns\tt\tfra_Latn\teng_Latn\nbroken\n"
+    )
     (tmp_path / "r.yaml").write_text(f"sources: [{tmp_path}/a.tsv]")
     with pytest.raises(ValueError, match=r"^.*a\.tsv:3: 1 fields instead of 4"):
         run(read_recipe(tmp_path / "r.yaml"), tmp_path / "out", executor=cluster)

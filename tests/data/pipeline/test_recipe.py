@@ -41,21 +41,48 @@ out: {shards: 2, origin: true}
 """)
     assert recipe.sources[0] == {"path": "a/pairs.tsv.gz", "label": "pairs"}
     assert recipe.sources[1]["label"] == "two" and recipe.sources[1]["columns"] == {"source": "src"}
-    names = ["exact_duplicates", "cap", "keep target_lang", "drop provenance", "score", "hard_negatives"]
+    names = [
+        "exact_duplicates",
+        "cap",
+        "keep target_lang",
+        "drop provenance",
+        "score",
+        "hard_negatives",
+    ]
     assert [step.name for step in recipe.steps] == names
-    assert [step.kind for step in recipe.steps] == ["keys", "groups", "rows", "rows", "column", "column"]
-    assert recipe.steps[0].but == {"provenance": ["dictionary"]} and recipe.steps[1].work.only == ("code",)
+    assert [step.kind for step in recipe.steps] == [
+        "keys",
+        "groups",
+        "rows",
+        "rows",
+        "column",
+        "column",
+    ]
+    assert recipe.steps[0].but == {"provenance": ["dictionary"]} and recipe.steps[1].work.only == (
+        "code",
+    )
     assert {"python", "latex", "fra_Latn"} <= set(recipe.steps[2].only["source_lang"])
     assert recipe.steps[4].work == Score("me/model", batch=8)
     assert recipe.steps[5].work == RuleNegatives(max_negatives=3)
-    assert recipe.sampling == Sampling("two_step", exponent=0.5, rows=7) and recipe.out == Output(2, True)
+    assert recipe.sampling == Sampling("two_step", exponent=0.5, rows=7) and recipe.out == Output(
+        2, True
+    )
 
 
 test_what_is_wrong_is_told_in_one_line = refusals(
     ("sources: [a]\nstep: []", "r.yaml.*unknown field 'step'; did you mean 'steps'?"),
-    ("sources: [a]\nsteps: [{filter: sanety}]", "r.yaml.*step 1: unknown filter 'sanety'; did you mean 'sanity'?"),
-    ("sources: [a]\nsteps: [{filter: sanity, only: {lang: x}}]", "r.yaml.*step 1: only: unknown field 'lang'"),
-    ("sources: [a]\nsteps: [{score: m, bach: 2}]", "r.yaml.*step 1: score: unknown field 'bach'.*'batch'?"),
+    (
+        "sources: [a]\nsteps: [{filter: sanety}]",
+        "r.yaml.*step 1: unknown filter 'sanety'; did you mean 'sanity'?",
+    ),
+    (
+        "sources: [a]\nsteps: [{filter: sanity, only: {lang: x}}]",
+        "r.yaml.*step 1: only: unknown field 'lang'",
+    ),
+    (
+        "sources: [a]\nsteps: [{score: m, bach: 2}]",
+        "r.yaml.*step 1: score: unknown field 'bach'.*'batch'?",
+    ),
     ("sources: [a]\nsampling: {exponent: 1}", "r.yaml.*sampling: method is missing"),
     ("sources: [a]\nsampling: {method: temperature}", "r.yaml.*temperature needs an exponent"),
     ("sources: [a\n", "r.yaml.* is not YAML"),
@@ -63,7 +90,11 @@ test_what_is_wrong_is_told_in_one_line = refusals(
     call=lambda text, read: read(text),
 )
 test_no_such_recipe = refusals(
-    (lambda: read_recipe("languages_2000"), "languages_200.*nano_real_strict.*omnilingual", FileNotFoundError),
+    (
+        lambda: read_recipe("languages_2000"),
+        "languages_200.*nano_real_strict.*omnilingual",
+        FileNotFoundError,
+    ),
 )
 
 
@@ -80,22 +111,30 @@ def test_shipped_recipes_are_read_by_name(path, tmp_path, monkeypatch):
         assert (recipe.sampling.method, recipe.sampling.exponent) == ("temperature", 0.6)
         capped = [(s.only, s.work.limit) for s in recipe.steps if s.name == "largest_directions"]
         assert capped == [({"origin": ["tatoeba"]}, 15), ({"origin": ["panlex"]}, 2)]
-        targets = next(s.work.columns["target_lang"] for s in recipe.steps if s.name == "keep target_lang")
+        targets = next(
+            s.work.columns["target_lang"] for s in recipe.steps if s.name == "keep target_lang"
+        )
         assert len(targets) == sum(lang.base for lang in LANGUAGES.values())
         assert next(s.work.floor for s in recipe.steps if s.name == "threshold") == 0.25
     if path.stem == "emma_x":  # EMMA-X A.1
         languages = recipe.steps[0].work.columns
         assert (len(languages["source_lang"]), languages["target_lang"]) == (94, ["eng_Latn"])
     if path.stem == "languages_200":  # OS 4.3
-        assert next((s.work.k, s.work.k_synthetic) for s in recipe.steps if s.name == "threshold") == (3, 1)
+        assert next(
+            (s.work.k, s.work.k_synthetic) for s in recipe.steps if s.name == "threshold"
+        ) == (3, 1)
 
 
 def test_negatives_by_rule_fill_only_what_is_empty_and_english():
     targets = ["She has 12 red boats.", "Er hat 12 Boote.", "He was not there in 1999."]
     table = pa.table({"target": targets, "target_lang": ["eng_Latn", "deu_Latn", "eng_Latn"]})
-    table = table.append_column("hard_negatives", pa.array([[], None, ["mine"]], pa.list_(pa.string())))
+    table = table.append_column(
+        "hard_negatives", pa.array([[], None, ["mine"]], pa.list_(pa.string()))
+    )
     made = RuleNegatives(max_negatives=2).add(table)["hard_negatives"].to_pylist()
-    assert len(made[0]) == 2 and "She has 12 red boats." not in made[0] and made[1:] == [[], ["mine"]]
+    assert (
+        len(made[0]) == 2 and "She has 12 red boats." not in made[0] and made[1:] == [[], ["mine"]]
+    )
 
 
 def test_another_checkpoint_in_the_same_folder_is_another_step(tmp_path):

@@ -35,7 +35,9 @@ class Keys:
         def key(text):
             return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
-        return np.array([[key(t) for t in table[c].to_pylist()] for c in ("source", "target")], np.uint64).T
+        return np.array(
+            [[key(t) for t in table[c].to_pylist()] for c in ("source", "target")], np.uint64
+        ).T
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,12 @@ class Lengths:
 def rows_of(n, seed=0):
     draw, rows = np.random.default_rng(seed).integers, []
     for _ in range(n):
-        values = (f"phrase {draw(0, n // 2)}", LANGS[draw(0, 3)], f"sentence {draw(0, n // 2)}", "eng_Latn")
+        values = (
+            f"phrase {draw(0, n // 2)}",
+            LANGS[draw(0, 3)],
+            f"sentence {draw(0, n // 2)}",
+            "eng_Latn",
+        )
         row = dict(zip(("source", "source_lang", "target", "target_lang"), values))
         rows.append(row | {"provenance": ("primary", "mined")[draw(0, 2)]})
     return rows
@@ -83,14 +90,22 @@ def go(recipe, out, **options):
 
 
 def result(out):
-    return [row for path in sorted(Path(out, "data").glob("*")) for row in pq.read_table(path).to_pylist()]
+    return [
+        row
+        for path in sorted(Path(out, "data").glob("*"))
+        for row in pq.read_table(path).to_pylist()
+    ]
 
 
 def content(out):
     return {path.name: path.read_bytes() for path in Path(out, "data").glob("*")}
 
 
-STEPS = Step("long", Long()), Step("keys", Keys(), only={"provenance": ["primary"]}), Step("below", BelowMean())
+STEPS = (
+    Step("long", Long()),
+    Step("keys", Keys(), only={"provenance": ["primary"]}),
+    Step("below", BelowMean()),
+)
 STEPS += (Step("lengths", Lengths(), but={"source_lang": ["deu_Latn"]}),)
 
 
@@ -120,7 +135,10 @@ def test_a_recipe_is_a_loop_over_the_rows(source, tmp_path):
     saved = json.loads((tmp_path / "out/counts.json").read_text())
     assert saved["steps"] == done.steps and not (tmp_path / "out/.work").exists()
     table = (tmp_path / "out/counts.md").read_text()
-    assert f"| keys | {long} | {len(kept)} | {long - len(kept)} | {100 * len(kept) / long:.1f} |" in table
+    assert (
+        f"| keys | {long} | {len(kept)} | {long - len(kept)} | {100 * len(kept) / long:.1f} |"
+        in table
+    )
     assert "| direction | 0 sources | 1 long | 2 keys | 3 below | 4 lengths |" in table
     fitted = json.loads((tmp_path / "out/fitted.json").read_text())
     assert list(fitted.values()) == [{"mean": pytest.approx(mean)}]
@@ -160,7 +178,11 @@ def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(source, tmp_path):
         go(recipe, out, block=50)
     assert not (out / "data").exists()
     files = [path for path in (out / ".work").rglob("*") if path.is_file()]
-    assert {path.suffix for path in files} <= {".json", ".parquet", ".lock"}  # a pickle would run when the run resumes
+    assert {path.suffix for path in files} <= {
+        ".json",
+        ".parquet",
+        ".lock",
+    }  # a pickle would run when the run resumes
     blocks = [path for path in out.rglob("u*.parquet") if path.parent.name != "compared"]
     assert len(blocks) == 13  # of both stages, all but the one at hand
     go(recipe, out, block=50)
@@ -171,12 +193,19 @@ def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(source, tmp_path):
 
 
 def test_a_result_is_kept_replaced_or_made_again(source, tmp_path):
-    recipe, other, out = recipe_of(source, *STEPS), recipe_of(source, Step("long", Long(9))), tmp_path / "out"
+    recipe, other, out = (
+        recipe_of(source, *STEPS),
+        recipe_of(source, Step("long", Long(9))),
+        tmp_path / "out",
+    )
     (out / "data").mkdir(parents=True)
     refuses("data was not made here: give another folder", go, recipe, out, overwrite=True)
     (out / "data").rmdir()
     go(recipe, out)
-    before, times = content(out), {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")}
+    before, times = (
+        content(out),
+        {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")},
+    )
     assert go(recipe, out).rows == len(result(out))
     assert times == {path: path.stat().st_mtime_ns for path in times}
     for path in times:
@@ -221,9 +250,14 @@ def test_bad_rows_are_named_and_skipped(tmp_path, caplog):
     assert texts[len(good) :] == [f"s{i}" for i in range(200, 200 + done.rows - len(good))]
     bad = json.loads((tmp_path / "out/counts.json").read_text())["bad_rows"]
     firsts = [first.removeprefix(f"{folder}/") for source in bad for first in source["first"]]
-    reasons = ["b.tsv:3: not UTF-8 .byte 0xe9", "c.tsv:3: source has 10,000,000 characters, more than 100,000"]
+    reasons = [
+        "b.tsv:3: not UTF-8 .byte 0xe9",
+        "c.tsv:3: source has 10,000,000 characters, more than 100,000",
+    ]
     reasons += ["d.tsv:2: source_lang: unknown language code 'frz_Latn'", "e.parquet:1: .*Parquet"]
-    for first, reason in zip(firsts, [*reasons, "f.tsv.gz:.*unreadable from here on: "], strict=True):
+    for first, reason in zip(
+        firsts, [*reasons, "f.tsv.gz:.*unreadable from here on: "], strict=True
+    ):
         assert re.match(reason, first)
     assert "b.tsv:3" in caplog.text
 
@@ -244,7 +278,9 @@ def test_a_bad_row_stops_and_what_is_finished_stays(tmp_path):
 
 def test_a_parquet_file_with_damaged_pages(tmp_path):
     path = tmp_path / "p.parquet"
-    pq.write_table(pa.Table.from_pylist(rows_of(30_000)), path, row_group_size=10_000, use_dictionary=False)
+    pq.write_table(
+        pa.Table.from_pylist(rows_of(30_000)), path, row_group_size=10_000, use_dictionary=False
+    )
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 40_000] = b"\0" * 40_000
     path.write_bytes(data)
@@ -265,15 +301,35 @@ def test_no_row_left_and_wrong_results_of_a_step(source, tmp_path):
     assert "| long | 500 | 0 | 500 | 0.0 |" in (tmp_path / "out/counts.md").read_text()
     go(recipe_of(source), kept)
     before = (kept / "counts.json").read_bytes()
-    refuses("no row is left after the step long; .*kept/.work/counts.md shows", go, nothing, kept, overwrite=True)
+    refuses(
+        "no row is left after the step long; .*kept/.work/counts.md shows",
+        go,
+        nothing,
+        kept,
+        overwrite=True,
+    )
     assert (kept / "counts.json").read_bytes() == before  # those of the data that are still there
-    refuses("nowhere.parquet", go, recipe_of(tmp_path / "nowhere.parquet"), tmp_path, error=FileNotFoundError)
-    refuses("step wrong: keep returned float64", go, recipe_of(source, Step("wrong", Wrong())), tmp_path / "out3")
+    refuses(
+        "nowhere.parquet",
+        go,
+        recipe_of(tmp_path / "nowhere.parquet"),
+        tmp_path,
+        error=FileNotFoundError,
+    )
+    refuses(
+        "step wrong: keep returned float64",
+        go,
+        recipe_of(source, Step("wrong", Wrong())),
+        tmp_path / "out3",
+    )
 
 
 def test_the_directions_of_tatoeba_are_capped_apart_from_those_of_panlex(tmp_path):
     """OS A.2 with one direction for Tatoeba and two for PanLex: each source counts its own rows."""
-    directions = {"tatoeba": ["eng_Latn"] * 3 + ["deu_Latn"] * 2, "panlex": ["deu_Latn", "spa_Latn"] * 2 + ["eng_Latn"]}
+    directions = {
+        "tatoeba": ["eng_Latn"] * 3 + ["deu_Latn"] * 2,
+        "panlex": ["deu_Latn", "spa_Latn"] * 2 + ["eng_Latn"],
+    }
     sources = []
     for label, targets in directions.items():
         rows = []
@@ -295,13 +351,24 @@ def test_the_directions_of_tatoeba_are_capped_apart_from_those_of_panlex(tmp_pat
 
 
 def test_nway_and_builtin_sources(tmp_path):
-    rows = [{"id": i, "lang": lang, "text": f"{lang} {i}"} for i in range(4) for lang in ("fra_Latn", "eng_Latn")]
+    rows = [
+        {"id": i, "lang": lang, "text": f"{lang} {i}"}
+        for i in range(4)
+        for lang in ("fra_Latn", "eng_Latn")
+    ]
     (tmp_path / "n").mkdir()
     for k in (0, 1):  # an id's languages stand in two files
-        (tmp_path / f"n/{k}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[k::2]))
-    sources = [{"path": str(tmp_path / "n"), "label": "n"}, {"path": "builtin", "label": "b", "n": 20}]
+        (tmp_path / f"n/{k}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows[k::2])
+        )
+    sources = [
+        {"path": str(tmp_path / "n"), "label": "n"},
+        {"path": "builtin", "label": "b", "n": 20},
+    ]
     recipe = Recipe(sources, out=Output(origin=True))
     go(recipe, tmp_path / "out")
     rows = result(tmp_path / "out")
-    assert sorted(row["source"] for row in rows if row["origin"] == "n") == [f"fra_Latn {i}" for i in range(4)]
+    assert sorted(row["source"] for row in rows if row["origin"] == "n") == [
+        f"fra_Latn {i}" for i in range(4)
+    ]
     assert sum(row["origin"] == "b" for row in rows) >= 20

@@ -15,7 +15,12 @@ SETTINGS = {
 
 def git(place: Path, *words: str) -> str:
     """What git prints in a folder."""
-    done = subprocess.run(["git", "-C", str(place), *words], env=os.environ | SETTINGS, capture_output=True, check=True)
+    done = subprocess.run(
+        ["git", "-C", str(place), *words],
+        env=os.environ | SETTINGS,
+        capture_output=True,
+        check=True,
+    )
     return done.stdout.decode().strip()
 
 

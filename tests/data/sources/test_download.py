@@ -34,7 +34,9 @@ def read_tests(files):
 
 def source(name, commit, read, license="permissive"):
     origins = (GitRepository(f"me/{name}", commit, ("*.tsv",)),)
-    return Source(name, "words", license, "CC0 1.0", origins, read, PAIR_COLUMNS, None, "nothing", "nobody")
+    return Source(
+        name, "words", license, "CC0 1.0", origins, read, PAIR_COLUMNS, None, "nothing", "nobody"
+    )
 
 
 @pytest.fixture
@@ -62,12 +64,19 @@ def english_of(path):
 def test_a_table_is_written_for_each_source(mirror, tmp_path):
     report = downloads.download(tmp_path / "out", ["words"], mirror=mirror)
     assert report["rows"] == {"words": 3}
-    assert english_of(tmp_path / "out" / "words.parquet") == ["Good morning, all!", "See you.", "Thanks."]
+    assert english_of(tmp_path / "out" / "words.parquet") == [
+        "Good morning, all!",
+        "See you.",
+        "Thanks.",
+    ]
 
 
 def test_no_test_sentence_stands_in_training_text(mirror, tmp_path):
     report = downloads.download(tmp_path / "out", ["words", "tests"], mirror=mirror)
-    assert english_of(tmp_path / "out" / "words.parquet") == ["See you.", "Thanks."]  # spelled in another way
+    assert english_of(tmp_path / "out" / "words.parquet") == [
+        "See you.",
+        "Thanks.",
+    ]  # spelled in another way
     assert report["held_out"] == {"words": 1}
 
 
@@ -92,7 +101,18 @@ def test_what_is_held_out_in_one_language_is_held_out_in_all(mirror, tmp_path, m
             yield False, number, "fra_Latn", french
 
     words = downloads.SOURCES["words"]
-    nway = Source("words", "", "permissive", "", words.origins, read_nway, ("id", "lang", "text"), "id", "", "")
+    nway = Source(
+        "words",
+        "",
+        "permissive",
+        "",
+        words.origins,
+        read_nway,
+        ("id", "lang", "text"),
+        "id",
+        "",
+        "",
+    )
     monkeypatch.setitem(downloads.SOURCES, "words", nway)
     downloads.download(tmp_path / "out", ["words", "tests"], mirror=mirror)
     assert set(pq.read_table(tmp_path / "out" / "words.parquet")["id"].to_pylist()) == {1, 2}
@@ -180,7 +200,13 @@ def test_a_research_source_by_name_is_refused_without_the_licence(mirror):
 def test_a_folder_with_other_tables_is_refused(mirror, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.parquet").write_bytes(b"")
-    refuses("is there, and not of a download", downloads.download, tmp_path / "out", ["words"], mirror=mirror)
+    refuses(
+        "is there, and not of a download",
+        downloads.download,
+        tmp_path / "out",
+        ["words"],
+        mirror=mirror,
+    )
 
 
 def test_a_disk_without_room_is_one_line(mirror, tmp_path, monkeypatch):
@@ -200,7 +226,9 @@ def test_a_mirror_that_lacks_bytes_is_reported(mirror, tmp_path, monkeypatch):
 
 
 def test_the_command_prints_its_report(mirror, tmp_path, run):
-    code, out, err = run(tmp_path / "out", "--sources", "words", "tests", "--mirror", mirror, "--yes")
+    code, out, err = run(
+        tmp_path / "out", "--sources", "words", "tests", "--mirror", mirror, "--yes"
+    )
     assert code == 0, err
     assert json.loads(out)["rows"] == {"words": 2, "tests": 0}
 
@@ -239,7 +267,9 @@ def test_sources_are_listed_with_their_licences(mirror, hf_echo_cli):
 def test_every_public_source_is_pinned():
     for each in table.ALL:
         for origin in each.origins:
-            assert len(getattr(origin, "commit", "")) == 40 or len(getattr(origin, "sha256", "")) == 64
+            assert (
+                len(getattr(origin, "commit", "")) == 40 or len(getattr(origin, "sha256", "")) == 64
+            )
 
 
 def test_every_public_source_has_languages():

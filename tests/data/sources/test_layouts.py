@@ -22,7 +22,9 @@ from ...refusals import refuses
 
 
 def origin_of(name: str, files: dict) -> Files:
-    data = {path: text if isinstance(text, bytes) else text.encode() for path, text in files.items()}
+    data = {
+        path: text if isinstance(text, bytes) else text.encode() for path, text in files.items()
+    }
     return Files(name, sorted(data), [], data.__getitem__)
 
 
@@ -52,7 +54,10 @@ def test_ntrex_leaves_a_second_translation_out():
 
 def test_ntrex_refuses_a_file_of_another_length():
     files = NTREX | {"NTREX-128/newstest2019-ref.deu.txt": "Eins.\n"}
-    refuses("has 1 lines, and DOCUMENT_IDS.tsv 4", lambda: list(ntrex.read_ntrex([origin_of("ntrex", files)])))
+    refuses(
+        "has 1 lines, and DOCUMENT_IDS.tsv 4",
+        lambda: list(ntrex.read_ntrex([origin_of("ntrex", files)])),
+    )
 
 
 def test_sib_keeps_its_splits_apart():
@@ -69,7 +74,10 @@ def test_sib_keeps_its_splits_apart():
 
 
 def test_devtest_is_test_text():
-    files = {"flores200_dataset/devtest/ace_Arab.devtest": "a\nb\n", "flores200_dataset/devtest/eng.devtest": "c\nd\n"}
+    files = {
+        "flores200_dataset/devtest/ace_Arab.devtest": "a\nb\n",
+        "flores200_dataset/devtest/eng.devtest": "c\nd\n",
+    }
     rows = list(flores_files.read_devtest([origin_of("flores", files)]))
     assert rows[1] == (True, 1, "ace_Arab", "b")
     assert rows[3] == (True, 1, "eng_Latn", "d")
@@ -115,13 +123,19 @@ def test_tatoeba_keeps_a_pair_of_two_releases_once():
 
 def test_tatoeba_holds_out_pairs_of_a_language_that_has_enough():
     pairs = [(f"Satz {number}", f"Sentence {number}") for number in range(1_600)]
-    rows = list(opus_testsets.read_tatoeba_challenge([origin_of("opus", tatoeba("deu-eng", "v2021-08-07", pairs))]))
+    rows = list(
+        opus_testsets.read_tatoeba_challenge(
+            [origin_of("opus", tatoeba("deu-eng", "v2021-08-07", pairs))]
+        )
+    )
     assert sum(row[0] for row in rows) == 300
     assert len(rows) == 1_600
 
 
 def test_tatoeba_pairs_of_a_language_with_itself_are_no_translations():
-    files = tatoeba("deu-eng", "v2021-08-07", [("a", "b")]) | tatoeba("deu-deu", "v2021-08-07", [("a", "c")])
+    files = tatoeba("deu-eng", "v2021-08-07", [("a", "b")]) | tatoeba(
+        "deu-deu", "v2021-08-07", [("a", "c")]
+    )
     rows = list(opus_testsets.read_tatoeba_others([origin_of("opus", files)]))
     assert rows == []
 
@@ -133,14 +147,20 @@ def test_tatoeba_without_english_has_the_codes_in_alphabetical_order():
 
 
 def test_laser_pairs_are_test_text():
-    files = {"data/tatoeba/v1/tatoeba.kzj-eng.eng": "Yes.\n", "data/tatoeba/v1/tatoeba.kzj-eng.kzj": "Oo.\n"}
+    files = {
+        "data/tatoeba/v1/tatoeba.kzj-eng.eng": "Yes.\n",
+        "data/tatoeba/v1/tatoeba.kzj-eng.kzj": "Oo.\n",
+    }
     rows = list(opus_testsets.read_laser_tatoeba([origin_of("laser", files)]))
     assert rows == [(True, "eng_Latn", "Yes.", "kzj_Latn", "Oo.")]
 
 
 def tico(language: str, english: list[str], foreign: list[str]) -> dict[str, str]:
     folder = f"datasets/tico19/testsets/en-{language}/tico19-test"
-    return {f"{folder}.en": "\n".join(english) + "\n", f"{folder}.{language}": "\n".join(foreign) + "\n"}
+    return {
+        f"{folder}.en": "\n".join(english) + "\n",
+        f"{folder}.{language}": "\n".join(foreign) + "\n",
+    }
 
 
 def test_tico_leaves_lines_out_that_are_out_of_place():
@@ -155,7 +175,10 @@ def test_tico_holds_a_sentence_out_in_all_languages():
     english = [f"Sentence {number}." for number in range(40)]
     files = tico("sw", english, [f"Sentensi {number}." for number in range(40)])
     rows = list(opus_testsets.read_tico19([origin_of("opus", files)]))
-    held_out = {code: {row[1] for row in rows if row[0] and row[2] == code} for code in ("eng_Latn", "swh_Latn")}
+    held_out = {
+        code: {row[1] for row in rows if row[0] and row[2] == code}
+        for code in ("eng_Latn", "swh_Latn")
+    }
     assert held_out["eng_Latn"] == held_out["swh_Latn"]
     assert 10 <= len(held_out["eng_Latn"]) <= 30  # about half
 
@@ -193,7 +216,9 @@ def test_wmt_leaves_a_test_out_whose_sides_differ_in_length(caplog):
 def test_nusax_has_the_same_id_in_all_languages():
     header = "," + ",".join(nusax.CODES) + "\n"
     words = ",".join(f"w{number}" for number in range(len(nusax.CODES)))
-    files = {f"datasets/mt/{name}.csv": f"{header}0,{words}\n" for name in ("train", "valid", "test")}
+    files = {
+        f"datasets/mt/{name}.csv": f"{header}0,{words}\n" for name in ("train", "valid", "test")
+    }
     rows = list(nusax.read_nusax([origin_of("nusax", files)]))
     dev_rows = [row for row in rows if row[4] == "dev"]
     assert {row[1] for row in dev_rows} == {"dev:0"}
@@ -215,12 +240,24 @@ ENGLISH = {
     "json/john.json": json.dumps(
         [
             {"type": "paragraph start"},
-            {"type": "paragraph text", "chapterNumber": 3, "verseNumber": 16, "value": "God loved "},
+            {
+                "type": "paragraph text",
+                "chapterNumber": 3,
+                "verseNumber": 16,
+                "value": "God loved ",
+            },
             {"type": "line text", "chapterNumber": 3, "verseNumber": 16, "value": "the world."},
         ]
     ),
     "json/1john.json": json.dumps(
-        [{"type": "paragraph text", "chapterNumber": 1, "verseNumber": 1, "value": "From the start."}]
+        [
+            {
+                "type": "paragraph text",
+                "chapterNumber": 1,
+                "verseNumber": 1,
+                "value": "From the start.",
+            }
+        ]
     ),
 }
 
@@ -270,7 +307,9 @@ msgstr "Content-Type: text/plain; charset=UTF-8\\n"
 
 
 def test_at_most_three_translations_of_a_message():
-    entries = "".join(f'msgctxt "{number}"\nmsgid "Open"\nmsgstr "Ouvrir {number}"\n\n' for number in range(5))
+    entries = "".join(
+        f'msgctxt "{number}"\nmsgid "Open"\nmsgstr "Ouvrir {number}"\n\n' for number in range(5)
+    )
     files = {"app/locale/fr/LC_MESSAGES/app.po": PO + entries}
     rows = list(translations.read_interfaces([origin_of("App", files)]))
     assert [row[4] for row in rows] == ["Ouvrir 0", "Ouvrir 1", "Ouvrir 2"]
@@ -279,7 +318,11 @@ def test_at_most_three_translations_of_a_message():
 
 def test_the_language_of_python_documentation_is_in_the_name_of_its_repository():
     entry = 'msgid "The :mod:`io` module reads ``bytes`` quickly."\nmsgstr "Le module :mod:`io` lit vite."\n'
-    rows = list(translations.read_manuals([origin_of("python/python-docs-fr", {"library/io.po": PO + entry})]))
+    rows = list(
+        translations.read_manuals(
+            [origin_of("python/python-docs-fr", {"library/io.po": PO + entry})]
+        )
+    )
     assert rows == [
         (
             False,
@@ -307,17 +350,32 @@ def test_markup_is_removed(marked, plain):
 
 
 def test_a_message_of_two_words_is_no_prose():
-    rows = translations.read_manuals([origin_of("o/fr", {"fr/fr.po": PO + 'msgid "Two words"\nmsgstr "Deux mots"\n'})])
+    rows = translations.read_manuals(
+        [origin_of("o/fr", {"fr/fr.po": PO + 'msgid "Two words"\nmsgstr "Deux mots"\n'})]
+    )
     assert list(rows) == []
 
 
 def test_paragraphs_of_help_pages_are_paired_by_their_id():
     page = '<p id="par_id1" class="x">{} <b>{}</b> here.</p><p id="other">No</p>'
     place = "usr/share/libreoffice/help/{}/text/a/1.html"
-    english = origin_of("libreoffice-help-en-us", {place.format("en-US"): page.format("Click", "twice")})
-    french = origin_of("libreoffice-help-fr", {place.format("fr"): page.format("Cliquez", "deux fois")})
+    english = origin_of(
+        "libreoffice-help-en-us", {place.format("en-US"): page.format("Click", "twice")}
+    )
+    french = origin_of(
+        "libreoffice-help-fr", {place.format("fr"): page.format("Cliquez", "deux fois")}
+    )
     rows = list(translations.read_documentation([english, french]))
-    assert rows == [(False, "eng_Latn", "Click twice here.", "fra_Latn", "Cliquez deux fois here.", "libreoffice-help")]
+    assert rows == [
+        (
+            False,
+            "eng_Latn",
+            "Click twice here.",
+            "fra_Latn",
+            "Cliquez deux fois here.",
+            "libreoffice-help",
+        )
+    ]
 
 
 def base64_of(number: int) -> str:
@@ -346,7 +404,9 @@ def test_text_is_composed_in_one_line():
     assert one_line("e\u0301te\u0301\n\t\ufeff 1") == "\u00e9t\u00e9 1"
 
 
-@pytest.mark.parametrize(("text", "script"), [("abc \u0431", "Latn"), ("\u0431\u0432 a", "Cyrl"), ("12", "Latn")])
+@pytest.mark.parametrize(
+    ("text", "script"), [("abc \u0431", "Latn"), ("\u0431\u0432 a", "Cyrl"), ("12", "Latn")]
+)
 def test_the_script_of_most_letters(text, script):
     assert main_script(text) == script
 

@@ -35,7 +35,9 @@ def test_a_clone_is_read_at_the_commit_that_is_named(clone, tmp_path):
 
 def test_only_files_of_the_patterns_are_listed(clone, tmp_path):
     _, first = clone
-    files = GitRepository("me/words", first, ("text/*",)).open(tmp_path / "own", tmp_path / "mirror")
+    files = GitRepository("me/words", first, ("text/*",)).open(
+        tmp_path / "own", tmp_path / "mirror"
+    )
     assert files.names == ["text/deu.txt", "text/fra.txt"]
 
 
@@ -58,7 +60,9 @@ def test_a_file_that_a_clone_lists_without_its_bytes_is_absent(clone, tmp_path):
     place, first = clone
     blob = git(place, "rev-parse", f"{first}:text/deu.txt")
     (place / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-    files = GitRepository("me/words", first, ("text/*",)).open(tmp_path / "own", tmp_path / "mirror")
+    files = GitRepository("me/words", first, ("text/*",)).open(
+        tmp_path / "own", tmp_path / "mirror"
+    )
     assert files.names == ["text/fra.txt"]
     assert files.absent == ["text/deu.txt"]
 
@@ -66,12 +70,20 @@ def test_a_file_that_a_clone_lists_without_its_bytes_is_absent(clone, tmp_path):
 def test_a_mirror_without_the_repository_is_refused(clone, tmp_path):
     _, first = clone
     missing = GitRepository("me/other", first)
-    refuses("git clone --bare", missing.open, tmp_path, tmp_path / "mirror", error=FileNotFoundError)
+    refuses(
+        "git clone --bare", missing.open, tmp_path, tmp_path / "mirror", error=FileNotFoundError
+    )
 
 
 def test_a_mirror_without_the_commit_is_refused(clone, tmp_path):
     later = GitRepository("me/words", "0" * 40)
-    refuses("does not hold commit 000", later.open, tmp_path, tmp_path / "mirror", error=FileNotFoundError)
+    refuses(
+        "does not hold commit 000",
+        later.open,
+        tmp_path,
+        tmp_path / "mirror",
+        error=FileNotFoundError,
+    )
 
 
 @pytest.fixture
@@ -91,7 +103,13 @@ def test_a_commit_is_fetched_without_a_mirror(served, tmp_path):
 def test_files_outside_the_patterns_are_not_fetched(served, tmp_path):
     served.open(tmp_path / "own")
     blob = git(tmp_path / "own" / "me+words" / "repo", "rev-parse", f"{served.commit}:code/run.py")
-    missing = git(tmp_path / "own" / "me+words" / "repo", "rev-list", "--objects", "--missing=print", served.commit)
+    missing = git(
+        tmp_path / "own" / "me+words" / "repo",
+        "rev-list",
+        "--objects",
+        "--missing=print",
+        served.commit,
+    )
     assert f"?{blob}" in missing.splitlines()
 
 
@@ -135,7 +153,9 @@ def deb_bytes(files: dict[str, bytes]) -> bytes:
     members = {"debian-binary": b"2.0\n", "control.tar.xz": b"odd", "data.tar.xz": data}
     packed = b"!<arch>\n"
     for name, content in members.items():
-        packed += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode() + content
+        packed += (
+            f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode() + content
+        )
         packed += b"\n" * (len(content) % 2)
     return packed
 

@@ -31,7 +31,9 @@ def encoded(samples: np.ndarray, kind: str, rate: int = RATE) -> bytes:
 @pytest.mark.parametrize("rate", [8000, 16_000, 44_100, 48_000])
 def test_any_rate_and_format_is_the_same_tone(kind, rate):
     samples = read_audio(encoded(tone(rate=rate), kind, rate))
-    assert samples.dtype == np.float32 and len(samples) == pytest.approx(3200, abs=1200 if kind == "mp3" else 2)
+    assert samples.dtype == np.float32 and len(samples) == pytest.approx(
+        3200, abs=1200 if kind == "mp3" else 2
+    )
     middle = samples[800:2400]  # 1600 samples: 10 Hz a bin
     spectrum = np.abs(np.fft.rfft(middle))
     assert spectrum.argmax() == 50 and spectrum[50] / len(middle) * 2 == pytest.approx(0.3, rel=0.1)
@@ -59,7 +61,9 @@ def read_half(kind):
     read_audio({"path": "half.audio", "bytes": whole[: len(whole) // 2]})
 
 
-test_a_truncated_file = refusals(*[(kind, "half.audio: (cut|not a read|0 ms)") for kind in KINDS], call=read_half)
+test_a_truncated_file = refusals(
+    *[(kind, "half.audio: (cut|not a read|0 ms)") for kind in KINDS], call=read_half
+)
 
 
 def test_a_stream_without_length_is_whole():
@@ -127,7 +131,9 @@ def damaged(content: bytes, rng: np.random.Generator) -> bytes:
         if change == 0:
             del data[start:]
         elif change == 1:
-            data[start:stop] = rng.integers(256, size=len(data[start:stop]), dtype=np.uint8).tobytes()
+            data[start:stop] = rng.integers(
+                256, size=len(data[start:stop]), dtype=np.uint8
+            ).tobytes()
         elif change == 2:
             data[start:stop] = bytes(len(data[start:stop]))
         elif change == 3:
@@ -168,14 +174,18 @@ def streamed(size) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize(
-    "size", [lambda true: 0, lambda true: true // 2, lambda true: 0xFFFFFFFF], ids="0 half -1".split()
+    "size",
+    [lambda true: 0, lambda true: true // 2, lambda true: 0xFFFFFFFF],
+    ids="0 half -1".split(),
 )
 def test_a_wav_file_that_understates_its_length_is_whole(size, tmp_path):
     content, length = streamed(size)
     (tmp_path / "a.wav").write_bytes(content)
 
     assert len(read_audio(content)) == length
-    np.testing.assert_array_equal(read_audio(tmp_path / "a.wav"), read_audio(encoded(tone(1.0), "wav")))
+    np.testing.assert_array_equal(
+        read_audio(tmp_path / "a.wav"), read_audio(encoded(tone(1.0), "wav"))
+    )
 
 
 def test_chunks_after_the_audio_are_no_audio():
@@ -196,5 +206,8 @@ def test_an_ogg_file_without_its_last_page_is_refused(coding, lost):
 
     cut = content[:last] if lost == "page" else content[: (last + len(content)) // 2]
 
-    with pytest.raises(ValueError, match="cut off, it has .* bytes and not its last page; copy the whole file again"):
+    with pytest.raises(
+        ValueError,
+        match="cut off, it has .* bytes and not its last page; copy the whole file again",
+    ):
         read_audio(cut)

@@ -19,15 +19,24 @@ def test_two_step_sampling_is_eq_1():
     hours = {("a", "x"): 400, ("a", "y"): 100, ("b", "x"): 25, ("b", "z"): 900}
     rows = [name for name, n in hours.items() for _ in range(n)]
     order = rng.permutation(len(rows))
-    data = Dataset.from_dict({"source": [rows[i][0] for i in order], "lang": [rows[i][1] for i in order]})
+    data = Dataset.from_dict(
+        {"source": [rows[i][0] for i in order], "lang": [rows[i][1] for i in order]}
+    )
     lengths = np.full(len(rows), 16000) + 0 * order
     picked = sampled_rows(data, lengths, 0.5, seed=3)
     found = data.select(picked)
     total = sum(hours.values())
-    of_source = {s: np.sqrt(sum(n for (source, _), n in hours.items() if source == s) / total) for s in "ab"}
+    of_source = {
+        s: np.sqrt(sum(n for (source, _), n in hours.items() if source == s) / total) for s in "ab"
+    }
     for source, lang in hours:
         within = {k: np.sqrt(m) for k, m in hours.items() if k[0] == source}
-        want = of_source[source] / sum(of_source.values()) * within[source, lang] / sum(within.values())
+        want = (
+            of_source[source]
+            / sum(of_source.values())
+            * within[source, lang]
+            / sum(within.values())
+        )
         have = np.mean([a == source and b == lang for a, b in zip(found["source"], found["lang"])])
         assert have == pytest.approx(want, abs=0.002)
         copies = np.bincount(picked)[[i for i, j in enumerate(order) if rows[j] == (source, lang)]]
@@ -49,7 +58,9 @@ def test_an_epoch_has_every_row_within_the_seconds():
     rows = speech(30)
     data = SpeechRows(rows, RATE, audio_lengths(rows, RATE))
     sampler = TokenBudgetBatchSampler(data.lengths, 4 * RATE, seed=1, bucket_multiple=1600)
-    collator = SpeechCollator(EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4))
+    collator = SpeechCollator(
+        EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
+    )
     for number in range(2):
         sampler.set_epoch(number)
         epoch = [collator([data[row] for row in batch]) for batch in sampler]

@@ -5,7 +5,12 @@ import logging
 import numpy as np
 import pytest
 
-from hf_echo.data.speech.long_audio import audio_pieces, shas_pieces, speech_probability, speech_spans
+from hf_echo.data.speech.long_audio import (
+    audio_pieces,
+    shas_pieces,
+    speech_probability,
+    speech_spans,
+)
 
 from ...refusals import refusals
 
@@ -24,7 +29,12 @@ def speech_like(seconds: list[float], rate: int = RATE, noise: float = 0.002) ->
 def test_energy_is_high_in_speech_and_low_in_pauses():
     probability = speech_probability([speech_like([2, 1, 3, 1, 2])], RATE, "energy")
     time = np.arange(len(probability)) * FRAME
-    for start, end, is_speech in ((0.3, 1.7, True), (2.3, 2.7, False), (3.3, 5.7, True), (6.3, 6.7, False)):
+    for start, end, is_speech in (
+        (0.3, 1.7, True),
+        (2.3, 2.7, False),
+        (3.3, 5.7, True),
+        (6.3, 6.7, False),
+    ):
         inside = probability[(time > start) & (time < end)]
         assert (inside > 0.9).all() if is_speech else (inside < 0.1).all()
 
@@ -43,7 +53,9 @@ def test_long_audio_is_split_at_pauses():
     np.testing.assert_allclose(spans, [[0, 4], [4.5, 8.5], [9, 13], [13.5, 17.5]], atol=0.15)
     at_8k = speech_like([4, 0.5, 4, 0.5, 4, 0.5, 4], rate=8000)
     pytest.importorskip("soxr")
-    np.testing.assert_allclose(np.array(speech_spans(at_8k, 8000, longest=6, vad="energy")) / 8000, spans, atol=0.15)
+    np.testing.assert_allclose(
+        np.array(speech_spans(at_8k, 8000, longest=6, vad="energy")) / 8000, spans, atol=0.15
+    )
 
 
 def test_one_pause_is_preferred_to_equal_halves():
@@ -90,7 +102,10 @@ def test_on_long(caplog):
 
 
 test_wrong_options = refusals(
-    (dict(longest=5, on_long="error"), "talk.wav: 9.0 s of audio; the limit is 5 s: cut it, or use on_long='split'"),
+    (
+        dict(longest=5, on_long="error"),
+        "talk.wav: 9.0 s of audio; the limit is 5 s: cut it, or use on_long='split'",
+    ),
     (dict(longest=5, on_long="cut"), "on_long is 'cut'"),
     (dict(longest=0.5, on_long="split"), "longest=0.5 s is under 0.8 s"),
     (dict(longest=0.9, on_long="split", vad="webrtc"), "vad is 'webrtc'"),

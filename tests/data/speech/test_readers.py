@@ -16,7 +16,9 @@ RATE = 16_000
 
 
 def tone(pitch: float, seconds: float = 0.1, rate: int = RATE) -> np.ndarray:
-    return (0.3 * np.sin(2 * np.pi * pitch * np.arange(int(seconds * rate)) / rate)).astype(np.float32)
+    return (0.3 * np.sin(2 * np.pi * pitch * np.arange(int(seconds * rate)) / rate)).astype(
+        np.float32
+    )
 
 
 def write(path, pitch: float = 200.0, rate: int = RATE, **options) -> str:
@@ -41,14 +43,24 @@ def test_table_of_paths(tmp_path):
     write(tmp_path / "a.wav", 200)
     write(tmp_path / "wavs" / "b.flac", 400)
     there = write(tmp_path / "elsewhere" / "c.wav", 800)
-    rows = [("a.wav", "one", "fr", "v1"), ("b.flac", "two", "deu_Latn", ""), (there, "three", "English", "v3")]
+    rows = [
+        ("a.wav", "one", "fr", "v1"),
+        ("b.flac", "two", "deu_Latn", ""),
+        (there, "three", "English", "v3"),
+    ]
     table(tmp_path / "t.tsv", "path\tsentence\tlanguage\tvoice", rows)
     speech = load_speech(tmp_path / "t.tsv")
     assert speech.column_names == ["audio", "text", "lang", "speaker"]
-    assert speech["text"][:] == ["one", "two", "three"] and speech["speaker"][:] == ["v1", None, "v3"]
+    assert speech["text"][:] == ["one", "two", "three"] and speech["speaker"][:] == [
+        "v1",
+        None,
+        "v3",
+    ]
     assert speech["lang"][:] == ["fra_Latn", "deu_Latn", "eng_Latn"]
     assert [pitch_of(row["audio"]) for row in speech] == pytest.approx([200, 400, 800])
-    same = load_speech(tmp_path / "t.tsv", columns={"text": "voice"}, on_bad_row="skip", limit=1, source="mine")
+    same = load_speech(
+        tmp_path / "t.tsv", columns={"text": "voice"}, on_bad_row="skip", limit=1, source="mine"
+    )
     assert same["text"][:] == ["v1"] and same["source"][:] == ["mine"]
 
 
@@ -73,9 +85,18 @@ def test_a_column_split_selects_rows(tmp_path):
     table(tmp_path / "t.tsv", "\t".join(rows), zip(*rows.values()))
     Dataset.from_dict(rows).to_parquet(tmp_path / "t.parquet")
     for name in ("t.tsv", "t.parquet"):
-        found = {split: load_speech(tmp_path / name, split=split)["text"][:] for split in ("train", "test", None)}
+        found = {
+            split: load_speech(tmp_path / name, split=split)["text"][:]
+            for split in ("train", "test", None)
+        }
         assert found == {"train": ["a"], "test": ["b", "c"], None: ["a", "b", "c"]}
-        refuses("of split 'dev'|no split 'dev'", load_speech, tmp_path / name, split="dev", error=(ValueError, OSError))
+        refuses(
+            "of split 'dev'|no split 'dev'",
+            load_speech,
+            tmp_path / name,
+            split="dev",
+            error=(ValueError, OSError),
+        )
     assert load_speech(tmp_path / "t.tsv")["lang"][:] == ["yue_Hant"]  # Common Voice's code
 
 
@@ -89,7 +110,10 @@ def test_common_voice(tmp_path):
             table(tmp_path / locale / f"{split}.tsv", header, [row])
         table(tmp_path / locale / "clip_durations.tsv", "clip\tduration[ms]", [("de1.mp3", 100)])
     speech = load_speech(tmp_path)
-    assert speech["text"][:] == ['"train" de', '"train" sw'] and speech["lang"][:] == ["deu_Latn", "swh_Latn"]
+    assert speech["text"][:] == ['"train" de', '"train" sw'] and speech["lang"][:] == [
+        "deu_Latn",
+        "swh_Latn",
+    ]
     assert speech["source"][:] == ["common_voice"] * 2 and speech["speaker"][:] == ["c1", "c1"]
     assert pitch_of(speech[1]["audio"]) == pytest.approx(400, abs=20)
     assert load_speech(tmp_path / "sw", split="validation")["text"][:] == ['"dev" sw']
@@ -101,34 +125,49 @@ def test_common_voice(tmp_path):
 
 def test_fleurs(tmp_path):
     """No header, a sentence twice by two speakers, languages by folder, English by number."""
-    french = [(7, "b.wav", "Bonjour.", "bonjour"), (7, "c.wav", "Bonjour.", "bonjour"), (9, "d.wav", "Oui", "oui")]
+    french = [
+        (7, "b.wav", "Bonjour.", "bonjour"),
+        (7, "c.wav", "Bonjour.", "bonjour"),
+        (9, "d.wav", "Oui", "oui"),
+    ]
     rows = {"fr_fr": french, "en_us": [(7, "e.wav", "Good morning.", "good morning")]}
     for folder, lines in rows.items():
         for _, file, *_ in lines:
             write(tmp_path / folder / "audio" / "train" / file)
-        table(tmp_path / folder / "train.tsv", "", [(*line, "b | o", 1600, "MALE") for line in lines])
+        table(
+            tmp_path / folder / "train.tsv", "", [(*line, "b | o", 1600, "MALE") for line in lines]
+        )
     speech = load_speech(tmp_path)
     english = {(row["lang"], row["text"]): row["english"] for row in speech}
     assert english.pop(("fra_Latn", "Oui")) is None and set(english.values()) == {"Good morning."}
     assert set(english) == {("eng_Latn", "Good morning."), ("fra_Latn", "Bonjour.")}
     assert set(speech["source"]) == {"fleurs"} and len(speech) == 4
-    assert speech["audio"][1]["path"].endswith(("fr_fr/audio/train/b.wav", "en_us/audio/train/e.wav"))
+    assert speech["audio"][1]["path"].endswith(
+        ("fr_fr/audio/train/b.wav", "en_us/audio/train/e.wav")
+    )
 
 
 def test_datasets_audio_columns(tmp_path):
     """An Audio column with bytes, through Parquet, save_to_disk and an audiofolder; audio is not decoded."""
     path = write(tmp_path / "x.wav", 300)
     content = (tmp_path / "x.wav").read_bytes()
-    data = Dataset.from_dict({"audio": [{"bytes": content, "path": "x.wav"}] * 3, "transcription": ["a", "", "c"]})
+    data = Dataset.from_dict(
+        {"audio": [{"bytes": content, "path": "x.wav"}] * 3, "transcription": ["a", "", "c"]}
+    )
     data = data.cast_column("audio", Audio(decode=False))
     data.to_parquet(tmp_path / "p" / "train.parquet")
     data.save_to_disk(str(tmp_path / "disk"))
     for place in (tmp_path / "p", tmp_path / "p" / "train.parquet", tmp_path / "disk", data):
         speech = load_speech(place, lang="eng_Latn", on_bad_row="skip")
         assert speech.features["audio"] == Audio(decode=False) and speech["text"][:] == ["a", "c"]
-        assert pitch_of(speech[1]["audio"]) == pytest.approx(300) and speech["audio"][0]["bytes"] == content
+        assert (
+            pitch_of(speech[1]["audio"]) == pytest.approx(300)
+            and speech["audio"][0]["bytes"] == content
+        )
     refuses("the dataset:2: text is empty", load_speech, data, lang="eng_Latn")
-    assert load_speech(data, lang="eng_Latn", limit=1)["text"][:] == ["a"]  # later rows are not checked
+    assert load_speech(data, lang="eng_Latn", limit=1)["text"][:] == [
+        "a"
+    ]  # later rows are not checked
     assert load_speech(data, lang="eng_Latn", need_text=False)["text"][:] == ["a", "", "c"]
     decoded = data.cast_column("audio", Audio(sampling_rate=RATE))
     assert load_speech(decoded, lang="eng_Latn", limit=1)["audio"][0]["bytes"] == content
@@ -141,9 +180,14 @@ def test_parquet_files_of_other_columns(tmp_path):
     write(tmp_path / "x.wav", 300)
     audio = {"bytes": (tmp_path / "x.wav").read_bytes(), "path": "x.wav"}
     row = {"audio": [audio], "lang": ["eng_Latn"]}
-    for name, columns in (("a", {"text": ["a"], "speaker": ["s"]}), ("b", {"text": ["b"], "seconds": [0.1]})):
+    for name, columns in (
+        ("a", {"text": ["a"], "speaker": ["s"]}),
+        ("b", {"text": ["b"], "seconds": [0.1]}),
+    ):
         data = Dataset.from_dict(row | columns)
-        data.cast_column("audio", Audio(decode=False)).to_parquet(tmp_path / "all" / name / "clips.parquet")
+        data.cast_column("audio", Audio(decode=False)).to_parquet(
+            tmp_path / "all" / name / "clips.parquet"
+        )
     (tmp_path / "all" / "b").rename(tmp_path / "elsewhere")
     (tmp_path / "all" / "b").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "circle").symlink_to(tmp_path / "all")
@@ -155,21 +199,29 @@ def test_parquet_files_of_other_columns(tmp_path):
 def test_metadata_csv(tmp_path):
     """Of an audiofolder, with quotes, and of LJSpeech, without header and suffix."""
     write(tmp_path / "folder" / "y.wav", 500)
-    (tmp_path / "folder" / "metadata.csv").write_text('file_name,text,lang\ny.wav,"hello, you",eng_Latn\ny.wav\n')
+    (tmp_path / "folder" / "metadata.csv").write_text(
+        'file_name,text,lang\ny.wav,"hello, you",eng_Latn\ny.wav\n'
+    )
     speech = load_speech(tmp_path / "folder", on_bad_row="skip")
-    assert pitch_of(speech[0]["audio"]) == pytest.approx(500) and speech["text"][:] == ["hello, you"]
+    assert pitch_of(speech[0]["audio"]) == pytest.approx(500) and speech["text"][:] == [
+        "hello, you"
+    ]
     refuses("metadata.csv:3: 1 fields instead of 3", load_speech, tmp_path / "folder")
     write(tmp_path / "lj" / "wavs" / "a1.wav", 700)
     (tmp_path / "lj" / "metadata.csv").write_text('a1|Er sagte "ja"|er sagte ja\n')
     speech = load_speech(tmp_path / "lj", lang="de", source="kerstin")
-    assert pitch_of(speech[0]["audio"]) == pytest.approx(700) and speech["text"][:] == ['Er sagte "ja"']
+    assert pitch_of(speech[0]["audio"]) == pytest.approx(700) and speech["text"][:] == [
+        'Er sagte "ja"'
+    ]
 
 
 def test_arrays_need_a_rate():
     clips = {"text": ["a"], "lang": ["fr"]}
     with pytest.raises(ValueError, match="'audio' holds samples without a sampling rate"):
         load_speech(Dataset.from_dict(clips | {"audio": [[0.1, 0.2]]}))
-    whole = Dataset.from_dict(clips | {"audio": [{"array": tone(250).tolist(), "sampling_rate": RATE}]})
+    whole = Dataset.from_dict(
+        clips | {"audio": [{"array": tone(250).tolist(), "sampling_rate": RATE}]}
+    )
     assert pitch_of(load_speech(whole)[0]["audio"]) == pytest.approx(250)
 
 
@@ -199,7 +251,9 @@ test_missing_columns_and_files = refusals(
     (dict(limit=0), "limit=0"),
     (dict(path_or_name="no/such.tsv"), "no/such.tsv: no such file or folder", FileNotFoundError),
     (dict(path_or_name=__file__), "test_readers.py: is not a table of audio", FileNotFoundError),
-    call=lambda options, without_language: load_speech(**{"path_or_name": without_language} | options),
+    call=lambda options, without_language: load_speech(
+        **{"path_or_name": without_language} | options
+    ),
 )
 
 
@@ -214,14 +268,24 @@ def test_a_file_that_appears_is_read(tmp_path):
 
 def test_kept_voices():
     assert kept_for_measuring("espeak-ng", "en-us+f5") == "espeak-ng voice f5 is kept for measuring"
-    assert kept_for_measuring("espeak-ng", "de+Michael") and kept_for_measuring("flite", "cmu_us_slt")
+    assert kept_for_measuring("espeak-ng", "de+Michael") and kept_for_measuring(
+        "flite", "cmu_us_slt"
+    )
     assert kept_for_measuring("Asterisk sounds", None) and kept_for_measuring("laser tatoeba", None)
-    assert kept_for_measuring("espeak-ng", "en-us+f2") is None and kept_for_measuring("flite", "rms") is None
-    assert kept_for_measuring("common_voice", "slt") is None and kept_for_measuring(None, None) is None
+    assert (
+        kept_for_measuring("espeak-ng", "en-us+f2") is None
+        and kept_for_measuring("flite", "rms") is None
+    )
+    assert (
+        kept_for_measuring("common_voice", "slt") is None and kept_for_measuring(None, None) is None
+    )
     good, kept = {"source": "flite", "speaker": "kal16"}, {"source": "flite", "speaker": "slt"}
     refuse_kept(Dataset.from_list([good, {"source": None, "speaker": None}]))
     refuse_kept(Dataset.from_dict({"text": ["a"]}))
-    refuses("train.tsv, row 2: flite voice slt", lambda: refuse_kept(Dataset.from_list([good, kept]), "train.tsv"))
+    refuses(
+        "train.tsv, row 2: flite voice slt",
+        lambda: refuse_kept(Dataset.from_list([good, kept]), "train.tsv"),
+    )
 
 
 def load_damaged(name, content, tmp_path):
@@ -235,7 +299,11 @@ test_damaged_tables = refusals(
     ("metadata.csv", b"", "metadata.csv has no column for audio; found: none"),
     ("train.tsv", b"", "train.tsv: the first line is empty"),
     ("train.tsv", b"audio\ttext\n\xff\xfe\ta\n", "train.tsv:2: not UTF-8"),
-    ("train.jsonl", b'{"audio": "a.wav", "text": "b"}\n{"audio"\n', "train.jsonl:2: not valid JSON"),
+    (
+        "train.jsonl",
+        b'{"audio": "a.wav", "text": "b"}\n{"audio"\n',
+        "train.jsonl:2: not valid JSON",
+    ),
     ("train.parquet", b"PAR1 and more that is not Parquet", "not a readable speech dataset"),
     ("a.arrow", b"", "no table of audio in this folder", FileNotFoundError),
     ("b.wav", b"", "no file of a known type", FileNotFoundError),

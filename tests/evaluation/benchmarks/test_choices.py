@@ -25,7 +25,9 @@ END = 9
 class LetterModel:
     """Stands for a Spectrum whose loss of each token is given, whatever the document says."""
 
-    config = SimpleNamespace(start_token_id=1, prompt_ids=[1, 2], decoder=SimpleNamespace(eos_token_id=END))
+    config = SimpleNamespace(
+        start_token_id=1, prompt_ids=[1, 2], decoder=SimpleNamespace(eos_token_id=END)
+    )
 
     def __init__(self, losses):
         self.losses = losses
@@ -73,7 +75,9 @@ def letters_of(rows, english):
 @pytest.mark.parametrize(("best", "accuracy"), [("A", 0), ("B", 0), ("C", 100), ("D", 0)])
 def test_the_letter_of_the_lowest_loss_is_the_answer(best, accuracy):
     losses = losses_of(**dict.fromkeys("ABCD", 5.0) | {best: 1.0})
-    table = choice_accuracy(LetterModel(losses), Characters(), one_vector, letters_of([FRENCH], [ENGLISH]))
+    table = choice_accuracy(
+        LetterModel(losses), Characters(), one_vector, letters_of([FRENCH], [ENGLISH])
+    )
     assert table.rows == [{"lang": "fra_Latn", "accuracy": accuracy, "chance": 25, "count": 1}]
 
 
@@ -103,13 +107,20 @@ def test_the_prompt_is_english(asked_model):
 def test_the_text_of_an_answer_does_not_count():
     # A model that likes the word "one" best of all, but the letter C among letters.
     losses = losses_of(**dict.fromkeys("ABD", 5.0), C=4.0) | {ord("o"): -99.0}
-    table = choice_accuracy(LetterModel(losses), Characters(), one_vector, letters_of([FRENCH], [ENGLISH]))
+    table = choice_accuracy(
+        LetterModel(losses), Characters(), one_vector, letters_of([FRENCH], [ENGLISH])
+    )
     assert table.rows[0]["accuracy"] == 100
 
 
 def test_options_in_another_order_are_an_error():
     shuffled = question("fra_Latn", answer=0)
-    refuses("fra_Latn, id page#1: option 1 is right, but 3 in English", letters_of, [shuffled], [ENGLISH])
+    refuses(
+        "fra_Latn, id page#1: option 1 is right, but 3 in English",
+        letters_of,
+        [shuffled],
+        [ENGLISH],
+    )
 
 
 test_refusals = refusals(
@@ -123,7 +134,9 @@ def test_endings_are_scored_as_text_with_their_end():
     story = question("swh_Latn", answer=1, options=["x", "y"])
     english = question("eng_Latn", answer=1, options=["no", "yes"])
     model = LetterModel({ord("y"): -1.0})
-    table = choice_accuracy(model, Characters(), one_vector, cross_lingual_choices([story], [english], letters=False))
+    table = choice_accuracy(
+        model, Characters(), one_vector, cross_lingual_choices([story], [english], letters=False)
+    )
     assert table.rows[0]["accuracy"] == 100
     assert model.options == [[[*map(ord, "no"), END], [*map(ord, "yes"), END]]]
     assert model.prompts == [[1, 2]]  # a plain continuation
@@ -144,7 +157,9 @@ def test_documents_are_cut_in_their_language():
 SPOKEN = question("fra_Latn", document=["clip 1", "clip 2"], spoken_texts=["Un.", "Deux."])
 
 
-@pytest.mark.parametrize(("as_text", "sentences"), [(False, ["clip 1", "clip 2"]), (True, ["Un.", "Deux."])])
+@pytest.mark.parametrize(
+    ("as_text", "sentences"), [(False, ["clip 1", "clip 2"]), (True, ["Un.", "Deux."])]
+)
 def test_a_document_is_speech_or_its_text(as_text, sentences):
     (choice,) = cross_lingual_choices([SPOKEN], [ENGLISH], letters=True, as_text=as_text)
 
@@ -152,7 +167,14 @@ def test_a_document_is_speech_or_its_text(as_text, sentences):
 
 
 def test_a_document_without_its_text_is_refused():
-    refuses("no transcript of its audio", cross_lingual_choices, [FRENCH], [ENGLISH], letters=True, as_text=True)
+    refuses(
+        "no transcript of its audio",
+        cross_lingual_choices,
+        [FRENCH],
+        [ENGLISH],
+        letters=True,
+        as_text=True,
+    )
 
 
 def test_prompt_of_figure_7():

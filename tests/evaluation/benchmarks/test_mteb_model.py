@@ -57,7 +57,9 @@ def test_mteb_warns_of_no_prompt(model, task, caplog, recwarn):
     evaluated(model, task)
 
     messages = caplog.messages + [str(warning.message) for warning in recwarn]
-    assert not [message for message in messages if "prompt" in message.lower() or "is not valid" in message]
+    assert not [
+        message for message in messages if "prompt" in message.lower() or "is not valid" in message
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,9 @@ def test_the_language_goes_into_the_prompt(model, checkpoint, metadata):
 
 @pytest.fixture(scope="module")
 def results(toy_folders, task, tmp_path_factory):
-    return write_results(str(toy_folders["release"]), [task], tmp_path_factory.mktemp("results"), "abc")
+    return write_results(
+        str(toy_folders["release"]), [task], tmp_path_factory.mktemp("results"), "abc"
+    )
 
 
 def test_results_are_those_that_mteb_reads(results):

@@ -37,28 +37,75 @@ def write(folder: Path, name: str, rows: list[dict] | str) -> Path:
 
 def question(code, text, split="test"):
     file = f"{code}/{split}-00000-of-00001.parquet"
-    return {file: [{"sample_id": f"algebra/{split}/0", "subject": "algebra", "question": text, "answer": "B"}]}
+    return {
+        file: [
+            {
+                "sample_id": f"algebra/{split}/0",
+                "subject": "algebra",
+                "question": text,
+                "answer": "B",
+            }
+        ]
+    }
 
 
-WIC = {"sentence1": "the bank", "start1": 4, "end1": 8, "sentence2": "a bank", "start2": 2, "end2": 6}
+WIC = {
+    "sentence1": "the bank",
+    "start1": 4,
+    "end1": 8,
+    "sentence2": "a bank",
+    "start2": 2,
+    "end2": 6,
+}
 PLACE = {"char_start": 4, "char_end": 7}
 XLWIC = {"context_1": "ein Tor", "context_2": "das Tor", "language": "DE", "label": 1}
 XLWIC |= {"target_word_location_1": PLACE, "target_word_location_2": PLACE}
 FLORES = {"id": 7, "iso_639_3": "deu", "iso_15924": "Latn", "text": "x", "domain": "d"}
 MASSIVE = {"id": "0", "locale": "de-DE", "annot_utt": "weck mich um [time : neun uhr] auf"}
-BOUQUET = {"uniq_id": "P1-S1", "par_id": "P1", "level": "sentence_level", "src_lang": "nld_Latn", "src_text": "Hoi"}
+BOUQUET = {
+    "uniq_id": "P1-S1",
+    "par_id": "P1",
+    "level": "sentence_level",
+    "src_lang": "nld_Latn",
+    "src_text": "Hoi",
+}
 BOUQUET |= {"tgt_lang": "eng_Latn", "tgt_text": "Hi", "domain": "chat"}
 # Columns as in the sets' cards and in the code of their authors; the sentences are ours.
-BELEBELE = {"link": "https://a.b/cat", "question_number": 1, "flores_passage": "Le chat est sur le tapis."}
-BELEBELE |= {"question": "Où est le chat ?", "mc_answer1": "dehors", "mc_answer2": "sur le tapis", "mc_answer3": "là"}
-BELEBELE |= {"mc_answer4": "loin", "correct_answer_num": "2", "dialect": "fra_Latn", "ds": "2023-05-03"}
-BELEBELE_ENGLISH = BELEBELE | {"question": "Where is the cat?", "mc_answer1": "outside", "mc_answer2": "on the mat"}
+BELEBELE = {
+    "link": "https://a.b/cat",
+    "question_number": 1,
+    "flores_passage": "Le chat est sur le tapis.",
+}
+BELEBELE |= {
+    "question": "Où est le chat ?",
+    "mc_answer1": "dehors",
+    "mc_answer2": "sur le tapis",
+    "mc_answer3": "là",
+}
+BELEBELE |= {
+    "mc_answer4": "loin",
+    "correct_answer_num": "2",
+    "dialect": "fra_Latn",
+    "ds": "2023-05-03",
+}
+BELEBELE_ENGLISH = BELEBELE | {
+    "question": "Where is the cat?",
+    "mc_answer1": "outside",
+    "mc_answer2": "on the mat",
+}
 BELEBELE_ENGLISH |= {"mc_answer3": "there", "mc_answer4": "far", "dialect": "eng_Latn"}
 BELEBELE_ENGLISH |= {"flores_passage": "The cat is on the mat."}
 CLIP = {"audio": {"wav": [0.0, 0.5], "sampling_rate": 16000}}
-SPOKEN = BELEBELE | {"flores_sentences": ["Le chat est sur le tapis."], "audio_segments": [[CLIP, CLIP]]}
+SPOKEN = BELEBELE | {
+    "flores_sentences": ["Le chat est sur le tapis."],
+    "audio_segments": [[CLIP, CLIP]],
+}
 HELLASWAG = {"ind": 24, "activity_label": "Cooking", "ctx_a": "A man cuts bread.", "ctx_b": "he"}
-HELLASWAG |= {"ctx": "A man cuts bread. he", "endings": ["eats it.", "flies.", "sings.", "sleeps."], "label": "0"}
+HELLASWAG |= {
+    "ctx": "A man cuts bread. he",
+    "endings": ["eats it.", "flies.", "sings.", "sleeps."],
+    "label": "0",
+}
 HELLASWAG |= {"source_id": "activitynet~v_1", "split": "val", "split_type": "indomain"}
 PROGRAM = "if a : NEW_LINE INDENT b ( ) NEW_LINE DEDENT c ( ) NEW_LINE".split()
 
@@ -81,7 +128,9 @@ COPIES = {
     "flores_plus": (
         {
             "devtest/cat_Latn_vale1252.parquet": [FLORES | {"iso_639_3": "cat", "text": "Hui"}],
-            "devtest/cmn_Hans.parquet": [FLORES | {"iso_639_3": "cmn", "iso_15924": "Hans", "text": "你好"}],
+            "devtest/cmn_Hans.parquet": [
+                FLORES | {"iso_639_3": "cmn", "iso_15924": "Hans", "text": "你好"}
+            ],
             "devtest/fil_Latn.parquet": [FLORES | {"iso_639_3": "fil", "text": "Kumusta"}],
             "dev/deu_Latn.parquet": [FLORES],
         },
@@ -93,7 +142,9 @@ COPIES = {
         ],
     ),
     "gmmlu": (
-        question("en", "Find the degree.") | question("fil", "Hanapin ang antas.") | question("en", "No.", "dev"),
+        question("en", "Find the degree.")
+        | question("fil", "Hanapin ang antas.")
+        | question("en", "No.", "dev"),
         [
             {"lang": "eng_Latn", "id": "algebra/test/0", "text": "Find the degree."},
             {"lang": "tgl_Latn", "id": "algebra/test/0", "text": "Hanapin ang antas."},
@@ -103,23 +154,51 @@ COPIES = {
         {
             "data/sentence_level/test/nld_Latn.parquet": [BOUQUET],
             "data/sentence_level/dev/eng_Latn.parquet": [BOUQUET | {"src_lang": "eng_Latn"}],
-            "data/paragraph_level/test/nld_Latn.parquet": [BOUQUET | {"level": "paragraph_level", "uniq_id": "P1"}],
-            "benchmark_data/sentence_level/test/nld_Latn-eng_Latn.parquet": [{"source": "Hoi", "target": "Hi"}],
+            "data/paragraph_level/test/nld_Latn.parquet": [
+                BOUQUET | {"level": "paragraph_level", "uniq_id": "P1"}
+            ],
+            "benchmark_data/sentence_level/test/nld_Latn-eng_Latn.parquet": [
+                {"source": "Hoi", "target": "Hi"}
+            ],
         },
         [{"lang": "nld_Latn", "id": "P1-S1", "text": "Hoi"}],
     ),
     "afrolingu_mt": (
-        {"test.jsonl": [{"langcode": "ewe-fra", "instruction": "i", "input": "Akpe", "output": "Merci"}]},
-        [{"source_lang": "ewe_Latn", "target_lang": "fra_Latn", "source": "Akpe", "target": "Merci"}],
+        {
+            "test.jsonl": [
+                {"langcode": "ewe-fra", "instruction": "i", "input": "Akpe", "output": "Merci"}
+            ]
+        },
+        [
+            {
+                "source_lang": "ewe_Latn",
+                "target_lang": "fra_Latn",
+                "source": "Akpe",
+                "target": "Merci",
+            }
+        ],
     ),
     "xlcost": (  # as metadata/codesearch/README.md of its repository describes the files
         {
             "snippet_level/Python/test.jsonl": [
-                {"idx": "9-Python-1/9-C#-1", "docstring_tokens": PROGRAM, "code_tokens": "b ( ) ; NEW_LINE".split()}
+                {
+                    "idx": "9-Python-1/9-C#-1",
+                    "docstring_tokens": PROGRAM,
+                    "code_tokens": "b ( ) ; NEW_LINE".split(),
+                }
             ],
-            "snippet_level/C/val.jsonl": [{"idx": "1-C-1/1-Java-1", "docstring_tokens": ["x"], "code_tokens": ["y"]}],
+            "snippet_level/C/val.jsonl": [
+                {"idx": "1-C-1/1-Java-1", "docstring_tokens": ["x"], "code_tokens": ["y"]}
+            ],
         },
-        [{"source_lang": "python", "target_lang": "csharp", "source": "if a :\n    b ( )\nc ( )", "target": "b ( ) ;"}],
+        [
+            {
+                "source_lang": "python",
+                "target_lang": "csharp",
+                "source": "if a :\n    b ( )\nc ( )",
+                "target": "b ( ) ;",
+            }
+        ],
     ),
     "massive_slots": (
         {
@@ -139,11 +218,20 @@ COPIES = {
         ],
     ),
     "panx": (
-        {"als/test.parquet": [{"tokens": ["z'", "Bern"], "ner_tags": [0, 5], "langs": ["als", "als"]}]},
+        {
+            "als/test.parquet": [
+                {"tokens": ["z'", "Bern"], "ner_tags": [0, 5], "langs": ["als", "als"]}
+            ]
+        },
         [{"lang": "gsw_Latn", "tokens": ["z'", "Bern"], "tags": ["O", "B-LOC"]}],
     ),
     "wic": (
-        {"wic/validation.parquet": [WIC | {"word": "bank", "label": 1}, WIC | {"word": "bank", "label": -1}]},
+        {
+            "wic/validation.parquet": [
+                WIC | {"word": "bank", "label": 1},
+                WIC | {"word": "bank", "label": -1},
+            ]
+        },
         [{"lang": "eng_Latn", **WIC, "label": 1}],
     ),
     "xlwic": (
@@ -216,10 +304,20 @@ COPIES = {
             "Taxi1500-c_v3.0/aak_aak.ebible.txt": "41001002\tAik .\n",
         },
         [
-            {"id": "eng_test:41001001", "lang": "eng_Latn", "text": "Believe it .", "label": "Faith"},
+            {
+                "id": "eng_test:41001001",
+                "lang": "eng_Latn",
+                "text": "Believe it .",
+                "label": "Faith",
+            },
             {"id": "eng_test:41001002", "lang": "eng_Latn", "text": "He stole .", "label": "Sin"},
             {"id": "aak_aak.ebible:41001002", "lang": "aak", "text": "Aik .", "label": "Sin"},
-            {"id": "fra-x-bible-own:41001001", "lang": "fra_Latn", "text": "Crois .", "label": "Faith"},
+            {
+                "id": "fra-x-bible-own:41001001",
+                "lang": "fra_Latn",
+                "text": "Crois .",
+                "label": "Faith",
+            },
         ],
     ),
 }
@@ -284,7 +382,12 @@ def test_stories_of_one_kind(stories):
 def test_a_story_without_an_ending_is_named(stories):
     (stories / "sSC/1_ab_incorrect.txt").unlink()
 
-    refuses("story sSC/1_ab has no sSC/1_ab_incorrect.txt", load_benchmark, "spoken_story_cloze", path=stories)
+    refuses(
+        "story sSC/1_ab has no sSC/1_ab_incorrect.txt",
+        load_benchmark,
+        "spoken_story_cloze",
+        path=stories,
+    )
 
 
 def test_one_language_of_many_files_is_read(tmp_path):
@@ -300,7 +403,11 @@ def test_the_languages_that_are_there_are_named(tmp_path):
     folder = copy("belebele", tmp_path)
 
     refuses(
-        "no test rows in swh_Latn; found eng_Latn, fra_Latn", load_benchmark, "belebele", path=folder, langs=["swh"]
+        "no test rows in swh_Latn; found eng_Latn, fra_Latn",
+        load_benchmark,
+        "belebele",
+        path=folder,
+        langs=["swh"],
     )
 
 
@@ -311,23 +418,63 @@ def bad(name: str, file: str, content, message: str):
 @pytest.mark.parametrize(
     ("name", "file", "content", "message"),
     [
-        bad("belebele", "fra_Latn.jsonl", [BELEBELE | {"correct_answer_num": "5"}], "row 1: correct_answer_num is '5'"),
-        bad("belebele", "fra_Latn.jsonl", [BELEBELE, BELEBELE | {"mc_answer3": " "}], "row 2: mc_answer3 is ' '"),
+        bad(
+            "belebele",
+            "fra_Latn.jsonl",
+            [BELEBELE | {"correct_answer_num": "5"}],
+            "row 1: correct_answer_num is '5'",
+        ),
+        bad(
+            "belebele",
+            "fra_Latn.jsonl",
+            [BELEBELE, BELEBELE | {"mc_answer3": " "}],
+            "row 2: mc_answer3 is ' '",
+        ),
         bad("belebele", "fra_Latn.jsonl", "{}\n", "row 1: no column 'mc_answer1'"),
         bad("belebele", "fra_Latn.jsonl", "\n{\n", "row 2: no JSON"),
-        bad("hellaswag", "en/val.jsonl", [HELLASWAG | {"label": "4"}], "row 1: label is '4' instead of 0 to 3"),
-        bad("hellaswag", "en/val.jsonl", [HELLASWAG | {"endings": ["a", "", "c", "d"]}], "row 1: endings are not all"),
-        bad("speech_belebele", "lang=fra_Latn/a.parquet", [SPOKEN | {"flores_sentences": []}], "has 1 sentences and"),
+        bad(
+            "hellaswag",
+            "en/val.jsonl",
+            [HELLASWAG | {"label": "4"}],
+            "row 1: label is '4' instead of 0 to 3",
+        ),
+        bad(
+            "hellaswag",
+            "en/val.jsonl",
+            [HELLASWAG | {"endings": ["a", "", "c", "d"]}],
+            "row 1: endings are not all",
+        ),
+        bad(
+            "speech_belebele",
+            "lang=fra_Latn/a.parquet",
+            [SPOKEN | {"flores_sentences": []}],
+            "has 1 sentences and",
+        ),
         bad(
             "speech_belebele",
             "lang=fra_Latn/a.parquet",
             [SPOKEN, SPOKEN | {"audio_segments": [[]]}],
             "row 2: no record",
         ),
-        bad("sib200", "fra_Latn/test.tsv", "index_id\tcategory\ttext\n5\tmusic\tx\n", "row 1: the topic is 'music'"),
-        bad("taxi1500", "eng_test.tsv", "1\tSin\ta\n2\tJoy\tb\n", "eng_test.tsv, row 2: the topic is 'Joy'"),
+        bad(
+            "sib200",
+            "fra_Latn/test.tsv",
+            "index_id\tcategory\ttext\n5\tmusic\tx\n",
+            "row 1: the topic is 'music'",
+        ),
+        bad(
+            "taxi1500",
+            "eng_test.tsv",
+            "1\tSin\ta\n2\tJoy\tb\n",
+            "eng_test.tsv, row 2: the topic is 'Joy'",
+        ),
         bad("taxi1500", "eng_test.tsv", "1\tSin\n", "eng_test.tsv, row 1: 2 columns instead of 3"),
-        bad("taxi1500", "fra_test.tsv", "1\tSin\ta\n", "no file of split 'test', eng_data/eng_test.tsv"),
+        bad(
+            "taxi1500",
+            "fra_test.tsv",
+            "1\tSin\ta\n",
+            "no file of split 'test', eng_data/eng_test.tsv",
+        ),
         bad("spoken_story_cloze", "a.wav", "x", "has no story such as"),
     ],
 )
@@ -346,7 +493,8 @@ def panx(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("asked", "languages"), [(["German"], ["deu_Latn"]), (None, ["deu_Latn", "fra_Latn", "zh-classical"])]
+    ("asked", "languages"),
+    [(["German"], ["deu_Latn"]), (None, ["deu_Latn", "fra_Latn", "zh-classical"])],
 )
 def test_languages_are_chosen(panx, asked, languages):
     rows = load_benchmark("panx", path=panx, langs=asked)
@@ -375,8 +523,16 @@ def test_pairs_of_a_language_with_english_are_chosen(tmp_path):
     [
         ("flores", {}, "unknown set 'flores'; choose from flores200, flores_plus, gmmlu"),
         ("flores200", {}, "flores200 is not on the Hub: download flores200_dataset.tar.gz"),
-        ("flores200", {"path": "{}"}, "no file of split 'devtest', such as devtest/fra_Latn.devtest"),
-        ("bouquet", {"split": "train"}, "bouquet has no split 'train'; choose from validation, test"),
+        (
+            "flores200",
+            {"path": "{}"},
+            "no file of split 'devtest', such as devtest/fra_Latn.devtest",
+        ),
+        (
+            "bouquet",
+            {"split": "train"},
+            "bouquet has no split 'train'; choose from validation, test",
+        ),
         ("panx", {"path": "{}"}, "row 1: no column 'ner_tags'; found words"),
         ("panx", {"path": "none"}, "no folder none; give path="),
         ("panx", {"path": "{}", "split": "train"}, "has no file of split 'train'"),
@@ -422,11 +578,16 @@ def parquet(rows):
 
 DATASETS = {
     "AmazonScience/massive": {
-        f"{lang}/test/0000.parquet": parquet([MASSIVE | {"locale": lang}]) for lang in ("de-DE", "fr-FR")
+        f"{lang}/test/0000.parquet": parquet([MASSIVE | {"locale": lang}])
+        for lang in ("de-DE", "fr-FR")
     },
-    "aps/super_glue": {"wic/validation/0000.parquet": parquet(COPIES["wic"][0]["wic/validation.parquet"])},
+    "aps/super_glue": {
+        "wic/validation/0000.parquet": parquet(COPIES["wic"][0]["wic/validation.parquet"])
+    },
     "CohereLabs/Global-MMLU": {file: parquet(rows) for file, rows in COPIES["gmmlu"][0].items()},
-    "facebook/belebele": {file: json.dumps(rows[0]).encode() for file, rows in COPIES["belebele"][0].items()},
+    "facebook/belebele": {
+        file: json.dumps(rows[0]).encode() for file, rows in COPIES["belebele"][0].items()
+    },
 }
 
 
@@ -435,7 +596,9 @@ def test_from_the_hub(hub_environment):
     calls = json.dumps(list(CALLS.values()))
     command = [sys.executable, "-c", SCRIPT]
 
-    process = subprocess.run(command, input=calls, capture_output=True, text=True, env=hub_environment, timeout=300)
+    process = subprocess.run(
+        command, input=calls, capture_output=True, text=True, env=hub_environment, timeout=300
+    )
 
     assert process.returncode == 0, process.stderr
     answers = dict(zip(CALLS, json.loads(process.stdout), strict=True))
@@ -443,7 +606,11 @@ def test_from_the_hub(hub_environment):
     assert answers["gmmlu"] == COPIES["gmmlu"][1]
     assert answers["belebele"] == COPIES["belebele"][1][1:]
     assert answers["slots"] == COPIES["massive_slots"][1][:1]
-    assert answers["absent"].startswith("FileNotFoundError: panx: unimelb-nlp/wikiann cannot be read")
+    assert answers["absent"].startswith(
+        "FileNotFoundError: panx: unimelb-nlp/wikiann cannot be read"
+    )
     assert "give path=" in answers["absent"]
     assert "\n" not in answers["absent"]
-    assert answers["language"].startswith("ValueError: AmazonScience/massive has no test rows in ita_Latn; found deu")
+    assert answers["language"].startswith(
+        "ValueError: AmazonScience/massive has no test rows in ita_Latn; found deu"
+    )

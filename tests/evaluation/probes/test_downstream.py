@@ -29,7 +29,9 @@ def embedding(text: str) -> np.ndarray:
     """
     lang, topic, number = text.split()
     centre = np.random.default_rng([7, int(topic)]).normal(size=DIMENSIONS)
-    noise = np.random.default_rng([len(lang), ord(lang[0]), int(topic), int(number)]).normal(size=DIMENSIONS)
+    noise = np.random.default_rng([len(lang), ord(lang[0]), int(topic), int(number)]).normal(
+        size=DIMENSIONS
+    )
     length = 0.5 + 2 * np.random.default_rng([5, int(number)]).random()
     vector = length * (centre + 1.6 * noise) * np.geomspace(0.2, 3, DIMENSIONS)
     return np.roll(vector, 5) if lang == "xho" else vector
@@ -44,7 +46,9 @@ def rows(lang: str, start: int, count: int) -> list[dict]:
     labels = np.random.default_rng(start).choice(TOPICS, size=count, p=np.arange(1, 8) / 28)
     labelled_rows = []
     for number, label in enumerate(labels.tolist(), start):
-        labelled_rows.append({"lang": f"{lang}_Latn", "text": f"{lang} {label} {number}", "label": label})
+        labelled_rows.append(
+            {"lang": f"{lang}_Latn", "text": f"{lang} {label} {number}", "label": label}
+        )
     return labelled_rows
 
 
@@ -69,14 +73,18 @@ def accuracies_of_mteb(train: list[dict], test: list[dict]) -> list[float]:
 
     class Encoder(AbsEncoder):
         def __init__(self):
-            self.mteb_model_meta = mteb.models.ModelMeta.create_empty({"name": "local/rows", "revision": "1"})
+            self.mteb_model_meta = mteb.models.ModelMeta.create_empty(
+                {"name": "local/rows", "revision": "1"}
+            )
 
         def encode(self, inputs, **kwargs):
             return encode([text for batch in inputs for text in batch["text"]], None)
 
     task = mteb.get_task("SIB200Classification", eval_splits=["test"])
     task.hf_subsets = ["fra_Latn"]
-    task.dataset = {"fra_Latn": DatasetDict(train=Dataset.from_list(train), test=Dataset.from_list(test))}
+    task.dataset = {
+        "fra_Latn": DatasetDict(train=Dataset.from_list(train), test=Dataset.from_list(test))
+    }
     task.data_loaded = True
     result = mteb.evaluate(Encoder(), task, cache=None, show_progress_bar=False)
     (scores,) = result.task_results[0].scores["test"]
@@ -94,7 +102,9 @@ def classifiers():
 
 
 def test_each_draw_has_the_accuracy_of_mteb(french_of_mteb, classifiers):
-    accuracies = draw_accuracies(classifiers, encode(texts_of(FRENCH), "fra_Latn"), labels_of(FRENCH))
+    accuracies = draw_accuracies(
+        classifiers, encode(texts_of(FRENCH), "fra_Latn"), labels_of(FRENCH)
+    )
 
     assert accuracies == pytest.approx(french_of_mteb)
     assert len(set(accuracies)) > 3  # the draws differ, so an equal mean is no chance
@@ -170,7 +180,9 @@ def test_classifiers_of_its_own_learn_the_turned_space():
 def test_sparse_embeddings_have_the_same_figures():
     dense = evaluate_classification(encode, TRAIN, FRENCH)
 
-    table = evaluate_classification(lambda texts, lang: csr_matrix(encode(texts, lang)), TRAIN, FRENCH)
+    table = evaluate_classification(
+        lambda texts, lang: csr_matrix(encode(texts, lang)), TRAIN, FRENCH
+    )
 
     assert table.rows == dense.rows
 
@@ -183,10 +195,25 @@ THIRD_TOPIC = {"lang": "fra_Latn", "text": "fra 3 3", "label": 3}
 @pytest.mark.parametrize(
     ("train", "test", "options", "message"),
     [
-        (TWO_TOPICS, [*TWO_TOPICS, THIRD_TOPIC], {}, "test row 3 of 'fra_Latn' has label 3; the training rows have 1"),
-        (TWO_TOPICS, [{"lang": "fra_Latn", "text": "x"}], {}, r"row 1 \(fra_Latn\): no label; the columns are"),
+        (
+            TWO_TOPICS,
+            [*TWO_TOPICS, THIRD_TOPIC],
+            {},
+            "test row 3 of 'fra_Latn' has label 3; the training rows have 1",
+        ),
+        (
+            TWO_TOPICS,
+            [{"lang": "fra_Latn", "text": "x"}],
+            {},
+            r"row 1 \(fra_Latn\): no label; the columns are",
+        ),
         (TWO_TOPICS, GERMAN[:2], {}, "no training rows in 'deu_Latn', only in fra_Latn"),
-        (TWO_TOPICS, GERMAN[:2], {"train_lang": "fra_Latn"}, "no test rows in 'fra_Latn'; found deu_Latn"),
+        (
+            TWO_TOPICS,
+            GERMAN[:2],
+            {"train_lang": "fra_Latn"},
+            "no test rows in 'fra_Latn'; found deu_Latn",
+        ),
         (ONE_TOPIC, ONE_TOPIC, {}, "'fra_Latn' have one label, 1; a classifier needs two"),
     ],
 )
@@ -201,7 +228,9 @@ def test_a_broken_embedding_is_named():
         vectors[1] = np.nan
         return vectors
 
-    with pytest.raises(ValueError, match="texts in 'fra_Latn', row 1: a NaN, infinite or zero embedding"):
+    with pytest.raises(
+        ValueError, match="texts in 'fra_Latn', row 1: a NaN, infinite or zero embedding"
+    ):
         evaluate_classification(broken, TRAIN, FRENCH)
 
 

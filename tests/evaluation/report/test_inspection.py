@@ -35,7 +35,10 @@ def test_every_filter_judges_every_pair(pairs):
 
 
 def test_the_margin_of_a_threshold_is_the_score_less_the_limit(pairs):
-    (judged,) = judge(read_pairs([pairs], limit=100, **LANGS), [Step("threshold", build("threshold", {"floor": 0.5}))])
+    (judged,) = judge(
+        read_pairs([pairs], limit=100, **LANGS),
+        [Step("threshold", build("threshold", {"floor": 0.5}))],
+    )
     np.testing.assert_allclose(judged.margin, [0.4, 0.3, 0.4, -0.4, 0.2, -0.2], atol=1e-9)
 
 
@@ -54,7 +57,12 @@ def test_the_page_shows_counts_pairs_and_recipe_lines(pairs, tmp_path):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert report["pairs"] == 6
     assert report["kept"] == 3
-    assert report["dropped"] == {"sanity": 1, "length_ratio": 0, "exact_duplicates": 1, "threshold": 1}
+    assert report["dropped"] == {
+        "sanity": 1,
+        "length_ratio": 0,
+        "exact_duplicates": 1,
+        "threshold": 1,
+    }
     assert "- {filter: exact_duplicates, side: both}" in page
     worst = page[page.index("Filter: threshold</h2>") :]
     assert worst.index("Il pleut sur la ville.") < worst.index("Bonjour à tous.")
@@ -65,7 +73,16 @@ def test_a_recipe_chooses_the_filters(pairs, tmp_path, run):
     pytest.importorskip("matplotlib")
     recipe = tmp_path / "own.yaml"
     recipe.write_text("sources: [x.tsv]\nsteps:\n  - {filter: sanity, max_chars: 15}\n")
-    options = ("--source-lang", "fra", "--target-lang", "eng", "--recipe", recipe, "--out", tmp_path / "page.html")
+    options = (
+        "--source-lang",
+        "fra",
+        "--target-lang",
+        "eng",
+        "--recipe",
+        recipe,
+        "--out",
+        tmp_path / "page.html",
+    )
     code, out, err = run("inspect", pairs, *options)
     assert code == 0, err
     assert '"sanity": 4' in out  # the two pairs of cats have 15 characters at most

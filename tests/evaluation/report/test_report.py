@@ -34,7 +34,9 @@ def topic_rows(toy):
     return [
         row | {"category": f"animal {meaning[2]}", "split": part}
         for part in ("train", "dev")
-        for row, meaning in zip(toy.nway_rows(part), [m for m in toy.split(part) for _ in toy.LANGUAGES], strict=True)
+        for row, meaning in zip(
+            toy.nway_rows(part), [m for m in toy.split(part) for _ in toy.LANGUAGES], strict=True
+        )
     ]
 
 
@@ -53,7 +55,9 @@ def report(folder, model, tmp_path_factory):
     """(folder of the report, folder of the cache, measured)"""
     out, cache = (tmp_path_factory.mktemp(name) for name in ("out", "cache"))
     data = reports.read_folder(folder)
-    measured = reports.measure(open_models([model, "tfidf"], data.texts), data, cache, progress=False)
+    measured = reports.measure(
+        open_models([model, "tfidf"], data.texts), data, cache, progress=False
+    )
     reports.write_report(measured, out, title="Toys <&> others")
     return out, cache, measured
 
@@ -65,7 +69,9 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         own = dict(attributes)
-        self.links += [own[name] for name in ("src", "href", "xlink:href", "srcset", "data") if name in own]
+        self.links += [
+            own[name] for name in ("src", "href", "xlink:href", "srcset", "data") if name in own
+        ]
         self.ids.append(own.get("id"))
 
     def handle_data(self, data):
@@ -80,7 +86,13 @@ def test_the_page_stands_alone(report):
     assert not re.search(r"@import|url\((?!#)|<script", html) and len(html.encode()) < 2_000_000
     assert set(re.findall(r"url\(#([^)]+)\)", html)) | {x[1:] for x in page.links} <= set(page.ids)
     text = " ".join(page.text)
-    for word in ("fra_Latn", "rus_Cyrl", "eng_Latn", "tfidf", *(m["label"] for m in measured["models"])):
+    for word in (
+        "fra_Latn",
+        "rus_Cyrl",
+        "eng_Latn",
+        "tfidf",
+        *(m["label"] for m in measured["models"]),
+    ):
         assert word in text
     assert "Toys <&> others" in text and html.count("<svg") >= 2
 
@@ -88,9 +100,21 @@ def test_the_page_stands_alone(report):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([{"id": "1", "lang": "eng_Latn", "text": " "}], r"odd.parquet, row 1 \(eng_Latn\): text is empty"),
-        ([{"id": "1", "lang": "fra_Latn", "text": "a"}], "odd.parquet: no rows in 'eng_Latn': found fra_Latn"),
-        ([{"id": i, "lang": lang, "text": "a"} for i, lang in enumerate(("eng_Latn", "fra_Latn"))], "no id in common"),
+        (
+            [{"id": "1", "lang": "eng_Latn", "text": " "}],
+            r"odd.parquet, row 1 \(eng_Latn\): text is empty",
+        ),
+        (
+            [{"id": "1", "lang": "fra_Latn", "text": "a"}],
+            "odd.parquet: no rows in 'eng_Latn': found fra_Latn",
+        ),
+        (
+            [
+                {"id": i, "lang": lang, "text": "a"}
+                for i, lang in enumerate(("eng_Latn", "fra_Latn"))
+            ],
+            "no id in common",
+        ),
         ([{"a": 1}], "is no n-way table .*found: a"),
     ],
 )
@@ -106,7 +130,10 @@ def test_a_language_without_common_sentences_is_left_out_and_named(tmp_path, toy
     assert caplog.messages == [f"not measured: {reason}"]
     model = reports.ReportModel("plain", lambda texts, lang: np.eye(len(texts), 8) + 1, "plain-1")
     measured = reports.measure([model], data, tmp_path / "cache", progress=False)
-    assert [row["lang"] for row in measured["xsim"]["few"]["plain"]["rows"]] == ["fra_Latn", "rus_Cyrl"]
+    assert [row["lang"] for row in measured["xsim"]["few"]["plain"]["rows"]] == [
+        "fra_Latn",
+        "rus_Cyrl",
+    ]
     assert measured["geometry"] and f"all models: few.parquet: {reason}" in measured["skipped"]
 
 
@@ -116,7 +143,9 @@ def test_a_space_whose_geometry_cannot_be_measured(tmp_path, few):
     def encode(texts, lang):
         return np.ones((len(texts), 8)) if lang == "rus_Cyrl" else np.eye(len(texts), 8) + 1
 
-    measured = reports.measure([reports.ReportModel("flat", encode, "f")], few, tmp_path / "cache", progress=False)
+    measured = reports.measure(
+        [reports.ReportModel("flat", encode, "f")], few, tmp_path / "cache", progress=False
+    )
     assert not measured["geometry"] and not measured["singular_values"] and measured["map"]
     reason = "few.parquet: all 32 rows of 'rus_Cyrl' are the same: leave this language out"
     assert f"flat: geometry: {reason}" in measured["skipped"]
@@ -175,7 +204,10 @@ def published_file(folder, toy):
 def test_a_table_of_the_published_set_gets_its_negatives(tmp_path, toy):
     file, sentence = published_file(tmp_path, toy)
     folder = write(tmp_path / "data", "few", toy.nway_rows())
-    other = [{"id": 1, "lang": lang, "text": "Three cats sleep in Rome."} for lang in ("eng_Latn", "fra_Latn")]
+    other = [
+        {"id": 1, "lang": lang, "text": "Three cats sleep in Rome."}
+        for lang in ("eng_Latn", "fra_Latn")
+    ]
     write(folder, "other", other)
 
     data = reports.read_folder(folder, published=file)
@@ -187,10 +219,15 @@ def test_a_table_of_the_published_set_gets_its_negatives(tmp_path, toy):
 
 def test_a_published_set_of_other_sentences_is_refused(tmp_path, toy):
     file, _ = published_file(tmp_path, toy)
-    rows = [{"id": 1, "lang": lang, "text": "Three cats sleep in Rome."} for lang in ("eng_Latn", "fra_Latn")]
+    rows = [
+        {"id": 1, "lang": lang, "text": "Three cats sleep in Rome."}
+        for lang in ("eng_Latn", "fra_Latn")
+    ]
     folder = write(tmp_path / "data", "other", rows)
 
-    with pytest.raises(ValueError, match="errtype.json: none of its 1 sentences is among the 1 target sentences"):
+    with pytest.raises(
+        ValueError, match="errtype.json: none of its 1 sentences is among the 1 target sentences"
+    ):
         reports.read_folder(folder, published=file)
 
 
@@ -213,11 +250,16 @@ def test_several_sets_have_one_average(tmp_path, toy):
     write(folder, "less", [row for row in toy.nway_rows() if row["lang"] != "rus_Cyrl"])
     data = reports.read_folder(folder)
     noise = np.random.default_rng(0)
-    model = reports.ReportModel("random", lambda texts, lang: noise.normal(size=(len(texts), 8)), "random-1")
+    model = reports.ReportModel(
+        "random", lambda texts, lang: noise.normal(size=(len(texts), 8)), "random-1"
+    )
 
     measured = reports.measure([model], data, tmp_path / "cache", progress=False)
 
-    means = [np.mean([row["xsim"] for row in measured["xsim"][name]["random"]["rows"]]) for name in ("few", "less")]
+    means = [
+        np.mean([row["xsim"] for row in measured["xsim"][name]["random"]["rows"]])
+        for name in ("few", "less")
+    ]
     assert measured["averages"]["random"]["average"]["xsim"] == pytest.approx(np.mean(means))
 
 
@@ -232,15 +274,21 @@ def test_the_map_keeps_what_is_near():
 def test_the_figures_are_those_of_the_evaluations(report, toy, toy_trained, toy_tokenizer):
     out, _, measured = report
     written = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    negatives = reports.data.hard_negatives_for([toy.say(m, "eng_Latn") for m in toy.split("dev")], 5)
+    negatives = reports.data.hard_negatives_for(
+        [toy.say(m, "eng_Latn") for m in toy.split("dev")], 5
+    )
     options = {"negatives": dict(enumerate(negatives)), "same_text_is_right": True}
     rows, label = toy.nway_rows("dev"), measured["models"][0]["label"]
-    own = evaluate_xsim(lambda t, lang: encode(toy_trained, toy_tokenizer, t, lang), rows, **options)
+    own = evaluate_xsim(
+        lambda t, lang: encode(toy_trained, toy_tokenizer, t, lang), rows, **options
+    )
     plain = evaluate_xsim(tfidf_encoder([row["text"] for row in rows]), rows, **options)
     assert written["xsim"]["toys"]["tfidf"]["rows"] == plain.rows
     for mine, true in zip(written["xsim"]["toys"][label]["rows"], own.rows, strict=True):
         assert mine["lang"] == true["lang"]
-        assert mine["xsimpp"] == pytest.approx(true["xsimpp"], abs=3.2)  # a bf16 CPU may tip one sentence
+        assert mine["xsimpp"] == pytest.approx(
+            true["xsimpp"], abs=3.2
+        )  # a bf16 CPU may tip one sentence
     html = (out / "index.html").read_text(encoding="utf-8")
     assert re.search(rf'<td class="number[a-z ]*">{plain.average["xsim"]:.1f}</td>', html)
     assert '<td class="text">French (fra_Latn)</td><td class="number">32</td>' in html
@@ -251,7 +299,9 @@ def test_every_part_is_there_or_said_to_be_missing(report):
     label = measured["models"][0]["label"]
     assert set(measured["topics"]["toys"]) == {"fra_Latn", "eng_Latn"}
     assert measured["topics"]["toys"]["fra_Latn"][label]["average"]["clt"] > 60  # chance is 25
-    assert measured["geometry"][label]["languages"] == 3 and measured["singular_values"][label][0] == 1
+    assert (
+        measured["geometry"][label]["languages"] == 3 and measured["singular_values"][label][0] == 1
+    )
     assert set(measured["groups"]["toys"]) == {"family", "script", "resource"}
     reasons = [reason for reason in measured["skipped"] if reason.startswith("tfidf")]
     assert len(reasons) == 1 and "sparse" in reasons[0]
@@ -261,7 +311,9 @@ def test_a_second_run_opens_no_model(report, folder, model):
     _, cache, measured = report
     data = reports.read_folder(folder)
     models = open_models([model, "tfidf"], data.texts)
-    models[0].encode = lambda *_: pytest.fail("the model was asked again")  # TF-IDF's sparse rows are not stored
+    models[0].encode = lambda *_: pytest.fail(
+        "the model was asked again"
+    )  # TF-IDF's sparse rows are not stored
     assert reports.measure(models, data, cache, progress=False) == measured
 
 
@@ -284,9 +336,15 @@ def test_the_command(folder, tmp_path, run, refused):
 
 
 def test_the_best_value_of_a_column_of_models_is_bold():
-    rows = [{"model": "a", "news xsim": 2.0, "size": 1.0}, {"model": "b", "news xsim": 1.0, "size": 2.0}]
+    rows = [
+        {"model": "a", "news xsim": 2.0, "size": 1.0},
+        {"model": "b", "news xsim": 1.0, "size": 2.0},
+    ]
     (grid,) = section_of("Summary", "", {"": rows})["grids"]
-    assert [[cell["best"] for cell in row] for row in grid["rows"]] == [[False, False, False], [False, True, False]]
+    assert [[cell["best"] for cell in row] for row in grid["rows"]] == [
+        [False, False, False],
+        [False, True, False],
+    ]
 
 
 def test_the_best_of_models_beside_each_other_is_bold():

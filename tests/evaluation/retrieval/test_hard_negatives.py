@@ -18,7 +18,12 @@ from hf_echo.evaluation.retrieval.hard_negatives import (
 )
 
 # Written for this test, in the layout of eng_Latn_errtype.devtest.json.
-SENTENCES = ["Three cats sleep in Rome.", "The market did not open.", "It rained because of the wind.", "She left."]
+SENTENCES = [
+    "Three cats sleep in Rome.",
+    "The market did not open.",
+    "It rained because of the wind.",
+    "She left.",
+]
 ENTRIES = {
     "Two cats sleep in Rome.": {"src": SENTENCES[0], "errtype": "number"},
     "Three cats sleep in Oslo.": {"src": SENTENCES[0], "errtype": "entity"},
@@ -48,7 +53,11 @@ def test_each_sentence_gets_its_negatives(file):
 def test_sentences_are_found_in_another_order_with_spaces_around_them(file):
     negatives = published_negatives(file, [f" {SENTENCES[1]} ", "Another sentence.", SENTENCES[0]])
 
-    assert [(place, kind) for place, _, kind in negatives] == [(0, "causality"), (2, "number"), (2, "entity")]
+    assert [(place, kind) for place, _, kind in negatives] == [
+        (0, "causality"),
+        (2, "number"),
+        (2, "entity"),
+    ]
 
 
 def test_a_negative_with_the_text_of_a_sentence_is_left_out(file):
@@ -125,12 +134,16 @@ def test_rules_give_the_same_form():
 
 
 def test_rules_that_make_nothing_are_refused():
-    with pytest.raises(ValueError, match="the rules made no hard negatives; give English sentences"):
+    with pytest.raises(
+        ValueError, match="the rules made no hard negatives; give English sentences"
+    ):
         rule_negatives(["Кошка."])
 
 
 def test_other_sentences_are_refused(file):
-    with pytest.raises(NoPublishedSentence, match="none of its 3 sentences is among the 1 target sentences"):
+    with pytest.raises(
+        NoPublishedSentence, match="none of its 3 sentences is among the 1 target sentences"
+    ):
         published_negatives(file, ["A sentence of another set."])
 
 
@@ -138,7 +151,9 @@ def test_the_text_file_beside_it_is_no_json(tmp_path):
     lines = tmp_path / "eng_Latn_augmented.devtest"
     lines.write_text("Two cats sleep in Rome.\n", encoding="utf-8")
 
-    with pytest.raises(ValueError, match=r"is not JSON .* give the file LANG_errtype.SPLIT.json beside it"):
+    with pytest.raises(
+        ValueError, match=r"is not JSON .* give the file LANG_errtype.SPLIT.json beside it"
+    ):
         read_published(lines)
 
 
@@ -147,7 +162,10 @@ def test_the_text_file_beside_it_is_no_json(tmp_path):
     [
         ('["a"]', "is an object .*, not list"),
         ("{}", "is an object .*, not dict of another form"),
-        ('{"a": {"src": "b"}}', r"entry 1 \('a'\): needs a changed sentence with the strings src and errtype"),
+        (
+            '{"a": {"src": "b"}}',
+            r"entry 1 \('a'\): needs a changed sentence with the strings src and errtype",
+        ),
         ('{"a": {"src": "b", "errtype": "c"}, "d": "e"}', r"entry 2 \('d'\)"),
         ('{"a": {"src": 7, "errtype": "c"}}', r"entry 1 \('a'\)"),
         ('{" ": {"src": "b", "errtype": "c"}}', r"entry 1 \(' '\)"),
@@ -163,5 +181,7 @@ def test_a_file_of_another_layout_is_refused(tmp_path, content, message):
 
 
 def test_no_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no file .*nothing.json; give LANG_errtype.SPLIT.json"):
+    with pytest.raises(
+        FileNotFoundError, match="no file .*nothing.json; give LANG_errtype.SPLIT.json"
+    ):
         read_published(tmp_path / "nothing.json")

@@ -7,7 +7,13 @@ from hf_echo.evaluation import Table, evaluate_xsim, grouped, pairs_as_nway, xsi
 from hf_echo.evaluation.nway_texts import warn_once
 from hf_echo.inference.encoders import tfidf_encoder
 
-ENGLISH = {"1": "the red house", "2": "the blue house", "3": "a black cat", "4": "two dogs", "5": "the red house"}
+ENGLISH = {
+    "1": "the red house",
+    "2": "the blue house",
+    "3": "a black cat",
+    "4": "two dogs",
+    "5": "the red house",
+}
 NOISE = {"eng_Latn": 0.0, "fra_Latn": 0.3, "deu_Latn": 2.0}
 
 
@@ -53,8 +59,12 @@ RATIO = dict(margin="ratio", k=2, same_text_is_right=False)
 def test_xsim_is_that_of_the_sentences_in_common():
     french, german = evaluate_xsim(encode, ROWS, **RATIO).rows
 
-    of_french = xsim(vectors_of("fra_Latn", "1234"), vectors_of("eng_Latn", "1234"), margin="ratio", k=2)
-    of_german = xsim(vectors_of("deu_Latn", "12345"), vectors_of("eng_Latn", "12345"), margin="ratio", k=2)
+    of_french = xsim(
+        vectors_of("fra_Latn", "1234"), vectors_of("eng_Latn", "1234"), margin="ratio", k=2
+    )
+    of_german = xsim(
+        vectors_of("deu_Latn", "12345"), vectors_of("eng_Latn", "12345"), margin="ratio", k=2
+    )
     assert french == {"lang": "fra_Latn", "count": 4, "xsim": of_french.error_rate}
     assert german == {"lang": "deu_Latn", "count": 5, "xsim": of_german.error_rate}
 
@@ -150,7 +160,10 @@ CITIES = [
     {"id": 1, "lang": "deu_Latn", "text": "der Praesident besuchte Paris"},
     {"id": 2, "lang": "deu_Latn", "text": "drei Museen in Madrid"},
 ]
-CITY_NEGATIVES = {0: [("Berlin refused the conference", "antonym")], 2: [("five museums in Madrid", "number")]}
+CITY_NEGATIVES = {
+    0: [("Berlin refused the conference", "antonym")],
+    2: [("five museums in Madrid", "number")],
+}
 
 
 def test_tfidf_finds_shared_spelling_only():
@@ -166,7 +179,9 @@ def test_sparse_embeddings_give_the_figures_of_dense_ones():
     tfidf = tfidf_encoder(row["text"] for row in CITIES)
 
     sparse = evaluate_xsim(tfidf, CITIES, negatives=CITY_NEGATIVES)
-    dense = evaluate_xsim(lambda texts, lang: tfidf(texts, lang).toarray(), CITIES, negatives=CITY_NEGATIVES)
+    dense = evaluate_xsim(
+        lambda texts, lang: tfidf(texts, lang).toarray(), CITIES, negatives=CITY_NEGATIVES
+    )
 
     assert sparse.rows == dense.rows
 
@@ -174,13 +189,29 @@ def test_sparse_embeddings_give_the_figures_of_dense_ones():
 @pytest.mark.parametrize(
     "rows, options, words",
     [
-        ([{"id": 1, "language": "x", "text": "t"}], {}, "no column 'lang'.*found id, language, text"),
+        (
+            [{"id": 1, "language": "x", "text": "t"}],
+            {},
+            "no column 'lang'.*found id, language, text",
+        ),
         (ROWS[:5], {}, "only rows in eng_Latn: give another language too"),
         (ROWS + ROWS[:1], {}, "id '1' has two texts in 'eng_Latn'"),
-        (ROWS, {"source_langs": ["ita_Latn"]}, "no rows in 'ita_Latn': found eng_Latn, fra_Latn, deu_Latn"),
-        (ROWS[:1] + nway("fra_Latn", "23"), {}, r"'eng_Latn' \(1 rows\) and 'fra_Latn' \(2 rows\) have no id in co"),
+        (
+            ROWS,
+            {"source_langs": ["ita_Latn"]},
+            "no rows in 'ita_Latn': found eng_Latn, fra_Latn, deu_Latn",
+        ),
+        (
+            ROWS[:1] + nway("fra_Latn", "23"),
+            {},
+            r"'eng_Latn' \(1 rows\) and 'fra_Latn' \(2 rows\) have no id in co",
+        ),
         (ROWS, {"negatives": {"77": ["x"]}}, "negatives has 1 ids, but none is an id of the 5"),
-        (ROWS, {"direction": "from", "negatives": NEGATIVES}, "direction is 'from'; with negatives"),
+        (
+            ROWS,
+            {"direction": "from", "negatives": NEGATIVES},
+            "direction is 'from'; with negatives",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line(rows, options, words):
@@ -200,7 +231,10 @@ def test_a_language_without_common_sentences_is_left_out(direction):
     expected = evaluate_xsim(encode, without_german, direction=direction)
     assert table.rows == expected.rows
     assert table.average == expected.average
-    assert "'deu_Latn' (2 rows) and 'eng_Latn' (3 rows) have no id in common" in table.notes["not_measured"]
+    assert (
+        "'deu_Latn' (2 rows) and 'eng_Latn' (3 rows) have no id in common"
+        in table.notes["not_measured"]
+    )
     assert "not_measured" not in expected.notes
 
 
@@ -210,7 +244,9 @@ def test_a_language_left_out_is_warned_of_once(caplog):
     evaluate_xsim(encode, GERMAN_ALONE)
     evaluate_xsim(encode, GERMAN_ALONE)
 
-    assert caplog.messages == ["not measured: 'deu_Latn' (2 rows) and 'eng_Latn' (3 rows) have no id in common"]
+    assert caplog.messages == [
+        "not measured: 'deu_Latn' (2 rows) and 'eng_Latn' (3 rows) have no id in common"
+    ]
 
 
 def test_a_language_without_hard_negatives_has_no_xsimpp(caplog):
@@ -223,13 +259,19 @@ def test_a_language_without_hard_negatives_has_no_xsimpp(caplog):
     assert french["xsimpp"] is None
     assert french["pool"] is None
     assert german["xsimpp"] == table.average["xsimpp"]
-    assert caplog.messages == ["xsim++ of 'fra_Latn' is not measured: its 2 sentences have no hard negatives"]
+    assert caplog.messages == [
+        "xsim++ of 'fra_Latn' is not measured: its 2 sentences have no hard negatives"
+    ]
 
 
 @pytest.mark.parametrize(
     ("lang", "text", "message"),
     [
-        ("deu_Latn", "two dogs", r"'deu_Latn', id '4' \(row 3\): a NaN, infinite or zero embedding"),
+        (
+            "deu_Latn",
+            "two dogs",
+            r"'deu_Latn', id '4' \(row 3\): a NaN, infinite or zero embedding",
+        ),
         ("eng_Latn", "a white cat", r"'eng_Latn', id 'hard negative of 3'"),
     ],
 )
@@ -255,8 +297,12 @@ def test_an_encoder_that_loses_rows_is_told():
 def test_from_the_target_searches_the_language():
     french, german = evaluate_xsim(encode, ROWS, direction="from", **RATIO).rows
 
-    of_french = xsim(vectors_of("eng_Latn", "1234"), vectors_of("fra_Latn", "1234"), margin="ratio", k=2)
-    of_german = xsim(vectors_of("eng_Latn", "12345"), vectors_of("deu_Latn", "12345"), margin="ratio", k=2)
+    of_french = xsim(
+        vectors_of("eng_Latn", "1234"), vectors_of("fra_Latn", "1234"), margin="ratio", k=2
+    )
+    of_german = xsim(
+        vectors_of("eng_Latn", "12345"), vectors_of("deu_Latn", "12345"), margin="ratio", k=2
+    )
     assert french == {"lang": "fra_Latn", "count": 4, "xsim": of_french.error_rate}
     assert german == {"lang": "deu_Latn", "count": 5, "xsim": of_german.error_rate}
 
@@ -267,7 +313,9 @@ def test_all_ordered_pairs_are_measured():
     assert len(table.rows) == 6
     for row in table.rows:
         ids = "1234" if "fra_Latn" in row.values() else "12345"
-        pair = xsim(vectors_of(row["lang"], ids), vectors_of(row["target_lang"], ids), margin="ratio", k=2)
+        pair = xsim(
+            vectors_of(row["lang"], ids), vectors_of(row["target_lang"], ids), margin="ratio", k=2
+        )
         assert row["count"] == len(ids)
         assert row["xsim"] == pair.error_rate
 

@@ -56,7 +56,9 @@ VECTORS = 2.5 * AXES[[heard for _, _, heard in HEARD]]
         ("cat_Latn", 3, 2, 50.0, 50.0, pytest.approx(200 / 3)),
     ],
 )
-def test_figures_of_a_language_are_counted_by_hand(lang, count, candidates, xsim, text_xsim, own_xsim):
+def test_figures_of_a_language_are_counted_by_hand(
+    lang, count, candidates, xsim, text_xsim, own_xsim
+):
     """Candidates of Catalan are snow and rain. Speech on the axis of sun has cosine 0 with both, and equal scores go to
     the first, snow. In its own text, snow and rain are both on axis 1: the first one, snow, is found for all."""
     table = evaluate_speech(ROWS, VECTORS, encode)
@@ -102,7 +104,9 @@ def test_translation_scores_are_sacrebleus():
 
     references = [["sun", "sun", "rain", "snow"]]
     from_speech = ["sun", "rain", "rain", "snow"]
-    assert english["chrf"] == pytest.approx(CHRF(word_order=2).corpus_score(from_speech, references).score)
+    assert english["chrf"] == pytest.approx(
+        CHRF(word_order=2).corpus_score(from_speech, references).score
+    )
     assert english["bleu"] == pytest.approx(BLEU().corpus_score(from_speech, references).score)
     from_text = CHRF(word_order=2).corpus_score(["sun"] * 4, references).score
     assert english["text_chrf"] == pytest.approx(from_text)
@@ -114,7 +118,11 @@ def test_translation_scores_are_sacrebleus():
     [
         (ROWS, VECTORS[:3], "9 rows need one each"),
         ([{"lang": "deu_Latn", "text": "Sonne"}], AXES[:1], "no row has an English translation"),
-        (ROWS, np.where(np.arange(9) == 4, np.nan, VECTORS.T).T, r"speech embedding of row 5 \('Sonne'\)"),
+        (
+            ROWS,
+            np.where(np.arange(9) == 4, np.nan, VECTORS.T).T,
+            r"speech embedding of row 5 \('Sonne'\)",
+        ),
     ],
 )
 def test_wrong_input(rows, vectors, message):

@@ -55,7 +55,11 @@ EYE = np.eye(8)
 
 @pytest.mark.parametrize(
     ("order", "error_rate"),
-    [([0, 1, 2, 3, 4, 5, 6, 7], 0.0), ([1, 0, 2, 3, 4, 5, 6, 7], 25.0), ([1, 2, 3, 4, 5, 6, 7, 0], 100.0)],
+    [
+        ([0, 1, 2, 3, 4, 5, 6, 7], 0.0),
+        ([1, 0, 2, 3, 4, 5, 6, 7], 25.0),
+        ([1, 2, 3, 4, 5, 6, 7, 0], 100.0),
+    ],
 )
 def test_known_rates(order, error_rate):
     assert xsim(EYE[order], EYE).error_rate == error_rate
@@ -92,7 +96,11 @@ def test_equal_texts_are_a_group():
     [
         (COPIES, {"gold": [0, 1, 1]}, r"gold has shape \(3,\); it must be \(4,\)"),
         (COPIES[:3], {}, "x has 3 rows and y has 4"),
-        (np.nan * COPIES, {"margin": "ratio"}, "x, row 0: a NaN"),  # others are in search/test_neighbours.py
+        (
+            np.nan * COPIES,
+            {"margin": "ratio"},
+            "x, row 0: a NaN",
+        ),  # others are in search/test_neighbours.py
     ],
 )
 def test_bad_input_is_refused_in_one_line(x, options, message):

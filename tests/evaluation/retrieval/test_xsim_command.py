@@ -21,7 +21,9 @@ def table(toy, tmp_path):
     return write_table(tmp_path / "nway.tsv", toy.nway_rows())
 
 
-def test_a_table_is_measured_by_language(answer, table, toy, toy_folders, toy_trained, toy_tokenizer):
+def test_a_table_is_measured_by_language(
+    answer, table, toy, toy_folders, toy_trained, toy_tokenizer
+):
     sides = []
     for lang in ("fra_Latn", "eng_Latn"):
         texts = [toy.say(meaning, lang) for meaning in toy.split("dev")]
@@ -38,7 +40,9 @@ def test_a_table_is_measured_by_language(answer, table, toy, toy_folders, toy_tr
 
 
 def test_a_table_is_measured_by_script(answer, table, toy_folders):
-    report = answer("--model", toy_folders["release"], "--data", table, "--group", "script", "--hard-negatives")
+    report = answer(
+        "--model", toy_folders["release"], "--data", table, "--group", "script", "--hard-negatives"
+    )
 
     french, russian = report["rows"]
     by_script = {row["script"]: row["xsimpp"] for row in report["by_script"]}
@@ -59,14 +63,23 @@ def test_all_pairs_of_a_table(answer, table, toy_folders):
     [
         ("", "give --source and --target, two files of lines, or --data, one table"),
         ("--data nway.tsv --source nway.tsv", "--source does not go with --data"),
-        ("--data nway.tsv --target-lang ita_Latn", "no rows in --target-lang 'ita_Latn'; it has eng_Latn, fra_"),
+        (
+            "--data nway.tsv --target-lang ita_Latn",
+            "no rows in --target-lang 'ita_Latn'; it has eng_Latn, fra_",
+        ),
         ("--data nway.tsv --split test", "nway.tsv has no column split; leave split 'test' out"),
-        ("--data double.tsv", "double.tsv:3: a second row for id '0' in eng_Latn (1 bad row; correct them"),
+        (
+            "--data double.tsv",
+            "double.tsv:3: a second row for id '0' in eng_Latn (1 bad row; correct them",
+        ),
         ("--data nway.tsv --k 3", "--k needs --margin ratio or distance"),
     ],
 )
 def test_what_is_refused(run, table, toy_folders, monkeypatch, arguments, message):
-    write_table(table.with_name("double.tsv"), [{"id": 0, "lang": "eng_Latn", "text": text} for text in ("one", "two")])
+    write_table(
+        table.with_name("double.tsv"),
+        [{"id": 0, "lang": "eng_Latn", "text": text} for text in ("one", "two")],
+    )
     monkeypatch.chdir(table.parent)
 
     code, _, error = run("--model", toy_folders["release"], *arguments.split())
@@ -84,7 +97,14 @@ def test_lines_give_the_figures_of_a_table(answer, toy, toy_folders, tmp_path):
         rows += [{"id": number, "lang": lang, "text": text} for number, text in enumerate(texts)]
     table = write_table(tmp_path / "nway.tsv", rows)
     options = ("--model", toy_folders["release"], "--hard-negatives")
-    files = ("--source", tmp_path / "fra_Latn", "--source-lang", "fra_Latn", "--target", tmp_path / "eng_Latn")
+    files = (
+        "--source",
+        tmp_path / "fra_Latn",
+        "--source-lang",
+        "fra_Latn",
+        "--target",
+        tmp_path / "eng_Latn",
+    )
 
     of_lines = answer(*options, *files)
     of_table = answer(*options, "--data", table)
@@ -98,7 +118,9 @@ def test_a_broken_embedding_names_its_line(refused, tmp_path, monkeypatch):
     lines = tmp_path / "lines.txt"
     lines.write_text("one\ntwo\n")
     broken = np.array([[1.0, 0.0], [np.nan, np.nan]])
-    monkeypatch.setattr("hf_echo.inference.any_encoder.any_encoder", lambda name: lambda texts, lang: broken)
+    monkeypatch.setattr(
+        "hf_echo.inference.any_encoder.any_encoder", lambda name: lambda texts, lang: broken
+    )
 
     files = ("--source", lines, "--target", lines, "--source-lang", "fra_Latn")
     refused("lines.txt:2 (fra_Latn): a NaN, infinite or zero embedding", "--model", "m", *files)

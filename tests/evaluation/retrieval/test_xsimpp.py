@@ -29,7 +29,13 @@ def test_each_kind_of_error_by_hand():
     result = xsimpp(x, y, negatives, [1, 2, 0], negative_kind=["negation", "number", "entity"])
 
     assert result.predictions.tolist() == [0, 5, 6, 0, 7]
-    assert result.errors_by_kind == {"entity": 0, "negation": 1, "number": 1, "other": 1, "other_negative": 1}
+    assert result.errors_by_kind == {
+        "entity": 0,
+        "negation": 1,
+        "number": 1,
+        "other": 1,
+        "other_negative": 1,
+    }
     assert result.pool == 8
     assert result.error_rate == 80.0
 
@@ -62,7 +68,11 @@ def search(x: np.ndarray, pool: np.ndarray, margin: str) -> np.ndarray:
     for i, row in enumerate(cosine):
         nearest = np.argsort(-row)[:4]
         means = (mean_x[i] + mean_pool[nearest]) / 2
-        scores = {"cosine": row[nearest], "ratio": row[nearest] / means, "distance": row[nearest] - means}
+        scores = {
+            "cosine": row[nearest],
+            "ratio": row[nearest] / means,
+            "distance": row[nearest] - means,
+        }
         picks.append(nearest[scores[margin].argmax()])
     return np.array(picks)
 
@@ -164,7 +174,10 @@ def test_bfloat16_gives_the_result_of_its_values(case, names):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"negatives": np.ones((0, 6)), "negative_owner": []}, "negatives is empty: give hard negatives, or call xsim"),
+        (
+            {"negatives": np.ones((0, 6)), "negative_owner": []},
+            "negatives is empty: give hard negatives, or call xsim",
+        ),
         ({"negative_owner": [9]}, "from 0 to 3, got 9 to 9"),
         ({"negative_kind": ["a", "b"]}, "owners and kinds"),
         ({"negative_kind": ["other"]}, "reserved"),

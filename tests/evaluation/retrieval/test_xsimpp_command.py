@@ -61,7 +61,9 @@ def test_rule_negatives_of_lines(answer, files):
 
 
 def test_the_published_set_of_a_table(answer, files):
-    report = answer("--model", "m", "--data", files / "n.tsv", "--negatives", files / "errtype.json")
+    report = answer(
+        "--model", "m", "--data", files / "n.tsv", "--negatives", files / "errtype.json"
+    )
 
     (row,) = report["rows"]
     assert row["lang"] == "fra_Latn"
@@ -80,7 +82,14 @@ def test_xsim_with_hard_negatives_says_that_they_are_by_rule(hf_echo_cli, files)
 
 def test_a_group_may_be_the_languages_of_a_paper(answer, files):
     report = answer(
-        "--model", "m", "--data", files / "n.tsv", "--negatives", files / "errtype.json", "--group", "mexma-34"
+        "--model",
+        "m",
+        "--data",
+        files / "n.tsv",
+        "--negatives",
+        files / "errtype.json",
+        "--group",
+        "mexma-34",
     )
 
     (group,) = report["by_mexma-34"]
@@ -93,7 +102,12 @@ def test_the_published_set_of_other_sentences_is_refused(refused, files):
     other = files / "other.json"
     other.write_text('{"a": {"src": "b", "errtype": "c"}}', encoding="utf-8")
 
-    refused("none of its 1 sentences is among the 3 target sentences", *of_lines(files), "--negatives", other)
+    refused(
+        "none of its 1 sentences is among the 3 target sentences",
+        *of_lines(files),
+        "--negatives",
+        other,
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,4 +124,12 @@ def test_what_is_refused_of_lines(refused, files, monkeypatch, option, value, me
 
 
 def test_an_unknown_group_is_refused(refused, files):
-    refused("by is 'continent'; it must be one of", "--model", "m", "--data", files / "n.tsv", "--group", "continent")
+    refused(
+        "by is 'continent'; it must be one of",
+        "--model",
+        "m",
+        "--data",
+        files / "n.tsv",
+        "--group",
+        "continent",
+    )

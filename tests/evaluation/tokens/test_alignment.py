@@ -80,7 +80,9 @@ def test_argmax_is_the_loop():
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5])
 def test_itermax_is_the_loop(iterations):
     for matrix in random_similarities():
-        assert as_set(itermax_links(matrix, iterations=iterations)) == itermax(matrix.tolist(), iterations)
+        assert as_set(itermax_links(matrix, iterations=iterations)) == itermax(
+            matrix.tolist(), iterations
+        )
 
 
 def test_itermax_finds_more_links_than_argmax():
@@ -128,7 +130,9 @@ def test_error_rate_by_hand():
 
 
 def test_error_rate_is_that_of_nltk():
-    assert alignment_error_rate([NLTK_TEST], [NLTK_REFERENCE]).aer == pytest.approx(0.6666666666666667)
+    assert alignment_error_rate([NLTK_TEST], [NLTK_REFERENCE]).aer == pytest.approx(
+        0.6666666666666667
+    )
 
 
 def test_error_rate_of_two_sentences_is_of_their_sums():
@@ -158,7 +162,12 @@ def rows(toy) -> list[dict]:
     for meaning in toy.split("dev")[:6]:
         words = [*toy.say(meaning, "eng_Latn")[:-1].split(), "."]
         links = " ".join(f"{number}-{number}" for number in range(len(words)))
-        row = {"src_lang": "eng_Latn", "tgt_lang": "eng_Latn", "src_tokens": words, "tgt_tokens": words}
+        row = {
+            "src_lang": "eng_Latn",
+            "tgt_lang": "eng_Latn",
+            "src_tokens": words,
+            "tgt_tokens": words,
+        }
         rows.append(row | {"alignment": links})
     return rows
 
@@ -178,7 +187,12 @@ def test_error_rate_of_a_pair_step_by_step(encoder, toy_tokenizer):
     """A word of several tokens is among them."""
     source = "one red catbird sleeps".split()
     target = "un chat oiseau rouge dort".split()
-    row = {"src_lang": "eng_Latn", "tgt_lang": "fra_Latn", "src_tokens": source, "tgt_tokens": target}
+    row = {
+        "src_lang": "eng_Latn",
+        "tgt_lang": "fra_Latn",
+        "src_tokens": source,
+        "tgt_tokens": target,
+    }
     x, source_words = token_words(encoder, toy_tokenizer, source, "eng_Latn")
     y, target_words = token_words(encoder, toy_tokenizer, target, "fra_Latn")
     assert len(source_words) > len(source)
@@ -206,7 +220,9 @@ def test_a_long_pair_is_refused(encoder, toy_tokenizer, rows_with_a_long_one):
 
 
 def test_skipped_pairs_are_counted(encoder, toy_tokenizer, rows_with_a_long_one):
-    table = evaluate_alignment(encoder, toy_tokenizer, rows_with_a_long_one, layers=[0], on_long="skip")
+    table = evaluate_alignment(
+        encoder, toy_tokenizer, rows_with_a_long_one, layers=[0], on_long="skip"
+    )
 
     assert table.notes["skipped_too_long"] == 1
     assert table.rows[0]["sentences"] == 5
@@ -214,15 +230,23 @@ def test_skipped_pairs_are_counted(encoder, toy_tokenizer, rows_with_a_long_one)
 
 def test_long_pairs_alone_are_refused(encoder, toy_tokenizer, rows_with_a_long_one):
     with pytest.raises(ValueError, match="all 1 pairs are longer"):
-        evaluate_alignment(encoder, toy_tokenizer, rows_with_a_long_one[1:2], layers=[0], on_long="skip")
+        evaluate_alignment(
+            encoder, toy_tokenizer, rows_with_a_long_one[1:2], layers=[0], on_long="skip"
+        )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"alignment": "0-0 7-1"}, r"row 1 \(eng_Latn-eng_Latn\): link 7-1 lies outside sentences of 5 and 5 words"),
+        (
+            {"alignment": "0-0 7-1"},
+            r"row 1 \(eng_Latn-eng_Latn\): link 7-1 lies outside sentences of 5 and 5 words",
+        ),
         ({"possible": "0_0"}, "'0_0' is not a link"),
-        ({"src_tokens": ["a", ""]}, r"row 1 \(eng_Latn-eng_Latn\), src_tokens: word 1 \(from 0\) is ''"),
+        (
+            {"src_tokens": ["a", ""]},
+            r"row 1 \(eng_Latn-eng_Latn\), src_tokens: word 1 \(from 0\) is ''",
+        ),
         ({"alignment": ""}, "language pair eng_Latn-eng_Latn has no sure links in 1 sentences"),
     ],
 )

@@ -126,7 +126,10 @@ def test_every_token_of_a_word_is_learnt(table):
     ("change", "message"),
     [
         ({"tags": ["O"] * 4}, r"test row 2 \(eng_Latn\): 5 words but 4 tags"),
-        ({"tags": ["B-X"] * 5}, r"test row 2 \(eng_Latn\): tag 'B-X' is not one of B-DO, B-NUM, I-DO, O"),
+        (
+            {"tags": ["B-X"] * 5},
+            r"test row 2 \(eng_Latn\): tag 'B-X' is not one of B-DO, B-NUM, I-DO, O",
+        ),
         ({"tags": [3] * 5}, r"test row 2 \(eng_Latn\): tag 3 is not text such as B-LOC"),
         ({"tokens": ["a", " ", "b", "c", "d"]}, r"test row 2 \(eng_Latn\): word 1"),
         ({"tokens": "a b c d e"}, r"test row 2 \(eng_Latn\): tokens and tags must be lists"),

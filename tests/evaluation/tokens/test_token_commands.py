@@ -20,7 +20,9 @@ def write_panx(file, toy, lang, meanings):
     for meaning in meanings:
         if meaning[0] != 2 and meaning[1] != 3:
             words = [*toy.say(meaning, lang)[:-1].split(), "."]
-            rows.append({"tokens": words, "ner_tags": [PERSON, 0, ORGANISATION, ORGANISATION + 1, 0]})
+            rows.append(
+                {"tokens": words, "ner_tags": [PERSON, 0, ORGANISATION, ORGANISATION + 1, 0]}
+            )
     file.parent.mkdir(exist_ok=True)
     Dataset.from_list(rows).to_parquet(file)
 

@@ -44,7 +44,9 @@ def states_of_many_texts(encoder, toy_tokenizer):
 def test_batches_do_not_change_states(encoder, toy_tokenizer, states_of_many_texts, row):
     (alone,) = token_states(encoder, toy_tokenizer, [TEXTS[row // 40]], "eng_Latn")
 
-    np.testing.assert_allclose(states_of_many_texts[row].states, alone.states[[2, 0]], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        states_of_many_texts[row].states, alone.states[[2, 0]], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_model_in_training_stays_so(encoder, toy_tokenizer):
@@ -103,7 +105,8 @@ def test_joined_words_are_found_in_the_text():
 
 
 @pytest.mark.parametrize(
-    ("words", "message"), [(["a", " "], "row 3: word 1 .* is ' '"), ([], "at least one word"), ("a b", "not 'a b'")]
+    ("words", "message"),
+    [(["a", " "], "row 3: word 1 .* is ' '"), ([], "at least one word"), ("a b", "not 'a b'")],
 )
 def test_words_that_are_none_are_refused(words, message):
     with pytest.raises(ValueError, match=message):

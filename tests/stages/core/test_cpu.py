@@ -35,7 +35,9 @@ def seen(monkeypatch):
 def encode(encoder, mask, autocast):
     encoder.zero_grad()
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        out = encoder(torch.arange(24).view(2, 12) % 20 + 4, attention_mask=mask).sentence_embedding.float()
+        out = encoder(
+            torch.arange(24).view(2, 12) % 20 + 4, attention_mask=mask
+        ).sentence_embedding.float()
     (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum().backward()
     return out.detach(), encoder.backbone.layers[0].self_attn.v_proj.weight.grad.clone()
 
@@ -43,7 +45,12 @@ def encode(encoder, mask, autocast):
 @pytest.fixture
 def encoder():
     torch.manual_seed(0)
-    heads = dict(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, attn_implementation="sdpa")
+    heads = dict(
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        attn_implementation="sdpa",
+    )
     return EchoEncoder(
         EchoConfig(vocab_size=32, hidden_size=32, intermediate_size=64, embedding_size=32, **heads)
     ).train()
@@ -68,15 +75,33 @@ def test_attention_is_float32_and_all_else_bf16(encoder, seen):
 def test_layers_without_padding_are_those_with_it(kind, pooling):
     """Embeddings, states and gradients, in float64; the texts are 1 to 9 tokens long and padded on either side."""
     torch.manual_seed(0)
-    sizes = dict(vocab_size=32, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
-    own = {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0} if kind != "llama" else {"head_dim": 8}
-    backbone = AutoConfig.for_model(kind, **sizes, **own, pad_token_id=1, max_position_embeddings=32)
-    encoder = EchoEncoder(EchoConfig(backbone=backbone, pooling=pooling, embedding_size=None)).double().train()
+    sizes = dict(
+        vocab_size=32,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+    )
+    own = (
+        {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
+        if kind != "llama"
+        else {"head_dim": 8}
+    )
+    backbone = AutoConfig.for_model(
+        kind, **sizes, **own, pad_token_id=1, max_position_embeddings=32
+    )
+    encoder = (
+        EchoEncoder(EchoConfig(backbone=backbone, pooling=pooling, embedding_size=None))
+        .double()
+        .train()
+    )
     lengths = torch.tensor([3, 9, 1, 4, 4, 8, 2])
     mask = (torch.arange(9) < lengths[:, None]).long()
     mask[1::2] = mask[1::2].flip(1)
     ids = torch.randint(4, 32, mask.shape) * mask + 1 - mask
-    seen = encoder.backbone.get_input_embeddings().register_forward_hook(lambda m, inputs, out: rows.append(out.shape))
+    seen = encoder.backbone.get_input_embeddings().register_forward_hook(
+        lambda m, inputs, out: rows.append(out.shape)
+    )
     results = []
     for prepare in (lambda model: None, train_packed):
         prepare(encoder)
@@ -86,7 +111,9 @@ def test_layers_without_padding_are_those_with_it(kind, pooling):
         total = (out.sentence_embedding * torch.linspace(-1, 1, 7 * 32).view(7, 32)).sum()
         (total + (out.last_hidden_state * mask[..., None]).square().sum()).backward()
         gradients = [p.grad for p in encoder.parameters() if p.grad is not None]
-        results.append([out.sentence_embedding, out.last_hidden_state * mask[..., None], *gradients])
+        results.append(
+            [out.sentence_embedding, out.last_hidden_state * mask[..., None], *gradients]
+        )
     assert rows == [(1, 34, 32)]  # lengths are rounded up to even numbers
     seen.remove()
     torch.testing.assert_close(*results)

@@ -20,7 +20,9 @@ class Spoil(TrainerCallback):
 
     def on_step_begin(self, args, state, control, model=None, **kwargs):
         if state.global_step == 2:
-            next(parameter for parameter in model.parameters() if parameter.requires_grad).data[0] = torch.nan
+            next(parameter for parameter in model.parameters() if parameter.requires_grad).data[
+                0
+            ] = torch.nan
 
 
 class Terminate(TrainerCallback):
@@ -32,7 +34,9 @@ class Terminate(TrainerCallback):
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(recipe, train_with):
-    with pytest.raises(ValueError, match="step 3: the loss is nan, so the run has diverged: lower learning_rate"):
+    with pytest.raises(
+        ValueError, match="step 3: the loss is nan, so the run has diverged: lower learning_rate"
+    ):
         train_with(recipe(dev_data={}), Spoil())
 
 
@@ -89,7 +93,9 @@ def test_a_full_disk_leaves_the_last_checkpoint(recipe, train_with, tmp_path, mo
     def no_space(*args, **kwargs):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(OSError, match="the disk is full: .*checkpoint-4 could not be.*go on from .*checkpoint-2"):
+    with pytest.raises(
+        OSError, match="the disk is full: .*checkpoint-4 could not be.*go on from .*checkpoint-2"
+    ):
         train_with(recipe(dev_data={}, save_steps=2), Fill())
     assert [folder.name for folder in (tmp_path / "a").glob("checkpoint-*")] == ["checkpoint-2"]
 

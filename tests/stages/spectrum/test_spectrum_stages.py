@@ -18,14 +18,29 @@ from hf_echo.steps.training import train_recipe
 pytestmark = pytest.mark.trains
 
 NANO = hf_echo.pretrained("echo-nano")
-SHAPE = dict(hidden_size=384, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=1)
+SHAPE = dict(
+    hidden_size=384,
+    intermediate_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    num_key_value_heads=1,
+)
 SUBJECTS, VERBS = ("The dog", "A woman", "My friend", "The river"), ("sleeps", "sings", "waits")
 
 
 def documents() -> list[dict]:
-    asked = {"lang": "eng_Latn", "task": "Who is it?", "question": "Who?", "choices": list(SUBJECTS)}
+    asked = {
+        "lang": "eng_Latn",
+        "task": "Who is it?",
+        "question": "Who?",
+        "choices": list(SUBJECTS),
+    }
     return [
-        asked | {"sentences": [f"{who} {verb} near house {i}." for verb in VERBS[: 1 + i % 3]], "answer": who}
+        asked
+        | {
+            "sentences": [f"{who} {verb} near house {i}." for verb in VERBS[: 1 + i % 3]],
+            "answer": who,
+        }
         for i, who in enumerate(SUBJECTS * 3)
     ]
 
@@ -40,14 +55,24 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def recipe(place):
     def write(name: str, stage: str, **values):
-        fields = dict(stage=stage, teacher=NANO, train_data=str(place / "train.jsonl"), max_steps=2, save_steps=2)
-        fields |= dict(learning_rate=1e-2, warmup_steps=0, logging_steps=1, use_cpu=True, disable_tqdm=True)
+        fields = dict(
+            stage=stage,
+            teacher=NANO,
+            train_data=str(place / "train.jsonl"),
+            max_steps=2,
+            save_steps=2,
+        )
+        fields |= dict(
+            learning_rate=1e-2, warmup_steps=0, logging_steps=1, use_cpu=True, disable_tqdm=True
+        )
         fields |= dict(output_dir=str(place / name), cache_dir=str(place / "cache"), row_length=40)
         fields["max_tokens"] = 12 if stage in ("spectrum_tower", "spectrum_sentences") else 600
         if stage == "spectrum_tower":
             fields |= dict(shape=SHAPE, tokenizer_name_or_path=NANO)
         file = place / f"{name}.yaml"
-        file.write_text(yaml.safe_dump({k: v for k, v in (fields | values).items() if v is not None}))
+        file.write_text(
+            yaml.safe_dump({k: v for k, v in (fields | values).items() if v is not None})
+        )
         return file
 
     return write
@@ -107,7 +132,9 @@ def test_a_new_tower_predicts_the_last_sentence(recipe, caught):
 def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, tower):
     trainer = caught(recipe("frozen", "spectrum_sentences", model_name_or_path=tower, decoder=NANO))
     learned = {name for name, p in trainer.model.named_parameters() if p.requires_grad}
-    assert all(name.startswith("tower.") or "cross_att" in name or "projection" in name for name in learned)
+    assert all(
+        name.startswith("tower.") or "cross_att" in name or "projection" in name for name in learned
+    )
     assert "tower.next_embedding.weight" not in learned
     batch = trainer.data_collator([trainer.train_dataset[i] for i in range(4)])
     loss, _ = trainer.loss_parts(trainer.model.train(), batch)
@@ -116,23 +143,33 @@ def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, to
     assert grown == learned  # DDP would wait for others
     texts = AutoTokenizer.from_pretrained(NANO)
     written = batch["labels"][0]
-    assert texts.decode(written[written >= 0].tolist()).count("</s>") >= 2  # a sentence, and the document's end
+    assert (
+        texts.decode(written[written >= 0].tolist()).count("</s>") >= 2
+    )  # a sentence, and the document's end
     row = trainer.train_dataset[2]
     for ends in (True, False):  # False: the window is cut from a longer document
         found = trainer.document(row | {"ends": ends}, vectors(trainer, row), None).segments
         assert len(found) == len(row["sentences"]) + ends
 
 
-def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder(recipe, caught, tower):
+def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder(
+    recipe, caught, tower
+):
     """With one state to read, the cross-attention of echo-nano's decoder is what it was: it reads an embedding."""
-    trainer = caught(recipe("join", "spectrum_sentences", decoder=NANO, shape=SHAPE, model_name_or_path=None))
+    trainer = caught(
+        recipe("join", "spectrum_sentences", decoder=NANO, shape=SHAPE, model_name_or_path=None)
+    )
     model, own = trainer.model.eval(), vectors(trainer, trainer.train_dataset[2])[:1]
     decoder = EchoDecoder.from_pretrained(NANO, dtype=torch.float32).eval()
     ids = torch.tensor([model.config.prompt_ids])
-    scale = model.tower.boe.norm() / own.norm()  # the tower's last norm makes embeddings as long as BOE
+    scale = (
+        model.tower.boe.norm() / own.norm()
+    )  # the tower's last norm makes embeddings as long as BOE
     with torch.no_grad():
         state = model.tower(own[None]).last_hidden_state[:, 1:]
-        hidden = model.decoder.model(ids, memory=model.memory(state), use_cache=False).last_hidden_state
+        hidden = model.decoder.model(
+            ids, memory=model.memory(state), use_cache=False
+        ).last_hidden_state
         expected = decoder.model(ids, memory=own[None] * scale, use_cache=False).last_hidden_state
     torch.testing.assert_close(hidden, expected, atol=1e-3, rtol=1e-3)
 
@@ -155,23 +192,34 @@ def test_prefix_is_read_and_the_rest_written(recipe, caught, spectrum):
     cases = (True, 512, whole), (False, 512, whole[:-1]), (True, 2, whole[: start + 2])
     for ends, max_target, expected in cases:
         trainer.args.max_target = max_target  # what is cut does not end there
-        document = trainer.document(row | {"ends": ends}, vectors(trainer, row), np.random.default_rng(19))
+        document = trainer.document(
+            row | {"ends": ends}, vectors(trainer, row), np.random.default_rng(19)
+        )
         assert [*document.segments[0].ids] == expected
     trainer.args.max_target = 512
     trainer.args.autoencode_fraction = 1.0
     (segment,) = trainer.document(row, vectors(trainer, row), np.random.default_rng(0)).segments
     assert texts.decode(segment.ids[segment.prompt : -1]) == " ".join(sentences)
-    assert REBUILD in texts.decode(segment.ids[: segment.prompt]) and segment.reads == len(sentences) + 1
+    assert (
+        REBUILD in texts.decode(segment.ids[: segment.prompt])
+        and segment.reads == len(sentences) + 1
+    )
 
 
 def test_stages_follow_each_other_and_open_again(recipe, place, spectrum):
-    prefix = recipe("chain3", "spectrum_prefix", model_name_or_path=spectrum, autoencode_fraction=0.5)
-    results = train_recipe(prefix, {"dev_data": {"own": str(place / "train.jsonl")}, "eval_strategy": "no"})
+    prefix = recipe(
+        "chain3", "spectrum_prefix", model_name_or_path=spectrum, autoencode_fraction=0.5
+    )
+    results = train_recipe(
+        prefix, {"dev_data": {"own": str(place / "train.jsonl")}, "eval_strategy": "no"}
+    )
     assert results["stage"] == "spectrum_prefix" and 0 < results["eval_own_nll"] < 20
     train_recipe(recipe("chain4", "spectrum_tasks", model_name_or_path=str(place / "chain3")))
     model = SpectrumForCausalLM.from_pretrained(place / "chain4")
     before = SpectrumForCausalLM.from_pretrained(place / "chain3")
-    assert not torch.equal(model.get_input_embeddings().weight, before.get_input_embeddings().weight)  # it learns
+    assert not torch.equal(
+        model.get_input_embeddings().weight, before.get_input_embeddings().weight
+    )  # it learns
     assert torch.equal(model.tower.boe, SpectrumModel.from_pretrained(place / "tower").boe)
     assert "spectrum_tasks" in (place / "chain4" / "README.md").read_text()
 
@@ -185,7 +233,9 @@ def test_a_stopped_run_resumes_exactly(recipe, place, spectrum, train_stopped, s
     train_stopped(path, 3)
     assert (place / f"stopped-{stage}" / "checkpoint-2").is_dir()
     train_recipe(path)
-    whole, resumed = (place / f"{kind}-{stage}" / "model.safetensors" for kind in ("whole", "stopped"))
+    whole, resumed = (
+        place / f"{kind}-{stage}" / "model.safetensors" for kind in ("whole", "stopped")
+    )
     assert whole.read_bytes() == resumed.read_bytes()
 
 
@@ -212,7 +262,10 @@ def test_dry_run_counts_the_paper_s_tower(recipe):
     assert report["parameters"]["tower"] == pytest.approx(5.15e9, rel=0.01)
     nano = dry_run(recipe("dry", "spectrum_sentences", decoder=NANO, shape=SHAPE))
     decoder = EchoDecoder.from_pretrained(NANO, subfolder="decoder")
-    assert nano["parameters"]["token decoder"] == decoder.num_parameters() and nano["data"]["pairs"] == 12
+    assert (
+        nano["parameters"]["token decoder"] == decoder.num_parameters()
+        and nano["data"]["pairs"] == 12
+    )
     assert SpectrumConfig().boe_text == "Start of text"
 
 
@@ -220,7 +273,9 @@ def test_dry_run_of_a_journey_joins_a_planned_tower_and_a_decoder(recipe, place,
     """The tower is planned from the recipe before it; sizes are those of the model that two such runs made."""
     steps = [
         recipe("plan1", "spectrum_tower", shape=SHAPE | {"embedding_size": 384}),
-        recipe("plan2", "spectrum_sentences", model_name_or_path=str(place / "plan1"), decoder=NANO),
+        recipe(
+            "plan2", "spectrum_sentences", model_name_or_path=str(place / "plan1"), decoder=NANO
+        ),
     ]
     report = dry_run(steps[1], journey=steps)
     assert "problems" not in report

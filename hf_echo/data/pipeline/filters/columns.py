@@ -18,7 +18,12 @@ from ....languages import SCRIPTS
 SIDES = ("source", "target")
 LAST = 0x3400F  # the last ideographs are below; planes 4 to 16 have no letters
 # ISO 15924 codes of mixed writing -> Unicode scripts
-MIXED = {"Hans": ("Hani",), "Hant": ("Hani",), "Jpan": ("Hani", "Hira", "Kana"), "Hang": ("Hang", "Hani")}
+MIXED = {
+    "Hans": ("Hani",),
+    "Hant": ("Hani",),
+    "Jpan": ("Hani", "Hira", "Kana"),
+    "Hang": ("Hang", "Hani"),
+}
 _UNICODE = sorted({script for code in SCRIPTS for script in MIXED.get(code, (code,))})
 
 
@@ -42,12 +47,17 @@ def is_in(column: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
 
 def by_direction(table: pa.Table) -> Iterator[tuple[tuple[str, str], np.ndarray]]:
     """((source language, target language), row numbers in ascending order) of each direction."""
-    (sources, source_langs), (targets, target_langs) = (codes_of(table[f"{side}_lang"]) for side in SIDES)
+    (sources, source_langs), (targets, target_langs) = (
+        codes_of(table[f"{side}_lang"]) for side in SIDES
+    )
     both = sources.astype(np.int64) * len(target_langs) + targets
     order = np.argsort(both, kind="stable")
     values, starts = np.unique(both[order], return_index=True)
     for value, rows in zip(values, np.split(order, starts[1:])):
-        yield (source_langs[value // len(target_langs)], target_langs[value % len(target_langs)]), rows
+        yield (
+            (source_langs[value // len(target_langs)], target_langs[value % len(target_langs)]),
+            rows,
+        )
 
 
 def numbers(table: pa.Table, name: str) -> np.ndarray:
@@ -61,7 +71,9 @@ def code_points(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndar
     """(code points of all texts, uint32; offsets (rows + 1,) at which each text starts)."""
     lengths = pc.fill_null(pc.utf8_length(column), 0).to_numpy().astype(np.int64)
     text = "".join(pc.fill_null(column, "").to_pylist())
-    return np.frombuffer(text.encode("utf-32-le"), np.uint32), np.concatenate([[0], np.cumsum(lengths)])
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32), np.concatenate(
+        [[0], np.cumsum(lengths)]
+    )
 
 
 def count_by_row(wanted: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -22,7 +22,8 @@ class ExactDuplicates(Checked):
     """
 
     side: Literal["source", "target", "either", "both", "corpus"] = setting(
-        "where texts must be unique: on this side, on each side, as a pair, or in the whole corpus (OS 4.4)", "either"
+        "where texts must be unique: on this side, on each side, as a pair, or in the whole corpus (OS 4.4)",
+        "either",
     )
     ignore: tuple[Ignorable, ...] = setting("differences that do not count", ())
     by_language: bool = setting("equal texts in two languages are different texts", False)

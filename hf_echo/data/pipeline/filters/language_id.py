@@ -17,7 +17,15 @@ import pyarrow as pa
 
 from ....languages import LANGUAGES, find_language, language
 from ....utils.settings import Checked, setting
-from .columns import SIDES, code_points, codes_of, count_by_row, script_number, script_numbers, script_of
+from .columns import (
+    SIDES,
+    code_points,
+    codes_of,
+    count_by_row,
+    script_number,
+    script_numbers,
+    script_of,
+)
 
 KANA = 0.1  # a text with a Chinese label and at least this share of kana is Japanese
 HAN_ONLY = 12  # a text with this many Chinese characters and no kana is not Japanese
@@ -51,13 +59,21 @@ class LanguageId(Checked):
 
     def _right(self, texts: pa.ChunkedArray, langs: pa.ChunkedArray) -> np.ndarray:
         numbers, codes = codes_of(langs)
-        letters, right, long = np.zeros(len(texts)), np.ones(len(texts), bool), np.zeros(len(texts), bool)
+        letters, right, long = (
+            np.zeros(len(texts)),
+            np.ones(len(texts), bool),
+            np.zeros(len(texts), bool),
+        )
         points, offsets = code_points(texts)
         script = script_of(points)
-        weights = np.where(np.isin(script, [script_number(s) for s in ("Hani", "Hira", "Kana", "Hang")]), WEIGHT, 1)
+        weights = np.where(
+            np.isin(script, [script_number(s) for s in ("Hani", "Hira", "Kana", "Hang")]), WEIGHT, 1
+        )
         weights = weights * (script > 0)
         letters = count_by_row(weights, offsets)
-        kana = count_by_row(weights * np.isin(script, [script_number("Hira"), script_number("Kana")]), offsets)
+        kana = count_by_row(
+            weights * np.isin(script, [script_number("Hira"), script_number("Kana")]), offsets
+        )
         for number, code in enumerate(codes):
             if language(code).script is None:
                 continue
@@ -72,7 +88,9 @@ class LanguageId(Checked):
             right[rows] = ~(wrong & (letters[rows] * 3 >= self.min_letters))
         return right & self._named_right(texts, numbers, codes, right & long)
 
-    def _named_right(self, texts, numbers: np.ndarray, codes: list[str], judged: np.ndarray) -> np.ndarray:
+    def _named_right(
+        self, texts, numbers: np.ndarray, codes: list[str], judged: np.ndarray
+    ) -> np.ndarray:
         """Whether the identifier agrees with the label; checks only ``judged`` rows of languages that it knows."""
         right = np.ones(len(texts), bool)
         if not judged.any():
@@ -84,7 +102,9 @@ class LanguageId(Checked):
         answers = np.array(identifier.name(distinct), dtype=object)[unique]
         for code in np.flatnonzero(known):
             own = numbers[rows] == code
-            against = [a for a in set(answers[own]) if a is not None and identifier.differ(codes[code], a)]
+            against = [
+                a for a in set(answers[own]) if a is not None and identifier.differ(codes[code], a)
+            ]
             right[rows[own]] = ~np.isin(answers[own].astype(str), against)
         return right
 
@@ -155,7 +175,9 @@ def open_identifier() -> Identifier:
     try:
         import heliport
     except ImportError as error:
-        raise ImportError("language identification needs heliport: pip install -e '.[filters]'") from error
+        raise ImportError(
+            "language identification needs heliport: pip install -e '.[filters]'"
+        ) from error
     identifier = heliport.Identifier()
 
     def name(texts: Sequence[str]) -> list[str | None]:

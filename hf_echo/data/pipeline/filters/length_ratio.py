@@ -30,11 +30,17 @@ class LengthRatio(Checked):
     hundred. With a smoothing of 10, the spread is about the same for single words and for long sentences.
     """
 
-    limit: float = setting("in robust standard deviations (interquartile range / 1.349)", 3.0, above=0)
+    limit: float = setting(
+        "in robust standard deviations (interquartile range / 1.349)", 3.0, above=0
+    )
     smoothing: float = setting("characters of English added to both lengths", 10.0, least=0)
     min_rows: int = setting("directions with fewer rows get no median and spread", 200)
-    languages: dict[str, float] = setting("code -> e_l, log of the length relative to English; from fit", dict)
-    directions: dict[str, tuple[float, ...]] = setting("direction -> (median, spread) of the log ratio; from fit", dict)
+    languages: dict[str, float] = setting(
+        "code -> e_l, log of the length relative to English; from fit", dict
+    )
+    directions: dict[str, tuple[float, ...]] = setting(
+        "direction -> (median, spread) of the log ratio; from fit", dict
+    )
     spread: float = setting("for directions that are not in directions; from fit", 0.2, above=0)
 
     def fit(self, tables: Iterable[pa.Table]) -> LengthRatio:
@@ -54,9 +60,15 @@ class LengthRatio(Checked):
                 low, middle, high = np.percentile(learnt._log_ratio(s, t, *pair), [25, 50, 75])
                 spreads.append(max((high - low) / 1.349, LEAST_SPREAD))
                 directions[direction(*pair)] = (float(middle), float(spreads[-1]))
-        return replace(learnt, directions=directions, spread=float(np.median(spreads)) if spreads else self.spread)
+        return replace(
+            learnt,
+            directions=directions,
+            spread=float(np.median(spreads)) if spreads else self.spread,
+        )
 
-    def _log_ratio(self, s: np.ndarray, t: np.ndarray, source_lang: str, target_lang: str) -> np.ndarray:
+    def _log_ratio(
+        self, s: np.ndarray, t: np.ndarray, source_lang: str, target_lang: str
+    ) -> np.ndarray:
         s, t = s / np.exp(self.languages[source_lang]), t / np.exp(self.languages[target_lang])
         return np.log((s + self.smoothing) / (t + self.smoothing))
 
@@ -71,13 +83,17 @@ class LengthRatio(Checked):
 
     def keep(self, table: pa.Table) -> np.ndarray:
         if not self.languages:
-            raise ValueError("the length ratio has no expected lengths: call fit first, or give languages=")
+            raise ValueError(
+                "the length ratio has no expected lengths: call fit first, or give languages="
+            )
         return np.abs(self.scores(table)) <= self.limit
 
 
 def _lengths(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Characters of sources and targets, at least 1."""
-    lengths = (pc.fill_null(pc.utf8_length(table[side]), 0).to_numpy() for side in ("source", "target"))
+    lengths = (
+        pc.fill_null(pc.utf8_length(table[side]), 0).to_numpy() for side in ("source", "target")
+    )
     return tuple(np.maximum(column, 1).astype(np.float64) for column in lengths)
 
 
@@ -94,7 +110,9 @@ def _sample(tables: Iterable[pa.Table]) -> dict[tuple[str, str], tuple[np.ndarra
     return {pair: (kept[pair][1], kept[pair][2]) for pair in sorted(kept)}
 
 
-def _language_effects(medians: Mapping[tuple, float], rows: Mapping[tuple, int]) -> dict[str, float]:
+def _language_effects(
+    medians: Mapping[tuple, float], rows: Mapping[tuple, int]
+) -> dict[str, float]:
     """Estimate e_l so that median(source, target) ~ e_source - e_target, by weighted least squares; English is 0.
 
     In a group of languages that no chain of directions connects with English, the mean is 0.

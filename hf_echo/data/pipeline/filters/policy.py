@@ -40,11 +40,15 @@ class GroupCap(Checked):
     """
 
     limit: int = setting("rows of each direction", 1_000_000, least=1)
-    only: tuple[str, ...] = setting("provenances and language codes; other rows all stay. Empty: every direction", ())
+    only: tuple[str, ...] = setting(
+        "provenances and language codes; other rows all stay. Empty: every direction", ()
+    )
     order: Literal["random", "quality", "input"] = setting(
         "the rows that stay: any, those of the best scores, or the first", "random"
     )
-    primary_first: bool = setting("synthetic rows only fill the places that other rows leave (ECHO 3)", False)
+    primary_first: bool = setting(
+        "synthetic rows only fill the places that other rows leave (ECHO 3)", False
+    )
     seed: int = setting("for order random", 0)
 
     def groups(self, table: pa.Table) -> np.ndarray:
@@ -76,8 +80,12 @@ class LargestDirections(Checked):
     the target's code.
     """
 
-    limit: int = setting("directions of each source language (OS A.2: Tatoeba 15, PanLex 2)", 15, least=1)
-    targets: dict[str, tuple[str, ...]] = setting("source language -> target languages that stay; from fit", dict)
+    limit: int = setting(
+        "directions of each source language (OS A.2: Tatoeba 15, PanLex 2)", 15, least=1
+    )
+    targets: dict[str, tuple[str, ...]] = setting(
+        "source language -> target languages that stay; from fit", dict
+    )
 
     def fit(self, tables: Iterable[pa.Table]) -> LargestDirections:
         """Count the rows of each direction. A fitted filter is returned unchanged."""

@@ -29,8 +29,12 @@ class TextSanity(Checked):
     """
 
     max_chars: int = setting("maximum length of a text, in characters", 2_000, least=1)
-    letter_share: float = setting("minimum share of letters among the characters other than white space", 0.3)
-    copies: bool = setting("keep targets that equal their source except for case and white space", False)
+    letter_share: float = setting(
+        "minimum share of letters among the characters other than white space", 0.3
+    )
+    copies: bool = setting(
+        "keep targets that equal their source except for case and white space", False
+    )
 
     def keep(self, table: pa.Table) -> np.ndarray:
         keep = np.ones(len(table), bool)

@@ -39,7 +39,9 @@ class DirectionThreshold:
         "direction -> (mu, sigma), or the path of a JSON file with this", dict
     )
     floor: float = setting("the threshold where nothing is calibrated (OS 3.5)", 0.25)
-    back_off: Literal["language", "floor"] = setting("what a direction without calibration takes", "language")
+    back_off: Literal["language", "floor"] = setting(
+        "what a direction without calibration takes", "language"
+    )
     unscored: Literal["keep", "drop"] = setting("treatment of rows without quality", "keep")
 
     def __post_init__(self) -> None:
@@ -61,7 +63,9 @@ class DirectionThreshold:
         k = self.k if not synthetic or self.k_synthetic is None else self.k_synthetic
         mu_sigma = self.calibrated.get(direction(source_lang, target_lang))
         if mu_sigma is None and self.back_off == "language":
-            mu_sigma = self._of_language(target_lang if source_lang.startswith("eng_") else source_lang)
+            mu_sigma = self._of_language(
+                target_lang if source_lang.startswith("eng_") else source_lang
+            )
         return self.floor if mu_sigma is None else mu_sigma[0] - k * mu_sigma[1]
 
     def _of_language(self, code: str) -> tuple[float, float] | None:
@@ -75,7 +79,9 @@ class DirectionThreshold:
         least = np.empty(len(table))
         for (source, target), rows in by_direction(table):
             for kind in (False, True):
-                least[rows[synthetic[rows] == kind]] = self.threshold(source, target, synthetic=kind)
+                least[rows[synthetic[rows] == kind]] = self.threshold(
+                    source, target, synthetic=kind
+                )
         unscored = np.isnan(quality)
         return np.where(unscored, (self.unscored == "keep") | np.isneginf(least), quality >= least)
 
@@ -96,7 +102,9 @@ def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
     return table.append_column("quality", column)
 
 
-def calibrate(tables: Iterable[pa.Table], scorer: Scorer | None = None, *, min_rows: int = 20) -> DirectionThreshold:
+def calibrate(
+    tables: Iterable[pa.Table], scorer: Scorer | None = None, *, min_rows: int = 20
+) -> DirectionThreshold:
     """Estimate mu and sigma of each direction from clean pairs (OS 3.5: a FLORES or Bible dev set).
 
     Args:
@@ -123,7 +131,9 @@ def calibrate(tables: Iterable[pa.Table], scorer: Scorer | None = None, *, min_r
 
 def _read(path: Path) -> Any:
     if not path.exists():
-        raise ValueError(f"calibrated: no file {path}; `hf-echo data calibrate DEV --model M --out {path}` writes it")
+        raise ValueError(
+            f"calibrated: no file {path}; `hf-echo data calibrate DEV --model M --out {path}` writes it"
+        )
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

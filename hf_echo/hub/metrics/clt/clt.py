@@ -34,10 +34,14 @@ class Clt(evaluate.Metric):
 
     def _info(self):
         if self.config_name not in ("default", "accuracies"):
-            raise ValueError(f"configuration {self.config_name!r}: it must be 'default' or 'accuracies'")
+            raise ValueError(
+                f"configuration {self.config_name!r}: it must be 'default' or 'accuracies'"
+            )
         language = datasets.Value("string")
         if self.config_name == "accuracies":
-            features = datasets.Features({"predictions": datasets.Value("float64"), "languages": language})
+            features = datasets.Features(
+                {"predictions": datasets.Value("float64"), "languages": language}
+            )
         else:
             features = []
             for kind in ("string", "int64"):
@@ -57,7 +61,9 @@ class Clt(evaluate.Metric):
         else:
             accuracies = _label_accuracies(predictions, references, languages)
         if not accuracies.get(train_lang):
-            raise ValueError(f"no accuracy above 0 in {train_lang!r}; languages: {', '.join(accuracies)}")
+            raise ValueError(
+                f"no accuracy above 0 in {train_lang!r}; languages: {', '.join(accuracies)}"
+            )
         ratios = {}
         for language, accuracy in accuracies.items():
             ratios[language] = 100.0 * accuracy / accuracies[train_lang]

@@ -47,7 +47,9 @@ class RatioMargin(evaluate.Metric):
             reference_urls=["https://aclanthology.org/P19-1309/"],
         )
 
-    def _compute(self, predictions, references, k=4, margin=None, negatives=None, negative_owner=None):
+    def _compute(
+        self, predictions, references, k=4, margin=None, negatives=None, negative_owner=None
+    ):
         # `evaluate.combine` gives its arguments to all metrics: the last three are those of xsim and xsim++.
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])

@@ -50,7 +50,9 @@ class Xsim(evaluate.Metric):
             reference_urls=["https://aclanthology.org/Q19-1038/"],
         )
 
-    def _compute(self, predictions, references, margin=None, k=4, negatives=None, negative_owner=None):
+    def _compute(
+        self, predictions, references, margin=None, k=4, negatives=None, negative_owner=None
+    ):
         # `evaluate.combine` gives its arguments to all metrics: the negatives are those of xsim++.
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])

@@ -63,7 +63,9 @@ class Xsimpp(evaluate.Metric):
     def _compute(self, predictions, references, negatives, negative_owner, margin=None, k=4):
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])
-        negatives = np.asarray(negatives, np.float32)  # as `evaluate` keeps predictions and references
+        negatives = np.asarray(
+            negatives, np.float32
+        )  # as `evaluate` keeps predictions and references
         hard = unit_vectors(negatives, "negatives", x.shape[1])
         owners = _checked_owners(negative_owner, len(hard), len(y))
         pool = np.concatenate([y, hard])
@@ -84,7 +86,11 @@ class Xsimpp(evaluate.Metric):
 def _checked_owners(owners, negatives, references):
     owners = np.asarray(owners)
     if owners.shape != (negatives,):
-        raise ValueError(f"{negatives} negatives need as many owners, got an array of shape {owners.shape}")
+        raise ValueError(
+            f"{negatives} negatives need as many owners, got an array of shape {owners.shape}"
+        )
     if owners.dtype.kind not in "iu" or owners.min() < 0 or owners.max() >= references:
-        raise ValueError(f"negative_owner must be rows of references: integers from 0 to {references - 1}")
+        raise ValueError(
+            f"negative_owner must be rows of references: integers from 0 to {references - 1}"
+        )
     return owners

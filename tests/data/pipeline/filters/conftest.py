@@ -8,7 +8,9 @@ import pytest
 def rows():
     """rows((source, target), ..., source_lang=, target_lang=, provenance=): a value for all rows, or a list."""
 
-    def make(*pairs, source_lang="fra_Latn", target_lang="eng_Latn", provenance="primary", quality=None):
+    def make(
+        *pairs, source_lang="fra_Latn", target_lang="eng_Latn", provenance="primary", quality=None
+    ):
         def column(value):
             return list(value) if isinstance(value, (list, tuple)) else [value] * len(pairs)
 
@@ -16,7 +18,11 @@ def rows():
         columns |= {"target": [target for _, target in pairs], "target_lang": column(target_lang)}
         columns["provenance"] = column(provenance)
         table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-        return table if quality is None else table.append_column("quality", pa.array(quality, pa.float64()))
+        return (
+            table
+            if quality is None
+            else table.append_column("quality", pa.array(quality, pa.float64()))
+        )
 
     return make
 
@@ -28,7 +34,11 @@ def first_of_keys():
     def call(filter_, table):
         keys, seen, kept = filter_.keys(table), set(), []
         for row in range(len(table)):
-            own = {(0 if filter_.shared_keys else i, int(key)) for i, key in enumerate(keys[row]) if key}
+            own = {
+                (0 if filter_.shared_keys else i, int(key))
+                for i, key in enumerate(keys[row])
+                if key
+            }
             if not own & seen:
                 seen |= own
                 kept.append(row)

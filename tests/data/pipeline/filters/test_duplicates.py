@@ -47,7 +47,9 @@ def test_equal_texts_of_two_languages_are_duplicates(rows, first_of_keys):
 
 
 def test_by_language_keeps_equal_texts_of_two_languages(rows, first_of_keys):
-    table = rows(("OK", "a"), ("OK", "b"), ("OK", "c"), source_lang=["fra_Latn", "deu_Latn", "fra_Latn"])
+    table = rows(
+        ("OK", "a"), ("OK", "b"), ("OK", "c"), source_lang=["fra_Latn", "deu_Latn", "fra_Latn"]
+    )
 
     assert first_of_keys(ExactDuplicates(side="source", by_language=True), table) == [0, 1]
 
@@ -59,7 +61,12 @@ def test_key_of_a_pair_knows_where_the_source_ends(rows, first_of_keys):
 
 
 def test_key_of_a_pair_knows_its_direction(rows, first_of_keys):
-    table = rows(("a", "a"), ("a", "a"), source_lang=["fra_Latn", "deu_Latn"], target_lang=["deu_Latn", "fra_Latn"])
+    table = rows(
+        ("a", "a"),
+        ("a", "a"),
+        source_lang=["fra_Latn", "deu_Latn"],
+        target_lang=["deu_Latn", "fra_Latn"],
+    )
 
     assert first_of_keys(ExactDuplicates(side="both", by_language=True), table) == [0, 1]
 
@@ -118,7 +125,9 @@ def test_invisible_signs_do_not_make_another_text(rows, first_of_keys, sign, tex
     with_sign = text.format(sign)
 
     assert normal_forms([with_sign]) == ["l'été"]
-    assert first_of_keys(ExactDuplicates(side="source"), rows(("l'été", "a"), (with_sign, "b"))) == [0]
+    assert first_of_keys(
+        ExactDuplicates(side="source"), rows(("l'été", "a"), (with_sign, "b"))
+    ) == [0]
 
 
 def test_normal_form_of_a_normal_form_is_itself():

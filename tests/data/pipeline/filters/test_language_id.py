@@ -33,15 +33,30 @@ def test_right_labels_stay_and_wrong_ones_go(kept):
     assert all(kept(*zip(texts, codes)))
     assert not any(kept(*zip(texts, codes[1:] + codes[:1])))
     # The script alone rejects these texts, so the model is not called.
-    assert not any(kept((ENGLISH, "kat_Geor"), (RUSSIAN, "nqo_Nkoo"), (CHINESE, "jpn_Jpan"), (JAPANESE, "zho_Hant")))
+    assert not any(
+        kept(
+            (ENGLISH, "kat_Geor"),
+            (RUSSIAN, "nqo_Nkoo"),
+            (CHINESE, "jpn_Jpan"),
+            (JAPANESE, "zho_Hant"),
+        )
+    )
 
 
 def test_what_the_identifier_cannot_judge_stays(kept):
     """Short texts, a few foreign words in another script, and Bambara, which heliport does not know."""
     text = "Чтобы установить расширение, откройте Firefox Extension Manager."
-    assert kept((text, "rus_Cyrl"), ("Mozilla Firefox Extension Manager", "rus_Cyrl")) == [True, False]
-    assert all(kept(("Guten Tag", "fra_Latn"), ("USB", "rus_Cyrl"), ("", "fra_Latn"), ("再见", "zho_Hant")))
-    assert kept(("再见你", "fra_Latn"), ("再", "fra_Latn")) == [False, True]  # nine letters and three
+    assert kept((text, "rus_Cyrl"), ("Mozilla Firefox Extension Manager", "rus_Cyrl")) == [
+        True,
+        False,
+    ]
+    assert all(
+        kept(("Guten Tag", "fra_Latn"), ("USB", "rus_Cyrl"), ("", "fra_Latn"), ("再见", "zho_Hant"))
+    )
+    assert kept(("再见你", "fra_Latn"), ("再", "fra_Latn")) == [
+        False,
+        True,
+    ]  # nine letters and three
     assert kept((GERMAN, "fra_Latn"), min_letters=1000) == [True]
     assert all(kept(("Mɔgɔ bɛɛ ka kan ka sɔrɔ ka taa a fɛ.", "bam_Latn"), (FRENCH, "bam_Latn")))
 
@@ -59,8 +74,17 @@ def test_macrolanguages_and_neighbours(kept):
 
 
 def test_sides_code_and_equal_texts(rows):
-    code, langs = "for i in range(3): pass", ["fra_Latn", "fra_Latn", "fra_Latn", "python", "deu_Latn"]
-    pairs = [(FRENCH, ENGLISH), (ENGLISH, FRENCH), (FRENCH, FRENCH), (code, ENGLISH), (FRENCH, ENGLISH)]
+    code, langs = (
+        "for i in range(3): pass",
+        ["fra_Latn", "fra_Latn", "fra_Latn", "python", "deu_Latn"],
+    )
+    pairs = [
+        (FRENCH, ENGLISH),
+        (ENGLISH, FRENCH),
+        (FRENCH, FRENCH),
+        (code, ENGLISH),
+        (FRENCH, ENGLISH),
+    ]
     table = rows(*pairs, source_lang=langs)
     assert LanguageId(sides="source").keep(table).tolist() == [True, False, True, True, False]
     assert LanguageId(sides="target").keep(table).tolist() == [True, False, False, True, True]

@@ -19,8 +19,14 @@ def corpus(rows):
     def make(n, source_lang, target_lang="eng_Latn", seed=0, spread=0.15):
         rng = np.random.default_rng(seed)
         common = np.exp(rng.uniform(np.log(20), np.log(300), n))
-        s, t = (common * FACTOR[lang] * np.exp(rng.normal(0, spread, n)) for lang in (source_lang, target_lang))
-        pairs = [(f"{i} ".ljust(max(2, round(a)), "s"), "t" * max(1, round(b))) for i, (a, b) in enumerate(zip(s, t))]
+        s, t = (
+            common * FACTOR[lang] * np.exp(rng.normal(0, spread, n))
+            for lang in (source_lang, target_lang)
+        )
+        pairs = [
+            (f"{i} ".ljust(max(2, round(a)), "s"), "t" * max(1, round(b)))
+            for i, (a, b) in enumerate(zip(s, t))
+        ]
         return rows(*pairs, source_lang=source_lang, target_lang=target_lang)
 
     return make
@@ -63,7 +69,9 @@ def test_a_direction_never_seen_goes_by_its_languages(fitted, corpus):
 
 
 def test_few_rows_give_a_language_but_no_direction(corpus):
-    fitted = LengthRatio(min_rows=200).fit([corpus(50, "zho_Hans"), corpus(300, "deu_Latn", seed=1)])
+    fitted = LengthRatio(min_rows=200).fit(
+        [corpus(50, "zho_Hans"), corpus(300, "deu_Latn", seed=1)]
+    )
     assert set(fitted.directions) == {"deu_Latn>eng_Latn"}
     assert np.exp(fitted.languages["zho_Hans"]) == pytest.approx(0.35, rel=0.1)
 

@@ -23,7 +23,8 @@ def rows_that_stay(cap: GroupCap, table: pa.Table) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("settings", "kept"), [((), [True, False, False, True]), ((("mined",),), [False, True, False, False])]
+    ("settings", "kept"),
+    [((), [True, False, False, True]), ((("mined",),), [False, True, False, False])],
 )
 def test_provenance_keeps_its_kinds(rows, settings, kept):
     """Without kinds: what people wrote, code included."""
@@ -38,7 +39,11 @@ def test_provenance_keeps_its_kinds(rows, settings, kept):
 @pytest.fixture
 def two_directions(rows):
     """French rows 0, 2, 4 and German rows 1, 3, 5; row 3 has no quality."""
-    return rows(*[("a", "b")] * 6, source_lang=["fra_Latn", "deu_Latn"] * 3, quality=[0.1, 0.9, 0.5, None, 0.5, -0.5])
+    return rows(
+        *[("a", "b")] * 6,
+        source_lang=["fra_Latn", "deu_Latn"] * 3,
+        quality=[0.1, 0.9, 0.5, None, 0.5, -0.5],
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,9 +55,17 @@ def test_cap_keeps_the_first_rows_of_each_direction(two_directions, limit, order
 
 
 def test_synthetic_rows_only_fill_up(rows):
-    table = rows(*[("a", "b")] * 4, provenance=["mined", "mined", "primary", "primary"], quality=[0.9, 0.8, 0.1, 0.2])
+    table = rows(
+        *[("a", "b")] * 4,
+        provenance=["mined", "mined", "primary", "primary"],
+        quality=[0.9, 0.8, 0.1, 0.2],
+    )
 
-    assert rows_that_stay(GroupCap(limit=3, order="quality", primary_first=True), table) == [0, 2, 3]
+    assert rows_that_stay(GroupCap(limit=3, order="quality", primary_first=True), table) == [
+        0,
+        2,
+        3,
+    ]
 
 
 @pytest.fixture
@@ -91,7 +104,9 @@ def test_random_rows_are_the_same_in_any_order(thousand_rows):
     order = np.random.default_rng(0).permutation(1000)
     mixed = thousand_rows.take(pa.array(order))
 
-    assert texts_that_stay(GroupCap(limit=200), mixed) == texts_that_stay(GroupCap(limit=200), thousand_rows)
+    assert texts_that_stay(GroupCap(limit=200), mixed) == texts_that_stay(
+        GroupCap(limit=200), thousand_rows
+    )
 
 
 def test_another_seed_draws_other_rows(thousand_rows):

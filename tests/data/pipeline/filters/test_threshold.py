@@ -8,7 +8,11 @@ from hf_echo.data.pipeline.filters.threshold import calibrate, score
 
 from ....refusals import refuses
 
-CALIBRATED = {"fra_Latn>eng_Latn": (0.8, 0.1), "deu_Latn>eng_Latn": (0.6, 0.2), "deu_Latn>fra_Latn": (0.4, 0.1)}
+CALIBRATED = {
+    "fra_Latn>eng_Latn": (0.8, 0.1),
+    "deu_Latn>eng_Latn": (0.6, 0.2),
+    "deu_Latn>fra_Latn": (0.4, 0.1),
+}
 
 
 def test_thresholds_and_back_off():
@@ -19,7 +23,12 @@ def test_thresholds_and_back_off():
     assert filter_.threshold("deu_Latn", "spa_Latn") == pytest.approx(0.2)
     assert filter_.threshold("eng_Latn", "deu_Latn") == pytest.approx(0.2)
     assert filter_.threshold("spa_Latn", "eng_Latn") == 0.25
-    assert DirectionThreshold(calibrated=CALIBRATED, back_off="floor").threshold("deu_Latn", "spa_Latn") == 0.25
+    assert (
+        DirectionThreshold(calibrated=CALIBRATED, back_off="floor").threshold(
+            "deu_Latn", "spa_Latn"
+        )
+        == 0.25
+    )
     assert filter_.threshold("python", "eng_Latn") == -np.inf
 
 
@@ -30,7 +39,15 @@ def test_keep_by_provenance_and_direction(rows):
     table = rows(*[("a", "b")] * 7, source_lang=langs, provenance=kinds, quality=quality)
     for unscored in ("keep", "drop"):
         filter_ = DirectionThreshold(k=2, k_synthetic=1, calibrated=CALIBRATED, unscored=unscored)
-        assert filter_.keep(table).tolist() == [True, False, True, False, True, unscored == "keep", True]
+        assert filter_.keep(table).tolist() == [
+            True,
+            False,
+            True,
+            False,
+            True,
+            unscored == "keep",
+            True,
+        ]
         without = filter_.keep(table.drop_columns("quality"))  # every row is unscored, code stays
         assert without.tolist() == [unscored == "keep" or i == 4 for i in range(7)]
 
@@ -57,7 +74,12 @@ def test_calibration_scores_with_the_scorer_and_travels_by_file(rows, tmp_path):
     filter_.save(tmp_path / "c.json")
     assert build("threshold", {"calibrated": str(tmp_path / "c.json")}) == filter_
     refuses("no direction of the dev set has 41 scored rows", calibrate, [table], min_rows=41)
-    for content in ("[1, 2]", '{"fra_Latn>eng_Latn": 0.5}', '{"fra_Latn>eng_Latn": ["a", "b"]}', "{"):
+    for content in (
+        "[1, 2]",
+        '{"fra_Latn>eng_Latn": 0.5}',
+        '{"fra_Latn>eng_Latn": ["a", "b"]}',
+        "{",
+    ):
         (tmp_path / "c.json").write_text(content)
         refuses("calibrated", build, "threshold", {"calibrated": str(tmp_path / "c.json")})
 
@@ -74,4 +96,9 @@ def test_score_fills_what_has_no_quality(rows):
     assert calls == [(["b"], ["y"], ["fra_Latn"], ["eng_Latn"])]
     assert score(table, scorer, again=True)["quality"].to_pylist() == [0.5, 0.5]
     assert score(rows(("a", "x")), scorer).column_names[-1] == "quality"
-    refuses(r"return \(1,\) numbers, not shape \(1, 1\)", score, rows(("a", "x")), lambda *columns: np.zeros((1, 1)))
+    refuses(
+        r"return \(1,\) numbers, not shape \(1, 1\)",
+        score,
+        rows(("a", "x")),
+        lambda *columns: np.zeros((1, 1)),
+    )
