@@ -66,7 +66,8 @@ def toy_trained(toy, toy_tokenizer, toy_data, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def toy_folders(toy, toy_trained, toy_tokenizer, tmp_path_factory):
-    place, parts = tmp_path_factory.mktemp("toy_folders"), (toy_trained, toy_tokenizer)
+    place = tmp_path_factory.mktemp("toy_folders")
+    parts = (toy_trained, toy_tokenizer)
     return {k: toy.save(place / k, *parts, release=k == "release") for k in ("training", "release")}
 
 
@@ -76,11 +77,13 @@ class FarExecutor:
     local, gpus = False, 0
 
     def __init__(self, folder):
-        self.folder, self.items = folder, []
+        self.folder = folder
+        self.items = []
 
     def map(self, function, items, desc, gpus=0):
         for item in reversed(items):
-            sent, here = pickle.dumps((function, item)), os.getcwd()
+            sent = pickle.dumps((function, item))
+            here = os.getcwd()
             os.chdir(self.folder)
             try:
                 call, argument = pickle.loads(sent)

@@ -20,7 +20,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 
-LFS, LOCK = {}, threading.RLock()
+LFS = {}
+LOCK = threading.RLock()
 FAIL_AFTER = [None]
 REPOS = {}  # REPOS[type, id] = Repo
 LFS_SUFFIX = (".safetensors", ".bin", ".pt", ".npy", ".parquet", ".onnx")
@@ -157,7 +158,8 @@ class H(BaseHTTPRequestHandler):
 
     def route(self):
         u = urlsplit(self.path.replace("refs%2Fconvert%2Fparquet", "converted"))
-        p, q = unquote(u.path), parse_qs(u.query)
+        p = unquote(u.path)
+        q = parse_qs(u.query)
         m = self.command
         b = self.body()
 
@@ -244,7 +246,9 @@ class H(BaseHTTPRequestHandler):
             pre = "/".join(a[2:])
             if pre and not any(k == pre or k.startswith(pre + "/") for k in files):
                 return self.send(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound")
-            out, rec, seen = [], q.get("recursive", ["false"])[0].lower() in ("true", "1"), set()
+            out = []
+            rec = q.get("recursive", ["false"])[0].lower() in ("true", "1")
+            seen = set()
             for k, (x, lfs) in sorted(files.items()):
                 if pre and not (k == pre or k.startswith(pre + "/")):
                     continue
@@ -301,7 +305,8 @@ class H(BaseHTTPRequestHandler):
         if lfs:
             h |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": len(x)}
         if (r := re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))) and m == "GET":
-            s, e = int(r[1]), int(r[2] or len(x) - 1)
+            s = int(r[1])
+            e = int(r[2] or len(x) - 1)
             h["Content-Range"] = f"bytes {s}-{e}/{len(x)}"
             return self.send(206, x[s : e + 1], "application/octet-stream", **h)
         return self.send(200, x, "application/octet-stream", **h)

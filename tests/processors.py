@@ -19,7 +19,8 @@ from pathlib import Path
 import torch
 
 VARIABLES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR", "OPENBLAS_CORETYPE")
-AVX2, AVX512 = torch.cpu._is_avx2_supported(), torch.cpu._is_avx512_supported()
+AVX2 = torch.cpu._is_avx2_supported()
+AVX512 = torch.cpu._is_avx512_supported()
 PROCESSORS = {  # values of VARIABLES, and whether it can run here: torch obeys the first unasked and would crash
     "native": ((), True),
     "plain": (("default", "AVX2", "COMPATIBLE", "Nehalem"), AVX2),  # x86 at all

@@ -74,10 +74,12 @@ def weights(words: int, kind: str, seed: int = 0) -> dict[str, torch.Tensor]:
     tensors = {f"{kind}_frontend.embed.weight": draw(words, SIZE, scale=0.1)}
 
     def norm(name: str) -> None:
-        tensors[f"{name}.weight"], tensors[f"{name}.bias"] = 1 + draw(SIZE), draw(SIZE)
+        tensors[f"{name}.weight"] = 1 + draw(SIZE)
+        tensors[f"{name}.bias"] = draw(SIZE)
 
     def linear(name: str, into: int, out: int) -> None:
-        tensors[f"{name}.weight"], tensors[f"{name}.bias"] = draw(out, into), draw(out)
+        tensors[f"{name}.weight"] = draw(out, into)
+        tensors[f"{name}.bias"] = draw(out)
 
     attentions = ["self_attn"] if kind == "encoder" else ["self_attn", "encoder_decoder_attn"]
     for number in range(LAYERS):

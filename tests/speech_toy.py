@@ -29,7 +29,8 @@ def speech(rows: int = 120, seed: int = 0, *, english: bool = True) -> Dataset:
     """Two languages (the second at a higher pitch), texts of two to five words, from two sources."""
     import soundfile
 
-    rng, table = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    table = []
     for number in range(rows):
         lang = "eng_Latn" if number % 3 else "fra_Latn"
         text = " ".join(rng.choice(list(WORDS), size=rng.integers(2, 6)))

@@ -61,7 +61,8 @@ def imports_of(path: Path) -> Iterator[tuple[int, str, int]]:
     """Yields (level, dotted name, line) of every name that a file imports, those inside functions included."""
     for node in ast.walk(tree_of(path)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            start, level = [getattr(node, "module", None)], getattr(node, "level", 0)
+            start = [getattr(node, "module", None)]
+            level = getattr(node, "level", 0)
             yield from (
                 (level, ".".join(filter(None, [*start, alias.name])), node.lineno)
                 for alias in node.names

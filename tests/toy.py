@@ -145,7 +145,8 @@ def unigram(texts: list[str]) -> PreTrainedTokenizerFast:
         *((letter, -9.0) for letter in letters),
     ]
     backend = Tokenizer(models.Unigram([*special, *pieces, ("<mask>", 0.0)], unk_id=3))
-    backend.normalizer, backend.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+    backend.normalizer = normalizers.NFKC()
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
     return with_ends(backend, model_max_length=128)
 
@@ -204,7 +205,8 @@ def save(folder: Path, model, *others, release: bool = False) -> Path:
 
 def assert_same(have, want) -> None:
     """Two models have the same weights under the same names."""
-    have, want = have.state_dict(), want.state_dict()
+    have = have.state_dict()
+    want = want.state_dict()
     assert have.keys() == want.keys()
     assert all(torch.equal(have[name], want[name]) for name in want)
 
@@ -242,7 +244,8 @@ def tensors(folder) -> dict[str, torch.Tensor]:
 
 def same(one, other) -> bool:
     """Whether two checkpoints hold the same weights, bit by bit, in the same dtypes."""
-    a, b = tensors(one), tensors(other)
+    a = tensors(one)
+    b = tensors(other)
     return a.keys() == b.keys() and all(
         torch.equal(a[name], b[name]) and a[name].dtype == b[name].dtype for name in a
     )

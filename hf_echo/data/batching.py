@@ -76,13 +76,11 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             )
         if groups is not None and len(groups) != len(lengths):
             raise ValueError(f"groups has {len(groups)} values for {len(lengths)} rows")
-        self.seed, self.shuffle, self.rank, self.world_size, self.epoch = (
-            seed,
-            shuffle,
-            rank,
-            world_size,
-            0,
-        )
+        self.seed = seed
+        self.shuffle = shuffle
+        self.rank = rank
+        self.world_size = world_size
+        self.epoch = 0
         self.groups = None if groups is None else np.unique(groups, return_inverse=True)[1]
 
         padded = -(-np.maximum(lengths, 1) // bucket_multiple) * bucket_multiple
@@ -140,7 +138,9 @@ def _plan(
         tuple[list[np.ndarray], int, np.ndarray]
     ] = []  # row numbers, their count, longest of each side
     for i in _neighbours(shapes):
-        parts, n, longest = [rows_of[i]], int(counts[i]), shapes[i]
+        parts = [rows_of[i]]
+        n = int(counts[i])
+        longest = shapes[i]
         if buckets:
             before, m, shorter = buckets[-1]
             both = np.maximum(longest, shorter)
@@ -162,7 +162,8 @@ def _plan(
         while left and (lacking := need(len(rows), longest) * ranks - len(rows)) > 0:
             others, shorter = left.pop()
             stay = len(others) - lacking if len(others) - lacking >= ranks else 0
-            rows, longest = np.concatenate([others[stay:], rows]), np.maximum(longest, shorter)
+            rows = np.concatenate([others[stay:], rows])
+            longest = np.maximum(longest, shorter)
             if stay:
                 left.append((others[:stay], shorter))
         planned.append((rows, max(1, min(need(len(rows), longest), len(rows) // ranks))))

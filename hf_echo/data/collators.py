@@ -20,7 +20,8 @@ import numpy as np
 import torch
 
 from ..utils.counted_random import counted_uniform
-from .tokenized import KEYS
+from .prepared import PreparedParallel
+from .tokenized import KEYS, TokenizedParallel
 
 IGNORE = -100
 DROPS, SIDES, CHOSEN, REPLACED, WORDS = range(5)  # what a random number of a row is for
@@ -120,9 +121,10 @@ class TranslationCollator:
             "labels": pad(labels, IGNORE),
         }
 
-    def overhead(self, dataset) -> dict[str, int]:
+    def overhead(self, dataset: TokenizedParallel | PreparedParallel) -> dict[str, int]:
         """Longest encoder `prefix` (with </s>) and decoder `prompt` of a dataset, in tokens."""
-        sources, targets = dataset.names["source_lang"], dataset.names["target_lang"]
+        sources = dataset.names["source_lang"]
+        targets = dataset.names["target_lang"]
         prefixes = [len(self.encoder_ids([], lang)) for lang in {None, *sources, *targets}]
         prompts = [
             len(self.tokenizer.decoder_prompt_ids(lang, provenance))
@@ -134,7 +136,8 @@ class TranslationCollator:
     def encoder_ids(self, ids: np.ndarray, lang: str | None) -> np.ndarray:
         """<CLS><s> [LANGUAGE]:<SEP> ids</s>, the layout of EchoTokenizer (OS Table 40)."""
         if lang not in self._frames:
-            full, end = self.tokenizer("", lang=lang)["input_ids"], self.tokenizer.end_ids
+            full = self.tokenizer("", lang=lang)["input_ids"]
+            end = self.tokenizer.end_ids
             frame = full[: len(full) - len(end)], end
             self._frames[lang] = tuple(np.array(part, np.int32) for part in frame)
         head, end = self._frames[lang]
@@ -179,10 +182,8 @@ class MaskedPairCollator(TranslationCollator):
         numbers = np.array([row["index"] for row in rows])
         batch["side"] = torch.from_numpy((self.uniform(SIDES, numbers) < 0.5).astype(np.int64))
         if self.mask_probability:
-            place, ends = (
-                torch.arange(batch["input_ids"].shape[1]),
-                batch["attention_mask"].sum(1) - self._tail,
-            )
+            place = torch.arange(batch["input_ids"].shape[1])
+            ends = batch["attention_mask"].sum(1) - self._tail
             heads = ends - torch.tensor([len(ids) for ids, _ in texts])
             is_text = (place >= heads[:, None]) & (place < ends[:, None])
             batch["masked_ids"], batch["labels"] = self.masked(batch["input_ids"], is_text, owners)

@@ -25,7 +25,8 @@ TASK_COLUMNS = ("task", "question", "choices", "answer")
 
 
 def document_features() -> Features:
-    text, texts = Value("string"), [Value("string")]
+    text = Value("string")
+    texts = [Value("string")]
     return Features(
         {
             "sentences": texts,
@@ -73,7 +74,8 @@ def _convert(block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]
     """The documents of a block, and (row, reason) of rows that are none."""
     columns = {name: as_list(column) for name, column in block.items()}
     columns["lang"] = language_codes(columns["lang"])
-    good, bad = [], []
+    good = []
+    bad = []
     for number, values in enumerate(zip(*columns.values(), strict=True)):
         row = dict.fromkeys(("sentences", "lang", *TASK_COLUMNS)) | dict(
             zip(columns, values, strict=True)
@@ -98,7 +100,8 @@ def _convert(block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]
 
 def check_document(row: dict[str, Any]) -> str | None:
     """Why a row is not a document; None if it is one."""
-    sentences, choices = row["sentences"], row["choices"]
+    sentences = row["sentences"]
+    choices = row["choices"]
     if not isinstance(sentences, (list, np.ndarray)):
         return f"sentences is {_shown(sentences)}, not a list of texts (one long text goes into the column text)"
     if not len(sentences):
@@ -132,7 +135,8 @@ def flat_sentences(documents: Dataset, last: tuple[str, str] | None = None) -> D
         for _ in row
     ]
     if last is not None:
-        texts, langs = [*texts, last[0]], [*langs, last[1]]
+        texts = [*texts, last[0]]
+        langs = [*langs, last[1]]
     return Dataset.from_dict({"source": texts, "source_lang": langs})
 
 
@@ -153,7 +157,8 @@ class TokenizedDocuments:
         )
         self.languages = sorted(set(documents["lang"]))
         self.tasks = documents.select_columns(["lang", *TASK_COLUMNS])
-        starts, first = [], 0
+        starts = []
+        first = 0
         for number, row in enumerate(documents["sentences"]):
             for start in range(0, len(row), max_sentences):
                 starts.append((number, first + start, min(max_sentences, len(row) - start)))

@@ -104,7 +104,8 @@ def flores_blocks(files: Sequence[FloresFile]) -> Iterator[tuple[Path, dict[str,
             texts = file.path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
             ids = [str(number) for number in range(1, len(texts) + 1)]
         if first_file is None:
-            first_file, first_count = file.path, len(texts)
+            first_file = file.path
+            first_count = len(texts)
         if len(texts) != first_count:
             raise ValueError(
                 f"{file.path} has {len(texts)} sentences, {first_file} has {first_count}: copy the set again"

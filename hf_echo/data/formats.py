@@ -329,16 +329,15 @@ def _json_blocks(path: Path) -> Iterator[tuple[list[dict], list[int], list[tuple
         first = next((line.lstrip() for line in lines.texts if line.strip()), "")
         if path.suffix.lower() == ".json" and first.startswith("[") and lines.numbers[0] == 1:
             try:
-                entries, bad = (
-                    list(enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1)),
-                    [],
-                )
+                entries = list(enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1))
+                bad = []
             except (ValueError, RecursionError) as error:
                 line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
                 raise ValueError(f"{path}{line}: not a valid JSON array ({_why(error)})") from None
             yield (*_objects(entries, bad), 0)
             return
-        entries, bad = [], list(lines.bad)
+        entries = []
+        bad = list(lines.bad)
         blank = 0
         for number, line in zip(lines.numbers, lines.texts):
             if not line.strip():

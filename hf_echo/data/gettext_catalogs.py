@@ -44,7 +44,8 @@ _TAG = re.compile(rf"</?(?:{'|'.join(_TAGS)})(?:\s[^<>]*)?/?>", re.IGNORECASE)
 def clean(source: str, target: str, *, strip_html: bool = False) -> tuple[str, str] | None:
     """Clean both texts, one line each; None if one becomes empty."""
     if strip_html:
-        source, target = strip_tags(source), strip_tags(target)
+        source = strip_tags(source)
+        target = strip_tags(target)
     source, target = (_SPACES.sub(" ", text).strip() for text in (source, target))
     source, target = remove_accelerators(source, target)
     return (source, target) if source and target else None

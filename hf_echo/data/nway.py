@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from . import schema
 from .flores import FloresFile, chosen_files, flores_blocks, flores_files
 from .formats import BLOCK, content_hash, open_file
+from .parts import Part
 from .tables import (
     SPLIT_WORDS,
     BadRows,
@@ -131,7 +132,12 @@ def dev_split(path: str | os.PathLike) -> str | None:
     return next(iter(dev or others), None)
 
 
-def read_nway(parts, id_column=None, split="train", on_bad_row="error") -> Dataset:
+def read_nway(
+    parts: Sequence[Part],
+    id_column: str | None = None,
+    split: str | None = "train",
+    on_bad_row: str = "error",
+) -> Dataset:
     plans = []
     for part in parts:
         mapping = find_nway_columns(part.columns, id_column)
@@ -203,7 +209,8 @@ def nway_pairs(
     """
     languages = None if languages is None else tuple(languages)
     arguments = (direction, languages, pivot, max_per_id, seed, provenance, positive(limit))
-    tables, key = pair_tables(dataset, *arguments), ("pairs", dataset._fingerprint, *arguments)
+    tables = pair_tables(dataset, *arguments)
+    key = ("pairs", dataset._fingerprint, *arguments)
     return to_dataset(tables, BadRows("error"), schema.features(), key)
 
 
@@ -225,10 +232,8 @@ def pair_tables(
             f"no column {missing[0]!r} in the n-way dataset; found: {', '.join(dataset.column_names)}"
         )
     table = dataset.with_format("arrow")[:]  # all rows are in memory, never all pairs
-    text, lang = (
-        table["text"].cast(pa.large_string()).combine_chunks(),
-        table["lang"].combine_chunks(),
-    )
+    text = table["text"].cast(pa.large_string()).combine_chunks()
+    lang = table["lang"].combine_chunks()
     names = set(pc.unique(lang).to_pylist())
     needed = [*(languages or ()), *([] if direction == "all" else [pivot])]
     if absent := [name for name in needed if name not in names]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 from ..languages import bcp47
 from ..utils.files import check_output, write_whole
@@ -19,6 +20,7 @@ KNOWN = ".tsv, .csv, .jsonl, .tmx (each also with .gz, .bz2, .zst or .xz), .parq
 # a field of TSV is one line and holds no tab, whatever a reader takes for the end of a line
 BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 NOT_IN_XML = re.compile("[\v\f\x1c-\x1e]+")  # breaks that XML cannot hold
+Langs = tuple[str | None, str | None]
 Write = Callable[[Sequence[str], Sequence[str], Sequence[float] | None], None]
 
 
@@ -75,7 +77,11 @@ def write_pairs(
         elif moses := _moses(path):
             files = [stack.enter_context(open_output(file)) for file in moses]
 
-            def write(sources, targets, scores=None):
+            def write(
+                sources: Sequence[str],
+                targets: Sequence[str],
+                scores: Sequence[float] | None = None,
+            ) -> None:
                 for file, texts in zip(files, (sources, targets)):
                     file.writelines(BREAKS.sub(" ", text) + "\n" for text in texts)
 
@@ -96,10 +102,12 @@ def tsv_line(fields: Sequence[str]) -> str:
     return "\t".join(quoted(BREAKS.sub(" ", field)) for field in fields)
 
 
-def _delimited(file, delimiter: str) -> Write:
+def _delimited(file: IO[str], delimiter: str) -> Write:
     has_header = False
 
-    def write(sources, targets, scores=None):
+    def write(
+        sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] | None = None
+    ) -> None:
         nonlocal has_header
         if not has_header:
             names = ["source", "target"] if scores is None else ["score", "source", "target"]
@@ -117,7 +125,9 @@ def _delimited(file, delimiter: str) -> Write:
     return write
 
 
-def _rows(sources, targets, scores, langs) -> Iterator[dict]:
+def _rows(
+    sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] | None, langs: Langs
+) -> Iterator[dict]:
     """JSON has no NaN: a score that is none is null."""
     codes = {
         name: code for name, code in zip(("source_lang", "target_lang"), langs) if code is not None
@@ -131,21 +141,26 @@ def _rows(sources, targets, scores, langs) -> Iterator[dict]:
         yield row | {"source": source, "target": target} | codes
 
 
-def _jsonl(file, langs) -> Write:
-    def write(sources, targets, scores=None):
+def _jsonl(file: IO[str], langs: Langs) -> Write:
+    def write(
+        sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] | None = None
+    ) -> None:
         rows = _rows(sources, targets, scores, langs)
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
     return write
 
 
-def _parquet(stack: ExitStack, path: Path, langs) -> Write:
+def _parquet(stack: ExitStack, path: Path, langs: Langs) -> Write:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    unfinished, writer = stack.enter_context(write_whole(path)), None
+    unfinished = stack.enter_context(write_whole(path))
+    writer = None
 
-    def write(sources, targets, scores=None):
+    def write(
+        sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] | None = None
+    ) -> None:
         nonlocal writer
         if writer is None:
             # of a made-up row: there may be no first rows, or none of them with a score
@@ -161,7 +176,7 @@ def _parquet(stack: ExitStack, path: Path, langs) -> Write:
 
 
 @contextmanager
-def _tmx(path: Path, langs) -> Iterator[Write]:
+def _tmx(path: Path, langs: Langs) -> Iterator[Write]:
     try:
         from lxml import etree
         from translate.storage.tmx import tmxfile, tmxunit
@@ -176,7 +191,9 @@ def _tmx(path: Path, langs) -> Iterator[Write]:
     with open_output(path) as file:
         file.write(f"{start}<body>\n")
 
-        def write(sources, targets, scores=None):
+        def write(
+            sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] | None = None
+        ) -> None:
             for row in _rows(sources, targets, scores, langs):
                 unit = tmxunit(None)
                 unit.setsource(NOT_IN_XML.sub(" ", row["source"]), source_lang)

@@ -71,7 +71,8 @@ def load_parallel(
     if str(path_or_name) == "builtin":
         return _builtin(split, positive(limit), options)
     given = {"source_lang": source_lang, "target_lang": target_lang, "provenance": provenance}
-    label, id_column = str(path_or_name), options.get("id_column")
+    label = str(path_or_name)
+    id_column = options.get("id_column")
     parts, constants, of_files, is_nway = _open(
         label, columns, split, name, limit, id_column, **given
     )
@@ -88,7 +89,8 @@ def load_parallel(
 
     plans, optional = _plan(parts, columns, constants, of_files)
     convert = partial(schema.normalise, constants=constants, optional=optional)
-    bad, features = BadRows(on_bad_row), schema.features(optional)
+    bad = BadRows(on_bad_row)
+    features = schema.features(optional)
     sources = [(plan.part.identity, plan.mapping, plan.split) for plan in plans]
     key = ("parallel", sources, constants, optional, on_bad_row, limit)
     return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features, key)
@@ -101,7 +103,8 @@ def parallel_tables(
 
     Every table has all OPTIONAL columns. Bad rows go to ``bad``; if they are errors, the first block with one raises.
     """
-    label, options = str(path_or_name), {*BUILTIN_OPTIONS, *NWAY_OPTIONS}
+    label = str(path_or_name)
+    options = {*BUILTIN_OPTIONS, *NWAY_OPTIONS}
     if label != "builtin":
         own = {
             key: value

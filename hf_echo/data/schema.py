@@ -233,7 +233,8 @@ def normalise(
     Returns:
         The table of good rows, in order, and (row number in the block, reason) for each bad one.
     """
-    constants, size = {"provenance": "primary"} | dict(constants or {}), len(block["source"])
+    constants = {"provenance": "primary"} | dict(constants or {})
+    size = len(block["source"])
     columns = {name: block[name] if name in block else [constants[name]] * size for name in COLUMNS}
     given = as_list(columns["provenance"])
     columns["provenance"] = [constants["provenance"] if value is None else value for value in given]
@@ -287,7 +288,8 @@ def checked(
             return table, []
     except (pa.ArrowException, TypeError, ValueError):
         pass
-    good, bad = [], []
+    good = []
+    bad = []
     for number, values in enumerate(zip(*map(as_list, columns.values()), strict=True)):
         row = dict(zip(columns, values))
         if reason := check(row):

@@ -59,7 +59,7 @@ def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
     return [_pieces(text, code, segment) for text in texts]
 
 
-def _pieces(text: str, lang: str, segment) -> list[str]:
+def _pieces(text: str, lang: str, segment: Callable[[str, str], list[str]]) -> list[str]:
     pieces = []
     for line in _LINES.split(text):
         if not line:
@@ -72,7 +72,7 @@ def _pieces(text: str, lang: str, segment) -> list[str]:
     return _without_blank(pieces)
 
 
-def _by_library(line: str, lang: str, segment) -> list[str]:
+def _by_library(line: str, lang: str, segment: Callable[[str, str], list[str]]) -> list[str]:
     """Split by sentencex, which doubles carriage returns and takes the Burmese comma for a full stop."""
     if lang.split("_")[1] == "Mymr":
         return [line]
@@ -92,7 +92,8 @@ def _by_script(text: str, lang: str) -> list[str]:
 
 
 def _at_spaces(text: str, length: int) -> list[str]:
-    pieces, start = [], 0
+    pieces = []
+    start = 0
     for space in _SPACES.finditer(text):
         if space.end() - start >= length:
             pieces.append(text[start : space.end()])

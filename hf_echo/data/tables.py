@@ -181,16 +181,15 @@ def checked_tables(
 
     If bad rows are errors, streaming raises at the first block with one.
     """
-    good, splits = 0, set()
+    good = 0
+    splits = set()
     for part, mapping, split in plans:
         for block in part.read(
             list({*mapping.values(), *(["split"] if split is not None else [])})
         ):
             bad.leave_out(part.label, block.left_out)
-            columns, lines = (
-                {name: block.columns[found] for name, found in mapping.items()},
-                block.lines,
-            )
+            columns = {name: block.columns[found] for name, found in mapping.items()}
+            lines = block.lines
             if split is not None:
                 values = as_list(block.columns["split"])
                 splits.update(map(str, values))

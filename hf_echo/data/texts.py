@@ -137,7 +137,8 @@ def _convert(
     block: Mapping[str, Any], sides: list[tuple[str, str | None]], lang: str | None
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
     """The good texts (lang, text) of all sides, and (row, reason) of bad rows."""
-    tables, bad = [], {}
+    tables = []
+    bad = {}
     for text, code in sides:
         columns = {"lang": block[code] if code else [lang] * len(block[text]), "text": block[text]}
         check = partial(_check_row, text, code or "lang")

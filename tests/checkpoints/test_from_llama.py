@@ -55,7 +55,8 @@ def byte_level_tokenizer(**names: str) -> FastTokenizer:
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    alphabet, special = pre_tokenizers.ByteLevel.alphabet(), list(dict.fromkeys(names.values()))
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = list(dict.fromkeys(names.values()))
     options = dict(initial_alphabet=alphabet, special_tokens=special, show_progress=False)
     backend.train_from_iterator(TEXTS * 5, trainers.BpeTrainer(vocab_size=340, **options))
     return FastTokenizer(tokenizer_object=backend, **names)
@@ -205,7 +206,8 @@ def test_new_rows_are_the_mean_of_the_known_ones_and_only_the_head_shares_weight
         (model.decoder.model.embed_tokens, llama.get_input_embeddings()),
         (model.decoder.lm_head, llama.lm_head),
     ):
-        have, want = part.weight, old.weight
+        have = part.weight
+        want = old.weight
         assert torch.equal(have[:known], want[:known])
         mean = want[:known].mean(0).expand(have.shape[0] - known, -1)
         torch.testing.assert_close(have[known:], mean)
@@ -323,10 +325,8 @@ def test_sentencepiece_vocabulary_with_a_merge_that_spells_eos(tmp_path, caplog)
         "s>",
         "▁a",
     ]
-    merges, numbers = (
-        [("<", "/"), ("s", ">"), ("</", "s>"), ("▁", "a")],
-        {p: i for i, p in enumerate(pieces)},
-    )
+    merges = [("<", "/"), ("s", ">"), ("</", "s>"), ("▁", "a")]
+    numbers = {p: i for i, p in enumerate(pieces)}
     backend = Tokenizer(
         models.BPE(numbers, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     )

@@ -34,10 +34,8 @@ def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
-    config, state = (
-        llama.config,
-        {name: tensor.detach() for name, tensor in llama.state_dict().items()},
-    )
+    config = llama.config
+    state = {name: tensor.detach() for name, tensor in llama.state_dict().items()}
     writer = GGUFWriter(path, "llama")
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)

@@ -60,7 +60,8 @@ def test_a_help_begins_with_a_word_that_may_have_a_capital():
     """Help texts get one: a value or a file name in front (`E5-small-q4.bin`, `Stock: ...`) would be another one."""
     for words, kind in COMMANDS.items():
         for name, declared in fields_of(kind).items():
-            first, hint = declared.metadata["help"].split()[0].rstrip(":,;"), annotation(kind, name)
+            first = declared.metadata["help"].split()[0].rstrip(":,;")
+            hint = annotation(kind, name)
             values = [value for member in (hint, *get_args(hint)) for value in choices(member)]
             fine = first[0].isupper() or first.replace("-", "").isalpha() and first not in values
             assert fine, (words, name, declared.metadata["help"])

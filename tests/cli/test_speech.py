@@ -195,7 +195,8 @@ print(translator(audio, tgt_lang="fra_Latn")[0]["translation_text"])
 
 @pytest.mark.slow
 def test_a_release_translates_without_the_package(space, vectors, release, tmp_path):
-    audio, out = str(space / "0.flac"), tmp_path / "out.npy"
+    audio = str(space / "0.flac")
+    out = tmp_path / "out.npy"
     environment = os.environ | {"HF_HOME": str(tmp_path / "home")}
     written = python("-I", "-c", OPEN, release, audio, out, cwd=tmp_path, env=environment)
     text = load_translator(space / "text", dtype="fp32")
@@ -206,10 +207,8 @@ def test_a_release_translates_without_the_package(space, vectors, release, tmp_p
 def test_mine_speech_with_text_and_with_itself(space, files, run, tmp_path):
     """The pairs are those of `mine` on the same embeddings, and a second run reads what the first wrote."""
     (tmp_path / "text.txt").write_text("\n".join(TEXTS[::-1]) + "\n")
-    out, options = (
-        tmp_path / "pairs.tsv",
-        ("--model", space / "speech", "--text-model", space / "text", "--k", 2),
-    )
+    out = tmp_path / "pairs.tsv"
+    options = ("--model", space / "speech", "--text-model", space / "text", "--k", 2)
     command = (
         "mine",
         "--audio",
@@ -226,10 +225,8 @@ def test_mine_speech_with_text_and_with_itself(space, files, run, tmp_path):
     want = [(files[i], TEXTS[::-1][j]) for i, j in zip(found.sources, found.targets)]
     assert sorted((source, target) for _, source, target in rows) == sorted(want)
     assert run(*command)[0] == 0
-    out, options = (
-        tmp_path / "itself.tsv",
-        ("--model", space / "speech", "--margin", "cosine", "--audio-target"),
-    )
+    out = tmp_path / "itself.tsv"
+    options = ("--model", space / "speech", "--margin", "cosine", "--audio-target")
     code, _, err = run("mine", "--audio", *[space / "files.tsv"] * 2, "--out", out, *options)
     assert code == 0, err
     rows = [line.split("\t") for line in out.read_text().splitlines()[1:]]
@@ -237,8 +234,10 @@ def test_mine_speech_with_text_and_with_itself(space, files, run, tmp_path):
 
 
 def test_refusals(space, refused, run, tmp_path, monkeypatch):
-    out, files = tmp_path / "out.npy", space / "files.tsv"
-    speech, text = ("--model", space / "speech"), ("--model", space / "text")
+    out = tmp_path / "out.npy"
+    files = space / "files.tsv"
+    speech = ("--model", space / "speech")
+    text = ("--model", space / "text")
     refused("not a speech encoder", "encode", "--audio", files, out, *text)
     refused("no file", "encode", "--audio", space / "none.wav", out, *speech)
     (tmp_path / "list.tsv").write_text("a.wav\n")

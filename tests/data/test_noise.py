@@ -71,7 +71,8 @@ def test_xsim_with_noise_counts_what_an_encoder_cannot_read():
         for lang in ("deu_Latn", "eng_Latn")
         for n, text in enumerate(texts)
     ]
-    known, calls = {text: np.eye(5)[n] for n, text in enumerate(texts)}, Counter()
+    known = {text: np.eye(5)[n] for n, text in enumerate(texts)}
+    calls = Counter()
 
     def encode(batch, lang):
         calls[lang] += 1

@@ -26,7 +26,8 @@ NAMES = (
 )
 ROWS = []
 for i in range(20):
-    source, target = f'Phrase n° {i}, « {"é" * (i % 3)} »\u2028 "', f"Sentence {i}: 'quoted\" text"
+    source = f'Phrase n° {i}, « {"é" * (i % 3)} »\u2028 "'
+    target = f"Sentence {i}: 'quoted\" text"
     negatives = [f"Sentence {j}" for j in range(i % 3)]
     values = (source, "fra_Latn", target, "eng_Latn", ["primary", "mined"][i % 2], negatives, i / 8)
     ROWS.append(dict(zip(NAMES, values)))
@@ -128,7 +129,8 @@ def test_bad_lines(tmp_path, caplog, name, line, reason):
     fine = '{"source": "un", "target": "one", "hard_negatives": [], "quality": 1, "provenance": "mined"}'
     # An empty line in JSONL is no row, and no bad one.
     lines = (HEADER, FINE, line, FINE) if name == "c.tsv" else (fine, "", line, fine)
-    path, languages = tsv(tmp_path / name, *lines), {} if name == "c.tsv" else FRENCH
+    path = tsv(tmp_path / name, *lines)
+    languages = {} if name == "c.tsv" else FRENCH
     with pytest.raises(ValueError) as error:
         load_parallel(path, **languages)
     assert f"{name}:3: {reason}" in str(error.value)

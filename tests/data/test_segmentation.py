@@ -47,7 +47,8 @@ def test_rules_end_at_line_breaks_and_in_long_thai_sentences():
     assert "".join(pieces[0]) == text
     assert trimmed(pieces[0]) == ["One line", "another one.", "And more"]
     # Thai is cut at spaces of long sentences only.
-    short, long = "สวัสดี ครับ", " ".join(["ก" * 35] * 4)
+    short = "สวัสดี ครับ"
+    long = " ".join(["ก" * 35] * 4)
     assert rule_segmenter([short], "tha_Thai") == [[short]]
     assert [len(piece.rstrip()) for piece in rule_segmenter([long], "tha_Thai")[0]] == [71, 71]
 

@@ -104,7 +104,8 @@ def test_save_and_load(dataset, toy_tokenizer, tmp_path):
 
 def test_cache(dataset, toy_tokenizer, tmp_path, monkeypatch):
     first = tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path)
-    calls, text_ids = [], type(toy_tokenizer).text_ids
+    calls = []
+    text_ids = type(toy_tokenizer).text_ids
     monkeypatch.setattr(
         type(toy_tokenizer), "text_ids", lambda s, texts: calls.extend(texts) or text_ids(s, texts)
     )

@@ -151,7 +151,8 @@ def test_recipes_have_known_fields(name, tmp_path):
     for file, text in own_recipes(TEXTS[name]).items():
         path = tmp_path / Path(file).name
         path.write_text(text, encoding="utf-8")
-        step, said = read_recipe(path), yaml.safe_load(text)
+        step = read_recipe(path)
+        said = yaml.safe_load(text)
         assert (
             step.operation == said["operation"]
             if isinstance(step, Operation)
@@ -186,12 +187,14 @@ def command_of(words: list[str]):
 
     from hf_echo.cli import app
 
-    command, rest = get_command(app), words
+    command = get_command(app)
+    rest = words
     while (
         hasattr(command, "commands") and rest and not (rest[0].startswith("-") or rest[0].isupper())
     ):
         assert rest[0] in command.commands, " ".join(words)
-        command, rest = command.commands[rest[0]], rest[1:]
+        command = command.commands[rest[0]]
+        rest = rest[1:]
     return command, rest
 
 
@@ -292,10 +295,8 @@ def test_options_of_scripts_exist(document):
         r"(?<![\w/])((?:benchmarks|train_scripts)/[\w/]+\.py)((?: [^\s`#()|]+)*)",
         document.read_text("utf-8"),
     ):
-        source, given = (
-            (ROOT / file).read_text(encoding="utf-8"),
-            re.findall(r"(?<=\s)--?[a-z][\w-]*", rest),
-        )
+        source = (ROOT / file).read_text(encoding="utf-8")
+        given = re.findall(r"(?<=\s)--?[a-z][\w-]*", rest)
         if "add_argument(" in source:
             assert not [option for option in given if f'"{option}"' not in source], file + rest
             needed = (

@@ -20,7 +20,8 @@ PLACEHOLDER = re.compile(r"[A-Z]{4,}")
 
 
 def has_dry_run(line: str) -> bool:
-    command, words = get_command(app), shlex.split(line)[1:]
+    command = get_command(app)
+    words = shlex.split(line)[1:]
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]
     return any("--dry-run" in parameter.opts for parameter in command.params)

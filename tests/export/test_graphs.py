@@ -35,7 +35,8 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
     import onnxruntime
 
     encoder, tokenizer = load_encoder(checkpoints[name], dtype="fp32")
-    stock, place = open_stock(checkpoints[name]), onnx_folders[name] / "onnx"
+    stock = open_stock(checkpoints[name])
+    place = onnx_folders[name] / "onnx"
     shuffled = random.Random(0)
     for size in (1, 2, 7):
         texts = shuffled.sample(TEXTS[:5] + TEXTS[6:], k=min(size, 6))
@@ -52,10 +53,8 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
             np.testing.assert_allclose(
                 graphs.run_graph(place / "sentence_embedding.onnx", longer), want, atol=1e-5
             )
-        session, inputs = (
-            onnxruntime.InferenceSession(place / "model.onnx"),
-            {k: v.numpy() for k, v in batch.items()},
-        )
+        session = onnxruntime.InferenceSession(place / "model.onnx")
+        inputs = {k: v.numpy() for k, v in batch.items()}
         (states,) = session.run(["last_hidden_state"], inputs)
         with torch.no_grad():
             pooled = encoder.pool(torch.from_numpy(states), batch["attention_mask"]).numpy()

@@ -204,7 +204,8 @@ def test_lineage_and_card(exported):
 
 
 def test_refusals_name_the_value_and_the_way_out(checkpoints, tmp_path):
-    out, bert = tmp_path / "out", checkpoints["bert"]
+    out = tmp_path / "out"
+    bert = checkpoints["bert"]
     with pytest.raises(
         ValueError, match="to is 'tflite'; it must be one of stock, onnx, openvino, static"
     ):

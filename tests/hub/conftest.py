@@ -33,7 +33,9 @@ def visit(chromium, address, request):
 
     It asks no other machine. With ONLY_FILES it gets files alone, and nothing that a visitor wrote is in an address.
     """
-    contexts, wrong, only_files = [], [], getattr(request.module, "ONLY_FILES", False)
+    contexts = []
+    wrong = []
+    only_files = getattr(request.module, "ONLY_FILES", False)
 
     def watch(asked):
         own = asked.url.startswith((address, "data:", "blob:"))

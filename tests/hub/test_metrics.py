@@ -138,7 +138,8 @@ def test_xsimpp_is_that_of_the_package(load, space, margin):
 
 def test_ratio_margin_is_the_mean_over_pairs(load, space):
     result = load("ratio_margin").compute(**pairs(space), k=150)
-    x, y = space["predictions"], space["references"]
+    x = space["predictions"]
+    y = space["references"]
     forward, backward = mutual_neighbours(x, y, 150)
     of_pairs = margin_scores(forward, backward, "ratio")[forward.indices == np.arange(150)[:, None]]
     np.testing.assert_allclose(result["ratio_margins"], of_pairs, rtol=1e-9)

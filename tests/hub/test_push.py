@@ -138,7 +138,8 @@ def test_versions_are_not_changed_and_old_files_leave_main(on_the_hub, model):
     assert bad.startswith('README.md: "license" must be one of') and given is None
 
 
-HUGGING_FACE, OPENAI = "hf_" + "aB3" * 11, "sk-proj-" + "x1" * 12
+HUGGING_FACE = "hf_" + "aB3" * 11
+OPENAI = "sk-proj-" + "x1" * 12
 SECRETS = (
     HUGGING_FACE,
     OPENAI,

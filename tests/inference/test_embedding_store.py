@@ -34,7 +34,9 @@ class Encoder:
     """Vectors of length 4 that tell text and language apart; it counts, and dies when it is told to."""
 
     def __init__(self, dies_at: int | None = None):
-        self.calls, self.seen, self.dies_at = 0, [], dies_at
+        self.calls = 0
+        self.seen = []
+        self.dies_at = dies_at
 
     def __call__(self, texts, lang):
         if self.calls == self.dies_at:
@@ -122,7 +124,9 @@ def test_languages_that_the_encoder_does_not_know(dataset, tmp_path):
 
 def test_live_rows_are_the_same(dataset, tmp_path):
     check(tuple(LiveRows(dataset, side, Encoder()) for side in ("source", "target")))
-    known, encoder, every = ["eng_Latn", "deu_Latn"], Encoder(), np.arange(len(ROWS))
+    known = ["eng_Latn", "deu_Latn"]
+    encoder = Encoder()
+    every = np.arange(len(ROWS))
     stored = frozen_embeddings(dataset, Encoder(), "an encoder", tmp_path, languages=known)[0][
         every
     ]
@@ -193,7 +197,8 @@ def test_broken_embeddings_name_the_text_and_are_not_stored(tmp_path, bad):
 def test_evaluation_reads_what_training_stored(tmp_path):
     """One store: a text of the training data is not encoded again by an evaluation of the same model."""
     frozen_embeddings(Dataset.from_list([row("aa", "x", "b")]), Encoder(), "m", tmp_path)
-    encode, texts = Encoder(), ["aa", "c"]
+    encode = Encoder()
+    texts = ["aa", "c"]
     np.testing.assert_allclose(
         stored_encoder(encode, "m", tmp_path)(texts, "x"), Encoder()(texts, "x"), rtol=1e-3
     )

@@ -72,10 +72,9 @@ def test_rows_are_the_models(model, toy_tokenizer, texts, langs, max_tokens, pat
 
 def test_a_batch_a_core(model, toy_tokenizer, texts, langs, two_threads, monkeypatch):
     """Batches run side by side, each on one core; afterwards threads old and new are as they were."""
-    seen, together = (
-        set(),
-        Barrier(2, timeout=60),
-    )  # breaks unless two batches are under way at once
+    # breaks unless two batches are under way at once
+    seen = set()
+    together = Barrier(2, timeout=60)
     embed = PackedEncoder.embed
 
     def watched(self, rows):
@@ -100,7 +99,9 @@ def test_a_batch_a_core(model, toy_tokenizer, texts, langs, two_threads, monkeyp
 
 
 def test_batches_keep_the_budget(model, toy_tokenizer, texts, langs, path, monkeypatch):
-    sizes, forward, embed = [], type(model.encoder).forward, PackedEncoder.embed
+    sizes = []
+    forward = type(model.encoder).forward
+    embed = PackedEncoder.embed
     monkeypatch.setattr(
         type(model.encoder),
         "forward",
@@ -190,8 +191,10 @@ def test_long_texts_are_split(model, toy_tokenizer):
     """Pieces of as many tokens as fit, each behind the language's prefix, averaged by their tokens."""
     long = "un chien rouge dort " * 30
     ids = toy_tokenizer(long, lang="fra_Latn")["input_ids"]
-    head, tail = ids[: prefix(toy_tokenizer, "fra_Latn")], ids[-1:]
-    body, room = ids[len(head) : -1], 64 - len(head) - 1
+    head = ids[: prefix(toy_tokenizer, "fra_Latn")]
+    tail = ids[-1:]
+    body = ids[len(head) : -1]
+    room = 64 - len(head) - 1
     pieces = [head + body[i : i + room] + tail for i in range(0, len(body), room)]
     assert len(pieces) > 2 and max(map(len, pieces)) == 64 > len(pieces[-1])
     with torch.no_grad():
@@ -254,10 +257,8 @@ def test_any_encoder(toy_folders, toy_trained, toy_tokenizer, tmp_path):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, StaticEmbedding
 
-    texts, static = (
-        ["un chat", "", "deux chien"],
-        StaticEmbedding(toy_tokenizer.backend_tokenizer, embedding_dim=7),
-    )
+    texts = ["un chat", "", "deux chien"]
+    static = StaticEmbedding(toy_tokenizer.backend_tokenizer, embedding_dim=7)
     want = encode(toy_trained, toy_tokenizer, texts, "fra_Latn")
     found = any_encoder(str(toy_folders["release"]), dtype="fp32")(texts, "fra_Latn")
     np.testing.assert_allclose(found, want, atol=1e-2)
@@ -281,8 +282,10 @@ def test_a_wrapped_model_is_called_itself(model, toy_tokenizer, texts):
     class Wrapper(torch.nn.Module):
         def __init__(self, inner):
             super().__init__()
-            self.inner, self.calls = inner, 0
-            self.config, self.device = inner.config, inner.device
+            self.inner = inner
+            self.calls = 0
+            self.config = inner.config
+            self.device = inner.device
 
         def forward(self, *args, **kwargs):
             self.calls += 1

@@ -83,7 +83,8 @@ def test_a_long_file_is_read_in_blocks(encoder, tmp_path, monkeypatch):
     long = np.tile(one, 25).round(3).astype(np.float32)
     soundfile.write(tmp_path / "a.wav", np.stack([long, long], 1), RATE, subtype="FLOAT")
     pieces = [long[start:end] for start, end in speech_spans(long, RATE, longest=2)]
-    batches, stop = [], 9
+    batches = []
+    stop = 9
 
     def embed(model, extractor, samples):
         """Eight numbers of each piece, in place of a model's."""

@@ -15,7 +15,8 @@ TEXTS = ["un chat rouge", "deux chien", "un chat " * 6]
 @pytest.fixture(scope="module")
 def bert(toy, tmp_path_factory) -> str:
     """XLM-R of one layer, of at most 8 tokens."""
-    place, tokenizer = tmp_path_factory.mktemp("bert"), toy.plain_tokenizer()
+    place = tmp_path_factory.mktemp("bert")
+    tokenizer = toy.plain_tokenizer()
     transformer = Transformer(
         str(toy.save(place / "bert", toy.plain_encoder(tokenizer), tokenizer)), max_seq_length=8
     )
@@ -24,7 +25,9 @@ def bert(toy, tmp_path_factory) -> str:
 
 
 def test_options_are_followed(bert, caplog, monkeypatch):
-    want, batches, real = SentenceTransformer(bert).encode(TEXTS), [], SentenceTransformer.encode
+    want = SentenceTransformer(bert).encode(TEXTS)
+    batches = []
+    real = SentenceTransformer.encode
 
     def watched(self, texts, batch_size, **options):
         batches.append((batch_size, self.dtype))

@@ -31,7 +31,8 @@ def test_scores_are_cosines(toy_folders, pairs):
 
 
 def test_each_text_is_embedded_once(toy_folders, pairs, monkeypatch):
-    seen, original = [], module.open_encoder
+    seen = []
+    original = module.open_encoder
 
     def counting(*args, **options):
         encoder = original(*args, **options)

@@ -121,7 +121,8 @@ def test_clients_of_tei(port, model, texts):
 
 
 def test_requests_at_the_same_time_get_their_own_answers(port, model, texts):
-    want, rng = truth(model, texts), random.Random(0)
+    want = truth(model, texts)
+    rng = random.Random(0)
     picks = [rng.choices(range(32), k=rng.choice((1, 1, 2, 40))) for _ in range(48)]
     with ThreadPoolExecutor(16) as pool:
         answers = list(
@@ -137,10 +138,8 @@ def test_a_model_of_sentence_transformers(toy_tokenizer, tmp_path):
     stock = SentenceTransformer(modules=[static], prompts={"query": "un chat "}, device="cpu")
     stock.save(str(tmp_path / "static"))
     with serving(Batcher(PromptedModel(str(tmp_path / "static"), "fp32"))) as (port, _):
-        plain, asked = (
-            embed(port, ["chien", ""], normalize=False),
-            embed(port, ["chien"], prompt_name="query"),
-        )
+        plain = embed(port, ["chien", ""], normalize=False)
+        asked = embed(port, ["chien"], prompt_name="query")
     np.testing.assert_allclose(plain[1], stock.encode(["chien", ""]), atol=1e-6)
     np.testing.assert_allclose(
         asked[1], unit_length(stock.encode(["chien"], prompt_name="query")), atol=1e-6
@@ -372,10 +371,17 @@ def test_any_body_is_answered(port, path, body):
 class Slow:
     """A model that waits until it is told to go on; it cannot embed "poison"."""
 
-    name, size, limit, dtype, prompts, default = "slow", 1, 10, "float32", {}, None
+    name = "slow"
+    size = 1
+    limit = 10
+    dtype = "float32"
+    prompts = {}
+    default = None
 
     def __init__(self):
-        self.started, self.go, self.seen = Event(), Event(), []
+        self.started = Event()
+        self.go = Event()
+        self.seen = []
 
     def lengths(self, texts, prompt):
         return [1] * len(texts)

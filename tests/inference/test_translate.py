@@ -20,7 +20,8 @@ def sentences(toy):
 
 
 def one_by_one(model, tokenizer, texts, langs, target="eng_Latn", **options):
-    prompt, out = tokenizer.decoder_prompt_ids(target), []
+    prompt = tokenizer.decoder_prompt_ids(target)
+    out = []
     for text, lang in zip(texts, langs, strict=True):
         batch = tokenizer(text, lang=lang, return_tensors="pt")
         ids = model.generate(
@@ -60,7 +61,9 @@ def test_beams_are_rows(
     module = import_module(
         "hf_echo.inference.translate"
     )  # `hf_echo.inference` has the function under this name
-    options, seen, decode = dict(num_beams=3, max_new_tokens=20), [], module.decode_embeddings
+    options = dict(num_beams=3, max_new_tokens=20)
+    seen = []
+    decode = module.decode_embeddings
 
     def watched(model, tokenizer, vectors, *args, **kwargs):
         seen.append(len(vectors))
@@ -78,7 +81,9 @@ def test_a_batch_a_core(toy_trained, toy_tokenizer, sentences, two_threads, monk
     texts, langs, _ = zip(*sentences[:24], strict=True)
     options = dict(num_beams=2, rerank_weight=1.0, max_new_tokens=20)
     module = import_module("hf_echo.inference.translate")
-    decode, seen, together = module.decode_embeddings, set(), Barrier(2, timeout=60)
+    decode = module.decode_embeddings
+    seen = set()
+    together = Barrier(2, timeout=60)
     one_batch = translate(toy_trained, toy_tokenizer, texts, langs, **options)
 
     def watched(*args, **kwargs):

@@ -13,7 +13,8 @@ SENTENCES = {
     "rus_Cyrl": "Кошка спит на красном ковре.",
     "kor_Hang": "고양이가 잔다.",
 }
-LANGUAGES, TEXTS = list(SENTENCES), list(SENTENCES.values())
+LANGUAGES = list(SENTENCES)
+TEXTS = list(SENTENCES.values())
 
 
 @pytest.fixture(scope="session")

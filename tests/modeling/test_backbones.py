@@ -87,7 +87,8 @@ def test_hidden_states_and_attentions_of_rows_padded_on_the_left(kind):
     model = encoder(kind)
     model.set_attn_implementation("eager")
     wanted = dict(output_hidden_states=True, output_attentions=True)
-    output, row = model(**padded("left"), **wanted), ROWS[1]
+    output = model(**padded("left"), **wanted)
+    row = ROWS[1]
     alone = model(torch.tensor([row]), **wanted)
     for have, want in zip(output.hidden_states, alone.hidden_states, strict=True):
         torch.testing.assert_close(have[1, -len(row) :], want[0], **CLOSE)
@@ -229,7 +230,8 @@ def test_fields_of_the_backbone_are_read_and_set_through_the_configuration():
 
 
 def test_embeddings_as_input_and_no_graph_breaks():
-    model, batch = encoder("llama"), padded("right")
+    model = encoder("llama")
+    batch = padded("right")
     states = model.backbone.embed_tokens(batch["input_ids"])
     again = embed(model, batch | {"input_ids": None, "inputs_embeds": states})
     torch.testing.assert_close(again, embed(model, batch))
@@ -259,7 +261,8 @@ def test_a_sentence_transformer_gives_the_same_vectors(kind, toy, tmp_path):
 @pytest.mark.parametrize("kind", ["bert", "gemma3_text"])
 def test_gradient_checkpointing_lora_and_compile(kind):
     peft = pytest.importorskip("peft")
-    model, batch = encoder(kind), padded("right")
+    model = encoder(kind)
+    batch = padded("right")
     want = embed(model, batch)
     targets = ["query", "q_proj"]
     adapted = peft.get_peft_model(

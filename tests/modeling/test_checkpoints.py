@@ -12,7 +12,8 @@ from hf_echo.modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTransl
 
 
 def assert_same(have: torch.nn.Module, want: torch.nn.Module) -> None:
-    have, want = have.state_dict(), want.state_dict()
+    have = have.state_dict()
+    want = want.state_dict()
     assert have.keys() == want.keys()
     assert all(torch.equal(have[name], want[name]) for name in want)
 

@@ -56,11 +56,9 @@ def torch_attention(short) -> torch.nn.MultiheadAttention:
         return weight.view(2, 8, -1).repeat_interleave(2, 0).flatten(0, 1)
 
     bias = short.q_proj.bias is not None
-    full, key, value = (
-        torch.nn.MultiheadAttention(32, 4, bias=bias, batch_first=True),
-        short.k_proj,
-        short.v_proj,
-    )
+    full = torch.nn.MultiheadAttention(32, 4, bias=bias, batch_first=True)
+    key = short.k_proj
+    value = short.v_proj
     full.in_proj_weight.data = torch.cat(
         [short.q_proj.weight, groups(key.weight), groups(value.weight)]
     )
@@ -78,7 +76,8 @@ def test_one_key_makes_attention_a_constant(make_model):
     short = (
         make_model({"bottleneck": False, "attention_bias": True}).decoder.model.layers[0].cross_attn
     )
-    memory, states = torch.randn(5, 1, 32), torch.randn(5, 7, 32)
+    memory = torch.randn(5, 1, 32)
+    states = torch.randn(5, 7, 32)
     want, _ = torch_attention(short)(states, memory, memory, need_weights=False)
     torch.testing.assert_close(short.constant(memory).expand(-1, 7, -1), want, **CLOSE)
     for short.config.bottleneck in (False, True):
@@ -87,7 +86,8 @@ def test_one_key_makes_attention_a_constant(make_model):
 
 def test_cross_attention_over_many_keys_by_hand(make_model):
     short = make_model({"bottleneck": False}).decoder.model.layers[1].cross_attn
-    memory, states = torch.randn(2, 6, 32), torch.randn(2, 4, 32)
+    memory = torch.randn(2, 6, 32)
+    states = torch.randn(2, 4, 32)
     padding = torch.tensor([[False] * 6, [False] * 3 + [True] * 3])
     want, _ = torch_attention(short)(
         states, memory, memory, key_padding_mask=padding, need_weights=False
@@ -98,7 +98,8 @@ def test_cross_attention_over_many_keys_by_hand(make_model):
 def test_projections_start_as_inverses(make_config):
     for size in (32, 48):
         model = EchoForTranslation(make_config(embedding_size=size))
-        into, out = model.encoder.projection.weight, model.decoder.model.embedding_projection.weight
+        into = model.encoder.projection.weight
+        out = model.decoder.model.embedding_projection.weight
         states = torch.randn(4, 32)
         torch.testing.assert_close(states @ into.T @ out.T, states)
         torch.testing.assert_close((states @ into.T).norm(dim=1), states.norm(dim=1))
@@ -179,7 +180,8 @@ def test_attention_kernels_agree(make_model, batch, attention):
 
 
 def test_wrong_parts(model, seq2seq, make_config):
-    ids, decoder = torch.zeros(2, 3, dtype=torch.long), model.decoder
+    ids = torch.zeros(2, 3, dtype=torch.long)
+    decoder = model.decoder
     many = BaseModelOutput(last_hidden_state=torch.zeros(2, 5, 24))
     other = EchoDecoder(EchoDecoderConfig(**make_config(embedding_size=16).decoder.to_dict()))
     alone = make_config()

@@ -35,10 +35,8 @@ def prompt(tokenizer):
 
 LLAMA3_ROPE = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
 LLAMA3_ROPE |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
-ONE_LAYER, UNTIED = (
-    {"decoder": {"num_hidden_layers": 1}},
-    {"decoder": {"tie_word_embeddings": False}},
-)
+ONE_LAYER = {"decoder": {"num_hidden_layers": 1}}
+UNTIED = {"decoder": {"tie_word_embeddings": False}}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +78,8 @@ def test_rows_that_end_at_different_times(make_model, embeddings, prompt):
 
 
 def test_rows_do_not_depend_on_their_company(make_model, embeddings, prompt):
-    model, embeddings = make_model().double(), embeddings.double()
+    model = make_model().double()
+    embeddings = embeddings.double()
     for decode, options in ((greedy_decode, {}), (beam_decode, {"num_beams": 3})):
         whole = decode(model.decoder, embeddings, prompt, max_new_tokens=10, **options)
         alone = [
@@ -142,7 +141,8 @@ def test_what_it_cannot_do(make_model, embeddings, prompt):
 )
 def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, settings):
     """With frequent ends of sentence, so that beams finish at all steps; weights in float64 round alike in both."""
-    model, embeddings = make_model().double(), embeddings[:16].double()
+    model = make_model().double()
+    embeddings = embeddings[:16].double()
     model.generation_config.update(**settings)
     with torch.no_grad():
         for weight in model.decoder.parameters():

@@ -58,7 +58,8 @@ def train(make_model, tokenizer, tmp_path):
 
 def test_accumulated_batches_have_the_loss_of_one(train):
     """All targets have the same length, so that the mean of means is the mean."""
-    whole, parts = train(4, 1), train(1, 4)
+    whole = train(4, 1)
+    parts = train(1, 4)
     assert train(4, 1, label_smoothing_factor=0.5)["loss"] != pytest.approx(whole["loss"], rel=1e-3)
     with pytest.raises(
         ValueError, match="^no logits without decoder_input_ids: put them into the batch"
@@ -120,7 +121,8 @@ def test_what_generate_reads(model, make_model, tokenizer, batch):
     options = dict(decoder_input_ids=prompt, max_new_tokens=5, do_sample=False)
     for one in (model, make_model({"bottleneck": False})):
         want = one.generate(**batch, **options)
-        encoded, mask = one.encoder(**batch), batch["attention_mask"]
+        encoded = one.encoder(**batch)
+        mask = batch["attention_mask"]
         assert torch.equal(
             one.generate(inputs=batch["input_ids"], attention_mask=mask, **options), want
         )
@@ -247,7 +249,8 @@ def test_a_folder_of_an_adapter_opens_as_the_whole_model(
     inputs = toy_tokenizer(["un chat"], lang="fra_Latn", return_tensors="pt")
     inputs["decoder_input_ids"] = torch.tensor([toy_tokenizer.decoder_prompt_ids("eng_Latn")])
     with torch.no_grad():
-        want, have = adapted.base_model.model(**inputs).logits, opened(**inputs).logits
+        want = adapted.base_model.model(**inputs).logits
+        have = opened(**inputs).logits
         plain = AutoModelForSeq2SeqLM.from_pretrained(toy_folders[base], dtype=torch.float32)(
             **inputs
         ).logits

@@ -103,10 +103,8 @@ def test_on_long_in_every_way_in(folder):
     texts = ["Le chat.", "Le chat dort. " * 60]
     option = {"processing_kwargs": {"text": {"on_long": "error"}}}
     loaded = SentenceTransformer(str(folder), device="cpu", processor_kwargs={"on_long": "error"})
-    model, tokenizer = (
-        SentenceTransformer(str(folder), device="cpu"),
-        EchoTokenizer.from_pretrained(folder),
-    )
+    model = SentenceTransformer(str(folder), device="cpu")
+    tokenizer = EchoTokenizer.from_pretrained(folder)
     translator = pipeline("sonar-translation", model=str(folder), device="cpu")
     for refuses in (
         lambda: tokenizer(texts, on_long="error"),
@@ -161,7 +159,8 @@ def test_damaged_weights_are_named(copy, damage, part):
 
 
 def test_missing_and_infinite_tensors_are_refused(copy):
-    file, name = copy / "model.safetensors", "backbone.layers.1.mlp.up_proj.weight"
+    file = copy / "model.safetensors"
+    name = "backbone.layers.1.mlp.up_proj.weight"
     weights = load_file(file)
     infinite = weights | {name: weights[name].clone().index_fill_(0, torch.tensor(3), torch.nan)}
     missing = {key: value for key, value in weights.items() if key != name}
@@ -185,7 +184,8 @@ def test_embeddings_that_are_no_numbers_are_refused(folder):
     translator = pipeline("sonar-translation", model=model, tokenizer=tokenizer)
     good = encode(model, tokenizer, TEXTS, LANGUAGES)
     bad = [good.copy(), good.copy()]
-    bad[0][2, 5], bad[1][2, 5] = np.nan, np.inf
+    bad[0][2, 5] = np.nan
+    bad[1][2, 5] = np.inf
     for vectors, message in (
         (bad[0], "row 3 holds NaN"),
         (bad[1], "row 3 holds NaN"),
@@ -299,7 +299,8 @@ def test_a_corrupted_checkpoint_opens_or_is_refused_by_name(folder, tmp_path, na
         new = st.one_of(st.binary(max_size=80), st.sampled_from([b"[]", b"null", b"{}"]))
         (copy / name).write_bytes(data.draw(new))
     elif how == "flip":
-        flipped, at = bytearray(content), data.draw(st.integers(0, len(content) - 1))
+        flipped = bytearray(content)
+        at = data.draw(st.integers(0, len(content) - 1))
         flipped[at] ^= 1 << data.draw(st.integers(0, 7))
         (copy / name).write_bytes(flipped)
     else:

@@ -98,11 +98,14 @@ def post_norm(request):
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_layers_with_the_norm_behind(post_norm, pooling):
     """States and embeddings are those of the modules, for texts of all lengths, with padding on either side."""
-    encoder, rng = post_norm(pooling), torch.Generator().manual_seed(1)
+    encoder = post_norm(pooling)
+    rng = torch.Generator().manual_seed(1)
     lengths = [3, 41, 20, 1, 40, 7]
-    ids, mask = torch.full((6, 41), 1), torch.zeros(6, 41, dtype=torch.long)
+    ids = torch.full((6, 41), 1)
+    mask = torch.zeros(6, 41, dtype=torch.long)
     for row, length in enumerate(lengths):
-        ids[row, :length], mask[row, :length] = torch.randint(5, 100, (length,), generator=rng), 1
+        ids[row, :length] = torch.randint(5, 100, (length,), generator=rng)
+        mask[row, :length] = 1
     batch = {"input_ids": ids, "attention_mask": mask}
     states, embeddings = reference(encoder, batch)
     left = {
@@ -111,7 +114,8 @@ def test_layers_with_the_norm_behind(post_norm, pooling):
     }
     with torch.no_grad():
         assert can_pack(encoder) and packed_states(encoder, ids, mask) is not None
-        output, rows = encoder(**batch), packed_encoder(encoder).embed(rows_of(batch))
+        output = encoder(**batch)
+        rows = packed_encoder(encoder).embed(rows_of(batch))
         torch.testing.assert_close(encoder(**left).sentence_embedding, embeddings, **CLOSE)
         too_long = [list(range(5, 5 + 60))]
         with pytest.raises(
@@ -199,9 +203,11 @@ def test_rows_of_all_lengths(encoder):
     lengths = [3, 90, 41, 7, 40, 88, 1, 39, 7, 64]
     rows = [torch.randint(5, 300, (n,), generator=rng).tolist() for n in lengths]
     want = torch.cat([encoder(torch.tensor([row])).sentence_embedding.detach() for row in rows])
-    ids, mask = torch.zeros(10, 90, dtype=torch.long), torch.zeros(10, 90, dtype=torch.long)
+    ids = torch.zeros(10, 90, dtype=torch.long)
+    mask = torch.zeros(10, 90, dtype=torch.long)
     for i, row in enumerate(rows):
-        ids[i, : len(row)], mask[i, : len(row)] = torch.tensor(row), 1
+        ids[i, : len(row)] = torch.tensor(row)
+        mask[i, : len(row)] = 1
     with torch.no_grad():
         packed = PackedEncoder(encoder)
         torch.testing.assert_close(packed.embed(rows), want, **CLOSE)

@@ -38,14 +38,10 @@ def texts_of(rows):
 
 @pytest.mark.parametrize("kind", ["training", "release"])
 def test_all_forms(toy_folders, toy_trained, toy_tokenizer, want, kind):
-    pipe, french = (
-        pipeline("sonar-translation", model=str(toy_folders[kind]), device="cpu"),
-        want("fra_Latn"),
-    )
-    vectors, beams = (
-        encode(toy_trained, toy_tokenizer, TEXTS, LANGUAGES),
-        dict(num_beams=2, max_new_tokens=15),
-    )
+    pipe = pipeline("sonar-translation", model=str(toy_folders[kind]), device="cpu")
+    french = want("fra_Latn")
+    vectors = encode(toy_trained, toy_tokenizer, TEXTS, LANGUAGES)
+    beams = dict(num_beams=2, max_new_tokens=15)
     for have, expected in (
         (pipe(TEXTS[0], src_lang="fra_Latn", tgt_lang="eng_Latn"), french[:1]),
         (pipe(TEXTS, src_lang="fra_Latn", tgt_lang="eng_Latn"), french),

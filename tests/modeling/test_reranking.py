@@ -33,7 +33,8 @@ def by_hand(model, tokenizer, embeddings, weight: float) -> list[list[int]]:
     options |= dict(output_scores=True, return_dict_in_generate=True)
     prompts = torch.tensor([prompt] * len(embeddings))
     made = model.generate(sentence_embedding=embeddings, decoder_input_ids=prompts, **options)
-    ends, rows = model.config.decoder.eos_token_id, []
+    ends = model.config.decoder.eos_token_id
+    rows = []
     for number, ids in enumerate(made.sequences[:, len(prompt) :].tolist()):
         ids = ids[: ids.index(ends)] if ends in ids else ids
         text = tokenizer.decode(ids, skip_special_tokens=True).strip()

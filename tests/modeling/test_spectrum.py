@@ -51,12 +51,11 @@ def test_three_sentences_read_as_in_figures_5_and_6():
     cross = reading_mask(
         packed["token_documents"], packed["reads"], packed["document_ids"], packed["positions"]
     )
-    one, two, three, end = (
-        [1, 0, 0, 0],
-        [1, 1, 0, 0],
-        [1, 1, 1, 0],
-        [1, 1, 1, 1],
-    )  # BOE, then the sentences before
+    # BOE, then the sentences before
+    one = [1, 0, 0, 0]
+    two = [1, 1, 0, 0]
+    three = [1, 1, 1, 0]
+    end = [1, 1, 1, 1]
     assert cross[0].int().tolist() == [one, one, one, two, two, three, three, three, end]
 
 
@@ -185,7 +184,8 @@ def test_opens_without_the_package(model, tmp_path, monkeypatch):
 
 
 def test_wrong_parts_are_one_line():
-    tower, join = make_tower(), SpectrumForCausalLM.from_parts
+    tower = make_tower()
+    join = SpectrumForCausalLM.from_parts
     for call, message in (
         (
             lambda: join(tower, make_decoder(bottleneck=True)),

@@ -183,10 +183,13 @@ def test_a_document_ends_with_an_empty_sentence(model):
 def test_bad_documents_are_one_line(model):
     one, two = (model.encode_document([embeddings(1)] * n) for n in (1, 2))
     assert one.states.shape[1] == 2  # BOE and the only sentence
-    without, short = make_spectrum(), make_spectrum(tower=dict(max_position_embeddings=2))
+    without = make_spectrum()
+    short = make_spectrum(tower=dict(max_position_embeddings=2))
     without.tower.boe.zero_()
-    full, ids = short.encode_document(embeddings(2)), torch.ones(3, 1, dtype=torch.long)
-    encode_document, score = model.encode_document, model.score_options
+    full = short.encode_document(embeddings(2))
+    ids = torch.ones(3, 1, dtype=torch.long)
+    encode_document = model.encode_document
+    score = model.score_options
     nan = torch.tensor([[0.0] * SIZE, [float("nan")] * SIZE])
     for call, message in (
         (lambda: encode_document([]), "there is no document to encode"),

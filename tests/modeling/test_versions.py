@@ -167,7 +167,8 @@ print(json.dumps(found))
 def test_operations_read_versions(hub, folders, tmp_path):
     """The same weights as from the folders that were pushed; a finished step is known by the commits it read."""
     done = json.loads(hub("-c", OPERATE, tmp_path).stdout.splitlines()[-1])
-    want, (v1, v2) = tmp_path / "want", folders
+    want = tmp_path / "want"
+    v1, v2 = folders
     direct.average_checkpoints(v1, v2, want / "average", 0.5, part="encoder")
     release_checkpoint(v2, want / "release", dtype="bf16")
     direct.prune_checkpoint(v1, want / "prune", shape={"num_hidden_layers": 2}, decoder="drop")

@@ -48,7 +48,8 @@ def run(*command: str, cwd: Path, **environment: str) -> None:
 
 @pytest.fixture(scope="module")
 def folders(make_model, tokenizer, tmp_path_factory) -> dict[str, Path]:
-    place, model = tmp_path_factory.mktemp("models"), make_model()
+    place = tmp_path_factory.mktemp("models")
+    model = make_model()
     folders = {"training": place / "training", "release": place / "release"}
     model.save_pretrained(folders["training"])
     model.save_release(folders["release"])
@@ -79,7 +80,8 @@ def hub(folders, hub_environment, tmp_path_factory) -> dict[str, str]:
 def elsewhere(folders, hub, tmp_path_factory) -> dict[str, dict]:
     """The results in a process that cannot import hf_echo, from folders and from the Hub."""
     place = tmp_path_factory.mktemp("elsewhere")
-    script, result = str(HERE / "ways_in.py"), str(place / "result.pt")
+    script = str(HERE / "ways_in.py")
+    result = str(place / "result.pt")
     run("-I", script, result, *map(str, folders.values()), *ON_HUB, cwd=place, **hub)
     of_others = (
         "_speech",
@@ -117,7 +119,9 @@ def same(found, want, way) -> None:
 
 @pytest.mark.parametrize("name", ["training", "release", "tester/training", "tester/release"])
 def test_without_hf_echo_it_is_the_same(here, elsewhere, name):
-    have, again, want = elsewhere[name], elsewhere[f"{name} saved again"], here["training"]
+    have = elsewhere[name]
+    again = elsewhere[f"{name} saved again"]
+    want = here["training"]
     assert have.keys() == want.keys() == again.keys() | {"translation", "pipeline"}
     for way in want:
         same(have[way], want[way], way)
@@ -131,7 +135,8 @@ def test_by_name_after_import_it_is_the_same(here, hub, tmp_path):
     """After `import hf_echo`, a Hub name loads without trust_remote_code, whichever class comes first."""
     result = str(tmp_path / "result.pt")
     run(str(HERE / "ways_in.py"), "--installed", result, *ON_HUB, cwd=tmp_path, **hub)
-    found, want = torch.load(result), here["training"]
+    found = torch.load(result)
+    want = here["training"]
     assert set(found) == set(ON_HUB)
     for name, results in found.items():
         assert results.keys() == want.keys()

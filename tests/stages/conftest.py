@@ -150,7 +150,8 @@ def caught(monkeypatch):
     """caught(recipe): the trainer of a recipe, which is not trained."""
 
     def catch(path):
-        found, build = [], training.build_trainer
+        found = []
+        build = training.build_trainer
 
         def keep(*args, **kwargs):
             found.append(build(*args, **kwargs))

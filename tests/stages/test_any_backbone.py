@@ -77,16 +77,20 @@ def teacher_of(data) -> dict:
 def test_three_steps_and_a_resumed_run(
     make_trainer, toy, toy_tokenizer, toy_data, tmp_path, stage, kind
 ):
-    data, extra, options = toy_data, None, OF_PAIRS.get(stage, {})
+    data = toy_data
+    extra = None
+    options = OF_PAIRS.get(stage, {})
     if stage in ALONE and stage not in OF_PAIRS:
-        base, rows = ["eng_Latn", "fra_Latn"], toy.dataset()
+        base = ["eng_Latn", "fra_Latn"]
+        rows = toy.dataset()
         of_stage = {
             "token": rows,
             "distillation": monolingual(rows),
             "extension": extension_pairs(rows, base),
         }
         data = tokenize_parallel(of_stage[stage], toy_tokenizer, progress=False)
-        extra, options = teacher_of(data), {"base_languages": base} if stage == "extension" else {}
+        extra = teacher_of(data)
+        options = {"base_languages": base} if stage == "extension" else {}
 
     def trained(checkpoint=None):
         model = make_model(stage, kind, toy_tokenizer)
@@ -126,10 +130,8 @@ def test_with_the_tokenizer_of_the_backbone(make_trainer, toy, own, tmp_path, st
     """Without language prompts; what is saved opens with the same embeddings."""
     kind, tokenizer = own
     data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
-    extra, model = (
-        teacher_of(data) if stage == "token" else None,
-        make_model(stage, kind, tokenizer),
-    )
+    extra = teacher_of(data) if stage == "token" else None
+    model = make_model(stage, kind, tokenizer)
     model.config.prompts = encoder_of(model).config.prompts = "none"
     trainer = make_trainer(
         stage, model=model, data=data, tokenizer=tokenizer, extra=extra, max_steps=30
@@ -154,7 +156,8 @@ def test_dropout_inside_of_attention(kind, toy_tokenizer):
     with torch.no_grad():
         for probability, same in ((0.5, False), (0.0, True)):
             set_attention_dropout(encoder, probability)
-            one, other = encoder(ids).sentence_embedding, encoder(ids).sentence_embedding
+            one = encoder(ids).sentence_embedding
+            other = encoder(ids).sentence_embedding
             assert torch.equal(one, other) == same
 
 

@@ -70,7 +70,8 @@ def test_one_step_by_hand(make, parallel):
     """Keys after the momentum update, both sides' ranks, both losses and the running means, in float64 loops."""
     trainer = make(parallel=parallel, momentum=0.9, rank_momentum=0.1)
     fill(trainer)
-    model, batch = trainer.model, batch_of(trainer)
+    model = trainer.model
+    batch = batch_of(trainer)
     before = copy.deepcopy(model)
     parts, weights = trainer.loss_parts(model, batch)
     assert set(parts) == {"rank_1", "rank_2", "rank_3", "mixture", "mlm"} and set(
@@ -78,14 +79,18 @@ def test_one_step_by_hand(make, parallel):
     ) == {1.0}
 
     for name, moved in model.momentum.named_parameters():
-        old, new = before.momentum.get_parameter(name), model.encoder.get_parameter(name)
+        old = before.momentum.get_parameter(name)
+        new = model.encoder.get_parameter(name)
         torch.testing.assert_close(moved, 0.9 * old + 0.1 * new)
     rows = torch.arange(12) if parallel else torch.arange(6) + 6 * batch["side"]
-    ids, mask = batch["input_ids"][rows], batch["attention_mask"][rows]
-    query, fresh = unit(model.encoder, ids, mask), unit(model.momentum, ids, mask)
+    ids = batch["input_ids"][rows]
+    mask = batch["attention_mask"][rows]
+    query = unit(model.encoder, ids, mask)
+    fresh = unit(model.momentum, ids, mask)
     keys = np.concatenate([fresh, before.queue[:7].double().numpy()])
     n, d = query.shape
-    cosines, means = query @ keys.T, np.array([0.9, 0.5, 0.2, 0.0])
+    cosines = query @ keys.T
+    means = np.array([0.9, 0.5, 0.2, 0.0])
     own = np.eye(n, len(keys), dtype=bool)
     meaning = batch["target_key"].repeat(2).numpy()
     same = np.zeros_like(own)
@@ -139,7 +144,8 @@ def test_one_step_by_hand(make, parallel):
 def test_momentum_moves_once_in_a_step(make):
     """Whatever the number of accumulated batches is: half of the way to the encoder at momentum 0.5."""
     trainer = make(momentum=0.5)
-    model, batch = trainer.model, batch_of(trainer)
+    model = trainer.model
+    batch = batch_of(trainer)
     before = model.momentum.get_parameter("projection.weight").clone()
     with torch.no_grad():
         model.encoder.get_parameter("projection.weight").add_(1.0)
@@ -200,7 +206,8 @@ def test_the_mixture_learns_the_interpolated_ranks(make):
     )
     trainer.train()
     log = [row for row in trainer.state.log_history if "mixture_loss" in row]
-    first, last = log[0], log[-1]
+    first = log[0]
+    last = log[-1]
     assert last["mixture_loss"] < 0.5 * first["mixture_loss"]  # seen 0.12 to 0.13 over seeds
     assert last["contrastive_loss"] < 0.85 * first["contrastive_loss"]  # seen 0.71 to 0.72
     assert trainer.model.rank_means.diff().max() < 0

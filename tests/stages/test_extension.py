@@ -122,7 +122,8 @@ def test_total_is_algorithm_2(toy_tokenizer, extend, pairs):
     """A batch of all three kinds, no two with the same target text; dropout off."""
     trainer = extend(dropout=0.0, language_drop=0.0, new_language_drop=0.0)
     data, (source, target) = pairs
-    rows, seen = [], set()
+    rows = []
+    seen = set()
     for i in range(0, len(data), 7):
         if data[i]["target_key"] not in seen:
             seen.add(data[i]["target_key"])
@@ -256,7 +257,9 @@ def aligned(toy, toy_tokenizer, teacher, make_trainer):
 
 def alignment_error(toy, tokenizer, model):
     """Sentences of four words, a word for a word in the same order: the share of words that miss their own."""
-    wrong, meanings, sides = 0, toy.split("dev"), {}
+    wrong = 0
+    meanings = toy.split("dev")
+    sides = {}
     for lang in BASE:
         texts = [toy.say(m, lang) for m in meanings]
         states = token_states(model.encoder, tokenizer, texts, lang, layers=[-1])
@@ -288,7 +291,8 @@ def test_tokens_find_their_translations_and_the_sentences_come_back(
     Over seeds: errors from 0.34 .. 0.58 to 0.02 .. 0.10, the loss falls by 0.22 .. 0.29, the MSE 250 times and more.
     """
     model = noisy(teacher)
-    before, start = alignment_error(toy, toy_tokenizer, model), errors(toy, toy_tokenizer, model)
+    before = alignment_error(toy, toy_tokenizer, model)
+    start = errors(toy, toy_tokenizer, model)
     trainer = aligned(
         model,
         max_steps=120,
@@ -298,7 +302,8 @@ def test_tokens_find_their_translations_and_the_sentences_come_back(
     )
     trainer.train()
     model = trainer.model.eval()
-    after, end = alignment_error(toy, toy_tokenizer, model), errors(toy, toy_tokenizer, model)
+    after = alignment_error(toy, toy_tokenizer, model)
+    end = errors(toy, toy_tokenizer, model)
     assert after < 0.6 * before, (before, after)
     for part, fall in (("self_objective_loss", 0.1), ("mse_loss", 10.0)):
         losses = [row[part] for row in trainer.state.log_history if part in row]
@@ -310,7 +315,8 @@ def test_tokens_find_their_translations_and_the_sentences_come_back(
     "layout", [None, "$A", "<s> $A", "<CLS> $A <SEP>"], ids=["Echo", "Qwen", "Llama", "BERT"]
 )
 def test_the_tokens_are_the_texts_own(toy_tokenizer, layout):
-    texts, tokenizer = ["un chat.", "", "deux chat chien"], toy_tokenizer
+    texts = ["un chat.", "", "deux chat chien"]
+    tokenizer = toy_tokenizer
     if layout:  # the tokenizer of a backbone, without prompts
         backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         ends = [(name, backend.token_to_id(name)) for name in layout.split() if name != "$A"]

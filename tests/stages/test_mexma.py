@@ -65,7 +65,8 @@ def encode_alone(trainer, ids, mask):
 
 def unmasking_by_hand(trainer, batch, rows, context):
     """CE([S_B, A'], A) row by row, with all logits."""
-    model, losses = trainer.model, []
+    model = trainer.model
+    losses = []
     replaced = int(
         trainer.tokenizer("")["input_ids"][0] != trainer.tokenizer.eos_token_id
     )  # CLS, where there is one
@@ -192,7 +193,8 @@ def test_schedule(make):
     """From a tenth of the highest rate (A.5: 1e-5 of 1e-4) to it in the warm-up, then a cosine to 0."""
     trainer = make(learning_rate=1e-3, warmup_steps=0.3)
     trainer.create_optimizer()
-    scheduler, rates = trainer.create_scheduler(10), []
+    scheduler = trainer.create_scheduler(10)
+    rates = []
     for _ in range(10):
         rates.append(scheduler.get_last_lr()[0])
         trainer.optimizer.step()

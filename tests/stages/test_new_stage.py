@@ -31,7 +31,8 @@ class PullTrainer(EncoderTrainer):
     encoder_sides = 2
 
     def loss_parts(self, model, inputs):
-        embeddings, n = self.encode(model, inputs).sentence_embedding, len(inputs["index"])
+        embeddings = self.encode(model, inputs).sentence_embedding
+        n = len(inputs["index"])
         return {"pull": mse_loss(embeddings[:n], embeddings[n:])}, {"pull": self.args.strength}
 
 

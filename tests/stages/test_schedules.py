@@ -62,7 +62,8 @@ def test_settings_that_the_model_or_schedule_does_not_have(make_trainer):
         ValueError, match=r"lr_scheduler_kwargs of cosine: .*unexpected keyword argument 'cycles'"
     ):
         trainer.train()
-    table, layers = torch.nn.EmbeddingBag(3, 2), trainer.model
+    table = torch.nn.EmbeddingBag(3, 2)
+    layers = trainer.model
     for fields in ({"neftune_noise_alpha": 5.0}, {"gradient_checkpointing": True}):
         args = Seq2SeqConfig(output_dir="unused", use_cpu=True, **fields)
         trainer_module.check_model(layers, args)
@@ -99,7 +100,8 @@ def test_gradient_accumulation_is_the_mean_of_its_batches(make_trainer, toy_data
     """Two batches of equally many target tokens are one batch of both."""
     tokens = toy_data.target.lengths
     rows = np.flatnonzero(tokens == np.bincount(tokens).argmax())[:16]
-    labels, states = {name: column[rows] for name, column in toy_data.labels.items()}, []
+    labels = {name: column[rows] for name, column in toy_data.labels.items()}
+    states = []
     data = type(toy_data)(
         toy_data.source.take(rows), toy_data.target.take(rows), labels, toy_data.names
     )
@@ -153,7 +155,8 @@ def test_evaluate_sets_by_hand(toy, toy_tokenizer, make_trainer):
     trainer.model.train()
     metrics = trainer.evaluate()
     assert trainer.model.training
-    model, want = trainer.model.eval(), {}
+    model = trainer.model.eval()
+    want = {}
     want["eval_plain_xsim"] = numpy_xsim(model, toy_tokenizer, rows)
     want["eval_hard_xsim"] = numpy_xsim(model, toy_tokenizer, rows[:60])
     want["eval_hard_xsimpp"] = numpy_xsim(model, toy_tokenizer, rows[:60], sets["hard"].negatives)

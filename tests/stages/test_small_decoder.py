@@ -51,7 +51,8 @@ def test_loss_is_over_known_labels(make_trainer, toy, toy_tokenizer, toy_data):
     for row, labels in zip(logits, whole["labels"].tolist()):
         for position, label in zip(row, labels):
             if 0 <= label < 320:
-                total, count = total - float(F.log_softmax(position, -1)[label]), count + 1
+                total = total - float(F.log_softmax(position, -1)[label])
+                count = count + 1
     assert count < (whole["labels"] >= 0).sum() and loss == pytest.approx(total / count, rel=1e-5)
 
 

@@ -86,7 +86,8 @@ def test_speech_learns_the_space(recipe, teacher, tmp_path):
     texts = np.stack(
         [any_encoder(str(teacher), dtype="fp32")([r["text"]], r["lang"])[0] for r in rows]
     )
-    distances, langs = np.square(vectors - texts).sum(1), np.array(rows["lang"])
+    distances = np.square(vectors - texts).sum(1)
+    langs = np.array(rows["lang"])
     own = [distances[langs == lang].mean() for lang in ("eng_Latn", "fra_Latn")]
     assert results["eval_toy_mse"] == pytest.approx(
         np.mean(own), rel=0.02
@@ -138,10 +139,8 @@ def test_frozen_layers_keep_their_weights_and_the_statistics_of_batch_norm(
 def test_contrastive_loss_with_candidates_of_the_training_data():
     """In numpy: speech chooses among the texts of the batch and the drawn ones of other meaning; texts among speech."""
     rng = np.random.default_rng(0)
-    texts, speech_vectors = (
-        rng.normal(size=(9, 4)).astype(np.float32),
-        rng.normal(size=(3, 4)).astype(np.float32),
-    )
+    texts = rng.normal(size=(9, 4)).astype(np.float32)
+    speech_vectors = rng.normal(size=(3, 4)).astype(np.float32)
     rows = Dataset.from_dict(
         {"text": [f"own {n}" for n in range(9)], "english": list("abcdefga") + [None]}
     )
@@ -149,10 +148,8 @@ def test_contrastive_loss_with_candidates_of_the_training_data():
     trainer.args = SpeechConfig(
         output_dir="unused", contrastive_weight=1.0, candidates=50, logit_scale=3.0
     )
-    trainer.teacher, trainer.train_dataset = (
-        (texts, texts),
-        SpeechRows(rows, 16_000, np.zeros(9, np.int64)),
-    )
+    trainer.teacher = (texts, texts)
+    trainer.train_dataset = SpeechRows(rows, 16_000, np.zeros(9, np.int64))
     index = torch.arange(3)
     inputs = {"index": index, "meaning": torch.from_numpy(trainer.train_dataset.meanings)[index]}
     torch.manual_seed(1)

@@ -76,7 +76,8 @@ def test_an_encoder_alone(make_trainer, toy, toy_tokenizer, stage):
 @pytest.mark.parametrize("stage", ["contrastive", "hard_negatives"])
 def test_truncated_embeddings(make_trainer, toy, toy_tokenizer, stage):
     """The contrastive losses are means over those of the whole embeddings and of their first dimensions."""
-    model, options = toy.make_model(toy_tokenizer), dict(translation_weight=0.0, language_drop=0.0)
+    model = toy.make_model(toy_tokenizer)
+    options = dict(translation_weight=0.0, language_drop=0.0)
 
     def losses(**more):
         trainer = make_trainer(stage, model=model, **options, **more)
@@ -174,7 +175,9 @@ def test_contrastive_total_by_hand(make_trainer, toy_data, guided):
     )
     batch = batch_with_equal_targets(trainer, toy_data)
     embedding, logits = outputs_of(trainer.model, batch)
-    n, rows, keys = 6, batch["index"].numpy(), batch["target_key"].numpy()
+    n = 6
+    rows = batch["index"].numpy()
+    keys = batch["target_key"].numpy()
     assert keys[0] == keys[1] and len(set(keys)) == 4
     own_guide = [side[rows] for side in guide] if guided else None
     first = contrastive(embedding[:n], embedding[n:], keys, guide=own_guide, radius=0.9)
@@ -224,7 +227,8 @@ def test_hard_negatives_total_by_hand(make_trainer, toy_data):
     trainer = make_trainer("hard_negatives", contrastive_weight=0.07, max_negatives=2)
     batch = batch_with_equal_targets(trainer, toy_data)
     embedding, logits = outputs_of(trainer.model, batch)
-    n, index = 6, batch["negative_index"].numpy()
+    n = 6
+    index = batch["negative_index"].numpy()
     assert (index >= 0).sum(1).tolist() == [
         1,
         1,
@@ -233,7 +237,9 @@ def test_hard_negatives_total_by_hand(make_trainer, toy_data):
         2,
         2,
     ]  # the toy rows have one to three, two are taken
-    x, y, keys = embedding[:n], embedding[n : 2 * n], batch["target_key"].numpy()
+    x = embedding[:n]
+    y = embedding[n : 2 * n]
+    keys = batch["target_key"].numpy()
     want = 0.07 * split_softmax(x, y, keys, embedding, index) + translation(logits, batch["labels"])
     assert trainer_loss(trainer, batch) == pytest.approx(want, rel=1e-5)
     parts, weights = trainer.loss_parts(trainer.model, batch)

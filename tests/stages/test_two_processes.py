@@ -44,7 +44,8 @@ def one(run: str, toy, out: Path) -> Path:
 
 
 def assert_same_run(have: Path, want: Path) -> None:
-    have_weights, want_weights = weights(have), weights(want)
+    have_weights = weights(have)
+    want_weights = weights(want)
     assert have_weights.keys() == want_weights.keys()
     for state in (have_weights, want_weights):
         if "queue" in state:  # EMMA-X: the order of keys is that of the processes
@@ -86,7 +87,8 @@ def test_fsdp2_is_ddp(run, two):
 
 @pytest.mark.parametrize("how", ["resumed", "fsdp_resumed"])
 def test_resumed_run_is_the_unbroken_one(how, two):
-    whole, again = weights(two / how / "whole"), weights(two / how / "again")
+    whole = weights(two / how / "whole")
+    again = weights(two / how / "again")
     assert all(torch.equal(again[name], weight) for name, weight in whole.items())
     assert not torch.equal(whole["encoder.backbone.norm.weight"], torch.ones(32))
 

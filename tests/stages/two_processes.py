@@ -51,7 +51,8 @@ def build(run: str, toy, world: int, output_dir, **changes):
     stage = {"guided": "contrastive", "cached": "contrastive"}.get(run, run)
     name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
     module = import_module(f"hf_echo.stages.{stage}")
-    config, trainer = getattr(module, f"{name}Config"), getattr(module, f"{name}Trainer")
+    config = getattr(module, f"{name}Config")
+    trainer = getattr(module, f"{name}Trainer")
     dev_sets = {"toy": DevSet(toy.nway_rows())}
     if run == "extension":
         options |= {
@@ -209,7 +210,8 @@ if __name__ == "__main__":
     runpy.run_path(str(Path(__file__).parents[1] / "seed_shift.py"))[
         "apply"
     ]()  # as the test that compares
-    toy, out = runpy.run_path(str(Path(__file__).parents[1] / "toy.py")), Path(sys.argv[1])
+    toy = runpy.run_path(str(Path(__file__).parents[1] / "toy.py"))
+    out = Path(sys.argv[1])
     toy = SimpleNamespace(**toy)
     torch.set_num_threads(1)  # the toy may set another number; two processes share the cores
     for run in RUNS:

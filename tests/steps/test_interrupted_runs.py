@@ -280,7 +280,8 @@ def test_a_run_that_a_signal_stopped_is_not_finished(recipe, place, train_with):
 
 
 def test_data_fingerprint(toy):
-    rows, data = toy.parallel_rows(), toy.dataset()
+    rows = toy.parallel_rows()
+    data = toy.dataset()
     changed = [row | {"hard_negatives": []} if i == 3 else row for i, row in enumerate(rows)]
     others = [data.select(range(5)), data.select([1, 0]), Dataset.from_list(changed)]
     assert len({data_fingerprint(each) for each in (data, toy.dataset(), *others)}) == 4

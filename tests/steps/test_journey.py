@@ -189,7 +189,8 @@ def test_journeys_of_the_package_are_complete(name, tmp_path, monkeypatch):
 
 
 GROUPS = {"12": "12 languages", "41": "41 languages", "all (104)": "104 languages"}
-SCORE, SETS = {"chrf": 24.0, "bleu": 8.0}, ("everyday", "flores", "ntrex", "wmt")
+SCORE = {"chrf": 24.0, "bleu": 8.0}
+SETS = ("everyday", "flores", "ntrex", "wmt")
 WRONG = {"cosine": 12.5, "ratio": 10.5, "256": 13.5, "128": 15.5}
 ROW = {
     name: float(n) for n, name in enumerate([*SETS, "everyday_hard", "flores_hard", "ntrex_hard"])
@@ -246,8 +247,10 @@ def test_the_card_of_echo_nano_reads_lineage_and_figures(world):  # noqa: F811
         world, "1_r", card="echo_nano.md.j2", results=str(world / "figures.json"), **release
     )
     list(run_journey([path]))
-    card, weights = world / "1_r" / "README.md", world / "1_r" / "model.safetensors"
-    bare, written = card.read_text(encoding="utf-8"), weights.stat().st_mtime_ns
+    card = world / "1_r" / "README.md"
+    weights = world / "1_r" / "model.safetensors"
+    bare = card.read_text(encoding="utf-8")
+    written = weights.stat().st_mtime_ns
     assert "## Search" not in bare and "in bf16" in bare and "(2, 32)" in bare
     (world / "figures.json").write_text(json.dumps(FIGURES))
     list(run_journey([path]))

@@ -113,7 +113,7 @@ ELSEWHERE = {
 }
 ELSEWHERE |= {
     "collect_data",
-    "run_scripts",
+    "speak",
     "filter_data",
     "export",
     "measure_teacher",
@@ -141,7 +141,8 @@ def test_settings_are_parameters_of_the_function(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_is_the_direct_call(world, name, caplog):
-    path, out = case(world, name), world / f"1_{name}"
+    path = case(world, name)
+    out = world / f"1_{name}"
     (described,) = describe_journey([path])
     assert described["made already"] is False and "problems" not in described and not out.exists()
     run_operation(path)

@@ -54,7 +54,8 @@ def test_from_yaml_to_checkpoint(recipe, place, caplog):
     assert not model.bottleneck and model.config.hidden_size == 32
     assert model.config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
 
-    before, when = weights(place / "a"), (place / "a" / "model.safetensors").stat().st_mtime_ns
+    before = weights(place / "a")
+    when = (place / "a" / "model.safetensors").stat().st_mtime_ns
     with caplog.at_level(logging.INFO):
         assert train_recipe(path) == results
     assert "trained already" in caplog.text
@@ -125,7 +126,8 @@ def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
     """By default, for stages with layers; it is not a setting of the run, which may resume elsewhere."""
     monkeypatch.setattr("hf_echo.steps.arguments.bf16_is_faster", lambda **_: native)
     training = read_recipe(recipe())
-    args, values = training.config, training.values
+    args = training.config
+    values = training.values
     assert args.bf16 == (native and args.use_cpu) and "bf16" not in values
     assert not read_recipe(recipe(bf16=False)).config.bf16
 
@@ -141,7 +143,9 @@ def test_values_and_overrides(recipe):
         "data_options={n: 5}",
     ]
     training = read_recipe(path, parse_overrides(pairs))
-    model, data, args = training.model, training.data, training.config
+    model = training.model
+    data = training.data
+    args = training.config
     assert (training.stage.name, args.learning_rate, args.max_steps, args.warmup_steps) == (
         "seq2seq",
         4e-4,
@@ -231,7 +235,8 @@ def test_dry_run_of_large(recipe):
     )
     report = dry_run(path)
     parts = report["parameters"]
-    attention, mlp = 2 * 2048 * 2048 + 2 * 2048 * 512, 3 * 2048 * 8192
+    attention = 2 * 2048 * 2048 + 2 * 2048 * 512
+    mlp = 3 * 2048 * 8192
     layer = attention + mlp + 2 * 2048
     assert parts["encoder embeddings"] == parts["decoder embeddings (tied)"] == 256_232 * 2048
     assert parts["encoder layers"] == 16 * layer
@@ -273,6 +278,7 @@ def test_script_in_two_processes(recipe, place):
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads((place / "two" / "recipe.json").read_text())["finished"]
     train_recipe(recipe("one", "contrastive", **options | {"max_rows": 32}))
-    one, two = weights(place / "one"), weights(place / "two")
+    one = weights(place / "one")
+    two = weights(place / "two")
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, atol=1e-5, rtol=0)

@@ -372,7 +372,8 @@ def test_two_counts_into_one_file(corpus, tmp_path):
 def count_wrong(sources, options, tmp_path):
     if isinstance(sources, str):
         (tmp_path / sources).write_text(options)
-        sources, options = tmp_path / sources, {}
+        sources = tmp_path / sources
+        options = {}
     count(sources, tmp_path / "c.parquet", **options)
 
 

@@ -60,10 +60,8 @@ def test_noise_gives_the_tokens_of_clean_text(kind, packaged):
 
 def test_clean_text_keeps_its_tokens(packaged):
     content = json.loads(packaged.backend_tokenizer.to_str())
-    layers, own = (
-        content["normalizer"]["normalizers"],
-        json.loads(clean_text().__getstate__())["normalizers"],
-    )
+    layers = content["normalizer"]["normalizers"]
+    own = json.loads(clean_text().__getstate__())["normalizers"]
     assert layers[0] == {"type": "NFC"} and layers[1 : 1 + len(own)] == own
     content["normalizer"]["normalizers"] = [layers[0], *layers[1 + len(own) :]]
     before = Tokenizer.from_str(json.dumps(content))

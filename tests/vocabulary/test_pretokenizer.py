@@ -107,7 +107,8 @@ TEXTS = st.lists(
 @given(TEXTS, st.sampled_from(sorted(PATTERNS)))
 @settings(max_examples=300, deadline=None)
 def test_words_join_to_the_text(text, pattern):
-    words, stripped = split_words(text, pattern), text.strip()
+    words = split_words(text, pattern)
+    stripped = text.strip()
     assert "".join(words) == (unicodedata.normalize("NFC", " " + stripped) if stripped else "")
     assert all(words) and split_words(f" \n{text} ", pattern) == words
 

@@ -27,13 +27,12 @@ SEQUENTIAL = 1_000_000  # entries that are decided one after the other
 
 def entries(step: Step, table: pa.Table) -> pa.Table:
     """What a step compares: (key, row) for each key of each row that it concerns, or (key, row, rank) for a cap."""
-    rows, mask = table["row"].to_numpy(), step.concerns(table)
+    rows = table["row"].to_numpy()
+    mask = step.concerns(table)
     mask = np.ones(len(table), bool) if mask is None else mask
     if step.kind == "groups":
-        groups, rank = (
-            pa.array(step.work.groups(table), pa.string()),
-            np.asarray(step.work.rank(table), np.float64),
-        )
+        groups = pa.array(step.work.groups(table), pa.string())
+        rank = np.asarray(step.work.rank(table), np.float64)
         chosen = pa.array(mask & groups.is_valid().to_numpy(zero_copy_only=False))
         rank = np.where(np.isnan(rank), -np.inf, rank)
         return pa.table({"key": groups, "row": rows, "rank": rank}).filter(chosen)
@@ -124,7 +123,8 @@ def _sample(db: duckdb.DuckDBPyConnection, sampling: Sampling) -> None:
 
 def quotas(sampling: Sampling, sizes: Mapping[str, int]) -> dict[str, int]:
     """Rows of each group, exactly ``rows`` in total."""
-    shares, rows = shares_of(sampling, sizes), sampling.rows or sum(sizes.values())
+    shares = shares_of(sampling, sizes)
+    rows = sampling.rows or sum(sizes.values())
     exact = {group: rows * share for group, share in shares.items()}
     quota = {group: math.floor(value + 1e-9) for group, value in exact.items()}
     for group in sorted(exact, key=lambda g: (quota[g] - exact[g], g))[

@@ -215,9 +215,11 @@ def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
         elif name in ("keep", "drop"):
             columns = _condition(values.pop(name), name)
             _check_fields(values, ("only", "except"), name)
-            called, work = f"{name} {', '.join(columns)}", Where(columns, inverted=name == "drop")
+            called = f"{name} {', '.join(columns)}"
+            work = Where(columns, inverted=name == "drop")
         else:
-            called, work = name, makers[name](values)
+            called = name
+            work = makers[name](values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     return Step(called, work, only, but)

@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 import hf_echo
 
-from ...utils.executors import LocalExecutor
+from ...utils.executors import LocalExecutor, RayExecutor
 from ...utils.files import json_once, make_once, only_run, read_json, write_json, write_whole
 from ..schema import COLUMNS, OPTIONAL
 from ..tables import BadRows
@@ -71,7 +71,7 @@ def run(
     recipe: Recipe,
     out: str | Path,
     *,
-    executor: Any = None,
+    executor: LocalExecutor | RayExecutor | None = None,
     on_bad_row: str = "error",
     block: int = BLOCK,
     overwrite: bool = False,
@@ -92,7 +92,8 @@ def run(
             into it; no row is left.
     """
     BadRows(on_bad_row)
-    out, executor = Path(out), executor or LocalExecutor()
+    out = Path(out)
+    executor = executor or LocalExecutor()
     units = units_of(recipe.sources)
     sources = [(unit.path, unit.label, dict(unit.arguments), unit.identity) for unit in units]
     known = (
@@ -157,7 +158,12 @@ def stages_of(recipe: Recipe) -> list[tuple[Step | Sampling | None, list[Step]]]
 
 
 def _read(
-    steps: Sequence[Step], units: list[Unit], folder: Path, executor, size: int, on_bad_row: str
+    steps: Sequence[Step],
+    units: list[Unit],
+    folder: Path,
+    executor: LocalExecutor | RayExecutor,
+    size: int,
+    on_bad_row: str,
 ) -> dict:
     read = partial(read_blocks, folder=folder, steps=steps, size=size, on_bad_row=on_bad_row)
     for _ in executor.map(read, units, "Reading", _gpus(steps)):
@@ -176,7 +182,9 @@ def read_blocks(
     done = folder / f"u{unit.number:04d}.json"
     if done.exists():
         return
-    bad, names, first = BadRows(on_bad_row), [], unit.number << UNIT
+    bad = BadRows(on_bad_row)
+    names = []
+    first = unit.number << UNIT
     for table in _blocks_of(read_unit(unit, bad), size):
         names.append(f"u{unit.number:04d}-{len(names):05d}.parquet")
         if not (folder / names[-1]).exists():
@@ -198,7 +206,8 @@ def read_blocks(
 
 def _blocks_of(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
     """Regroup the rows into tables of ``size`` rows; the last may be smaller."""
-    held, rows = [], 0
+    held = []
+    rows = 0
     for table in tables:
         while len(table):
             part = table.slice(0, size - rows)
@@ -207,13 +216,18 @@ def _blocks_of(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
             rows += len(part)
             if rows == size:
                 yield pa.concat_tables(held)
-                held, rows = [], 0
+                held = []
+                rows = 0
     if held:
         yield pa.concat_tables(held)
 
 
 def _apply(
-    step: Step | Sampling, steps: list[Step], before: Path, folder: Path, executor
+    step: Step | Sampling,
+    steps: list[Step],
+    before: Path,
+    folder: Path,
+    executor: LocalExecutor | RayExecutor,
 ) -> dict[str, Any]:
     old = read_json(before / "stage.json")
     names = [name for name, _ in old["blocks"]]
@@ -257,9 +271,11 @@ def apply_block(
     """Copy the rows of a block as often as ``copies`` says (once if it does not), apply the steps, write the block."""
     if (folder / block).exists():
         return
-    table, counts = pq.read_table(before / block), None
+    table = pq.read_table(before / block)
+    counts = None
     if copies:
-        counts, rows = by_direction(table), table["row"].to_numpy()
+        counts = by_direction(table)
+        rows = table["row"].to_numpy()
         if len(rows):
             changed = pq.read_table(
                 copies, filters=[("row", ">=", int(rows[0])), ("row", "<=", int(rows[-1]))]
@@ -277,7 +293,8 @@ def _finish(
     counts = by_direction(table)
     notes = [(name, in_and_kept(before, counts))] if name and before is not None else []
     for step in steps:
-        table, earlier = run_step(step, table), counts
+        table = run_step(step, table)
+        earlier = counts
         counts = by_direction(table)
         notes.append((step.name, in_and_kept(earlier, counts)))
     has = {

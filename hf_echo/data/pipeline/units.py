@@ -64,7 +64,8 @@ def _readable(path: Path) -> Part | None:
 
 def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
     """Yield the good rows. A damaged file counts as one bad row; rows before the damage are read."""
-    path, row = Path(unit.path), 0
+    path = Path(unit.path)
+    row = 0
     try:
         if path.is_file():
             open_file(path)

@@ -30,7 +30,8 @@ def audio_length(audio: Any, sampling_rate: int, *, name: str = "audio") -> int:
         if isinstance(audio, Mapping)
         else {"bytes" if isinstance(audio, bytes) else "path": audio}
     )
-    path, content = given.get("path"), given.get("bytes")
+    path = given.get("path")
+    content = given.get("bytes")
     if given.get("array") is None and (content is not None or isinstance(path, (str, Path))):
         try:
             about = soundfile.info(audio_source(content if content is not None else path))

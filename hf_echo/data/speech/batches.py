@@ -90,12 +90,10 @@ def sampled_rows(rows: Dataset, lengths: np.ndarray, exponent: float, seed: int)
     hours: dict[str, dict[str, float]] = {}
     for (source, lang), own in of_row.items():
         hours.setdefault(source, {})[lang] = float(lengths[own].sum())
-    shares, total, rng, picked = (
-        two_step(hours, exponent),
-        float(lengths.sum()),
-        np.random.default_rng(seed),
-        [],
-    )
+    shares = two_step(hours, exponent)
+    total = float(lengths.sum())
+    rng = np.random.default_rng(seed)
+    picked = []
     for (source, lang), own in sorted(of_row.items()):
         whole, rest = divmod(
             max(1, round(shares[source][lang] * total / lengths[own].mean())), len(own)

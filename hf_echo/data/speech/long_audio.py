@@ -56,8 +56,10 @@ def audio_pieces(
     if on_long not in get_args(OnLong):
         raise ValueError(f"on_long is {on_long!r}; it must be 'warn', 'error' or 'split'")
     read = partial(audio_blocks, audio, sampling_rate, name=name)
-    length, limit = audio_length(audio, sampling_rate, name=name), round(longest * sampling_rate)
-    seconds, spans = length / sampling_rate, [(0, limit)]
+    length = audio_length(audio, sampling_rate, name=name)
+    limit = round(longest * sampling_rate)
+    seconds = length / sampling_rate
+    spans = [(0, limit)]
     if length > limit and on_long == "error":
         raise ValueError(
             f"{name}: {seconds:.1f} s of audio; the limit is {longest:g} s: cut it, or use on_long='split'"
@@ -76,7 +78,9 @@ def audio_pieces(
 
 def _cut(blocks: Iterable[np.ndarray], spans: Sequence[tuple[int, int]]) -> Iterator[np.ndarray]:
     """The spans (start, end), which are in order, of the joined blocks."""
-    held, first, waiting = np.zeros(0, np.float32), 0, deque(spans)
+    held = np.zeros(0, np.float32)
+    first = 0
+    waiting = deque(spans)
     for block in blocks:
         held = np.concatenate([held, block])
         while waiting and waiting[0][1] <= first + len(held):
@@ -85,7 +89,8 @@ def _cut(blocks: Iterable[np.ndarray], spans: Sequence[tuple[int, int]]) -> Iter
         if not waiting:
             return
         gone = min(waiting[0][0] - first, len(held))
-        held, first = held[gone:], first + gone
+        held = held[gone:]
+        first = first + gone
     yield from (held[start - first : end - first] for start, end in waiting)
 
 
@@ -115,7 +120,8 @@ def speech_spans(
     pieces = shas_pieces(
         speech_probability(counted(), sampling_rate, vad), FRAME / VAD_RATE, longest=longest
     )
-    size, limit = FRAME / VAD_RATE * sampling_rate, int(longest * sampling_rate)
+    size = FRAME / VAD_RATE * sampling_rate
+    limit = int(longest * sampling_rate)
     spans = [(round(start * size), min(round(end * size), length)) for start, end in pieces]
     return [(start, min(end, start + limit)) for start, end in spans if end > start]
 
@@ -131,8 +137,10 @@ def shas_pieces(
         raise ValueError(
             f"longest={longest:g} s is under {2 * shortest:g} s, twice the shortest piece"
         )
-    most, least = max(int(longest / frame), 2), max(int(shortest / frame), 1)
-    pieces, waiting = [], [(0, len(speech))]
+    most = max(int(longest / frame), 2)
+    least = max(int(shortest / frame), 1)
+    pieces = []
+    waiting = [(0, len(speech))]
     while waiting:
         start, end = _trimmed(speech, *waiting.pop())
         if end - start <= most:

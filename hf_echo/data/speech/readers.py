@@ -127,11 +127,12 @@ def _from_tables(
     split: str | None,
     bad: BadRows,
     limit: int | None,
-    columns,
-    constants,
-    need_text,
+    columns: Mapping[str, str] | None,
+    constants: Mapping[str, str],
+    need_text: bool,
 ) -> Dataset:
-    plans, identities = [], []
+    plans = []
+    identities = []
     for file in files:
         part = open_table(file)
         extra = columns_of_layout(file, part.columns, constants)
@@ -161,7 +162,9 @@ def _read_located(
     own = [name for name in wanted if name not in extra]
     own += ["id"] if "english" in extra and "id" not in own else []
     for block in part.read(own):
-        places, kept, bad = [], [], list(block.bad)
+        places = []
+        kept = []
+        bad = list(block.bad)
         for row, value in enumerate(as_list(block.columns[audio])):
             if place := _find(value, folders):
                 places.append(place)
@@ -226,7 +229,8 @@ def checked_rows(
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
     """(table of the good rows, (row, reason) of the others); `audio` of the block is a path."""
     values = {name: as_list(column) for name, column in block.items()}
-    good, bad = {name: [] for name in (*COLUMNS, *optional)}, []
+    good = {name: [] for name in (*COLUMNS, *optional)}
+    bad = []
     for row, fields in enumerate(zip(*values.values(), strict=True)):
         record = dict(zip(values, fields, strict=True)) | constants
         reason = check_text("text", record.get("text")) if need_text or record.get("text") else None
@@ -298,7 +302,13 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
 
 
 def _from_dataset(
-    dataset: Dataset, label: str, bad: BadRows, limit, columns, constants, need_text
+    dataset: Dataset,
+    label: str,
+    bad: BadRows,
+    limit: int | None,
+    columns: Mapping[str, str] | None,
+    constants: Mapping[str, str],
+    need_text: bool,
 ) -> Dataset:
     """The rows of a `datasets.Dataset`; its audio is not decoded and not copied."""
     from datasets import Dataset, concatenate_datasets

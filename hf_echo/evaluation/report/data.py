@@ -114,7 +114,8 @@ def use_published(data: ReportData, file: str | Path) -> None:
 
 
 def _read(file: Path, data: ReportData) -> NwayTable:
-    columns, target = open_file(file).columns, data.target_lang
+    columns = open_file(file).columns
+    target = data.target_lang
     if (mapping := find_nway_columns(columns)) is None:
         raise ValueError(f"{file} is no n-way table (id, lang, text); found: {', '.join(columns)}")
     parts: dict[bool, list[dict[str, Any]]] = {True: [], False: []}  # whether a row is for training

@@ -47,7 +47,8 @@ def write_report(
     measured: dict[str, Any], out: str | Path, *, title: str = "Embedding spaces"
 ) -> list[Path]:
     """Write the report into a folder; return the files, the page first. Raises ImportError without matplotlib."""
-    page, data = Path(out) / "index.html", Path(out) / "report.json"
+    page = Path(out) / "index.html"
+    data = Path(out) / "report.json"
     page.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(measured, ensure_ascii=False, indent=1, default=float, allow_nan=False) + "\n"
     data.write_text(text, encoding="utf-8")
@@ -68,7 +69,8 @@ def page_of(parts: Sequence[dict[str, Any]], title: str) -> str:
 
 def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
     """{title, text, grids: [{caption, header, rows}], figures: [svg]} of each part that has data."""
-    main, target = measured["main"], measured["target_lang"]
+    main = measured["main"]
+    target = measured["target_lang"]
     colours = dict(
         zip((model["label"] for model in measured["models"]), COLOURS * len(measured["models"]))
     )
@@ -236,7 +238,8 @@ def _sources(measured: dict[str, Any]) -> str:
 def _summary(measured: dict[str, Any]) -> Rows:
     rows = []
     for model in measured["models"]:
-        row, label = {"model": model["label"]}, model["label"]
+        row = {"model": model["label"]}
+        label = model["label"]
         for name, tables in measured["xsim"].items():
             average = tables[label]["average"] or {}
             row |= {

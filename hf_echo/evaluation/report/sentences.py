@@ -36,7 +36,8 @@ def error_examples(
 
 
 def _errors(encode: Encode, table: NwayTable, lang: str, target_lang: str) -> list[dict]:
-    source, target = table.texts[lang], table.texts[target_lang]
+    source = table.texts[lang]
+    target = table.texts[target_lang]
     ids = [key for key in source if key in target]
     near = [
         (i, text, kind) for i, key in enumerate(ids) for text, kind in table.negatives.get(key, ())
@@ -77,7 +78,8 @@ def sentence_map(encode: Encode, table: NwayTable, target_lang: str) -> dict:
         :FOCUS
     ]  # a stable sort
     chosen = [*rich, *[key for key in ids if key not in rich][: SENTENCES - len(rich)]]
-    vectors, labels = [], []
+    vectors = []
+    labels = []
     for lang, own in table.texts.items():
         vectors.append(encode([own[key] for key in chosen], lang))
         role = ROLES.index("target" if lang == target_lang else "translation")

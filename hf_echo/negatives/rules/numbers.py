@@ -259,7 +259,8 @@ def _near(units: list[str], unit: str) -> list[str]:
 def _is_month(s: Sentence, k: int) -> bool:
     if s.tokens[k] not in ("May", "March", "Jan", "Mar", "Dec", "Sept", "August", "April", "June"):
         return True
-    before, behind = s.before(k), s.low[k + 1]
+    before = s.before(k)
+    behind = s.low[k + 1]
     named = before in ("in", "last", "next", "since", "until", "this", "of", "by")
     return named or behind[:1].isdigit() or before[:1].isdigit()
 

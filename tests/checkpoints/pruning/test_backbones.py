@@ -68,7 +68,8 @@ def test_dead_units_and_heads_of_bert_go_before_live_ones(kind, embedding_size):
 
 
 def test_a_narrow_bert_drops_dead_dimensions_and_keeps_the_places_of_the_others():
-    model, dead = encoder("bert", embedding_size=None), torch.arange(0, 32, 2)
+    model = encoder("bert", embedding_size=None)
+    dead = torch.arange(0, 32, 2)
     with torch.no_grad():
         for module in (
             *layout_of(model).embeddings,

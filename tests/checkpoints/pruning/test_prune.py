@@ -103,7 +103,8 @@ def test_dead_units_go_before_live_ones(model, numbers):
     shape = resolve_shape(model.config, shape=CUT)
     smaller = prune(model, shape)
     assert smaller.encoder.num_parameters() < 0.7 * model.encoder.num_parameters()
-    want, have = numbers(model), numbers(smaller)
+    want = numbers(model)
+    have = numbers(smaller)
     # Over seeds they differ by 1e-5 .. 4e-5 of the largest value; with other dimensions by all of it.
     np.testing.assert_allclose(have, want, rtol=1e-3, atol=3e-4 * np.abs(want).max())
     other = prune(model, shape, importance="plain")
@@ -128,10 +129,9 @@ def test_query_heads_stay_with_their_key_and_value_head(toy, toy_tokenizer):
     """8 heads on 4 -> 3 heads on 3: rows are marked with the number of their head."""
     sizes = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=4, hidden_size=24)
     encoder = toy.make_model(toy_tokenizer, **sizes).encoder
-    block, loud = (
-        encoder.backbone.layers[0].self_attn,
-        [1, 2, 6],
-    )  # heads 2 and 4 of these belong to others: 0, 1, 3
+    # heads 2 and 4 of these belong to others: 0, 1, 3
+    block = encoder.backbone.layers[0].self_attn
+    loud = [1, 2, 6]
     with torch.no_grad():
         for linear, count in ((block.q_proj, 8), (block.k_proj, 4), (block.v_proj, 4)):
             linear.weight.copy_(
@@ -250,7 +250,8 @@ def test_result_opens_in_every_way(
     translate = pipeline("sonar-translation", model=str(tmp_path / "small"))
     assert len(translate(texts, src_lang="fra_Latn", tgt_lang="eng_Latn")) == 4
     loaded = EchoForTranslation.from_pretrained(tmp_path / "small")
-    have, old = loaded.decoder.state_dict(), toy_trained.decoder.state_dict()
+    have = loaded.decoder.state_dict()
+    old = toy_trained.decoder.state_dict()
     assert all(torch.equal(have[name], old[name]) for name in old)
 
 

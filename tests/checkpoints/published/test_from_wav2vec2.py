@@ -12,7 +12,8 @@ from hf_echo.modeling.configuration_echo_speech import omnilingual_wav2vec2
 
 COMMAND = "convert wav2vec2"
 WIDTH, HEADS, LAYERS, CHANNELS = 32, 4, 3, 8
-KERNELS, STRIDES = (10, 3, 3, 3, 3, 2, 2), (5, 2, 2, 2, 2, 2, 2)
+KERNELS = (10, 3, 3, 3, 3, 2, 2)
+STRIDES = (5, 2, 2, 2, 2, 2, 2)
 SMALL = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
 
 
@@ -26,10 +27,12 @@ def fairseq2_weights() -> dict[str, torch.Tensor]:
     weights = {}
 
     def norm(name, size):
-        weights[f"{name}.weight"], weights[f"{name}.bias"] = draw(size, around=1.0), draw(size)
+        weights[f"{name}.weight"] = draw(size, around=1.0)
+        weights[f"{name}.bias"] = draw(size)
 
     def linear(name, out, inner):
-        weights[f"{name}.weight"], weights[f"{name}.bias"] = draw(out, inner), draw(out)
+        weights[f"{name}.weight"] = draw(out, inner)
+        weights[f"{name}.bias"] = draw(out)
 
     for i, kernel in enumerate(KERNELS):
         name = f"encoder_frontend.feature_extractor.layers.{i}"

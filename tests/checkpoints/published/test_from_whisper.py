@@ -53,7 +53,8 @@ def ctranslate2_file(
     variables["encoder/position_encodings/encodings"] = weights["embed_positions.weight"]
     norms = {"encoder/layer_norm": "layer_norm"}
     for i in range(model.config.encoder_layers):
-        layer, own = f"encoder/layer_{i}", f"layers.{i}"
+        layer = f"encoder/layer_{i}"
+        own = f"layers.{i}"
         norms[f"{layer}/self_attention/layer_norm"] = f"{own}.self_attn_layer_norm"
         norms[f"{layer}/ffn/layer_norm"] = f"{own}.final_layer_norm"
         for kind in ("weight", "bias"):
@@ -70,10 +71,8 @@ def ctranslate2_file(
                     f"{own}.fc{number + 1}.{kind}"
                 ]
     for name, own in norms.items():
-        variables[f"{name}/gamma"], variables[f"{name}/beta"] = (
-            weights[f"{own}.weight"],
-            weights[f"{own}.bias"],
-        )
+        variables[f"{name}/gamma"] = weights[f"{own}.weight"]
+        variables[f"{name}/beta"] = weights[f"{own}.bias"]
 
     def text(value: str) -> bytes:
         return struct.pack("<H", len(value) + 1) + value.encode() + b"\0"
@@ -139,7 +138,8 @@ def test_bad_sources(tmp_path, whisper, refused):
         (tmp_path / "source" / "model.bin").write_bytes(content)
         return tmp_path / "source"
 
-    out, good = tmp_path / "out", ctranslate2_file(whisper)
+    out = tmp_path / "out"
+    good = ctranslate2_file(whisper)
     refused("is not a whole model.bin of CTranslate2", save(good[: len(good) // 2]), out)
     refused("is not a whole model.bin of CTranslate2", save(b"not a model"), out)
     refused(

@@ -31,6 +31,8 @@ def other_tokenizer(toy):
     ] * 3
     backend = train_tokenizer(texts, 480, progress=False).backend_tokenizer
     content = json.loads(backend.to_str())
-    content["added_tokens"], content["normalizer"], content["post_processor"] = [], None, None
+    content["added_tokens"] = []
+    content["normalizer"] = None
+    content["post_processor"] = None
     backend = Tokenizer.from_str(json.dumps(content))
     return EchoTokenizer.from_backend(backend, max_length=64, bos="<|begin|>", eos="<|end|>")

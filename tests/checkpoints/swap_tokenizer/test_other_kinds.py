@@ -104,7 +104,8 @@ def permuted(tokenizer: EchoTokenizer) -> EchoTokenizer:
 
 
 def test_positions_of_xlm_r_move_with_the_padding_token(tokenizers, words, tmp_path):
-    old, new = tokenizers["xlm-roberta"], permuted(tokenizers["xlm-roberta"])
+    old = tokenizers["xlm-roberta"]
+    new = permuted(tokenizers["xlm-roberta"])
     model = encoder("xlm-roberta", old)
     want = encode(model, old, words[:6])
     swap_vocabulary(model, old, new)

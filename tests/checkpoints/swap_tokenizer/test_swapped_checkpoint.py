@@ -21,13 +21,12 @@ pytestmark = pytest.mark.trains
 
 def test_ids_in_configurations(model, toy_tokenizer):
     tokenizer, order = permuted(toy_tokenizer)
-    eos, colon = toy_tokenizer.eos_token_id, toy_tokenizer.get_vocab()[":"]
+    eos = toy_tokenizer.eos_token_id
+    colon = toy_tokenizer.get_vocab()[":"]
     settings = model.decoder.generation_config
-    settings.eos_token_id, settings.suppress_tokens, settings.forced_bos_token_id = (
-        [colon, eos],
-        [5, 6],
-        9,
-    )
+    settings.eos_token_id = [colon, eos]
+    settings.suppress_tokens = [5, 6]
+    settings.forced_bos_token_id = 9
     model.config.decoder.eos_token_id = [eos, colon]
     swap_vocabulary(model, toy_tokenizer, tokenizer)
     for config in (model.generation_config, model.config.decoder):
@@ -73,7 +72,8 @@ def test_checkpoint_keeps_its_ways_in(
     assert counts["tokens"] == len(other_tokenizer) and counts["old_tokens"] == len(toy_tokenizer)
     assert counts["copied"] + counts["new"] + counts["unknown"] == counts["tokens"]
     assert (out / "decoder").is_dir() == (kind == "release")
-    tokenizer, encoder = AutoTokenizer.from_pretrained(out), AutoModel.from_pretrained(out)
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    encoder = AutoModel.from_pretrained(out)
     assert (
         isinstance(tokenizer, EchoTokenizer)
         and tokenizer.get_vocab() == other_tokenizer.get_vocab()

@@ -28,7 +28,8 @@ def rebuilt(tokenizer, content: dict) -> EchoTokenizer:
 
 def permuted(tokenizer) -> tuple[EchoTokenizer, np.ndarray]:
     """The same tokenizer under other ids; `order[old id]` is the new one."""
-    content, order = content_of(tokenizer), np.random.default_rng(3).permutation(len(tokenizer))
+    content = content_of(tokenizer)
+    order = np.random.default_rng(3).permutation(len(tokenizer))
     content["model"]["vocab"] = {
         token: int(order[i]) for token, i in content["model"]["vocab"].items()
     }

@@ -62,7 +62,8 @@ def compared(step, table, folder, size=7):
             block if isinstance(step, Sampling) else compare.entries(step, block), files[-1]
         )
     compare.compare(step, files, folder / "copies.parquet")
-    changed, copies = pq.read_table(folder / "copies.parquet"), np.ones(len(table), int)
+    changed = pq.read_table(folder / "copies.parquet")
+    copies = np.ones(len(table), int)
     rows = changed["row"].to_numpy() // 3
     assert (np.diff(rows) > 0).all() and not (changed["copies"].to_numpy() == 1).any()
     copies[rows] = changed["copies"].to_numpy()
@@ -70,7 +71,8 @@ def compared(step, table, folder, size=7):
 
 
 def greedy(keys, shared=False):
-    seen, keep = set(), []
+    seen = set()
+    keep = []
     for row in keys:
         mine = {key if shared else (i, key) for i, key in enumerate(row) if key}
         keep.append(not mine & seen)

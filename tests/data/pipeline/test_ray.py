@@ -42,7 +42,8 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def recipe(tmp_path):
-    langs, rows = ("fra_Latn", "deu_Latn", "spa_Latn"), []
+    langs = ("fra_Latn", "deu_Latn", "spa_Latn")
+    rows = []
     for i in range(3000):
         target = f"sentence number {i * 7 % 1201}{' and so on' * (i % 40 == 0)}"
         values = (

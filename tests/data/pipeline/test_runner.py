@@ -61,7 +61,8 @@ class Lengths:
 
 
 def rows_of(n, seed=0):
-    draw, rows = np.random.default_rng(seed).integers, []
+    draw = np.random.default_rng(seed).integers
+    rows = []
     for _ in range(n):
         values = (
             f"phrase {draw(0, n // 2)}",
@@ -112,7 +113,9 @@ STEPS += (Step("lengths", Lengths(), but={"source_lang": ["deu_Latn"]}),)
 def test_a_recipe_is_a_loop_over_the_rows(source, tmp_path):
     done = go(recipe_of(source, *STEPS, out=Output(shards=3)), tmp_path / "out")
     rows = [row for row in rows_of(500) if len(row["source"]) >= 8]
-    long, seen, kept = len(rows), set(), []
+    long = len(rows)
+    seen = set()
+    kept = []
     for row in rows:
         keys = {("s", row["source"]), ("t", row["target"])}
         if row["provenance"] == "primary":
@@ -166,13 +169,15 @@ class Stopping:
         return np.array([len(text) % 5 > 0 for text in table["target"].to_pylist()], bool)
 
 
-CALLS, STOP = [], 14
+CALLS = []
+STOP = 14
 
 
 def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(source, tmp_path):
     duplicates = Step("keys", build("exact_duplicates", {"side": "corpus"}))
     steps = [Step("one", Stopping("one")), duplicates, Step("two", Stopping("two"))]
-    recipe, out = recipe_of(source, *steps, out=Output(shards=2)), tmp_path / "stopped"
+    recipe = recipe_of(source, *steps, out=Output(shards=2))
+    out = tmp_path / "stopped"
     CALLS.clear()
     with pytest.raises(KeyboardInterrupt):
         go(recipe, out, block=50)
@@ -193,19 +198,15 @@ def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(source, tmp_path):
 
 
 def test_a_result_is_kept_replaced_or_made_again(source, tmp_path):
-    recipe, other, out = (
-        recipe_of(source, *STEPS),
-        recipe_of(source, Step("long", Long(9))),
-        tmp_path / "out",
-    )
+    recipe = recipe_of(source, *STEPS)
+    other = recipe_of(source, Step("long", Long(9)))
+    out = tmp_path / "out"
     (out / "data").mkdir(parents=True)
     refuses("data was not made here: give another folder", go, recipe, out, overwrite=True)
     (out / "data").rmdir()
     go(recipe, out)
-    before, times = (
-        content(out),
-        {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")},
-    )
+    before = content(out)
+    times = {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")}
     assert go(recipe, out).rows == len(result(out))
     assert times == {path: path.stat().st_mtime_ns for path in times}
     for path in times:
@@ -263,7 +264,8 @@ def test_bad_rows_are_named_and_skipped(tmp_path, caplog):
 
 
 def test_a_bad_row_stops_and_what_is_finished_stays(tmp_path):
-    folder, out = bad_folder(tmp_path), tmp_path / "out"
+    folder = bad_folder(tmp_path)
+    out = tmp_path / "out"
     (folder / "f.tsv.gz").unlink()  # large
     refuses(r"b\.tsv:3: not UTF-8", lambda: go(recipe_of(folder), out, block=40))
     blocks = {path: path.stat().st_mtime_ns for path in out.rglob("u*.parquet")}
@@ -296,7 +298,8 @@ class Wrong:
 
 
 def test_no_row_left_and_wrong_results_of_a_step(source, tmp_path):
-    nothing, kept = recipe_of(source, Step("long", Long(99))), tmp_path / "kept"
+    nothing = recipe_of(source, Step("long", Long(99)))
+    kept = tmp_path / "kept"
     refuses("no row is left after the step long", go, nothing, tmp_path / "out")
     assert "| long | 500 | 0 | 500 | 0.0 |" in (tmp_path / "out/counts.md").read_text()
     go(recipe_of(source), kept)

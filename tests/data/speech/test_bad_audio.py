@@ -22,7 +22,8 @@ def tone(seconds: float = 0.2, rate: int = RATE, pitch: float = 500.0) -> np.nda
 
 
 def encoded(samples: np.ndarray, kind: str, rate: int = RATE) -> bytes:
-    buffer, (container, coding) = io.BytesIO(), KINDS[kind]
+    buffer = io.BytesIO()
+    container, coding = KINDS[kind]
     soundfile.write(buffer, samples, rate, format=container, subtype=coding)
     return buffer.getvalue()
 

@@ -279,7 +279,8 @@ def test_kept_voices():
     assert (
         kept_for_measuring("common_voice", "slt") is None and kept_for_measuring(None, None) is None
     )
-    good, kept = {"source": "flite", "speaker": "kal16"}, {"source": "flite", "speaker": "slt"}
+    good = {"source": "flite", "speaker": "kal16"}
+    kept = {"source": "flite", "speaker": "slt"}
     refuse_kept(Dataset.from_list([good, {"source": None, "speaker": None}]))
     refuse_kept(Dataset.from_dict({"text": ["a"]}))
     refuses(

@@ -65,7 +65,9 @@ def report(folder, model, tmp_path_factory):
 class Page(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.links, self.text, self.ids = [], [], []
+        self.links = []
+        self.text = []
+        self.ids = []
 
     def handle_starttag(self, tag, attributes):
         own = dict(attributes)
@@ -80,7 +82,8 @@ class Page(HTMLParser):
 
 def test_the_page_stands_alone(report):
     out, _, measured = report
-    html, page = (out / "index.html").read_text(encoding="utf-8"), Page()
+    html = (out / "index.html").read_text(encoding="utf-8")
+    page = Page()
     page.feed(html)
     assert page.links and all(link.startswith("#") for link in page.links)
     assert not re.search(r"@import|url\((?!#)|<script", html) and len(html.encode()) < 2_000_000
@@ -264,7 +267,8 @@ def test_several_sets_have_one_average(tmp_path, toy):
 
 
 def test_the_map_keeps_what_is_near():
-    rng, labels = np.random.default_rng(0), np.repeat(np.arange(3), 15)
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), 15)
     rows = np.repeat(np.eye(3, 32), 15, axis=0) + 0.05 * rng.normal(size=(45, 32))
     method, flat = project(rows / np.linalg.norm(rows, axis=1, keepdims=True))
     distance = np.linalg.norm(flat[:, None] - flat[None], axis=2) + 1e9 * np.eye(len(flat))
@@ -278,7 +282,8 @@ def test_the_figures_are_those_of_the_evaluations(report, toy, toy_trained, toy_
         [toy.say(m, "eng_Latn") for m in toy.split("dev")], 5
     )
     options = {"negatives": dict(enumerate(negatives)), "same_text_is_right": True}
-    rows, label = toy.nway_rows("dev"), measured["models"][0]["label"]
+    rows = toy.nway_rows("dev")
+    label = measured["models"][0]["label"]
     own = evaluate_xsim(
         lambda t, lang: encode(toy_trained, toy_tokenizer, t, lang), rows, **options
     )

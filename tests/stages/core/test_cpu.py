@@ -21,7 +21,8 @@ pytestmark = pytest.mark.trains
 @pytest.fixture
 def seen(monkeypatch):
     """The dtypes that torch's attention is called with, as autocast leaves them."""
-    seen, attend = [], F.scaled_dot_product_attention
+    seen = []
+    attend = F.scaled_dot_product_attention
 
     def spy(query, *args, **kwargs):
         autocast = torch.is_autocast_enabled("cpu")
@@ -154,7 +155,8 @@ def resident() -> int:
 def test_what_is_free_between_what_is_not_goes_back():
     give_back_memory()
     arrays = [np.ones(100_000, np.uint8) for _ in range(3000)]  # too small to be mapped one by one
-    kept, held = arrays[::100] + arrays[-1:], resident()
+    kept = arrays[::100] + arrays[-1:]
+    held = resident()
     del arrays
     give_back_memory()
     assert held - resident() > 200e6
@@ -162,7 +164,8 @@ def test_what_is_free_between_what_is_not_goes_back():
 
 
 def test_training_gives_back_every_few_steps(make_trainer, monkeypatch):
-    steps, made = [], make_trainer("contrastive", max_steps=7)
+    steps = []
+    made = make_trainer("contrastive", max_steps=7)
     monkeypatch.setattr(trainer, "EVERY", 3)
     monkeypatch.setattr(trainer, "give_back_memory", lambda: steps.append(made.state.global_step))
     made.train()

@@ -37,7 +37,8 @@ EVERYTHING = ("texts", "paraphrases", "cross_paraphrases", "parallel")
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
     """Word-for-word languages; a paraphrase is the sentence backwards."""
-    folder, draw = tmp_path_factory.mktemp("data"), random.Random(0)
+    folder = tmp_path_factory.mktemp("data")
+    draw = random.Random(0)
     rows = [[draw.randrange(10) for _ in range(5)] for _ in range(160)]
     english = [" ".join(WORDS[i] for i in row) for row in rows]
     for code, words in (("eng_Latn", WORDS), ("deu_Latn", GERMAN), ("fra_Latn", FRENCH)):
@@ -109,10 +110,8 @@ def embed(folder: Path, data: Path, code: str) -> np.ndarray:
 
 
 def test_adding_and_removing_leaves_the_others_equal_in_every_bit(copy, data):
-    before, vectors = (
-        content(copy),
-        {code: embed(copy, data, code) for code in ("eng_Latn", "deu_Latn")},
-    )
+    before = content(copy)
+    vectors = {code: embed(copy, data, code) for code in ("eng_Latn", "deu_Latn")}
     add_language(copy, "fra_Latn", **SETTINGS, **of(data, "fra_Latn", *EVERYTHING))
     after = content(copy)
     new = {name for name in after if name not in before}
@@ -140,7 +139,8 @@ def test_triplets_have_a_negative_in_the_softmax(base, data, tmp_path, name):
     config["backbone"] |= still
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     add_language(tmp_path / "model", "eng_Latn")
-    texts, langs = [lines(data, "deu_Latn", 36)[i : i + 12] for i in (0, 12, 24)], ["deu_Latn"] * 12
+    texts = [lines(data, "deu_Latn", 36)[i : i + 12] for i in (0, 12, 24)]
+    langs = ["deu_Latn"] * 12
     columns = dict(zip(("sentence1", "sentence2", name), texts)) | {
         "sentence1_lang": langs,
         "sentence2_lang": langs,
@@ -163,7 +163,8 @@ def test_triplets_have_a_negative_in_the_softmax(base, data, tmp_path, name):
 
 def test_the_language_of_the_anchors_is_drawn_for_each_batch():
     """Over 200 batches of pairs each language is the anchor about as often; triplets keep their direction."""
-    vectors, calls = torch.nn.functional.normalize(torch.randn(3, 4, 8), dim=-1), []
+    vectors = torch.nn.functional.normalize(torch.randn(3, 4, 8), dim=-1)
+    calls = []
 
     class Model(torch.nn.Module):
         def forward(self, features):
@@ -254,7 +255,9 @@ def test_parameter_counts_of_table_4():
 def test_parallel_adapter_is_inside_the_layer_norm(two, data):
     """LN(FFN(x) + x + 4 up(relu(down x))) of the last layer, worked out from its parts."""
     module = open_modular(two)[0]
-    layer, adapter, seen = module.backbone.encoder.layer[-1], module.alignment["deu_Latn"][-1], {}
+    layer = module.backbone.encoder.layer[-1]
+    adapter = module.alignment["deu_Latn"][-1]
+    seen = {}
     layer.intermediate.register_forward_hook(lambda m, i, o: seen.update(x=i[0], hidden=o))
     features = module.preprocess(lines(data, "deu_Latn", 3), prompt="deu_Latn")
     with torch.no_grad():
@@ -295,7 +298,9 @@ def test_adapters_add_up_as_peft_opens_them(two, data):
 
 
 def test_a_mixed_batch_equals_batches_per_language(two, data):
-    model, mixed, alone = open_modular(two), [], []
+    model = open_modular(two)
+    mixed = []
+    alone = []
     for code in ("eng_Latn", "deu_Latn"):
         texts = [" ".join([text] * (1 + i)) for i, text in enumerate(lines(data, code))]
         mixed += [{"text": text, "lang": code} for text in texts]
@@ -353,7 +358,8 @@ np.save({str(tmp_path / "v.npy")!r}, model.encode({lines(data, "deu_Latn")!r}, p
 
 def test_encode_and_report_take_the_language_of_each_text(two, data):
     """Without trust_remote_code, by the code of this package."""
-    want, texts = embed(two, data, "deu_Latn"), lines(data, "deu_Latn")
+    want = embed(two, data, "deu_Latn")
+    texts = lines(data, "deu_Latn")
     for encode in (
         any_encoder(str(two)),
         NamedEncoder(str(two)),
@@ -433,10 +439,8 @@ def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
     np.testing.assert_allclose(
         model.encode(["cat eats bread"], prompt_name="eng_Latn"), states.mean(1), atol=1e-6
     )
-    auto, tokenizer = (
-        AutoModel.from_pretrained(tmp_path / "m").eval(),
-        AutoTokenizer.from_pretrained(tmp_path / "m"),
-    )
+    auto = AutoModel.from_pretrained(tmp_path / "m").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m")
     with torch.no_grad():
         vector = auto(
             **tokenizer(["cat eats bread"], lang="eng_Latn", return_tensors="pt")

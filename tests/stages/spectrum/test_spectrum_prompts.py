@@ -15,7 +15,8 @@ ROW |= dict(choices=["sports", "travel"], answer="travel")
 
 
 def test_parts_targets_and_options_fit_each_other():
-    seen, named = set(), 0
+    seen = set()
+    named = 0
     for seed in range(300):
         prompt = draw_prompt(ROW, np.random.default_rng(seed))
         assert prompt.target == prompt.options[1] and len(prompt.options) == 2

@@ -30,7 +30,8 @@ DOCUMENTS = [
 
 def nll(model, tokenizer, vectors: list[torch.Tensor]) -> list[float]:
     """Nats per token of each document's text, given the embeddings of the same position in `vectors`."""
-    start, found = prompt_ids(model.config, tokenizer, REBUILD), []
+    start = prompt_ids(model.config, tokenizer, REBUILD)
+    found = []
     for own, texts in zip(vectors, DOCUMENTS, strict=True):
         target = [*tokenizer.text_ids([" ".join(texts)])[0], model.config.decoder.eos_token_id]
         segment = Segment([*start, *target], len(start), len(own) + 1)
@@ -86,5 +87,6 @@ def test_smollm2_learns_to_read_documents(tmp_path):
     del llama, new
 
     model = trained("trained", max_steps=60, warmup_steps=5)
-    right, wrong = nll(model, tokenizer, own), nll(model, tokenizer, other)
+    right = nll(model, tokenizer, own)
+    wrong = nll(model, tokenizer, other)
     assert all(a < b for a, b in zip(right, wrong, strict=True)), (right, wrong)

@@ -25,7 +25,8 @@ SHAPE = dict(
     num_attention_heads=4,
     num_key_value_heads=1,
 )
-SUBJECTS, VERBS = ("The dog", "A woman", "My friend", "The river"), ("sleeps", "sings", "waits")
+SUBJECTS = ("The dog", "A woman", "My friend", "The river")
+VERBS = ("sleeps", "sings", "waits")
 
 
 def documents() -> list[dict]:
@@ -98,10 +99,14 @@ def vectors(trainer, row):
 @pytest.mark.parametrize("objective", ["infonce", "mse"])
 def test_tower_predicts_each_sentence_from_those_before(recipe, caught, objective):
     trainer = caught(recipe("loss", "spectrum_tower", objective=objective))
-    model, rows = trainer.model.eval(), [trainer.train_dataset[i] for i in range(5)]
+    model = trainer.model.eval()
+    rows = [trainer.train_dataset[i] for i in range(5)]
     for parameter in model.layers.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
-    predicted, target, document, key = [], [], [], []
+    predicted = []
+    target = []
+    document = []
+    key = []
     with torch.no_grad():
         for row in rows:  # each document alone
             own = vectors(trainer, row)
@@ -109,7 +114,8 @@ def test_tower_predicts_each_sentence_from_those_before(recipe, caught, objectiv
             target.append(own)
             document += [row["index"]] * len(own)
             key += row["keys"].tolist()
-        predicted, target = torch.cat(predicted), torch.cat(target)
+        predicted = torch.cat(predicted)
+        target = torch.cat(target)
         parts, _ = trainer.loss_parts(model, trainer.data_collator(rows))
     expected = mse_loss(predicted, target)
     if objective == "infonce":
@@ -159,7 +165,8 @@ def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder
     trainer = caught(
         recipe("join", "spectrum_sentences", decoder=NANO, shape=SHAPE, model_name_or_path=None)
     )
-    model, own = trainer.model.eval(), vectors(trainer, trainer.train_dataset[2])[:1]
+    model = trainer.model.eval()
+    own = vectors(trainer, trainer.train_dataset[2])[:1]
     decoder = EchoDecoder.from_pretrained(NANO, dtype=torch.float32).eval()
     ids = torch.tensor([model.config.prompt_ids])
     scale = (
@@ -176,7 +183,8 @@ def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder
 
 def test_prefix_is_read_and_the_rest_written(recipe, caught, spectrum):
     trainer = caught(recipe("prefix", "spectrum_prefix", model_name_or_path=spectrum))
-    texts, row = trainer.tokenizer, trainer.train_dataset[2]
+    texts = trainer.tokenizer
+    row = trainer.train_dataset[2]
     sentences = documents()[2]["sentences"]
     splits = set()
     for seed in range(20):
@@ -188,7 +196,8 @@ def test_prefix_is_read_and_the_rest_written(recipe, caught, spectrum):
         assert texts.decode(segment.ids[segment.prompt : -1]) == " ".join(sentences[n:])
         assert CONTINUE in texts.decode(segment.ids[: segment.prompt])
     assert splits == {1, 2}
-    whole, start = [*segment.ids], segment.prompt
+    whole = [*segment.ids]
+    start = segment.prompt
     cases = (True, 512, whole), (False, 512, whole[:-1]), (True, 2, whole[: start + 2])
     for ends, max_target, expected in cases:
         trainer.args.max_target = max_target  # what is cut does not end there

@@ -59,11 +59,9 @@ class LanguageId(Checked):
 
     def _right(self, texts: pa.ChunkedArray, langs: pa.ChunkedArray) -> np.ndarray:
         numbers, codes = codes_of(langs)
-        letters, right, long = (
-            np.zeros(len(texts)),
-            np.ones(len(texts), bool),
-            np.zeros(len(texts), bool),
-        )
+        letters = np.zeros(len(texts))
+        right = np.ones(len(texts), bool)
+        long = np.zeros(len(texts), bool)
         points, offsets = code_points(texts)
         script = script_of(points)
         weights = np.where(
@@ -89,7 +87,7 @@ class LanguageId(Checked):
         return right & self._named_right(texts, numbers, codes, right & long)
 
     def _named_right(
-        self, texts, numbers: np.ndarray, codes: list[str], judged: np.ndarray
+        self, texts: pa.Array, numbers: np.ndarray, codes: list[str], judged: np.ndarray
     ) -> np.ndarray:
         """Whether the identifier agrees with the label; checks only ``judged`` rows of languages that it knows."""
         right = np.ones(len(texts), bool)

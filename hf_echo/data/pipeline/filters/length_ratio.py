@@ -54,7 +54,8 @@ class LengthRatio(Checked):
         medians = {pair: float(np.median(np.log(s / t))) for pair, (s, t) in samples.items()}
         languages = _language_effects(medians, {pair: len(s) for pair, (s, _) in samples.items()})
         learnt = replace(self, languages=languages)
-        directions, spreads = {}, []
+        directions = {}
+        spreads = []
         for pair, (s, t) in samples.items():
             if len(s) >= self.min_rows:
                 low, middle, high = np.percentile(learnt._log_ratio(s, t, *pair), [25, 50, 75])
@@ -69,12 +70,14 @@ class LengthRatio(Checked):
     def _log_ratio(
         self, s: np.ndarray, t: np.ndarray, source_lang: str, target_lang: str
     ) -> np.ndarray:
-        s, t = s / np.exp(self.languages[source_lang]), t / np.exp(self.languages[target_lang])
+        s = s / np.exp(self.languages[source_lang])
+        t = t / np.exp(self.languages[target_lang])
         return np.log((s + self.smoothing) / (t + self.smoothing))
 
     def scores(self, table: pa.Table) -> np.ndarray:
         """(rows,) signed distance from the expected log ratio, in spreads; 0 if nothing is known."""
-        scores, (s, t) = np.zeros(len(table)), _lengths(table)
+        scores = np.zeros(len(table))
+        s, t = _lengths(table)
         for (source, target), rows in by_direction(table):
             if source in self.languages and target in self.languages:
                 middle, spread = self.directions.get(direction(source, target), (0.0, self.spread))
@@ -119,11 +122,14 @@ def _language_effects(
     """
     codes = sorted({code for pair in medians for code in pair})
     place = {code: i for i, code in enumerate(codes)}
-    laplacian, right = np.zeros((len(codes), len(codes))), np.zeros(len(codes))
+    laplacian = np.zeros((len(codes), len(codes)))
+    right = np.zeros(len(codes))
     for (source, target), median in medians.items():
         if source == target:
             continue  # carries no information about the length
-        i, j, weight = place[source], place[target], rows[source, target]
+        i = place[source]
+        j = place[target]
+        weight = rows[source, target]
         laplacian[[i, j], [i, j]] += weight
         laplacian[[i, j], [j, i]] -= weight
         right[i] += weight * median

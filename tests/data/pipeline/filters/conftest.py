@@ -32,7 +32,9 @@ def first_of_keys():
     """Numbers of the rows that stay: no earlier kept row has one of their keys."""
 
     def call(filter_, table):
-        keys, seen, kept = filter_.keys(table), set(), []
+        keys = filter_.keys(table)
+        seen = set()
+        kept = []
         for row in range(len(table)):
             own = {
                 (0 if filter_.shared_keys else i, int(key))

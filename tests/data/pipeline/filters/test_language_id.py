@@ -74,10 +74,8 @@ def test_macrolanguages_and_neighbours(kept):
 
 
 def test_sides_code_and_equal_texts(rows):
-    code, langs = (
-        "for i in range(3): pass",
-        ["fra_Latn", "fra_Latn", "fra_Latn", "python", "deu_Latn"],
-    )
+    code = "for i in range(3): pass"
+    langs = ["fra_Latn", "fra_Latn", "fra_Latn", "python", "deu_Latn"]
     pairs = [
         (FRENCH, ENGLISH),
         (ENGLISH, FRENCH),

@@ -53,7 +53,8 @@ def test_keep_by_provenance_and_direction(rows):
 
 
 def test_calibration_is_mean_and_deviation_over_all_tables(rows):
-    rng, scores = np.random.default_rng(0), {}
+    rng = np.random.default_rng(0)
+    scores = {}
     tables = []
     for _ in range(3):
         langs = rng.choice(["fra_Latn", "deu_Latn"], 50).tolist()
