@@ -108,7 +108,9 @@ def save_changed(
 
     A release stays one, with its decoder; a speech encoder keeps what its parents say about their recordings.
     """
-    out, first, heard = Path(out), next(iter(parents.values())), {}
+    out = Path(out)
+    first = next(iter(parents.values()))
+    heard = {}
     save = changed.save_pretrained
     if isinstance(changed, EchoSpeechEncoder):
         if is_release(first):

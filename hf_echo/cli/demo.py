@@ -26,7 +26,8 @@ HELD_OUT = 300  # meanings of the test split: used neither for training nor for 
 def run_demo(out: Path, *, fresh: bool = False) -> dict:
     """Train, measure on held-out meanings, release and show examples. Writes results.json; returns its content."""
     console = Console()
-    rows, previous = [], None
+    rows = []
+    previous = None
     test = DevSet(*dev_set(HELD_OUT, split="test"))
     for path in find_recipes("nano"):
         stage = yaml.safe_load(path.read_text(encoding="utf-8"))["stage"]
@@ -67,7 +68,8 @@ def measure(checkpoint: Path, test: DevSet) -> dict[str, float]:
     model, tokenizer = load_translator(checkpoint, dtype="fp32")
     metrics = evaluate_sets(model, tokenizer, {"test": test}, prefix="eval")
     english = {row["id"]: row["text"] for row in test.rows if row["lang"] == "eng_Latn"}
-    hypotheses, references = [], []
+    hypotheses = []
+    references = []
     for lang in (code for code in LANGUAGES if code != "eng_Latn"):
         texts = {row["id"]: row["text"] for row in test.rows if row["lang"] == lang}
         keys = list(texts)[:40]
@@ -105,7 +107,8 @@ def show(console: Console, release: Path) -> None:
     from transformers import AutoModel, AutoTokenizer, pipeline
 
     texts = {row["lang"]: row["text"] for row in builtin_nway(1, split="test")}
-    tokenizer, encoder = AutoTokenizer.from_pretrained(release), AutoModel.from_pretrained(release)
+    tokenizer = AutoTokenizer.from_pretrained(release)
+    encoder = AutoModel.from_pretrained(release)
     with torch.no_grad():
         batch = tokenizer(list(texts.values()), lang=list(texts), padding=True, return_tensors="pt")
         vectors = torch.nn.functional.normalize(encoder(**batch).sentence_embedding, dim=-1)

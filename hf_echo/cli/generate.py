@@ -181,8 +181,10 @@ def _options(kind: type[Step], name: str) -> list[str]:
 
 
 def _parameter(kind: type[Step], name: str) -> inspect.Parameter:
-    declared, hint = fields_of(kind)[name], without_none(annotation(kind, name))
-    about, default = declared.metadata, default_of(declared)
+    declared = fields_of(kind)[name]
+    hint = without_none(annotation(kind, name))
+    about = declared.metadata
+    default = default_of(declared)
     help = about["help"][0].upper() + about["help"][1:] + "."
     word, many = _word_type(hint)
     empty = default in (None, "", [], {})

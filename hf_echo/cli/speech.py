@@ -25,7 +25,8 @@ def audio_files(source: Path) -> list[str]:
         return [str(source)]
     cells = [line.split("\t")[0].strip() for line in read_lines(source)]
     first = 1 if cells and cells[0].lower() in ("audio", "path", "file", "file_name") else 0
-    files, base = [], source.parent
+    files = []
+    base = source.parent
     for number, cell in enumerate(cells[first:], first + 1):
         if not cell:
             raise ValueError(f"{source}:{number}: no path in the first column")

@@ -58,11 +58,10 @@ class PromptedModel:
                 self.model, self.tokenizer = load_encoder(folder, dtype=dtype)
                 file = cached_file(folder, SETTINGS, _raise_exceptions_for_missing_entries=False)
                 settings = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
-                self.prompts, self.default = (
-                    settings.get("prompts", {}),
-                    settings.get("default_prompt_name"),
-                )
-                self.size, limit = self.model.config.vector_size, self.tokenizer.model_max_length
+                self.prompts = settings.get("prompts", {})
+                self.default = settings.get("default_prompt_name")
+                self.size = self.model.config.vector_size
+                limit = self.tokenizer.model_max_length
             elif (modular := is_modular(folder)) or is_speech(folder):
                 kind = "modular" if modular else "speech"
                 raise ValueError(
@@ -74,11 +73,10 @@ class PromptedModel:
                     self.model = SentenceTransformer(folder, device=device)
                 if dtype != "auto":
                     self.model = self.model.to(pick_dtype(dtype, "cpu"))
-                self.prompts, self.default = (
-                    self.model.prompts or {},
-                    self.model.default_prompt_name,
-                )
-                self.tokenizer, limit = self.model.tokenizer, self.model.max_seq_length
+                self.prompts = self.model.prompts or {}
+                self.default = self.model.default_prompt_name
+                self.tokenizer = self.model.tokenizer
+                limit = self.model.max_seq_length
                 self.size = self.model.get_embedding_dimension()
         self.limit = limit if isinstance(limit, int) and limit < 10**9 else sys.maxsize
         self.dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
@@ -249,7 +247,8 @@ class Batcher:
         except Exception as error:
             job.fail(error)
             return
-        row, limit = job.lengths.index(max(job.lengths)), self.model.limit
+        row = job.lengths.index(max(job.lengths))
+        limit = self.model.limit
         if job.lengths[row] > limit and job.on_long == "error":
             message = (
                 f"[{row}] has {job.lengths[row]:,} tokens, at most {limit:,} are read: shorten it"

@@ -61,7 +61,8 @@ def encode_file(
         FileNotFoundError: no such file or model. ValueError: a text that cannot be encoded (with its lines), or another
             run that writes `out` at the same time.
     """
-    out, executor = Path(out), executor or LocalExecutor()
+    out = Path(out)
+    executor = executor or LocalExecutor()
     work = out.with_name(out.name + ".work").absolute()  # workers run in other folders
     if Path(encoder.model).exists():
         encoder = replace(encoder, model=str(Path(encoder.model).absolute()))
@@ -149,7 +150,8 @@ def write_embeddings(out: Path, texts: Iterable[list[str]], parts: Sequence[np.n
     .npy is float32; .parquet has the columns text and embedding; .f32 and .f16 are raw numbers, as LASER and vecalign
     read them, and OUT.json beside them says {"dtype": ..., "shape": [rows, width]}.
     """
-    rows, width = sum(len(part) for part in parts), parts[0].shape[1]
+    rows = sum(len(part) for part in parts)
+    width = parts[0].shape[1]
     with write_whole(out) as unfinished:
         if out.suffix in (".npy", *RAW):
             dtype = np.dtype(RAW.get(out.suffix, "<f4"))

@@ -348,10 +348,8 @@ def make_app(
             batcher.add(job)
         except Full as error:
             raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
-        answer, leaving = (
-            asyncio.wrap_future(job.done),
-            asyncio.ensure_future(disconnected(request)),
-        )
+        answer = asyncio.wrap_future(job.done)
+        leaving = asyncio.ensure_future(disconnected(request))
         try:
             await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():

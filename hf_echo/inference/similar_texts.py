@@ -34,7 +34,8 @@ def text_clusters(
         for block in blocks
         for row in tokenizer(block, add_special_tokens=False)["input_ids"]
     ]
-    tokens, starts = torch.cat(ids), torch.tensor([0, *map(len, ids[:-1])]).cumsum(0)
+    tokens = torch.cat(ids)
+    starts = torch.tensor([0, *map(len, ids[:-1])]).cumsum(0)
     share = torch.bincount(tokens, minlength=len(token_vectors)) / len(tokens)
     weights = RARE / (RARE + share[tokens])
     vectors = token_vectors.detach().float()

@@ -77,7 +77,8 @@ def translate(
         ValueError: an unknown language, or one that the decoder does not support; a number out of range; embeddings of
             wrong size, of integers, with NaN, or for a stage-1 checkpoint.
     """
-    prompt, defaults = tokenizer.target.decoder_prompt_ids(target_lang), model.generation_config
+    prompt = tokenizer.target.decoder_prompt_ids(target_lang)
+    defaults = model.generation_config
     check_target_lang(model.decoder, target_lang)
     check_numbers(
         num_beams=num_beams,
@@ -117,7 +118,8 @@ def translate(
         )
         return _translate_tokens(model, tokenizer, inputs, source_lang, prompt, on_long, **options)
     if isinstance(inputs, np.ndarray):
-        embeddings, order = inputs, np.arange(len(inputs))
+        embeddings = inputs
+        order = np.arange(len(inputs))
     else:
         embeddings = encode(model, tokenizer, inputs, source_lang, on_long=on_long)
         # Texts of similar length share a batch, so that they end at similar steps; no core ends with the longest ones.

@@ -49,7 +49,8 @@ class SpeechDev:
     @cached_property
     def texts(self) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
         """(rows, d) of the transcriptions and of the English (the transcription where there is none); the texts."""
-        texts, key = teacher_texts(self.rows), f"{self.teacher} {fingerprint(self.teacher)}"
+        texts = teacher_texts(self.rows)
+        key = f"{self.teacher} {fingerprint(self.teacher)}"
         sides = frozen_embeddings(texts, any_encoder(self.teacher), key, self.cache_dir)
         own, english = (side[np.arange(len(self.rows))] for side in sides)
         return own, english, texts["source"], texts["target"]
@@ -64,7 +65,9 @@ def speech_table(speech: np.ndarray, dev: SpeechDev) -> Table:
         speech: (rows, d) embeddings of the audio.
     """
     text, english, texts, english_texts = dev.texts
-    codes, distance, rows = np.array(dev.rows["lang"]), np.square(speech - text).sum(1), []
+    codes = np.array(dev.rows["lang"])
+    distance = np.square(speech - text).sum(1)
+    rows = []
     for lang in sorted(set(codes.tolist())):
         own = np.flatnonzero(codes == lang)
         row: dict[str, Any] = {"lang": lang, "rows": len(own), "mse": float(distance[own].mean())}
@@ -105,10 +108,9 @@ def load_dev(args: Any) -> dict[str, SpeechDev]:
 def teacher_texts(rows: Dataset) -> Dataset:
     """What the teacher reads: source is the transcription, target its English, or the transcription without one."""
     english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
-    text, lang = (
-        rows["text"][:],
-        rows["lang"][:],
-    )  # lists: from_dict reads a Column one row at a time
+    # lists: from_dict reads a Column one row at a time
+    text = rows["text"][:]
+    lang = rows["lang"][:]
     target = [
         (en, ENGLISH) if en else (own, code)
         for en, own, code in zip(english, text, lang, strict=True)
@@ -136,7 +138,8 @@ def selected(dataset: Dataset, data_args: Any, config: Any) -> Dataset:
             f"longest={config.longest:g}: all {len(dataset)} audios are longer (seconds)"
         )
     if len(kept) < len(dataset):
-        dataset, lengths = dataset.select(kept), lengths[kept]
+        dataset = dataset.select(kept)
+        lengths = lengths[kept]
     if config.sampling_exponent is None:
         return dataset
     return dataset.select(sampled_rows(dataset, lengths, config.sampling_exponent, config.seed))
@@ -204,13 +207,13 @@ def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
     values = {key: value for key, value in shape.items() if key in OF_MODEL}
     extractor = new_extractor(shape)
     if isinstance(audio := values.get("audio_config"), dict) and extractor.features != "samples":
-        name, width, of = "num_mel_bins", extractor.num_mel_bins, "num_mel_bins"
+        name = "num_mel_bins"
+        width = extractor.num_mel_bins
+        of = "num_mel_bins"
         if extractor.features == "log-mel":
-            name, width, of = (
-                "feature_projection_input_dim",
-                width * extractor.stride,
-                "num_mel_bins * stride",
-            )
+            name = "feature_projection_input_dim"
+            width = width * extractor.stride
+            of = "num_mel_bins * stride"
         if audio.setdefault(name, width) != width:
             raise ValueError(
                 f"shape.audio_config.{name} is {audio[name]}, the extractor gives {of} = {width}"

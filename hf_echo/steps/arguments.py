@@ -128,7 +128,8 @@ def read_training(path: Path, values: Mapping[str, Any]) -> Training:
     parts = [
         {key: value for key, value in values.items() if key in fields_of(kind)} for kind in kinds
     ]
-    model, data = make(ModelArguments, parts[0], path), make(DataArguments, parts[1], path)
+    model = make(ModelArguments, parts[0], path)
+    data = make(DataArguments, parts[1], path)
     check_is_read(path, name, parts[1])
     if model.shape:
         _with_name(str(path), stage.check_shape or check_shape, model.shape)
@@ -238,7 +239,8 @@ def defaults_for_evaluation(
     """
     if not dev_data or "eval_strategy" in values:
         return {}
-    steps, save = values.get("max_steps") or 0, values.get("save_strategy")
+    steps = values.get("max_steps") or 0
+    save = values.get("save_strategy")
     if save in (None, "steps", "best") and (
         steps > 0 or values.get("eval_steps") or values.get("save_steps")
     ):

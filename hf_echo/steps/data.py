@@ -150,7 +150,9 @@ def rows_of(stage: Stage) -> Rows:
 def training_rows(stage: Stage, args: DataArguments, config: Any, dataset: Dataset) -> Dataset:
     """The rows that the stage trains on. Sets `config.base_languages` to those of the teacher if it is empty."""
     if args.source_languages:
-        wanted, every, column = set(args.source_languages), dataset, rows_of(stage).language_column
+        wanted = set(args.source_languages)
+        every = dataset
+        column = rows_of(stage).language_column
         dataset = dataset.filter(lambda lang: lang in wanted, input_columns=column)
         if not len(dataset):
             raise ValueError(
@@ -183,7 +185,8 @@ def embedded_sides(
     name = needed.encoder(model_args, args) if needed else None
     if not name:
         return {}
-    encode, dataset = any_encoder(name), rows_of(stage).texts(dataset)
+    encode = any_encoder(name)
+    dataset = rows_of(stage).texts(dataset)
     languages = needed.languages(config)
     if needed.role == "teacher" and args.live_teacher:
         return {

@@ -55,7 +55,8 @@ def build_trainer(
     if model_args.adapter is not None:
         settings = read_adapter_settings(model_args.adapter, "adapter")
         add_adapter(model, settings, str(model_args.model_name_or_path), learns)
-    trainer, encoder = stage.trainer(model, config, **kwargs), encoder_of(model)
+    trainer = stage.trainer(model, config, **kwargs)
+    encoder = encoder_of(model)
     if any(parameter.requires_grad for parameter in encoder.parameters()):
         model.config.languages = encoder.config.languages = sorted(
             {*(model.config.languages or []), *languages}

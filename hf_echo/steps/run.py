@@ -171,7 +171,8 @@ def _difference(operation: Operation, before: dict[str, Any]) -> str | None:
         if values.get(name) != json.loads(json.dumps(value)):
             return f"{name} was {values.get(name)!r}, now {value!r}"
     for reads, recorded, content in ((CHECKPOINT, "parents", fingerprint), (DATA, "data", _digest)):
-        now, was = operation.names(reads), before.get(recorded, {})
+        now = operation.names(reads)
+        was = before.get(recorded, {})
         for role in sorted({*now, *was}):
             if role not in now or role not in was:
                 return f"{role} was {was.get(role, {}).get('name')}, now {now.get(role)}"
@@ -207,7 +208,8 @@ def _stage_problems(training: Training, made: set[Path]) -> Iterator[str]:
     """
     if (read_record(training.output_dir) or {}).get("finished"):
         return
-    model, data = training.model, training.data
+    model = training.model
+    data = training.data
     checkpoints = {
         name: getattr(model, name)
         for name in ("model_name_or_path", "decoder", "tokenizer_name_or_path")

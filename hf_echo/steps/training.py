@@ -56,13 +56,12 @@ def train_recipe(
     """
     training = read_recipe(path, overrides)
     assert isinstance(training, Training), f"{path} is an operation"
-    stage, model_args, data_args, args = (
-        training.stage,
-        training.model,
-        training.data,
-        training.config,
-    )
-    rows, out = rows_of(stage), Path(args.output_dir)
+    stage = training.stage
+    model_args = training.model
+    data_args = training.data
+    args = training.config
+    rows = rows_of(stage)
+    out = Path(args.output_dir)
     check_output_folder(out)
     run = record_of(training) | {"processes": args.world_size}
     before = None if fresh else read_record(out)
@@ -81,7 +80,8 @@ def train_recipe(
     set_seed(args.seed)
     # The other processes, those of other machines too, find the caches: all machines see one cache_dir.
     with args.main_process_first(local=False, desc="data"):
-        loaded, dev_sets = rows.load(data_args), rows.load_dev(data_args)
+        loaded = rows.load(data_args)
+        dev_sets = rows.load_dev(data_args)
         run["data"] = data_fingerprints(loaded, dev_sets, data_args)
         if resume and not changed_data:
             check_data(out, run, before)
@@ -122,7 +122,8 @@ def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
                 f"{resume} holds weights only, so {name} cannot be resumed; --fresh trains it again"
             )
         trainer.train(resume_from_checkpoint=resume)
-        step, steps = trainer.state.global_step, trainer.state.max_steps
+        step = trainer.state.global_step
+        steps = trainer.state.max_steps
         if (
             trainer.control.should_training_stop and step < steps
         ):  # SIGTERM with enable_jit_checkpoint
@@ -136,7 +137,9 @@ def _save(
     stage: Stage, trainer: CoreTrainer, run: dict[str, Any], languages: list[str], seconds: float
 ) -> dict[str, Any]:
     """Save the trained model, then evaluate it and add card, results and lineage; returns the results."""
-    args, tokenizer, out = trainer.args, trainer.tokenizer, Path(trainer.args.output_dir)
+    args = trainer.args
+    tokenizer = trainer.tokenizer
+    out = Path(trainer.args.output_dir)
     model = (
         stage.finished(trainer, languages)
         if stage.finished

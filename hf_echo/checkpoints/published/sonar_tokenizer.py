@@ -93,7 +93,8 @@ def read_tokenizer(name: str | Path, max_length: int) -> tuple[SonarTokenizer, l
     if file.suffix == ".json":
         pieces, languages = _read_json(file)
     else:
-        pieces, languages = read_sentencepiece(file), list(FAIRSEQ_LANGUAGE_CODES)
+        pieces = read_sentencepiece(file)
+        languages = list(FAIRSEQ_LANGUAGE_CODES)
     return build_tokenizer(pieces, languages, max_length), languages
 
 

@@ -342,7 +342,8 @@ def _write_readme(out: Path, state: dict[str, Any]) -> None:
         "|---|---|--:|--:|--:|--:|---|---|",
     ]
     for name in sorted(state):
-        entry, source = state[name], SOURCES[name]
+        entry = state[name]
+        source = SOURCES[name]
         by_language: dict[str, int] = {}
         for file in entry["files"]:
             by_language = count_by_language(out / file)

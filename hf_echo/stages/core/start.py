@@ -26,7 +26,8 @@ def start_model(
     Without a decoder of its own, a checkpoint or backbone gets that of `args.decoder`, or a new one if `args.shape` has
     fields of a decoder (`decoder_layers`). A stage whose encoder alone learns needs none.
     """
-    shape, name = dict(args.shape), args.model_name_or_path
+    shape = dict(args.shape)
+    name = args.model_name_or_path
     if not name and not args.backbone:
         model: Model = EchoForTranslation(new_config(shape, tokenizer, languages))
     elif args.backbone:

@@ -131,7 +131,8 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
     """The pivot language, after everything is checked that needs no reading."""
     check_modular(model)
     checked_language(language)
-    pivot, here = pivot_of(model), languages_of(model)
+    pivot = pivot_of(model)
+    here = languages_of(model)
     if language in here:
         raise ValueError(
             f"{model} has {language} already: remove its folder {LANGUAGES}/{language} first"
@@ -161,7 +162,8 @@ def _train(
     """Train the parts in the paper's order; returns their mean losses."""
     from .training import PairSet, train_masked, train_pairs
 
-    module, losses = opened[0], {}
+    module = opened[0]
+    losses = {}
     common = {name: s[name] for name in ("batch_size", "seed")}
     of_pairs = common | {name: s[name] for name in ("epochs", "learning_rate")}
     with tempfile.TemporaryDirectory() as scratch:

@@ -58,7 +58,8 @@ def load_tower(model_args: Any, embeddings: Any) -> SpectrumModel:
 
 def load_spectrum(model_args: Any, embeddings: Any) -> SpectrumForCausalLM:
     """A Spectrum, or a tower (checkpoint or new) with the token decoder that the recipe names."""
-    name, size = model_args.model_name_or_path, embeddings[[0]].shape[1]
+    name = model_args.model_name_or_path
+    size = embeddings[[0]].shape[1]
     if name and (config := SpectrumConfig.from_pretrained(snapshot(name))).decoder is not None:
         if model_args.decoder:
             raise ValueError(f"decoder: {name} has a token decoder already; leave the field out")

@@ -58,7 +58,8 @@ class Prompt(NamedTuple):
 
 def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
     """One of the product of templates, for a row of `hf_echo.data.documents`. Some name the document's language."""
-    answer, choices = row.get("answer"), list(row.get("choices") or [])
+    answer = row.get("answer")
+    choices = list(row.get("choices") or [])
     if not answer:
         raise ValueError("a document for fine-tuning needs an answer")
     if choices and answer not in choices:
@@ -73,7 +74,8 @@ def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
         parts.append(pick(QUESTIONS).format(question=row["question"]))
     options = [answer]
     if choices:
-        style, kind = int(rng.integers(len(FORMATS))), pick(tuple(TARGETS))
+        style = int(rng.integers(len(FORMATS)))
+        kind = pick(tuple(TARGETS))
         numbered = [
             dict(number=i + 1, letter=chr(65 + i), small=chr(97 + i), choice=choice)
             for i, choice in enumerate(choices)
