@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..utils.settings import CHECKPOINT, DATA, make, setting, step
+from .language_code import language_code
 from .operations import Operation, output
 
 logger = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class CollectData(Operation):
             name: make(Table, values, f"tables: {name}") for name, values in self.tables.items()
         }
 
-    def make(self):
+    def make(self) -> dict[str, Any]:
         from ..data.collect import collect
         from ..utils.folders import write_folder
         from ..utils.lineage import write_lineage
@@ -112,45 +113,130 @@ class CollectData(Operation):
             logger.warning("%s has no %s: the mix is made without it", self.corpora, name)
         return is_left_out
 
-    def is_whole(self):
+    def is_whole(self) -> bool:
         return (Path(self.output_dir) / "train.parquet").is_file()
 
 
-@step(operation="run_scripts")
-class RunScripts(Operation):
-    """Run scripts of train_scripts/corpora one after the other."""
+@step(
+    "data speak",
+    operation="speak",
+    example="hf-echo data speak nway.parquet outputs/speech/train --engine espeak-ng --copies 2",
+)
+class Speak(Operation):
+    """Speak sentences with speech engines such as espeak-ng: a corpus of recordings that a speech encoder learns from.
 
-    output_dir: str = output("folder that the scripts write to")
-    corpora: str | None = setting("folder of the corpora", None, reads=DATA)
-    scripts: list[str] = setting(
-        "such as `speak.py {out}/texts.tsv {out}/clips`: {out} and {corpora} are the folders"
+    A stopped run continues, and the same seed gives the same clips.
+    """
+
+    continues = True
+
+    texts: str = setting(
+        "sentences: lines (.txt), a table of text and lang, n-way, or pairs",
+        argument=True,
+        reads=DATA,
+    )
+    output_dir: str = output("folder of the clips")
+    lang: str | None = setting(
+        "language of TEXTS, if it has no column for it", None, convert=language_code
+    )
+    languages: list[str] = setting(
+        "speak only this language; repeatable; default: all", list, option="--only-lang"
+    )
+    engines: list[str] = setting(
+        "espeak-ng, flite, festival or kokoro; repeatable; default: all that are installed",
+        list,
+        option="--engine",
+    )
+    voices: list[str] = setting(
+        "use only this voice, ENGINE:VOICE (espeak-ng:de+f2); repeatable", list, option="--voice"
+    )
+    measure: bool = setting(
+        "speak with the voices kept for measuring, which training refuses", False
+    )
+    copies: int = setting("clips of each sentence, with different voices", 1, least=1)
+    speed: list[float] = setting("lowest and highest speed of a voice", [0.8, 1.25])
+    pitch: list[float] = setting("lowest and highest pitch of a voice", [0.85, 1.2])
+    room: float = setting("share of clips with the echo of a room", 0.3, least=0, most=1)
+    noise: float = setting("share of clips with noise (5 to 30 dB)", 0.5, least=0, most=1)
+    band: float = setting("share of clips with a narrow band, as a telephone", 0.3, least=0, most=1)
+    exclude: list[str] = setting(
+        "file of lines that are not spoken, such as a test set; repeatable", list
+    )
+    shortest: int = setting("characters of the shortest sentence", 1, least=1)
+    longest: int = setting("characters of the longest sentence", 300, least=1)
+    plain: bool = setting(
+        "only words of A to Z with common punctuation: of manuals, no code and no path", False
+    )
+    most: int | None = setting(
+        "draw so many sentences of each language; default: all", None, least=1
+    )
+    limit: int | None = setting("draw so many sentences in all; default: all", None, least=1)
+    seed: int = setting("random seed", 0)
+    workers: int | None = setting(
+        "engines at a time; default: one per processor", None, least=1, recorded=False
+    )
+    on_bad_row: Literal["error", "skip"] = setting(
+        "for bad rows of TEXTS: error or skip", "error", recorded=False
     )
 
-    def make(self):
-        import shlex
-        import subprocess
-        import sys
-
-        import hf_echo
-
-        from ..utils.lineage import write_lineage
-
-        folder = Path(hf_echo.__file__).resolve().parents[1] / "train_scripts" / "corpora"
-        for line in self.scripts:
-            name, *words = [
-                word.format(out=self.output_dir, corpora=self.corpora) for word in shlex.split(line)
-            ]
-            if name not in {file.name for file in folder.glob("*.py")}:
-                raise FileNotFoundError(
-                    f"scripts: no {name!r} in train_scripts/corpora of a checkout of hf-echo"
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("speed", "pitch"):
+            if len(getattr(self, name)) != 2:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}: give the lowest and the highest"
                 )
-            if subprocess.run([sys.executable, folder / name, *words]).returncode:
-                raise ValueError(f"scripts: {line!r} failed; its message is above")
-        data = self.names(DATA)
-        write_lineage(self.output_dir, str(self.operation), self.names(None), parents={}, data=data)
-        return {"output_dir": self.output_dir}
 
-    def is_whole(self):
+    def make(self):
+        from ..data.speech.speech_engines import open_engines
+        from ..data.speech.spoken_corpus import SpeechPlan, speak_corpus
+        from ..data.speech.spoken_sentences import Effects, read_sentences
+        from ..utils.lineage import write_lineage
+        from ..utils.text import read_lines
+
+        plan = SpeechPlan(
+            self.copies,
+            (self.speed[0], self.speed[1]),
+            (self.pitch[0], self.pitch[1]),
+            Effects(self.room, self.noise, self.band),
+            seed=self.seed,
+            measure=self.measure,
+            voices=tuple(self.voices),
+        )
+        engines = open_engines(self.engines)
+        left_out = {line for file in self.exclude for line in read_lines(file)}
+        sentences = read_sentences(
+            self.texts,
+            lang=self.lang,
+            langs=self.languages,
+            exclude=left_out,
+            shortest=self.shortest,
+            longest=self.longest,
+            plain=self.plain,
+            most=self.most,
+            limit=self.limit,
+            seed=self.seed,
+            on_bad_row=self.on_bad_row,
+        )
+        report = speak_corpus(
+            sentences, self.output_dir, engines, plan, workers=self.workers, progress=True
+        )
+        write_lineage(
+            self.output_dir,
+            str(self.operation),
+            self.names(None),
+            parents={},
+            data=self.names(DATA),
+            results=report,
+        )
+        return {"output_dir": self.output_dir, **report}
+
+    def missing(self):
+        from ..data.speech.speech_engines import missing_engines
+
+        return missing_engines(self.engines)
+
+    def is_whole(self) -> bool:
         return True  # the lineage is written last
 
 
@@ -179,7 +265,7 @@ class PrepareData(Operation):
     )
     workers: int = setting("processes; each holds a shard in memory", 1, least=1, recorded=False)
 
-    def make(self):
+    def make(self) -> dict[str, Any]:
         from ..data import load_parallel
         from ..data.prepared import prepare_parallel
         from ..modeling import EchoTokenizer
@@ -196,7 +282,7 @@ class PrepareData(Operation):
         write_lineage(self.output_dir, str(self.operation), self.names(None), **lineage)
         return {"output_dir": self.output_dir, **report}
 
-    def is_whole(self):
+    def is_whole(self) -> bool:
         from ..data.prepared import PREPARED
 
         return (Path(self.output_dir) / PREPARED).is_file()
@@ -232,13 +318,13 @@ class FilterData(Operation):
         "rows per block, held in memory by one worker", 50_000, least=1, recorded=False
     )
 
-    def make(self):
+    def make(self) -> None:
         from ..data.pipeline import read_recipe
         from ..negatives.recipe_steps import STEPS
 
         run_pipeline(self, read_recipe(self.recipe, STEPS), self.output_dir, block=self.block)
 
-    def run(self):
+    def run(self) -> None:
         self.make()  # the steps are printed, and the folder has its own report
 
 

@@ -218,32 +218,3 @@ def test_an_optional_table_may_be_missing(corpora, tmp_path):
     tables = {"pairs.parquet": {}, "none.parquet": {"optional": True}}
     rows = run(corpora, tmp_path / "out", tables=tables)
     assert rows["train"] > 0
-
-
-@pytest.mark.slow
-def test_scripts_are_run_once(tmp_path, corpora):
-    recipe = tmp_path / "r.yaml"
-
-    def made(*scripts):
-        recipe.write_text(
-            yaml.safe_dump(
-                {"operation": "run_scripts", "output_dir": "out", "scripts": list(scripts)}
-            )
-        )
-        return run_operation(recipe, {"corpora": str(corpora), "output_dir": str(tmp_path / "out")})
-
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "part.txt").write_text("of a script that was stopped")
-    refused = {
-        "none.py": "no 'none.py' in train_scripts/corpora",
-        "speak.py {out}": "failed; its message",
-    }
-    for script, error in refused.items():
-        with pytest.raises((FileNotFoundError, ValueError), match=error):
-            made(script)
-    made("speak.py --help", "speech_nano_data.py {corpora} --help")
-    assert made("speak.py --help", "speech_nano_data.py {corpora} --help")["output_dir"] == str(
-        tmp_path / "out"
-    )
-    with pytest.raises(ValueError, match="made in another way: scripts was"):
-        made("speak.py --help")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ...languages import find_language
 from ...utils.files import files_below
+from ...utils.lineage import FILE as LINEAGE
 from ..formats import Block, Part, open_file, suffix_of
 from ..tables import SPLIT_WORDS, list_files
 
@@ -50,10 +51,9 @@ def speech_tables(path: Path, split: str | None) -> list[Path]:
         clips.parent for clips in [*path.glob("clips"), *path.glob("*/clips")] if clips.is_dir()
     )
     if not common_voice:
-        files = [file for file in files_below(path) if suffix_of(file) in TABLES]
-        return (
-            [file for file in list_files(path, split) if suffix_of(file) in TABLES] if files else []
-        )
+        if not any(_is_table(file) for file in files_below(path)):
+            return []
+        return [file for file in list_files(path, split) if _is_table(file)]
     names = (
         COMMON_VOICE_SPLITS
         if split is None
@@ -63,6 +63,11 @@ def speech_tables(path: Path, split: str | None) -> list[Path]:
     if not (files := [file for file in files if file.exists()]):
         raise FileNotFoundError(f"{path}: a Common Voice folder without {split or 'train'}.tsv")
     return files
+
+
+def _is_table(file: Path) -> bool:
+    """The record of the step that made a corpus lies beside its clips."""
+    return suffix_of(file) in TABLES and file.name != LINEAGE
 
 
 def open_table(file: Path) -> Part:

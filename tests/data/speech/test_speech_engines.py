@@ -5,13 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-import kokoro
 import numpy as np
 import pytest
-import speech_engines as engines
-from speech_engines import ENGINES, open_engines
 
-from ..refusals import refusals, refuses
+from hf_echo.data.speech import kokoro
+from hf_echo.data.speech import speech_engines as engines
+from hf_echo.data.speech.speech_engines import ENGINES, open_engines
+
+from ...refusals import refusals, refuses
 
 pytest.importorskip("soundfile")
 TEXT = "the weather is nice"

@@ -1,11 +1,14 @@
-"""What speak.py speaks and how it sounds: sentences with their English, and what a recording adds to a voice.
+"""What `hf-echo data speak` speaks, and how: sentences with their English, and what a recording adds to a voice.
 
 Sentences come from lines, n-way tables, pairs or tables of texts. A room, background noise and a narrow band each have
 a probability, by one seed.
 """
 
+from __future__ import annotations
+
 import hashlib
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,16 +16,18 @@ from typing import NamedTuple
 import numpy as np
 from scipy.signal import butter, fftconvolve, sosfiltfilt
 
-from hf_echo.data import load_nway, load_parallel
-from hf_echo.data.formats import open_file, suffix_of
-from hf_echo.data.nway import find_nway_columns
-from hf_echo.data.schema import check_text
-from hf_echo.data.tables import as_list
-from hf_echo.languages import find_language
-from hf_echo.utils.text import read_lines
+from ...languages import find_language
+from ...utils.text import read_lines
+from ..formats import open_file, suffix_of
+from ..nway import find_nway_columns, load_nway
+from ..readers import load_parallel
+from ..schema import check_text
+from ..tables import as_list
 
 ENGLISH = "eng_Latn"
 LONGEST = 300  # characters: about 20 seconds of speech
+PLAIN = re.compile(r"[A-Za-z0-9 ,.'?!;:()*#…-]+")
+CODE = re.compile(r"[a-z][A-Z]|\.\w{2,4}\b|--|\(\)")
 
 
 class Sentence(NamedTuple):
@@ -37,7 +42,10 @@ def read_sentences(
     lang: str | None = None,
     langs: Collection[str] = (),
     exclude: Collection[str] = (),
+    shortest: int = 1,
     longest: int = LONGEST,
+    plain: bool = False,
+    most: int | None = None,
     limit: int | None = None,
     seed: int = 0,
     on_bad_row: str = "error",
@@ -50,8 +58,11 @@ def read_sentences(
             are both spoken.
         langs: only these languages.
         exclude: texts that are left out, in any language, such as those of a test set.
-        longest: characters of the longest sentence; longer ones are left out.
-        limit: so many sentences, drawn at random by `seed`; None takes all.
+        shortest, longest: characters of a sentence; others are left out.
+        plain: only words of the letters A to Z with common punctuation, no code and no path, as in manuals that an
+            engine reads as a person does.
+        most: so many sentences of each language, drawn at random by `seed`; None takes all.
+        limit: the same for all languages together.
 
     Raises:
         ValueError: no sentence is left, an unknown language, bad rows.
@@ -61,7 +72,11 @@ def read_sentences(
     left_out = set(exclude)
     different: dict[tuple[str, str], Sentence] = {}
     for sentence in _all(Path(path), code, on_bad_row):
-        if (languages and sentence.lang not in languages) or len(sentence.text) > longest:
+        if languages and sentence.lang not in languages:
+            continue
+        if not shortest <= len(sentence.text) <= longest or (
+            plain and not _is_plain(sentence.text)
+        ):
             continue
         if sentence.text not in left_out and sentence.english not in left_out:
             different.setdefault((sentence.lang, sentence.text), sentence)
@@ -69,14 +84,34 @@ def read_sentences(
         where = f" in {', '.join(sorted(languages))}" if languages else ""
         raise ValueError(f"{path}: no sentence to speak{where}")
     sentences = list(different.values())
-    if limit is None or limit >= len(sentences):
-        return sentences
-    # Drawn by the text, so that a longer file does not change what is drawn of the first lines.
+    if most is not None:
+        by_language: dict[str, list[Sentence]] = {}
+        for sentence in sentences:
+            by_language.setdefault(sentence.lang, []).append(sentence)
+        drawn = {one for group in by_language.values() for one in _drawn(group, most, seed)}
+        sentences = [sentence for sentence in sentences if sentence in drawn]
+    if limit is not None:
+        drawn = _drawn(sentences, limit, seed)
+        sentences = [sentence for sentence in sentences if sentence in drawn]
+    return sentences
+
+
+def _drawn(sentences: Sequence[Sentence], number: int, seed: int) -> set[Sentence]:
+    """So many sentences by their text, so that a longer file does not change what is drawn of the first lines."""
     by_seed = sorted(
         sentences, key=lambda sentence: seeded_number(seed, sentence.text, sentence.lang)
     )
-    drawn = set(by_seed[:limit])
-    return [sentence for sentence in sentences if sentence in drawn]
+    return set(by_seed[:number])
+
+
+def _is_plain(text: str) -> bool:
+    letters = sum(character.isalpha() for character in text)
+    return bool(
+        PLAIN.fullmatch(text)
+        and not CODE.search(text)
+        and text.count(" ") >= 2
+        and letters > 0.7 * len(text)
+    )
 
 
 def seeded_number(*parts: object) -> int:

@@ -2,28 +2,28 @@
 
 import json
 
-import datasets
 import numpy as np
 import pytest
-import speak
-from speak import Effects, Sentence, SpeechPlan, apply_effects, read_sentences, speak_corpus
 
 from hf_echo.data import load_speech
-from hf_echo.data.speech import read_audio, refuse_kept
+from hf_echo.data.speech import read_audio, refuse_kept, spoken_corpus
+from hf_echo.data.speech.spoken_corpus import SpeechPlan, speak_corpus
+from hf_echo.data.speech.spoken_sentences import (
+    Effects,
+    Sentence,
+    apply_effects,
+    read_sentences,
+)
 
-from ..refusals import refusals, refuses
+from ...refusals import refusals, refuses
 
 pytest.importorskip("soundfile")
+COMMAND = "data speak"
 QUIET = Effects(room=0, noise=0, band=0)
 SENTENCES = []
 for number in range(4):
     for lang in ("eng_Latn", "deu_Latn"):
         SENTENCES.append(Sentence(f"sentence {number}", lang, f"english {number}"))
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 @pytest.fixture
@@ -122,17 +122,17 @@ def test_a_clip_does_not_depend_on_the_order(engines, tmp_path):
 @pytest.fixture
 def interrupted(engines, tmp_path, monkeypatch):
     """A folder with one finished file of three clips; the run was stopped in the second one."""
-    monkeypatch.setattr(speak, "SHARD", 3)
+    monkeypatch.setattr(spoken_corpus, "SHARD", 3)
     spoken_clips = []
 
-    def stops(clip, *, speak_clip=speak._spoken, **options):
+    def stops(clip, *, speak_clip=spoken_corpus._spoken, **options):
         spoken_clips.append(clip)
         if len(spoken_clips) > 4:
             raise KeyboardInterrupt
         return speak_clip(clip, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(speak, "_spoken", stops)
+        patch.setattr(spoken_corpus, "_spoken", stops)
         speak_corpus(SENTENCES, tmp_path / "part", engines, workers=1)
     assert list(content(tmp_path / "part")) == ["000000.parquet"]
     return tmp_path / "part"
@@ -149,11 +149,11 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(engines, interrupted, tmp_
 def test_a_resumed_run_speaks_only_what_is_missing(engines, interrupted, monkeypatch):
     resumed = []
 
-    def counts(clip, *, speak_clip=speak._spoken, **options):
+    def counts(clip, *, speak_clip=spoken_corpus._spoken, **options):
         resumed.append(clip)
         return speak_clip(clip, **options)
 
-    monkeypatch.setattr(speak, "_spoken", counts)
+    monkeypatch.setattr(spoken_corpus, "_spoken", counts)
     speak_corpus(SENTENCES, interrupted, engines)
 
     assert len(resumed) == len(SENTENCES) - 3
@@ -374,21 +374,59 @@ test_files_that_cannot_be_read = refusals(
 )
 
 
-def test_the_command_leaves_out_a_test_set(engines, files, run_main):
+def test_the_command_leaves_out_a_test_set(engines, files, answer):
     (files / "test.txt").write_text("Guten Tag\n")
     words = [files / "lines.txt", files / "out", "--lang", "de", "--copies", 2, "--noise", 0]
 
-    code, out, _ = run_main(speak.main, *words, "--exclude", files / "test.txt")
+    report = answer(*words, "--exclude", files / "test.txt")
 
-    assert code == 0
-    assert json.loads(out)["clips"] == 2
+    assert report["clips"] == 2
     assert load_speech(files / "out")["text"][:] == ["Ja", "Ja"]
 
 
-def test_the_command_says_how_to_install_an_engine(no_engines, files, run_main):
+def test_the_same_command_speaks_nothing_again(engines, files, answer):
+    words = [files / "lines.txt", files / "out", "--lang", "de"]
+    first = answer(*words)
+    before = content(files / "out")
+
+    assert answer(*words) == first
+    assert content(files / "out") == before
+
+
+def test_the_command_says_how_to_install_an_engine(no_engines, files, refused):
     words = [files / "lines.txt", files / "out", "--lang", "de", "--engine", "flite"]
+    refused("flite is not installed: apt-get install flite", *words)
 
-    code, _, err = run_main(speak.main, *words)
 
-    assert code == 2
-    assert err.strip().endswith("flite is not installed: apt-get install flite")
+def test_a_range_has_two_ends(engines, files, refused):
+    words = [files / "lines.txt", files / "out", "--lang", "de", "--speed", 0.9]
+    refused("speed is [0.9]: give the lowest and the highest", *words)
+
+
+def test_most_draws_of_each_language(files):
+    rows = [
+        {"text": f"{lang} {number}", "lang": lang} for lang in ("de", "fr") for number in range(9)
+    ]
+    (files / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    sentences = read_sentences(files / "two.jsonl", most=4)
+
+    assert [sentence.lang for sentence in sentences] == ["deu_Latn"] * 4 + ["fra_Latn"] * 4
+
+
+@pytest.mark.parametrize(
+    "text, is_plain",
+    [
+        ("Press the red button.", True),
+        ("Run apt-get --help first.", False),
+        ("Open notes.txt in the editor.", False),
+        ("Öffne die rote Tür.", False),
+        ("Two words", False),
+    ],
+)
+def test_plain_sentences_have_no_code(files, text, is_plain):
+    (files / "manual.txt").write_text(f"This sentence is plain.\n{text}\n")
+    texts = [
+        sentence.text for sentence in read_sentences(files / "manual.txt", lang="en", plain=True)
+    ]
+    assert (text in texts) == is_plain

@@ -5,6 +5,8 @@ the voice's own. Pitch is native in espeak-ng; for other engines the speech is m
 faster, which also changes the vocal tract, like another speaker.
 """
 
+from __future__ import annotations
+
 import io
 import re
 import shutil
@@ -15,12 +17,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import kokoro
 import numpy as np
-from anyascii import anyascii
 
-from hf_echo.data.speech import kept_for_measuring
-from hf_echo.languages import find_language
+from ...languages import find_language
+from . import kokoro
+from .readers import kept_for_measuring
 
 TIMEOUT = 120  # seconds for one sentence
 # Variants of espeak-ng that are effects or tests, not voices.
@@ -174,6 +175,8 @@ def _espeak_voices() -> dict[str, list[str]]:
 
 
 def _flite(text: str, voice: str, speed: float, pitch: float) -> bytes:
+    from anyascii import anyascii
+
     stretch = ["--setf", f"duration_stretch={1 / speed:.4f}"]
     content = anyascii(text.translate(PLAIN)).encode()  # flite spells other bytes
     return _in_files(
@@ -225,7 +228,7 @@ ENGINES = {
         ),
         Engine(
             "kokoro",
-            "espeak-ng, and see kokoro.py",
+            "espeak-ng, and see docs/speech.md",
             "espeak-ng",
             kokoro.voices,
             kokoro.say,
@@ -233,6 +236,15 @@ ENGINES = {
         ),
     )
 }
+
+
+def missing_engines(names: Sequence[str]) -> list[str]:
+    """Of the engines of these names, how each that is not installed can be; unknown names are left out."""
+    problems = []
+    for name in names:
+        if name in ENGINES and not ENGINES[name].installed:
+            problems.append(f"{name} is not installed: apt-get install {ENGINES[name].package}")
+    return problems
 
 
 def open_engines(names: Sequence[str] = ()) -> list[Engine]:
@@ -252,10 +264,8 @@ def open_engines(names: Sequence[str] = ()) -> list[Engine]:
     for name in names:
         if name not in ENGINES:
             raise ValueError(f"no speech engine {name!r}; there are {', '.join(ENGINES)}")
-        if not ENGINES[name].installed:
-            raise FileNotFoundError(
-                f"{name} is not installed: apt-get install {ENGINES[name].package}"
-            )
+    for problem in missing_engines(names):
+        raise FileNotFoundError(problem)
     chosen = [ENGINES[name] for name in dict.fromkeys(names)] or [
         e for e in ENGINES.values() if e.installed
     ]

@@ -1,10 +1,12 @@
 """Speak sentences with speech engines such as espeak-ng: a speech corpus of Parquet files that `load_speech` reads.
 
-    python train_scripts/corpora/speak.py sentences.tsv spoken --engine espeak-ng --engine flite --copies 2
+    hf-echo data speak sentences.tsv spoken --engine espeak-ng --engine flite --copies 2
 
 Each clip has its own random numbers, from the seed, its language, text and copy. So a clip is the same in every corpus
 with these settings, in whatever order it is made, and an interrupted run resumes to the same bytes.
 """
+
+from __future__ import annotations
 
 import hashlib
 import io
@@ -17,29 +19,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import typer
 import yaml
-from run_script import run, show
-from speech_engines import ENGINES, Engine, open_engines
-from spoken_sentences import (
-    LONGEST,
-    Effects,
-    Sentence,
-    apply_effects,
-    read_sentences,
-    seeded_number,
-)
 from tqdm.auto import tqdm
 
-from hf_echo.data.speech import features
-from hf_echo.utils.files import make_once
-from hf_echo.utils.text import read_lines
+from ...utils.files import make_once
+from .readers import features
+from .speech_engines import Engine
+from .spoken_sentences import Effects, Sentence, apply_effects, seeded_number
 
 logger = logging.getLogger(__name__)
 
@@ -300,95 +292,3 @@ def _report(files: Sequence[Path]) -> dict[str, Any]:
 
 def _clips_and_hours(rows: pd.DataFrame) -> dict[str, float]:
     return {"clips": len(rows), "hours": round(float(rows.seconds.sum()) / 3600, 3)}
-
-
-def main(
-    texts: Annotated[
-        Path,
-        typer.Argument(help="Sentences: lines (.txt), a table of text and lang, n-way, or pairs."),
-    ],
-    out: Annotated[Path, typer.Argument(help="Output folder; an interrupted run resumes there.")],
-    lang: Annotated[
-        str | None, typer.Option(help="Language of TEXTS, if it has no column for it.")
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only-lang", help="Speak only this language; repeatable. Default: all."),
-    ] = None,
-    engine: Annotated[
-        list[str] | None,
-        typer.Option(help=f"{', '.join(ENGINES)}; repeatable. Default: all that are installed."),
-    ] = None,
-    voice: Annotated[
-        list[str] | None,
-        typer.Option(help="Use only this voice, ENGINE:VOICE (espeak-ng:de+f2); repeatable."),
-    ] = None,
-    measure: Annotated[
-        bool,
-        typer.Option(
-            "--measure", help="Speak with the voices kept for measuring, which training refuses."
-        ),
-    ] = False,
-    copies: Annotated[
-        int, typer.Option(min=1, help="Clips of each sentence, with different voices.")
-    ] = 1,
-    speed: Annotated[
-        tuple[float, float], typer.Option(help="Lowest and highest speed of a voice.")
-    ] = (0.8, 1.25),
-    pitch: Annotated[
-        tuple[float, float], typer.Option(help="Lowest and highest pitch of a voice.")
-    ] = (0.85, 1.2),
-    room: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of clips with the echo of a room.")
-    ] = 0.3,
-    noise: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of clips with noise (5 to 30 dB).")
-    ] = 0.5,
-    band: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of clips with a narrow band, as a telephone.")
-    ] = 0.3,
-    exclude: Annotated[
-        list[Path] | None,
-        typer.Option(help="File of lines that are not spoken, such as a test set; repeatable."),
-    ] = None,
-    longest: Annotated[int, typer.Option(min=1, help="Longest sentence in characters.")] = LONGEST,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Draw so many sentences at random. Default: all.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same clips.")] = 0,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Engines at a time. Default: one per processor.")
-    ] = None,
-    on_bad_row: Annotated[
-        str, typer.Option(help="For bad rows of TEXTS: error or skip.")
-    ] = "error",
-) -> None:
-    """Speak sentences with speech engines such as espeak-ng: a speech corpus of Parquet files."""
-    plan = SpeechPlan(
-        copies,
-        speed,
-        pitch,
-        Effects(room, noise, band),
-        seed=seed,
-        measure=measure,
-        voices=tuple(voice or ()),
-    )
-    engines = open_engines(engine or ())
-    left_out: set[str] = set()
-    for file in exclude or ():
-        left_out.update(read_lines(file))
-    sentences = read_sentences(
-        texts,
-        lang=lang,
-        langs=only or (),
-        exclude=left_out,
-        longest=longest,
-        limit=limit,
-        seed=seed,
-        on_bad_row=on_bad_row,
-    )
-    show(speak_corpus(sentences, out, engines, plan, workers=workers, progress=True))
-
-
-if __name__ == "__main__":
-    run(main)

@@ -8,6 +8,8 @@ espeak-ng the other languages; its phonemes become those of Kokoro by the table 
 two voices of a language, which is another voice.
 """
 
+from __future__ import annotations
+
 import importlib.resources
 import importlib.util
 import io
