@@ -9,10 +9,10 @@ its keys is kept, and rows that share a key with it go. A sequential pass decide
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -23,31 +23,31 @@ from .. import sampling as proportions
 from .data_recipe import Sampling, Step
 
 SEQUENTIAL = 1_000_000  # entries that are decided one after the other
+COLUMN = np.uint64(0x9E3779B97F4A7C15)  # times the number of a column of keys; 2**64 / golden ratio
 
 
 def entries(step: Step, table: pa.Table) -> pa.Table:
     """What a step compares: (key, row) for each key of each row that it concerns, or (key, row, rank) for a cap."""
     rows = table["row"].to_numpy()
     mask = step.concerns(table)
-    mask = np.ones(len(table), bool) if mask is None else mask
+    if mask is None:
+        mask = np.ones(len(table), bool)
     if step.kind == "groups":
         groups = pa.array(step.work.groups(table), pa.string())
         rank = np.asarray(step.work.rank(table), np.float64)
-        chosen = pa.array(mask & groups.is_valid().to_numpy(zero_copy_only=False))
         rank = np.where(np.isnan(rank), -np.inf, rank)
-        return pa.table({"key": groups, "row": rows, "rank": rank}).filter(chosen)
+        has_group = groups.is_valid().to_numpy(zero_copy_only=False)
+        return pa.table({"key": groups, "row": rows, "rank": rank}).filter(
+            pa.array(mask & has_group)
+        )
+
     keys = np.array(step.work.keys(table), np.uint64)
-    if keys.ndim != 2 or len(keys) != len(table):
-        raise ValueError(f"step {step.name}: keys must be ({len(table)}, k), got {keys.shape}")
     present = (keys != 0) & mask[:, None]
-    if not getattr(step.work, "shared_keys", False):  # columns are not compared with each other
-        keys ^= np.array([_number(str(i)) * (i > 0) for i in range(keys.shape[1])], np.uint64)
+    if not getattr(step.work, "shared_keys", False):
+        # Another number for each column: equal keys of two columns are not compared with each other.
+        keys ^= np.arange(keys.shape[1], dtype=np.uint64) * COLUMN
     where, column = np.nonzero(present)
     return pa.table({"key": keys[where, column], "row": rows[where]})
-
-
-def _number(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 def compare(step: Step | Sampling, files: Sequence[Path], out: Path) -> None:
@@ -60,20 +60,28 @@ def compare(step: Step | Sampling, files: Sequence[Path], out: Path) -> None:
         elif step.kind == "keys":
             _first_of_keys(db)
         else:
-            place = "row_number() OVER (PARTITION BY key ORDER BY rank DESC, row)"
-            db.execute(
-                f"INSERT INTO changed SELECT row, 0 FROM found QUALIFY {place} > $1",
-                [step.work.limit],
-            )
+            _highest_ranks(db, step.work.limit)
         db.sql("FROM changed ORDER BY row").write_parquet(str(out))
 
 
-def _first_of_keys(db: duckdb.DuckDBPyConnection) -> None:
-    contested = "QUALIFY count(*) OVER (PARTITION BY key) > 1"
+def _highest_ranks(db: duckdb.DuckDBPyConnection, limit: int) -> None:
     db.execute(
-        f"CREATE TABLE open AS SELECT DISTINCT key, row FROM found; CREATE TABLE o AS FROM open {contested}"
+        """
+        INSERT INTO changed SELECT row, 0 FROM found
+        QUALIFY row_number() OVER (PARTITION BY key ORDER BY rank DESC, row) > $1
+        """,
+        [limit],
     )
-    db.execute("DROP TABLE open; ALTER TABLE o RENAME TO open")  # rows that share no key stay
+
+
+def _first_of_keys(db: duckdb.DuckDBPyConnection) -> None:
+    # Rows that share no key with another stay.
+    db.execute("""
+        CREATE TABLE every AS SELECT DISTINCT key, row FROM found;
+        CREATE TABLE open AS FROM every QUALIFY count(*) OVER (PARTITION BY key) > 1;
+        DROP TABLE every;
+    """)
+    # A round: a row that is the first of all its keys is kept, and the others with one of these keys go.
     while db.execute("SELECT count(*) FROM open").fetchone()[0] > SEQUENTIAL:
         db.execute("""
             CREATE TEMP TABLE kept AS SELECT row FROM
@@ -85,31 +93,35 @@ def _first_of_keys(db: duckdb.DuckDBPyConnection) -> None:
             CREATE TABLE rest AS FROM open ANTI JOIN kept USING (row) ANTI JOIN gone USING (row);
             DROP TABLE open; DROP TABLE kept; DROP TABLE gone; ALTER TABLE rest RENAME TO open;
         """)
+    # The few that are left are decided one after the other.
     taken: set[int] = set()
-    gone = []
-    for row, keys in db.execute(
-        "SELECT row, list(key) FROM open GROUP BY row ORDER BY row"
-    ).fetchall():
+    duplicates = []
+    in_order = db.execute("SELECT row, list(key) FROM open GROUP BY row ORDER BY row")
+    for row, keys in in_order.fetchall():
         if taken.isdisjoint(keys):
             taken.update(keys)
         else:
-            gone.append(row)
-    db.register("gone", pa.table({"row": pa.array(gone, pa.uint64())}))
-    db.execute("INSERT INTO changed SELECT row, 0 FROM gone")
+            duplicates.append(row)
+    db.register("duplicates", pa.table({"row": pa.array(duplicates, pa.uint64())}))
+    db.execute("INSERT INTO changed SELECT row, 0 FROM duplicates")
 
 
 def _sample(db: duckdb.DuckDBPyConnection, sampling: Sampling) -> None:
-    columns = {"direction": ["source_lang", "target_lang"]}.get(sampling.by, [sampling.by])
-    columns = ["origin", *columns] if sampling.method == "two_step" else columns
+    columns = ["source_lang", "target_lang"] if sampling.by == "direction" else [sampling.by]
+    if sampling.method == "two_step":
+        columns = ["origin", *columns]
     group = " || '\t' || ".join(columns)
-    sizes = dict(
-        db.execute(
-            f"SELECT {group} AS name, count(*) FROM found GROUP BY ALL ORDER BY ALL"
-        ).fetchall()
-    )
-    quota = quotas(sampling, sizes) if sizes else {}
-    rows = [(name, n // sizes[name], n % sizes[name]) for name, n in quota.items()]
-    db.register("quota", pa.table(dict(zip(("name", "copies", "extra"), map(list, zip(*rows))))))
+    counted = db.execute(f"SELECT {group}, count(*) FROM found GROUP BY ALL ORDER BY ALL")
+    sizes = dict(counted.fetchall())
+    if not sizes:
+        return
+    # Every row of a group has `copies` copies, and `extra` rows, drawn by a hash, have one more.
+    quota: dict[str, list[Any]] = {"name": [], "copies": [], "extra": []}
+    for name, rows in quotas(sampling, sizes).items():
+        quota["name"].append(name)
+        quota["copies"].append(rows // sizes[name])
+        quota["extra"].append(rows % sizes[name])
+    db.register("quota", pa.table(quota))
     db.execute(
         f"""
         INSERT INTO changed SELECT row, copies + (place <= extra)::BIGINT AS number FROM
@@ -126,11 +138,11 @@ def quotas(sampling: Sampling, sizes: Mapping[str, int]) -> dict[str, int]:
     shares = shares_of(sampling, sizes)
     rows = sampling.rows or sum(sizes.values())
     exact = {group: rows * share for group, share in shares.items()}
-    quota = {group: math.floor(value + 1e-9) for group, value in exact.items()}
-    for group in sorted(exact, key=lambda g: (quota[g] - exact[g], g))[
-        : rows - sum(quota.values())
-    ]:
-        quota[group] += 1  # the largest remainders
+    quota = {group: math.floor(number + 1e-9) for group, number in exact.items()}
+    # The rows that are left go to the largest remainders.
+    by_remainder = sorted(exact, key=lambda group: (quota[group] - exact[group], group))
+    for group in by_remainder[: rows - sum(quota.values())]:
+        quota[group] += 1
     return quota
 
 
@@ -148,7 +160,9 @@ def shares_of(sampling: Sampling, sizes: Mapping[str, int]) -> dict[str, float]:
     for group, size in sizes.items():
         source, _, rest = group.partition("\t")
         nested.setdefault(source, {})[rest] = size
-    two = proportions.two_step(nested, 0.5 if sampling.exponent is None else sampling.exponent)
-    return {
-        f"{source}\t{rest}": share for source, inner in two.items() for rest, share in inner.items()
-    }
+    exponent = 0.5 if sampling.exponent is None else sampling.exponent
+    shares = {}
+    for source, shares_of_source in proportions.two_step(nested, exponent).items():
+        for rest, share in shares_of_source.items():
+            shares[f"{source}\t{rest}"] = share
+    return shares

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,14 @@ from ..tables import BadRows
 from . import statistics
 from .compare import compare, entries
 from .data_recipe import Recipe, Sampling, Step
-from .statistics import Statistics, by_direction, in_and_kept
+from .statistics import Directions, Statistics, by_direction, in_and_kept
 from .units import Unit, read_unit, units_of
 
 BLOCK = 50_000  # rows of a block; a worker needs a few times the memory of its text
 FILE_ROWS = 1_000_000  # rows of an output file, if the recipe gives no number of files
 VERSION = 2  # of the blocks; raising it discards old work
 META = b"hf_echo"
+NOTE = "stage.json"  # in the folder of a finished stage: its blocks, counts and fitted values
 UNIT = 40  # bits of a row number that count rows of one unit
 SCHEMA = pa.schema(
     [(name, pa.string()) for name in COLUMNS]
@@ -95,55 +96,64 @@ def run(
     out = Path(out)
     executor = executor or LocalExecutor()
     units = units_of(recipe.sources)
-    sources = [(unit.path, unit.label, dict(unit.arguments), unit.identity) for unit in units]
-    known = (
-        hf_echo.__version__,
-        VERSION,
-        block,
-        sources,
-        recipe.steps,
-        recipe.sampling,
-        recipe.out,
-    )
-    key = hashlib.sha256(repr(known).encode()).hexdigest()[:16]
-    if (out / "data").exists():
-        if not (out / "counts.json").exists():
-            raise ValueError(f"{out / 'data'} was not made here: give another folder")
-        if (is_same := read_json(out / "counts.json")["key"] == key) and not fresh:
-            return _outcome(out)
-        if not is_same and not overwrite:
-            fix = "give another folder, or overwrite it"
-            raise ValueError(
-                f"{out} holds the result of another recipe or of changed sources: {fix}"
-            )
+    key = _key(recipe, units, block)
+    if (out / "data").exists() and _holds_result(out, key, overwrite) and not fresh:
+        return _outcome(out)
     with only_run(out):
-        out.mkdir(exist_ok=True)
-        work = out / ".work"
-        if fresh or (work.exists() and json_once(work / "key.json", str) != key):
-            shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(exist_ok=True)
-        write_json(work / "key.json", key)
+        work = _open_work(out, key, fresh)
         stages = stages_of(recipe)
         folders = [work / f"{number:02d}" for number in range(len(stages))]
-        done = max(
-            (i for i, folder in enumerate(folders) if (folder / "stage.json").exists()), default=-1
-        )
-        for number in range(done + 1, len(stages)):
+        # A stage that has its note is finished; the run goes on behind the last of them.
+        finished = [number for number in range(len(stages)) if (folders[number] / NOTE).exists()]
+        for number in range(max(finished, default=-1) + 1, len(stages)):
             barrier, steps = stages[number]
-            folders[number].mkdir(exist_ok=True)
-            if number == 0:
-                note = _read(steps, units, folders[0], executor, block, on_bad_row)
+            folder = folders[number]
+            folder.mkdir(exist_ok=True)
+            if barrier is None:
+                note = _read(steps, units, folder, executor, block, on_bad_row)
             else:
-                note = _apply(barrier, steps, folders[number - 1], folders[number], executor)
-            write_json(folders[number] / "stage.json", note)
+                note = _apply(barrier, steps, folders[number - 1], folder, executor)
+            write_json(folder / NOTE, note)
             if number:
                 shutil.rmtree(folders[number - 1])
-            _write_counts(
-                work if (out / "data").exists() else out, note, None
-            )  # earlier data keep their counts
+            _write_counts(_counts_folder(out), note, None)
         _write_output(recipe, folders[-1], out, key)
         shutil.rmtree(work)
     return _outcome(out)
+
+
+def _key(recipe: Recipe, units: Sequence[Unit], block: int) -> str:
+    """What decides the result: a run with another key has another result."""
+    sources = [(unit.path, unit.label, dict(unit.arguments), unit.identity) for unit in units]
+    rules = (recipe.steps, recipe.sampling, recipe.out)
+    text = repr((hf_echo.__version__, VERSION, block, sources, *rules))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _holds_result(out: Path, key: str, overwrite: bool) -> bool:
+    """Whether ``out/data`` is the result of this recipe. Raises ValueError if it may not be replaced."""
+    if not (out / "counts.json").exists():
+        raise ValueError(f"{out / 'data'} was not made here: give another folder")
+    is_same = read_json(out / "counts.json")["key"] == key
+    if not is_same and not overwrite:
+        fix = "give another folder, or overwrite it"
+        raise ValueError(f"{out} holds the result of another recipe or of changed sources: {fix}")
+    return is_same
+
+
+def _open_work(out: Path, key: str, fresh: bool) -> Path:
+    """The folder of blocks, without the blocks of another recipe."""
+    work = out / ".work"
+    if fresh or (work.exists() and json_once(work / "key.json", str) != key):
+        shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True, exist_ok=True)
+    write_json(work / "key.json", key)
+    return work
+
+
+def _counts_folder(out: Path) -> Path:
+    """Earlier data keep their counts beside them until new data replace them."""
+    return out / ".work" if (out / "data").exists() else out
 
 
 def stages_of(recipe: Recipe) -> list[tuple[Step | Sampling | None, list[Step]]]:
@@ -159,49 +169,55 @@ def stages_of(recipe: Recipe) -> list[tuple[Step | Sampling | None, list[Step]]]
 
 def _read(
     steps: Sequence[Step],
-    units: list[Unit],
+    units: Sequence[Unit],
     folder: Path,
     executor: LocalExecutor | RayExecutor,
     size: int,
     on_bad_row: str,
-) -> dict:
+) -> dict[str, Any]:
+    """The first stage: all sources into blocks. Returns its note."""
     read = partial(read_blocks, folder=folder, steps=steps, size=size, on_bad_row=on_bad_row)
     for _ in executor.map(read, units, "Reading", _gpus(steps)):
         pass
-    notes = [read_json(folder / f"u{unit.number:04d}.json") for unit in units]
-    note = _collect(folder, [name for each in notes for name in each["names"]])
+    names = []
+    bad_rows = []
+    for unit in units:
+        unit_note = read_json(folder / f"u{unit.number:04d}.json")
+        names += unit_note["names"]
+        if unit_note["bad"]:
+            bad_rows.append(unit_note["bad"])
+    note = _collect(folder, names)
     if not note["steps"]:
         raise ValueError(f"no good row in {', '.join(unit.path for unit in units[:5])}")
-    return note | {"bad": [each["bad"] for each in notes if each["bad"]], "fitted": {}}
+    return note | {"bad": bad_rows, "fitted": {}}
 
 
 def read_blocks(
     unit: Unit, folder: Path, steps: Sequence[Step], size: int, on_bad_row: str
 ) -> None:
     """Read one source, apply the steps, write blocks ``u0003-00012.parquet`` and finally the note ``u0003.json``."""
-    done = folder / f"u{unit.number:04d}.json"
-    if done.exists():
+    unit_note = folder / f"u{unit.number:04d}.json"
+    if unit_note.exists():
         return
     bad = BadRows(on_bad_row)
     names = []
     first = unit.number << UNIT
     for table in _blocks_of(read_unit(unit, bad), size):
-        names.append(f"u{unit.number:04d}-{len(names):05d}.parquet")
-        if not (folder / names[-1]).exists():
+        name = f"u{unit.number:04d}-{len(names):05d}.parquet"
+        names.append(name)
+        if not (folder / name).exists():
             numbers = pa.array(np.arange(first, first + len(table), dtype=np.uint64))
             counts = by_direction(table)
-            _finish(
-                folder / names[-1], table.append_column("row", numbers), steps, "sources", counts
-            )
+            read_rows = [("sources", in_and_kept(counts, counts))]
+            _write_block(folder / name, table.append_column("row", numbers), steps, read_rows)
         first += len(table)
     bad.report()
-    about = {
-        "source": unit.path,
-        "rows": bad.reasons.total(),
-        "reasons": dict(bad.reasons),
-        "first": bad.first,
-    }
-    write_json(done, {"names": names, "bad": about if bad.reasons else None})
+    reported = None
+    if bad.reasons:
+        reasons = dict(bad.reasons)
+        reported = {"source": unit.path, "rows": bad.reasons.total(), "reasons": reasons}
+        reported["first"] = bad.first
+    write_json(unit_note, {"names": names, "bad": reported})
 
 
 def _blocks_of(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
@@ -224,39 +240,56 @@ def _blocks_of(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
 
 def _apply(
     step: Step | Sampling,
-    steps: list[Step],
+    later_steps: Sequence[Step],
     before: Path,
     folder: Path,
     executor: LocalExecutor | RayExecutor,
 ) -> dict[str, Any]:
-    old = read_json(before / "stage.json")
-    names = [name for name, _ in old["blocks"]]
-    name = step.name if isinstance(step, Step) else f"sample: {step.method}"
-    if hasattr(getattr(step, "work", None), "fit"):
-        values = json_once(
-            folder / "fitted.json", lambda: asdict(step.work.fit(_tables(step, before, names)))
-        )
-        step = replace(step, work=type(step.work)(**values))
-        old["fitted"][f"{len(old['steps'])} {name}"] = values
-    copies = None
+    """A later stage: the step that compares or learns, and the row-local steps after it. Returns its note."""
+    earlier = read_json(before / NOTE)
+    names = [name for name, _ in earlier["blocks"]]
+    title = step.name if isinstance(step, Step) else f"sample: {step.method}"
+    if isinstance(step, Step) and hasattr(step.work, "fit"):
+        tables = partial(_tables, step, before, names)
+        fitted = json_once(folder / "fitted.json", lambda: asdict(step.work.fit(tables())))
+        earlier["fitted"][f"{len(earlier['steps'])} {title}"] = fitted
+        step = replace(step, work=type(step.work)(**fitted))
+
     if isinstance(step, Step) and step.kind in ("rows", "column"):
-        steps = [step, *steps]
+        copies = None
+        local_steps = [step, *later_steps]
     else:
-        files = [before / name for name in names]
-        if isinstance(step, Step):
-            (folder / "compared").mkdir(exist_ok=True)
-            files = [folder / "compared" / name for name in names]
-            for _ in executor.map(partial(write_entries, step, before), files, f"{name}: keys"):
-                pass
-        copies = make_once(folder / "copies.parquet", partial(compare, step, files))
-        shutil.rmtree(folder / "compared", ignore_errors=True)
+        copies = _compared(step, title, before, folder, names, executor)
+        local_steps = later_steps
+
     apply = partial(
-        apply_block, before=before, folder=folder, name=name, copies=copies, steps=steps
+        apply_block, before=before, folder=folder, name=title, copies=copies, steps=local_steps
     )
-    for _ in executor.map(apply, names, name, _gpus(steps)):
+    for _ in executor.map(apply, names, title, _gpus(local_steps)):
         pass
     note = _collect(folder, names)
-    return old | note | {"steps": [*old["steps"], *note["steps"]]}
+    return earlier | note | {"steps": [*earlier["steps"], *note["steps"]]}
+
+
+def _compared(
+    step: Step | Sampling,
+    title: str,
+    before: Path,
+    folder: Path,
+    names: Sequence[str],
+    executor: LocalExecutor | RayExecutor,
+) -> Path:
+    """The file of (row, copies) that `compare` writes: of a sample from the blocks, of a filter from their entries."""
+    entries_folder = folder / "compared"
+    files = [before / name for name in names]
+    if isinstance(step, Step):
+        entries_folder.mkdir(exist_ok=True)
+        files = [entries_folder / name for name in names]
+        for _ in executor.map(partial(write_entries, step, before), files, f"{title}: keys"):
+            pass
+    copies = make_once(folder / "copies.parquet", partial(compare, step, files))
+    shutil.rmtree(entries_folder, ignore_errors=True)
+    return copies
 
 
 def write_entries(step: Step, before: Path, file: Path) -> None:
@@ -272,72 +305,68 @@ def apply_block(
     if (folder / block).exists():
         return
     table = pq.read_table(before / block)
-    counts = None
-    if copies:
-        counts = by_direction(table)
-        rows = table["row"].to_numpy()
-        if len(rows):
-            changed = pq.read_table(
-                copies, filters=[("row", ">=", int(rows[0])), ("row", "<=", int(rows[-1]))]
-            )
-            times = np.ones(len(rows), np.int64)
-            times[np.searchsorted(rows, changed["row"].to_numpy())] = changed["copies"].to_numpy()
-            table = table.take(pa.array(np.repeat(np.arange(len(rows)), times)))
-    _finish(folder / block, table, steps, name if copies else None, counts)
+    notes = []
+    if copies is not None:
+        earlier = by_direction(table)
+        table = _repeated(table, copies)
+        notes.append((name, in_and_kept(earlier, by_direction(table))))
+    _write_block(folder / block, table, steps, notes)
 
 
-def _finish(
-    path: Path, table: pa.Table, steps: Sequence[Step], name: str | None, before: dict | None
+def _repeated(table: pa.Table, copies: Path) -> pa.Table:
+    if not len(table):
+        return table
+    rows = table["row"].to_numpy()
+    span = [("row", ">=", int(rows[0])), ("row", "<=", int(rows[-1]))]
+    changed = pq.read_table(copies, filters=span)
+    times = np.ones(len(rows), np.int64)
+    times[np.searchsorted(rows, changed["row"].to_numpy())] = changed["copies"].to_numpy()
+    return table.take(pa.array(np.repeat(np.arange(len(rows)), times)))
+
+
+def _write_block(
+    path: Path, table: pa.Table, steps: Sequence[Step], notes: list[tuple[str, Directions]]
 ) -> None:
-    """Apply the row-local steps and write the block; ``name`` is of the step before them, if it counted rows."""
+    """Apply the row-local steps and write the block; ``notes`` are the counts of what came before them."""
     counts = by_direction(table)
-    notes = [(name, in_and_kept(before, counts))] if name and before is not None else []
     for step in steps:
         table = run_step(step, table)
         earlier = counts
         counts = by_direction(table)
         notes.append((step.name, in_and_kept(earlier, counts)))
-    has = {
+    negatives = pc.list_value_length(table["hard_negatives"])
+    has_values = {
         "quality": table["quality"].null_count < len(table),
-        "hard_negatives": bool(
-            pc.any(pc.greater(pc.list_value_length(table["hard_negatives"]), 0)).as_py()
-        ),
+        "hard_negatives": bool(pc.any(pc.greater(negatives, 0)).as_py()),
     }
-    note = json.dumps({"rows": len(table), "has": has, "steps": notes})
+    note = json.dumps({"rows": len(table), "has": has_values, "steps": notes})
     table = table.select(SCHEMA.names).cast(SCHEMA).replace_schema_metadata({META: note})
     make_once(path, lambda part: pq.write_table(table, part, compression="lz4"))
 
 
 def run_step(step: Step, table: pa.Table) -> pa.Table:
     """Apply a row filter or a column step to the rows that it concerns."""
-    mask = step.concerns(table) if len(table) else None
-    part = table if mask is None else table.filter(pa.array(mask))
-    if not len(part):
+    mask = step.concerns(table)
+    if mask is None:
+        mask = np.ones(len(table), bool)
+    if not mask.any():
         return table
-    if step.kind == "column":
-        part = step.work.add(part)
-        if len(part) != (len(table) if mask is None else mask.sum()):
-            raise ValueError(
-                f"step {step.name}: a column step must keep its rows, but returned {len(part)}"
-            )
-        part = part.select(SCHEMA.names).cast(SCHEMA)
-        if mask is None:
-            return part
-        both = pa.concat_tables(
-            [part, table.filter(pa.array(~mask)).select(SCHEMA.names).cast(SCHEMA)]
-        )
-        order = np.concatenate([np.flatnonzero(mask), np.flatnonzero(~mask)])
-        return both.take(pa.array(np.argsort(order)))
-    keep = np.asarray(step.work.keep(part))
-    if keep.dtype != bool or keep.shape != (len(part),):
+    part = table.filter(pa.array(mask))
+    if step.kind == "rows":
+        keep = np.ones(len(table), bool)
+        keep[mask] = step.work.keep(part)
+        return table.filter(pa.array(keep))
+
+    changed = step.work.add(part)
+    if len(changed) != len(part):
         raise ValueError(
-            f"step {step.name}: keep returned {keep.dtype}{keep.shape}, not bool({len(part)},)"
+            f"step {step.name}: a column step must keep its rows, but returned {len(changed)}"
         )
-    if mask is not None:
-        everybody = np.ones(len(table), bool)
-        everybody[mask] = keep
-        keep = everybody
-    return table if keep.all() else table.filter(pa.array(keep))
+    # The rows that the step does not concern stay where they were among the others.
+    others = table.filter(pa.array(~mask))
+    both = [rows.select(SCHEMA.names).cast(SCHEMA) for rows in (changed, others)]
+    order = np.concatenate([np.flatnonzero(mask), np.flatnonzero(~mask)])
+    return pa.concat_tables(both).take(pa.array(np.argsort(order)))
 
 
 def _gpus(steps: Sequence[Step]) -> float:
@@ -363,37 +392,37 @@ def _collect(folder: Path, names: list[str]) -> dict[str, Any]:
 
 
 def _write_output(recipe: Recipe, last: Path, out: Path, key: str) -> None:
-    note = read_json(last / "stage.json")
+    """Write the blocks of the last stage as files of nearly equal size, and what is told about them."""
+    note = read_json(last / NOTE)
     rows = sum(count for _, count in note["blocks"])
     if not rows:
-        culprit = next(
-            step["step"] for step in statistics.as_json(note["steps"]) if not step["kept"]
-        )
-        file = (out / ".work" if (out / "data").exists() else out) / "counts.md"
+        steps = statistics.as_json(note["steps"])
+        culprit = next(step["step"] for step in steps if not step["kept"])
+        file = _counts_folder(out) / "counts.md"
         raise ValueError(
             f"no row is left after the step {culprit}; {file} shows the rows after each step"
         )
-    files = min(rows, recipe.out.shards or math.ceil(rows / FILE_ROWS))
-    columns = [
-        *COLUMNS,
-        *(c for c in OPTIONAL if note["has"][c]),
-        *(["origin"] if recipe.out.origin else []),
-    ]
+    columns = [*COLUMNS, *(name for name in OPTIONAL if note["has"][name])]
+    if recipe.out.origin:
+        columns.append("origin")
     folder = last / "data"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    tables = _blocks_of(
-        (pq.read_table(last / name, columns=columns) for name, _ in note["blocks"]), BLOCK
-    )
-    sizes = [end - start for start, end in pairwise(rows * i // files for i in range(files + 1))]
-    for number, size in enumerate(sizes):
-        tables = _write_file(folder / f"train-{number:05d}-of-{files:05d}.parquet", tables, size)
+    blocks = (pq.read_table(last / name, columns=columns) for name, _ in note["blocks"])
+    tables = _blocks_of(blocks, BLOCK)
+    files = min(rows, recipe.out.shards or math.ceil(rows / FILE_ROWS))
+    for number in range(files):
+        file = folder / f"train-{number:05d}-of-{files:05d}.parquet"
+        size = rows * (number + 1) // files - rows * number // files
+        tables = _write_file(file, tables, size)
     with duckdb.connect() as db:
         db.register("rows", pyarrow.dataset.dataset(str(folder)))
         measured = Statistics.of(db.execute(statistics.COUNT).fetchall())
+
+    # Earlier data go when everything of the new ones is ready.
     shutil.rmtree(out / "data", ignore_errors=True)
-    for name, text in (("stats.md", measured.to_markdown()), ("recipe.yaml", recipe.text)):
-        (out / name).write_text(text, encoding="utf-8")
+    (out / "stats.md").write_text(measured.to_markdown(), encoding="utf-8")
+    (out / "recipe.yaml").write_text(recipe.text, encoding="utf-8")
     write_json(out / "stats.json", measured.to_json())
     write_json(out / "fitted.json", note["fitted"])
     _write_counts(out, note, key)

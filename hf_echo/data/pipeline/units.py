@@ -29,29 +29,32 @@ class Unit:
 
 def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
     """The units of reading, in order. A folder of pair files has one unit per file, unless a limit spans the files."""
-    units = []
+    units: list[Unit] = []
     for source in sources:
         arguments = {key: value for key, value in source.items() if key not in ("path", "label")}
         path = Path(source["path"])
         split = arguments.get("split", "train")
         is_file = path.exists() or (source["path"] != "builtin" and looks_like_file(source["path"]))
         files = list_files(path, split) if is_file else []
-        if parts := list(filter(None, map(_readable, files))):
+        parts = list(filter(None, map(_readable, files)))
+        if parts:
             check_split(path, parts, split)
-        together = arguments.get("limit") is not None or any(
-            find_nway_columns(part.columns) for part in parts
-        )
-        identity = tuple(
-            tuple((str(one.resolve()), content_hash(one)) for one in files_of(file))
-            for file in files
-        )
-        if not files or together:
-            units.append((source["path"], source["label"], arguments, identity))
-        else:
-            units += [
-                (str(f), source["label"], arguments, (known,)) for f, known in zip(files, identity)
-            ]
-    return [Unit(number, *unit) for number, unit in enumerate(units)]
+
+        # A limit counts over all files, and an n-way folder may hold the languages of a text in several.
+        has_nway = any(find_nway_columns(part.columns) for part in parts)
+        if not files or has_nway or arguments.get("limit") is not None:
+            identity = tuple(map(_identity, files))
+            units.append(Unit(len(units), source["path"], source["label"], arguments, identity))
+            continue
+        for file in files:
+            identity = (_identity(file),)
+            units.append(Unit(len(units), str(file), source["label"], arguments, identity))
+    return units
+
+
+def _identity(file: Path) -> tuple[tuple[str, str], ...]:
+    """What changes with the content of a file, or of the files of a pair."""
+    return tuple((str(part.resolve()), content_hash(part)) for part in files_of(file))
 
 
 def _readable(path: Path) -> Part | None:

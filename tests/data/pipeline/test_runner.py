@@ -291,40 +291,38 @@ def test_a_parquet_file_with_damaged_pages(tmp_path):
     assert 0 < done.rows < 30_000 and done.rows % 10_000 == 0
 
 
-@dataclass(frozen=True)
-class Wrong:
-    def keep(self, table):
-        return np.ones(3)
-
-
-def test_no_row_left_and_wrong_results_of_a_step(source, tmp_path):
+def test_a_recipe_that_keeps_no_row_names_the_step(source, tmp_path):
     nothing = recipe_of(source, Step("long", Long(99)))
-    kept = tmp_path / "kept"
     refuses("no row is left after the step long", go, nothing, tmp_path / "out")
     assert "| long | 500 | 0 | 500 | 0.0 |" in (tmp_path / "out/counts.md").read_text()
-    go(recipe_of(source), kept)
-    before = (kept / "counts.json").read_bytes()
-    refuses(
-        "no row is left after the step long; .*kept/.work/counts.md shows",
-        go,
-        nothing,
-        kept,
-        overwrite=True,
-    )
-    assert (kept / "counts.json").read_bytes() == before  # those of the data that are still there
-    refuses(
-        "nowhere.parquet",
-        go,
-        recipe_of(tmp_path / "nowhere.parquet"),
-        tmp_path,
-        error=FileNotFoundError,
-    )
-    refuses(
-        "step wrong: keep returned float64",
-        go,
-        recipe_of(source, Step("wrong", Wrong())),
-        tmp_path / "out3",
-    )
+
+
+def test_a_recipe_that_keeps_no_row_leaves_the_earlier_result(source, tmp_path):
+    out = tmp_path / "kept"
+    go(recipe_of(source), out)
+    before = (out / "counts.json").read_bytes()
+    nothing = recipe_of(source, Step("long", Long(99)))
+
+    message = "no row is left after the step long; .*kept/.work/counts.md shows"
+    refuses(message, go, nothing, out, overwrite=True)
+
+    assert (out / "counts.json").read_bytes() == before
+
+
+def test_a_source_that_does_not_exist(tmp_path):
+    recipe = recipe_of(tmp_path / "nowhere.parquet")
+    refuses("nowhere.parquet", go, recipe, tmp_path, error=FileNotFoundError)
+
+
+@dataclass(frozen=True)
+class Losing:
+    def add(self, table):
+        return table.slice(1)
+
+
+def test_a_column_step_that_loses_a_row_is_an_error(source, tmp_path):
+    recipe = recipe_of(source, Step("losing", Losing()))
+    refuses("step losing: a column step must keep its rows", go, recipe, tmp_path / "out")
 
 
 def test_the_directions_of_tatoeba_are_capped_apart_from_those_of_panlex(tmp_path):
