@@ -1,21 +1,21 @@
-"""A stock folder: the same vectors where hf_echo cannot be imported, and the fields that servers read."""
+"""A stock folder: the same vectors by the classes of other libraries, and the fields that servers read."""
 
 import json
-import os
+from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
+import torch
 import yaml
 from safetensors.numpy import load_file
-from transformers import AutoTokenizer
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
 
 from hf_echo.export import export_checkpoint
 from hf_echo.inference.encode import encode, load_encoder
 from hf_echo.steps.table import OPERATIONS
 from hf_echo.utils.lineage import read_lineage
-
-from ..processes import python
 
 TEXTS = [
     "one red cat sleeps.",
@@ -25,41 +25,38 @@ TEXTS = [
     "кот спит",
     "the cat " * 40,
 ]
-# Opens every folder of the command line where hf_echo is not to be found.
-OPEN = """
-import json, sys
-sys.modules["hf_echo"] = None
-import numpy as np, torch
-from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoTokenizer
-texts = json.loads(sys.argv[1])
-for folder in sys.argv[2:]:
-    model = SentenceTransformer(folder, device="cpu")
-    plain = AutoModel.from_pretrained(folder).eval()
-    prompt = model.prompts[model.default_prompt_name] if model.default_prompt_name else ""
-    batch = AutoTokenizer.from_pretrained(folder)([prompt + texts[0]], return_tensors="pt")
-    with torch.no_grad():
-        states = plain(**batch).last_hidden_state
-    np.savez(
-        folder + ".npz", all=model.encode(texts), one=model.encode(texts[:1]), query=model.encode_query(texts),
-        passage=model.encode_document(texts), states=states,
-    )
-assert not [name for name in sys.modules if name.startswith(("transformers_modules", "hf_echo."))]
-"""
 
 
 @pytest.fixture(scope="module")
 def exported(checkpoints, tmp_path_factory):
-    """{name: (folder of the checkpoint, stock folder, arrays of `OPEN`)}"""
+    """{name: (folder of the checkpoint, stock folder, what sentence-transformers and transformers give)}"""
     place = tmp_path_factory.mktemp("exported")
+    results = {}
     for name, folder in checkpoints.items():
         export_checkpoint(folder, place / name, to="stock")
-    folders = [str(place / name) for name in checkpoints]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    python("-c", OPEN, json.dumps(TEXTS), *folders, cwd=place, env=environment)
+        results[name] = (folder, place / name, opened(place / name))
+    return results
+
+
+def opened(folder: Path) -> dict[str, np.ndarray]:
+    """Vectors and states of a stock folder, whose classes are those of other libraries."""
+    model = SentenceTransformer(str(folder), device="cpu")
+    plain = AutoModel.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    for part in (*model, model[0].model, model.tokenizer, plain, tokenizer):
+        library = type(part).__module__.partition(".")[0]
+        assert library in ("sentence_transformers", "transformers"), type(part)
+
+    prompt = model.prompts[model.default_prompt_name] if model.default_prompt_name else ""
+    batch = tokenizer([prompt + TEXTS[0]], return_tensors="pt")
+    with torch.no_grad():
+        states = plain(**batch).last_hidden_state
     return {
-        name: (folder, place / name, np.load(place / f"{name}.npz"))
-        for name, folder in checkpoints.items()
+        "all": model.encode(TEXTS),
+        "one": model.encode(TEXTS[:1]),
+        "query": model.encode_query(TEXTS),
+        "passage": model.encode_document(TEXTS),
+        "states": states.numpy(),
     }
 
 

@@ -83,9 +83,8 @@ def test_speech_learns_the_space(recipe, teacher, tmp_path):
     model, extractor = load_speech_encoder(tmp_path / "space", dtype="fp32")
     assert model.config.languages == ["eng_Latn", "fra_Latn"]
     vectors = encode_speech(model, extractor, rows["audio"])
-    texts = np.stack(
-        [any_encoder(str(teacher), dtype="fp32")([r["text"]], r["lang"])[0] for r in rows]
-    )
+    encode_text = any_encoder(str(teacher), dtype="fp32")
+    texts = np.stack([encode_text([row["text"]], row["lang"])[0] for row in rows])
     distances = np.square(vectors - texts).sum(1)
     langs = np.array(rows["lang"])
     own = [distances[langs == lang].mean() for lang in ("eng_Latn", "fra_Latn")]

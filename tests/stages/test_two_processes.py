@@ -13,22 +13,33 @@ from safetensors.torch import load_file
 from hf_echo.modeling import EchoForTranslation
 
 from ..losses.test_gather import CUTS, assert_equal_to_one_process
-from .two_processes import RUNS, build, finish
+from .two_processes import QUICK_RUNS, SLOW_RUNS, build, finish
 
 pytestmark = pytest.mark.trains
 
 SCRIPT = Path(__file__).parent / "two_processes.py"
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("two")
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = [sys.executable, *torchrun, str(SCRIPT), str(out)]
+def torchrun(out: Path, *runs: str) -> Path:
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command = [sys.executable, *launcher, str(SCRIPT), str(out), *runs]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
     return out
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> Path:
+    runs = (*QUICK_RUNS, "gather", "resumed", "fsdp_contrastive")
+    return torchrun(tmp_path_factory.mktemp("two"), *runs)
+
+
+@pytest.fixture(scope="module")
+def two_slow(tmp_path_factory) -> Path:
+    more = ("contrastive", "seq2seq", "cached", "checkpointed")
+    under_fsdp = ("fsdp_cached", "fsdp_seq2seq", "fsdp_resumed")
+    return torchrun(tmp_path_factory.mktemp("two_slow"), *SLOW_RUNS, *more, *under_fsdp)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -60,9 +71,15 @@ def assert_same_run(have: Path, want: Path) -> None:
         assert {name: a[name] for name in parts} == pytest.approx(parts, abs=2e-4, rel=1e-4)
 
 
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("run", QUICK_RUNS)
 def test_two_processes_are_one(run, two, toy, tmp_path):
     assert_same_run(two / run, one(run, toy, tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", SLOW_RUNS)
+def test_two_processes_of_the_other_stages_are_one(run, two_slow, toy, tmp_path):
+    assert_same_run(two_slow / run, one(run, toy, tmp_path))
 
 
 @pytest.mark.parametrize("case", CUTS)
@@ -70,9 +87,10 @@ def test_losses_of_gathered_rows_are_those_of_one_process(case, two):
     assert_equal_to_one_process(case, torch.load(two / "gather.pt")[case])
 
 
-def test_gradient_checkpointing_in_two_processes(two):
+@pytest.mark.slow
+def test_gradient_checkpointing_in_two_processes(two_slow):
     """DDP does not look for unused parameters then: it would wait for gradients of what no stage reads."""
-    assert_same_run(two / "checkpointed", two / "contrastive")
+    assert_same_run(two_slow / "checkpointed", two_slow / "contrastive")
 
 
 def test_cached_batches_are_whole_batches(two):
@@ -80,17 +98,30 @@ def test_cached_batches_are_whole_batches(two):
     assert_same_run(two / "cached", two / "contrastive")
 
 
-@pytest.mark.parametrize("run", ["contrastive", "cached", "seq2seq"])
-def test_fsdp2_is_ddp(run, two):
-    assert_same_run(two / f"fsdp_{run}", two / run)
+def test_fsdp2_is_ddp(two):
+    assert_same_run(two / "fsdp_contrastive", two / "contrastive")
 
 
-@pytest.mark.parametrize("how", ["resumed", "fsdp_resumed"])
-def test_resumed_run_is_the_unbroken_one(how, two):
-    whole = weights(two / how / "whole")
-    again = weights(two / how / "again")
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["cached", "seq2seq"])
+def test_fsdp2_of_the_other_stages_is_ddp(run, two_slow):
+    assert_same_run(two_slow / f"fsdp_{run}", two_slow / run)
+
+
+def assert_resumed_exactly(folder: Path) -> None:
+    whole = weights(folder / "whole")
+    again = weights(folder / "again")
     assert all(torch.equal(again[name], weight) for name, weight in whole.items())
     assert not torch.equal(whole["encoder.backbone.norm.weight"], torch.ones(32))
+
+
+def test_resumed_run_is_the_unbroken_one(two):
+    assert_resumed_exactly(two / "resumed")
+
+
+@pytest.mark.slow
+def test_resumed_run_under_fsdp2_is_the_unbroken_one(two_slow):
+    assert_resumed_exactly(two_slow / "fsdp_resumed")
 
 
 def test_fsdp2_file_is_what_accelerate_reads():

@@ -1,6 +1,6 @@
 """Trains the toy stages under torchrun; a test compares the weights with those of one process.
 
-torchrun --standalone --nproc_per_node 2 two_processes.py OUT
+torchrun --standalone --nproc_per_node 2 two_processes.py OUT RUN...
 """
 
 import runpy
@@ -22,16 +22,10 @@ from hf_echo.stages.spectrum.sentences import SentencesConfig, SentencesTrainer
 from hf_echo.stages.spectrum.tower import TowerConfig, TowerTrainer
 from hf_echo.stages.speech_rows import new_config
 
-RUNS = (
-    "seq2seq",
-    "contrastive",
-    "guided",
-    "hard_negatives",
-    "decoder",
-    "distillation",
-    "extension",
-)
-RUNS += ("cached", "speech", "mexma", "emma_x", "spectrum_tower", "spectrum_sentences")
+# Two processes gather texts, count tokens and keep a queue in these; the other stages train in the slow tests.
+QUICK_RUNS = ("seq2seq", "contrastive", "cached", "emma_x")
+SLOW_RUNS = ("guided", "hard_negatives", "decoder", "distillation", "extension")
+SLOW_RUNS += ("speech", "mexma", "spectrum_tower", "spectrum_sentences")
 GLOBAL_ROWS = 14
 EVERY_LENGTH = 48  # the toy's texts are shorter with their prompts, so rows are drawn alike by rows or by tokens
 
@@ -206,30 +200,34 @@ def train_and_resume(toy, out: Path, prepare) -> None:
         trainer.save_model(str(out / name))
 
 
-if __name__ == "__main__":
-    runpy.run_path(str(Path(__file__).parents[1] / "seed_shift.py"))[
-        "apply"
-    ]()  # as the test that compares
-    toy = runpy.run_path(str(Path(__file__).parents[1] / "toy.py"))
-    out = Path(sys.argv[1])
-    toy = SimpleNamespace(**toy)
-    torch.set_num_threads(1)  # the toy may set another number; two processes share the cores
-    for run in RUNS:
+def train_one(run: str, toy, out: Path) -> None:
+    """Train a run of `build`, or one under FSDP, with checkpointing, or stopped; or compute losses of gathered rows."""
+    if run == "gather":
+        gather = runpy.run_path(str(Path(__file__).parents[1] / "losses" / "test_gather.py"))
+        gather["of_this_process"](out / "gather.pt")
+    elif run == "resumed":
+        train_and_resume(toy, out / run, lambda trainer: None)
+    elif run == "fsdp_resumed":
+        train_and_resume(toy, out / run, force_fsdp)
+    elif run == "checkpointed":
+        options = dict(output_dir=out / run, gradient_checkpointing=True)
+        finish(build("contrastive", toy, world=2, **options), out / run)
+    elif run.startswith("fsdp_"):
+        trainer = build(run.removeprefix("fsdp_"), toy, world=2, output_dir=out / run)
+        force_fsdp(trainer)
+        finish(trainer, out / run)
+        assert type(trainer.model_wrapped).__name__.startswith("FSDP")
+    else:
         trainer = build(run, toy, world=2, output_dir=out / run)
         assert trainer.args.world_size == 2 and trainer.accelerator.num_processes == 2
         finish(trainer, out / run)
-    runpy.run_path(str(Path(__file__).parents[1] / "losses" / "test_gather.py"))["of_this_process"](
-        out / "gather.pt"
-    )
-    checkpointed = build(
-        "contrastive", toy, world=2, output_dir=out / "checkpointed", gradient_checkpointing=True
-    )
-    finish(checkpointed, out / "checkpointed")
-    train_and_resume(toy, out / "resumed", lambda trainer: None)
-    for run in ("contrastive", "cached", "seq2seq"):
-        trainer = build(run, toy, world=2, output_dir=out / f"fsdp_{run}")
-        force_fsdp(trainer)
-        finish(trainer, out / f"fsdp_{run}")
-        assert type(trainer.model_wrapped).__name__.startswith("FSDP")
-    train_and_resume(toy, out / "fsdp_resumed", force_fsdp)
+
+
+if __name__ == "__main__":
+    # The seeds are those of the test that compares.
+    runpy.run_path(str(Path(__file__).parents[1] / "seed_shift.py"))["apply"]()
+    toy = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "toy.py")))
+    torch.set_num_threads(1)  # the toy may set another number; two processes share the cores
+    for run in sys.argv[2:]:
+        train_one(run, toy, Path(sys.argv[1]))
     torch.distributed.destroy_process_group()

@@ -371,7 +371,7 @@ SHAPES = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     stage=st.sampled_from([*STAGES]),
     values=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3),

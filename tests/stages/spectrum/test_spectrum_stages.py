@@ -8,21 +8,20 @@ import torch
 import yaml
 from transformers import AutoTokenizer
 
-import hf_echo
 from hf_echo.losses import mse_loss, next_embedding_loss
 from hf_echo.modeling import EchoDecoder, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from hf_echo.stages.spectrum.prefix import CONTINUE, REBUILD
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.training import train_recipe
+from hf_echo.vocabulary import train_tokenizer
 
 pytestmark = pytest.mark.trains
 
-NANO = hf_echo.pretrained("echo-nano")
 SHAPE = dict(
-    hidden_size=384,
+    hidden_size=32,
     intermediate_size=32,
     num_hidden_layers=1,
-    num_attention_heads=4,
+    num_attention_heads=2,
     num_key_value_heads=1,
 )
 SUBJECTS = ("The dog", "A woman", "My friend", "The river")
@@ -54,11 +53,22 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def recipe(place):
+def echo(toy, place) -> str:
+    """A small release with random weights, whose tokenizer knows the words of the documents and of the prompts."""
+    sentences = [sentence for row in documents() for sentence in row["sentences"]]
+    tokenizer = train_tokenizer(
+        [*sentences, CONTINUE, REBUILD], 400, max_length=512, progress=False
+    )
+    model = toy.make_model(tokenizer, max_position_embeddings=512)
+    return str(toy.save(place / "echo", model, tokenizer, release=True))
+
+
+@pytest.fixture(scope="module")
+def recipe(place, echo):
     def write(name: str, stage: str, **values):
         fields = dict(
             stage=stage,
-            teacher=NANO,
+            teacher=echo,
             train_data=str(place / "train.jsonl"),
             max_steps=2,
             save_steps=2,
@@ -69,7 +79,7 @@ def recipe(place):
         fields |= dict(output_dir=str(place / name), cache_dir=str(place / "cache"), row_length=40)
         fields["max_tokens"] = 12 if stage in ("spectrum_tower", "spectrum_sentences") else 600
         if stage == "spectrum_tower":
-            fields |= dict(shape=SHAPE, tokenizer_name_or_path=NANO)
+            fields |= dict(shape=SHAPE, tokenizer_name_or_path=echo)
         file = place / f"{name}.yaml"
         file.write_text(
             yaml.safe_dump({k: v for k, v in (fields | values).items() if v is not None})
@@ -86,8 +96,8 @@ def tower(recipe, place):
 
 
 @pytest.fixture(scope="module")
-def spectrum(recipe, place, tower):
-    train_recipe(recipe("sentences", "spectrum_sentences", model_name_or_path=tower, decoder=NANO))
+def spectrum(recipe, place, tower, echo):
+    train_recipe(recipe("sentences", "spectrum_sentences", model_name_or_path=tower, decoder=echo))
     return str(place / "sentences")
 
 
@@ -135,8 +145,8 @@ def test_a_new_tower_predicts_the_last_sentence(recipe, caught):
     np.testing.assert_allclose(trainer.model.boe.numpy(), boe)
 
 
-def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, tower):
-    trainer = caught(recipe("frozen", "spectrum_sentences", model_name_or_path=tower, decoder=NANO))
+def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, tower, echo):
+    trainer = caught(recipe("frozen", "spectrum_sentences", model_name_or_path=tower, decoder=echo))
     learned = {name for name, p in trainer.model.named_parameters() if p.requires_grad}
     assert all(
         name.startswith("tower.") or "cross_att" in name or "projection" in name for name in learned
@@ -147,7 +157,7 @@ def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, to
     loss["language_model"].backward()
     grown = {name for name, p in trainer.model.named_parameters() if p.grad is not None}
     assert grown == learned  # DDP would wait for others
-    texts = AutoTokenizer.from_pretrained(NANO)
+    texts = AutoTokenizer.from_pretrained(echo)
     written = batch["labels"][0]
     assert (
         texts.decode(written[written >= 0].tolist()).count("</s>") >= 2
@@ -159,15 +169,15 @@ def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, to
 
 
 def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder(
-    recipe, caught, tower
+    recipe, caught, tower, echo
 ):
-    """With one state to read, the cross-attention of echo-nano's decoder is what it was: it reads an embedding."""
+    """With one state to read, the cross-attention of the decoder is what it was: it reads an embedding."""
     trainer = caught(
-        recipe("join", "spectrum_sentences", decoder=NANO, shape=SHAPE, model_name_or_path=None)
+        recipe("join", "spectrum_sentences", decoder=echo, shape=SHAPE, model_name_or_path=None)
     )
     model = trainer.model.eval()
     own = vectors(trainer, trainer.train_dataset[2])[:1]
-    decoder = EchoDecoder.from_pretrained(NANO, dtype=torch.float32).eval()
+    decoder = EchoDecoder.from_pretrained(echo, dtype=torch.float32).eval()
     ids = torch.tensor([model.config.prompt_ids])
     scale = (
         model.tower.boe.norm() / own.norm()
@@ -248,7 +258,7 @@ def test_a_stopped_run_resumes_exactly(recipe, place, spectrum, train_stopped, s
     assert whole.read_bytes() == resumed.read_bytes()
 
 
-def test_errors_are_one_line(recipe, place, tower, spectrum):
+def test_errors_are_one_line(recipe, place, tower, spectrum, echo):
     (place / "no-answers.jsonl").write_text('{"sentences": ["It rains."], "lang": "eng_Latn"}\n')
     no_answers = dict(model_name_or_path=spectrum, train_data=str(place / "no-answers.jsonl"))
     for stage, fields, message in (
@@ -256,21 +266,21 @@ def test_errors_are_one_line(recipe, place, tower, spectrum):
         ("tower", dict(shape=SHAPE | {"embedding_size": 8}), "embeddings of size 8, the encoder"),
         ("tower", dict(data_options={"lines": 3}), "data_options: .*lines"),
         ("sentences", dict(model_name_or_path=tower), "decoder is missing: an Echo checkpoint"),
-        ("prefix", dict(model_name_or_path=spectrum, decoder=NANO), "has a token decoder already"),
+        ("prefix", dict(model_name_or_path=spectrum, decoder=echo), "has a token decoder already"),
         ("tasks", no_answers, "1 documents have no answer"),
     ):
         with pytest.raises(ValueError, match=message):
             train_recipe(recipe("wrong", f"spectrum_{stage}", **fields))
 
 
-def test_dry_run_counts_the_paper_s_tower(recipe):
+def test_dry_run_counts_the_paper_s_tower(recipe, echo):
     """OS 9.1: six layers of Llama 3.3 70B are 5B parameters."""
     from hf_echo.steps.recipe import RECIPES
 
     report = dry_run(RECIPES / "spectrum" / "1_tower.yaml")
     assert report["parameters"]["tower"] == pytest.approx(5.15e9, rel=0.01)
-    nano = dry_run(recipe("dry", "spectrum_sentences", decoder=NANO, shape=SHAPE))
-    decoder = EchoDecoder.from_pretrained(NANO, subfolder="decoder")
+    nano = dry_run(recipe("dry", "spectrum_sentences", decoder=echo, shape=SHAPE))
+    decoder = EchoDecoder.from_pretrained(echo, subfolder="decoder")
     assert (
         nano["parameters"]["token decoder"] == decoder.num_parameters()
         and nano["data"]["pairs"] == 12
@@ -278,12 +288,12 @@ def test_dry_run_counts_the_paper_s_tower(recipe):
     assert SpectrumConfig().boe_text == "Start of text"
 
 
-def test_dry_run_of_a_journey_joins_a_planned_tower_and_a_decoder(recipe, place, spectrum):
+def test_dry_run_of_a_journey_joins_a_planned_tower_and_a_decoder(recipe, place, spectrum, echo):
     """The tower is planned from the recipe before it; sizes are those of the model that two such runs made."""
     steps = [
-        recipe("plan1", "spectrum_tower", shape=SHAPE | {"embedding_size": 384}),
+        recipe("plan1", "spectrum_tower", shape=SHAPE | {"embedding_size": 32}),
         recipe(
-            "plan2", "spectrum_sentences", model_name_or_path=str(place / "plan1"), decoder=NANO
+            "plan2", "spectrum_sentences", model_name_or_path=str(place / "plan1"), decoder=echo
         ),
     ]
     report = dry_run(steps[1], journey=steps)
@@ -291,5 +301,5 @@ def test_dry_run_of_a_journey_joins_a_planned_tower_and_a_decoder(recipe, place,
     made = SpectrumForCausalLM.from_pretrained(spectrum)
     parts = dict(tower=made.tower.num_parameters(), total=made.num_parameters())
     assert report["parameters"] == parts | {"token decoder": made.decoder.num_parameters()}
-    wrong = dry_run(recipe("plan3", "spectrum_sentences", model_name_or_path=NANO, decoder=NANO))
+    wrong = dry_run(recipe("plan3", "spectrum_sentences", model_name_or_path=echo, decoder=echo))
     assert any("is a model of type 'echo', not spectrum" in line for line in wrong["problems"])
