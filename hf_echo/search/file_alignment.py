@@ -31,7 +31,7 @@ from ..utils.text import EMPTY, STANDARD, TextLines, name_of, open_output
 from .alignment import LARGEST, Bead, align
 from .blocks import Rows
 from .checks import has_direction, unit_rows
-from .file_mining import SIDES, encode_lines, work_folder
+from .file_mining import SIDES, encode_sides, work_beside, work_folder
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class _Side:
         return self.line_numbers[slice(*self.bounds[number])]
 
 
-def align_files(
+def align_files(  # noqa: PLR0913 (the options of `hf-echo align`)
     source: Path,
     target: Path,
     out: Path,
@@ -116,16 +116,13 @@ def align_files(
     check_output(out, [source, target], folder=as_paths and source.is_dir())
     if not as_paths:
         check_pair_output(out, langs, [path for document in documents for path in document])
-    if raw and None in langs:
-        raise ValueError(
-            "raw text is cut by the rules of its language: give the languages of both sides"
-        )
+    if raw:
+        check_languages_of_raw_text(langs)
     if as_paths and (threshold is not None or raw):
         raise ValueError(
             f"{out}: vecalign's format holds line numbers of all pairs; leave out raw and threshold"
         )
-    name = "aligned" if str(out) == STANDARD else out.name
-    work = (Path(work) if work else out.with_name(name + ".work")).absolute()
+    work = work_beside(Path("aligned") if str(out) == STANDARD else out, work)
     executor = executor or LocalExecutor(progress)
 
     with ExitStack() as stack:
@@ -139,12 +136,9 @@ def align_files(
         )
         documents_left_out = alone + unreadable
         log_left_out(f"{source} and {target}", documents_left_out)
-        vectors = []
-        for side, side_name, lang in zip(sides, SIDES, langs, strict=True):
-            shards = encode_lines(
-                side.sentences, encode, lang, work / side_name, model=model, executor=executor
-            )
-            vectors.append(Rows(shards, side_name))
+        lines = [side.sentences for side in sides]
+        shards = encode_sides(lines, langs, (encode, encode), work, model=model, executor=executor)
+        vectors = [Rows(parts, name) for parts, name in zip(shards, SIDES, strict=True)]
 
         # one document after the other
         counts = Counter()
@@ -296,6 +290,13 @@ def folder_documents(folder: Path, left_out: Counter[str]) -> dict[str, Path]:
         else:
             documents[name] = path
     return documents
+
+
+def check_languages_of_raw_text(langs: Sequence[str | None]) -> None:
+    if None in langs:
+        raise ValueError(
+            "raw text is cut by the rules of its language: give the languages of both sides"
+        )
 
 
 def cut_sentences(texts: Sequence[str], lang: str) -> list[str]:

@@ -27,8 +27,13 @@ from ..utils.results import Result
 from ..utils.text import TextLines, open_output
 from .blocks import Rows
 from .checks import has_direction, unit_rows
-from .file_alignment import cut_sentences, document_sentences, folder_documents
-from .file_mining import SIDES, encode_lines, work_folder
+from .file_alignment import (
+    check_languages_of_raw_text,
+    cut_sentences,
+    document_sentences,
+    folder_documents,
+)
+from .file_mining import SIDES, encode_sides, work_beside, work_folder
 from .matching import CANDIDATES, Matches, Read, match_documents
 
 logger = logging.getLogger(__name__)
@@ -73,16 +78,14 @@ class _Side:
             start = int(self.starts[number])
             rows = vectors.raw(start, int(self.starts[number + 1]))
             rows = rows[has_direction(rows)]
-            return (
-                unit_rows(rows, vectors.name, start)
-                if len(rows)
-                else np.empty((0, vectors.width), np.float32)
-            )
+            if not len(rows):
+                return np.empty((0, vectors.width), np.float32)
+            return unit_rows(rows, vectors.name, start)
 
         return read
 
 
-def match_files(
+def match_files(  # noqa: PLR0913 (the options of `hf-echo match`)
     source: Path,
     target: Path,
     out: Path,
@@ -126,32 +129,33 @@ def match_files(
             raise ValueError(
                 f"{path} is one text; give a folder of documents, or a table such as JSONL, one a row"
             )
-        if (raw or path.is_file()) and lang is None:
-            raise ValueError(
-                "raw text is cut by the rules of its language: give the languages of both sides"
-            )
-    work = (Path(work) if work else out.with_name(out.name + ".work")).absolute()
+        if raw or path.is_file():
+            check_languages_of_raw_text((lang,))
+    work = work_beside(out, work)
     executor = executor or LocalExecutor()
 
     with ExitStack() as stack:
         stack.enter_context(work_folder(work, fresh))
         sides = []
-        readers = []
         for path, side_name, lang in zip((source, target), SIDES, langs, strict=True):
             copy = work / f"{side_name}.txt"
             stack.callback(copy.unlink, missing_ok=True)
             side = _gathered(path, copy, lang, column, raw)
             log_left_out(str(path), side.left_out)
-            shards = encode_lines(
-                side.sentences, encode, lang, work / side_name, model=model, executor=executor
-            )
             sides.append(side)
-            readers.append(side.reader(Rows(shards, side_name)))
-        counts = [len(side.names) for side in sides]
-        matches = match_documents(readers[0], counts[0], readers[1], counts[1], k=k, index=index)
-        kept = (
-            len(matches.scores) if threshold is None else int((matches.scores >= threshold).sum())
+
+        lines = [side.sentences for side in sides]
+        shards = encode_sides(lines, langs, (encode, encode), work, model=model, executor=executor)
+        x, y = (
+            side.reader(Rows(parts, name))
+            for side, parts, name in zip(sides, shards, SIDES, strict=True)
         )
+        counts = [len(side.names) for side in sides]
+        matches = match_documents(x, counts[0], y, counts[1], k=k, index=index)
+        # The best pairs come first.
+        kept = len(matches.scores)
+        if threshold is not None:
+            kept = int((matches.scores >= threshold).sum())
         with write_folder(out) as folder:
             _write(folder, sides, Matches(*(values[:kept] for values in matches)))
     return MatchReport(

@@ -55,7 +55,7 @@ class MiningReport(Result):
     work: str
 
 
-def mine_files(
+def mine_files(  # noqa: PLR0913 (the options of `hf-echo mine`)
     source: Path,
     target: Path,
     out: Path,
@@ -98,17 +98,17 @@ def mine_files(
     if str(source) == str(target) == STANDARD:
         raise ValueError("source and target are both standard input: give a file for one of them")
     executor = executor or LocalExecutor(progress)
-    # absolute, because workers run in other folders
-    work = (Path(work) if work else out.with_name(out.name + ".work")).absolute()
+    work = work_beside(out, work)
     with ExitStack() as stack:
         stack.enter_context(work_folder(work, fresh))
         open_side = partial(open_lines, column=column, dedup=dedup)
         source_lines = stack.enter_context(open_side(source, work / "source.txt", lang=source_lang))
         target_lines = stack.enter_context(open_side(target, work / "target.txt", lang=target_lang))
 
-        encode_side = partial(encode_lines, model=model, shard=shard, executor=executor)
-        x = encode_side(source_lines, encode, source_lang, work / "source")
-        y = encode_side(target_lines, encode_target or encode, target_lang, work / "target")
+        encoders = (encode, encode_target or encode)
+        options_of_shards = {"model": model, "shard": shard, "executor": executor}
+        lines = (source_lines, target_lines)
+        x, y = encode_sides(lines, langs, encoders, work, **options_of_shards)
         # pairs are row numbers: their texts are read again from the files
         mined = mine(x, y, work=work / "search", executor=executor, progress=progress, **options)
 
@@ -131,32 +131,36 @@ def mine_files(
     )
 
 
+def work_beside(out: Path, work: str | Path | None) -> Path:
+    """`work`, or OUT.work; absolute, because workers run in other folders."""
+    return (Path(work) if work else out.with_name(out.name + ".work")).absolute()
+
+
 def zero_rows(shards: Sequence[np.ndarray]) -> int:
     """The number of embeddings that are zero, which no search reads."""
     return sum(int((~has_direction(shard)).sum()) for shard in shards)
 
 
-def encode_lines(
-    lines: TextLines,
-    encode: Encode,
-    lang: str | None,
-    folder: Path,
+def encode_sides(
+    lines: Sequence[TextLines],
+    langs: Sequence[str | None],
+    encoders: Sequence[Encode],
+    work: Path,
     *,
     model: str = "",
     shard: int = SHARD,
     executor: LocalExecutor | RayExecutor | None = None,
-) -> list[np.ndarray]:
-    """Memory-mapped (rows, d) float32 arrays, in order of the rows; arguments as in `mine_files`."""
-    _claim(folder, lines, encode, lang, model, shard)
-    make = partial(_encoded_rows, lines, encode, lang)
-    return encode_shards(
-        folder,
-        len(lines),
-        shard,
-        make,
-        executor=executor,
-        label=f"Encoding {Path(lines.name).name}",
-    )
+) -> list[list[np.ndarray]]:
+    """Memory-mapped (rows, d) float32 arrays of each side, in order of the rows; arguments as in `mine_files`."""
+    sides = []
+    for side, side_lines, lang, encode in zip(SIDES, lines, langs, encoders, strict=True):
+        folder = work / side
+        _claim(folder, side_lines, encode, lang, model, shard)
+        make = partial(_encoded_rows, side_lines, encode, lang)
+        label = f"Encoding {Path(side_lines.name).name}"
+        rows = len(side_lines)
+        sides.append(encode_shards(folder, rows, shard, make, executor=executor, label=label))
+    return sides
 
 
 def _encoded_rows(
