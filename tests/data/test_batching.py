@@ -3,12 +3,13 @@
 from itertools import chain
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hf_echo.data import TokenBudgetBatchSampler
 
-from ..refusals import refusals, refuses
+from ..refusals import refuses
 
 
 def padded(lengths, batch, multiple):
@@ -23,7 +24,7 @@ one_side = st.lists(st.integers(0, 150), min_size=1, max_size=120)
 two_sides = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80)), min_size=1, max_size=120)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(
     lengths=st.one_of(one_side, two_sides),
     max_tokens=st.integers(1, 600),
@@ -67,66 +68,86 @@ def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped,
                 assert fits or len(batch) == 1 or (spare and len(batch) == 2)
 
 
-def corpus(n=5000):
+@pytest.fixture(scope="module")
+def lengths() -> np.ndarray:
+    """(5000, 2) tokens of sources and targets."""
     rng = np.random.default_rng(0)
-    source = np.exp(rng.normal(3.2, 0.7, n)).clip(3, 250)
-    return np.stack(
-        [source, (source * np.exp(rng.normal(0, 0.25, n))).clip(3, 250)], axis=1
-    ).astype(int)
+    source = np.exp(rng.normal(3.2, 0.7, 5000)).clip(3, 250)
+    target = (source * np.exp(rng.normal(0, 0.25, 5000))).clip(3, 250)
+    return np.stack([source, target], axis=1).astype(int)
 
 
-def test_little_padding_and_full_batches():
-    lengths = corpus()
-    batches = list(TokenBudgetBatchSampler(lengths, 2000))
-    real = lengths.sum()
+@pytest.fixture
+def batches(lengths):
+    return list(TokenBudgetBatchSampler(lengths, 2000))
+
+
+def test_batches_hold_little_padding(lengths, batches):
     paid = sum(padded(lengths, batch, 8) for batch in batches)
     rows = np.random.default_rng(0).permutation(len(lengths))
     random = sum(padded(lengths, batch, 8) for batch in np.array_split(rows, len(batches)))
-    assert paid < 1.2 * real < 0.5 * random  # 1.16
-    assert len(batches) < 1.33 * real / 2000  # 1.27 to 1.30 with six seeds
-    longest = [
-        -(-lengths[b, 0].max() // 8)
-        for b in TokenBudgetBatchSampler(lengths[:, 0], 2000, shuffle=False)
-    ]
-    assert longest == sorted(longest)  # without shuffle from short to long
+    assert paid < 1.2 * lengths.sum()  # 1.16
+    assert 1.2 * lengths.sum() < 0.5 * random
 
 
-def test_an_epoch_is_dealt_anew_and_follows_from_seed_and_epoch_alone():
-    lengths = corpus()
+def test_batches_are_full(lengths, batches):
+    assert len(batches) < 1.33 * lengths.sum() / 2000  # 1.27 to 1.30 with six seeds
+
+
+def test_without_shuffle_batches_go_from_short_to_long(lengths):
+    sources = lengths[:, 0]
+    sampler = TokenBudgetBatchSampler(sources, 2000, shuffle=False)
+    buckets = [-(-sources[batch].max() // 8) for batch in sampler]
+    assert buckets == sorted(buckets)
+
+
+def epoch(lengths, number, seed=3):
+    sampler = TokenBudgetBatchSampler(lengths, 2000, seed=seed)
+    sampler.set_epoch(number)
+    return list(sampler)
+
+
+def test_an_epoch_is_dealt_anew(lengths):
+    first = {frozenset(batch) for batch in epoch(lengths, 0)}
+    second = {frozenset(batch) for batch in epoch(lengths, 1)}
+    assert len(first & second) < 0.01 * len(second)
+
+
+def test_an_epoch_follows_from_its_number_alone(lengths):
+    """As after a restart: no epoch before it was drawn."""
     sampler = TokenBudgetBatchSampler(lengths, 2000, seed=3)
-    first = list(sampler)
-    sampler.set_epoch(1)
-    second = list(sampler)
-    sampler.set_epoch(0)
-    assert list(sampler) == first != second
-    assert list(TokenBudgetBatchSampler(lengths, 2000, seed=4)) != first
-    together = {frozenset(batch) for batch in first}
-    assert sum(frozenset(batch) in together for batch in second) < 0.01 * len(
-        second
-    )  # other company
-    jumped = TokenBudgetBatchSampler(lengths, 2000, seed=3)
-    jumped.set_epoch(1)  # as after a restart: no epoch before it was drawn
-    assert list(jumped) == second
+    dealt = []
+    for number in (0, 1, 0):
+        sampler.set_epoch(number)
+        dealt.append(list(sampler))
+    assert dealt == [epoch(lengths, 0), epoch(lengths, 1), epoch(lengths, 0)]
 
 
-def test_rows_longer_than_the_budget_stand_alone_and_are_counted(caplog):
-    lengths = [5] * 20 + [100, 200, 30]
-    batches = list(TokenBudgetBatchSampler(lengths, 40))
-    assert [20] in batches and [21] in batches
-    assert caplog.messages == ["2 rows are longer than max_tokens=40: each is a batch by itself"]
-    assert list(TokenBudgetBatchSampler([[20, 24], [8, 8]], 40, shuffle=False)) == [[1], [0]]
-    assert caplog.messages[1:] == [
-        "1 rows are longer than max_tokens=40: each is a batch by itself"
-    ]
-    # One long row does not make its neighbours pay.
-    lengths = [8] * 1000 + [
-        64
-    ]  # on 4 ranks the long row needs company: 3 short ones, not the whole bucket
+def test_another_seed_deals_otherwise(lengths):
+    assert epoch(lengths, 0, seed=4) != epoch(lengths, 0)
+
+
+LONG = "rows are longer than max_tokens=40: each is a batch by itself"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "alone"), [([5] * 20 + [100, 200, 30], [20, 21]), ([[20, 24], [8, 8]], [0])]
+)
+def test_rows_longer_than_the_budget_stand_alone(lengths, alone, caplog):
+    batches = list(TokenBudgetBatchSampler(lengths, 40, shuffle=False))
+    assert all([row] in batches for row in alone)
+    assert caplog.messages == [f"{len(alone)} {LONG}"]
+
+
+def test_a_long_row_does_not_make_its_neighbours_pay():
+    """On 4 ranks it needs company: three short ones, not the whole bucket."""
+    lengths = [8] * 1000 + [64]
     ranks = [
         list(TokenBudgetBatchSampler(lengths, 64, rank=rank, world_size=4)) for rank in range(4)
     ]
     step = next(s for s in zip(*ranks, strict=True) if any(1000 in batch for batch in s))
-    assert sorted(map(len, step)) == [1, 1, 1, 1] and len(ranks[0]) == 1 + -(-997 // 32)
+    assert [len(batch) for batch in step] == [1, 1, 1, 1]
+    assert len(ranks[0]) == 1 + -(-997 // 32)
 
 
 def test_rows_of_a_group_stand_side_by_side():
@@ -152,13 +173,5 @@ def test_rows_of_a_group_stand_side_by_side():
     assert not company[0] & company[1]  # in each epoch a batch holds other groups
 
 
-test_impossible_arguments = refusals(
-    ([], {}, "0 rows cannot give each of 1 ranks one"),
-    ([3, -1], {}, "lengths must be integers >= 0"),
-    ([3], {"max_tokens": 0}, "max_tokens=0 must be at least 1"),
-    ([3], {"rank": 1}, "rank=1 is not in 0..0"),
-    ([3], {"groups": [1, 2]}, "groups has 2 values for 1 rows"),
-    call=lambda lengths, options: TokenBudgetBatchSampler(
-        lengths, **({"max_tokens": 10} | options)
-    ),
-)
+def test_fewer_rows_than_ranks_are_refused():
+    refuses("0 rows cannot give each of 1 ranks one", TokenBudgetBatchSampler, [], 10)

@@ -1,6 +1,9 @@
 """The built-in corpus: the files hold what the loader promises, and the schema is that of all parallel data."""
 
 from collections import Counter
+from itertools import chain
+
+import pytest
 
 from hf_echo.data import schema
 from hf_echo.data.builtin import KINDS, LANGUAGES, SPLITS, builtin_nway, builtin_parallel, dev_set
@@ -8,19 +11,32 @@ from hf_echo.data.builtin import KINDS, LANGUAGES, SPLITS, builtin_nway, builtin
 from ..refusals import refusals
 
 
-def test_splits_and_languages():
-    tables = {split: builtin_nway(split=split, languages=["eng_Latn"]) for split in SPLITS}
-    assert {split: len(rows) for split, rows in tables.items()} == {
-        "train": 8000,
-        "dev": 500,
-        "test": 400,
-    }
-    english = [text for rows in tables.values() for text in rows["text"]]
-    assert len(set(english)) == len(english)
-    assert all(5 <= len(text.split()) <= 12 and text.endswith(".") for text in english)
-    for lang in LANGUAGES:  # different meanings have different sentences in every language
-        texts = builtin_nway(languages=[lang])["text"]
-        assert len(set(texts)) == len(texts)
+@pytest.fixture(scope="module")
+def english() -> dict[str, list[str]]:
+    """The English sentences of each split."""
+    return {split: builtin_nway(split=split, languages=["eng_Latn"])["text"][:] for split in SPLITS}
+
+
+def test_splits_have_the_sizes_of_the_page(english):
+    sizes = {split: len(texts) for split, texts in english.items()}
+    assert sizes == {"train": 8000, "dev": 500, "test": 400}
+
+
+def test_no_sentence_is_in_two_splits(english):
+    texts = list(chain.from_iterable(english.values()))
+    assert len(set(texts)) == len(texts)
+
+
+def test_sentences_are_of_5_to_12_words(english):
+    for text in chain.from_iterable(english.values()):
+        assert 5 <= len(text.split()) <= 12
+        assert text.endswith(".")
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_different_meanings_have_different_sentences(lang):
+    texts = builtin_nway(languages=[lang])["text"][:]
+    assert len(set(texts)) == len(texts)
 
 
 def test_negatives_of_train_are_no_sentences_of_the_other_splits():

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from hf_echo.data.documents import TokenizedDocuments, flat_sentences, load_documents
 
 from ..refusals import refusals
@@ -28,14 +30,19 @@ def write(file, rows):
     return file
 
 
-def test_jsonl_and_parquet_are_the_same_documents(tmp_path):
+def test_sentences_of_json_lines(tmp_path):
     documents = load_documents(write(tmp_path / "a.jsonl", ROWS))
-    assert documents["sentences"] == [row["sentences"] for row in ROWS] and documents["answer"] == [
-        None,
-        "1",
-    ]
+    assert documents["sentences"] == [row["sentences"] for row in ROWS]
+    assert documents["answer"] == [None, "1"]
+
+
+def test_parquet_holds_the_same_documents(tmp_path):
+    documents = load_documents(write(tmp_path / "a.jsonl", ROWS))
     documents.to_parquet(tmp_path / "b.parquet")
     assert load_documents(tmp_path / "b.parquet").to_dict() == documents.to_dict()
+
+
+def test_a_raw_text_is_cut_into_sentences(tmp_path):
     file = write(tmp_path / "a.jsonl", [{"text": "It rains. He sleeps.", "lang": "eng_Latn"}])
     assert load_documents(file)["sentences"] == [["It rains.", "He sleeps."]]
 
@@ -70,16 +77,39 @@ test_files_that_hold_no_documents = refusals(
 )
 
 
-def test_windows_and_flat_sentences(tmp_path):
-    documents = load_documents(write(tmp_path / "a.jsonl", ROWS))
+@pytest.fixture
+def documents(tmp_path):
+    return load_documents(write(tmp_path / "a.jsonl", ROWS))
+
+
+def test_flat_sentences_end_with_the_text_of_the_start(documents):
     flat = flat_sentences(documents, last=("Start", "eng_Latn"))
     assert flat["source"] == ["One.", "Two.", "One.", "Un.", "Start"]
     assert flat["source_lang"] == ["eng_Latn"] * 3 + ["fra_Latn", "eng_Latn"]
-    rows = TokenizedDocuments(documents, Characters(), max_sentences=2, max_length=3)
-    found = [(row["first"], len(row["sentences"]), row["ends"]) for row in rows]
-    assert found == [(0, 2, False), (2, 1, True), (3, 1, True)]
-    assert rows[1]["sentences"][0].tolist() == [ord(c) for c in "One"]  # cut to three tokens
-    assert rows[0]["keys"][0] == rows[1]["keys"][0] != rows[0]["keys"][1]  # equal texts
-    assert rows[2]["question"] == "How many?" and rows[0]["question"] is None
-    assert [row["lang"] for row in rows] == ["eng_Latn", "eng_Latn", "fra_Latn"]
-    assert rows.tokens().tolist() == [6, 3, 3] and rows.languages == ["eng_Latn", "fra_Latn"]
+
+
+@pytest.fixture
+def windows(documents):
+    return TokenizedDocuments(documents, Characters(), max_sentences=2, max_length=3)
+
+
+def test_windows_of_at_most_two_sentences(windows):
+    spans = [(row["first"], len(row["sentences"]), row["ends"]) for row in windows]
+    assert spans == [(0, 2, False), (2, 1, True), (3, 1, True)]
+
+
+def test_sentences_are_cut_to_three_tokens(windows):
+    assert windows[1]["sentences"][0].tolist() == [ord(letter) for letter in "One"]
+    assert windows.tokens().tolist() == [6, 3, 3]
+
+
+def test_equal_sentences_have_equal_keys(windows):
+    assert windows[0]["keys"][0] == windows[1]["keys"][0]
+    assert windows[0]["keys"][0] != windows[0]["keys"][1]
+
+
+def test_windows_keep_the_columns_of_their_document(windows):
+    assert windows[2]["question"] == "How many?"
+    assert windows[0]["question"] is None
+    assert [row["lang"] for row in windows] == ["eng_Latn", "eng_Latn", "fra_Latn"]
+    assert windows.languages == ["eng_Latn", "fra_Latn"]

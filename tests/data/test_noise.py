@@ -3,6 +3,7 @@
 from collections import Counter
 
 import numpy as np
+import pytest
 
 from hf_echo.data.noise import CASES, KINDS, noisy
 from hf_echo.data.normal_form import normal_forms
@@ -25,16 +26,33 @@ EXPECTED = {
 }
 
 
-def test_every_kind_changes_the_text_and_the_normalizer_takes_back_all_but_case():
-    assert {kind: noisy(TEXT, kind) for kind in KINDS} == EXPECTED
-    for kind, text in EXPECTED.items():
-        assert (clean_text().normalize_str(text) == TEXT) == (kind not in CASES)
+@pytest.mark.parametrize(("kind", "text"), EXPECTED.items())
+def test_a_kind_changes_the_text(kind, text):
+    assert noisy(TEXT, kind) == text
+
+
+@pytest.mark.parametrize(("kind", "text"), EXPECTED.items())
+def test_the_normalizer_takes_back_all_but_case(kind, text):
+    assert (clean_text().normalize_str(text) == TEXT) == (kind not in CASES)
+
+
+def test_every_kind_is_expected():
+    assert set(EXPECTED) == set(KINDS)
+
+
+def test_case_of_turkish():
     assert noisy("Iğdır'da iyi", "capitals", lang="tur_Latn") == "IĞDIR'DA İYİ"
     assert noisy("Iğdır İyi", "lower case", lang="tur_Latn") == "ığdır iyi"
-    assert noisy("", "zero-width space") == "\u200b" and noisy("猫", "soft hyphens") == "猫"
-    refuses(
-        "kind is 'caps'; it must be one of capitals, first word in capitals, ", noisy, TEXT, "caps"
-    )
+
+
+def test_texts_too_short_for_a_kind():
+    assert noisy("", "zero-width space") == "\u200b"
+    assert noisy("猫", "soft hyphens") == "猫"
+
+
+def test_an_unknown_kind_is_refused():
+    message = "kind is 'caps'; it must be one of capitals, first word in capitals, "
+    refuses(message, noisy, TEXT, "caps")
 
 
 def test_noisy_forms_have_one_normal_form():
@@ -51,16 +69,20 @@ def test_noisy_forms_have_one_normal_form():
     assert len(set(normal_forms(others))) == len(others)
 
 
-def test_a_drawn_kind_depends_on_text_and_seed_alone():
-    texts = [f"{TEXT} {n}" for n in range(400)]
-    drawn = [noisy(text, seed=3) for text in texts]
-    assert (
-        drawn == [noisy(text, seed=3) for text in texts] != [noisy(text, seed=4) for text in texts]
-    )
-    cases = sum(
-        new in {noisy(text, kind) for kind in CASES} for text, new in zip(texts, drawn, strict=True)
-    )
-    assert 0.65 < cases / len(texts) < 0.85
+@pytest.fixture
+def numbered() -> list[str]:
+    return [f"{TEXT} {number}" for number in range(400)]
+
+
+def test_a_drawn_kind_follows_from_the_seed(numbered):
+    drawn = [noisy(text, seed=3) for text in numbered]
+    assert drawn == [noisy(text, seed=3) for text in numbered]
+    assert drawn != [noisy(text, seed=4) for text in numbered]
+
+
+def test_three_quarters_of_drawn_kinds_change_case(numbered):
+    cases = sum(noisy(text, seed=3) in {noisy(text, kind) for kind in CASES} for text in numbered)
+    assert 0.65 < cases / len(numbered) < 0.85
 
 
 def test_xsim_with_noise_counts_what_an_encoder_cannot_read():

@@ -56,7 +56,7 @@ FULL = table((i, lang) for i in range(5) for lang in LANGUAGES)
     st.sampled_from([None, ["fra_Latn", "rus_Cyrl"], ["fra_Latn", "eng_Latn"]]),
     st.integers(0, 99),
 )
-def test_each_pair_once_and_no_other(keys, direction, languages, seed):
+def test_pairs_are_those_of_brute_force(keys, direction, languages, seed):
     rows = table(keys)  # with gaps, and with several rows of a language under one id
     expected = brute_force(list(rows), direction, languages)
     needed = set(languages or ()) | ({"eng_Latn"} if direction != "all" else set())
@@ -90,13 +90,18 @@ def test_max_per_id_draws_other_pairs_for_other_ids():
     )  # of the 4 there are
 
 
-def test_pairs_are_on_disk_and_another_pivot_or_limit_gives_others(own_cache):
-    stored = nway_pairs(FULL, direction="all")
+def test_pairs_of_all_directions_are_on_disk(own_cache):
+    pairs = nway_pairs(FULL, direction="all")
+    assert len(pairs) == 5 * 4 * 3
+    assert list(own_cache.rglob("*.arrow"))
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_pairs_of_another_pivot_are_not_those_of_the_cache():
+    nway_pairs(FULL, direction="all")
     turned = nway_pairs(FULL, pivot="deu_Latn", provenance="mined", limit=7)
-    assert [(row["target_lang"], row["provenance"]) for row in turned] == [
-        ("deu_Latn", "mined")
-    ] * 7
-    assert len(stored) == 5 * 4 * 3 and list(own_cache.rglob("*.arrow"))
+    columns = [(row["target_lang"], row["provenance"]) for row in turned]
+    assert columns == [("deu_Latn", "mined")] * 7
 
 
 test_wrong_arguments = refusals(
@@ -160,18 +165,28 @@ def test_load_parallel_hands_its_options_on(tmp_path):
     assert load_nway(path, "sid")["id"][:] == ["a", "a"]
 
 
-def test_bad_rows_and_second_rows_are_reported(tmp_path, caplog):
+@pytest.fixture
+def bad_table(tmp_path):
+    """An empty text, a second row of an id, an unknown language, a row without an id."""
     lines = [
         ("id", "lang", "text"),
         ("1", "fra_Latn", ""),
         ("1", "fra_Latn", "un"),
         ("1", "eng_Latn", "one"),
+        ("1", "fra_Latn", "encore un"),
+        ("2", "frenchish", "deux"),
+        ("", "fra_Latn", "trois"),
     ]
-    lines += [("1", "fra_Latn", "encore un"), ("2", "frenchish", "deux"), ("", "fra_Latn", "trois")]
-    path = write(tmp_path / "c.tsv", lines)
+    return write(tmp_path / "c.tsv", lines)
+
+
+def test_bad_rows_are_reported(bad_table):
     reasons = r"c.tsv:2: text is empty.*:5: a second row for id '1' in fra_Latn.*unknown.*c.tsv:7: id.*\(4 bad rows"
-    refuses(reasons, load_nway, path)
-    assert load_nway(path, on_bad_row="skip")["text"][:] == ["un", "one"]
+    refuses(reasons, load_nway, bad_table)
+
+
+def test_skipped_rows_are_counted(bad_table, caplog):
+    assert load_nway(bad_table, on_bad_row="skip")["text"][:] == ["un", "one"]
     assert "skipped 4 bad rows" in caplog.text
 
 
@@ -207,18 +222,19 @@ def test_a_dev_set_is_the_dev_split(tmp_path, caplog, splits, chosen):
         )
 
 
-def test_several_splits_without_dev_are_refused_and_file_names_count(tmp_path):
-    (tmp_path / "n.tsv").write_text(
-        "id\tlang\ttext\tsplit\n1\tfra_Latn\tun\ta\n1\teng_Latn\tone\tb\n"
-    )
+def test_several_splits_without_dev_are_refused(tmp_path):
+    rows = "id\tlang\ttext\tsplit\n1\tfra_Latn\tun\ta\n1\teng_Latn\tone\tb\n"
+    (tmp_path / "n.tsv").write_text(rows)
     refuses("n.tsv has the splits a, b: say which one with split=", dev_split, tmp_path / "n.tsv")
+
+
+def test_a_folder_called_dev_is_the_split(tmp_path):
     for name in ("train", "dev"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "n.tsv").write_text(
-            "id\tlang\ttext\n1\tfra_Latn\tun\n1\teng_Latn\tone\n"
-        )
-    (tmp_path / "n.tsv").unlink()
-    assert dev_split(tmp_path) == "validation" and len(load_nway(tmp_path, split="validation")) == 2
+        rows = "id\tlang\ttext\n1\tfra_Latn\tun\n1\teng_Latn\tone\n"
+        (tmp_path / name / "n.tsv").write_text(rows)
+    assert dev_split(tmp_path) == "validation"
+    assert len(load_nway(tmp_path, split="validation")) == 2
 
 
 def flores_200(folder, **changes):

@@ -92,25 +92,41 @@ def test_what_is_written_is_read_back(tmp_path, name):
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
 
 
-def test_a_tmx_of_the_toolkit_and_of_others(tmp_path):
-    """Three languages, a unit without one of them, inline codes, UTF-16, an old attribute."""
-    text = """<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>
+TMX = """<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>
 <tu><tuv xml:lang="en-US"><seg>a <bpt i="1">&lt;b></bpt>cat</seg></tuv><tuv xml:lang="FR"><seg>un
 chat</seg></tuv><tuv xml:lang="zh"><seg>x</seg></tuv></tu>
 <tu><tuv xml:lang="en-US"><seg>only</seg></tuv></tu>
 <tu><tuv lang="FR"><seg>deux</seg></tuv><tuv lang="en-US"><seg>two</seg></tuv></tu></body></tmx>"""
+
+
+@pytest.fixture
+def tmx(tmp_path):
+    """Three languages, a unit without one of them, inline codes, UTF-16, an old attribute."""
     path = tmp_path / "a.tmx"
-    path.write_text(text, encoding="utf-16")
-    rows = load_parallel(path, source_lang="fra", target_lang="eng")
+    path.write_text(TMX, encoding="utf-16")
+    return path
+
+
+def test_pairs_of_a_tmx(tmx):
+    rows = load_parallel(tmx, source_lang="fra", target_lang="eng")
     assert rows["target"][:] == ["a cat", "two"]  # without the code
     assert rows["source"][1] == "deux"
-    assert load_parallel(path, source_lang="zho_Hant", target_lang="en")["source"] == ["x"]
-    refuses(
-        "a.tmx has texts in en-US, FR, zh: give source_lang and target_lang", load_parallel, path
-    )
-    assert read_texts(path, lang="fra_Latn") == ["un chat", "deux"]  # the line break is a space
-    refuses("a.tmx has texts in en-US, FR, zh: give the language of one", read_texts, path)
-    path.write_bytes(text[:300].encode())
+    assert load_parallel(tmx, source_lang="zho_Hant", target_lang="en")["source"] == ["x"]
+
+
+def test_texts_of_a_tmx(tmx):
+    assert read_texts(tmx, lang="fra_Latn") == ["un chat", "deux"]  # the line break is a space
+
+
+def test_a_tmx_without_languages_is_refused(tmx):
+    languages = "a.tmx has texts in en-US, FR, zh: give "
+    refuses(f"{languages}source_lang and target_lang", load_parallel, tmx)
+    refuses(f"{languages}the language of one", read_texts, tmx)
+
+
+def test_a_tmx_that_ends_early_is_damaged(tmp_path):
+    path = tmp_path / "a.tmx"
+    path.write_bytes(TMX[:300].encode())
     refuses("a.tmx: damaged, incomplete", load_parallel, path)
 
 
@@ -125,16 +141,19 @@ def test_a_moses_pair_of_unequal_files(tmp_path):
     assert load_parallel(tmp_path, on_bad_row="skip")["source"][:] == ["un", "trois", "quatre"]
 
 
-def test_columns_by_number_and_standard_input(tmp_path, monkeypatch):
-    (tmp_path / "a.tsv").write_text("0.5\tun\tone\n0.6\tdeux\ttwo\n")
-    rows = load_parallel(
-        tmp_path / "a.tsv", source_lang="fr", target_lang="en", columns={"source": 2, "target": 3}
-    )
-    assert (rows["source"][:], rows["target"][:]) == (["un", "deux"], ["one", "two"])
-    assert read_texts(tmp_path / "a.tsv", column="3") == ["one", "two"]
-    monkeypatch.setattr(
-        sys, "stdin", io.TextIOWrapper(io.BytesIO(lzma.compress(b"source\ttarget\nun\tone\n")))
-    )
+def test_columns_by_number(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("0.5\tun\tone\n0.6\tdeux\ttwo\n")
+    columns = {"source": 2, "target": 3}
+    rows = load_parallel(path, source_lang="fr", target_lang="en", columns=columns)
+    assert rows["source"][:] == ["un", "deux"]
+    assert rows["target"][:] == ["one", "two"]
+    assert read_texts(path, column="3") == ["one", "two"]
+
+
+def test_a_packed_table_from_standard_input(monkeypatch):
+    packed = lzma.compress(b"source\ttarget\nun\tone\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed)))
     part = open_file(Path("-"))
     assert [block.columns["target"] for block in part.read(["target"])] == [["one"]]
 

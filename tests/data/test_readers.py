@@ -161,17 +161,33 @@ def test_bad_rows_of_parquet_are_counted_by_row(tmp_path):
     refuses(reasons, load_parallel, tmp_path / "c.parquet", **FRENCH)
 
 
-def test_many_bad_rows_are_listed_in_part_and_counted_in_full(tmp_path, caplog):
-    path = tsv(tmp_path / "c.tsv", HEADER, FINE, *["\tfra_Latn\tone\teng_Latn"] * 8, *["x"] * 4)
+@pytest.fixture
+def many_bad_rows(tmp_path):
+    return tsv(tmp_path / "c.tsv", HEADER, FINE, *["\tfra_Latn\tone\teng_Latn"] * 8, *["x"] * 4)
+
+
+def test_many_bad_rows_are_listed_in_part(many_bad_rows):
     with pytest.raises(ValueError) as error:
-        load_parallel(path)
-    assert str(error.value).count("c.tsv:") == 5 and "(12 bad rows;" in str(error.value)
-    assert len(load_parallel(path, on_bad_row="skip")) == 1
+        load_parallel(many_bad_rows)
+    assert str(error.value).count("c.tsv:") == 5
+    assert "(12 bad rows;" in str(error.value)
+
+
+def test_skipped_rows_are_counted_by_reason(many_bad_rows, caplog):
+    assert len(load_parallel(many_bad_rows, on_bad_row="skip")) == 1
     assert "source is empty: 8; 1 fields instead of 4: 4" in caplog.text
+
+
+def test_skipped_rows_are_counted_when_the_cache_is_read(many_bad_rows, caplog):
+    load_parallel(many_bad_rows, on_bad_row="skip")
     caplog.clear()
-    assert len(load_parallel(path, on_bad_row="skip")) == 1  # from the cache
+    assert len(load_parallel(many_bad_rows, on_bad_row="skip")) == 1
     assert "skipped 12 bad rows" in caplog.text
-    refuses("no good row", lambda: load_parallel(tsv(path, HEADER, "x"), on_bad_row="skip"))
+
+
+def test_a_file_without_a_good_row_is_refused(tmp_path):
+    path = tsv(tmp_path / "c.tsv", HEADER, "x")
+    refuses("no good row", load_parallel, path, on_bad_row="skip")
 
 
 @pytest.mark.parametrize("name", ["c.parquet", "c.jsonl"])
@@ -226,62 +242,80 @@ def test_optional_columns_that_one_file_lacks(tmp_path):
     assert loaded["hard_negatives"][:] == [[], ["three"]] and loaded["quality"][:] == [None, 1.0]
 
 
-def test_splits_by_file_name_and_by_column(tmp_path):
+@pytest.fixture
+def split_folder(tmp_path):
     for name, source in [("train-00000.tsv", "train"), ("dev.tsv", "dev"), ("more.tsv", "more")]:
         tsv(tmp_path / name, "src\ttgt", f"{source}\tx")
+    return tmp_path
 
-    def sources(**options):
-        return load_parallel(**options, **FRENCH)["source"][:]
 
-    assert sources(path_or_name=tmp_path) == ["more", "train"]
-    assert sources(path_or_name=tmp_path, split="validation") == ["dev"]
-    assert sources(path_or_name=tmp_path, split=None) == ["dev", "more", "train"]
-    with pytest.raises(
-        FileNotFoundError, match="no file of split 'test'; there are train, validation"
-    ):
-        sources(path_or_name=tmp_path, split="test")
+def french_sources(path, **options):
+    return load_parallel(path, **options, **FRENCH)["source"][:]
 
+
+def test_splits_by_file_name(split_folder):
+    assert french_sources(split_folder) == ["more", "train"]
+    assert french_sources(split_folder, split="validation") == ["dev"]
+    assert french_sources(split_folder, split=None) == ["dev", "more", "train"]
+    message = "no file of split 'test'; there are train, validation"
+    refuses(message, french_sources, split_folder, split="test", error=FileNotFoundError)
+
+
+@pytest.mark.parametrize("name", ["c.parquet", "c.jsonl"])
+def test_splits_by_column(tmp_path, name):
     rows = [{"src": f"s{i}", "tgt": "t", "split": ["train", "dev"][i % 2]} for i in range(4)]
-    for name in ("c.parquet", "c.jsonl"):
-        path = write(tmp_path / name, rows)
-        assert sources(path_or_name=path, split="dev") == ["s1", "s3"]
-        assert sources(path_or_name=path, split=None) == ["s0", "s1", "s2", "s3"]
-        with pytest.raises(
-            ValueError, match="no good row of split 'test'; the column split holds dev, train"
-        ):
-            sources(path_or_name=path, split="test")
-    (tmp_path / "plain").mkdir()
-    write(tmp_path / "plain" / "c.tsv")
-    for path in (tmp_path / "plain", tmp_path / "plain" / "c.tsv"):
-        refuses("has no column split; leave split 'dev' out", load_parallel, path, split="dev")
+    path = write(tmp_path / name, rows)
+    assert french_sources(path, split="dev") == ["s1", "s3"]
+    assert french_sources(path, split=None) == ["s0", "s1", "s2", "s3"]
+    message = "no good row of split 'test'; the column split holds dev, train"
+    refuses(message, french_sources, path, split="test")
 
 
-def test_limit_counts_good_rows_and_reads_no_further(tmp_path):
-    path = tsv(
-        tmp_path / "c.tsv",
-        "src\ttgt",
-        "un\tone",
-        "\tx",
-        "deux\ttwo",
-        *["trois\tthree"] * BLOCK,
-        "\tx",
-    )
-    loaded = load_parallel(path, limit=2, on_bad_row="skip", **FRENCH)
+@pytest.mark.parametrize("name", ["", "c.tsv"])
+def test_a_split_of_a_table_without_one_is_refused(tmp_path, name):
+    write(tmp_path / "c.tsv")
+    message = "has no column split; leave split 'dev' out"
+    refuses(message, load_parallel, tmp_path / name, split="dev")
+
+
+@pytest.fixture
+def long_table(tmp_path):
+    """A bad row among the first rows, and one behind the first block."""
+    block = ["trois\tthree"] * BLOCK
+    return tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone", "\tx", "deux\ttwo", *block, "\tx")
+
+
+def test_limit_counts_good_rows(long_table):
+    loaded = load_parallel(long_table, limit=2, on_bad_row="skip", **FRENCH)
     assert loaded["target"][:] == ["one", "two"]
-    refuses(r"c.tsv:3: source is empty \(1 bad row", load_parallel, path, limit=2, **FRENCH)
-    assert load_parallel(path, limit=1, **FRENCH)["target"][:] == ["one"]
 
 
-def test_a_file_of_other_content_is_read_again_and_an_unchanged_one_is_not(tmp_path, own_cache):
+def test_limit_reads_no_further(long_table):
+    assert load_parallel(long_table, limit=1, **FRENCH)["target"][:] == ["one"]
+    refuses(r"c.tsv:3: source is empty \(1 bad row", load_parallel, long_table, limit=2, **FRENCH)
+
+
+def test_an_unchanged_file_is_read_once(tmp_path, own_cache):
+    path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone")
+    first = load_parallel(path, **FRENCH)
+    again = load_parallel(path, **FRENCH)
+    assert again._fingerprint == first._fingerprint
+    assert len(list(own_cache.rglob("*.arrow"))) == 1
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_file_of_other_content_is_read_again(tmp_path):
+    """Though its size and its time are the same."""
     path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone")
     before = path.stat().st_mtime_ns
     first = load_parallel(path, **FRENCH)
-    again = load_parallel(path, **FRENCH)
-    assert again._fingerprint == first._fingerprint and len(list(own_cache.rglob("*.arrow"))) == 1
-    tsv(path, "src\ttgt", "un\ttwo")  # the same size and time
+    tsv(path, "src\ttgt", "un\ttwo")
     os.utime(path, ns=(before, before))
+
     changed = load_parallel(path, **FRENCH)
-    assert changed["target"][:] == ["two"] and changed._fingerprint != first._fingerprint
+
+    assert changed["target"][:] == ["two"]
+    assert changed._fingerprint != first._fingerprint
     assert first["target"][:] == ["one"]
 
 

@@ -40,13 +40,15 @@ def test_rules_find_the_sentences_of_many_scripts(lang):
     assert trimmed(pieces) == SENTENCES[lang]
 
 
-def test_rules_end_at_line_breaks_and_in_long_thai_sentences():
+def test_rules_end_at_line_breaks():
     text = "\n  One line\r\n\r\nanother one. And more\n"
     pieces = rule_segmenter([text, "", " \n "], "eng_Latn")
     assert pieces[1:] == [[], [" \n "]]
     assert "".join(pieces[0]) == text
     assert trimmed(pieces[0]) == ["One line", "another one.", "And more"]
-    # Thai is cut at spaces of long sentences only.
+
+
+def test_thai_is_cut_at_spaces_of_long_sentences_only():
     short = "สวัสดี ครับ"
     long = " ".join(["ก" * 35] * 4)
     assert rule_segmenter([short], "tha_Thai") == [[short]]

@@ -87,19 +87,19 @@ def test_what_the_tokenizer_did_before_does_not_matter(dataset, toy, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_save_and_load(dataset, toy_tokenizer, tmp_path):
-    tokenized = tokenize_parallel(dataset, toy_tokenizer, progress=False)
-    tokenized.save(tmp_path)
-    again = TokenizedParallel.load(tmp_path)
-    check(again, toy_tokenizer)
-    assert isinstance(again.source.values, np.memmap)  # a million pairs stay on disk
+def test_saved_pairs_are_the_same(dataset, toy_tokenizer, tmp_path):
+    tokenize_parallel(dataset, toy_tokenizer, progress=False).save(tmp_path)
+    loaded = TokenizedParallel.load(tmp_path)
+    check(loaded, toy_tokenizer)
+    assert isinstance(loaded.source.values, np.memmap)  # a million pairs stay on disk
 
-    plain = tokenize_parallel(
-        dataset.remove_columns("hard_negatives"), toy_tokenizer, progress=False
-    )
-    plain.save(tmp_path / "plain")
-    again = TokenizedParallel.load(tmp_path / "plain")
-    assert again.negatives is None and "negatives" not in again[0]
+
+def test_saved_pairs_without_negatives(dataset, toy_tokenizer, tmp_path):
+    rows = dataset.remove_columns("hard_negatives")
+    tokenize_parallel(rows, toy_tokenizer, progress=False).save(tmp_path)
+    loaded = TokenizedParallel.load(tmp_path)
+    assert loaded.negatives is None
+    assert "negatives" not in loaded[0]
 
 
 def test_cache(dataset, toy_tokenizer, tmp_path, monkeypatch):

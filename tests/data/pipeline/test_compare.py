@@ -99,7 +99,7 @@ def test_a_chain_in_which_every_row_hangs_on_the_one_before(tmp_path, monkeypatc
     np.testing.assert_array_equal(flags, np.arange(40) % 2 == 0)
 
 
-def test_cap_keeps_the_best_and_of_equals_the_earliest(tmp_path):
+def test_cap_keeps_the_best_of_a_group(tmp_path):
     rng = np.random.default_rng(1)
     langs = rng.choice(["fra_Latn", "spa_Latn", "deu_Latn"], 200, p=[0.6, 0.1, 0.3]).tolist()
     quality = rng.integers(0, 8, 200).astype(float)
@@ -131,27 +131,37 @@ def test_quotas_are_exact(sizes, exponent, rows):
         assert abs(got[group] - rows * size**exponent / total) < 1 + 1e-6 * rows
 
 
-def test_largest_remainders_and_two_steps_by_hand():
+def test_the_largest_remainder_takes_the_last_row():
     assert compare.quotas(Sampling("natural", rows=10), {"a": 27, "b": 13}) == {"a": 7, "b": 3}
-    sizes = {"web\ta": 64, "web\tb": 36, "radio\ta": 4}  # sources 10 to 2; in the first 8 to 6
-    assert compare.quotas(Sampling("two_step", rows=84), sizes) == {
-        "web\ta": 40,
-        "web\tb": 30,
-        "radio\ta": 14,
-    }
 
 
-def test_sample_takes_exact_numbers_and_repeats_evenly(tmp_path):
-    langs = ["fra_Latn"] * 90 + ["spa_Latn"] * 10
-    table = table_of(range(100), range(100), langs)
-    copies = compared(Sampling("temperature", exponent=0, rows=67), table, tmp_path)
-    assert copies[:90].sum() == 34 and set(copies[:90]) == {0, 1}
-    assert copies[90:].sum() == 33 and set(copies[90:]) == {3, 4}
-    other = compared(
-        Sampling("temperature", exponent=0, rows=67, seed=1), table, tmp_path / "other", size=50
-    )
-    assert other[:90].sum() == 34 and (other != copies).any()
-    again = compared(
-        Sampling("temperature", exponent=0, rows=67), table, tmp_path / "again", size=50
-    )
-    assert (again == copies).all()
+def test_two_steps_by_hand():
+    """Sources 10 to 2 by the roots of 100 and 4 rows; in the first source 8 to 6."""
+    sizes = {"web\ta": 64, "web\tb": 36, "radio\ta": 4}
+    quotas = compare.quotas(Sampling("two_step", rows=84), sizes)
+    assert quotas == {"web\ta": 40, "web\tb": 30, "radio\ta": 14}
+
+
+@pytest.fixture
+def unequal():
+    """90 French rows and 10 Spanish ones."""
+    return table_of(range(100), range(100), ["fra_Latn"] * 90 + ["spa_Latn"] * 10)
+
+
+def test_a_sample_takes_exact_numbers(unequal, tmp_path):
+    """Half of 67 rows each; the numbers of repetitions differ by one."""
+    copies = compared(Sampling("temperature", exponent=0, rows=67), unequal, tmp_path)
+    assert copies[:90].sum() == 34
+    assert set(copies[:90]) == {0, 1}
+    assert copies[90:].sum() == 33
+    assert set(copies[90:]) == {3, 4}
+
+
+def test_a_sample_follows_from_its_seed(unequal, tmp_path):
+    samples = []
+    for number, seed in enumerate((0, 0, 1)):
+        sampling = Sampling("temperature", exponent=0, rows=67, seed=seed)
+        samples.append(compared(sampling, unequal, tmp_path / str(number), size=7 + 43 * number))
+    one, again, other = samples
+    assert (one == again).all()
+    assert (one != other).any()

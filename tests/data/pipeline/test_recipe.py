@@ -125,16 +125,18 @@ def test_shipped_recipes_are_read_by_name(path, tmp_path, monkeypatch):
         ) == (3, 1)
 
 
-def test_negatives_by_rule_fill_only_what_is_empty_and_english():
+def test_negatives_by_rule_fill_empty_rows_of_english():
     targets = ["She has 12 red boats.", "Er hat 12 Boote.", "He was not there in 1999."]
     table = pa.table({"target": targets, "target_lang": ["eng_Latn", "deu_Latn", "eng_Latn"]})
-    table = table.append_column(
-        "hard_negatives", pa.array([[], None, ["mine"]], pa.list_(pa.string()))
-    )
-    made = RuleNegatives(max_negatives=2).add(table)["hard_negatives"].to_pylist()
-    assert (
-        len(made[0]) == 2 and "She has 12 red boats." not in made[0] and made[1:] == [[], ["mine"]]
-    )
+    negatives = pa.array([[], None, ["mine"]], pa.list_(pa.string()))
+    table = table.append_column("hard_negatives", negatives)
+
+    english, german, own = RuleNegatives(max_negatives=2).add(table)["hard_negatives"].to_pylist()
+
+    assert len(english) == 2
+    assert targets[0] not in english
+    assert german == []
+    assert own == ["mine"]
 
 
 def test_another_checkpoint_in_the_same_folder_is_another_step(tmp_path):

@@ -173,7 +173,7 @@ CALLS = []
 STOP = 14
 
 
-def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(source, tmp_path):
+def test_a_stopped_run_ends_in_the_bytes_of_a_whole_one(source, tmp_path):
     duplicates = Step("keys", build("exact_duplicates", {"side": "corpus"}))
     steps = [Step("one", Stopping("one")), duplicates, Step("two", Stopping("two"))]
     recipe = recipe_of(source, *steps, out=Output(shards=2))
@@ -242,28 +242,31 @@ def bad_folder(tmp_path):
     return folder
 
 
-def test_bad_rows_are_named_and_skipped(tmp_path, caplog):
+BAD_ROWS = [
+    "b.tsv:3: not UTF-8 .byte 0xe9",
+    "c.tsv:3: source has 10,000,000 characters, more than 100,000",
+    "d.tsv:2: source_lang: unknown language code 'frz_Latn'",
+    "e.parquet:1: .*Parquet",
+    "f.tsv.gz:.*unreadable from here on: ",
+]
+
+
+def test_bad_rows_are_skipped(tmp_path, caplog):
+    """Counted and named in counts.json and in the log."""
     folder = bad_folder(tmp_path)
     done = go(recipe_of(folder), tmp_path / "out", on_bad_row="skip")
-    texts = [row["source"] for row in result(tmp_path / "out")]
+
     good = [f"s{i}" for i in (*range(100), 100, 102, 103, 105, 107)]
-    assert texts[: len(good)] == good
-    assert texts[len(good) :] == [f"s{i}" for i in range(200, 200 + done.rows - len(good))]
-    bad = json.loads((tmp_path / "out/counts.json").read_text())["bad_rows"]
-    firsts = [first.removeprefix(f"{folder}/") for source in bad for first in source["first"]]
-    reasons = [
-        "b.tsv:3: not UTF-8 .byte 0xe9",
-        "c.tsv:3: source has 10,000,000 characters, more than 100,000",
-    ]
-    reasons += ["d.tsv:2: source_lang: unknown language code 'frz_Latn'", "e.parquet:1: .*Parquet"]
-    for first, reason in zip(
-        firsts, [*reasons, "f.tsv.gz:.*unreadable from here on: "], strict=True
-    ):
-        assert re.match(reason, first)
+    good += [f"s{i}" for i in range(200, 200 + done.rows - len(good))]
+    assert [row["source"] for row in result(tmp_path / "out")] == good
+    reports = json.loads((tmp_path / "out/counts.json").read_text())["bad_rows"]
+    firsts = [first for report in reports for first in report["first"]]
+    for first, reason in zip(firsts, BAD_ROWS, strict=True):
+        assert re.match(reason, first.removeprefix(f"{folder}/"))
     assert "b.tsv:3" in caplog.text
 
 
-def test_a_bad_row_stops_and_what_is_finished_stays(tmp_path):
+def test_blocks_before_a_bad_row_stay(tmp_path):
     folder = bad_folder(tmp_path)
     out = tmp_path / "out"
     (folder / "f.tsv.gz").unlink()  # large
@@ -351,25 +354,17 @@ def test_the_directions_of_tatoeba_are_capped_apart_from_those_of_panlex(tmp_pat
     assert kept == expected
 
 
-def test_nway_and_builtin_sources(tmp_path):
-    rows = [
-        {"id": i, "lang": lang, "text": f"{lang} {i}"}
-        for i in range(4)
-        for lang in ("fra_Latn", "eng_Latn")
-    ]
-    (tmp_path / "n").mkdir()
-    for k in (0, 1):  # an id's languages stand in two files
-        (tmp_path / f"n/{k}.jsonl").write_text(
-            "".join(json.dumps(row) + "\n" for row in rows[k::2])
-        )
-    sources = [
-        {"path": str(tmp_path / "n"), "label": "n"},
-        {"path": "builtin", "label": "b", "n": 20},
-    ]
-    recipe = Recipe(sources, out=Output(origin=True))
-    go(recipe, tmp_path / "out")
-    rows = result(tmp_path / "out")
-    assert sorted(row["source"] for row in rows if row["origin"] == "n") == [
-        f"fra_Latn {i}" for i in range(4)
-    ]
-    assert sum(row["origin"] == "b" for row in rows) >= 20
+def test_an_id_of_an_nway_folder_stands_in_two_files(tmp_path):
+    for number, lang in enumerate(("fra_Latn", "eng_Latn")):
+        rows = [{"id": i, "lang": lang, "text": f"{lang} {i}"} for i in range(4)]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / f"{number}.jsonl").write_text(text)
+    go(Recipe([{"path": str(tmp_path), "label": "n"}]), tmp_path / "out")
+    sources = sorted(row["source"] for row in result(tmp_path / "out"))
+    assert sources == [f"fra_Latn {i}" for i in range(4)]
+
+
+def test_the_builtin_corpus_is_a_source(tmp_path):
+    recipe = Recipe([{"path": "builtin", "label": "b", "n": 20}], out=Output(origin=True))
+    assert go(recipe, tmp_path / "out").rows >= 20
+    assert {row["origin"] for row in result(tmp_path / "out")} == {"b"}

@@ -280,5 +280,5 @@ def test_every_public_source_has_languages():
 def test_rows_that_nobody_has_counted_are_called_so(mirror, monkeypatch):
     facts = {"rows": "", "test_rows": "", "megabytes": "", "languages": "eng_Latn fra_Latn"}
     monkeypatch.setattr(table, "_measured", lambda: {"words": facts})
-    (line, _) = downloads.plan_lines([downloads.SOURCES["words"]])
+    line, _ = downloads.plan_lines([downloads.SOURCES["words"]])
     assert "rows not counted yet    2 languages" in line

@@ -30,7 +30,7 @@ def encoded(samples: np.ndarray, kind: str, rate: int = RATE) -> bytes:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rate", [8000, 16_000, 44_100, 48_000])
-def test_any_rate_and_format_is_the_same_tone(kind, rate):
+def test_a_tone_keeps_its_pitch(kind, rate):
     samples = read_audio(encoded(tone(rate=rate), kind, rate))
     assert samples.dtype == np.float32 and len(samples) == pytest.approx(
         3200, abs=1200 if kind == "mp3" else 2

@@ -64,11 +64,12 @@ def test_table_of_paths(tmp_path):
     assert same["text"][:] == ["v1"] and same["source"][:] == ["mine"]
 
 
-def test_json_lines_and_folder_with_splits(tmp_path):
+def test_splits_of_a_folder_of_json_lines(tmp_path):
     write(tmp_path / "audio" / "x.wav")
     for split in ("train", "test"):
         row = {"audio": "x.wav", "text": split, "english": "hello", "lang": "swh_Latn"}
         (tmp_path / f"{split}.jsonl").write_text(json.dumps(row) + "\n")
+
     assert load_speech(tmp_path, split="test")["text"][:] == ["test"]
     assert load_speech(tmp_path, split=None)["english"][:] == ["hello"] * 2
     refuses("no file of split 'dev'", load_speech, tmp_path, split="dev", error=FileNotFoundError)

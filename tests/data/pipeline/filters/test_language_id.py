@@ -27,20 +27,26 @@ def kept(rows):
     return call
 
 
-def test_right_labels_stay_and_wrong_ones_go(kept):
-    texts = (FRENCH, ENGLISH, GERMAN, RUSSIAN, CHINESE, JAPANESE)
-    codes = ("fra_Latn", "eng_Latn", "deu_Latn", "rus_Cyrl", "zho_Hans", "jpn_Jpan")
-    assert all(kept(*zip(texts, codes)))
-    assert not any(kept(*zip(texts, codes[1:] + codes[:1])))
-    # The script alone rejects these texts, so the model is not called.
-    assert not any(
-        kept(
-            (ENGLISH, "kat_Geor"),
-            (RUSSIAN, "nqo_Nkoo"),
-            (CHINESE, "jpn_Jpan"),
-            (JAPANESE, "zho_Hant"),
-        )
+TEXTS = (FRENCH, ENGLISH, GERMAN, RUSSIAN, CHINESE, JAPANESE)
+CODES = ("fra_Latn", "eng_Latn", "deu_Latn", "rus_Cyrl", "zho_Hans", "jpn_Jpan")
+
+
+def test_rows_with_the_right_label_stay(kept):
+    assert all(kept(*zip(TEXTS, CODES)))
+
+
+def test_rows_with_a_wrong_label_go(kept):
+    assert not any(kept(*zip(TEXTS, CODES[1:] + CODES[:1])))
+
+
+def test_the_script_alone_rejects_a_text(kept):
+    wrong = (
+        (ENGLISH, "kat_Geor"),
+        (RUSSIAN, "nqo_Nkoo"),
+        (CHINESE, "jpn_Jpan"),
+        (JAPANESE, "zho_Hant"),
     )
+    assert not any(kept(*wrong))
 
 
 def test_what_the_identifier_cannot_judge_stays(kept):
@@ -61,7 +67,7 @@ def test_what_the_identifier_cannot_judge_stays(kept):
     assert all(kept(("Mɔgɔ bɛɛ ka kan ka sɔrɔ ka taa a fɛ.", "bam_Latn"), (FRENCH, "bam_Latn")))
 
 
-def test_macrolanguages_and_neighbours(kept):
+def test_neighbours_of_a_macrolanguage_stay(kept):
     texts = {
         "arz_Arab ary_Arab": "أكلنا الخبز والجبن في مطبخ جدتي الصغير يوم الجمعة الماضي.",
         "nob_Latn nno_Latn": "Vi spiste brød og ost på det lille kjøkkenet til bestemoren min i går kveld.",
@@ -73,21 +79,37 @@ def test_macrolanguages_and_neighbours(kept):
     assert all(kept(*((text, code) for codes, text in texts.items() for code in codes.split())))
 
 
-def test_sides_code_and_equal_texts(rows):
-    code = "for i in range(3): pass"
+CODE = "for i in range(3): pass"
+
+
+@pytest.fixture
+def labelled(rows):
+    """As labelled; sides swapped; French twice; Python; French as German."""
     langs = ["fra_Latn", "fra_Latn", "fra_Latn", "python", "deu_Latn"]
     pairs = [
         (FRENCH, ENGLISH),
         (ENGLISH, FRENCH),
         (FRENCH, FRENCH),
-        (code, ENGLISH),
+        (CODE, ENGLISH),
         (FRENCH, ENGLISH),
     ]
-    table = rows(*pairs, source_lang=langs)
-    assert LanguageId(sides="source").keep(table).tolist() == [True, False, True, True, False]
-    assert LanguageId(sides="target").keep(table).tolist() == [True, False, False, True, True]
-    assert LanguageId().keep(table).tolist() == [True, False, False, True, False]
-    assert LanguageId().keep(table.slice(0, 0)).shape == (0,)
+    return rows(*pairs, source_lang=langs)
+
+
+@pytest.mark.parametrize(
+    ("sides", "stay"),
+    [
+        ("source", [True, False, True, True, False]),
+        ("target", [True, False, False, True, True]),
+        ("both", [True, False, False, True, False]),
+    ],
+)
+def test_sides_that_are_judged(labelled, sides, stay):
+    assert LanguageId(sides=sides).keep(labelled).tolist() == stay
+
+
+def test_no_row_is_no_error(labelled):
+    assert LanguageId().keep(labelled.slice(0, 0)).shape == (0,)
 
 
 def test_every_language_has_a_script_with_letters():

@@ -15,44 +15,60 @@ CALIBRATED = {
 }
 
 
-def test_thresholds_and_back_off():
-    filter_ = DirectionThreshold(k=2, k_synthetic=1, calibrated=CALIBRATED)
-    assert filter_.threshold("fra_Latn", "eng_Latn") == pytest.approx(0.6)
-    assert filter_.threshold("fra_Latn", "eng_Latn", synthetic=True) == pytest.approx(0.7)
-    # not calibrated: the mean of the language's directions (0.5 - 2 * 0.15), both ways with English
-    assert filter_.threshold("deu_Latn", "spa_Latn") == pytest.approx(0.2)
-    assert filter_.threshold("eng_Latn", "deu_Latn") == pytest.approx(0.2)
-    assert filter_.threshold("spa_Latn", "eng_Latn") == 0.25
-    assert (
-        DirectionThreshold(calibrated=CALIBRATED, back_off="floor").threshold(
-            "deu_Latn", "spa_Latn"
-        )
-        == 0.25
-    )
-    assert filter_.threshold("python", "eng_Latn") == -np.inf
+@pytest.fixture
+def calibrated():
+    return DirectionThreshold(k=2, k_synthetic=1, calibrated=CALIBRATED)
 
 
-def test_keep_by_provenance_and_direction(rows):
+def test_a_threshold_is_the_mean_less_k_deviations(calibrated):
+    assert calibrated.threshold("fra_Latn", "eng_Latn") == pytest.approx(0.6)
+    assert calibrated.threshold("fra_Latn", "eng_Latn", synthetic=True) == pytest.approx(0.7)
+
+
+def test_a_direction_without_figures_takes_the_mean_of_its_language(calibrated):
+    """0.5 - 2 * 0.15, both ways with English."""
+    assert calibrated.threshold("deu_Latn", "spa_Latn") == pytest.approx(0.2)
+    assert calibrated.threshold("eng_Latn", "deu_Latn") == pytest.approx(0.2)
+
+
+def test_a_language_without_figures_takes_the_floor(calibrated):
+    assert calibrated.threshold("spa_Latn", "eng_Latn") == 0.25
+    backed_off = DirectionThreshold(calibrated=CALIBRATED, back_off="floor")
+    assert backed_off.threshold("deu_Latn", "spa_Latn") == 0.25
+
+
+def test_code_has_no_threshold(calibrated):
+    assert calibrated.threshold("python", "eng_Latn") == -np.inf
+
+
+KINDS = ["primary", "mined", "mined", "primary", "code", "primary", "primary"]
+QUALITY = [0.65, 0.65, 0.75, 0.2, -1.0, None, 0.25]
+
+
+@pytest.fixture
+def scored(rows):
+    """Row 4 is code, row 5 has no score."""
     langs = ["fra_Latn", "fra_Latn", "fra_Latn", "spa_Latn", "python", "spa_Latn", "spa_Latn"]
-    kinds = ["primary", "mined", "mined", "primary", "code", "primary", "primary"]
-    quality = [0.65, 0.65, 0.75, 0.2, -1.0, None, 0.25]
-    table = rows(*[("a", "b")] * 7, source_lang=langs, provenance=kinds, quality=quality)
-    for unscored in ("keep", "drop"):
-        filter_ = DirectionThreshold(k=2, k_synthetic=1, calibrated=CALIBRATED, unscored=unscored)
-        assert filter_.keep(table).tolist() == [
-            True,
-            False,
-            True,
-            False,
-            True,
-            unscored == "keep",
-            True,
-        ]
-        without = filter_.keep(table.drop_columns("quality"))  # every row is unscored, code stays
-        assert without.tolist() == [unscored == "keep" or i == 4 for i in range(7)]
+    pairs = [("a", "b")] * 7
+    return rows(*pairs, source_lang=langs, provenance=KINDS, quality=QUALITY)
 
 
-def test_calibration_is_mean_and_deviation_over_all_tables(rows):
+@pytest.mark.parametrize("unscored", ["keep", "drop"])
+def test_rows_stay_by_the_threshold_of_their_direction(scored, unscored):
+    filter_ = DirectionThreshold(k=2, k_synthetic=1, calibrated=CALIBRATED, unscored=unscored)
+    stays = unscored == "keep"
+    assert filter_.keep(scored).tolist() == [True, False, True, False, True, stays, True]
+
+
+@pytest.mark.parametrize("unscored", ["keep", "drop"])
+def test_code_stays_where_no_row_is_scored(scored, unscored):
+    filter_ = DirectionThreshold(calibrated=CALIBRATED, unscored=unscored)
+    stays = unscored == "keep"
+    without_scores = filter_.keep(scored.drop_columns("quality"))
+    assert without_scores.tolist() == [stays] * 4 + [True] + [stays] * 2
+
+
+def test_calibration_is_that_of_numpy(rows):
     rng = np.random.default_rng(0)
     scores = {}
     tables = []
@@ -68,21 +84,37 @@ def test_calibration_is_mean_and_deviation_over_all_tables(rows):
         assert filter_.calibrated[name] == pytest.approx((np.mean(values), np.std(values)))
 
 
-def test_calibration_scores_with_the_scorer_and_travels_by_file(rows, tmp_path):
-    table = rows(*[(f"{i}", "b") for i in range(40)], quality=[9.0] * 40)
-    filter_ = calibrate([table], lambda s, t, sl, tl: np.array([int(x) / 40 for x in s]))
-    assert filter_.calibrated["fra_Latn>eng_Latn"][0] == pytest.approx(np.mean(np.arange(40) / 40))
+def scored_by_number(sources, targets, source_langs, target_langs):
+    return np.array([int(source) / 40 for source in sources])
+
+
+@pytest.fixture
+def forty(rows):
+    return rows(*[(f"{i}", "b") for i in range(40)], quality=[9.0] * 40)
+
+
+def test_calibration_scores_with_the_scorer(forty):
+    filter_ = calibrate([forty], scored_by_number)
+    mean, _ = filter_.calibrated["fra_Latn>eng_Latn"]
+    assert mean == pytest.approx(np.mean(np.arange(40) / 40))
+
+
+def test_calibration_travels_by_file(forty, tmp_path):
+    filter_ = calibrate([forty], scored_by_number)
     filter_.save(tmp_path / "c.json")
     assert build("threshold", {"calibrated": str(tmp_path / "c.json")}) == filter_
-    refuses("no direction of the dev set has 41 scored rows", calibrate, [table], min_rows=41)
-    for content in (
-        "[1, 2]",
-        '{"fra_Latn>eng_Latn": 0.5}',
-        '{"fra_Latn>eng_Latn": ["a", "b"]}',
-        "{",
-    ):
-        (tmp_path / "c.json").write_text(content)
-        refuses("calibrated", build, "threshold", {"calibrated": str(tmp_path / "c.json")})
+
+
+def test_calibration_without_enough_rows_is_refused(forty):
+    refuses("no direction of the dev set has 41 scored rows", calibrate, [forty], min_rows=41)
+
+
+@pytest.mark.parametrize(
+    "content", ["[1, 2]", '{"fra_Latn>eng_Latn": 0.5}', '{"fra_Latn>eng_Latn": ["a", "b"]}', "{"]
+)
+def test_a_file_that_holds_no_calibration_is_refused(content, tmp_path):
+    (tmp_path / "c.json").write_text(content)
+    refuses("calibrated", build, "threshold", {"calibrated": str(tmp_path / "c.json")})
 
 
 def test_score_fills_what_has_no_quality(rows):
