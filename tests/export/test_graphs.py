@@ -63,7 +63,7 @@ def test_onnx_graphs_compute_what_torch_does(checkpoints, onnx_folders, name):
         assert (small * want).sum(1).mean() > 0.98
 
 
-def test_onnx_files_have_the_names_that_others_read_and_no_paths(onnx_folders):
+def test_onnx_files_have_the_names_that_others_read(onnx_folders):
     import onnx
 
     folder = onnx_folders["bert"]

@@ -17,6 +17,8 @@ from hf_echo.inference.encode import encode, load_encoder
 from hf_echo.steps.table import OPERATIONS
 from hf_echo.utils.lineage import read_lineage
 
+from ..refusals import refuses
+
 TEXTS = [
     "one red cat sleeps.",
     "chat  ",
@@ -72,14 +74,16 @@ def test_vectors_are_those_of_the_checkpoint(exported, name):
     np.testing.assert_allclose(seen["passage"], passages, atol=1e-5)
 
 
-def test_pooling_and_dense_are_those_that_the_modules_name(exported):
-    states = exported["dense"][2]["states"][0, 0]
-    weights = load_file(exported["dense"][1] / "2_Dense" / "model.safetensors")
-    vector = np.tanh(weights["linear.weight"] @ states + weights["linear.bias"])
-    np.testing.assert_allclose(exported["dense"][2]["one"][0], vector, atol=1e-5)
-    np.testing.assert_allclose(
-        exported["bert"][2]["states"][0].mean(0), exported["bert"][2]["one"][0], atol=1e-5
-    )
+def test_the_dense_layer_is_that_of_the_modules(exported):
+    _, folder, seen = exported["dense"]
+    weights = load_file(folder / "2_Dense" / "model.safetensors")
+    vector = np.tanh(weights["linear.weight"] @ seen["states"][0, 0] + weights["linear.bias"])
+    np.testing.assert_allclose(seen["one"][0], vector, atol=1e-5)
+
+
+def test_the_pooling_is_that_of_the_modules(exported):
+    _, _, seen = exported["bert"]
+    np.testing.assert_allclose(seen["states"][0].mean(0), seen["one"][0], atol=1e-5)
 
 
 # What servers read of a stock folder, and where they do: (reader, file, field, value of the BERT).
@@ -132,11 +136,12 @@ def test_servers_find_the_fields_that_they_read(exported):
         f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling")
     ]
     prompts = json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
+    # TEI: texts only, no null
     assert prompts == {
         "query": "query: ",
         "document": "",
         "passage": "passage: ",
-    }  # TEI: texts only, no null
+    }
     other = json.loads((exported["llama"][1] / "config_sentence_transformers.json").read_text())
     assert (
         other["prompts"]["query"] == other["prompts"]["unspecified"] == "Unspecified language:<SEP>"
@@ -145,75 +150,71 @@ def test_servers_find_the_fields_that_they_read(exported):
     assert not [file for one in exported.values() for file in one[1].rglob("*.py")]
 
 
-def test_llama_cpp_accepts_weights_and_tokenizer(exported):
-    """By the names of the gguf package, and what convert_hf_to_gguf.py reads of XLMRobertaModel."""
-    for name in exported:
-        names = gguf.get_tensor_name_map(
-            gguf.MODEL_ARCH.LLAMA if name == "llama" else gguf.MODEL_ARCH.BERT, 1
-        )
-        prefix = (
-            "model." if name == "llama" else ""
-        )  # which convert_hf_to_gguf.py adds to a LlamaModel
-        weights = load_file(exported[name][1] / "model.safetensors")
-        unknown = [
-            key
-            for key in weights
-            if names.get_name(prefix + key, try_suffixes=(".weight", ".bias")) is None
-        ]
-        assert weights and not unknown
+@pytest.mark.parametrize("name", ["bert", "dense", "llama"])
+def test_llama_cpp_knows_the_names_of_the_weights(exported, name):
+    """By the package gguf. convert_hf_to_gguf.py adds "model." to a LlamaModel."""
+    kind = gguf.MODEL_ARCH.LLAMA if name == "llama" else gguf.MODEL_ARCH.BERT
+    prefix = "model." if name == "llama" else ""
+    names = gguf.get_tensor_name_map(kind, 1)
+    weights = load_file(exported[name][1] / "model.safetensors")
+    assert weights
+    for key in weights:
+        assert names.get_name(prefix + key, try_suffixes=(".weight", ".bias")) is not None, key
+
+
+def test_llama_cpp_accepts_the_tokenizer(exported):
+    """What convert_hf_to_gguf.py reads of XLMRobertaModel."""
     folder = exported["bert"][1]
-    words = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    assert words["model"]["type"] == "Unigram" and words["normalizer"]["precompiled_charsmap"]
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert (
-        tokenizer.clean_up_tokenization_spaces
-        and len(words["model"]["vocab"]) == tokenizer.vocab_size
-    )
+    assert content["model"]["type"] == "Unigram"
+    assert content["normalizer"]["precompiled_charsmap"]
+    assert tokenizer.clean_up_tokenization_spaces
+    assert len(content["model"]["vocab"]) == tokenizer.vocab_size
     special = gguf.SpecialVocab(folder, n_vocab=tokenizer.vocab_size).special_token_ids
-    assert {role: special[role] for role in ("bos", "eos", "pad", "unk")} == dict(
-        bos=1, eos=3, pad=2, unk=0
-    )
+    roles = {role: special[role] for role in ("bos", "eos", "pad", "unk")}
+    assert roles == {"bos": 1, "eos": 3, "pad": 2, "unk": 0}
 
 
-def test_lineage_and_card(exported):
+def test_lineage_of_an_export(exported):
     folder, out, _ = exported["llama"]
     lineage = read_lineage(out)
-    assert lineage["stage"] == "export" and lineage["values"]["to"] == "stock"
+    assert lineage["stage"] == "export"
+    assert lineage["values"]["to"] == "stock"
     assert lineage["results"]["languages"] == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
+
+
+def test_an_earlier_export_is_replaced(exported):
+    folder, out, _ = exported["llama"]
     step = OPERATIONS["export"](model=str(folder), output_dir=str(out))
-    assert step.is_whole() and step.run() == {
-        "output_dir": str(out)
-    }  # an earlier export is replaced
-    card = (out / "README.md").read_text(encoding="utf-8")
+    assert step.is_whole()
+    assert step.run() == {"output_dir": str(out)}
+
+
+def test_the_card_of_an_export_needs_no_code_of_ours(exported):
+    card = (exported["llama"][1] / "README.md").read_text(encoding="utf-8")
     header = yaml.safe_load(card.split("---")[1])
-    assert header["library_name"] == "sentence-transformers" and header["language"] == [
-        "en",
-        "fr",
-        "ru",
-    ]
-    assert {
-        "sentence-transformers",
-        "feature-extraction",
-        "sentence-similarity",
-        "transformers",
-    } < set(header["tags"])
-    assert "trust_remote_code" not in card and card.count("fra_Latn") == 1
+    assert header["library_name"] == "sentence-transformers"
+    assert header["language"] == ["en", "fr", "ru"]
+    tags = {"sentence-transformers", "feature-extraction", "sentence-similarity", "transformers"}
+    assert tags < set(header["tags"])
+    assert "trust_remote_code" not in card
+    assert card.count("fra_Latn") == 1
 
 
-def test_refusals_name_the_value_and_the_way_out(checkpoints, tmp_path):
-    out = tmp_path / "out"
-    bert = checkpoints["bert"]
-    with pytest.raises(
-        ValueError, match="to is 'tflite'; it must be one of stock, onnx, openvino, static"
-    ):
-        export_checkpoint(bert, out, to="tflite")
-    pytest.raises(FileNotFoundError, export_checkpoint, "nowhere/at/all", out).match(
-        "no folder nowhere/at/all"
-    )
-    assert not out.exists()
-    out.mkdir()
-    (out / "notes.txt").write_text("mine")
-    pytest.raises(ValueError, export_checkpoint, bert, out).match(
-        "is not empty and holds no checkpoint of hf-echo"
-    )
-    assert sorted(tmp_path.rglob("*")) == [out, out / "notes.txt"]
+def test_an_unknown_format_is_refused(checkpoints, tmp_path):
+    message = "to is 'tflite'; it must be one of stock, onnx, openvino, static"
+    refuses(message, export_checkpoint, checkpoints["bert"], tmp_path / "out", to="tflite")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_checkpoint_is_named(tmp_path):
+    arguments = ("nowhere/at/all", tmp_path / "out")
+    refuses("no folder nowhere/at/all", export_checkpoint, *arguments, error=FileNotFoundError)
+
+
+def test_a_folder_of_other_files_is_not_replaced(checkpoints, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    message = "is not empty and holds no checkpoint of hf-echo"
+    refuses(message, export_checkpoint, checkpoints["bert"], tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "notes.txt"]

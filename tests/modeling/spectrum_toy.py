@@ -17,9 +17,8 @@ HEADS = dict(
 
 
 def make_tower(**changes) -> SpectrumModel:
-    shape = HEADS | dict(
-        hidden_size=HIDDEN, embedding_size=SIZE, num_hidden_layers=3
-    )  # the decoder has two
+    # the decoder has two
+    shape = HEADS | dict(hidden_size=HIDDEN, embedding_size=SIZE, num_hidden_layers=3)
     torch.manual_seed(1)
     tower = SpectrumModel(SpectrumConfig(**shape | changes))
     tower.set_boe(torch.randn(tower.config.embedding_size))

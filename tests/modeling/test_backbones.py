@@ -67,7 +67,7 @@ def embed(model: EchoEncoder, batch) -> torch.Tensor:
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("kind", BACKBONES)
-def test_padding_its_side_and_the_pooling_by_hand(kind, attention):
+def test_pooled_rows_are_those_of_each_row_alone(kind, attention):
     for pooling in ("cls", "mean", "last"):
         model = encoder(kind, pooling=pooling)
         model.set_attn_implementation(attention)
@@ -83,7 +83,7 @@ def test_padding_its_side_and_the_pooling_by_hand(kind, attention):
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama"])
-def test_hidden_states_and_attentions_of_rows_padded_on_the_left(kind):
+def test_hidden_states_of_rows_padded_on_the_left(kind):
     model = encoder(kind)
     model.set_attn_implementation("eager")
     wanted = dict(output_hidden_states=True, output_attentions=True)
@@ -97,40 +97,42 @@ def test_hidden_states_and_attentions_of_rows_padded_on_the_left(kind):
 
 
 @pytest.mark.parametrize("kind", BACKBONES)
-def test_starts_from_pretrained_weights_and_opens_again(kind, tmp_path):
+def test_an_encoder_starts_from_pretrained_weights(kind, tmp_path):
     """From a checkpoint with a head; the states are those of transformers with attention to both sides."""
     torch.manual_seed(3)
-    with_head = (
-        AutoModelForMaskedLM
-        if kind in ("bert", "xlm-roberta", "modernbert")
-        else AutoModelForCausalLM
-    )
-    with_head.from_config(backbone(kind)).save_pretrained(tmp_path / "source")
-    config = AutoConfig.from_pretrained(tmp_path / "source")
+    masked = kind in ("bert", "xlm-roberta", "modernbert")
+    with_head = AutoModelForMaskedLM if masked else AutoModelForCausalLM
+    with_head.from_config(backbone(kind)).save_pretrained(tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path)
     config.is_causal = False
-    plain = AutoModel.from_pretrained(tmp_path / "source", config=config).eval()
-    model = EchoEncoder.from_backbone(tmp_path / "source")
+    plain = AutoModel.from_pretrained(tmp_path, config=config).eval()
+
+    model = EchoEncoder.from_backbone(tmp_path)
+
     batch = padded("right")
     mask = batch["attention_mask"][..., None]
     with torch.no_grad():
         states = plain(**batch).last_hidden_state
-    want = (states * mask).sum(1) / mask.sum(1)
-    torch.testing.assert_close(embed(model, batch), want, **CLOSE)
-    assert model.config.embedding_size == model.config.projection_dim == 32 and not list(
-        model.projection.parameters()
-    )
-
-    model.save_pretrained(tmp_path / "echo", max_shard_size="20KB")
-    assert len(list((tmp_path / "echo").glob("*.safetensors"))) > 1
-    again = AutoModel.from_pretrained(tmp_path / "echo")
-    assert (
-        type(again) is EchoEncoder
-        and again.config.to_dict()["backbone"] == model.config.to_dict()["backbone"]
-    )
-    torch.testing.assert_close(embed(again, batch), embed(model, batch), atol=0, rtol=0)
+    torch.testing.assert_close(embed(model, batch), (states * mask).sum(1) / mask.sum(1), **CLOSE)
+    assert model.config.embedding_size == model.config.projection_dim == 32
+    assert not list(model.projection.parameters())
 
 
-def test_projection_with_tanh_and_bias_as_labse(tmp_path):
+@pytest.mark.parametrize("kind", BACKBONES)
+def test_an_encoder_saved_in_shards_opens_again(kind, tmp_path):
+    model = encoder(kind)
+    batch = padded("right")
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+
+    opened = AutoModel.from_pretrained(tmp_path)
+
+    assert type(opened) is EchoEncoder
+    assert opened.config.to_dict()["backbone"] == model.config.to_dict()["backbone"]
+    torch.testing.assert_close(embed(opened, batch), embed(model, batch), atol=0, rtol=0)
+
+
+def test_projection_with_tanh_as_labse(tmp_path):
     model = encoder("bert", projection="tanh", pooling="cls", embedding_size=32)
     batch = padded("right")
     with torch.no_grad():
@@ -216,32 +218,45 @@ def test_a_backbone_is_checked_against_its_tokenizer(toy, tmp_path):
             EchoEncoder.from_backbone(tmp_path, pooling="cls")
 
 
-def test_fields_of_the_backbone_are_read_and_set_through_the_configuration():
+def test_fields_of_the_backbone_are_read_through_the_configuration():
     config = EchoConfig(backbone=backbone("qwen3"), embedding_size=24)
     assert (config.hidden_size, config.head_dim, config.model_type) == (32, 8, "echo")
+
+
+def test_fields_of_the_backbone_are_set_through_the_configuration():
+    config = EchoConfig(backbone=backbone("qwen3"), embedding_size=24)
     config.vocab_size = 70
     assert config.backbone.vocab_size == 70
     wider = EchoConfig.from_dict(config.to_dict() | {"intermediate_size": 96})
-    assert wider.backbone.intermediate_size == 96 and wider.backbone.model_type == "qwen3"
+    assert wider.backbone.intermediate_size == 96
+    assert wider.backbone.model_type == "qwen3"
+
+
+def test_a_resized_vocabulary_is_that_of_the_backbone():
     model = encoder("qwen3")
     model.resize_token_embeddings(64, mean_resizing=False)
     assert model.config.vocab_size == model.backbone.config.vocab_size == 64
     assert model.get_input_embeddings().weight.shape == (64, 32)
 
 
-def test_embeddings_as_input_and_no_graph_breaks():
+def test_embeddings_as_input():
     model = encoder("llama")
     batch = padded("right")
     states = model.backbone.embed_tokens(batch["input_ids"])
-    again = embed(model, batch | {"input_ids": None, "inputs_embeds": states})
-    torch.testing.assert_close(again, embed(model, batch))
+    embedded = embed(model, batch | {"input_ids": None, "inputs_embeds": states})
+    torch.testing.assert_close(embedded, embed(model, batch))
     for wrong in ({}, {"input_ids": batch["input_ids"], "inputs_embeds": states}):
         with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
             model(**wrong)
+
+
+def test_a_compiled_encoder_has_no_graph_breaks():
+    model = encoder("llama")
+    batch = padded("right")
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend="eager")
-    for given in (batch, {"input_ids": batch["input_ids"][:2, :4]}):
-        torch.testing.assert_close(embed(compiled, given), embed(model, given))
+    for inputs in (batch, {"input_ids": batch["input_ids"][:2, :4]}):
+        torch.testing.assert_close(embed(compiled, inputs), embed(model, inputs))
 
 
 @pytest.mark.parametrize("kind", ["xlm-roberta", "llama"])
@@ -259,35 +274,44 @@ def test_a_sentence_transformer_gives_the_same_vectors(kind, toy, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["bert", "gemma3_text"])
-def test_gradient_checkpointing_lora_and_compile(kind):
+def test_lora_around_an_encoder(kind):
     peft = pytest.importorskip("peft")
     model = encoder(kind)
     batch = padded("right")
-    want = embed(model, batch)
+    plain = embed(model, batch)
     targets = ["query", "q_proj"]
-    adapted = peft.get_peft_model(
-        model, peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
-    )
-    assert not torch.allclose(embed(adapted, batch), want)
+    config = peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
+    adapted = peft.get_peft_model(model, config)
+    assert not torch.allclose(embed(adapted, batch), plain)
     with adapted.disable_adapter():
-        torch.testing.assert_close(embed(adapted, batch), want)
+        torch.testing.assert_close(embed(adapted, batch), plain)
 
-    def gradients(trained: EchoEncoder) -> list[torch.Tensor]:
-        trained.zero_grad()
-        trained(**batch).sentence_embedding.square().sum().backward()
-        return [p.grad.clone() for p in trained.parameters() if p.grad is not None]
 
-    model = encoder(kind)
+@pytest.mark.parametrize("kind", ["bert", "gemma3_text"])
+def test_gradient_checkpointing_leaves_the_gradients(kind):
+    model = encoder(kind).train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    plain = gradients(model.train())
+
+    def gradients() -> list[torch.Tensor]:
+        model.zero_grad()
+        model(**padded("right")).sentence_embedding.square().sum().backward()
+        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    plain = gradients()
     model.gradient_checkpointing_enable()
-    for have, want_gradient in zip(gradients(model), plain, strict=True):
-        torch.testing.assert_close(have, want_gradient)
+    for checkpointed, gradient in zip(gradients(), plain, strict=True):
+        torch.testing.assert_close(checkpointed, gradient)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gemma3_text"])
+def test_a_compiled_encoder_is_the_same(kind):
+    model = encoder(kind)
+    batch = padded("right")
     torch._dynamo.reset()
-    compiled = torch.compile(model.eval(), backend="eager")
-    torch.testing.assert_close(embed(compiled, batch), want, **CLOSE)
+    compiled = torch.compile(model, backend="eager")
+    torch.testing.assert_close(embed(compiled, batch), embed(model, batch), **CLOSE)
 
 
 @pytest.mark.parametrize(

@@ -31,24 +31,36 @@ def saved(request, make_model, tmp_path):
     return model, tmp_path / "training", tmp_path / "release"
 
 
-def test_training_checkpoint_and_release(saved):
-    model, training, release = saved
+def test_a_training_checkpoint_holds_both_parts(saved):
+    model, training, _ = saved
     tied = model.config.decoder.tie_word_embeddings
     assert {name.split(".")[0] for name in names(training)} == {"encoder", "decoder"}
     assert ("decoder.lm_head.weight" in names(training)) != tied
+
+
+def test_a_release_holds_the_encoder(saved):
+    _, _, release = saved
     assert not [name for name in names(release) if "decoder" in name]
-    for folder in (training, release):
-        for again in (
-            EchoForTranslation.from_pretrained(folder),
-            AutoModelForSeq2SeqLM.from_pretrained(folder),
-        ):
-            assert isinstance(again, EchoForTranslation) and not again.training
-            assert_same(again, model)
-            assert (again.decoder.lm_head.weight is again.decoder.model.embed_tokens.weight) == tied
-            assert (
-                again.config.decoder is again.decoder.config
-                and again.bottleneck == model.bottleneck
-            )
+
+
+def test_a_checkpoint_of_either_kind_opens_as_the_whole_model(saved):
+    model, *folders = saved
+    tied = model.config.decoder.tie_word_embeddings
+    for folder in folders:
+        for kind in (EchoForTranslation, AutoModelForSeq2SeqLM):
+            opened = kind.from_pretrained(folder)
+            assert isinstance(opened, EchoForTranslation)
+            assert not opened.training
+            assert_same(opened, model)
+            decoder = opened.decoder
+            assert (decoder.lm_head.weight is decoder.model.embed_tokens.weight) == tied
+            assert opened.config.decoder is decoder.config
+            assert opened.bottleneck == model.bottleneck
+
+
+def test_a_checkpoint_of_either_kind_opens_as_the_encoder(saved):
+    model, *folders = saved
+    for folder in folders:
         assert_same(AutoModel.from_pretrained(folder), model.encoder)
 
 
@@ -80,9 +92,8 @@ def test_release_becomes_a_training_checkpoint_again(saved, tmp_path):
     model, _, release = saved
     EchoForTranslation.from_pretrained(release).save_pretrained(tmp_path / "again")
     assert_same(EchoForTranslation.from_pretrained(tmp_path / "again"), model)
-    assert (
-        str(release) not in (tmp_path / "again" / "config.json").read_text()
-    )  # `hf-echo push` refuses paths
+    # `hf-echo push` refuses paths
+    assert str(release) not in (tmp_path / "again" / "config.json").read_text()
 
 
 def test_stage_one_stays_stage_one(make_model, tmp_path):

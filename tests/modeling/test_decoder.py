@@ -114,25 +114,26 @@ def test_projections_start_as_inverses(make_config):
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_generate_from_ids_from_embeddings_and_without_cache(model, batch, prompts, beams):
+def test_generate_from_embeddings(model, batch, prompts, beams):
+    """By the whole model and by the decoder alone, the tokens that come from the ids of texts."""
     embedding = model.encoder(**batch).sentence_embedding
     ids = generate(model, **batch, **prompts, num_beams=beams)
     assert ids.shape == (len(TEXTS), prompts["decoder_input_ids"].shape[1] + NEW_TOKENS)
     assert len({tuple(row[-NEW_TOKENS:]) for row in ids.tolist()}) > 1
-    assert torch.equal(
-        generate(model, sentence_embedding=embedding, **prompts, num_beams=beams), ids
-    )
-    assert torch.equal(
-        generate(model.decoder, sentence_embedding=embedding, **prompts, num_beams=beams), ids
-    )
-    uncached = generate(
-        model, sentence_embedding=embedding, **prompts, num_beams=beams, use_cache=False
-    )
+    for part in (model, model.decoder):
+        same = generate(part, sentence_embedding=embedding, **prompts, num_beams=beams)
+        assert torch.equal(same, ids)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generate_without_cache(model, batch, prompts, beams):
+    ids = generate(model, **batch, **prompts, num_beams=beams)
+    uncached = generate(model, **batch, **prompts, num_beams=beams, use_cache=False)
     assert torch.equal(uncached, ids)
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_generate_over_all_states_and_padded_memory(seq2seq, tokenizer, batch, prompts, beams):
+def test_generate_over_padded_states(seq2seq, tokenizer, batch, prompts, beams):
     ids = generate(seq2seq, **batch, **prompts, num_beams=beams)
     assert torch.equal(generate(seq2seq, **batch, **prompts, num_beams=beams, use_cache=False), ids)
     for row, (text, code) in enumerate(zip(TEXTS, LANGUAGES, strict=True)):

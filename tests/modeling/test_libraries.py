@@ -100,14 +100,19 @@ def test_targets_with_the_prompt_of_the_encoder_are_refused(make_model, tokenize
 # generate
 
 
-def test_generation_config_is_saved_and_obeyed(make_model, tokenizer, tmp_path):
-    """What a release saves and `num_beams` is in test_reranking.py."""
+def test_generation_config_is_saved(make_model, tmp_path):
+    """What a release saves of `num_beams` is in test_reranking.py."""
+    model = make_model()
+    model.generation_config.no_repeat_ngram_size = 3
+    model.generation_config.num_beams = 2
+    model.save_pretrained(tmp_path)
+    opened = EchoForTranslation.from_pretrained(tmp_path).decoder.generation_config
+    assert (opened.no_repeat_ngram_size, opened.num_beams) == (3, 2)
+
+
+def test_generation_config_is_obeyed(make_model, tokenizer):
     model = make_model()
     prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * 3)
-    model.generation_config.no_repeat_ngram_size, model.generation_config.num_beams = 3, 2
-    model.save_pretrained(tmp_path / "a")
-    again = EchoForTranslation.from_pretrained(tmp_path / "a").decoder.generation_config
-    assert (again.no_repeat_ngram_size, again.num_beams) == (3, 2)
     start = model.config.decoder.bos_token_id
     model.generation_config = GenerationConfig(
         max_new_tokens=2, decoder_start_token_id=start, pad_token_id=0

@@ -158,7 +158,7 @@ def test_damaged_weights_are_named(copy, damage, part):
         assert expected in str(error.value)
 
 
-def test_missing_and_infinite_tensors_are_refused(copy):
+def test_broken_weights_are_refused(copy):
     file = copy / "model.safetensors"
     name = "backbone.layers.1.mlp.up_proj.weight"
     weights = load_file(file)

@@ -133,9 +133,7 @@ def test_layers_with_the_norm_behind(post_norm, pooling):
 @pytest.mark.parametrize(
     "through_onednn", [True, False] if hasattr(torch.ops.mkldnn, "_linear_pointwise") else [False]
 )
-def test_products_of_either_library_and_bf16(
-    make_model, post_norm, batch, through_onednn, monkeypatch
-):
+def test_products_of_either_library(make_model, post_norm, batch, through_onednn, monkeypatch):
     monkeypatch.setattr(packed_echo, "onednn_is_faster", lambda: through_onednn)
     small = batch | {"input_ids": batch["input_ids"] % 95}  # ids of the small vocabulary
     for encoder, given in ((make_model().encoder, batch), (post_norm("mean"), small)):
@@ -152,23 +150,30 @@ def test_products_of_either_library_and_bf16(
         assert torch.cosine_similarity(have, want).min() > 0.999
 
 
-def test_padding_on_the_left_and_none(encoder, tokenizer, batch):
-    left = tokenizer(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt", padding_side="left")
+def padded_left(tokenizer):
+    return tokenizer(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt", padding_side="left")
+
+
+@pytest.mark.parametrize("padding", ["left", "none", "an even mask"])
+def test_padding_of_any_kind(encoder, tokenizer, batch, padding):
     ids = batch["input_ids"][:, :9]
-    for case in (
-        left,
-        {"input_ids": ids},
-        {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
-    ):
-        states, embeddings = reference(encoder, case)
-        with torch.no_grad():
-            assert packed_states(encoder, case["input_ids"], case.get("attention_mask")) is not None
-            output = encoder(**case)
-        keep = case.get("attention_mask", torch.ones_like(case["input_ids"])).bool()
-        torch.testing.assert_close(output.last_hidden_state[keep], states[keep], **CLOSE)
-        torch.testing.assert_close(output.sentence_embedding, embeddings, **CLOSE)
+    case = {
+        "left": padded_left(tokenizer),
+        "none": {"input_ids": ids},
+        "an even mask": {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
+    }[padding]
+    states, embeddings = reference(encoder, case)
+    with torch.no_grad():
+        assert packed_states(encoder, case["input_ids"], case.get("attention_mask")) is not None
+        output = encoder(**case)
+    keep = case.get("attention_mask", torch.ones_like(case["input_ids"])).bool()
+    torch.testing.assert_close(output.last_hidden_state[keep], states[keep], **CLOSE)
+    torch.testing.assert_close(output.sentence_embedding, embeddings, **CLOSE)
+
+
+def test_a_row_of_padding_alone_is_left_to_the_modules(encoder, batch):
     mask = batch["attention_mask"].clone()
-    mask[1] = 0  # a row of padding alone is left to the modules
+    mask[1] = 0
     with torch.no_grad():
         assert packed_states(encoder, batch["input_ids"], mask) is None
         assert encoder(batch["input_ids"], mask).sentence_embedding.shape == (len(TEXTS), 24)
@@ -266,6 +271,5 @@ def test_states_of_all_layers_are_recorded(encoder, batch):
         output = encoder(**batch, output_hidden_states=True)
         assert len(output.hidden_states) == 4
         torch.testing.assert_close(output.sentence_embedding, embed, **CLOSE)
-        assert can_pack(
-            encoder
-        )  # transformers leaves its recording hooks, which do nothing without the option
+        # transformers leaves its recording hooks, which do nothing without the option
+        assert can_pack(encoder)

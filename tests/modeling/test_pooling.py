@@ -139,7 +139,7 @@ def test_new_pooling_of_a_sentence_transformer_is_read(toy, max_pooling, tmp_pat
     assert EchoConfig.from_pretrained(tmp_path / "again").pooling == "max"
 
 
-def test_new_pooling_is_a_value_of_recipes_and_commands(max_pooling, toy_tokenizer):
+def test_a_new_pooling_is_a_value_of_every_recipe(max_pooling, toy_tokenizer):
     from hf_echo.steps.conversions import ConvertEncoder, ConvertLlama
 
     shape = {"hidden_size": 32, "num_attention_heads": 4, "pooling": "max"}

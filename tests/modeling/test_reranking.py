@@ -114,8 +114,7 @@ def test_wrong_weights(model):
         rerank_weight_of(model, -1.0)
     model.input_modalities = ("audio",)
     model.generation_config.rerank_weight = 3.0
-    assert (
-        rerank_weight_of(model, None) == 0
-    )  # a speech encoder cannot embed text: the default is left out
+    # a speech encoder cannot embed text: the default is left out
+    assert rerank_weight_of(model, None) == 0
     with pytest.raises(ValueError, match="this model has a speech encoder"):
         rerank_weight_of(model, 1.0)

@@ -27,12 +27,11 @@ def three_sentences() -> PackedDocument:
     )
 
 
-def test_three_sentences_read_as_in_figures_5_and_6():
+def test_three_sentences_read_as_in_the_figures():
     packed = pack([three_sentences()])
     assert packed["input_ids"].tolist() == [[BOS, 5, 6, BOS, 7, BOS, 8, 9, BOS]]
-    assert packed["labels"].tolist() == [
-        [5, 6, EOS, 7, EOS, 8, 9, EOS, EOS]
-    ]  # the last: the document's end
+    # the last: the document's end
+    assert packed["labels"].tolist() == [[5, 6, EOS, 7, EOS, 8, 9, EOS, EOS]]
     assert packed["position_ids"].tolist() == [[0, 1, 2, 0, 1, 0, 1, 2, 0]]
     tower = tower_mask(packed["document_ids"], packed["positions"], packed["prefix"])
     assert tower[0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
@@ -59,7 +58,7 @@ def test_three_sentences_read_as_in_figures_5_and_6():
     assert cross[0].int().tolist() == [one, one, one, two, two, three, three, three, end]
 
 
-def test_prefix_is_read_in_both_directions_and_the_rest_is_causal():
+def test_a_prefix_is_read_in_both_directions():
     packed = pack(
         [PackedDocument(embeddings(3), prefix=2, segments=[Segment([BOS, 4, 5, EOS], 2, 3)])]
     )
@@ -72,7 +71,7 @@ def test_prefix_is_read_in_both_directions_and_the_rest_is_causal():
     assert cross[0].int().tolist() == [[1, 1, 1, 0]] * 3
 
 
-def test_a_sentence_depends_on_what_it_may_read_and_on_nothing_else(model):
+def test_a_sentence_depends_on_what_it_may_read_alone(model):
     """The gradient of each token's output by each sentence's embedding is the mask, end to end."""
     packed = pack([three_sentences()])
     vectors = packed.pop("embeddings").requires_grad_()
@@ -130,29 +129,39 @@ def test_attention_implementations_agree(model):
     with torch.no_grad():
         torch.testing.assert_close(eager(**packed).loss, model(**packed).loss, atol=1e-5, rtol=0)
         weights = eager.tower(embeddings(3)[None], output_attentions=True).attentions
+    # BOE reads itself only
     assert len(weights) == 3 and weights[0][0, 0, 0].tolist() == [
         1,
         0,
         0,
         0,
-    ]  # BOE reads itself only
+    ]
     with pytest.raises(ValueError, match="takes no mask of documents"):
         attention_mask(torch.ones(1, 1, 1, dtype=torch.bool), torch.zeros(1), "flash_attention_2")
 
 
-def test_saved_and_opened_again(model, tmp_path):
+def test_a_saved_model_is_the_same(model, tmp_path):
     model.save_pretrained(tmp_path)
     packed = pack([three_sentences()])
+
     opened = AutoModelForCausalLM.from_pretrained(tmp_path)
+
     assert isinstance(opened, SpectrumForCausalLM)
     assert opened.config.embedding_scale == model.config.embedding_scale
-    tower = AutoModel.from_pretrained(tmp_path)
-    assert isinstance(tower, SpectrumModel)
     with torch.no_grad():
         assert torch.equal(opened(**packed).logits, model(**packed).logits)
+
+
+def test_the_tower_of_a_saved_model_opens_alone(model, tmp_path):
+    model.save_pretrained(tmp_path)
+
+    tower = AutoModel.from_pretrained(tmp_path)
+
+    assert isinstance(tower, SpectrumModel)
+    assert torch.equal(tower.boe, model.tower.boe)
+    with torch.no_grad():
         states = tower(embeddings(3)[None]).last_hidden_state
         torch.testing.assert_close(states, model.tower(embeddings(3)[None]).last_hidden_state)
-    assert torch.equal(tower.boe, model.tower.boe)
 
 
 REMOTE = """

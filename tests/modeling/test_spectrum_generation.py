@@ -39,9 +39,8 @@ def test_greedy_text_with_caches_is_the_text_without(model):
         assert got == written(model, embeddings(4), prompt, 8)
 
 
-def test_many_prompts_of_one_document_equal_one_by_one_and_leave_it_as_it_was(model):
+def test_many_prompts_of_one_document_equal_one_by_one(model):
     document = model.encode_document(embeddings(4))
-    before = [keys.clone() for keys, _ in document.cross]
     prompts = torch.tensor([[BOS, 7, 8], [0, BOS, 9]])
     mask = torch.tensor([[1, 1, 1], [0, 1, 1]])
     together = model.generate(document, prompts, mask, max_new_tokens=6, do_sample=False)
@@ -49,11 +48,18 @@ def test_many_prompts_of_one_document_equal_one_by_one_and_leave_it_as_it_was(mo
     second = model.generate(document, prompts[1:, 1:], max_new_tokens=6, do_sample=False)
     assert together[0].tolist()[: first.shape[1]] == first[0].tolist()
     assert together[1, 1:].tolist()[: second.shape[1]] == second[0].tolist()
+
+
+def test_generation_leaves_the_document_as_it_was(model):
+    document = model.encode_document(embeddings(4))
+    before = [keys.clone() for keys, _ in document.cross]
+    prompts = torch.tensor([[BOS, 7, 8], [BOS, 4, 9]])
+    model.generate(document, prompts, max_new_tokens=6, do_sample=False)
     assert all(torch.equal(was, keys) for was, (keys, _) in zip(before, document.cross))
 
 
-def test_beams_and_samples(model):
-    """The best of as many beams as there are sequences of two tokens is the most likely sequence."""
+def test_beams_find_the_most_likely_sequence(model):
+    """The best of as many beams as there are sequences of two tokens."""
     document = model.encode_document(embeddings(3))
     prompt = torch.tensor([[BOS, 7]])
     options = [[i, j] for i in range(3, VOCABULARY) for j in range(3, VOCABULARY)]
@@ -61,16 +67,19 @@ def test_beams_and_samples(model):
     beam = model.generate(document, prompt, num_beams=VOCABULARY, max_new_tokens=2, **allowed)
     nll = model.score_options(document, [options], [[BOS, 7]])
     assert beam[0, 2:].tolist() == options[int(nll[0].argmin())]
-    torch.manual_seed(0)
-    sampled = model.generate(
-        document, prompt, do_sample=True, num_return_sequences=4, max_new_tokens=5
-    )
-    torch.manual_seed(0)
-    again = model.generate(
-        document, prompt, do_sample=True, num_return_sequences=4, max_new_tokens=5
-    )
-    assert sampled.shape[0] == 4 and torch.equal(sampled, again)
-    assert len({tuple(row) for row in sampled.tolist()}) > 1
+
+
+def test_samples_follow_from_the_seed(model):
+    document = model.encode_document(embeddings(3))
+    prompt = torch.tensor([[BOS, 7]])
+    options = dict(do_sample=True, num_return_sequences=4, max_new_tokens=5)
+    samples = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        samples.append(model.generate(document, prompt, **options))
+    assert torch.equal(*samples)
+    assert samples[0].shape[0] == 4
+    assert len({tuple(row) for row in samples[0].tolist()}) > 1
 
 
 def test_documents_of_different_length_in_one_batch(model):
@@ -230,12 +239,13 @@ PROMPT = torch.tensor([[BOS, 7]])
 
 
 def with_adapters():
+    # self-attention of both, cross-attention of the decoder
     targets = [
         "q_proj",
         "k_proj",
         "v_proj",
         "o_proj",
-    ]  # self-attention of both, cross-attention of the decoder
+    ]
     torch.manual_seed(3)
     return get_peft_model(make_spectrum(), LoraConfig(r=2, lora_alpha=8, target_modules=targets))
 
@@ -254,7 +264,7 @@ def train(model, steps: int = 3) -> list[float]:
 
 
 @pytest.mark.trains
-def test_adapters_of_both_parts_learn_and_nothing_else(tmp_path):
+def test_adapters_of_both_parts_learn(tmp_path):
     model = with_adapters()
     before = {name: p.clone() for name, p in model.named_parameters()}
     losses = train(model)
@@ -285,9 +295,8 @@ def test_a_document_of_the_model_without_adapters_is_refused():
     model = make_spectrum()
     document = model.encode_document(embeddings(4))
     adapted = with_adapters().eval()
-    assert torch.equal(
-        adapted.encode_document(embeddings(4)).states, document.states
-    )  # B starts at zero
+    # B starts at zero
+    assert torch.equal(adapted.encode_document(embeddings(4)).states, document.states)
     for name, parameter in adapted.named_parameters():
         if "tower" in name and "lora_B" in name:
             torch.nn.init.normal_(parameter)

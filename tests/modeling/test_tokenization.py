@@ -151,19 +151,25 @@ def test_special_tokens_cannot_be_spelt(tokenizer, spelling):
     assert tokenizer(f"x {spelling}:<SEP>y").input_ids.count(tokenizer.sep_token_id) == 1
 
 
-def test_empty_and_white_space_texts_are_one(tokenizer, model):
-    blanks = ["", " ", "\n\t ", "\u3000\u00a0"]
-    ids = tokenizer(blanks, lang="fra_Latn").input_ids
+BLANKS = ["", " ", "\n\t ", "\u3000\u00a0"]
+
+
+def test_white_space_is_the_empty_text(tokenizer):
+    ids = tokenizer(BLANKS, lang="fra_Latn").input_ids
     assert len({tuple(row) for row in ids}) == 1
     assert tokenizer.decode(ids[0]) == "<CLS><s> French:<SEP></s>"
-    embedding = model.encoder(
-        **tokenizer(blanks, lang="fra_Latn", return_tensors="pt")
-    ).sentence_embedding
-    assert embedding.isfinite().all() and torch.equal(embedding, embedding[:1].expand(4, -1))
-    assert (
-        tokenizer(" Le chat\n", lang="fra_Latn").input_ids
-        == tokenizer("Le chat", lang="fra_Latn").input_ids
-    )
+
+
+def test_blank_texts_have_one_embedding(tokenizer, model):
+    batch = tokenizer(BLANKS, lang="fra_Latn", return_tensors="pt")
+    embedding = model.encoder(**batch).sentence_embedding
+    assert embedding.isfinite().all()
+    assert torch.equal(embedding, embedding[:1].expand(4, -1))
+
+
+def test_white_space_around_a_text_is_no_token(tokenizer):
+    ids = tokenizer([" Le chat\n", "Le chat"], lang="fra_Latn").input_ids
+    assert ids[0] == ids[1]
 
 
 @settings(max_examples=80, deadline=None)
@@ -227,9 +233,8 @@ def test_long_texts_can_be_split(own, make_model, pooling):
         ids = ids[mask].tolist()
         assert len(ids) <= 40 and ids[: len(prefix)] == prefix and ids[-1] == own.eos_token_id
         body += ids[len(prefix) : -1] if row == 1 else []
-    assert (
-        body == own(texts[1], lang="fra_Latn").input_ids[len(prefix) : -1]
-    )  # nothing lost, nothing doubled
+    # nothing lost, nothing doubled
+    assert body == own(texts[1], lang="fra_Latn").input_ids[len(prefix) : -1]
 
     encoder = make_model(pooling=pooling).encoder
     with torch.no_grad():
@@ -255,7 +260,7 @@ def test_no_room_for_text(own, on_long, length):
 # Saving
 
 
-def test_save_and_reload(tokenizer, tmp_path):
+def test_a_saved_tokenizer_is_the_same(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     want = tokenizer(TEXTS, lang=LANGUAGES).input_ids
     awkward = ["</s> <SEP>", "", "French:<SEP>chat"]

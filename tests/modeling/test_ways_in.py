@@ -83,11 +83,12 @@ def elsewhere(folders, hub, tmp_path_factory) -> dict[str, dict]:
     script = str(HERE / "ways_in.py")
     result = str(place / "result.pt")
     run("-I", script, result, *map(str, folders.values()), *ON_HUB, cwd=place, **hub)
+    # files of speech, of SONAR and of modular encoders
     of_others = (
         "_speech",
         "_sonar",
         "adapters_echo",
-    )  # files of speech, of SONAR and of modular encoders
+    )
     code = {path.name for path in MODELING.glob("*_echo*.py") if not path.stem.endswith(of_others)}
     for folder in place.glob("result.pt.*"):
         assert {path.name for path in folder.glob("*.py")} == code
@@ -125,9 +126,8 @@ def test_without_hf_echo_it_is_the_same(here, elsewhere, name):
     assert have.keys() == want.keys() == again.keys() | {"translation", "pipeline"}
     for way in want:
         same(have[way], want[way], way)
-    for (
-        way
-    ) in again:  # SentenceTransformer.save() in that process wrote a folder that opens as well
+    # SentenceTransformer.save() in that process wrote a folder that opens as well
+    for way in again:
         same(again[way], want[way], way)
 
 
