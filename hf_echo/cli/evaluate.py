@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from ..steps.language_code import language_code
 from ..utils.hub import packaged_model
-from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
 from .options import (
     DEFAULT_MODEL,
     Margin,
@@ -24,6 +24,14 @@ from .options import (
     named_model,
     on_bad_row,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    from datasets import Dataset
+
+    from ..evaluation.translation import Blaser, Translate
+    from ..inference.encoders import Encode
+
 
 # Hard negatives (index of the target sentence, text, kind), and their entries in the report.
 Described = tuple[list[tuple[int, str, str]], dict[str, Any]]
@@ -57,11 +65,18 @@ class LinesOrTable(OpensModel):
 
 
 def margin() -> Any:
-    return setting("score of a candidate (cosine: OS 6.1)", "cosine")
+    return setting(
+        "score of a candidate (cosine: OS 6.1)",
+        DefaultOf("evaluation.retrieval.xsim.xsim", "margin"),
+    )
 
 
 def neighbours() -> Any:
-    return setting("number of neighbours for the margin", 4, least=1)
+    return setting(
+        "number of neighbours for the margin",
+        DefaultOf("evaluation.retrieval.xsim.xsim", "k"),
+        least=1,
+    )
 
 
 def check_neighbours(k: int, margin: str) -> None:
@@ -87,7 +102,7 @@ class Search(LinesOrTable):
         """Hard negatives of the target sentences, which are from `file`; None: xsim alone."""
         raise NotImplementedError
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..evaluation.groups import check_grouping
         from ..inference.any_encoder import any_encoder
 
@@ -97,7 +112,7 @@ class Search(LinesOrTable):
         report = self._of_lines(any_encoder) if self.data is None else self._of_table(any_encoder)
         return {"model": self.model, **report}
 
-    def _of_lines(self, open_model) -> dict[str, Any]:
+    def _of_lines(self, open_model: Callable[[str], Encode]) -> dict[str, Any]:
         from ..evaluation import text_groups, xsim, xsimpp
         from ..search.checks import refuse_broken
 
@@ -130,7 +145,7 @@ class Search(LinesOrTable):
             report["negatives"] = description
         return report
 
-    def _of_table(self, open_model) -> dict[str, Any]:
+    def _of_table(self, open_model: Callable[[str], Encode]) -> dict[str, Any]:
         from .. import evaluation
         from ..data import load_nway
         from ..evaluation.retrieval.hard_negatives import by_id
@@ -177,7 +192,7 @@ class Xsim(Search):
         "pairs to or from the pivot language, or all", "to", needs="data"
     )
 
-    def negatives_of(self, sentences, file):
+    def negatives_of(self, sentences: list[str], file: Path) -> Described | None:
         return by_rule(sentences, self.target_lang, file) if self.hard_negatives else None
 
 
@@ -196,13 +211,83 @@ class Xsimpp(Search):
         reads=DATA,
     )
 
-    def negatives_of(self, sentences, file):
+    def negatives_of(self, sentences: list[str], file: Path) -> Described | None:
         from ..evaluation.retrieval.hard_negatives import PUBLISHED, described, published_negatives
 
         if self.negatives is None:
             return by_rule(sentences, self.target_lang, file)
         negatives = published_negatives(self.negatives, sentences)
         return negatives, described(negatives, PUBLISHED, self.negatives)
+
+
+@step("evaluate bitext", example="hf-echo evaluate bitext corpora/test --model M --lang fra_Latn")
+class Bitext(OpensModel):
+    """Measure xsim into English on all test sets of a folder, for any model, in one table.
+
+    `hf-echo data download corpora` writes public test sets to corpora/test; --leave-out keeps the figures honest for a
+    model that saw some of their sentences."""
+
+    reports = True
+
+    folder: Path = setting(
+        "folder of test sets: Parquet files of id, lang, text or of pairs with English",
+        reads=DATA,
+        argument=True,
+    )
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    set: list[str] = setting("set to measure (NAME.parquet); repeatable; default: all", list)
+    lang: list[str] = setting(
+        "language to measure, in the sets that have it; repeatable; default: all",
+        list,
+        convert=language_code,
+    )
+    limit: int | None = setting("largest number of sentences of a language", None, least=1)
+    hard_negatives: bool = setting(
+        "also report xsim++, with rule negatives",
+        DefaultOf("evaluation.benchmarks.bitext.measure_bitext"),
+    )
+    leave_out: Path | None = setting(
+        "training text of the model: its sentences are left out of the sets", None, reads=DATA
+    )
+    results: Path | None = setting(
+        "also write mteb's result files into this folder", None, writes="folder"
+    )
+
+    def run(self) -> dict[str, Any]:
+        from time import perf_counter
+
+        from ..evaluation.benchmarks.bitext import (
+            bitext_files,
+            measure_bitext,
+            read_bitext,
+            summary,
+            write_task_results,
+        )
+        from ..inference.any_encoder import any_encoder
+
+        files = bitext_files(self.folder, self.set)
+        encoder = any_encoder(self.model)
+        tables = {}
+        seconds = {}
+        for name, file in files.items():
+            start = perf_counter()
+            with naming(file):
+                tables[name] = measure_bitext(
+                    encoder,
+                    read_bitext(file),
+                    languages=self.lang,
+                    limit=self.limit,
+                    hard_negatives=self.hard_negatives,
+                    train=self.leave_out,
+                )
+            seconds[name] = perf_counter() - start
+            typer.echo(summary({name: tables[name]}).to_markdown(), err=True)
+        report = {"model": self.model, "rows": summary(tables).rows}
+        report["languages"] = {name: table.rows for name, table in tables.items()}
+        if self.results is not None:
+            written = write_task_results(tables, self.model, self.results, seconds)
+            report["results"] = [str(file) for file in written]
+        return report
 
 
 @step("evaluate noise", example="hf-echo evaluate noise --data nway.jsonl --limit 100")
@@ -216,11 +301,13 @@ class Noise(OpensModel):
     model: str = model("Echo checkpoint or any SentenceTransformer")
     data: Path = setting("table of id, lang, text (TSV, JSONL, Parquet)", reads=DATA)
     lang: list[str] = setting("language to measure; repeatable; default: all", list)
-    target_lang: str = setting("language that is searched", "eng_Latn")
+    target_lang: str = setting("language that is searched", DefaultOf("evaluation.evaluate_noise"))
     limit: int | None = setting("largest number of sentences of a language", None, least=1)
-    seed: int = setting("random seed of the places of the noise", 0)
+    seed: int = setting(
+        "random seed of the places of the noise", DefaultOf("evaluation.evaluate_noise")
+    )
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from .. import evaluation
         from ..data import load_nway
         from ..inference.any_encoder import any_encoder
@@ -247,7 +334,9 @@ class Translation(LinesOrTable):
 
     model: str = model("Echo checkpoint or release with a decoder")
     direction: Literal["to", "from", "both", "all"] = setting(
-        "pairs to or from the pivot language", "to", needs="data"
+        "pairs to or from the pivot language",
+        DefaultOf("evaluation.evaluate_translation"),
+        needs="data",
     )
     num_beams: int | None = setting(
         "beams of the search; 1 is greedy; default: the model's own", None, least=1
@@ -264,7 +353,7 @@ class Translation(LinesOrTable):
         needs="blaser",
     )
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from .. import inference
         from ..evaluation import blaser_scorer
 
@@ -280,7 +369,9 @@ class Translation(LinesOrTable):
         )
         translator, tokenizer = inference.load_translator(self.model)
 
-        def translate(inputs: dict[str, Any], source_lang, target_lang):
+        def translate(
+            inputs: dict[str, Any], source_lang: str | None, target_lang: str
+        ) -> list[str]:
             options = {"num_beams": self.num_beams}
             return inference.translate(
                 translator, tokenizer, inputs, source_lang, target_lang, **options
@@ -293,7 +384,13 @@ class Translation(LinesOrTable):
         )
         return {"model": self.model, **report}
 
-    def _of_lines(self, translate, blaser, sources, targets) -> dict[str, Any]:
+    def _of_lines(
+        self,
+        translate: Translate,
+        blaser: Blaser | None,
+        sources: list[str] | np.ndarray,
+        targets: list[str],
+    ) -> dict[str, Any]:
         from ..evaluation import translation_scores
 
         langs = self.source_lang, self.target_lang
@@ -305,7 +402,7 @@ class Translation(LinesOrTable):
             report["blaser"] = blaser(sources, hypotheses, targets, *langs)
         return report
 
-    def _of_table(self, translate, blaser) -> dict[str, Any]:
+    def _of_table(self, translate: Translate, blaser: Blaser | None) -> dict[str, Any]:
         from .. import evaluation
         from ..data import load_nway
 
@@ -357,7 +454,7 @@ class Speech(Step):
     k: int = neighbours()
     on_bad_row: OnBadRow = on_bad_row()
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..data.speech import load_speech
         from ..data.speech.batches import audio_lengths
         from ..evaluation.retrieval.speech import english_negatives, evaluate_speech
@@ -429,7 +526,7 @@ class Average(Step):
         None,
     )
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..evaluation.groups import average_over_benchmarks
         from ..evaluation.result_files import read_result
 
@@ -499,7 +596,7 @@ def by_rule(sentences: list[str], lang: str, file: Path) -> Described:
     return negatives, described(negatives, RULES)
 
 
-def translator(decoder: str):
+def translator(decoder: str) -> Translate:
     from .. import inference
 
     model, tokenizer = inference.load_translator(decoder)
@@ -508,7 +605,7 @@ def translator(decoder: str):
     )
 
 
-def usable(rows, sampling_rate: int) -> tuple[Any, int]:
+def usable(rows: Dataset, sampling_rate: int) -> tuple[Any, int]:
     """The rows whose audio can be decoded, and the number of others."""
     from ..data.speech import check_audio
 

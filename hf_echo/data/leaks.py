@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .tables import BadRows, list_files
@@ -20,6 +21,7 @@ LETTERS = r"coalesce(nullif(regexp_replace(lower({0}), '[^\p{{L}}\p{{N}}]', '', 
 # Columns of two names: `source` is a text only beside `target` (in the public corpora it names a package).
 PAIRS = (("source", "target"), ("src", "tgt"))
 SHOWN = 5
+REPORT = "leaks.json"  # beside the tables of `collect_data`
 
 
 def text_columns(columns: Sequence[str]) -> list[str]:
@@ -61,6 +63,7 @@ def find_leaks(train: str | os.PathLike, test: str | os.PathLike) -> dict[str, A
             f"{train} holds nothing but the test files: give the folder of the training text"
         )
     with duckdb.connect() as db:
+        # Test sentences by their letters and digits.
         db.execute("CREATE TABLE tests (letters VARCHAR, text VARCHAR)")
         for file in test_files:
             _add(db, "tests", file)
@@ -70,6 +73,7 @@ def find_leaks(train: str | os.PathLike, test: str | os.PathLike) -> dict[str, A
         test_texts = _number(db, "SELECT count(*) FROM test_keys")
         if not test_texts:
             raise ValueError(f"{test} has no sentence: give the test set")
+        # One file of training text after the other, so that only one is in memory.
         db.execute("CREATE TABLE leaks (letters VARCHAR)")
         files = {}
         train_texts = 0
@@ -95,6 +99,26 @@ def find_leaks(train: str | os.PathLike, test: str | os.PathLike) -> dict[str, A
         "files": {name: count for name, count in files.items() if count},
         "examples": [text for (text,) in examples],
     }
+
+
+def leaked_texts(texts: Sequence[str], train: str | os.PathLike) -> set[str]:
+    """Those of the texts that stand in a file or folder of training text, by letters and digits only.
+
+    Raises:
+        FileNotFoundError: no such file or folder, or none of a known type.
+    """
+    train_files = list_files(Path(train), None)
+    leaked: set[str] = set()
+    with duckdb.connect() as db:
+        db.register("given", pa.table({"text": list(texts)}))
+        letters = LETTERS.format("text")
+        db.execute(f"CREATE TABLE tests AS SELECT {letters} AS letters, text FROM given")
+        for file in train_files:
+            db.execute("CREATE OR REPLACE TABLE texts (letters VARCHAR, text VARCHAR)")
+            _add(db, "texts", file)
+            query = "SELECT text FROM tests SEMI JOIN texts USING (letters)"
+            leaked.update(text for (text,) in db.execute(query).fetchall())
+    return leaked
 
 
 def _number(db: duckdb.DuckDBPyConnection, query: str) -> int:

@@ -1,0 +1,210 @@
+"""Bitext retrieval on all test sets of a folder: xsim, and xsim++ by rule, per set and language (OS 6.1).
+
+A set is a Parquet file as `hf-echo data download` writes them to OUT/test: n-way (id, lang, text), or pairs with the
+pivot language. `write_task_results` writes the figures in mteb's layout, one file per set.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from ...data.leaks import leaked_texts
+from ...data.nway import find_nway_columns, load_nway
+from ...data.readers import load_parallel
+from ...inference.encoders import Encode
+from ...negatives.rules import hard_negatives_for
+from ...utils.results import Table
+from ..nway_texts import Texts, texts_by_language
+from ..retrieval.multilingual import evaluate_xsim, pairs_as_nway
+
+logger = logging.getLogger(__name__)
+
+PIVOT = "eng_Latn"
+# The measures of a set, and the fields of mteb's scores that hold them.
+MEASURES = ("xsim", "xsimpp")
+
+
+def bitext_files(folder: str | Path, names: Sequence[str] = ()) -> dict[str, Path]:
+    """{name of the set: its Parquet file} of a folder, by name; with `names` only those, in this order.
+
+    Raises:
+        FileNotFoundError: no Parquet file in the folder.
+        ValueError: a name that the folder does not have; the message lists those that it has.
+    """
+    files = {file.stem: file for file in sorted(Path(folder).glob("*.parquet"))}
+    if not files:
+        raise FileNotFoundError(
+            f"{folder} has no Parquet file; `hf-echo data download OUT` writes test sets to OUT/test"
+        )
+    for name in names:
+        if name not in files:
+            raise ValueError(f"{folder} has no set {name!r}; it has {', '.join(files)}")
+    return {name: files[name] for name in names} if names else files
+
+
+def read_bitext(file: Path) -> Texts:
+    """{language: {id: text}} of a set: an n-way table, or pairs, whose numbers are then the ids.
+
+    Bad rows, such as those in languages without a code in this package, are left out with a warning that counts them.
+
+    Raises:
+        ValueError: columns of neither; the message names the file.
+    """
+    if find_nway_columns(pq.read_schema(file).names):
+        return texts_by_language(load_nway(file, split=None, on_bad_row="skip"))
+    return texts_by_language(pairs_as_nway(load_parallel(file, split=None, on_bad_row="skip")))
+
+
+def measure_bitext(
+    encode: Encode,
+    texts: Texts,
+    *,
+    languages: Sequence[str] = (),
+    limit: int | None = None,
+    hard_negatives: bool = False,
+    train: str | Path | None = None,
+) -> Table:
+    """Search the English translation of each sentence of a set, by cosine, among those of its language.
+
+    Args:
+        encode: (texts, lang) -> (len(texts), d).
+        texts: of the set, as `read_bitext` gives them.
+        languages: to measure, where the set has them; default: all beside English.
+        limit: largest number of sentences of a language: the first ones.
+        hard_negatives: also measure xsim++, with rule negatives of the English sentences.
+        train: file or folder of training text. A sentence that stands there in any of these languages is left out
+            (by letters and digits: `hf_echo.data.leaks`).
+
+    Returns:
+        Table with the columns of `evaluate_xsim`; its note `leaked` counts the sentences left out, None without
+        `train`.
+
+    Raises:
+        ValueError: the set has no English, none of the languages, or no sentence that training lacks.
+    """
+    if PIVOT not in texts:
+        raise ValueError(f"no rows in {PIVOT}, into which the others are searched")
+    measured_languages = [lang for lang in texts if lang != PIVOT]
+    if languages:
+        measured_languages = [lang for lang in languages if lang in texts and lang != PIVOT]
+    if not measured_languages:
+        raise ValueError(f"none of {', '.join(languages) or 'its languages'} beside {PIVOT}")
+
+    leaked: set[Hashable] | None = None
+    if train is not None:
+        leaked = _leaked_ids(texts, [*measured_languages, PIVOT], train)
+    rows = _rows(texts, measured_languages, limit, leaked or set())
+    if not rows:
+        raise ValueError(f"all of its sentences stand in {train}")
+
+    negatives = None
+    if hard_negatives:
+        english = {row["id"]: row["text"] for row in rows if row["lang"] == PIVOT}
+        made = hard_negatives_for(list(english.values()))
+        negatives = {key: items for key, items in zip(english, made, strict=True) if items}
+    table = evaluate_xsim(encode, rows, target_lang=PIVOT, negatives=negatives)
+    table.notes["leaked"] = None if leaked is None else len(leaked)
+    return table
+
+
+def _leaked_ids(texts: Texts, languages: Sequence[str], train: str | Path) -> set[Hashable]:
+    """The sentences of which a text in one of the languages stands in the training text."""
+    owners: dict[str, list[Hashable]] = {}  # text -> ids
+    for lang in languages:
+        for key, text in texts[lang].items():
+            owners.setdefault(text, []).append(key)
+    leaked: set[Hashable] = set()
+    for text in leaked_texts(list(owners), train):
+        leaked.update(owners[text])
+    return leaked
+
+
+def _rows(
+    texts: Texts, languages: Sequence[str], limit: int | None, leaked: set[Hashable]
+) -> list[dict[str, Any]]:
+    """N-way rows of the languages and of their English translations."""
+    english = texts[PIVOT]
+    rows = []
+    pivot_ids: dict[Hashable, None] = {}  # in the order of their first use
+    for lang in languages:
+        keys = [key for key in texts[lang] if key in english and key not in leaked][:limit]
+        for key in keys:
+            rows.append({"id": key, "lang": lang, "text": texts[lang][key]})
+            pivot_ids[key] = None
+    for key in pivot_ids:
+        rows.append({"id": key, "lang": PIVOT, "text": english[key]})
+    return rows
+
+
+def summary(tables: Mapping[str, Table]) -> Table:
+    """One row per set: languages, sentences per language, sentences left out, averages over languages."""
+    rows = []
+    for name, table in tables.items():
+        counts = [row["count"] for row in table.rows]
+        average = table.average or {}
+        row = {
+            "set": name,
+            "languages": len(table.rows),
+            "sentences": round(sum(counts) / len(counts)),
+            "leaked": table.notes["leaked"],
+        }
+        for measure in MEASURES:
+            if measure in average:
+                row[measure] = average[measure]
+        rows.append(row)
+    return Table(rows)
+
+
+def write_task_results(
+    tables: Mapping[str, Table], model: str, out: str | Path, seconds: Mapping[str, float]
+) -> list[Path]:
+    """Write OUT/results/MODEL/local/SET.json in mteb's layout, and what mteb writes beside them.
+
+    `main_score` and `accuracy` are 1 - xsim / 100 of the pair with English (mteb's own bitext tasks take F1 as main
+    score); `xsim` and `xsimpp` are percents. The sets keep their own names, since they are not mteb's tasks.
+
+    Raises:
+        ImportError: mteb is not installed.
+    """
+    from ...utils.extras import extra
+
+    with extra("mteb"):
+        import mteb
+        from mteb.models import ModelMeta
+        from mteb.results import TaskResult
+
+    name = model.rstrip("/")
+    if name.count("/") != 1:  # a folder; a Hub name is owner/name
+        name = f"local/{Path(name).name}"
+    meta = ModelMeta.create_empty({"name": name, "revision": "local"})
+    cache = mteb.ResultCache(Path(out).absolute())
+    files = []
+    for set_name, table in tables.items():
+        scores = []
+        for row in table.rows:
+            accuracy = 1 - row["xsim"] / 100
+            score = {
+                "hf_subset": f"{row['lang']}-{PIVOT}",
+                "languages": [row["lang"].replace("_", "-"), PIVOT.replace("_", "-")],
+                "main_score": accuracy,
+                "accuracy": accuracy,
+            }
+            for measure in MEASURES:
+                if row.get(measure) is not None:
+                    score[measure] = row[measure]
+            scores.append(score)
+        result = TaskResult(
+            task_name=set_name,
+            dataset_revision="local",
+            mteb_version=mteb.__version__,
+            scores={"test": scores},
+            evaluation_time=seconds[set_name],
+        )
+        cache.save_to_cache(result, meta)
+        files.append(Path(cache.get_task_result_path(set_name, meta)))
+    return files
