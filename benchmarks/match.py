@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from hf_echo.inference import encode, load_encoder
 from hf_echo.search.matching import CANDIDATES, document_means, match_documents, one_to_one
 from hf_echo.search.neighbours import unit_neighbours
+from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.results import markdown_table
 from hf_echo.utils.vectors import unit_length
 
@@ -71,6 +73,7 @@ def manuals(corpora: Path, lang: str) -> tuple[Documents, Documents]:
 
 
 KINDS = {"bible": bible, "ntrex": ntrex, "manuals": manuals}
+SOURCES = {"bible": "bible", "ntrex": "ntrex", "manuals": "docs_parallel"}  # the table of each
 
 
 def two_sides(
@@ -93,7 +96,7 @@ def two_sides(
     return sides
 
 
-def scores_of(pairs, names: list[list[str]]) -> tuple[float, float]:
+def scores_of(pairs: Iterable[tuple[str, str]], names: list[list[str]]) -> tuple[float, float]:
     """(recall, precision) in percent of the first pairs, as many as there are."""
     gold = len(set(names[0]) & set(names[1]))
     rows = list(zip(pairs.sources, pairs.targets, strict=True))
@@ -102,7 +105,7 @@ def scores_of(pairs, names: list[list[str]]) -> tuple[float, float]:
     return 100 * right / gold, 100 * first / gold
 
 
-def by_means(readers: list, counts: list[int]):
+def by_means(readers: list, counts: list[int]) -> list[tuple[int, int]]:
     """One-to-one pairs by the cosines of the centred means."""
     x, _ = document_means(readers[0], counts[0], "source")
     y, _ = document_means(readers[1], counts[1], "target")
@@ -113,17 +116,18 @@ def by_means(readers: list, counts: list[int]):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("corpora", type=Path)
+    add_corpora(parser)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--documents", type=int, default=100, help="of each side")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--languages", nargs="+", default=["fra_Latn", "zho_Hans"])
     given = parser.parse_args()
+    corpora = corpora_of(given, *[SOURCES[kind] for kind in given.kinds])
     model, tokenizer = load_encoder(given.model)
     rows = []
     for kind in given.kinds:
         for lang in given.languages:
-            source, english = KINDS[kind](given.corpora, lang)
+            source, english = KINDS[kind](corpora, lang)
             if not source:
                 continue
             sides = two_sides(source, english, given.documents, np.random.default_rng(0))

@@ -34,7 +34,7 @@ class BlaserConfig(PreTrainedConfig):
             self.hidden_sizes = [3072, 1536]
         super().__post_init__(**kwargs)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         remote = {
             "AutoConfig": "configuration_blaser.BlaserConfig",
             "AutoModel": "modeling_blaser.BlaserModel",

@@ -36,7 +36,7 @@ PROMPTS = ("name", "tokens", "none")
 _IS_REMOTE_CODE = __name__.startswith("transformers_modules")
 
 
-def _sizes_are_positive(config, *names: str) -> None:
+def _sizes_are_positive(config: PreTrainedConfig, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
@@ -73,7 +73,7 @@ class EchoDecoderConfig(LlamaConfig):
     def validate_embedding(self) -> None:
         _sizes_are_positive(self, "embedding_size")
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         values = super().to_dict() | {"auto_map": dict(REMOTE_DECODER_CODE)}
         values.pop(
             "_name_or_path", None
@@ -163,7 +163,7 @@ class EchoConfig(PreTrainedConfig):
             super().__setattr__(name, value)
 
     @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> EchoConfig:
         """As in transformers; without its pooling or prompts a checkpoint would give other vectors.
 
         Raises:
@@ -205,11 +205,14 @@ class EchoConfig(PreTrainedConfig):
         truncate_dim = (self.sentence_transformer or {}).get("truncate_dim")
         return min(size, truncate_dim or size)
 
-    def get_text_config(self, decoder=None, encoder=None):
+    def get_text_config(
+        self, decoder: bool | None = None, encoder: bool | None = None
+    ) -> EchoConfig | EchoDecoderConfig:
         """This configuration; the decoder's only if the caller asks for `decoder`."""
-        return self.decoder if decoder and self.decoder is not None else self
+        text_config: Any = self.decoder if decoder and self.decoder is not None else self
+        return text_config
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         values = super().to_dict() | {
             "auto_map": dict(REMOTE_CODE),
             "custom_pipelines": dict(REMOTE_PIPELINES),

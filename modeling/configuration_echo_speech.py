@@ -79,7 +79,7 @@ class EchoSpeechConfig(PreTrainedConfig):
         """sentence-transformers reads the embedding size here."""
         return self.embedding_size
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         code = {"auto_map": dict(REMOTE_SPEECH_CODE), "custom_pipelines": dict(REMOTE_PIPELINES)}
         return super().to_dict() | code
 

@@ -63,19 +63,24 @@ class SpectrumConfig(LlamaConfig):
             )
 
     @property
-    def start_token_id(self):
+    def start_token_id(self) -> int:
         """The decoder's first token."""
-        start = getattr(self.decoder, "decoder_start_token_id", None)
-        return getattr(self.decoder, "bos_token_id", None) if start is None else start
+        start: Any = getattr(self.decoder, "decoder_start_token_id", None)
+        if start is None:
+            start = getattr(self.decoder, "bos_token_id", None)
+        return start
 
     @property
     def prompt_ids(self) -> list[int]:
         """Decoder tokens before each sentence that is written."""
         return [self.start_token_id] if self.sentence_prompt is None else self.sentence_prompt
 
-    def get_text_config(self, decoder=None, encoder=None):
+    def get_text_config(
+        self, decoder: bool | None = None, encoder: bool | None = None
+    ) -> SpectrumConfig | EchoDecoderConfig:
         """This configuration; the token decoder's only if the caller asks for `decoder`."""
-        return self.decoder if decoder and self.decoder is not None else self
+        text_config: Any = self.decoder if decoder and self.decoder is not None else self
+        return text_config
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"auto_map": dict(REMOTE_CODE)}

@@ -7,6 +7,7 @@ w2v-BERT as fairseq trained it: batch norm after a depthwise convolution that se
 from __future__ import annotations
 
 import torch
+from transformers import PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.seamless_m4t.modeling_seamless_m4t import (
     SeamlessM4TConformerEncoder,
@@ -21,7 +22,7 @@ class FbankConformer(SeamlessM4TPreTrainedModel):
     main_input_name = "input_features"
     input_modalities = ("audio",)
 
-    def __init__(self, config):
+    def __init__(self, config: PreTrainedConfig):
         super().__init__(config)
         self.feature_projection = SeamlessM4TConformerFeatureProjection(config)
         self.encoder = SeamlessM4TConformerEncoder(config)

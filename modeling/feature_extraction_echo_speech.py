@@ -265,7 +265,12 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
     """
 
     def __init__(
-        self, features="samples", num_mel_bins=80, stride=2, sampling_rate=16000, **kwargs: Any
+        self,
+        features: str = "samples",
+        num_mel_bins: int = 80,
+        stride: int = 2,
+        sampling_rate: int = 16000,
+        **kwargs: Any,
     ):
         if features not in FEATURES:
             raise ValueError(f"features is {features!r}; it must be one of {', '.join(FEATURES)}")

@@ -11,11 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from transformers.models.llama.modeling_llama import rotate_half
+from transformers import PreTrainedModel
+from transformers.models.llama.modeling_llama import LlamaAttention, rotate_half
+
+if TYPE_CHECKING:
+    from .modeling_echo_decoder import EchoDecoder, EchoDecoderModel
+
 
 # The least value of each number that a caller chooses.
 LEAST_WHOLE_NUMBERS = {
@@ -51,7 +57,7 @@ def check_numbers(**numbers: float | None) -> None:
 
 @torch.inference_mode()
 def greedy_decode(
-    decoder,
+    decoder: EchoDecoder,
     sentence_embedding: torch.Tensor,
     prompt_ids: list[int],
     *,
@@ -128,7 +134,7 @@ class Start:
 
 
 def prepare(
-    decoder,
+    decoder: EchoDecoder,
     sentence_embedding: torch.Tensor,
     prompt_ids: list[int],
     max_new_tokens: int,
@@ -157,7 +163,9 @@ def prepare(
     )
 
 
-def empty_cache(decoder, start: Start, rows: int, positions: int) -> list[torch.Tensor]:
+def empty_cache(
+    decoder: EchoDecoder, start: Start, rows: int, positions: int
+) -> list[torch.Tensor]:
     """Keys and values of each layer in turn, (rows, heads, positions, head_dim), not yet filled."""
     config = decoder.config
     shape = (rows, config.num_key_value_heads, positions, config.head_dim)
@@ -206,12 +214,12 @@ def ban_repeated_ngrams(logits: torch.Tensor, written: torch.Tensor, size: int) 
     logits[row, ngrams[row, place, -1]] = -torch.inf
 
 
-def is_echo_decoder(decoder) -> bool:
+def is_echo_decoder(decoder: PreTrainedModel) -> bool:
     """Whether `greedy_decode` knows its layers; a converted SONAR has another decoder."""
     return decoder.config.model_type == "echo_decoder"
 
 
-def check_prompt(decoder, prompt_ids: list[int]) -> None:
+def check_prompt(decoder: PreTrainedModel, prompt_ids: list[int]) -> None:
     """Check that the decoder's vocabulary contains the prompt; a decoder of one language may have a shortened one."""
     vocab_size = decoder.config.vocab_size
     if max(prompt_ids) >= vocab_size:
@@ -221,7 +229,7 @@ def check_prompt(decoder, prompt_ids: list[int]) -> None:
         )
 
 
-def check_target_lang(decoder, target_lang: str) -> None:
+def check_target_lang(decoder: PreTrainedModel, target_lang: str) -> None:
     """Check that the decoder was trained to write a language."""
     languages = decoder.config.languages
     if languages and target_lang not in languages:
@@ -244,7 +252,14 @@ def _argmax(logits: torch.Tensor) -> torch.Tensor:
     return (best * size + inside)[:, 0]
 
 
-def read_prompt(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
+def read_prompt(
+    model: EchoDecoderModel,
+    ids: torch.Tensor,
+    position: int,
+    constants: Sequence[torch.Tensor],
+    cache: Sequence[torch.Tensor],
+    rotary: Sequence[torch.Tensor],
+) -> torch.Tensor:
     """`decode_step` for the prompt, in parts of the batch whose states fit into the CPU's cache."""
     rows = max(1, 2048 // ids.shape[1])
     last_states = []
@@ -259,7 +274,15 @@ def read_prompt(model, ids, position: int, constants, cache, rotary) -> torch.Te
     return torch.cat(last_states)
 
 
-def decode_step(model, ids, position: int, constants, cache, rotary, mask=None) -> torch.Tensor:
+def decode_step(
+    model: EchoDecoderModel,
+    ids: torch.Tensor,
+    position: int,
+    constants: Sequence[torch.Tensor],
+    cache: Sequence[torch.Tensor],
+    rotary: Sequence[torch.Tensor],
+    mask: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Run the decoder on new tokens and fill the cache.
 
     Args:
@@ -314,7 +337,7 @@ def _attend_all(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -
     return ((heads @ keys.mT).softmax(-1) @ values).flatten(1, 2)[:, :, None]
 
 
-def _heads(states: torch.Tensor, attention) -> torch.Tensor:
+def _heads(states: torch.Tensor, attention: LlamaAttention) -> torch.Tensor:
     return states.unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
 
 

@@ -72,7 +72,7 @@ class BlaserModel(PreTrainedModel):
             parts = [r, t, s * t, r * t, (t - s).abs(), (t - r).abs()]
         return BlaserOutput(scores=self.mlp(torch.cat(parts, dim=-1))[..., 0])
 
-    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
         """Save as usual, with this code beside the weights for trust_remote_code."""
         super().save_pretrained(save_directory, *args, **kwargs)
         here = Path(__file__).parent

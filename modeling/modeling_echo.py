@@ -55,7 +55,7 @@ class EchoTranslationOutput(ModelOutput):
     encoder_last_hidden_state: torch.FloatTensor | None = None
     past_key_values: Cache | None = None
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: str | int | slice) -> Any:
         if (
             key == "logits" and self.logits is None
         ):  # Trainer with label smoothing, which keeps the labels to itself
@@ -97,7 +97,13 @@ class EchoForTranslation(EchoPreTrainedModel):
         self.decoder.config.bottleneck = value
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args: Any, config=None, **kwargs: Any):
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path | None,
+        *args: Any,
+        config: EchoConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Load a training checkpoint, or a release folder with the decoder in `decoder/` (local or on the Hub).
 
         Raises:
@@ -189,27 +195,27 @@ class EchoForTranslation(EchoPreTrainedModel):
 
     # peft wraps these, and users of `generate` call the last.
 
-    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any):
+    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         return self.decoder.prepare_inputs_for_generation(*args, **kwargs)
 
     def _prepare_encoder_decoder_kwargs_for_generation(self, *args: Any, **kwargs: Any):
         return self.decoder._prepare_encoder_decoder_kwargs_for_generation(*args, **kwargs)
 
-    def compute_transition_scores(self, *args: Any, **kwargs: Any):
+    def compute_transition_scores(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         return self.decoder.compute_transition_scores(*args, **kwargs)
 
-    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):
             self.generation_config.save_pretrained(save_directory)
 
-    def get_encoder(self, *args: Any, **kwargs: Any):
+    def get_encoder(self, *args: Any, **kwargs: Any) -> EchoEncoder:
         return self.encoder
 
-    def get_decoder(self):
+    def get_decoder(self) -> EchoDecoder:
         return self.decoder
 
-    def get_input_embeddings(self):
+    def get_input_embeddings(self) -> nn.Module:
         return self.encoder.get_input_embeddings()
 
     def get_output_embeddings(self) -> None:
@@ -295,7 +301,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         encoder_outputs: EchoEncoderOutput | None = None,
         inputs: torch.LongTensor | None = None,
         **kwargs: Any,
-    ):
+    ) -> torch.LongTensor | ModelOutput:
         """Generate as transformers does, from token ids (batch, seq) or from embeddings (batch, embedding_size) alone.
 
         Without `decoder_input_ids`, a decoder of one language writes that language.

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
 from .configuration_echo import DECODER_FOLDER, EchoConfig  # noqa: F401 (others import the folder from here)
@@ -42,13 +42,13 @@ class EchoPreTrainedModel(PreTrainedModel):
     @classmethod
     def from_pretrained(
         cls,
-        pretrained_model_name_or_path,
+        pretrained_model_name_or_path: str | Path | None,
         *args: Any,
-        dtype=None,
-        torch_dtype=None,
-        config=None,
+        dtype: str | torch.dtype | None = None,
+        torch_dtype: str | torch.dtype | None = None,
+        config: PreTrainedConfig | None = None,
         **kwargs: Any,
-    ):
+    ) -> Any:
         """Load a model as transformers does, with three differences.
 
         - Without a dtype (or with "auto"), half-precision weights load in float32 where bf16 is slow, and `train()`
@@ -104,8 +104,13 @@ class EchoPreTrainedModel(PreTrainedModel):
 
     @staticmethod
     def _load_pretrained_model(
-        model, state_dict, checkpoint_files, load_config, *args: Any, **kwargs: Any
-    ):
+        model: PreTrainedModel,
+        state_dict: dict[str, torch.Tensor] | None,
+        checkpoint_files: list[str] | None,
+        load_config: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
         """Unpack the weights of a release in few bits first."""
         if state_dict is None:
             state_dict = read_few_bits(checkpoint_files, load_config.dtype)
@@ -113,7 +118,7 @@ class EchoPreTrainedModel(PreTrainedModel):
             model, state_dict, checkpoint_files, load_config, *args, **kwargs
         )
 
-    def train(self, mode: bool = True):
+    def train(self, mode: bool = True) -> EchoPreTrainedModel:
         """Switch to training mode; if the loader chose a half-precision dtype, convert weights to float32 in place.
 
         Parameters stay the same objects, so the optimizer may be created before or after this call.
@@ -127,7 +132,7 @@ class EchoPreTrainedModel(PreTrainedModel):
             self.config.dtype = torch.float32
         return super().train(mode)
 
-    def _load_from_state_dict(self, state_dict, prefix, *args: Any):
+    def _load_from_state_dict(self, state_dict: dict[str, torch.Tensor], prefix: str, *args: Any):
         """A Trainer that resumes loads weights, then the optimizer's states in their dtype, then calls `train()`."""
         own_weights = [weight for name, weight in state_dict.items() if name.startswith(prefix)]
         if self._dtype_was_chosen and any(weight.dtype == torch.float32 for weight in own_weights):
@@ -135,12 +140,12 @@ class EchoPreTrainedModel(PreTrainedModel):
             self.config.dtype = torch.float32
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def _init_weights(self, module):
+    def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
         if isinstance(module, EchoProjection):
             module.start()
 
-    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
         """Save the model, the files of a SentenceTransformer and the code for trust_remote_code."""
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):
@@ -184,7 +189,7 @@ class EchoProjection(nn.Linear):
         return self
 
 
-def _place(name, options: dict) -> str:
+def _place(name: str | Path, options: dict) -> str:
     return str(Path(str(name)) / (options.get("subfolder") or ""))
 
 
@@ -237,7 +242,7 @@ def why_incomplete(file: Path) -> str | None:
     return f"{file} is damaged or incomplete: download or copy it again"
 
 
-def weight_files(name, options: dict | None = None) -> list[Path]:
+def weight_files(name: str | Path, options: dict | None = None) -> list[Path]:
     """The safetensors files of a local folder, or of a Hub name those in the local cache."""
     options = options or {}
     folder = Path(_place(name, options))

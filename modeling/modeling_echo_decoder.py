@@ -22,7 +22,7 @@ from transformers.models.llama.modeling_llama import (
     LlamaRotaryEmbedding,
     eager_attention_forward,
 )
-from transformers.utils import can_return_tuple
+from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
@@ -270,7 +270,13 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         self.post_init()
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args: Any, config=None, **kwargs: Any):
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path | None,
+        *args: Any,
+        config: EchoDecoderConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Load a decoder's own folder, or the decoder of a training checkpoint or release folder."""
         if config is None and pretrained_model_name_or_path is not None:
             hub = {k: kwargs[k] for k in (*HUB_OPTIONS, "subfolder") if k in kwargs}
@@ -294,7 +300,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         )
 
     @can_return_tuple
-    def forward(
+    def forward(  # noqa: PLR0913 (the inputs of a model, by name as transformers gives them)
         self,
         decoder_input_ids: torch.LongTensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
@@ -349,7 +355,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         *,
         sentence_embedding: torch.Tensor | None = None,
         **kwargs: Any,
-    ):
+    ) -> torch.LongTensor | ModelOutput:
         """Generate as transformers does; `sentence_embedding` (batch, embedding_size) replaces the encoder."""
         if sentence_embedding is not None:
             kwargs["encoder_outputs"] = BaseModelOutput(

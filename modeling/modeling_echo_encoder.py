@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -137,24 +138,7 @@ class EchoEncoder(EchoPreTrainedModel):
         fields |= _ids_of_tokenizer(name_or_path, backbone, pooling, hub)
         config = EchoConfig(backbone=backbone, **fields | options)
 
-        # The weights: whole, or refused.
-        model, loading_info = AutoModel.from_pretrained(
-            name_or_path,
-            config=backbone,
-            output_loading_info=True,
-            **_without_pooler(backbone),
-            **hub,
-            **loading,
-        )
-        if part:
-            model = model.get_encoder()
-        tensor_names = set(model.state_dict())
-        for name in sorted(loading_info["missing_keys"]):
-            own_name = name.removeprefix("encoder.") if part else name
-            if own_name in tensor_names:
-                raise ValueError(
-                    f"{name_or_path}: the weights lack the tensor {name}: it is not a whole model"
-                )
+        model = _whole_backbone(name_or_path, backbone, part, hub | loading)
 
         # The encoder is built without weights of its own, and gets those of the backbone.
         config.dtype = model.dtype
@@ -169,13 +153,13 @@ class EchoEncoder(EchoPreTrainedModel):
             check_attention(model)
         return encoder.eval()
 
-    def get_input_embeddings(self):
+    def get_input_embeddings(self) -> nn.Module:
         return self.backbone.get_input_embeddings()
 
-    def set_input_embeddings(self, value) -> None:
+    def set_input_embeddings(self, value: nn.Module) -> None:
         self.backbone.set_input_embeddings(value)
 
-    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
         """Save the encoder alone; the saved configuration names no decoder."""
         original = self.config
         self.config = EchoConfig.from_dict(original.to_dict() | {"decoder": None})
@@ -328,6 +312,29 @@ def backbone_model(config: PreTrainedConfig) -> PreTrainedModel:
         )
     model = model_class(config, **_without_pooler(config))
     return model.get_encoder() if type(config).is_encoder_decoder else model
+
+
+def _whole_backbone(
+    name_or_path: str, config: PreTrainedConfig, part: str | None, options: dict[str, Any]
+) -> PreTrainedModel:
+    """The weights of a backbone, or of the encoder that is a part of it; ValueError where a tensor is missing."""
+    model, loading_info = AutoModel.from_pretrained(
+        name_or_path,
+        config=config,
+        output_loading_info=True,
+        **_without_pooler(config),
+        **options,
+    )
+    if part:
+        model = model.get_encoder()
+    tensor_names = set(model.state_dict())
+    for name in sorted(loading_info["missing_keys"]):
+        own_name = name.removeprefix("encoder.") if part else name
+        if own_name in tensor_names:
+            raise ValueError(
+                f"{name_or_path}: the weights lack the tensor {name}: it is not a whole model"
+            )
+    return model
 
 
 def _without_pooler(config: PreTrainedConfig) -> dict[str, bool]:

@@ -35,7 +35,11 @@ class SonarForTranslation(EchoPreTrainedModel):
 
     @classmethod
     def from_pretrained(
-        cls, pretrained_model_name_or_path, *args: Any, config=None, **kwargs: Any
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *args: Any,
+        config: EchoConfig | None = None,
+        **kwargs: Any,
     ) -> SonarForTranslation:
         """A folder or Hub name with the encoder in the root and the decoder in `decoder/`."""
         name = pretrained_model_name_or_path
@@ -57,7 +61,7 @@ class SonarForTranslation(EchoPreTrainedModel):
             )
         return cls(encoder.config, encoder, decoder).eval()
 
-    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
         """Write the encoder in the root and the decoder in `decoder/`."""
         self.encoder.save_pretrained(save_directory, *args, **kwargs)
         self.decoder.save_pretrained(Path(save_directory) / DECODER_FOLDER, *args, **kwargs)
@@ -67,13 +71,23 @@ class SonarForTranslation(EchoPreTrainedModel):
     def get_encoder(self, *args: Any, **kwargs: Any) -> EchoEncoder:
         return self.encoder
 
-    def forward(self, input_ids=None, attention_mask=None, **kwargs: Any) -> EchoEncoderOutput:
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> EchoEncoderOutput:
         """Embeds (batch, seq) token ids."""
         return self.encoder(input_ids, attention_mask=attention_mask, **kwargs)
 
     @torch.no_grad()
     def generate(
-        self, input_ids=None, attention_mask=None, *, sentence_embedding=None, **kwargs: Any
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        *,
+        sentence_embedding: torch.Tensor | None = None,
+        **kwargs: Any,
     ) -> torch.LongTensor:
         """transformers' generate, from token ids (batch, seq) or embeddings (batch, d_model).
 

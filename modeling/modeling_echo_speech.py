@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -92,7 +93,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         self.projection = EchoProjection(config.pooler_hidden_size, config.embedding_size)
         self.post_init()
 
-    def _init_weights(self, module):
+    def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
         if isinstance(module, nn.MultiheadAttention):
             init.xavier_uniform_(module.in_proj_weight)
@@ -159,7 +160,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
             attention_mask = self.audio._get_feature_vector_attention_mask(frames, attention_mask)
         return attention_mask.bool()
 
-    def save_pretrained(self, save_directory, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
         """Save as usual, with what SentenceTransformer and trust_remote_code need beside the weights."""
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):

@@ -224,10 +224,10 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         model._dtype_was_chosen = tower._dtype_was_chosen and decoder._dtype_was_chosen
         return model
 
-    def get_decoder(self):
+    def get_decoder(self) -> EchoDecoder:
         return self.decoder
 
-    def get_input_embeddings(self):
+    def get_input_embeddings(self) -> nn.Module:
         return self.decoder.model.embed_tokens
 
     def get_output_embeddings(self) -> None:
@@ -238,7 +238,7 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         return self.decoder.model.embedding_projection(states)
 
     @can_return_tuple
-    def forward(
+    def forward(  # noqa: PLR0913 (the inputs of a model, by name as transformers gives them)
         self,
         embeddings: torch.FloatTensor | None = None,
         input_ids: torch.LongTensor | None = None,

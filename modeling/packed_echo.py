@@ -75,7 +75,7 @@ def _filled_up(length: int) -> int:
     return -(-length // STEP) * STEP
 
 
-def can_pack(encoder) -> bool:
+def can_pack(encoder: PreTrainedModel) -> bool:
     """Whether `PackedEncoder` may replace the encoder's own forward pass here and now.
 
     The modules' own code handles training, gradients, compilation, autocast, other devices, and layers that are
@@ -107,7 +107,7 @@ def can_pack(encoder) -> bool:
     )
 
 
-def _is_causal(backbone) -> bool:
+def _is_causal(backbone: PreTrainedModel) -> bool:
     """Whether a token does not see those behind it; a Llama does so unless its configuration says otherwise."""
     is_causal = getattr(backbone.config, "is_causal", None)
     if is_causal is None:
@@ -115,11 +115,12 @@ def _is_causal(backbone) -> bool:
     return bool(is_causal or getattr(backbone.config, "is_decoder", False))
 
 
-def layers_of(backbone) -> nn.ModuleList:
-    return backbone.layers if type(backbone) is LlamaModel else backbone.encoder.layer
+def layers_of(backbone: PreTrainedModel) -> nn.ModuleList:
+    layers: Any = backbone.layers if type(backbone) is LlamaModel else backbone.encoder.layer
+    return layers
 
 
-def has_hooks(model) -> bool:
+def has_hooks(model: nn.Module) -> bool:
     """Whether something acts on the modules' forward passes, such as FSDP or offload.
 
     The hooks that transformers leaves after a call with `output_hidden_states` do nothing without it.
@@ -167,7 +168,7 @@ def _is_plain(layer: nn.Module) -> bool:
     return True
 
 
-def packed_encoder(encoder, like: PackedEncoder | None = None) -> PackedEncoder:
+def packed_encoder(encoder: PreTrainedModel, like: PackedEncoder | None = None) -> PackedEncoder:
     """The `PackedEncoder` for the layers of an encoder for which `can_pack` is True."""
     return (PackedEncoder if type(encoder.backbone) is LlamaModel else PackedPostNorm)(
         encoder, like
@@ -175,7 +176,7 @@ def packed_encoder(encoder, like: PackedEncoder | None = None) -> PackedEncoder:
 
 
 def packed_states(
-    encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor | None
+    encoder: PreTrainedModel, input_ids: torch.Tensor, attention_mask: torch.Tensor | None
 ) -> torch.Tensor | None:
     """(batch, seq, hidden) states after the last norm, zero at padding; None if packing is impossible or too slow."""
     if not can_pack(encoder) or input_ids.dim() != 2:
@@ -218,7 +219,7 @@ class PackedEncoder:
         like: a PackedEncoder of the same encoder, to share its joined projections (a fifth of the layers' weights).
     """
 
-    def __init__(self, encoder, like: PackedEncoder | None = None):
+    def __init__(self, encoder: PreTrainedModel, like: PackedEncoder | None = None):
         config = encoder.config.backbone
         self.encoder = encoder
         self.backbone = encoder.backbone
@@ -268,7 +269,7 @@ class PackedEncoder:
     def _final(self, x: torch.Tensor) -> torch.Tensor:
         return self.backbone.norm(x)
 
-    def _join(self, layer) -> torch.Tensor:
+    def _join(self, layer: nn.Module) -> torch.Tensor:
         """Join the query, key and value projections, without bias: (all heads * head_dim, hidden).
 
         The input norm's weights are included. Llama rotates value i of a head with value i + head_dim / 2; here such
@@ -326,7 +327,7 @@ class PackedEncoder:
         return torch.complex(cos[0, :, :half], sin[0, :, :half])
 
     def _attend(
-        self, layer, joined: Any, x: torch.Tensor, only_first: bool = False
+        self, layer: nn.Module, joined: Any, x: torch.Tensor, only_first: bool = False
     ) -> torch.Tensor:
         """Self-attention over x (tokens, hidden), added to x, or to the rows' first tokens."""
         size = self.head_dim
@@ -350,14 +351,14 @@ class PackedEncoder:
             )  # by the sum of the exponentials
         return self._attended(layer, x, out)
 
-    def _projected(self, layer, joined: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    def _projected(self, layer: nn.Module, joined: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Queries, keys and values: (tokens, hidden) -> (tokens, all heads * head_dim)."""
         scale = self._scale(layer.input_layernorm, x) * self.is_token  # sets padding to zero
         return self._product(
             "joined", torch.mul(x, scale, out=self._buffer("norm", x.shape)), joined
         )
 
-    def _attended(self, layer, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    def _attended(self, layer: nn.Module, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         return self._added(x, out, layer.self_attn.o_proj)
 
     def _mixed(
@@ -405,7 +406,7 @@ class PackedEncoder:
                 torch.bmm(scores.softmax(-1), v, out=result)
         return out
 
-    def _gated(self, layer, x: torch.Tensor) -> torch.Tensor:
+    def _gated(self, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         """(tokens, hidden) -> (tokens, intermediate), the MLP up to its down-projection."""
         mlp, norm = layer.mlp, layer.post_attention_layernorm
         y = torch.mul(x, self._scale(norm, x), out=self._buffer("norm", x.shape)).mul_(norm.weight)
@@ -416,7 +417,7 @@ class PackedEncoder:
         is_silu = layer.self_attn.config.hidden_act == "silu"
         return (silu(gate, inplace=True) if is_silu else mlp.act_fn(gate)).mul_(up)
 
-    def _down(self, layer, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
+    def _down(self, layer: nn.Module, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
         return self._added(x, gated, layer.mlp.down_proj)
 
     def _scale(self, norm: LlamaRMSNorm, x: torch.Tensor) -> torch.Tensor:
@@ -461,8 +462,8 @@ class PackedEncoder:
 class PackedPostNorm(PackedEncoder):
     """The same for the layers of BERT and XLM-R: biases, a norm behind each sum, positions in the token vectors."""
 
-    def _join(self, layer) -> tuple[torch.Tensor, torch.Tensor]:
-        attention = layer.attention.self
+    def _join(self, layer: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+        attention: Any = layer.attention.self
         scale = self.head_dim**-0.5  # of the scores, taken into the queries
         query_weight = (attention.query.weight.float() * scale).to(self.dtype)
         query_bias = (attention.query.bias.float() * scale).to(self.dtype)
@@ -503,15 +504,15 @@ class PackedPostNorm(PackedEncoder):
         return self._normed(embeddings.LayerNorm, x)
 
     def _projected(
-        self, layer, joined: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor
+        self, layer: nn.Module, joined: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor
     ) -> torch.Tensor:
         return self._product("joined", x, *joined)
 
-    def _attended(self, layer, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    def _attended(self, layer: nn.Module, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         output = layer.attention.output
         return self._normed(output.LayerNorm, self._added(x, out, output.dense))
 
-    def _gated(self, layer, x: torch.Tensor) -> torch.Tensor:
+    def _gated(self, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         dense = layer.intermediate.dense
         is_gelu = self.backbone.config.hidden_act == "gelu"
         if is_gelu and self.through_onednn:
@@ -521,7 +522,7 @@ class PackedPostNorm(PackedEncoder):
         y = self._product("joined", x, dense.weight, dense.bias)
         return torch.ops.aten.gelu_(y) if is_gelu else layer.intermediate.intermediate_act_fn(y)
 
-    def _down(self, layer, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
+    def _down(self, layer: nn.Module, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
         return self._normed(layer.output.LayerNorm, self._added(x, gated, layer.output.dense))
 
     def _normed(self, norm: nn.LayerNorm, x: torch.Tensor) -> torch.Tensor:
@@ -621,7 +622,9 @@ def train_packed(model: nn.Module) -> None:
             part.set_attn_implementation(PACKED_ATTENTION)
 
 
-def can_train_packed(encoder, inputs: dict[str, Any], mask: torch.Tensor | None) -> bool:
+def can_train_packed(
+    encoder: PreTrainedModel, inputs: dict[str, Any], mask: torch.Tensor | None
+) -> bool:
     """Whether the layers may get all tokens of a batch as one row."""
     config = encoder.config
     return (
@@ -637,7 +640,9 @@ def can_train_packed(encoder, inputs: dict[str, Any], mask: torch.Tensor | None)
     )
 
 
-def states_of_packed_row(encoder, input_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def states_of_packed_row(
+    encoder: PreTrainedModel, input_ids: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
     """(texts, seq) ids and mask -> (texts, seq, hidden) states with gradients, zero at padding."""
     groups, is_token, positions, order = packed_row(mask)
     some_token = int(

@@ -80,7 +80,7 @@ class SonarTranslationPipeline(Pipeline):
         """Whether the model reads audio."""
         return self.model.config.model_type == "echo_speech"
 
-    def _embed_audio(self, audio) -> torch.Tensor:
+    def _embed_audio(self, audio: Any) -> torch.Tensor:
         if self.feature_extractor is None:
             self.feature_extractor = self.model.open_feature_extractor()
         with torch.inference_mode():
@@ -88,8 +88,12 @@ class SonarTranslationPipeline(Pipeline):
             return self.model.encoder(**inputs).sentence_embedding.cpu()
 
     def _sanitize_parameters(
-        self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs: Any
-    ):
+        self,
+        src_lang: str | Iterable[str | None] | None = None,
+        tgt_lang: str | None = None,
+        on_long: str | None = None,
+        **generate_kwargs: Any,
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         if wrong := {"source_lang", "target_lang"} & set(generate_kwargs):
             raise ValueError(
                 f"{' and '.join(sorted(wrong))}: the pipeline calls its languages src_lang and tgt_lang"
@@ -106,7 +110,13 @@ class SonarTranslationPipeline(Pipeline):
         forward = {"generate_kwargs": generate_kwargs} if generate_kwargs else {}
         return preprocess, forward | ({"tgt_lang": tgt_lang} if tgt_lang is not None else {}), {}
 
-    def __call__(self, inputs: dict[str, Any], *, src_lang=None, **kwargs: Any):
+    def __call__(
+        self,
+        inputs: dict[str, Any],
+        *,
+        src_lang: str | Iterable[str | None] | None = None,
+        **kwargs: Any,
+    ) -> Any:
         if isinstance(inputs, torch.Tensor) or (
             isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"
         ):
@@ -143,7 +153,9 @@ class SonarTranslationPipeline(Pipeline):
             kwargs["src_lang"] = src_lang
         return super().__call__(inputs, **kwargs) if inputs else []
 
-    def preprocess(self, inputs: dict[str, Any], src_lang=None, on_long=None):
+    def preprocess(
+        self, inputs: dict[str, Any], src_lang: str | None = None, on_long: str | None = None
+    ) -> dict[str, Any]:
         if isinstance(inputs, dict) and "embedding" in inputs:
             return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
         if self._hears:
@@ -172,14 +184,21 @@ class SonarTranslationPipeline(Pipeline):
             return {"sentence_embedding": embedding.cpu(), "is_blank": blank}
         return {**encoded, "is_blank": blank}
 
-    def _forward(self, inputs: dict[str, Any], tgt_lang="eng_Latn", generate_kwargs=None):
+    def _forward(
+        self,
+        inputs: dict[str, Any],
+        tgt_lang: str = "eng_Latn",
+        generate_kwargs: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
         blanks = inputs.pop("is_blank", None)
         ids = self._translate(inputs, tgt_lang, generate_kwargs)
         if blanks is not None:  # the decoder would invent a sentence
             ids = [[] if blank else row for blank, row in zip(blanks.tolist(), ids, strict=True)]
         return {"ids": ids}
 
-    def _translate(self, inputs: dict[str, Any], tgt_lang, generate_kwargs) -> list[list[int]]:
+    def _translate(
+        self, inputs: dict[str, Any], tgt_lang: str, generate_kwargs: dict[str, Any] | None
+    ) -> list[list[int]]:
         options = dict(generate_kwargs or {})
         if not {"max_new_tokens", "max_length", "generation_config"} & set(options):
             options["max_new_tokens"] = 128
@@ -211,7 +230,7 @@ class SonarTranslationPipeline(Pipeline):
         )
         return [row[len(prompt) :].tolist() for row in ids]
 
-    def postprocess(self, outputs):
+    def postprocess(self, outputs: dict[str, Any]) -> dict[str, str]:
         ids = outputs["ids"]
         ids = (
             ids[0] if ids and isinstance(ids[0], list) else ids

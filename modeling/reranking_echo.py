@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from .beams_echo import beam_candidates, beam_decode
 from .generation_echo import check_numbers, greedy_decode
+from .tokenization_echo import EchoTokenizer
 
 
-def rerank_weight_of(model, weight: float | None) -> float:
+def rerank_weight_of(model: PreTrainedModel, weight: float | None) -> float:
     """The weight that a call asks for, or that of the model's generation config; 0 without reranking."""
     check_numbers(rerank_weight=weight)
     asked = weight is not None
@@ -31,8 +33,8 @@ def rerank_weight_of(model, weight: float | None) -> float:
 
 
 def decode_embeddings(
-    model,
-    tokenizer,
+    model: PreTrainedModel,
+    tokenizer: EchoTokenizer,
     sentence_embedding: torch.Tensor,
     target_lang: str,
     *,
@@ -73,7 +75,13 @@ def decode_embeddings(
     return [row[number] for row, number in zip(candidates, best, strict=True)]
 
 
-def _cosines(model, tokenizer, sentence_embedding, texts: list[str], lang: str) -> torch.Tensor:
+def _cosines(
+    model: PreTrainedModel,
+    tokenizer: EchoTokenizer,
+    sentence_embedding: torch.Tensor,
+    texts: list[str],
+    lang: str,
+) -> torch.Tensor:
     """(batch, beams) cosines of each sentence embedding and the embeddings of its texts."""
     embedded = sentence_embedding.new_zeros(len(texts), sentence_embedding.shape[1])
     written = [number for number, text in enumerate(texts) if text]

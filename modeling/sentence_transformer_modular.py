@@ -176,7 +176,7 @@ class ModularEncoder(InputModule):
         self._active = language
 
     def _add_alignment(self, number: int):
-        def add(module, inputs: dict[str, Any]):
+        def add(module: nn.Module, inputs: dict[str, Any]):
             if self._active in self.alignment:
                 states, residual = inputs
                 return states, residual + self.alignment[self._active][number](residual)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from itertools import takewhile
 from pathlib import Path
@@ -86,7 +86,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     _auto_map = {"AutoTokenizer": [None, "tokenization_echo.EchoTokenizer"]}
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args: Any, **kwargs: Any):
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | Path, *args: Any, **kwargs: Any
+    ) -> EchoTokenizer:
         """As in transformers; a damaged tokenizer.json of a folder is refused in one line that names it."""
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
@@ -132,8 +134,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     @_alone
     def _encode_plus(
         self,
-        text,
-        text_pair=None,
+        text: str | list[str],
+        text_pair: str | list[str] | None = None,
         add_special_tokens: bool = True,
         truncation_strategy: TruncationStrategy = TruncationStrategy.DO_NOT_TRUNCATE,
         max_length: int | None = None,
@@ -166,7 +168,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if on_long not in ON_LONG:
             raise ValueError(f"on_long must be one of {', '.join(ON_LONG)}, not {on_long!r}")
         single = isinstance(text, str)
-        prompts, texts = self.with_prompts([text] if single else text, lang)
+        rows: Any = [text] if single else text
+        prompts, texts = self.with_prompts(rows, lang)
         truncates = truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE
         if truncates:
             self._check_room(prompts, max_length)
@@ -208,7 +211,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     def _decode(self, *args: Any, **kwargs: Any) -> str:
         return super()._decode(*args, **kwargs)
 
-    def with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
+    def with_prompts(
+        self, texts: list[str], lang: str | Iterable[str | None] | None
+    ) -> tuple[list[str], list[str]]:
         texts = texts_of(texts)
         lang = langs_of(lang, len(texts))
         if self.prompts == "none":
@@ -302,7 +307,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     def decoder_prompt_ids(
         self, target_lang: str, provenance: str = "primary", source_lang: str | None = None
-    ):
+    ) -> list[int]:
         """Ids that the decoder starts with: `<s> This is a possible translation in [LANGUAGE]:<SEP>` (OS Table 40)."""
         text = decoder_prompt(target_lang, provenance, source_lang)
         bos = [] if self.bos_token_id is None else [self.bos_token_id]
@@ -310,7 +315,11 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     @classmethod
     def around(
-        cls, tokenizer, *, max_length: int = 512, split_special_tokens: bool = True
+        cls,
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        max_length: int = 512,
+        split_special_tokens: bool = True,
     ) -> EchoTokenizer:
         """The same tokenizer with `lang=` (unused), `on_long` and the prompts of a decoder. Its ids stay.
 
@@ -362,7 +371,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         bos: str = BOS,
         eos: str = EOS,
         **kwargs: Any,
-    ):
+    ) -> EchoTokenizer:
         """Wrap a `tokenizers.Tokenizer`: add CLS, SEP and pad (bos and eos if missing) and keep the old ids."""
         backend = Tokenizer.from_str(backend.to_str())
         backend.add_special_tokens([AddedToken(t, special=True) for t in (CLS, bos, SEP, eos, PAD)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from transformers import PreTrainedTokenizerFast
@@ -35,7 +36,9 @@ class SonarTokenizer(EchoTokenizer):
     def languages(self) -> list[str]:
         return sorted(token for token in self.get_added_vocab() if LANGUAGE.fullmatch(token))
 
-    def with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
+    def with_prompts(
+        self, texts: list[str], lang: str | Iterable[str | None] | None
+    ) -> tuple[list[str], list[str]]:
         texts = texts_of(texts)
         lang = langs_of(lang, len(texts))
         lang = [lang] * len(texts) if lang is None or isinstance(lang, str) else lang
@@ -51,7 +54,7 @@ class SonarTokenizer(EchoTokenizer):
 
     def decoder_prompt_ids(
         self, target_lang: str, provenance: str = "primary", source_lang: str | None = None
-    ):
+    ) -> list[int]:
         return [self.eos_token_id, self.language_id(target_lang)]
 
     def language_id(self, code: str) -> int:
@@ -77,7 +80,13 @@ class SonarTokenizer(EchoTokenizer):
         return (code, rest) if is_prompt else (DEFAULT_LANGUAGE, text)
 
     def _encode_prompted(
-        self, prompts, texts, *, truncation_strategy, return_tensors=None, **options: Any
+        self,
+        prompts: list[str],
+        texts: list[str],
+        *,
+        truncation_strategy: TruncationStrategy,
+        return_tensors: str | None = None,
+        **options: Any,
     ) -> BatchEncoding:
         """The template puts English in front of every text; it is replaced by the language of the text."""
         if truncation_strategy == TruncationStrategy.ONLY_SECOND:

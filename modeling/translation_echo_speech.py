@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import torch
 from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
 
 from .configuration_echo_speech import EchoSpeechConfig
 from .feature_extraction_echo_speech import EchoAudioFeatureExtractor
@@ -41,7 +42,11 @@ class EchoSpeechForTranslation(PreTrainedModel):
 
     @classmethod
     def from_pretrained(
-        cls, pretrained_model_name_or_path, *args: Any, config=None, **kwargs: Any
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *args: Any,
+        config: EchoSpeechConfig | None = None,
+        **kwargs: Any,
     ) -> EchoSpeechForTranslation:
         """A folder or Hub name written by `hf-echo release --decoder`.
 
@@ -99,7 +104,7 @@ class EchoSpeechForTranslation(PreTrainedModel):
         input_features: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         **kwargs: Any,
-    ) -> torch.LongTensor:
+    ) -> torch.LongTensor | ModelOutput:
         """transformers' generate, from audio or from embeddings (batch, embedding_size)."""
         if sentence_embedding is None:
             sentence_embedding = self.encoder(

@@ -51,14 +51,16 @@ def extension_pairs(
     errors = {PIVOT: 0.0, **xsimpp} if xsimpp else {}
 
     def keeps(source: str, target: str) -> bool:
-        if target not in base or source == PIVOT or source == target:
+        if target not in base or source in (PIVOT, target):
             return False
         return not errors or errors.get(target, np.inf) <= errors.get(source, np.inf)
 
+    # Each direction is judged once.
     directions = list(zip(dataset["source_lang"], dataset["target_lang"]))
     kept = {direction: keeps(*direction) for direction in set(directions)}
     rows = np.flatnonzero([kept[direction] for direction in directions])
-    if dropped := sorted(f"{s}-{t}" for (s, t), keep in kept.items() if not keep):
+    dropped = sorted(f"{s}-{t}" for (s, t), keep in kept.items() if not keep)
+    if dropped:
         logger.info("left out %d directions: %s", len(dropped), _some(dropped))
     if not len(rows):
         raise ValueError(
@@ -67,6 +69,7 @@ def extension_pairs(
     pairs = dataset.select(rows).select_columns(list(COLUMNS))
     if PIVOT not in base:
         return pairs
+    # English learns from itself: texts of either side, drawn in a fixed order.
     english = sorted(
         {t for t, lang in zip(dataset["target"], dataset["target_lang"]) if lang == PIVOT}
         | {t for t, lang in zip(dataset["source"], dataset["source_lang"]) if lang == PIVOT}
@@ -90,14 +93,13 @@ def resample(dataset: Dataset, exponent: float, *, seed: int = 0) -> Dataset:
     names, of_row = np.unique(langs, return_inverse=True)
     sizes = np.bincount(of_row)
     shares = temperature(dict(zip(names, sizes)), exponent)
-    ends = np.cumsum([shares[name] for name in names]) * len(
-        dataset
-    )  # rounded here, so that the rows sum up
+    # rounded here, so that the rows sum up
+    ends = np.cumsum([shares[name] for name in names]) * len(dataset)
     rng = np.random.default_rng(seed)
     picked = []
-    for number, wanted in enumerate(np.diff(ends.round().astype(int), prepend=0)):
+    for number, rows_of_language in enumerate(np.diff(ends.round().astype(int), prepend=0)):
         own = np.flatnonzero(of_row == number)
-        whole, rest = divmod(wanted, len(own))
+        whole, rest = divmod(rows_of_language, len(own))
         picked += [np.tile(own, whole), rng.permutation(own)[:rest]]
     return dataset.select(rng.permutation(np.concatenate(picked)))
 

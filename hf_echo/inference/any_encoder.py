@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from transformers import AutoConfig, PreTrainedTokenizerBase
@@ -19,6 +19,10 @@ from ..modeling.prompting_echo import texts_of
 from ..utils.devices import chosen_device
 from ..utils.quiet import opening_quietly
 from .encode import encode, load_encoder, opening, pick_device, pick_dtype
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +136,9 @@ def _opened(encoder: NamedEncoder) -> Callable[..., np.ndarray]:
     )
 
 
-def _long_rows(model, texts: list[str], limit: int, lang: str | None) -> list[int]:
+def _long_rows(
+    model: SentenceTransformer, texts: list[str], limit: int, lang: str | None
+) -> list[int]:
     """Rows of more than `limit` tokens. A token has at least one byte, so only long texts are tokenized."""
     candidates = [row for row, text in enumerate(texts) if len(text.encode()) > limit - 8]
     tokenizer = getattr(model, "tokenizer", None)

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from datasets import Dataset
@@ -30,6 +30,15 @@ CHUNK = 20_000  # texts encoded between two writes, of training data
 CALL_CHUNK = 1_000  # the same, in calls of `stored_encoder`
 SIDES = ("source", "target")
 NOBODY = np.uint64(0)  # key of a text that is not embedded
+
+
+class VectorRows(Protocol):
+    """Embeddings that are read by row: an array, `StoredRows` or `LiveRows`."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """(rows, d) float32."""
 
 
 class EmbeddingStore:
@@ -130,7 +139,7 @@ class StoredRows:
     def __len__(self) -> int:
         return len(self.index)
 
-    def __getitem__(self, rows) -> np.ndarray:
+    def __getitem__(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         vectors = self.take(self.index[rows])
         return unit_length(vectors, out=vectors) if self.normalize else vectors
 
@@ -151,7 +160,7 @@ class LiveRows:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, rows) -> np.ndarray:
+    def __getitem__(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         part = self.dataset[list(map(int, rows))]
         texts = list(zip(part[f"{self.side}_lang"], part[self.side], strict=True))
         known = (

@@ -31,7 +31,7 @@ from .encode import opening
 PART = 16_384  # lines
 
 
-def encode_file(
+def encode_file(  # noqa: PLR0913 (the options of `hf-echo encode`)
     source: str | Path,
     out: str | Path,
     encoder: NamedEncoder,

@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoFeatureExtractor
 
 from ..data.speech import audio_length, audio_pieces, read_audio
-from ..modeling import EchoSpeechEncoder
+from ..modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from ..modeling.generation_echo import check_numbers
 from ..modeling.modeling_echo_base import check_finite
 from ..utils.files import make_once
@@ -63,7 +63,7 @@ def _check_type(name: str) -> None:
 
 def load_speech_encoder(
     name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"
-):
+) -> tuple[EchoSpeechEncoder, EchoAudioFeatureExtractor]:
     """Load (EchoSpeechEncoder, its feature extractor) from a folder or Hub name; arguments as in `load_encoder`."""
     place = pick_device(device)
     model = open_speech_encoder(name_or_path, dtype=pick_dtype(dtype, place))

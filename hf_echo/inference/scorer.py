@@ -6,7 +6,7 @@ is encoded once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -107,7 +107,9 @@ def _open_blaser(name: str) -> BlaserModel:
         return BlaserModel.from_pretrained(place, dtype=torch.float32).eval()
 
 
-def _checked(texts: list[str], langs) -> tuple[list[str], list[str | None]]:
+def _checked(
+    texts: list[str], langs: str | Iterable[str | None] | None
+) -> tuple[list[str], list[str | None]]:
     langs = langs_of(langs, len(texts))
     return texts, langs if isinstance(langs, list) else [langs] * len(texts)
 

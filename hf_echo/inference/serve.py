@@ -27,6 +27,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 try:
     import uvicorn
     from fastapi import FastAPI, HTTPException, Request
@@ -292,43 +294,43 @@ def on_long_of(asked: Asked, default: OnLong) -> OnLong:
     return from_truncate
 
 
-def make_app(
-    *batchers: Batcher,
-    token: str | None = None,
-    truncate: bool = False,
-    max_texts: int = 2_048,
-    max_body: int = 4_000_000,
-    origins: Sequence[str] = (),
-) -> FastAPI:
-    """The routes; arguments as in `serve`. The first model answers requests that name none."""
-    by_name = {batcher.model.name: batcher for batcher in batchers}
-    started = int(time.time())
-    app = FastAPI(title="hf-echo serve", docs_url=None, redoc_url=None)  # they load from a CDN
-    app.add_middleware(Guard, token=token, max_body=max_body)
-    metrics = Metrics(batchers)
-    metrics.counts(app)
-    if origins:  # outermost: a browser asks first, without the token
-        methods = ["GET", "POST"]
-        headers = ["Authorization", "Content-Type"]
-        app.add_middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=headers
-        )
-    answer_errors(app)
+class Service:
+    """Models behind their queues, and what all routes share: the checks of a request, and its embeddings.
 
-    def batcher_of(name: str | None) -> Batcher:
-        if name is None or len(batchers) == 1:
-            return batchers[0]
-        if name not in by_name:
-            message = f"model is {_in_json(name)}; this server has {', '.join(by_name)}"
+    Args:
+        batchers: one for each model; the first answers requests that name none.
+        truncate: what happens to long texts where a request does not say it.
+        max_texts: of one request.
+    """
+
+    def __init__(self, batchers: Sequence[Batcher], truncate: bool, max_texts: int):
+        self.batchers = batchers
+        self.by_name = {batcher.model.name: batcher for batcher in batchers}
+        self.truncate = truncate
+        self.max_texts = max_texts
+        self.metrics = Metrics(batchers)
+        self.started = int(time.time())
+
+    def batcher_of(self, name: str | None) -> Batcher:
+        """The queue of a model; a server of one model answers to any name."""
+        if name is None or len(self.batchers) == 1:
+            return self.batchers[0]
+        return self.named(name)
+
+    def named(self, name: str) -> Batcher:
+        """The queue of the model with exactly this name."""
+        if name not in self.by_name:
+            message = f"model is {_in_json(name)}; this server has {', '.join(self.by_name)}"
             raise wrong("model", message, 404, "model_not_found")
-        return by_name[name]
+        return self.by_name[name]
 
-    async def embed(request: Request, asked: Asked, texts: Any, field: str) -> tuple[Any, int, str]:
-        """((texts, dimensions) float32, number of tokens, name of the model)."""
-        batcher = batcher_of(asked.model)
-        model = batcher.model
-        if len(texts) > max_texts:
-            message = f"{field} has {len(texts)} texts, at most {max_texts} are read: send several requests"
+    def job_of(self, model: PromptedModel, asked: Asked, texts: list[str], field: str) -> Job:
+        """A request as the queue takes it, checked; `field` is the name of the texts in it."""
+        if len(texts) > self.max_texts:
+            message = (
+                f"{field} has {len(texts)} texts, at most {self.max_texts} are read: "
+                "send several requests"
+            )
             raise wrong(field, message, 413)
         if asked.dimensions and asked.dimensions > model.size:
             message = (
@@ -338,16 +340,24 @@ def make_app(
         name = asked.prompt_name or model.default
         if name and name not in model.prompts:
             known = ", ".join([*model.prompts][:5]) or "the model has none"
-            raise wrong(
-                "prompt_name",
-                f"prompt_name is {_in_json(name)}; it must be one of its prompts: {known}",
-            )
-        on_long = on_long_of(asked, "truncate" if truncate else "error")
-        job = Job(texts, model.prompts[name] if name else "", on_long)
+            message = f"prompt_name is {_in_json(name)}; it must be one of its prompts: {known}"
+            raise wrong("prompt_name", message)
+        prompt = model.prompts[name] if name else ""
+        return Job(texts, prompt, on_long_of(asked, "truncate" if self.truncate else "error"))
+
+    async def embed(
+        self, request: Request, asked: Asked, texts: list[str], field: str
+    ) -> tuple[np.ndarray, int, str]:
+        """((texts, dimensions) float32, number of tokens, name of the model)."""
+        batcher = self.batcher_of(asked.model)
+        model = batcher.model
+        job = self.job_of(model, asked, texts, field)
         try:
             batcher.add(job)
         except Full as error:
             raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
+
+        # The answer, unless the client leaves before it is there.
         answer = asyncio.wrap_future(job.done)
         leaving = asyncio.ensure_future(disconnected(request))
         try:
@@ -362,74 +372,105 @@ def make_app(
             job.gone = True
             answer.cancel()
             leaving.cancel()
-        metrics.texts.labels(model.name).inc(len(texts))
-        metrics.tokens.labels(model.name).inc(tokens)
+        self.metrics.texts.labels(model.name).inc(len(texts))
+        self.metrics.tokens.labels(model.name).inc(tokens)
         return vectors[:, : asked.dimensions], tokens, model.name
 
-    def described(batcher: Batcher) -> dict[str, Any]:
+    def described(self, batcher: Batcher) -> dict[str, Any]:
         """A model as OpenAI's list has it."""
         return {
             "id": batcher.model.name,
             "object": "model",
-            "created": started,
+            "created": self.started,
             "owned_by": "hf-echo",
         }
 
+    def information(self) -> dict[str, Any]:
+        """What `/info` says, as TEI's."""
+        model = self.batchers[0].model
+        return {
+            "model_id": model.name,
+            "models": [*self.by_name],
+            "model_dtype": model.dtype,
+            "embedding_size": model.size,
+            "prompt_names": [*model.prompts],
+            "max_input_length": model.limit,
+            "max_batch_tokens": self.batchers[0].max_tokens,
+            "max_client_batch_size": self.max_texts,
+            "auto_truncate": self.truncate,
+            "version": version("hf-echo"),
+        }
+
+
+def make_app(
+    *batchers: Batcher,
+    token: str | None = None,
+    truncate: bool = False,
+    max_texts: int = 2_048,
+    max_body: int = 4_000_000,
+    origins: Sequence[str] = (),
+) -> FastAPI:
+    """The routes; arguments as in `serve`. The first model answers requests that name none."""
+    service = Service(batchers, truncate, max_texts)
+    app = FastAPI(title="hf-echo serve", docs_url=None, redoc_url=None)  # they load from a CDN
+    app.add_middleware(Guard, token=token, max_body=max_body)
+    service.metrics.counts(app)
+    if origins:  # outermost: a browser asks first, without the token
+        methods = ["GET", "POST"]
+        headers = ["Authorization", "Content-Type"]
+        app.add_middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=headers
+        )
+    answer_errors(app)
+    add_openai_routes(app, service)
+    add_tei_routes(app, service)
+    return app
+
+
+def add_openai_routes(app: FastAPI, service: Service) -> None:
+    """`/v1/models` and `/v1/embeddings`."""
+
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [described(batcher) for batcher in batchers]}
+        listed = [service.described(batcher) for batcher in service.batchers]
+        return {"object": "list", "data": listed}
 
     @app.get("/v1/models/{name:path}")
     async def one_model(name: str) -> dict[str, Any]:
-        if name not in by_name:
-            message = f"no model {_in_json(name)}; this server has {', '.join(by_name)}"
-            raise wrong("model", message, 404, "model_not_found")
-        return described(by_name[name])
+        return service.described(service.named(name))
 
     @app.post("/v1/embeddings")
-    async def openai(request: Request, body: OfOpenAI) -> Response:
-        vectors, tokens, name = await embed(request, body, body.input, "input")
+    async def embeddings(request: Request, body: OfOpenAI) -> Response:
+        vectors, tokens, name = await service.embed(request, body, body.input, "input")
         rows: Any = unit_length(vectors).astype("<f4")
-        in_base64 = body.encoding_format == "base64"
-        rows = (
-            [base64.b64encode(row.tobytes()).decode() for row in rows]
-            if in_base64
-            else rows.tolist()
-        )
+        if body.encoding_format == "base64":
+            rows = [base64.b64encode(row.tobytes()).decode() for row in rows]
+        else:
+            rows = rows.tolist()
         data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         answer = {"object": "list", "data": data, "model": name, "usage": usage}
         return Response(JSON.dump_json(answer), media_type="application/json")
 
+
+def add_tei_routes(app: FastAPI, service: Service) -> None:
+    """`/embed`, `/health` and `/info`."""
+
     @app.post("/embed")
-    async def tei(request: Request, body: OfTEI) -> Response:
-        vectors, _, _ = await embed(request, body, body.inputs, "inputs")
+    async def embed(request: Request, body: OfTEI) -> Response:
+        vectors, _, _ = await service.embed(request, body, body.inputs, "inputs")
         rows = unit_length(vectors) if body.normalize else vectors
         return Response(JSON.dump_json(rows.tolist()), media_type="application/json")
 
     @app.get("/health")
     async def health() -> dict[str, str]:
-        if not all(batcher.thread.is_alive() for batcher in batchers):
+        if not all(batcher.thread.is_alive() for batcher in service.batchers):
             raise HTTPException(503, "the thread that embeds has stopped: start the server again")
         return {"status": "ok"}
 
     @app.get("/info")
     async def info() -> dict[str, Any]:
-        model = batchers[0].model
-        return {
-            "model_id": model.name,
-            "models": [*by_name],
-            "model_dtype": model.dtype,
-            "embedding_size": model.size,
-            "prompt_names": [*model.prompts],
-            "max_input_length": model.limit,
-            "max_batch_tokens": batchers[0].max_tokens,
-            "max_client_batch_size": max_texts,
-            "auto_truncate": truncate,
-            "version": version("hf-echo"),
-        }
-
-    return app
+        return service.information()
 
 
 async def disconnected(request: Request) -> None:

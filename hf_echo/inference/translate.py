@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
+from ..modeling import EchoForTranslation, EchoTokenizer
 from ..modeling.generation_echo import (
     check_numbers,
     check_prompt,
@@ -18,15 +20,20 @@ from ..modeling.generation_echo import (
     is_echo_decoder,
 )
 from ..modeling.modeling_echo_base import DECODER_FOLDER, check_finite
+from ..modeling.modeling_echo_sonar import SonarForTranslation
 from ..modeling.packed_echo import has_hooks
 from ..modeling.prompting_echo import is_blank, langs_of, texts_of
 from ..modeling.reranking_echo import decode_embeddings
-from ..modeling.translation_echo_speech import SPEECH
+from ..modeling.translation_echo_speech import SPEECH, EchoSpeechForTranslation
 from ..utils.cores import one_per_core
 from .encode import encode, open_tokenizer, opening, padded, pick_device, pick_dtype, pieces_of
 
+Translator = EchoForTranslation | SonarForTranslation | EchoSpeechForTranslation
 
-def load_translator(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
+
+def load_translator(
+    name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"
+) -> tuple[Translator, EchoTokenizer]:
     """Load (EchoForTranslation, EchoTokenizer) from a training checkpoint or release, in a folder or on the Hub.
 
     A converted SONAR with a decoder gives (SonarForTranslation, SonarTokenizer); the release of a speech encoder with a
@@ -45,9 +52,9 @@ def load_translator(name_or_path: str | Path, *, device: str | None = None, dtyp
 
 
 @torch.inference_mode()
-def translate(
-    model,
-    tokenizer,
+def translate(  # noqa: PLR0913 (the options of `hf-echo translate`)
+    model: Translator,
+    tokenizer: EchoTokenizer,
     inputs: Iterable[str] | np.ndarray | torch.Tensor,
     source_lang: str | Iterable[str | None] | None = None,
     target_lang: str = "eng_Latn",
@@ -77,8 +84,7 @@ def translate(
         ValueError: an unknown language, or one that the decoder does not support; a number out of range; embeddings of
             wrong size, of integers, with NaN, or for a stage-1 checkpoint.
     """
-    prompt = tokenizer.target.decoder_prompt_ids(target_lang)
-    defaults = model.generation_config
+    tokenizer.target.decoder_prompt_ids(target_lang)  # refuses an unknown language
     check_target_lang(model.decoder, target_lang)
     check_numbers(
         num_beams=num_beams,
@@ -86,79 +92,78 @@ def translate(
         max_new_tokens=max_new_tokens,
         batch_size=batch_size,
     )
-    if isinstance(inputs, torch.Tensor):
-        inputs = (inputs.float() if inputs.is_floating_point() else inputs).cpu().numpy()
-    if not (isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"):
-        inputs = texts_of(inputs)
-        source_lang = langs_of(source_lang, len(inputs), "source_lang")
-    if not len(inputs):
+    vectors = _vectors_of(inputs)
+    texts: list[str] = []
+    langs: str | list[str | None] | None = None
+    if vectors is None:
+        texts = texts_of(inputs)
+        langs = langs_of(source_lang, len(texts), "source_lang")
+    if not len(texts if vectors is None else vectors):
         return []
-    ours = model.bottleneck and is_echo_decoder(model.decoder)
-    if rerank_weight and not ours:
+    beams = num_beams if num_beams is not None else model.generation_config.num_beams or 1
+    _check_reranking(model, rerank_weight, beams)
+    if vectors is None:
+        _check_reads_texts(model)
+    else:
+        _check_embeddings(vectors, model)
+
+    decoding = Decoding(
+        model,
+        tokenizer,
+        target_lang,
+        beams,
+        rerank_weight,
+        max_new_tokens,
+        batch_size=max(1, batch_size // beams),
+        progress=progress,
+    )
+    if vectors is not None:
+        return decoding.of_embeddings(vectors, np.arange(len(vectors)))
+    if model.bottleneck:
+        embeddings = encode(model, tokenizer, texts, langs, on_long=on_long)
+        # Texts of similar length share a batch, so that they end at similar steps; no core ends with the longest ones.
+        order = np.argsort([-len(text) for text in texts], kind="stable")
+        translations = decoding.of_embeddings(embeddings, order)
+    else:
+        translations = decoding.of_tokens(texts, langs, on_long)
+    for row, text in enumerate(texts):
+        if is_blank(text):
+            translations[row] = ""
+    return translations
+
+
+def _vectors_of(inputs: Iterable[str] | np.ndarray | torch.Tensor) -> np.ndarray | None:
+    """Embeddings as an array; None where the inputs are texts."""
+    if isinstance(inputs, torch.Tensor):
+        return (inputs.float() if inputs.is_floating_point() else inputs).cpu().numpy()
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU":
+        return inputs
+    return None
+
+
+def _has_fast_decoder(model: Translator) -> bool:
+    """Whether the decoder reads one vector by the code of `generation_echo`, not by transformers' `generate`."""
+    return model.bottleneck and is_echo_decoder(model.decoder)
+
+
+def _check_reranking(model: Translator, rerank_weight: float | None, beams: int) -> None:
+    if rerank_weight and not _has_fast_decoder(model):
         raise ValueError("rerank_weight needs an Echo decoder of sentence embeddings")
-    beams = num_beams if num_beams is not None else defaults.num_beams or 1
     if rerank_weight and beams == 1:
         raise ValueError(
             "rerank_weight chooses among beams, and num_beams 1 gives one: give more beams"
         )
-    batch_size = max(1, batch_size // beams)
-    if isinstance(inputs, np.ndarray):
-        _check_embeddings(inputs, model.config.embedding_size)
-    elif "text" not in getattr(model, "input_modalities", ("text",)):
+
+
+def _check_reads_texts(model: Translator) -> None:
+    if "text" not in getattr(model, "input_modalities", ("text",)):
         raise ValueError(
             "this model reads audio, not text: give the embeddings that encode_speech makes of the audio"
         )
-    if not model.bottleneck:
-        if isinstance(inputs, np.ndarray):
-            raise ValueError(
-                "the decoder of this stage-1 checkpoint reads tokens, not sentence embeddings: give texts"
-            )
-        options = dict(
-            num_beams=beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress
-        )
-        return _translate_tokens(model, tokenizer, inputs, source_lang, prompt, on_long, **options)
-    if isinstance(inputs, np.ndarray):
-        embeddings = inputs
-        order = np.arange(len(inputs))
-    else:
-        embeddings = encode(model, tokenizer, inputs, source_lang, on_long=on_long)
-        # Texts of similar length share a batch, so that they end at similar steps; no core ends with the longest ones.
-        order = np.argsort([-len(text) for text in inputs], kind="stable")
-    batches = np.array_split(
-        order, -(-len(order) // batch_size)
-    )  # equal ones, so that all cores end together
-
-    def written(rows: np.ndarray) -> list[str]:
-        vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows], np.float32)).to(
-            model.device
-        )
-        if ours:
-            options = dict(
-                max_new_tokens=max_new_tokens, no_repeat_ngram_size=defaults.no_repeat_ngram_size
-            )
-            options |= dict(num_beams=beams, rerank_weight=rerank_weight)
-            ids = decode_embeddings(model, tokenizer, vectors, target_lang, **options)
-        else:
-            ids = _generate(model, prompt, beams, max_new_tokens, sentence_embedding=vectors)
-        return [
-            text.strip() for text in tokenizer.target.batch_decode(ids, skip_special_tokens=True)
-        ]
-
-    in_threads = (
-        ours and model.device.type == "cpu" and not has_hooks(model)
-    )  # FSDP needs one order of calls
-    results = one_per_core(written, batches) if in_threads else map(written, batches)
-    texts = [""] * len(inputs)
-    for rows, lines in zip(
-        batches, tqdm(results, "Translating", len(batches), disable=not progress), strict=True
-    ):
-        for row, text in zip(rows, lines, strict=True):
-            if isinstance(inputs, np.ndarray) or not is_blank(inputs[row]):
-                texts[row] = text
-    return texts
 
 
-def _check_embeddings(embeddings: np.ndarray, size: int) -> None:
+def _check_embeddings(embeddings: np.ndarray, model: Translator) -> None:
+    size = model.config.embedding_size
     if not np.issubdtype(embeddings.dtype, np.floating):
         raise ValueError(
             f"embeddings have type {embeddings.dtype}; give floats, as `encode` returns them"
@@ -166,53 +171,100 @@ def _check_embeddings(embeddings: np.ndarray, size: int) -> None:
     if embeddings.ndim != 2 or embeddings.shape[1] != size:
         raise ValueError(f"embeddings have shape {embeddings.shape}; the decoder reads (n, {size})")
     check_finite(torch.from_numpy(np.asarray(embeddings, np.float32)))
-
-
-def _generate(
-    model, prompt: list[int], num_beams: int, max_new_tokens: int, **memory: Any
-) -> torch.Tensor:
-    check_prompt(model.decoder, prompt)
-    rows = len(next(iter(memory.values())))
-    start = torch.tensor([prompt] * rows, device=model.device)
-    ids = model.generate(
-        **memory,
-        decoder_input_ids=start,
-        num_beams=num_beams,
-        do_sample=False,
-        max_new_tokens=max_new_tokens,
-    )
-    return ids[:, len(prompt) :]
-
-
-def _translate_tokens(
-    model,
-    tokenizer,
-    texts,
-    source_lang,
-    prompt,
-    on_long,
-    *,
-    num_beams,
-    max_new_tokens,
-    batch_size,
-    progress,
-) -> list[str]:
-    """Translate with a stage-1 checkpoint, whose decoder reads all encoder states."""
-    if on_long == "split":
+    if not model.bottleneck:
         raise ValueError(
-            "on_long='split' needs a decoder of sentence embeddings: give 'warn' or 'error' for a stage-1 checkpoint"
+            "the decoder of this stage-1 checkpoint reads tokens, not sentence embeddings: give texts"
         )
-    pieces = list(pieces_of(tokenizer, texts, source_lang, tokenizer.model_max_length, on_long))
-    order = sorted(range(len(pieces)), key=lambda i: len(pieces[i][1]))
-    out = [""] * len(pieces)
-    for start in tqdm(range(0, len(out), batch_size), desc="Translating", disable=not progress):
-        rows = order[start : start + batch_size]
-        ids, mask = padded([pieces[i][1] for i in rows], tokenizer.pad_token_id)
-        memory = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
-        ids = _generate(model, prompt, num_beams, max_new_tokens, **memory)
-        for row, text in zip(
-            rows, tokenizer.target.batch_decode(ids, skip_special_tokens=True), strict=True
-        ):
-            if not is_blank(texts[row]):
-                out[row] = text.strip()
-    return out
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How the translations of one call are written; fields as the arguments of `translate`, `batch_size` in rows."""
+
+    model: Translator
+    tokenizer: EchoTokenizer
+    target_lang: str
+    num_beams: int
+    rerank_weight: float | None
+    max_new_tokens: int
+    batch_size: int
+    progress: bool
+
+    def of_embeddings(self, embeddings: np.ndarray, order: np.ndarray) -> list[str]:
+        """Translations of (n, embedding_size) vectors, written in the order of these rows."""
+        model = self.model
+        # Batches of one size, so that all cores end together.
+        batches = np.array_split(order, -(-len(order) // self.batch_size))
+
+        def written(rows: np.ndarray) -> list[str]:
+            vectors = np.ascontiguousarray(embeddings[rows], np.float32)
+            return self._texts(self._ids_of(torch.from_numpy(vectors).to(model.device)))
+
+        # FSDP needs one order of calls on all ranks, so no threads there.
+        in_threads = (
+            _has_fast_decoder(model) and model.device.type == "cpu" and not has_hooks(model)
+        )
+        results = one_per_core(written, batches) if in_threads else map(written, batches)
+        translations = [""] * len(embeddings)
+        bar = tqdm(results, "Translating", len(batches), disable=not self.progress)
+        for rows, texts in zip(batches, bar, strict=True):
+            for row, text in zip(rows, texts, strict=True):
+                translations[row] = text
+        return translations
+
+    def of_tokens(
+        self, texts: list[str], source_lang: str | list[str | None] | None, on_long: str
+    ) -> list[str]:
+        """Translations by a stage-1 checkpoint, whose decoder reads all encoder states."""
+        if on_long == "split":
+            raise ValueError(
+                "on_long='split' needs a decoder of sentence embeddings: give 'warn' or 'error' for a "
+                "stage-1 checkpoint"
+            )
+        tokenizer = self.tokenizer
+        pieces = pieces_of(tokenizer, texts, source_lang, tokenizer.model_max_length, on_long)
+        ids_of_texts = [ids for _, ids in pieces]
+        order = sorted(range(len(ids_of_texts)), key=lambda row: len(ids_of_texts[row]))
+        starts = range(0, len(order), self.batch_size)
+        translations = [""] * len(texts)
+        for start in tqdm(starts, desc="Translating", disable=not self.progress):
+            rows = order[start : start + self.batch_size]
+            ids, mask = padded([ids_of_texts[row] for row in rows], tokenizer.pad_token_id)
+            device = self.model.device
+            written = self._generate(input_ids=ids.to(device), attention_mask=mask.to(device))
+            for row, text in zip(rows, self._texts(written), strict=True):
+                translations[row] = text
+        return translations
+
+    def _ids_of(self, vectors: torch.Tensor) -> list[list[int]] | torch.Tensor:
+        """(rows, embedding_size) -> the tokens of the translations."""
+        if not _has_fast_decoder(self.model):
+            return self._generate(sentence_embedding=vectors)
+        return decode_embeddings(
+            self.model,
+            self.tokenizer,
+            vectors,
+            self.target_lang,
+            num_beams=self.num_beams,
+            rerank_weight=self.rerank_weight,
+            max_new_tokens=self.max_new_tokens,
+            no_repeat_ngram_size=self.model.generation_config.no_repeat_ngram_size,
+        )
+
+    def _generate(self, **memory: Any) -> torch.Tensor:
+        """(rows, new) tokens by transformers' `generate`, behind the prompt."""
+        prompt = self.tokenizer.target.decoder_prompt_ids(self.target_lang)
+        check_prompt(self.model.decoder, prompt)
+        rows = len(next(iter(memory.values())))
+        ids = self.model.generate(
+            **memory,
+            decoder_input_ids=torch.tensor([prompt] * rows, device=self.model.device),
+            num_beams=self.num_beams,
+            do_sample=False,
+            max_new_tokens=self.max_new_tokens,
+        )
+        return ids[:, len(prompt) :]
+
+    def _texts(self, ids: list[list[int]] | torch.Tensor) -> list[str]:
+        texts = self.tokenizer.target.batch_decode(ids, skip_special_tokens=True)
+        return [text.strip() for text in texts]

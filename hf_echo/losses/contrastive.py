@@ -18,7 +18,7 @@ from .checks import check_finite_numbers, shapes, widened
 MARGIN_SPACES = ("cosine", "logit")
 
 
-def contrastive_loss(
+def contrastive_loss(  # noqa: PLR0913 (the symbols of OS Eq. 2 and 3)
     source: Tensor,
     target: Tensor,
     *,

@@ -30,7 +30,7 @@ def teacher_target(source: Tensor, target: Tensor, *, source_weight: Tensor | fl
     return (weight * source + (1 - weight) * target).detach()
 
 
-def distillation_parts(
+def distillation_parts(  # noqa: PLR0913 (the symbols of OS Eq. 8 to 11)
     student: Tensor,
     teacher: Tensor,
     *,

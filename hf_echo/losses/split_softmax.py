@@ -126,7 +126,7 @@ def hard_negatives_loss(
     return -log_probability.sum() / max(len(source), 1)
 
 
-def one_softmax_loss(
+def one_softmax_loss(  # noqa: PLR0913 (the symbols of OS Eq. 5)
     source: Tensor,
     target: Tensor,
     hard_negatives: Tensor,

@@ -45,7 +45,7 @@ class MinedPairs(NamedTuple):
         return list(zip(self.sources.tolist(), self.targets.tolist(), strict=True))
 
 
-def mine(
+def mine(  # noqa: PLR0913 (the options of `hf-echo mine`)
     x: Embeddings | Sequence[Embeddings],
     y: Embeddings | Sequence[Embeddings],
     *,

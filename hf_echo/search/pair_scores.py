@@ -155,6 +155,7 @@ def _blocks(
     for block in part.read(list(dict.fromkeys(names))):
         left_out.update(block.left_out)
         bad_rows = list(block.bad)
+        # Both texts of each row, and their languages: of a column, or those that are given for all rows.
         texts = {}
         codes = {}
         for side, lang in zip(("source", "target"), langs, strict=True):
@@ -176,6 +177,7 @@ def _blocks(
             target_langs = [_code(code) for code in codes["target"]]
         except ValueError as error:
             raise ValueError(f"{part.label}: {error}") from None
+        # Rows of a TSV file are written again as they stand in it.
         lines = None
         if is_tsv:
             rows = zip(*(block.columns[name] for name in names))
@@ -189,7 +191,7 @@ def _code(lang: str | None) -> str | None:
     return as_code(lang) if lang else lang
 
 
-def score_pairs(
+def score_pairs(  # noqa: PLR0913 (the options of `hf-echo score`)
     pairs: Pairs,
     out: Path,
     model: str,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
+from ..inference.embedding_store import VectorRows
 from ..losses import contrastive_loss, gather_with_grad, mse_loss
 from ..utils.settings import setting
-from .core.base import CachedBatchConfig
+from .core.base import CachedBatchConfig, EncodedBatch, LossParts
 from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, guide
 from .core.text import same_text
@@ -47,7 +49,7 @@ class ContrastiveTrainer(TranslationTrainer):
 
     encoder_sides = 2
 
-    def __init__(self, *args: Any, guide=None, **kwargs: Any):
+    def __init__(self, *args: Any, guide: Sequence[VectorRows] | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.guide = guide
         size = self.accelerator.unwrap_model(self.model).config.embedding_size
@@ -63,24 +65,25 @@ class ContrastiveTrainer(TranslationTrainer):
     def collator_options(self, args: ContrastiveConfig) -> dict[str, Any]:
         return {"encode_targets": True}
 
-    def encoded(self, model, inputs: dict[str, Any], *, alone=False):
+    def encoded(
+        self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
+    ) -> EncodedBatch:
         if alone:
             inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
         output = self.forward(model, inputs)
-        if getattr(output, "loss", None) is None:
+        loss: torch.Tensor | None = getattr(output, "loss", None)
+        if loss is None:
             return output.sentence_embedding, {}, {}
-        return (
-            output.sentence_embedding,
-            {"translation": output.loss},
-            {"translation": self.args.translation_weight},
-        )
+        weights = {"translation": self.args.translation_weight}
+        return output.sentence_embedding, {"translation": loss}, weights
 
-    def losses_of_embeddings(self, embeddings, inputs: dict[str, Any]):
-        nested = [embeddings]
+    def losses_of_embeddings(self, embeddings: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
+        parts_by_size = [self.contrastive_parts(embeddings, inputs)]
         for dim in self.args.truncate_dims:
-            nested.append(embeddings[:, :dim])
-        of_each = [self.contrastive_parts(part, inputs) for part in nested]
-        parts = {name: sum(each[name] for each in of_each) / len(of_each) for name in of_each[0]}
+            parts_by_size.append(self.contrastive_parts(embeddings[:, :dim], inputs))
+        parts = {}
+        for name in parts_by_size[0]:
+            parts[name] = torch.stack([part[name] for part in parts_by_size]).mean()
         weights = self.weights()
         if self.args.mse_weight:
             source, target = embeddings[: 2 * len(inputs["index"])].chunk(2)

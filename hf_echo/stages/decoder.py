@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
+from ..inference.embedding_store import VectorRows
 from ..losses import sampled_translation_loss
+from ..modeling import EchoForTranslation
+from ..modeling.modeling_echo import EchoTranslationOutput
 from ..utils.settings import setting
+from .core.base import LossParts
 from .core.stage import Embedded, Stage
 from .core.translation import TranslationConfig, TranslationTrainer
 
@@ -35,7 +41,7 @@ class DecoderTrainer(TranslationTrainer):
     encoder reads each text once and not every epoch. Language names are not dropped then. None runs it at each step.
     """
 
-    def __init__(self, *args: Any, embeddings=None, **kwargs: Any):
+    def __init__(self, *args: Any, embeddings: Sequence[VectorRows] | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.embeddings = None if embeddings is None else embeddings[0]
         if self.args.softmax_samples:
@@ -45,11 +51,11 @@ class DecoderTrainer(TranslationTrainer):
                 f"{len(self.embeddings)} embeddings for {len(self.train_dataset)} rows of training data"
             )
 
-    def freeze(self, model, args) -> None:
+    def freeze(self, model: EchoForTranslation, args: DecoderConfig) -> None:
         super().freeze(model, args)
         model.encoder.requires_grad_(False)
 
-    def forward(self, model, inputs: dict[str, Any]):
+    def forward(self, model: nn.Module, inputs: dict[str, Any]) -> EchoTranslationOutput:
         if self.embeddings is None:
             return super().forward(model, inputs)
         rows = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()]).to(
@@ -58,10 +64,9 @@ class DecoderTrainer(TranslationTrainer):
         texts = {key: inputs[key] for key in ("decoder_input_ids", "labels")}
         return model(sentence_embedding=rows, **texts, loss_function=self.loss_function())
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
-        return {"translation": self.forward(model, inputs).loss}, {
-            "translation": self.args.translation_weight
-        }
+    def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
+        loss: torch.Tensor = self.forward(model, inputs).loss
+        return {"translation": loss}, {"translation": self.args.translation_weight}
 
 
 def own_encoder(model_args: Any, data_args: Any) -> str | None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..data.directions import monolingual, resample
+from ..inference.embedding_store import VectorRows
 from ..losses import mse_loss
+from ..modeling import EchoEncoder, EchoForTranslation
 from ..utils.settings import setting
+from .core.base import LossParts
 from .core.encoder import EncoderTrainer
 from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
@@ -38,7 +43,7 @@ class DistillationTrainer(EncoderTrainer):
     Here the data are sentences (pairs of a text with itself) and the source's embeddings are read.
     """
 
-    def __init__(self, *args: Any, teacher, **kwargs: Any):
+    def __init__(self, *args: Any, teacher: Sequence[VectorRows], **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.teacher = teacher
         if wrong := [len(side) for side in teacher if len(side) != len(self.train_dataset)]:
@@ -51,14 +56,14 @@ class DistillationTrainer(EncoderTrainer):
                 f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size"
             )
 
-    def unwrapped(self):
+    def unwrapped(self) -> EchoEncoder | EchoForTranslation:
         return self.accelerator.unwrap_model(self.model)
 
     def teacher_rows(self, side: int, inputs: dict[str, Any]) -> torch.Tensor:
         rows = self.teacher[side][inputs["index"].cpu().numpy()]
         return torch.from_numpy(rows).to(inputs["index"].device)
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
+    def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
         student = self.encode(model, inputs).sentence_embedding
         return {"mse": mse_loss(student, self.teacher_rows(0, inputs))}, {"mse": 1.0}
 

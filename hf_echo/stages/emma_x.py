@@ -34,11 +34,16 @@ from ..losses import (
 )
 from ..modeling import EchoConfig, EchoEncoder
 from ..utils.settings import setting
+from .core.base import LossParts
 from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
 from .core.unmasking_head import UnmaskingHead
 
 logger = logging.getLogger(__name__)
 
+# Means, logarithms of standard deviations and logits: (ranks, d), (ranks, d), (ranks,).
+Mixture = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+# Named losses, and how many items each is the mean of.
+PartsWithCounts = tuple[dict[str, torch.Tensor], dict[str, int]]
 EMPTY = 1e-4  # a rank with a smaller share of all pairs counts as empty
 
 
@@ -168,13 +173,13 @@ class EmmaXTrainer(MaskingTrainer):
     def masks(self, args: EmmaXConfig) -> bool:
         return args.mlm_weight > 0
 
-    def part_sizes(self, inputs: dict[str, Any]):
+    def part_sizes(self, inputs: dict[str, Any]) -> dict[str, int]:
         return self._sizes
 
-    def items_of(self, batches, device):
+    def items_of(self, batches: list[Mapping[str, Any]], device: torch.device) -> None:
         return None  # the ranks, which the loss parts are means over, follow from the embeddings
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
+    def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
         args, emma = self.args, self.accelerator.unwrap_model(model)
         phase, n = args.phase(self.state.global_step), len(inputs["index"])
         rows = torch.arange(2 * n, device=inputs["index"].device)
@@ -212,7 +217,16 @@ class EmmaXTrainer(MaskingTrainer):
         parts[first] = parts[first] + 0.0 * unused
         return parts, weights
 
-    def pair_parts(self, emma, mixture, query, keys, same, own, phase):
+    def pair_parts(
+        self,
+        emma: EmmaX,
+        mixture: Mixture,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        same: torch.Tensor,
+        own: torch.Tensor,
+        phase: str,
+    ) -> PartsWithCounts:
         """InfoNCE of translations; and the mixture on keys whose rank is known."""
         args = self.args
         ranks = torch.where(same, 1, 2)
@@ -235,7 +249,15 @@ class EmmaXTrainer(MaskingTrainer):
             )
         return parts, counts
 
-    def em_parts(self, emma, mixture, query, keys, same, own):
+    def em_parts(
+        self,
+        emma: EmmaX,
+        mixture: Mixture,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        same: torch.Tensor,
+        own: torch.Tensor,
+    ) -> PartsWithCounts:
         """Each side learns the ranks that the other one gives."""
         args = self.args
         cosines = query.detach() @ keys.T
@@ -256,7 +278,9 @@ class EmmaXTrainer(MaskingTrainer):
         parts["mixture"] = gmm_loss(posterior, by_encoder, smoothing=args.smoothing)
         return parts, counts | {"mixture": own.numel()}
 
-    def follow(self, emma, cosines, ranks, by_mixture) -> None:
+    def follow(
+        self, emma: EmmaX, cosines: torch.Tensor, ranks: torch.Tensor, by_mixture: torch.Tensor
+    ) -> None:
         """Update the running mean cosines with the pairs of all devices, and count the mixture's ranks."""
         of_all = [gather_with_grad(values.flatten())[0] for values in (cosines, ranks)]
         emma.rank_means.copy_(
@@ -266,7 +290,7 @@ class EmmaXTrainer(MaskingTrainer):
             by_mixture.flatten().cpu() - 1, minlength=self.args.ranks
         )
 
-    def evaluate(self, *args: Any, **kwargs: Any):
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Also the share of pairs in each rank since the last evaluation, and the spread of the queue (1: no collapse).
 
         Warns where a rank is empty.

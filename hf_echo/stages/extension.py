@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from ..checkpoints.rewrite import encoder_of
 from ..data.directions import extension_pairs
+from ..data.tokenized import TokenizedParallel
 from ..losses import distillation_parts, gather_with_grad, teacher_target
+from ..modeling import EchoEncoder, EchoForTranslation
 from ..utils.files import read_json
 from ..utils.settings import setting
-from .core.base import CachedBatchConfig, CoreTrainer
+from .core.base import CachedBatchConfig, CoreTrainer, EncodedBatch, LossParts
 from .core.encoder import set_attention_dropout
 from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, teacher
@@ -52,7 +55,14 @@ class ExtensionTrainer(DistillationTrainer):
     Equal target texts are not negatives of each other. Students and teachers are gathered over ranks.
     """
 
-    def __init__(self, model, args: ExtensionConfig, *, train_dataset, **kwargs: Any):
+    def __init__(
+        self,
+        model: EchoEncoder | EchoForTranslation,
+        args: ExtensionConfig,
+        *,
+        train_dataset: TokenizedParallel,
+        **kwargs: Any,
+    ):
         if not args.base_languages:
             raise ValueError("base_languages is empty: name the teacher's languages")
         base = set(args.base_languages)
@@ -67,7 +77,7 @@ class ExtensionTrainer(DistillationTrainer):
         model.config.languages = encoder.config.languages = sorted(known)
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
-    def language_drops(self, args):
+    def language_drops(self, args: ExtensionConfig) -> dict[str, float]:
         new = set(self.train_dataset.names["source_lang"]) - self.base
         return dict.fromkeys(new, args.new_language_drop)
 
@@ -78,13 +88,15 @@ class ExtensionTrainer(DistillationTrainer):
         )
         return figures.float()[new.long()]
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
+    def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
         return CoreTrainer.loss_parts(self, model, inputs)  # not that of distillation
 
-    def encoded(self, model, inputs: dict[str, Any], *, alone=False):
+    def encoded(
+        self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
+    ) -> EncodedBatch:
         return self.encode(model, inputs).sentence_embedding, {}, {}
 
-    def losses_of_embeddings(self, student, inputs: dict[str, Any]):
+    def losses_of_embeddings(self, student: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
         device = student.device
         langs = self.source_langs(inputs)
         new = torch.tensor([lang not in self.base for lang in langs], device=device)

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
+from ..data.tokenized import TokenizedParallel
 from ..losses import one_softmax_loss, split_softmax_parts
+from ..modeling import EchoForTranslation
 from ..utils.settings import setting
 from .contrastive import ContrastiveConfig, ContrastiveTrainer
 from .core.loss_blocks import loss_by_blocks
@@ -36,7 +38,14 @@ class HardNegativesConfig(ContrastiveConfig):
 class HardNegativesTrainer(ContrastiveTrainer):
     """(1 - gamma) * contrastive + gamma * softmax over a source's own hard negatives, and translation."""
 
-    def __init__(self, model, args: HardNegativesConfig, *, train_dataset, **kwargs: Any):
+    def __init__(
+        self,
+        model: EchoForTranslation,
+        args: HardNegativesConfig,
+        *,
+        train_dataset: TokenizedParallel,
+        **kwargs: Any,
+    ):
         if train_dataset.negatives is None:
             raise ValueError(
                 "stage 3 needs hard_negatives in its data; the built-in corpus has some, `hf-echo data` makes them"
@@ -47,10 +56,12 @@ class HardNegativesTrainer(ContrastiveTrainer):
     def collator_options(self, args: HardNegativesConfig) -> dict[str, Any]:
         return {"encode_targets": True, "max_negatives": args.max_negatives}
 
-    def weights(self):
+    def weights(self) -> dict[str, float]:
         return {"total_contrastive": self.args.contrastive_weight}
 
-    def contrastive_parts(self, embeddings: torch.Tensor, inputs: dict[str, Any]):
+    def contrastive_parts(
+        self, embeddings: torch.Tensor, inputs: dict[str, Any]
+    ) -> dict[str, torch.Tensor]:
         n = len(inputs["index"])
         target, options = self.gathered(embeddings[n : 2 * n], inputs)
         index = inputs["negative_index"]

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..checkpoints.rewrite import encoder_of
 from ..losses import contrastive_loss, gather_with_grad
+from ..modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
 from ..utils.settings import setting
-from .core.base import CachedBatchConfig
+from .core.base import CachedBatchConfig, EncodedBatch, LossParts
 from .core.encoder import EncoderTrainer
 from .core.loss_blocks import loss_by_blocks
 from .core.stage import Stage
@@ -42,7 +44,14 @@ class LongContextTrainer(EncoderTrainer):
 
     encoder_sides = 2
 
-    def __init__(self, model, args: LongContextConfig, *, tokenizer, **kwargs: Any):
+    def __init__(
+        self,
+        model: EchoEncoder | EchoForTranslation,
+        args: LongContextConfig,
+        *,
+        tokenizer: EchoTokenizer,
+        **kwargs: Any,
+    ):
         room, encoder = args.max_length + 64, encoder_of(model)  # the prompt
         if most := learned_positions(encoder):
             if args.max_length > most:
@@ -57,10 +66,12 @@ class LongContextTrainer(EncoderTrainer):
         tokenizer.model_max_length = max(tokenizer.model_max_length, room)
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)
 
-    def encoded(self, model, inputs: dict[str, Any], *, alone=False):
+    def encoded(
+        self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
+    ) -> EncodedBatch:
         return self.encode(model, inputs).sentence_embedding, {}, {}
 
-    def losses_of_embeddings(self, embedding, inputs: dict[str, Any]):
+    def losses_of_embeddings(self, embedding: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
         n = len(inputs["index"])
         target, offset = gather_with_grad(embedding[n:])
         is_same = same_text(inputs)

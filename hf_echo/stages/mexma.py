@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from ..losses import contrastive_loss, gather_with_grad, koleo_loss, mse_loss
 from ..modeling import EchoConfig, EchoEncoder
 from ..utils.settings import setting
-from .core.base import CachedBatchConfig
+from .core.base import CachedBatchConfig, EncodedBatch, LossParts
 from .core.loss_blocks import loss_by_blocks
 from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
 from .core.plan import count
@@ -171,7 +172,7 @@ class MexmaTrainer(MaskingTrainer):
     def masks(self, args: MexmaConfig) -> bool:
         return args.unmasking_weight > 0
 
-    def part_sizes(self, inputs: dict[str, Any]):
+    def part_sizes(self, inputs: dict[str, Any]) -> dict[str, int]:
         if "labels" not in inputs:
             return {}
         counts = (inputs["labels"] != -100).sum(1)
@@ -185,7 +186,9 @@ class MexmaTrainer(MaskingTrainer):
             ).items()
         }
 
-    def encoded(self, model, inputs: dict[str, Any], *, alone=False):
+    def encoded(
+        self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
+    ) -> EncodedBatch:
         args = self.args
         if alone and not args.symmetric:
             return None, {}, {}  # the only loss reads one pair alone
@@ -206,7 +209,7 @@ class MexmaTrainer(MaskingTrainer):
             weights["alignment"] = args.alignment_weight
         return torch.cat([out["source"], out["target"]]), parts, weights
 
-    def losses_of_embeddings(self, embeddings, inputs: dict[str, Any]):
+    def losses_of_embeddings(self, embeddings: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
         args = self.args
         parts: dict[str, torch.Tensor] = {}
         weights: dict[str, float] = {}

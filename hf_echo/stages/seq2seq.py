@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import nn
+
 from ..utils.settings import setting
+from .core.base import LossParts
 from .core.stage import Stage
 from .core.translation import TranslationConfig, TranslationTrainer
 
@@ -22,10 +26,9 @@ class Seq2SeqTrainer(TranslationTrainer):
 
     bottleneck = False
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
-        return {"translation": self.forward(model, inputs).loss}, {
-            "translation": self.args.translation_weight
-        }
+    def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
+        loss: torch.Tensor = self.forward(model, inputs).loss
+        return {"translation": loss}, {"translation": self.args.translation_weight}
 
 
 STAGE = Stage("seq2seq", Seq2SeqConfig, Seq2SeqTrainer)

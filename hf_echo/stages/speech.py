@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from ..data.speech.batches import SpeechCollator, SpeechRows
 from ..inference.encode_speech import encode_speech, open_speech_encoder
@@ -22,7 +23,7 @@ from ..modeling import EchoSpeechEncoder
 from ..utils.settings import setting
 from ..utils.speech_data import write_speech_data
 from .core.adapter import add_adapter, read_adapter_settings
-from .core.base import CoreConfig, CoreTrainer
+from .core.base import CoreConfig, CoreTrainer, EncodedBatch, LossParts
 from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
 from .speech_rows import (
@@ -149,11 +150,13 @@ class SpeechTrainer(CoreTrainer):
     def bucket_multiple(self) -> int:
         return self.train_dataset.sampling_rate // 10
 
-    def encoded(self, model, inputs: dict[str, Any], *, alone=False):
+    def encoded(
+        self, model: nn.Module, inputs: dict[str, Any], *, alone: bool = False
+    ) -> EncodedBatch:
         audio = {key: inputs[key] for key in (*AUDIO_INPUTS, "attention_mask") if key in inputs}
         return model(**audio).sentence_embedding, {}, {}
 
-    def losses_of_embeddings(self, student, inputs: dict[str, Any]):
+    def losses_of_embeddings(self, student: torch.Tensor, inputs: dict[str, Any]) -> LossParts:
         args = self.args
         parts: dict[str, torch.Tensor] = {}
         weights: dict[str, float] = {}
@@ -205,7 +208,12 @@ class SpeechTrainer(CoreTrainer):
         )
 
     def measure(
-        self, model, dev_sets: Mapping[str, SpeechDev], *, prefix="eval", tables=None
+        self,
+        model: EchoSpeechEncoder,
+        dev_sets: Mapping[str, SpeechDev],
+        *,
+        prefix: str = "eval",
+        tables: dict | None = None,
     ) -> dict[str, float]:
         """Means over languages, then over sets: `mse` (OS 5), `xsim` of speech to its own transcription,
         `xsim_english` to the English text."""
@@ -240,7 +248,7 @@ def layer_of(name: str) -> int:
 
 def build(
     model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs: Any
-):
+) -> SpeechTrainer:
     """The trainer with its model: a checkpoint, or a new one of `shape`."""
     if model_args.model_name_or_path:
         model = open_speech_encoder(model_args.model_name_or_path)

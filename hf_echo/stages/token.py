@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..losses import mse_loss, self_objective_loss
+from ..modeling import EchoTokenizer
 from ..utils.settings import setting
+from .core.base import LossParts
 from .core.stage import Embedded, Stage, teacher
 from .distillation import DistillationConfig, DistillationTrainer, resampled
 
@@ -33,7 +36,7 @@ class TokenTrainer(DistillationTrainer):
 
     encoder_sides = 2
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
+    def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
         n = len(inputs["index"])
         output = self.encode(model, inputs)
         states = output.get("encoder_last_hidden_state", output.get("last_hidden_state"))
@@ -51,7 +54,9 @@ class TokenTrainer(DistillationTrainer):
         return parts, {"mse": 1.0, "self_objective": self.args.self_objective_weight}
 
 
-def own_tokens(input_ids: torch.Tensor, attention_mask: torch.Tensor, tokenizer) -> torch.Tensor:
+def own_tokens(
+    input_ids: torch.Tensor, attention_mask: torch.Tensor, tokenizer: EchoTokenizer
+) -> torch.Tensor:
     """(rows, seq) bool: the text's own tokens, without special ones and the prompt, which ends with <SEP>."""
     special = torch.tensor(tokenizer.all_special_ids, device=input_ids.device)
     own = attention_mask.bool() & ~torch.isin(input_ids, special)

@@ -17,7 +17,7 @@ from ..stages.core.model_shape import VocabularyOnly, check_same_shape
 from ..stages.core.plan import ECHO, size_of_echo
 from ..stages.core.stage import Rows
 from ..utils.hub import may_be_on_hub, packaged_model
-from .arguments import Training
+from .arguments import DataArguments, Training
 from .data import rows_of
 from .operations import Operation
 from .recipe import earlier_steps, known_overrides, read_recipe, read_values
@@ -83,14 +83,15 @@ class _Start:
         return step.planned(copy.deepcopy(config)) if config is not None else None
 
     def makes(self, name: str) -> bool:
-        """Whether an earlier recipe writes this file or folder."""
-        outputs = (
-            read_values(place, known_overrides(place, self.overrides))["output_dir"]
-            for place in self.earlier
-        )
-        return bool({Path(name), *Path(name).parents} & {Path(out) for out in outputs})
+        """Whether an earlier recipe writes this file or folder, or a part of this folder."""
+        outputs = []
+        for place in self.earlier:
+            values = read_values(place, known_overrides(place, self.overrides))
+            outputs.append(Path(values["output_dir"]))
+        is_inside = bool({Path(name), *Path(name).parents} & set(outputs))
+        return is_inside or any(Path(name) in output.parents for output in outputs)
 
-    def check_other_models(self, args) -> None:
+    def check_other_models(self, args: DataArguments) -> None:
         for field in ("teacher", "guide", "base_languages_of"):
             name = packaged_model(getattr(args, field) or "")
             if (
@@ -156,7 +157,7 @@ def dry_run(
     return report | ({"problems": list(dict.fromkeys(problems))} if problems else {})
 
 
-def _data(rows: Rows, args, start: _Start) -> dict[str, Any]:
+def _data(rows: Rows, args: DataArguments, start: _Start) -> dict[str, Any]:
     """{"pairs", "problems"}; a name on the Hub is not asked for, and what an earlier recipe makes is not missed."""
     found: dict[str, Any] = {"problems": []}
     if args.train_data and not _is_here(args.train_data) and start.makes(args.train_data):

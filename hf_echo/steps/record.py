@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from transformers import TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
 from ..utils.files import check_output, read_json, write_json
@@ -207,7 +208,7 @@ def checkpoint_to_resume(
     return None
 
 
-def weights_of_the_end(checkpoint: Path, args) -> Path | None:
+def weights_of_the_end(checkpoint: Path, args: TrainingArguments) -> Path | None:
     """The checkpoint to save, where the last one stands at the end of the run already: itself, or the best one."""
     state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
     longest = args.max_steps if args.max_steps > 0 else args.num_train_epochs

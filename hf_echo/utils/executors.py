@@ -10,11 +10,14 @@ import logging
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
 from .extras import extra
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -94,7 +97,7 @@ class _Call:
     def __init__(self, function: Callable) -> None:
         self.function = function
 
-    def __call__(self, batch):
+    def __call__(self, batch: pd.DataFrame) -> dict[str, Any]:
         item = pickle.loads(batch["item"].iloc[0])
         with _warnings_of(PACKAGE) as warnings:
             try:

@@ -161,9 +161,9 @@ def _needed(content: dict[str, Any], ids: dict[str, int]) -> set[int]:
         if len(piece) == 1:
             characters.add(piece)
             needed.add(token_id)
-        elif BYTE.fullmatch(piece):
-            needed.add(token_id)
-        elif prefix and piece.startswith(prefix) and len(piece) == len(prefix) + 1:  # ##a
+            continue
+        is_continuation = prefix and piece.startswith(prefix) and len(piece) == len(prefix) + 1
+        if is_continuation or BYTE.fullmatch(piece):  # ##a, <0x41>
             needed.add(token_id)
     if model["type"] != "Unigram":
         if model.get("unk_token") in ids:

@@ -154,7 +154,7 @@ SAFETENSORS = (
 )
 @pytest.mark.parametrize("writer", [write_whole, write_folder])
 def test_a_full_disk_during_the_work_is_one_line(tmp_path, writer, error):
-    with pytest.raises(OSError, match=r"out cannot be written: No space left on device$"):
-        with writer(tmp_path / "out"):
-            raise error
+    message = r"out cannot be written: No space left on device$"
+    with pytest.raises(OSError, match=message), writer(tmp_path / "out"):
+        raise error
     assert not os.listdir(tmp_path)

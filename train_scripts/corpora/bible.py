@@ -63,7 +63,7 @@ PIVOTS = ("eng_Latn", "fra_Latn", "spa_Latn", "deu_Latn", "rus_Cyrl")
 TOLERANCE = 0.4
 
 
-def build_bible(
+def build_bible(  # noqa: PLR0913 (the options of the script)
     sources: Iterable[Source],
     out: str | Path,
     *,
@@ -219,7 +219,7 @@ def spool(texts: list[str], path: Path) -> tuple[pa.ChunkedArray, np.ndarray]:
     return mapped, np.array([len(text) for text in texts])
 
 
-def main(
+def main(  # noqa: PLR0913 (the options of the script)
     sources: Annotated[
         list[str],
         typer.Argument(

@@ -147,7 +147,7 @@ class NegativesReport(Result):
     excluded: dict[str, int] = field(default_factory=dict)
 
 
-def mine_negatives(
+def mine_negatives(  # noqa: PLR0913 (the options of the script)
     dataset: Dataset,
     encode: Encode,
     out: str | Path,

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from study_parts import command_line
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -81,7 +82,7 @@ def main() -> None:
     if args.set in SPEECH and not args.as_text:
         speech_model, extractor = load_speech_encoder(args.speech)
 
-        def encode(clips, lang):
+        def encode(clips: Sequence[Any], lang: str | None) -> np.ndarray:
             return encode_speech(speech_model, extractor, clips, on_long="split")
 
     print(choice_accuracy(model, tokenizer, encode, choices).to_markdown())

@@ -37,7 +37,7 @@ def license_of_source(source: str | Path) -> str | None:
     return None if Path(source).is_file() else license_of(snapshot(source))
 
 
-def write_speech_encoder(
+def write_speech_encoder(  # noqa: PLR0913 (the sizes of a pooling, and where the weights are from)
     audio: PreTrainedModel,
     extractor: EchoAudioFeatureExtractor,
     out: str | Path,

@@ -16,12 +16,11 @@ from ..nway_texts import common_ids, pairs_of_table, warn_once
 from .xsim import text_groups, xsim
 from .xsimpp import xsimpp
 
-Negatives = Mapping[
-    Hashable, Sequence[str | tuple[str, str]]
-]  # id of a sentence -> texts, or (text, kind)
+# id of a sentence -> texts, or (text, kind)
+Negatives = Mapping[Hashable, Sequence[str | tuple[str, str]]]
 
 
-def evaluate_xsim(
+def evaluate_xsim(  # noqa: PLR0913 (the options of `hf-echo evaluate xsim`)
     encode: Encode,
     rows: Iterable[Mapping[str, Any]],
     *,
@@ -81,21 +80,17 @@ def evaluate_xsim(
 
     table = []
     for source, target in tqdm(pairs, desc="xsim", unit="pair", disable=not progress):
-        # The order of the target language, whose rows are the same for all sources.
-        if direction == "from":
-            ids = common_ids(texts[source], texts[target])
-        else:
-            ids = common_ids(texts[target], texts[source])
+        # The order of the pivot, whose rows are the same for all other languages.
+        pivot, other = (source, target) if direction == "from" else (target, source)
+        ids = common_ids(texts[pivot], texts[other])
         x = vectors.of(source, ids)
         y = vectors.of(target, ids)
         gold = None
         if same_text_is_right:
             gold = text_groups([texts[target][key] for key in ids])
         plain = xsim(x, y, gold=gold, **options)
-        row: dict[str, Any] = {"lang": source}
-        if direction == "from":
-            row["lang"] = target
-        elif direction == "all":
+        row: dict[str, Any] = {"lang": other}
+        if direction == "all":
             row["target_lang"] = target
         row["count"] = plain.count
         row["xsim"] = plain.error_rate

@@ -174,16 +174,21 @@ def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
     if word in MODALS:
         return _modal(s, k, word, main_word, inverted, negated)
     if word in HAVE and is_participle(main_word):
-        subject = s.low[subject_position(s, k)] if k else ""
-        if subject in MODALS or subject in ("to", "not", "n't", "'d", "having"):
-            return None  # an infinitive: "may have gone"
-        return Verb(k, "have", HAVE[word], "have", inverted, negated)
+        return _perfect(s, k, word, inverted, negated)
     if word in DO and (negated or inverted or (is_base(main_word) and s.before(k) in SUBJECTS)):
         j = subject_position(s, k)
         if word == "do" and negated and (j < 0 or s.low[j] in (",", "please", "and", "so")):
             return Verb(k, "do", "imperative", "do", False, True)
         return Verb(k, "do", DO[word], "do", inverted, negated)
     return _lexical(s, k, word, -9)
+
+
+def _perfect(s: Sentence, k: int, word: str, inverted: bool, negated: bool) -> Verb | None:
+    """ "have" before a participle; None in an infinitive: "may have gone"."""
+    subject = s.low[subject_position(s, k)] if k else ""
+    if subject in MODALS or subject in ("to", "not", "n't", "'d", "having"):
+        return None
+    return Verb(k, "have", HAVE[word], "have", inverted, negated)
 
 
 def _contracted_is(s: Sentence, k: int) -> Verb | None:

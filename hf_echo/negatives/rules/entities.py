@@ -137,38 +137,54 @@ def _span_at(s: Sentence, k: int) -> tuple[int, tuple[str, ...]] | None:
             group = _NAMES.get(" ".join(s.tokens[k : k + length]))
             if group and k + length <= len(s):
                 return k + length, group
+    group = _NAMES.get(token)
+    names = _surname_at(s, k) if group is None else _names_at(s, k, group)
+    return None if names is None else (k + 1, names)
+
+
+def _is_after_name(s: Sentence, k: int) -> bool:
+    return s.is_name(k - 1) or (k - 1 in s.starts and s.tokens[k - 1] in _NAMES)
+
+
+def _is_after_title(s: Sentence, k: int) -> bool:
+    before = s.before(k)
+    return before in words.TITLES or (before == "." and s.before(k, 2) in words.TITLES)
+
+
+def _surname_at(s: Sentence, k: int) -> tuple[str, ...] | None:
+    """The surnames where an unknown word is one: behind a title or a first name, or before "said"."""
+    token = s.tokens[k]
+    if not token.isalpha() or len(token) <= 2:
+        return None
+    after_name = _is_after_name(s, k)
+    if _is_after_title(s, k) or (after_name and s.tokens[k - 1] in _FIRST_NAMES):
+        return None if s.is_name(k + 1) else _SURNAMES
+    is_inside = k not in s.starts and not after_name and s.before(k) not in _BEFORE_NO_SPEAKER
+    return _SURNAMES if is_inside and s.low[k + 1] in _SAYING else None
+
+
+def _names_at(s: Sentence, k: int, group: tuple[str, ...]) -> tuple[str, ...] | None:
+    """What may stand for a known name of `group`; None where it is a word or a part of a longer name."""
+    token = s.tokens[k]
     before = s.before(k)
     before_name = s.is_name(k + 1)
-    after_name = s.is_name(k - 1) or (k - 1 in s.starts and s.tokens[k - 1] in _NAMES)
-    after_title = before in words.TITLES or (before == "." and s.before(k, 2) in words.TITLES)
-    group = _NAMES.get(token)
-
-    # an unknown word is a surname behind a title or a first name, or before "said"
-    if group is None:
-        if not token.isalpha() or len(token) <= 2:
-            return None
-        if after_title or (after_name and s.tokens[k - 1] in _FIRST_NAMES):
-            return None if before_name else (k + 1, _SURNAMES)
-        is_inside = k not in s.starts and not after_name and before not in _BEFORE_NO_SPEAKER
-        return (k + 1, _SURNAMES) if is_inside and s.low[k + 1] in _SAYING else None
-
-    # a known name, unless it is a word or a part of a longer name
-    if token in _ALSO_WORDS:
-        if k in s.starts or (not before_name and not after_name and before not in PREPOSITIONS):
-            return None
+    after_name = _is_after_name(s, k)
+    is_alone = not before_name and not after_name and before not in PREPOSITIONS
+    if token in _ALSO_WORDS and (k in s.starts or is_alone):
+        return None
     is_nationality = group is _NAMES["French"]
     if is_nationality and before in _SPEAKING and not before_name:
-        return k + 1, _SPOKEN
+        return _SPOKEN
     is_first_name = token in _FIRST_NAMES
-    if after_title and is_first_name and not before_name:
-        return k + 1, _SURNAMES
+    if _is_after_title(s, k) and is_first_name and not before_name:
+        return _SURNAMES
     if after_name and s.tokens[k - 1] not in _FIRST_NAMES:
         return None  # the end of a longer name ("West Virginia"); "of" separates "Bank of England"
     if after_name and is_first_name:
-        return k + 1, _SURNAMES
+        return _SURNAMES
     if before_name and not is_first_name and not is_nationality:
         return None  # the beginning of a longer name: "London Bridge"
-    return k + 1, group
+    return group
 
 
 # --- pronouns -----------------------------------------------------------------------------------------------

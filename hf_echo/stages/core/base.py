@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -22,7 +22,7 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ...data.batching import TokenBudgetBatchSampler
@@ -78,6 +78,12 @@ LEAST = dict.fromkeys(
 LEAST |= dict.fromkeys(("adam_beta1", "adam_beta2", "seed", "radius", "num_train_epochs"), 0)
 LEAST |= dict.fromkeys(("gradient_accumulation_steps", "save_total_limit", "max_rows"), 1)
 LEAST |= dict.fromkeys(("save_steps", "eval_steps", "logging_steps"), 0)
+
+
+# Named losses of a batch (means), and their weights in the total.
+LossParts = tuple[dict[str, torch.Tensor], dict[str, float]]
+# (texts, d) embeddings or None; losses that no other row of a batch changes, and their weights.
+EncodedBatch = tuple[torch.Tensor | None, dict[str, torch.Tensor], dict[str, float]]
 
 
 @dataclass
@@ -165,7 +171,9 @@ class ItemsOfStep:
 class StepsOfTheRecipe(TrainerCallback):
     """A resumed run logs, evaluates and saves as its recipe says. Trainer would do it as the checkpoint's did."""
 
-    def on_train_begin(self, args, state, control, **kwargs: Any):
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         state.compute_steps(args, state.max_steps)
 
 
@@ -370,9 +378,7 @@ class CoreTrainer(Trainer):
             multiple=self.bucket_multiple,
         )
 
-    def loss_parts(
-        self, model: nn.Module, inputs: Mapping[str, Any]
-    ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+    def loss_parts(self, model: nn.Module, inputs: Mapping[str, Any]) -> LossParts:
         """Named losses of this process's rows (means), and their weights in the total.
 
         A stage defines it, or `encoded` and `losses_of_embeddings`, whose batches can be cached.
@@ -383,14 +389,14 @@ class CoreTrainer(Trainer):
 
     def encoded(
         self, model: nn.Module, inputs: Mapping[str, Any], *, alone: bool = False
-    ) -> tuple[torch.Tensor | None, dict[str, torch.Tensor], dict[str, float]]:
+    ) -> EncodedBatch:
         """(texts, d) embeddings of a batch or of a part of it; named losses that no other row of a batch changes
         (means), and their weights. `alone`: the embeddings are enough. None: no loss reads embeddings."""
         raise NotImplementedError
 
     def losses_of_embeddings(
         self, embeddings: torch.Tensor, inputs: Mapping[str, Any]
-    ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+    ) -> LossParts:
         """Named losses (means) of all embeddings of a batch, and their weights."""
         raise NotImplementedError
 
@@ -449,7 +455,7 @@ class CoreTrainer(Trainer):
         sampler.set_epoch = set_epoch
         return loader
 
-    def create_optimizer(self, model=None):
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """The Trainer's, with parameters that have their own learning rate in groups of their own."""
         if self.optimizer is not None or not (rates := self.args.own_learning_rates()):
             return super().create_optimizer(model)
@@ -499,7 +505,12 @@ class CoreTrainer(Trainer):
         elif self.is_world_process_zero():
             (Path(self.args.output_dir) / "README.md").write_text(self.model_card, encoding="utf-8")
 
-    def training_step(self, model, inputs: dict[str, Any], num_items_in_batch=None):
+    def training_step(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        num_items_in_batch: ItemsOfStep | None = None,
+    ) -> torch.Tensor:
         start = time.perf_counter()
         if self.cached_tokens():
             loss = self._cached_training_step(model, inputs, num_items_in_batch)
@@ -536,7 +547,9 @@ class CoreTrainer(Trainer):
             if self.args.should_save:
                 write_checkpoint_checksums(folder)
 
-    def _cached_training_step(self, model, inputs, items: ItemsOfStep) -> torch.Tensor:
+    def _cached_training_step(
+        self, model: nn.Module, inputs: dict[str, Any], items: ItemsOfStep
+    ) -> torch.Tensor:
         """As Trainer's, with the gradients of `cached_step`."""
         model.train()
         self._keep_frozen_parts()
@@ -561,8 +574,12 @@ class CoreTrainer(Trainer):
         return round(self._tokens / self._seconds, 1) if self._seconds else 0.0
 
     def compute_loss(
-        self, model, inputs: dict[str, Any], return_outputs=False, num_items_in_batch=None
-    ):
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: ItemsOfStep | None = None,
+    ) -> torch.Tensor:
         self._tokens += self.count_tokens(inputs)
         if model.training:
             self._keep_frozen_parts()
@@ -575,7 +592,9 @@ class CoreTrainer(Trainer):
             self._parts[f"{name}_loss"].append(part.detach())
         return weighted_total(parts, weights)
 
-    def get_batch_samples(self, epoch_iterator, num_batches, device):
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
+    ) -> tuple[list[dict[str, Any]], ItemsOfStep | None]:
         """The batches of an optimizer step, and the items that its loss parts are means of."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         return batches, self.items_of(batches, device)
@@ -602,7 +621,7 @@ class CoreTrainer(Trainer):
         total = items.counts[name if name in items.counts else ""]
         return size * world_size() * items.batches / max(total, 1)
 
-    def log(self, logs, start_time=None) -> None:
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs and self._parts:
             for name, values in self._parts.items():
                 mean = torch.stack(values).float().mean()
@@ -612,7 +631,12 @@ class CoreTrainer(Trainer):
             self._parts.clear()
         super().log(logs, start_time)
 
-    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
+    def evaluate(
+        self,
+        eval_dataset: Mapping[str, Any] | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
         dev_sets = eval_dataset if isinstance(eval_dataset, Mapping) else self.dev_sets
         metrics = self.measure(self.dev_model(), dev_sets, prefix=metric_key_prefix)
         self.log(metrics)

@@ -10,6 +10,7 @@ from typing import Any
 from ...evaluation import evaluate_xsim
 from ...evaluation.nway_texts import measurable_pairs, texts_by_language
 from ...inference.encode import encode
+from ...modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +36,13 @@ def check_dev_set(name: str, dev: DevSet) -> None:
 
 
 def evaluate_sets(
-    model,
-    tokenizer,
+    model: EchoEncoder | EchoForTranslation,
+    tokenizer: EchoTokenizer,
     dev_sets: Mapping[str, DevSet],
     *,
     prefix: str = "eval",
     tables: dict | None = None,
-):
+) -> dict[str, float]:
     """{"eval_xsim": mean over the sets, "eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent."""
     was_training = model.training
     model.eval()

@@ -9,6 +9,7 @@ from torch import nn
 
 from ...data.collators import TranslationCollator
 from ...modeling import EchoForTranslation
+from ...modeling.modeling_echo import EchoEncoderOutput, EchoTranslationOutput
 from .base import CoreTrainer
 from .text import text_lengths
 
@@ -41,7 +42,9 @@ class EncoderTrainer(CoreTrainer):
     def batch_lengths(self, data: Any = None) -> np.ndarray:
         return text_lengths(self, self.encoder_sides, data)[:, : self.encoder_sides]
 
-    def encode(self, model, inputs: dict[str, Any]):
+    def encode(
+        self, model: nn.Module, inputs: dict[str, Any]
+    ) -> EchoEncoderOutput | EchoTranslationOutput:
         """The model's output for all texts of a batch: sources, then targets where there are any."""
         return model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from safetensors import SafetensorError
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
 from ...losses.gather import world_size
@@ -49,7 +49,9 @@ class SaveWhenAsked(TrainerCallback):
     def _ask(self, number: int, frame: Any) -> None:
         self.is_asked = True
 
-    def on_step_end(self, args, state, control, **kwargs: Any):
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         if self._is_asked_anywhere(args.device):
             control.should_save = True
             control.should_training_stop = True

@@ -8,7 +8,7 @@ from typing import Any
 from transformers import LlamaConfig
 from transformers.activations import ACT2FN
 
-from ...modeling import EchoConfig, EchoDecoderConfig
+from ...modeling import EchoConfig, EchoDecoderConfig, EchoTokenizer
 from ...modeling.pooling_echo import check_pooling
 from ...utils.did_you_mean import did_you_mean
 
@@ -79,7 +79,9 @@ def check_activations(shape: dict[str, Any], of: str = "shape") -> None:
             )
 
 
-def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> EchoConfig:
+def new_config(
+    shape: dict, tokenizer: EchoTokenizer, languages: list[str] | None = None
+) -> EchoConfig:
     """EchoConfig of a new model; `shape` holds its fields. The decoder has the same, except for
     `decoder_layers` and `decoder_vocab_size`, the first ids of the vocabulary that it knows.
     """

@@ -8,11 +8,13 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from torch import nn
 
 from ...data.collators import IGNORE, TranslationCollator
 from ...losses import translation_loss
 from ...losses.translation import Reduction
 from ...modeling import EchoForTranslation
+from ...modeling.modeling_echo import EchoTranslationOutput
 from ...utils.settings import setting
 from .base import CoreTrainer
 from .text import TextConfig, text_lengths
@@ -114,7 +116,7 @@ class TranslationTrainer(CoreTrainer):
         """(hidden, output matrix, labels) -> loss, with the recipe's reduction."""
         return partial(self.token_loss, reduction=self.args.translation_reduction)
 
-    def forward(self, model, inputs: dict[str, Any]):
+    def forward(self, model: nn.Module, inputs: dict[str, Any]) -> EchoTranslationOutput:
         """The model's output; its loss is the translation loss, by chunks and without logits."""
         keys = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
         given = {key: inputs[key] for key in keys if key in inputs}

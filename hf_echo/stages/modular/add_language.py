@@ -28,7 +28,7 @@ from .folder import LANGUAGES, check_modular, languages_of, pivot_of
 logger = logging.getLogger(__name__)
 
 
-def add_language(
+def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language`)
     model: str | Path,
     language: str,
     *,

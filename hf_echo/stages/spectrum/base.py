@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
+from torch import nn
 from transformers import AutoTokenizer
 
 from ...data.documents import TokenizedDocuments, flat_sentences, load_documents
@@ -20,7 +21,7 @@ from ...modeling import EchoTokenizer, SpectrumConfig
 from ...modeling.packing_spectrum import IGNORE, PackedDocument, pack
 from ...utils.fingerprint import fingerprint
 from ...utils.settings import setting
-from ..core.base import CoreConfig, CoreTrainer
+from ..core.base import CoreConfig, CoreTrainer, LossParts
 from ..core.stage import Embedded, Rows, Stage, load_with
 from .parts import check_shape, plan, size
 
@@ -167,12 +168,19 @@ class SpectrumTrainer(CoreTrainer):
     def part_sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
         return {"language_model": int((inputs["labels"] != IGNORE).sum())}
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
+    def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
         given = {name: value for name, value in inputs.items() if name not in NOT_OF_THE_MODEL}
         loss = model(**given, loss_function=translation_loss).loss
         return {"language_model": loss}, {"language_model": 1.0}
 
-    def measure(self, model, dev_sets: Mapping[str, DevDocuments], *, prefix="eval", tables=None):
+    def measure(
+        self,
+        model: nn.Module,
+        dev_sets: Mapping[str, DevDocuments],
+        *,
+        prefix: str = "eval",
+        tables: dict | None = None,
+    ) -> dict[str, float]:
         """{"eval_NAME_nll": nats per token, "eval_nll": mean over the sets}."""
         metrics = {
             f"{prefix}_{name}_nll": self._dev_nll(model, dev) for name, dev in dev_sets.items()
@@ -181,7 +189,7 @@ class SpectrumTrainer(CoreTrainer):
             metrics[f"{prefix}_nll"] = float(np.mean(list(metrics.values())))
         return metrics
 
-    def dev_batches(self, dev: DevDocuments):
+    def dev_batches(self, dev: DevDocuments) -> Iterator[dict[str, torch.Tensor]]:
         """Batches of a dev set on the model's device, as in training."""
         rows = _prepare(dev.rows, self.tokenizer, None, self.args)
         collate = replace(

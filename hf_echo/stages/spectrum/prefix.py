@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
+from ...modeling import EchoTokenizer, SpectrumForCausalLM
 from ...modeling.packing_spectrum import PackedDocument, Segment
 from ...utils.settings import setting
 from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
@@ -36,14 +38,23 @@ class PrefixConfig(SpectrumStageConfig):
 class PrefixTrainer(SpectrumTrainer):
     """Cross-entropy of the continuation; none on the prompt."""
 
-    def __init__(self, model, args, *, tokenizer, **kwargs: Any):
+    def __init__(
+        self,
+        model: SpectrumForCausalLM,
+        args: PrefixConfig,
+        *,
+        tokenizer: EchoTokenizer,
+        **kwargs: Any,
+    ):
         self.prompts = {
             text: prompt_ids(model.config, tokenizer, text) for text in (CONTINUE, REBUILD)
         }
         self.space = tokenizer.text_ids([" "])[0]
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)
 
-    def document(self, row, vectors, rng):
+    def document(
+        self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator
+    ) -> PackedDocument:
         sentences = [ids.tolist() for ids in row["sentences"]]
         if rng.random() < self.args.autoencode_fraction:
             return self.packed(vectors, sentences, REBUILD)
@@ -67,7 +78,7 @@ class PrefixTrainer(SpectrumTrainer):
         segment = Segment([*start, *ids[:most], *end], len(start), len(vectors) + 1)
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
 
-    def batch_lengths(self):
+    def batch_lengths(self) -> np.ndarray:
         """Source, target and prompt, as if all sentences were both."""
         rows = self.train_dataset
         return (

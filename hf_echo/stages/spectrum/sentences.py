@@ -6,6 +6,10 @@ The tokens of sentence i+1 read the tower's states of BOE and sentences 1 ... i.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
 
 from ...modeling.packing_spectrum import PackedDocument, sentence_segments
 from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
@@ -20,7 +24,9 @@ class SentencesConfig(SpectrumStageConfig):
 class SentencesTrainer(SpectrumTrainer):
     """Cross-entropy of the tokens of each sentence, and of the end of the document (an empty sentence)."""
 
-    def document(self, row, vectors, rng):
+    def document(
+        self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator
+    ) -> PackedDocument:
         sentences = [ids.tolist() for ids in row["sentences"]]
         segments = sentence_segments(
             sentences, self.spectrum.prompt_ids, self.spectrum.decoder.eos_token_id

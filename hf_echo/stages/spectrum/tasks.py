@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
+from ...data.documents import TokenizedDocuments
+from ...modeling import SpectrumForCausalLM
 from ...modeling.packing_spectrum import PackedDocument, Segment
 from ...utils.settings import setting
 from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
@@ -31,14 +34,23 @@ class TasksConfig(SpectrumStageConfig):
 class TasksTrainer(SpectrumTrainer):
     """Cross-entropy of the answer; the prompt is drawn again for each batch."""
 
-    def __init__(self, model, args, *, train_dataset, **kwargs: Any):
+    def __init__(
+        self,
+        model: SpectrumForCausalLM,
+        args: TasksConfig,
+        *,
+        train_dataset: TokenizedDocuments,
+        **kwargs: Any,
+    ):
         if missing := sum(not answer for answer in train_dataset.tasks["answer"]):
             raise ValueError(
                 f"{missing} documents have no answer; fine-tuning needs the column `answer` in each row"
             )
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
-    def document(self, row, vectors, rng) -> PackedDocument:
+    def document(
+        self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator
+    ) -> PackedDocument:
         prompt = draw_prompt(row, rng)
         start = [self.spectrum.start_token_id, *written_prompt(prompt, self.tokenizer)]
         target = [*self.tokenizer.text_ids([prompt.target])[0], self.spectrum.decoder.eos_token_id]

@@ -8,11 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import nn
 
 from ...evaluation.spectrum import next_sentence_retrieval, tower_predictions
 from ...losses import gather_with_grad, mse_loss, next_embedding_loss
+from ...modeling import SpectrumModel
 from ...modeling.packing_spectrum import PackedDocument
 from ...utils.settings import setting
+from ..core.base import LossParts
 from .base import DevDocuments, SpectrumStageConfig, SpectrumTrainer, spectrum_stage
 from .parts import load_tower
 
@@ -34,19 +37,21 @@ class TowerTrainer(SpectrumTrainer):
 
     metrics: tuple[str, ...] = ("next_sentence_error",)
 
-    def freeze(self, model, args) -> None:
+    def freeze(self, model: SpectrumModel, args: TowerConfig) -> None:
         model.requires_grad_(True)
 
-    def document(self, row, vectors, rng):
+    def document(
+        self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator
+    ) -> PackedDocument:
         return PackedDocument(vectors)
 
-    def count_tokens(self, inputs: dict[str, Any]):
+    def count_tokens(self, inputs: dict[str, Any]) -> int:
         return int((inputs["document_ids"] >= 0).sum())
 
-    def part_sizes(self, inputs: dict[str, Any]):
+    def part_sizes(self, inputs: dict[str, Any]) -> dict[str, int]:
         return {"next_embedding": int(_has_next(inputs).sum())}
 
-    def loss_parts(self, model, inputs: dict[str, Any]):
+    def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
         names = ("embeddings", "document_ids", "positions", "prefix")
         predictions = model(**{name: inputs[name] for name in names}).next_embedding
         has_next = _has_next(inputs)
@@ -67,7 +72,14 @@ class TowerTrainer(SpectrumTrainer):
         )
         return {"next_embedding": loss}, {"next_embedding": 1.0}
 
-    def measure(self, model, dev_sets: Mapping[str, DevDocuments], *, prefix="eval", tables=None):
+    def measure(
+        self,
+        model: SpectrumModel,
+        dev_sets: Mapping[str, DevDocuments],
+        *,
+        prefix: str = "eval",
+        tables: dict | None = None,
+    ) -> dict[str, float]:
         """{"eval_NAME_next_sentence_error": percent of places where the next sentence is not found among the others of
         its document, "eval_next_sentence_error": mean over the sets}; see `next_sentence_retrieval`."""
         metrics: dict[str, float] = {}

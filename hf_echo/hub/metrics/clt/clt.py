@@ -1,5 +1,7 @@
 """The cross-lingual transfer (CLT) ratio as a metric of the `evaluate` library."""
 
+from typing import Any
+
 import datasets
 import evaluate
 
@@ -32,7 +34,7 @@ ECHO, section 5.3, Table 4; Omnilingual SONAR, section 8.1, Table 18: on SIB200C
 class Clt(evaluate.Metric):
     """`clt` in percent, of labels and their languages; with "accuracies", of one accuracy a language."""
 
-    def _info(self):
+    def _info(self) -> evaluate.MetricInfo:
         if self.config_name not in ("default", "accuracies"):
             raise ValueError(
                 f"configuration {self.config_name!r}: it must be 'default' or 'accuracies'"
@@ -55,7 +57,13 @@ class Clt(evaluate.Metric):
             features=features,
         )
 
-    def _compute(self, predictions, languages, references=None, train_lang="fra_Latn"):
+    def _compute(
+        self,
+        predictions: list[float | int | str],
+        languages: list[str],
+        references: list[int | str] | None = None,
+        train_lang: str = "fra_Latn",
+    ) -> dict[str, Any]:
         if self.config_name == "accuracies":
             accuracies = _given_accuracies(predictions, languages)
         else:
@@ -77,14 +85,16 @@ class Clt(evaluate.Metric):
         }
 
 
-def _given_accuracies(accuracies, languages):
+def _given_accuracies(accuracies: list[float], languages: list[str]) -> dict[str, float]:
     by_language = dict(zip(languages, accuracies))
     if len(by_language) < len(languages):
         raise ValueError("a language has two accuracies: give one for each")
     return by_language
 
 
-def _label_accuracies(predictions, references, languages):
+def _label_accuracies(
+    predictions: list[int | str], references: list[int | str], languages: list[str]
+) -> dict[str, float]:
     hits = {}
     for prediction, reference, language in zip(predictions, references, languages):
         hits.setdefault(language, []).append(prediction == reference)

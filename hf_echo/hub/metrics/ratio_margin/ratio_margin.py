@@ -1,5 +1,7 @@
 """The ratio margin as a metric of the `evaluate` library: how much a pair stands out among its neighbours."""
 
+from typing import Any
+
 import datasets
 import evaluate
 
@@ -37,7 +39,7 @@ CITATION = """\
 class RatioMargin(evaluate.Metric):
     """`ratio_margin` of predictions and references, (n, d) each."""
 
-    def _info(self):
+    def _info(self) -> evaluate.MetricInfo:
         vector = datasets.Sequence(datasets.Value("float32"))
         return evaluate.MetricInfo(
             description=DESCRIPTION,
@@ -48,8 +50,14 @@ class RatioMargin(evaluate.Metric):
         )
 
     def _compute(
-        self, predictions, references, k=4, margin=None, negatives=None, negative_owner=None
-    ):
+        self,
+        predictions: list[list[float]],
+        references: list[list[float]],
+        k: int = 4,
+        margin: str | None = None,
+        negatives: list[list[float]] | None = None,
+        negative_owner: list[int] | None = None,
+    ) -> dict[str, Any]:
         # `evaluate.combine` gives its arguments to all metrics: the last three are those of xsim and xsim++.
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])

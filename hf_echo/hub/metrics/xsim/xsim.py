@@ -1,5 +1,7 @@
 """xsim as a metric of the `evaluate` library: error rate of cross-lingual similarity search."""
 
+from typing import Any
+
 import datasets
 import evaluate
 import numpy as np
@@ -40,7 +42,7 @@ CITATION = """\
 class Xsim(evaluate.Metric):
     """`xsim` in percent of predictions and references, (n, d) each."""
 
-    def _info(self):
+    def _info(self) -> evaluate.MetricInfo:
         vector = datasets.Sequence(datasets.Value("float32"))
         return evaluate.MetricInfo(
             description=DESCRIPTION,
@@ -51,8 +53,14 @@ class Xsim(evaluate.Metric):
         )
 
     def _compute(
-        self, predictions, references, margin=None, k=4, negatives=None, negative_owner=None
-    ):
+        self,
+        predictions: list[list[float]],
+        references: list[list[float]],
+        margin: str | None = None,
+        k: int = 4,
+        negatives: list[list[float]] | None = None,
+        negative_owner: list[int] | None = None,
+    ) -> dict[str, Any]:
         # `evaluate.combine` gives its arguments to all metrics: the negatives are those of xsim++.
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])

@@ -1,5 +1,7 @@
 """xsim++ as a metric of the `evaluate` library: xsim with hard negatives among the candidates."""
 
+from typing import Any
+
 import datasets
 import evaluate
 import numpy as np
@@ -50,7 +52,7 @@ CITATION = """\
 class Xsimpp(evaluate.Metric):
     """`xsimpp` in percent of predictions and references, (n, d) each, and negatives, (m, d)."""
 
-    def _info(self):
+    def _info(self) -> evaluate.MetricInfo:
         vector = datasets.Sequence(datasets.Value("float32"))
         return evaluate.MetricInfo(
             description=DESCRIPTION,
@@ -60,7 +62,15 @@ class Xsimpp(evaluate.Metric):
             reference_urls=["https://aclanthology.org/2023.acl-short.10/"],
         )
 
-    def _compute(self, predictions, references, negatives, negative_owner, margin=None, k=4):
+    def _compute(
+        self,
+        predictions: list[list[float]],
+        references: list[list[float]],
+        negatives: list[list[float]],
+        negative_owner: list[int],
+        margin: str | None = None,
+        k: int = 4,
+    ) -> dict[str, Any]:
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])
         negatives = np.asarray(
@@ -83,14 +93,14 @@ class Xsimpp(evaluate.Metric):
         }
 
 
-def _checked_owners(owners, negatives, references):
-    owners = np.asarray(owners)
-    if owners.shape != (negatives,):
+def _checked_owners(owners: list[int], negatives: int, references: int) -> np.ndarray:
+    rows = np.asarray(owners)
+    if rows.shape != (negatives,):
         raise ValueError(
-            f"{negatives} negatives need as many owners, got an array of shape {owners.shape}"
+            f"{negatives} negatives need as many owners, got an array of shape {rows.shape}"
         )
-    if owners.dtype.kind not in "iu" or owners.min() < 0 or owners.max() >= references:
+    if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= references:
         raise ValueError(
             f"negative_owner must be rows of references: integers from 0 to {references - 1}"
         )
-    return owners
+    return rows
