@@ -39,7 +39,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             the groups come in random order.
 
     Raises:
-        ValueError: no rows, fewer rows than ranks, or an argument out of range.
+        ValueError: fewer rows than ranks.
     """
 
     def __init__(
@@ -56,26 +56,12 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         groups: Sequence[int] | np.ndarray | None = None,
     ) -> None:
         lengths = np.asarray(lengths, dtype=np.int64)
-        lengths = lengths[:, None] if lengths.ndim == 1 else lengths
-        if lengths.ndim != 2 or lengths.shape[1] == 0 or (lengths < 0).any():
-            raise ValueError(
-                f"lengths must be integers >= 0 of shape (rows,) or (rows, sides); got shape {lengths.shape}"
-            )
-        for name, value in (
-            ("max_tokens", max_tokens),
-            ("bucket_multiple", bucket_multiple),
-            ("max_rows", max_rows),
-        ):
-            if value is not None and value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
-        if not 0 <= rank < world_size:
-            raise ValueError(f"rank={rank} is not in 0..{world_size - 1} (world_size={world_size})")
+        if lengths.ndim == 1:
+            lengths = lengths[:, None]
         if len(lengths) < world_size:
             raise ValueError(
                 f"{len(lengths)} rows cannot give each of {world_size} ranks one; use fewer ranks"
             )
-        if groups is not None and len(groups) != len(lengths):
-            raise ValueError(f"groups has {len(groups)} values for {len(lengths)} rows")
         self.seed = seed
         self.shuffle = shuffle
         self.rank = rank
@@ -85,10 +71,10 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
 
         padded = -(-np.maximum(lengths, 1) // bucket_multiple) * bucket_multiple
         self._buckets = _plan(padded, max_tokens, max_rows or len(padded), world_size)
-        if long := int((padded.sum(axis=1) > max_tokens).sum()):
-            logger.warning(
-                f"{long} rows are longer than max_tokens={max_tokens}: each is a batch by itself"
-            )
+        long = int((padded.sum(axis=1) > max_tokens).sum())
+        if long:
+            message = "%s rows are longer than max_tokens=%s: each is a batch by itself"
+            logger.warning(message, long, max_tokens)
 
     def __len__(self) -> int:
         return sum(batches for _, batches in self._buckets)
@@ -101,19 +87,22 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         places = self.groups
         if places is not None and self.shuffle:  # this epoch's order of groups
             places = rng.permutation(places.max() + 1)[places]
-        batches = [
-            batch
-            for rows, n in self._buckets
-            for batch in np.array_split(self._deal(rows, places, rng), n)
-        ]
-        for i in rng.permutation(len(batches)) if self.shuffle else range(len(batches)):
-            yield np.array_split(batches[i], self.world_size)[self.rank].tolist()
+        batches: list[np.ndarray] = []
+        for rows, count in self._buckets:
+            batches += np.array_split(self._deal(rows, places, rng), count)
+        order = rng.permutation(len(batches)) if self.shuffle else range(len(batches))
+        for number in order:
+            yield np.array_split(batches[number], self.world_size)[self.rank].tolist()
 
     def _deal(
         self, rows: np.ndarray, places: np.ndarray | None, rng: np.random.Generator
     ) -> np.ndarray:
-        rows = rng.permutation(rows) if self.shuffle else rows
-        return rows if places is None else rows[np.argsort(places[rows], kind="stable")]
+        """The rows of a bucket in this epoch's order, those of a group side by side."""
+        if self.shuffle:
+            rows = rng.permutation(rows)
+        if places is None:
+            return rows
+        return rows[np.argsort(places[rows], kind="stable")]
 
 
 def _plan(
@@ -132,41 +121,50 @@ def _plan(
     def need(rows: int, longest: np.ndarray) -> int:  # global batches
         return -(-rows // (fit(longest) * ranks))
 
+    # Rows of one shape (padded lengths of all sides) stand together.
     shapes, shape_of, counts = np.unique(padded, axis=0, return_inverse=True, return_counts=True)
     rows_of = np.split(np.argsort(shape_of.ravel(), kind="stable"), np.cumsum(counts)[:-1])
-    buckets: list[
-        tuple[list[np.ndarray], int, np.ndarray]
-    ] = []  # row numbers, their count, longest of each side
-    for i in _neighbours(shapes):
-        parts = [rows_of[i]]
-        n = int(counts[i])
-        longest = shapes[i]
+
+    # From short to long, a shape joins the bucket before it or begins a new one: (parts, rows, longest of each side).
+    buckets: list[tuple[list[np.ndarray], int, np.ndarray]] = []
+    for shape in _neighbours(shapes):
+        parts = [rows_of[shape]]
+        rows = int(counts[shape])
+        longest = shapes[shape]
         if buckets:
-            before, m, shorter = buckets[-1]
+            parts_before, rows_before, shorter = buckets[-1]
+            rows_of_both = rows_before + rows
             both = np.maximum(longest, shorter)
-            saved = (
-                need(m, shorter) + need(n, longest) - need(m + n, both) + (need(m, shorter) < FEW)
-            )
-            padding = (m + n) * both.sum() - m * shorter.sum() - n * longest.sum()
-            if m < ranks or (saved > 0 and padding <= saved * max_tokens * ranks / 2):
-                buckets[-1] = (before + parts, m + n, both)
+            batches_before = need(rows_before, shorter)
+            saved = batches_before + need(rows, longest) - need(rows_of_both, both)
+            if batches_before < FEW:
+                saved += 1
+            padding = rows_of_both * both.sum() - rows_before * shorter.sum() - rows * longest.sum()
+            is_worth_it = saved > 0 and padding <= saved * max_tokens * ranks / 2
+            if rows_before < ranks or is_worth_it:
+                buckets[-1] = (parts_before + parts, rows_of_both, both)
                 continue
-        buckets.append((parts, n, longest))
+        buckets.append((parts, rows, longest))
 
     # No rank may be empty. From long to short, a bucket that lacks rows for its last batch takes the longest rows of
     # the next shorter bucket (all of them if too few would remain).
     left = [(np.concatenate(parts), longest) for parts, _, longest in buckets]
     planned = []
     while left:
-        rows, longest = left.pop()
-        while left and (lacking := need(len(rows), longest) * ranks - len(rows)) > 0:
+        bucket, longest = left.pop()
+        lacking = need(len(bucket), longest) * ranks - len(bucket)
+        while left and lacking > 0:
             others, shorter = left.pop()
-            stay = len(others) - lacking if len(others) - lacking >= ranks else 0
-            rows = np.concatenate([others[stay:], rows])
+            stay = len(others) - lacking
+            if stay < ranks:
+                stay = 0
+            bucket = np.concatenate([others[stay:], bucket])
             longest = np.maximum(longest, shorter)
             if stay:
                 left.append((others[:stay], shorter))
-        planned.append((rows, max(1, min(need(len(rows), longest), len(rows) // ranks))))
+            lacking = need(len(bucket), longest) * ranks - len(bucket)
+        batches = min(need(len(bucket), longest), len(bucket) // ranks)
+        planned.append((bucket, max(1, batches)))
     return planned[::-1]
 
 

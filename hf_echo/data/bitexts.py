@@ -27,6 +27,7 @@ from .parts import Block, Languages, Part
 MOSES = re.compile(
     r"(?:.*[.-])?([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)-([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)"
 )
+# inline elements that hold no text
 CODES = (
     "bpt",
     "ept",
@@ -39,7 +40,7 @@ CODES = (
     "ex",
     "sc",
     "ec",
-)  # inline elements that hold no text
+)
 BREAK = re.compile(r"<br\s*/?>|^\\?n$|^\n$", re.IGNORECASE)  # a code that stands between two words
 Texts = list[tuple[str, str]]  # (name of the language, text) of a unit
 Units = Iterator[tuple[int, Texts, str | None]]  # (number, texts, reason why it is none)
@@ -75,8 +76,8 @@ class Sides:
                     rest.append(name)
             codes = _codes_of(rest, self.langs.count(None))
             if codes is None:
-                there = ", ".join(names) or "no language"
-                raise ValueError(f"{label} has texts in {there}: give source_lang and target_lang")
+                listed = ", ".join(names) or "no language"
+                raise ValueError(f"{label} has texts in {listed}: give source_lang and target_lang")
             others = iter(codes)
             for side, lang in enumerate(langs):
                 if lang is None:
@@ -170,8 +171,8 @@ def pair_part(
 ) -> Part:
     """A table of source and target, and of the languages that were not given."""
     columns = ["source", "target"]
-    for name, given in zip(("source_lang", "target_lang"), langs):
-        if given is None:
+    for name, lang in zip(("source_lang", "target_lang"), langs):
+        if lang is None:
             columns.append(name)
 
     def read(wanted: Sequence[str]) -> Iterator[Block]:
@@ -207,6 +208,7 @@ def text_part(label: str, units: Callable[[], Units], lang: str | None, source: 
     listing = ", ".join(names) or "no language"
     if lang is None and len(names) != 1:
         raise ValueError(f"{label} has texts in {listing}: give the language of one of them")
+    # Without a language the file must hold one, which is named by its own word.
     wanted_name = names[0] if lang is None else getattr(lang, "tag", str(lang))
 
     def fits(name: str) -> int | None:
@@ -224,23 +226,36 @@ def text_part(label: str, units: Callable[[], Units], lang: str | None, source: 
             numbers: list[int] = []
             left_out: Counter[str] = Counter()
             for number, unit_texts, _ in block:
-                ranked: list[tuple[int, str, str]] = []
-                for name, text in unit_texts:
-                    rank = fits(name)
-                    if rank is not None:
-                        ranked.append((rank, name, text))
-                best = min((rank for rank, _, _ in ranked), default=None)
-                if best is None:
+                best_texts, other_names = _most_exact(unit_texts, fits)
+                texts += best_texts
+                numbers += [number] * len(best_texts)
+                if not best_texts:
                     left_out[f"units without text in {wanted_name}"] += 1
-                for rank, name, text in ranked:
-                    if rank == best:
-                        texts.append(text)
-                        numbers.append(number)
-                    else:
-                        left_out[f"texts in {name} beside a more exact variant"] += 1
+                for name in other_names:
+                    left_out[f"texts in {name} beside a more exact variant"] += 1
             yield Block({"text": texts}, numbers, [], left_out)
 
     return Part(label, ["text"], lambda wanted: blocks(), source, choice=wanted_name)
+
+
+def _most_exact(
+    unit_texts: Sequence[tuple[str, str]], fits: Callable[[str], int | None]
+) -> tuple[list[str], list[str]]:
+    """The texts of a unit whose language fits best, and the languages of those that fit less well.
+
+    Args:
+        unit_texts: (language, text) of each.
+        fits: how exact a language is, 0 best; None: it is another one.
+    """
+    ranked: list[tuple[int, str, str]] = []
+    for name, text in unit_texts:
+        rank = fits(name)
+        if rank is not None:
+            ranked.append((rank, name, text))
+    best = min((rank for rank, _, _ in ranked), default=None)
+    best_texts = [text for rank, _, text in ranked if rank == best]
+    other_names = [name for rank, name, _ in ranked if rank != best]
+    return best_texts, other_names
 
 
 def language_names(units: Units, langs: Languages) -> list[str]:
@@ -248,10 +263,12 @@ def language_names(units: Units, langs: Languages) -> list[str]:
     names: dict[str, None] = {}
     for number, texts, _ in units:
         names |= dict.fromkeys(name for name, _ in texts)
-        all_found = all(
-            any(language_fit(name, lang) == 0 for name in names) for lang in langs if lang
-        )
-        if number >= BLOCK and all_found:
+        if number < BLOCK:
+            continue
+        lacks = [
+            lang for lang in langs if lang and all(language_fit(name, lang) != 0 for name in names)
+        ]
+        if not lacks:
             break
     return list(names)
 
@@ -280,12 +297,12 @@ def files_of(path: Path) -> list[Path]:
 
 
 def open_moses(path: Path, files: list[Path], names: list[str], langs: Languages) -> Part:
-    given = langs
+    asked_langs = langs
     if None not in langs and not any(map(meanings, names)):  # corpus.src-tgt.src
         names = [str(langs[0]), str(langs[1])]
         langs = (names[0], names[1])
     sides = Sides(str(path), names, langs)
-    return pair_part(str(path), partial(_moses_units, files, names), sides, given, files)
+    return pair_part(str(path), partial(_moses_units, files, names), sides, asked_langs, files)
 
 
 def _moses_units(files: list[Path], names: Sequence[str]) -> Units:
@@ -325,14 +342,17 @@ def open_two(
     def read(wanted: Sequence[str]) -> Iterator[Block]:
         rows = pairs_of_lines(files, readers)
         while block := list(islice(rows, BLOCK)):
-            good = [(number, texts) for number, texts, reason in block if reason is None]
-            bad = [(number, reason) for number, _, reason in block if reason is not None]
-            columns = {
-                side: [texts[place] for _, texts in good] for place, side in enumerate(SIDES)
-            }
-            yield Block(
-                {name: columns[name] for name in wanted}, [number for number, _ in good], bad
-            )
+            columns: dict[str, list[str]] = {side: [] for side in SIDES}
+            numbers = []
+            bad = []
+            for number, texts, reason in block:
+                if reason is not None:
+                    bad.append((number, reason))
+                    continue
+                numbers.append(number)
+                for side, text in zip(SIDES, texts):
+                    columns[side].append(text)
+            yield Block({name: columns[name] for name in wanted}, numbers, bad)
 
     return Part(" and ".join(map(name_of, files)), list(SIDES), read, list(files), choice=choice)
 
@@ -404,6 +424,7 @@ def xliff_units(path: Path) -> Units:
             file, events=("start", "end"), tag=tags, no_network=True
         ):
             name = _tag(element)
+            # The languages of a file stand in front of its units.
             if event == "start":
                 for place, attributes in enumerate(
                     [("source-language", "srcLang"), ("target-language", "trgLang")]
@@ -446,6 +467,7 @@ def xces_units(path: Path) -> Units:
         for event, element in etree.iterparse(
             file, events=("start", "end"), tag=["{*}linkGrp", "{*}link"]
         ):
+            # A group of links names its two documents, whose sentences are read whole.
             if event == "start" and _tag(element) == "linkGrp":
                 for side, attribute in enumerate(("fromDoc", "toDoc")):
                     document = element.get(attribute) or ""
@@ -457,6 +479,7 @@ def xces_units(path: Path) -> Units:
                 number += 1
                 texts = []
                 for side, ids in enumerate((element.get("xtargets") or "").partition(";")[::2]):
+                    # A link: ids of one side, a semicolon, ids of the other; a side may be empty.
                     sentences = [documents[side].get(one) for one in ids.split()]
                     if None in sentences:
                         missing = ids.split()[sentences.index(None)]

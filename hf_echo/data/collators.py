@@ -90,31 +90,36 @@ class TranslationCollator:
 
         `owners`: row of the dataset and number in it of each text.
         """
-        chance = [self.language_drops.get(lang, self.language_drop) for _, lang in texts]
-        row, number = np.array(owners).T
-        dropped = self.uniform(DROPS, row, number) < np.array(chance)
-        encoded = [
-            self.encoder_ids(ids, None if drop else lang)
-            for (ids, lang), drop in zip(texts, dropped)
-        ]
+        dataset_row, number = np.array(owners).T
+        chances = [self.language_drops.get(lang, self.language_drop) for _, lang in texts]
+        dropped = self.uniform(DROPS, dataset_row, number) < np.array(chances)
+        encoded = []
+        for (ids, lang), is_dropped in zip(texts, dropped):
+            encoded.append(self.encoder_ids(ids, None if is_dropped else lang))
         lengths = torch.tensor([len(ids) for ids in encoded])
-        return {
+        batch = {
             "input_ids": pad(encoded, self.tokenizer.pad_token_id),
             "attention_mask": (torch.arange(int(lengths.max())) < lengths[:, None]).long(),
-            **{name: torch.tensor([row[name] for row in rows]) for name in KEYS},
-            "index": torch.tensor([row["index"] for row in rows]),
         }
+        for name in (*KEYS, "index"):
+            batch[name] = torch.tensor([row[name] for row in rows])
+        return batch
 
     def decoder_inputs(self, rows: list[dict]) -> dict[str, torch.Tensor]:
         """`decoder_input_ids` and `labels` of the first rows; nothing where the decoder reads none."""
         if not self.decoder_fraction:
             return {}
         read = max(1, round(self.decoder_fraction * len(rows)))
-        decoder = [self.decoder_ids(row) for row in rows[:read]]
-        labels = [np.r_[np.full(prompt - 1, IGNORE), ids[prompt:]] for ids, prompt in decoder]
-        inputs = [ids[:-1] for ids, _ in decoder]
-        if (size := self.decoder_vocab_size) is not None:
-            inputs = [np.where(ids < size, ids, self.tokenizer.sep_token_id) for ids in inputs]
+        inputs = []
+        labels = []
+        for row in rows[:read]:
+            ids, prompt = self.decoder_ids(row)
+            inputs.append(ids[:-1])
+            labels.append(np.r_[np.full(prompt - 1, IGNORE), ids[prompt:]])
+        size = self.decoder_vocab_size
+        if size is not None:
+            separator = self.tokenizer.sep_token_id
+            inputs = [np.where(ids < size, ids, separator) for ids in inputs]
             labels = [np.where(ids < size, ids, IGNORE) for ids in labels]
         return {
             "decoder_input_ids": pad(inputs, self.tokenizer.pad_token_id),
@@ -126,20 +131,19 @@ class TranslationCollator:
         sources = dataset.names["source_lang"]
         targets = dataset.names["target_lang"]
         prefixes = [len(self.encoder_ids([], lang)) for lang in {None, *sources, *targets}]
-        prompts = [
-            len(self.tokenizer.decoder_prompt_ids(lang, provenance))
-            for lang in targets
-            for provenance in dataset.names["provenance"]
-        ]
+        prompts = []
+        for lang in targets:
+            for provenance in dataset.names["provenance"]:
+                prompts.append(len(self.tokenizer.decoder_prompt_ids(lang, provenance)))
         return {"prefix": max(prefixes), "prompt": max(prompts)}
 
     def encoder_ids(self, ids: np.ndarray, lang: str | None) -> np.ndarray:
         """<CLS><s> [LANGUAGE]:<SEP> ids</s>, the layout of EchoTokenizer (OS Table 40)."""
         if lang not in self._frames:
-            full = self.tokenizer("", lang=lang)["input_ids"]
+            empty_text = self.tokenizer("", lang=lang)["input_ids"]
             end = self.tokenizer.end_ids
-            frame = full[: len(full) - len(end)], end
-            self._frames[lang] = tuple(np.array(part, np.int32) for part in frame)
+            head = empty_text[: len(empty_text) - len(end)]
+            self._frames[lang] = (np.array(head, np.int32), np.array(end, np.int32))
         head, end = self._frames[lang]
         return np.concatenate([head, ids, end])
 
@@ -176,8 +180,11 @@ class MaskedPairCollator(TranslationCollator):
         return len(self.encoder_ids(np.array([], np.int32), None)) > self._tail
 
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
-        texts = [(row[side], row[f"{side}_lang"]) for side in ("source", "target") for row in rows]
-        owners = [(row["index"], number) for number in (0, 1) for row in rows]
+        texts = []
+        owners = []
+        for number, side in enumerate(("source", "target")):
+            texts += [(row[side], row[f"{side}_lang"]) for row in rows]
+            owners += [(row["index"], number) for row in rows]
         batch = self.encoder_inputs(texts, rows, owners)
         numbers = np.array([row["index"] for row in rows])
         batch["side"] = torch.from_numpy((self.uniform(SIDES, numbers) < 0.5).astype(np.int64))
@@ -196,23 +203,27 @@ class MaskedPairCollator(TranslationCollator):
 
         A row of which no token was drawn has one masked, as in MEXMA's public code.
         """
-        row, number = np.array(owners).T[:, :, None]
+        dataset_row, number = np.array(owners).T[:, :, None]
         place = np.arange(ids.shape[1])[None]
-        drawn = torch.from_numpy(self.uniform(CHOSEN, row, number, place)).masked_fill(
-            ~is_text, 1.0
-        )
-        how = torch.from_numpy(self.uniform(REPLACED, row, number, place))
-        words = torch.from_numpy(
-            self.uniform(WORDS, row, number, place) * len(self.tokenizer)
-        ).long()
-        least = drawn.argmin(1, keepdim=True)  # one token in each row that has any
-        has_none = is_text.any(1, keepdim=True) & ~(drawn < self.mask_probability).any(
-            1, keepdim=True
-        )
-        only = torch.zeros_like(is_text).scatter_(1, least, has_none)
-        chosen = (drawn < self.mask_probability) | only
-        masked = torch.where(chosen & ((how < 0.8) | only), self.tokenizer.mask_token_id, ids)
-        masked = torch.where(chosen & (how >= 0.9) & ~only, words, masked)
+
+        def draw(purpose: int) -> torch.Tensor:
+            """(rows, seq) random numbers of the tokens."""
+            return torch.from_numpy(self.uniform(purpose, dataset_row, number, place))
+
+        # Which tokens are chosen; where there is none, the one with the smallest number.
+        lots = draw(CHOSEN).masked_fill(~is_text, 1.0)
+        drawn = lots < self.mask_probability
+        lacks_one = is_text.any(1, keepdim=True) & ~drawn.any(1, keepdim=True)
+        only = torch.zeros_like(is_text).scatter_(1, lots.argmin(1, keepdim=True), lacks_one)
+        chosen = drawn | only
+
+        # What stands in their place; the only one of a row is always the mask.
+        kinds = draw(REPLACED)
+        is_mask = chosen & ((kinds < 0.8) | only)
+        is_random = chosen & (kinds >= 0.9) & ~only
+        words = (draw(WORDS) * len(self.tokenizer)).long()
+        masked = torch.where(is_mask, self.tokenizer.mask_token_id, ids)
+        masked = torch.where(is_random, words, masked)
         return masked, ids.masked_fill(~chosen, IGNORE)
 
 

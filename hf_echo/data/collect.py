@@ -7,7 +7,8 @@ folder ``data`` that `hf-echo data filter` writes. Writes
     train.parquet          the mix: each row as often as its table and its language ask for, in random order
     train_decoder.parquet  each English sentence from a few translations, some of them from themselves
 
-A text of a dev set, compared by its letters and digits, is on neither side of a training pair.
+A text of a dev set, or of a test set in the folder `test` of the corpora, compared by its letters and digits, is on
+neither side of a training pair.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import duckdb
 
 from ..languages import find_language
-from .leaks import LETTERS
+from .leaks import LETTERS, held_out_letters
 from .noise import noisy
 
 ENGLISH = "eng_Latn"
@@ -37,7 +38,8 @@ def collect(
     """Write the tables into the folder `out`; returns their numbers of rows. `tables` and `mix` are those of
     `hf_echo.steps.training_data.CollectData`."""
     names = [name for file, table in tables.items() for name in (file, table.english) if name]
-    if missing := [name for name in names if not (corpora / name).exists()]:
+    missing = [name for name in names if not (corpora / name).exists()]
+    if missing:
         raise FileNotFoundError(
             f"{corpora} holds no {missing[0]}; give the folder of the parallel corpora"
         )
@@ -51,11 +53,9 @@ def collect(
             _read(
                 db, corpora / name, table, [code for code in codes if code not in table.leave_out]
             )
-        db.execute(
-            "CREATE TABLE held_out AS SELECT DISTINCT "
-            + LETTERS.format("text")
-            + " AS letters FROM dev"
-        )
+        held_out_letters(db, sorted((corpora / "test").rglob("*.parquet")))
+        letters = LETTERS.format("text")
+        db.execute(f"INSERT INTO held_out SELECT DISTINCT {letters} FROM dev")
         rows = _write_dev(db, out) | _write_train(db, out, mix)
     if not rows["train"]:
         raise ValueError(f"{corpora}: no row is left to train on in {', '.join(codes)}")
@@ -81,7 +81,8 @@ def _read(db: duckdb.DuckDBPyConnection, file: Path, table: Any, languages: list
     needed = {table.id, "lang", "text"} if table.id else set(PAIRS)
     needed |= {"split"} if table.split or table.dev_split else set()
     needed |= {"document"} if table.dev_documents else set()
-    if lacking := sorted(needed - columns):
+    lacking = sorted(needed - columns)
+    if lacking:
         raise ValueError(
             f"{file} has no column {lacking[0]!r}; found: {', '.join(sorted(columns))}"
         )
@@ -97,11 +98,13 @@ def _read_nway(db: duckdb.DuckDBPyConnection, table: Any, columns: set[str], fol
         f"""CREATE OR REPLACE TEMP TABLE nway AS SELECT "{table.id}"::VARCHAR AS id, lang, text, {split} AS split,
         {document} AS document FROM file WHERE lang = '{ENGLISH}' OR lang IN (FROM wanted)"""
     )
+    # The English of the same ids may stand in another file.
     if table.english:
         db.execute(
             f"""INSERT INTO nway BY NAME SELECT "{table.id}"::VARCHAR AS id, lang, text, {split} AS split,
             {document} AS document FROM read_parquet({_quoted(folder / table.english)}) WHERE lang = '{ENGLISH}'"""
         )
+    # What is held out for the dev set: a split, or the last documents.
     held = f"split = {_quoted(table.dev_split)}" if table.dev_split else None
     if table.dev_documents:
         held = f"""document IN (SELECT document FROM nway WHERE lang = '{ENGLISH}' GROUP BY document
@@ -111,6 +114,7 @@ def _read_nway(db: duckdb.DuckDBPyConnection, table: Any, columns: set[str], fol
         db.execute(
             f"INSERT INTO dev SELECT {name}, id, lang, min(text) FROM nway WHERE {held} GROUP BY ALL"
         )
+    # Every other language is paired with the English of its id.
     where = "" if table.split is None else f" AND x.split = {_quoted(table.split)}"
     db.execute(
         f"""INSERT INTO pairs SELECT x.text, x.lang, e.text, e.lang, {_quoted(table.provenance)}, {table.weight}
@@ -162,6 +166,7 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
     def chance(*columns: str) -> str:
         return f"(hash({', '.join(columns)}, {mix.seed}) % 1000003) / 1000003.0"
 
+    # Pairs with text on both sides that are not equal; sentences of the dev sets are held out by their letters.
     db.execute(
         f"""CREATE TABLE clean AS SELECT source, source_lang, target, target_lang, min(provenance) AS provenance,
         max(times) AS times FROM pairs
@@ -169,6 +174,7 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
         AND {LETTERS.format("source")} NOT IN (FROM held_out) AND {LETTERS.format("target")} NOT IN (FROM held_out)
         GROUP BY source, source_lang, target, target_lang"""
     )
+    # Small languages are repeated: a copy for each whole part, and one more by the chance of the rest.
     db.execute(
         f"""CREATE TABLE mix AS
         WITH sums AS (SELECT source_lang, greatest(sum(times), 1e-9) AS n FROM clean GROUP BY ALL),
@@ -188,6 +194,7 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
         "VARCHAR",
         null_handling="special",
     )
+    # Noise on half of the chosen share of each side, drawn by the row.
     columns = dict.fromkeys(COLUMNS.split(", "), "")
     for side in ("source", "target") if mix.noise else ():
         drawn = chance("mix.source", "mix.target", "copy", _quoted(side))
@@ -197,6 +204,7 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
         )
     query = f"SELECT {', '.join(how + name for name, how in columns.items())} FROM mix ORDER BY {order} {limit}"
     rows = {"train": _write(db, query, out / "train.parquet")}
+    # For the decoder: short whole sentences of English, from a few languages each, some from themselves.
     db.execute(
         f"""CREATE TABLE decoder AS SELECT *, 0 AS copy FROM
         (SELECT DISTINCT {COLUMNS} FROM mix WHERE target_lang = '{ENGLISH}' AND regexp_matches(target, ?)

@@ -63,10 +63,9 @@ def _plan(part: Part) -> Plan:
         raise ValueError(
             f"{part.label}: documents need the columns sentences (or text) and lang; found: {found}"
         )
-    known = {
-        column.partition(".")[0] for column in part.columns
-    }  # an object is refused, not left out
-    names = [content, "lang", *(name for name in TASK_COLUMNS if name in known)]
+    # An object is refused, not left out.
+    present = {column.partition(".")[0] for column in part.columns}
+    names = [content, "lang", *(name for name in TASK_COLUMNS if name in present)]
     return Plan.of(part, {name: name for name in names}, None, TASK_COLUMNS)
 
 
@@ -77,25 +76,29 @@ def _convert(block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]
     good = []
     bad = []
     for number, values in enumerate(zip(*columns.values(), strict=True)):
-        row = dict.fromkeys(("sentences", "lang", *TASK_COLUMNS)) | dict(
-            zip(columns, values, strict=True)
-        )
+        row = dict.fromkeys(("sentences", "lang", *TASK_COLUMNS))
+        row |= zip(columns, values, strict=True)
         row["choices"] = row["choices"] or []
-        reason = None
-        if "text" in row:
-            text = row.pop("text")
-            reason = check_text("text", text) or check_language("lang", row["lang"])
-            try:
-                row["sentences"] = (
-                    [] if reason else trimmed(rule_segmenter([str(text)], row["lang"])[0])
-                )
-            except ValueError as error:  # code has no sentences
-                reason = str(error)
-        if reason := reason or check_document(row):
+        reason = _cut_text(row) if "text" in row else None
+        reason = reason or check_document(row)
+        if reason:
             bad.append((number, reason))
         else:
             good.append(row)
     return pa.Table.from_pylist(good, schema=document_features().arrow_schema), bad
+
+
+def _cut_text(row: dict[str, Any]) -> str | None:
+    """Put the sentences of the text into the row; returns why it has none."""
+    text = row.pop("text")
+    reason = check_text("text", text) or check_language("lang", row["lang"])
+    if reason:
+        return reason
+    try:
+        row["sentences"] = trimmed(rule_segmenter([text], row["lang"])[0])
+    except ValueError as error:  # code has no sentences
+        return str(error)
+    return None
 
 
 def check_document(row: dict[str, Any]) -> str | None:
@@ -112,11 +115,13 @@ def check_document(row: dict[str, Any]) -> str | None:
         return f"choices is {_shown(choices)}, not a list of texts"
     texts = [(f"sentence {number}", text) for number, text in enumerate(sentences, 1)]
     texts += [(f"choice {number}", text) for number, text in enumerate(choices, 1)]
-    texts += [
-        (name, row[name]) for name in ("task", "question", "answer") if row[name] not in (None, "")
-    ]
-    if reason := next(filter(None, (check_text(name, text) for name, text in texts)), None):
-        return reason
+    for name in ("task", "question", "answer"):
+        if row[name] not in (None, ""):
+            texts.append((name, row[name]))
+    for name, text in texts:
+        reason = check_text(name, text)
+        if reason:
+            return reason
     if len(choices) and row["answer"] not in choices:
         return f"the answer {_shown(row['answer'])} is not among its choices: {', '.join(choices)}"
     return check_language("lang", row["lang"])
@@ -128,15 +133,15 @@ def _shown(value: Any) -> str:
 
 def flat_sentences(documents: Dataset, last: tuple[str, str] | None = None) -> Dataset:
     """All sentences, and `last` (text, lang), one after the other, with the columns `source` and `source_lang`."""
-    texts = [text for row in documents["sentences"] for text in row]
-    langs = [
-        lang
-        for row, lang in zip(documents["sentences"], documents["lang"], strict=True)
-        for _ in row
-    ]
+    texts = []
+    langs = []
+    for sentences, lang in zip(documents["sentences"], documents["lang"], strict=True):
+        texts += sentences
+        langs += [lang] * len(sentences)
     if last is not None:
-        texts = [*texts, last[0]]
-        langs = [*langs, last[1]]
+        text, lang = last
+        texts.append(text)
+        langs.append(lang)
     return Dataset.from_dict({"source": texts, "source_lang": langs})
 
 

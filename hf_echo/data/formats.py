@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from ..languages import CODE_SHAPE, meanings
@@ -50,6 +49,9 @@ from .delimited import delimiter_of, quoted, read_plain, read_quoted, split_quot
 from .parts import Block, Languages, Part, content_hash, say_once
 from .subtitles import subtitle_texts
 
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
 __all__ = [
     "BLOCK",
     "Block",
@@ -73,6 +75,7 @@ __all__ = [
     "suffix_of",
 ]
 
+# These may be packed.
 KINDS = (
     ".tsv",
     ".csv",
@@ -83,7 +86,7 @@ KINDS = (
     ".xml",
     ".srt",
     ".vtt",
-)  # these may be packed
+)
 SUFFIXES = [kind + packed for kind in KINDS for packed in ("", *PACKED)]
 SUFFIXES += [".json", ".parquet", ".arrow"]
 KNOWN = (
@@ -144,7 +147,8 @@ def open_file(
     ``without_header`` (None: "1", "2" ...), and the first line is a row. ``langs`` chooses the languages of a TMX file
     or a Moses pair; the columns source_lang and target_lang hold those that are not given.
     """
-    if pair := moses_pair(path):
+    pair = moses_pair(path)
+    if pair:
         return open_moses(path, *pair, langs)
     check_file(path)
     suffix = ".tsv" if str(path) == STANDARD else kind_of(path)
@@ -175,9 +179,8 @@ def open_file(
             raise ValueError(
                 f"{where}; write one JSON object per line, or in a .json file one array of objects"
             )
-        columns = list(
-            dict.fromkeys(chain.from_iterable(map(_flat_keys, rows)))
-        )  # those of the first block
+        # those of the first block
+        columns = list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))
         return Part(
             str(path), columns, partial(_read_json, path), path, next(blocks, None) is not None
         )
@@ -194,9 +197,8 @@ def _open_delimited(
     is_stream = str(path) == STANDARD
     stream = text_blocks(path)
     head = next(stream, Lines([], [], []))
-    if (
-        is_stream and not head.texts and not head.bad
-    ):  # the end of a pipe that has let nothing through
+    # the end of a pipe that has let nothing through
+    if is_stream and not head.texts and not head.bad:
         return Part(name_of(path), list(without_header or ("1", "2")), lambda wanted: iter(()))
     if not head.texts or not head.texts[0] or head.numbers[0] != 1:
         raise ValueError(
@@ -290,10 +292,13 @@ def flat_names(schema: pa.Schema) -> list[str]:
 
 
 def _flat_keys(row: Mapping[str, Any]) -> list[str]:
-    inner = {
-        key: value if isinstance(value, dict) and value else [""] for key, value in row.items()
-    }
-    return [f"{key}.{name}" if name else key for key, names in inner.items() for name in names]
+    keys = []
+    for key, value in row.items():
+        if isinstance(value, dict) and value:
+            keys += [f"{key}.{name}" if name else key for name in value]
+        else:
+            keys.append(key)
+    return keys
 
 
 def _check_header(path: Path, names: list[str]) -> None:
@@ -308,11 +313,10 @@ def _check_header(path: Path, names: list[str]) -> None:
 
 def _read_text(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     for texts, numbers, bad in text_blocks(path):
-        good = [(n, line) for n, line in zip(numbers, texts) if line.strip()]
-        blank = len(texts) - len(good)
-        yield Block(
-            {"text": [line for _, line in good]}, [n for n, _ in good], bad, {"blank lines": blank}
-        )
+        rows = [(number, line) for number, line in zip(numbers, texts) if line.strip()]
+        columns = {"text": [line for _, line in rows]}
+        left_out = {"blank lines": len(texts) - len(rows)}
+        yield Block(columns, [number for number, _ in rows], bad, left_out)
 
 
 def _read_json(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
@@ -353,19 +357,22 @@ def _json_blocks(path: Path) -> Iterator[tuple[list[dict], list[int], list[tuple
 def _why(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at column {error.colno}"
-    return next(
-        iter(str(error).splitlines()), "too deep"
-    )  # a number of thousands of digits, deep nesting
+    # a number of thousands of digits, deep nesting
+    return next(iter(str(error).splitlines()), "too deep")
 
 
 def _objects(
     entries: Sequence[tuple[int, Any]], bad: list[tuple[int, str]]
 ) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
-    good = [(number, entry) for number, entry in entries if isinstance(entry, dict)]
-    bad = bad + [
-        (number, "not a JSON object") for number, entry in entries if not isinstance(entry, dict)
-    ]
-    return [row for _, row in good], [number for number, _ in good], sorted(bad)
+    rows = []
+    numbers = []
+    for number, entry in entries:
+        if isinstance(entry, dict):
+            rows.append(entry)
+            numbers.append(number)
+        else:
+            bad = [*bad, (number, "not a JSON object")]
+    return rows, numbers, sorted(bad)
 
 
 def _dig(row: Mapping[str, Any], name: str) -> Any:
@@ -375,11 +382,15 @@ def _dig(row: Mapping[str, Any], name: str) -> Any:
     return row[outer].get(inner) if isinstance(row.get(outer), dict) else None
 
 
+def _open_arrow(path: Path) -> Dataset:
+    from pyarrow.dataset import dataset  # imports pandas, which takes a second
+
+    return dataset(path, format="arrow")
+
+
 def _schema(path: Path) -> pa.Schema:
     is_parquet = path.suffix.lower() == ".parquet"
-    return (
-        pq.read_schema(path) if is_parquet else pyarrow.dataset.dataset(path, format="arrow").schema
-    )
+    return pq.read_schema(path) if is_parquet else _open_arrow(path).schema
 
 
 def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
@@ -388,22 +399,18 @@ def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
         names = [
             n for n in _schema(path).names if any(w == n or w.startswith(f"{n}.") for w in wanted)
         ]
-        if (
-            path.suffix.lower() == ".parquet"
-        ):  # pyarrow.dataset reads ahead: rows before a damage would be lost
+        if path.suffix.lower() == ".parquet":
+            # pyarrow.dataset reads ahead: rows before a damage would be lost
             batches = pq.ParquetFile(path).iter_batches(BLOCK, columns=names)
         else:
-            batches = pyarrow.dataset.dataset(path, format="arrow").to_batches(
-                columns=names, batch_size=BLOCK
-            )
+            batches = _open_arrow(path).to_batches(columns=names, batch_size=BLOCK)
         for batch in batches:
             for column in batch.columns:
                 try:
                     column.validate(full=True)
                 except pa.ArrowInvalid as error:
-                    if "UTF8" not in str(
-                        error
-                    ):  # text that is not UTF-8 is a bad row, reported later
+                    # text that is not UTF-8 is a bad row, reported later
+                    if "UTF8" not in str(error):
                         raise
             yield _arrow_block(pa.Table.from_batches([batch]), wanted, start)
             start += len(batch)
@@ -418,8 +425,10 @@ def _read_hub(dataset: Any, wanted: Sequence[str]) -> Iterator[Block]:
 
 def _arrow_block(table: pa.Table, wanted: Sequence[str], start: int) -> Block:
     flat = table.flatten()
-    columns = {name: flat[name] for name in wanted}
-    columns = {
-        n: c.cast(pa.string()) if pa.types.is_string_view(c.type) else c for n, c in columns.items()
-    }
+    columns = {}
+    for name in wanted:
+        column = flat[name]
+        if pa.types.is_string_view(column.type):
+            column = column.cast(pa.string())
+        columns[name] = column
     return Block(columns, range(start, start + len(table)), [])

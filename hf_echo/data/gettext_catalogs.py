@@ -25,9 +25,8 @@ from ..utils.text import BOM
 from .tables import BadRows
 
 MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
-OTHER_LINE_ENDS = re.compile(
-    "[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]"
-)  # polib would split a string at these
+# polib would split a string at these
+OTHER_LINE_ENDS = re.compile("[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]")
 _SPACES = re.compile(r"\s+")
 # inside these, the characters are not marks
 _PROTECTED = re.compile(
@@ -68,14 +67,14 @@ def remove_accelerators(source: str, target: str) -> tuple[str, str]:
         here = _marks(source, mark)
         if len(here) != 1:
             continue
-        there = _marks(target, mark)
+        target_marks = _marks(target, mark)
         bracketed = _IN_BRACKETS[mark].search(target)  # only accelerators are written in this form
-        if len(there) > 1 or not (
-            bracketed or _is_accelerator(source, here[0], target, bool(there))
+        if len(target_marks) > 1 or not (
+            bracketed or _is_accelerator(source, here[0], target, bool(target_marks))
         ):
             continue
         source = _without(source, mark, here)
-        return source, _without(target, mark, there)
+        return source, _without(target, mark, target_marks)
     return source, target
 
 
@@ -162,6 +161,7 @@ def catalog_rows(
         bad.add(label, line, reason)
         left_out["catalogs that cannot be read"] += 1
         return
+    # Both languages: of the target by the place or the header, of the source by the header, else English.
     target = language_of(catalog.path, messages.metadata)
     declared = messages.metadata.get("X-Source-Language", "")
     source = "eng_Latn" if declared in ("", "C", "POSIX") else language_of_locale(declared)
@@ -171,6 +171,7 @@ def catalog_rows(
     if target[:3] == source[:3]:
         left_out["catalogs of the source language"] += 1
         return
+    # An entry with a plural gives a pair for each form of the target language.
     forms = plural_forms(messages.metadata.get("Plural-Forms", ""))
     for entry in messages:
         if entry.obsolete or "fuzzy" in getattr(entry, "flags", ()):
@@ -197,9 +198,8 @@ def language_of(path: PurePosixPath, metadata: dict[str, str]) -> str | None:
     """The NLLB code of a catalog: from the folder above LC_MESSAGES, its header, its name, then its folders."""
     parts = path.parts
     if len(parts) > 2 and parts[-2].upper().startswith("LC_"):
-        return language_of_locale(
-            parts[-3]
-        )  # the standard place decides, even for an unknown language
+        # the standard place decides, even for an unknown language
+        return language_of_locale(parts[-3])
     stem = path.stem
     names = [metadata.get("Language", ""), stem, stem.rpartition(".")[2], stem.rpartition("-")[2]]
     codes = map(language_of_locale, [*names, *reversed(parts[:-1])])

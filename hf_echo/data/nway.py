@@ -142,9 +142,9 @@ def read_nway(
     for part in parts:
         mapping = find_nway_columns(part.columns, id_column)
         if mapping is None:
-            wanted = id_column or f"id (or {', '.join(ID_ALIASES[1:])})"
+            id_names = id_column or f"id (or {', '.join(ID_ALIASES[1:])})"
             raise ValueError(
-                f"{part.label} needs the columns {wanted}, lang and text; found: {', '.join(part.columns)}"
+                f"{part.label} needs the columns {id_names}, lang and text; found: {', '.join(part.columns)}"
             )
         plans.append(Plan.of(part, mapping, split))
     bad = BadRows(on_bad_row)
@@ -159,9 +159,8 @@ class _Unique:
         self.seen: set[int] = set()
 
     def __call__(self, block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
-        ids = [
-            str(v) if type(v) is int else v for v in schema.as_list(block["id"])
-        ]  # files may hold them as numbers
+        # files may hold them as numbers
+        ids = [str(v) if type(v) is int else v for v in schema.as_list(block["id"])]
         columns = {"id": ids, "lang": block["lang"], "text": block["text"]}
         table, bad = schema.checked(columns, nway_features().arrow_schema, _check_row)
         failed = {i for i, _ in bad}
@@ -227,7 +226,8 @@ def pair_tables(
     """The pairs as tables of the parallel schema."""
     if direction not in DIRECTIONS:
         raise ValueError(f"direction={direction!r} is not one of {', '.join(DIRECTIONS)}")
-    if missing := [c for c in ("id", "lang", "text") if c not in dataset.column_names]:
+    missing = [c for c in ("id", "lang", "text") if c not in dataset.column_names]
+    if missing:
         raise ValueError(
             f"no column {missing[0]!r} in the n-way dataset; found: {', '.join(dataset.column_names)}"
         )
@@ -236,7 +236,8 @@ def pair_tables(
     lang = table["lang"].combine_chunks()
     names = set(pc.unique(lang).to_pylist())
     needed = [*(languages or ()), *([] if direction == "all" else [pivot])]
-    if absent := [name for name in needed if name not in names]:
+    absent = [name for name in needed if name not in names]
+    if absent:
         raise ValueError(
             f"no row in {absent[0]!r} in the n-way dataset; its languages: {', '.join(sorted(names))}"
         )

@@ -40,7 +40,7 @@ def check_text_output(out: str | Path) -> None:
 def check_not_read(out: str | Path, inputs: Sequence[str | Path]) -> None:
     """`check_output` of the files of an output, whose inputs may be Moses pairs too."""
     for file in _moses(Path(out)) or [Path(out)]:
-        check_output(file, [read for given in inputs for read in files_of(Path(given))])
+        check_output(file, [read for path in inputs for read in files_of(Path(path))])
 
 
 def check_pair_output(
@@ -187,6 +187,7 @@ def _tmx(path: Path, langs: Langs) -> Iterator[Write]:
     source_lang, target_lang = map(bcp47, langs)
     store = tmxfile(sourcelanguage=source_lang)
     store.addheader()
+    # The toolkit writes head and foot; units are written one by one, so that they need no memory.
     start, end = bytes(store).decode().split("<body/>")
     with open_output(path) as file:
         file.write(f"{start}<body>\n")

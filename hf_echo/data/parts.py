@@ -24,21 +24,18 @@ class Block(NamedTuple):
     columns: Mapping[str, Sequence | pa.Array | pa.ChunkedArray]
     lines: Sequence[int]  # number of each row: its line in a file of lines, else its place, from 1
     bad: list[tuple[int, str]]  # (line, reason) of lines that are not rows
-    left_out: Mapping[str, int] = (
-        NOTHING  # reason -> number of rows that are none for this reader, and no error
-    )
+    # reason -> number of rows that are none for this reader, and no error
+    left_out: Mapping[str, int] = NOTHING
 
 
 class Part(NamedTuple):
     label: str  # its name in error messages
     columns: list[str]
     read: Callable[[Sequence[str]], Iterator[Block]]  # names of the wanted columns -> blocks
-    source: Any = (
-        None  # a path, a list of paths, or the fingerprint of a Hub dataset; None: unknown
-    )
-    open_ended: bool = (
-        False  # later rows may have columns that the first block lacks; `read` takes any name
-    )
+    # a path, a list of paths, or the fingerprint of a Hub dataset; None: unknown
+    source: Any = None
+    # later rows may have columns that the first block lacks; `read` takes any name
+    open_ended: bool = False
     choice: Any = None  # what else the rows depend on, such as the languages that were chosen
     is_quoted: bool = False  # TSV in which fields stand in quotes, as Excel writes them
 

@@ -111,15 +111,17 @@ def prepare_parallel(
             for _ in pool.map(_make_shard, jobs):
                 bar.update()
     bar.close()
-    made = [read_json(shard_folder(out, number) / SHARD) for number in range(shards)]
-    digest = hashlib.sha256("\n".join(shard["sha256"] for shard in made).encode()).hexdigest()
+    shard_notes = [read_json(shard_folder(out, number) / SHARD) for number in range(shards)]
+    digest = hashlib.sha256(
+        "\n".join(shard["sha256"] for shard in shard_notes).encode()
+    ).hexdigest()
     names: dict[str, list[str]] = {}
     for kind in ("source_lang", "target_lang", "provenance"):
-        names[kind] = sorted({name for shard in made for name in shard["names"][kind]})
+        names[kind] = sorted({name for shard in shard_notes for name in shard["names"][kind]})
     report = {"rows": len(dataset), "shards": shards, "fingerprint": digest}
     write_json(
         out / PREPARED,
-        plan | report | {"names": names, "shards": [shard["rows"] for shard in made]},
+        plan | report | {"names": names, "shards": [shard["rows"] for shard in shard_notes]},
     )
     return report
 
@@ -148,14 +150,14 @@ def _make_shard(job: tuple[Dataset, Any, Path, int, int, int]) -> None:
     tokenized = tokenize_parallel(rows, tokenizer, max_length=max_length, progress=False)
     tokenized.save(unfinished)
     files = {file.name: file.stat().st_size for file in sorted(unfinished.iterdir())}
-    about = {
+    description = {
         "rows": len(tokenized),
         "names": tokenized.names,
         "longest": tokenized.longest(),
         "files": files,
         "sha256": _hash_of(unfinished, files),
     }
-    (unfinished / SHARD).write_text(json.dumps(about))
+    (unfinished / SHARD).write_text(json.dumps(description))
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(unfinished, folder)
 

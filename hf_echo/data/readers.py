@@ -70,14 +70,19 @@ def load_parallel(
     """
     if str(path_or_name) == "builtin":
         return _builtin(split, positive(limit), options)
-    given = {"source_lang": source_lang, "target_lang": target_lang, "provenance": provenance}
+    constants_asked = {
+        "source_lang": source_lang,
+        "target_lang": target_lang,
+        "provenance": provenance,
+    }
     label = str(path_or_name)
     id_column = options.get("id_column")
     parts, constants, of_files, is_nway = _open(
-        label, columns, split, name, limit, id_column, **given
+        label, columns, split, name, limit, id_column, **constants_asked
     )
     if Path(label).exists():
         check_split(Path(label), parts, split)
+    # An n-way table gives pairs of its languages.
     if is_nway:
         _only(options, NWAY_OPTIONS, f"{label} is an n-way table")
         rows = nway.read_nway(parts, options.pop("id_column", None), of_files, on_bad_row)
@@ -87,6 +92,7 @@ def load_parallel(
             raise ValueError(f"{label}: {error}") from None
     _only(options, (), NO_OPTIONS)
 
+    # Tables of pairs: rows are checked block by block on their way into the cache.
     plans, optional = _plan(parts, columns, constants, of_files)
     convert = partial(schema.normalise, constants=constants, optional=optional)
     bad = BadRows(on_bad_row)
@@ -104,28 +110,29 @@ def parallel_tables(
     Every table has all OPTIONAL columns. Bad rows go to ``bad``; if they are errors, the first block with one raises.
     """
     label = str(path_or_name)
-    options = {*BUILTIN_OPTIONS, *NWAY_OPTIONS}
     if label != "builtin":
-        own = {
-            key: value
-            for key, value in arguments.items()
-            if key not in options or key == "id_column"
-        }
-        parts, constants, of_files, is_nway = _open(label, **own)
+        special = {*BUILTIN_OPTIONS, *NWAY_OPTIONS}
+        general = {}
+        options = {}
+        for key, value in arguments.items():
+            if key in special:
+                options[key] = value
+            if key not in special or key == "id_column":
+                general[key] = value
+        parts, constants, of_files, is_nway = _open(label, **general)
         if not is_nway:
-            _only(
-                {key: value for key, value in arguments.items() if key in options}, (), NO_OPTIONS
-            )
-            plans, _ = _plan(parts, own.get("columns"), constants, of_files)
+            _only(options, (), NO_OPTIONS)
+            plans, _ = _plan(parts, general.get("columns"), constants, of_files)
             convert = partial(schema.normalise, constants=constants, optional=schema.OPTIONAL)
-            yield from checked_tables(plans, convert, bad, limit=own.get("limit"), streaming=True)
+            limit = general.get("limit")
+            yield from checked_tables(plans, convert, bad, limit=limit, streaming=True)
             return
-    on_bad_row = {} if label == "builtin" else {"on_bad_row": "skip" if bad.skip else "error"}
-    dataset = load_parallel(path_or_name, **arguments, **on_bad_row)
+        arguments["on_bad_row"] = "skip" if bad.skip else "error"
+    # These are read whole, into the cache.
+    dataset = load_parallel(path_or_name, **arguments)
     for table in dataset.with_format("arrow").iter(BLOCK):
-        yield schema.normalise(
-            dict(zip(table.column_names, table.columns)), optional=schema.OPTIONAL
-        )[0]
+        columns = dict(zip(table.column_names, table.columns))
+        yield schema.normalise(columns, optional=schema.OPTIONAL)[0]
 
 
 def _open(
@@ -139,20 +146,21 @@ def _open(
 ) -> tuple[list[Part], dict[str, str], str | None, bool]:
     """(parts, schema columns with one value for all rows, split to select from rows, whether the parts are n-way)."""
     positive(limit)
-    langs = {
-        side: find_language(given[side], strict=True)
-        for side in given
-        if side.endswith("lang") and given[side]
-    }
-    tags = tuple(_tag(given.get(side)) for side in ("source_lang", "target_lang"))
-    if (provenance := given.get("provenance")) is not None and provenance not in schema.PROVENANCES:
+    constants = {}
+    for name_of_column, value in given.items():
+        if value is not None:
+            is_language = name_of_column.endswith("lang") and value
+            constants[name_of_column] = find_language(value, strict=True) if is_language else value
+    provenance = given.get("provenance")
+    if provenance is not None and provenance not in schema.PROVENANCES:
         raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
-    constants = {key: value for key, value in {**given, **langs}.items() if value is not None}
-    if not (is_here := Path(label).exists()) and not looks_like_file(label):
+
+    is_here = Path(label).exists()
+    if not is_here and not looks_like_file(label):
         parts = [open_hub(split_revision(label)[0], hub_dataset(label, name, split))]
     else:
         options: dict[str, Any] = {"is_header": partial(_is_header, columns, constants)}
-        options["langs"] = tags
+        options["langs"] = tuple(_tag(given.get(side)) for side in ("source_lang", "target_lang"))
         if columns is not None and all(str(column).isdigit() for column in columns.values()):
             options |= {"is_header": lambda fields: False, "without_header": None}
         parts = [open_file(file, **options) for file in list_files(Path(label), split)]
@@ -160,12 +168,8 @@ def _open(
         nway.find_nway_columns(part.columns, id_column) and not schema.has_pair(part.columns)
         for part in parts
     )
-    return (
-        parts,
-        constants,
-        split if is_here else None,
-        is_nway,
-    )  # the Hub has already selected the split
+    # The Hub has already selected the split.
+    return parts, constants, split if is_here else None, is_nway
 
 
 def _tag(lang: str | None) -> str | None:
@@ -182,31 +186,31 @@ def _plan(
     split: str | None,
 ) -> tuple[list[Plan], list[str]]:
     """(the plan of each part, the optional columns that any of them has)."""
+    languages = [name for name in constants if name != "provenance"]
     plans = []
+    optional = set()
     for part in parts:
-        given = [c for c in constants if c != "provenance"]
-        mapping = schema.find_columns(part.columns, columns, constants=given, where=part.label)
-        plans.append(Plan.of(part, mapping, split, ("provenance", *schema.OPTIONAL)))
-    return plans, [c for c in schema.OPTIONAL if any(c in plan.mapping for plan in plans)]
+        mapping = schema.find_columns(part.columns, columns, constants=languages, where=part.label)
+        plan = Plan.of(part, mapping, split, ("provenance", *schema.OPTIONAL))
+        plans.append(plan)
+        optional.update(plan.mapping)
+    return plans, [name for name in schema.OPTIONAL if name in optional]
 
 
 def _is_header(
     columns: Mapping[str, str] | None, constants: Mapping[str, str], fields: list[str]
 ) -> bool:
     """Whether the first line names columns; two fields without column names are a row if both languages are given."""
-    if (
-        columns is not None
-        or len(fields) != 2
-        or not {"source_lang", "target_lang"} <= set(constants)
-    ):
+    has_languages = {"source_lang", "target_lang"} <= set(constants)
+    if columns is not None or len(fields) != 2 or not has_languages:
         return True
     return tuple(fields) in schema.TEXT_ALIASES
 
 
 def looks_like_file(label: str) -> bool:
     """Whether a label is a path, not a Hub dataset (``name``, ``owner/name`` or ``owner/name@revision``)."""
-    known = suffix_of(Path(label)) is not None or moses_pair(Path(label)) is not None
-    return known or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w./-]+)?", label)
+    is_known = suffix_of(Path(label)) is not None or moses_pair(Path(label)) is not None
+    return is_known or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w./-]+)?", label)
 
 
 def hub_dataset(label: str, name: str | None, split: str | None) -> Dataset:
@@ -237,13 +241,16 @@ def hub_dataset(label: str, name: str | None, split: str | None) -> Dataset:
 
 def _builtin(split: str | None, limit: int | None, options: dict[str, Any]) -> Dataset:
     _only(options, BUILTIN_OPTIONS, "the built-in corpus")
-    dataset = builtin_parallel(**options, **({} if split is None else {"split": split}))
-    return dataset if limit is None else dataset.select(range(min(limit, len(dataset))))
+    if split is not None:
+        options["split"] = split
+    dataset = builtin_parallel(**options)
+    if limit is None:
+        return dataset
+    return dataset.select(range(min(limit, len(dataset))))
 
 
 def _only(options: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
-    if unknown := [option for option in options if option not in known]:
-        raise ValueError(
-            f"unknown option {unknown[0]!r}: {what}"
-            + (f", which accepts {', '.join(known)}" if known else "")
-        )
+    for option in options:
+        if option not in known:
+            accepted = f", which accepts {', '.join(known)}" if known else ""
+            raise ValueError(f"unknown option {option!r}: {what}{accepted}")

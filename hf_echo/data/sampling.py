@@ -20,19 +20,14 @@ def unimax(
     paper divides a budget.)
     """
     _check(sizes)
-    if not max_upsampling >= 1:
-        raise ValueError(f"max_upsampling={max_upsampling} must be 1 or more")
-    if top_n < 1:
-        raise ValueError(f"top_n={top_n} must be 1 or more")
-    level = sorted(sizes.values(), reverse=True)[:top_n][-1]
+    largest = sorted(sizes.values(), reverse=True)
+    level = largest[:top_n][-1]
     return _normalised({key: min(level, max_upsampling * size) for key, size in sizes.items()})
 
 
 def temperature(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
     """Temperature sampling, ``p ~ (n / N) ** exponent``: 1 is natural, 0 uniform (OS 3.5: 0.6, omnilingual stage)."""
     _check(sizes)
-    if not 0 <= exponent < math.inf:
-        raise ValueError(f"exponent={exponent} must be a number from 0 (uniform); 1 is natural")
     total = math.fsum(sizes.values())
     return _normalised({key: (size / total) ** exponent for key, size in sizes.items()})
 
@@ -53,14 +48,12 @@ def two_step(
     Returns:
         source -> language -> proportion; all of them sum to 1.
     """
-    for source, languages in sizes.items():
-        if not languages:
-            raise ValueError(f"source {source!r} has no language; remove it")
-    of_source = temperature(
-        {s: math.fsum(languages.values()) for s, languages in sizes.items()}, exponent
-    )
-    within = {source: temperature(languages, exponent) for source, languages in sizes.items()}
-    return {s: {lang: of_source[s] * p for lang, p in within[s].items()} for s in sizes}
+    source_sizes = {source: math.fsum(languages.values()) for source, languages in sizes.items()}
+    proportions = {}
+    for source, share in temperature(source_sizes, exponent).items():
+        within = temperature(sizes[source], exponent)
+        proportions[source] = {lang: share * proportion for lang, proportion in within.items()}
+    return proportions
 
 
 def _check(sizes: Mapping[str, float]) -> None:

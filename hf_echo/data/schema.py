@@ -52,9 +52,8 @@ LANGUAGE_ALIASES = (
     ("sentence1_lang", "sentence2_lang"),
 )
 NEGATIVE_ALIASES = ("hard_negatives", "negatives", "negative")
-LONGEST = (
-    100_000  # characters of a sentence; a longer text is a log page, or has lost its line ends
-)
+# Characters of a sentence; a longer text is a log page, or has lost its line ends.
+LONGEST = 100_000
 # Python's white space; Arrow's utf8_trim_whitespace differs from str.strip() in some characters.
 WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 
@@ -63,10 +62,12 @@ def features(optional: Sequence[str] = ()) -> Features:
     """The `datasets.Features` of a parallel dataset with the given optional columns."""
     from datasets import Features, List, Value
 
-    kinds = {"hard_negatives": List(Value("string")), "quality": Value("float64")}
-    return Features(
-        {c: Value("string") for c in COLUMNS} | {c: kinds[c] for c in OPTIONAL if c in optional}
-    )
+    kinds = dict.fromkeys(COLUMNS, Value("string"))
+    if "hard_negatives" in optional:
+        kinds["hard_negatives"] = List(Value("string"))
+    if "quality" in optional:
+        kinds["quality"] = Value("float64")
+    return Features(kinds)
 
 
 def has_pair(columns: Sequence[str]) -> bool:
@@ -87,60 +88,79 @@ def find_columns(
     """
     columns = {name: str(column) for name, column in (columns or {}).items()}  # a number in YAML
     listing = f"found: {', '.join(map(str, found)) or 'none'}"
-    known = (*COLUMNS, *OPTIONAL)
-    if unknown := [c for c in columns if c not in known]:
-        raise ValueError(
-            f"columns maps schema names to names in the file; {unknown[0]!r} is not one of {', '.join(known)}"
-        )
+    schema_names = (*COLUMNS, *OPTIONAL)
     for name, column in columns.items():
+        if name not in schema_names:
+            raise ValueError(
+                "columns maps schema names to names in the file; "
+                f"{name!r} is not one of {', '.join(schema_names)}"
+            )
         if column not in found:
             raise ValueError(f"{where} has no column {column!r} (named for {name}); {listing}")
 
+    # The two texts, under the same pair of usual names.
     mapping = dict(columns)
-    pairs = ((columns.get("source", s), columns.get("target", t)) for s, t in TEXT_ALIASES)
-    pair = next((p for p in pairs if set(p) <= set(found)), None)
+    pair = _text_columns(found, columns)
     if pair is None:
         missing = " and ".join(side for side in ("source", "target") if side not in columns)
         fix = "rename them, or name them in columns: {source: ..., target: ...}"
         raise ValueError(f"{where} has no columns for {missing}; {listing}; {fix}")
     mapping["source"], mapping["target"] = pair
-    for i, side in enumerate(("source_lang", "target_lang")):
-        aliases = [names[i] for names in LANGUAGE_ALIASES]
-        column = mapping.get(side) or next((a for a in aliases if a in found), None)
-        if column is not None and side in constants:
-            raise ValueError(f"{where} has its own column {column!r} for {side}: leave {side} out")
+
+    # A language is a column or a constant, not both.
+    for side, aliases in zip(("source_lang", "target_lang"), zip(*LANGUAGE_ALIASES)):
+        column = mapping.get(side) or _first_in(aliases, found)
         if column is None and side not in constants:
             fix = f"give {side}, such as fra_Latn, or columns: {{{side}: ...}}"
             raise ValueError(f"{where} has no column for {side}; {listing}; {fix}")
+        if column is not None and side in constants:
+            raise ValueError(f"{where} has its own column {column!r} for {side}: leave {side} out")
         if column is not None:
             mapping[side] = column
+
     for name in ("provenance", *OPTIONAL):
-        names = NEGATIVE_ALIASES if name == "hard_negatives" else (name,)
-        if name not in mapping and (column := next((n for n in names if n in found), None)):
+        aliases = NEGATIVE_ALIASES if name == "hard_negatives" else (name,)
+        column = mapping.get(name) or _first_in(aliases, found)
+        if column is not None:
             mapping[name] = column
     return mapping
 
 
+def _text_columns(found: Sequence[str], columns: Mapping[str, str]) -> tuple[str, str] | None:
+    """The columns of both texts; None where no pair of names is there."""
+    for source, target in TEXT_ALIASES:
+        pair = (columns.get("source", source), columns.get("target", target))
+        if set(pair) <= set(found):
+            return pair
+    return None
+
+
+def _first_in(names: Sequence[str], found: Sequence[str]) -> str | None:
+    return next((name for name in names if name in found), None)
+
+
 def check_row(row: Mapping[str, Any]) -> str | None:
     """Why a row does not fit the schema, or None if it does. Bytes stand for text that is not UTF-8."""
-    for side, lang in (("source", "source_lang"), ("target", "target_lang")):
-        if reason := check_text(side, row.get(side)) or check_language(lang, row.get(lang)):
+    for side in ("source", "target"):
+        lang = f"{side}_lang"
+        reason = check_text(side, row.get(side)) or check_language(lang, row.get(lang))
+        if reason:
             return reason
         if len(row[side]) > LONGEST:
             return f"{side} has {len(row[side]):,} characters, more than {LONGEST:,}: is it one sentence?"
-    if (provenance := row.get("provenance")) is not None and provenance not in PROVENANCES:
+    provenance = row.get("provenance")
+    if provenance is not None and provenance not in PROVENANCES:
         return f"provenance {provenance!r:.80} is not one of {', '.join(PROVENANCES)}"
-    if (negatives := row.get("hard_negatives")) is not None:
-        if not isinstance(negatives, (list, tuple)):
-            return "hard_negatives is not a list of texts"
-        if reason := next(
-            filter(None, (check_text("a hard negative", text) for text in negatives)), None
-        ):
+    negatives = row.get("hard_negatives")
+    if negatives is not None and not isinstance(negatives, (list, tuple)):
+        return "hard_negatives is not a list of texts"
+    for text in negatives or ():
+        reason = check_text("a hard negative", text)
+        if reason:
             return reason
     quality = row.get("quality")
-    if quality is not None and (
-        not isinstance(quality, (int, float)) or not math.isfinite(quality)
-    ):
+    is_number = isinstance(quality, (int, float)) and math.isfinite(quality)
+    if quality is not None and not is_number:
         return f"quality {quality!r:.80} is not a finite number"
     return None
 
@@ -169,11 +189,9 @@ def is_unicode(text: str) -> bool:
 def check_language(name: str, code: Any) -> str | None:
     if not isinstance(code, str) or not code:
         return check_text(name, code)
-    return (
-        _language_error(name, code)
-        if len(code) < 60
-        else f"{name}: {code[:40]!r} ... is no language code"
-    )
+    if len(code) >= 60:
+        return f"{name}: {code[:40]!r} ... is no language code"
+    return _language_error(name, code)
 
 
 @cache
@@ -236,11 +254,14 @@ def normalise(
     constants = {"provenance": "primary"} | dict(constants or {})
     size = len(block["source"])
     columns = {name: block[name] if name in block else [constants[name]] * size for name in COLUMNS}
-    given = as_list(columns["provenance"])
-    columns["provenance"] = [constants["provenance"] if value is None else value for value in given]
-    for name in (name for name in OPTIONAL if name in optional):
-        values = as_list(block[name]) if name in block else [None] * size
-        columns[name] = list(map({"hard_negatives": _texts, "quality": _number}[name], values))
+    columns["provenance"] = [
+        constants["provenance"] if value is None else value
+        for value in as_list(columns["provenance"])
+    ]
+    for name, convert in (("hard_negatives", _texts), ("quality", _number)):
+        if name in optional:
+            values = as_list(block[name]) if name in block else [None] * size
+            columns[name] = [convert(value) for value in values]
     return checked(columns, features(optional).arrow_schema, check_row)
 
 
@@ -292,7 +313,8 @@ def checked(
     bad = []
     for number, values in enumerate(zip(*map(as_list, columns.values()), strict=True)):
         row = dict(zip(columns, values))
-        if reason := check(row):
+        reason = check(row)
+        if reason:
             bad.append((number, reason))
         else:
             good.append(row)
@@ -304,8 +326,10 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
         if pa.types.is_list(kind) and any(isinstance(value, str) for value in values):
             raise TypeError("a text, which Arrow would take for a list of letters")
         return pa.array(values, kind)
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
     if not _is_textual(values.type):
         raise TypeError(f"a column of {values.type}")
     values.validate(full=True)  # Parquet requires UTF-8, but reading does not check it
@@ -313,11 +337,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _is_textual(kind: pa.DataType) -> bool:
-    t = pa.types
-    return any(
-        is_(kind)
-        for is_ in (t.is_null, t.is_binary, t.is_large_binary, t.is_string, t.is_large_string)
-    )
+    return kind in (pa.null(), pa.binary(), pa.large_binary(), pa.string(), pa.large_string())
 
 
 def _is_suspect(name: str, column: pa.ChunkedArray, known: Callable[[str], bool]) -> bool:
@@ -327,12 +347,13 @@ def _is_suspect(name: str, column: pa.ChunkedArray, known: Callable[[str], bool]
         return not set(pc.unique(column).to_pylist()) <= set(PROVENANCES)
     if pa.types.is_floating(column.type):
         return not pc.all(pc.is_finite(pc.fill_null(column, 0))).as_py()
-    column = pc.list_flatten(column) if pa.types.is_list(column.type) else column
-    wrong = pc.or_(
-        pc.equal(pc.utf8_trim(column, WHITE_SPACE), ""), pc.match_substring(column, "\0")
-    )
+    if pa.types.is_list(column.type):
+        column = pc.list_flatten(column)
+    is_empty = pc.equal(pc.utf8_trim(column, WHITE_SPACE), "")
+    has_nul = pc.match_substring(column, "\0")
     longest = pc.max(pc.utf8_length(column)).as_py() or 0
-    return bool(column.null_count or pc.any(wrong).as_py() or longest > LONGEST)
+    is_wrong = pc.any(pc.or_(is_empty, has_nul)).as_py()
+    return bool(column.null_count or is_wrong or longest > LONGEST)
 
 
 def as_list(values: Any) -> list:

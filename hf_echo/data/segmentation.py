@@ -20,12 +20,10 @@ import regex
 from ..languages import ISO_639_1, LANGUAGES, language
 from ..utils.hub import snapshot, split_revision
 
-THAI_LENGTH = (
-    60  # characters; the best of 40 to 150 on FLORES, and about the length of a Thai clause
-)
-OTHER_USES = (
-    ".!?．！？၊"  # sentence ends in Unicode's table that have other uses; the last is a comma
-)
+# characters; the best of 40 to 150 on FLORES, and about the length of a Thai clause
+THAI_LENGTH = 60
+# sentence ends in Unicode's table that have other uses; the last is a comma
+OTHER_USES = ".!?．！？၊"
 CLOSING = r"\p{STerm}\p{Pe}\p{Pf}\"'”’"
 
 _LINES = regex.compile(r"(?<=\n|\r(?!\n)|\x85|\u2028|\u2029)")
@@ -139,9 +137,11 @@ def sat_segmenter(
         raise FileNotFoundError(
             f"no folder {model}; give a SaT model's folder, or a name such as sat-12l-sm"
         )
-    own = any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json"))
+    has_tokenizer = any(
+        (folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")
+    )
     try:
-        sat = SaT(str(place), tokenizer_name_or_path=str(place) if own else XLM_R)
+        sat = SaT(str(place), tokenizer_name_or_path=str(place) if has_tokenizer else XLM_R)
     except OSError as error:
         reason = str(error).splitlines()[0]
         raise FileNotFoundError(
@@ -159,9 +159,10 @@ def sat_segmenter(
                 list(filter(None, s))
                 for s in sat.split(list(texts), split_on_input_newlines=False, **options)
             ]
-        if changed := [
+        changed = [
             text for text, pieces in zip(texts, split, strict=True) if "".join(pieces) != text
-        ]:
+        ]
+        if changed:
             raise ValueError(f"the segmenter changed the text {changed[0][:60]!r}")
         return split
 

@@ -10,8 +10,8 @@ import hashlib
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import compress, islice
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,9 +66,8 @@ class BadRows:
         self.first: list[str] = []
         self.where = ""  # file and line of the first one
         self.reasons: Counter[str] = Counter()
-        self.left_out: dict[
-            str, Counter[str]
-        ] = {}  # file -> reason -> number of rows that are none, and no error
+        # File -> reason -> number of rows that are none, and no error.
+        self.left_out: dict[str, Counter[str]] = {}
 
     def add(self, label: str, line: int, reason: str) -> None:
         self.where = self.where or f"{label}:{line}"
@@ -102,13 +101,13 @@ class BadRows:
             return None
         rows = "1 bad row" if total == 1 else f"{total} bad rows"
         if not self.skip:
-            more = "; ..." if total > len(self.first) else ""
-            raise ValueError(f"{'; '.join(self.first)}{more} ({rows}{so_far}; {self.fix})")
+            ending = "; ..." if total > len(self.first) else ""
+            raise ValueError(f"{'; '.join(self.first)}{ending} ({rows}{so_far}; {self.fix})")
         reasons = "; ".join(
             f"{reason}: {count}" for reason, count in self.reasons.most_common(SHOWN)
         )
-        more = f"; {len(self.reasons) - SHOWN} other reasons" if len(self.reasons) > SHOWN else ""
-        return f"skipped {rows} ({reasons}{more}), the first at {self.where}"
+        ending = f"; {len(self.reasons) - SHOWN} other reasons" if len(self.reasons) > SHOWN else ""
+        return f"skipped {rows} ({reasons}{ending}), the first at {self.where}"
 
 
 def list_files(path: Path, split: str | None) -> list[Path]:
@@ -123,21 +122,25 @@ def list_files(path: Path, split: str | None) -> list[Path]:
     if path.is_file():
         return [path]
     files = [f for f in files_below(path) if _is_table(f) and not _hidden(f.relative_to(path))]
-    if broken := next((f for f in files if not f.exists()), None):
-        raise FileNotFoundError(
-            f"{broken} is a link to a file that does not exist: remove or correct it"
-        )
+    for file in files:
+        if not file.exists():
+            raise FileNotFoundError(
+                f"{file} is a link to a file that does not exist: remove or correct it"
+            )
     if not files:
         raise FileNotFoundError(
             f"{path}: no file of a known type in this folder ({KNOWN}, or a Moses pair)"
         )
-    names = {f: split_in_name(f.relative_to(path)) for f in files}
-    if split is None or not any(names.values()):
+    # Where any name shows a split, files without one belong to train.
+    names = [split_in_name(file.relative_to(path)) for file in files]
+    if split is None or not any(names):
         return files
-    chosen = [f for f in files if (names[f] or "train") == SPLIT_WORDS.get(split, split)]
+    splits = [name or "train" for name in names]
+    chosen_split = SPLIT_WORDS.get(split, split)
+    chosen = [file for file, name in zip(files, splits, strict=True) if name == chosen_split]
     if not chosen:
-        there = ", ".join(sorted({name or "train" for name in names.values()}))
-        raise FileNotFoundError(f"{path}: no file of split {split!r}; there are {there}")
+        held = ", ".join(sorted(set(splits)))
+        raise FileNotFoundError(f"{path}: no file of split {split!r}; there are {held}")
     return chosen
 
 
@@ -145,19 +148,19 @@ def check_split(path: Path, parts: Sequence[Part], split: str | None) -> None:
     """Refuse a split of a file or folder that has neither a column `split` nor file names with this split."""
     if split in (None, "train") or any("split" in part.columns for part in parts):
         return
-    names = (
-        [Path(path.name)]
-        if path.is_file()
-        else [Path(part.label).relative_to(path) for part in parts]
-    )
+    names = [Path(path.name)]
+    if path.is_dir():
+        names = [Path(part.label).relative_to(path) for part in parts]
     if SPLIT_WORDS.get(split, split) not in map(split_in_name, names):
         raise ValueError(f"{path} has no column split; leave split {split!r} out")
 
 
 def _is_table(path: Path) -> bool:
     """A Moses pair is listed by its first file. XML and subtitles are read where they are named, not in folders."""
-    is_known = bool(suffix_of(path)) and kind_of(path) not in (".xml", ".srt", ".vtt")
-    return is_known or ((pair := moses_pair(path)) is not None and pair[0][0] == path)
+    if suffix_of(path) and kind_of(path) not in (".xml", ".srt", ".vtt"):
+        return True
+    pair = moses_pair(path)
+    return pair is not None and pair[0][0] == path
 
 
 def _hidden(path: Path) -> bool:
@@ -182,13 +185,14 @@ def checked_tables(
     If bad rows are errors, streaming raises at the first block with one.
     """
     good = 0
-    splits = set()
+    splits: set[str] = set()  # the values of the columns `split`
     for part, mapping, split in plans:
-        for block in part.read(
-            list({*mapping.values(), *(["split"] if split is not None else [])})
-        ):
+        column_names = {*mapping.values()}
+        if split is not None:
+            column_names.add("split")
+        for block in part.read(list(column_names)):
             bad.leave_out(part.label, block.left_out)
-            columns = {name: block.columns[found] for name, found in mapping.items()}
+            columns = {name: block.columns[column] for name, column in mapping.items()}
             lines = block.lines
             if split is not None:
                 values = as_list(block.columns["split"])
@@ -196,15 +200,15 @@ def checked_tables(
                 mask = [value == split for value in values]
                 columns = {name: _filter(column, mask) for name, column in columns.items()}
                 lines = list(compress(lines, mask))
-            table, wrong = convert(columns)
-            wrong = sorted(block.bad + [(lines[i], reason) for i, reason in wrong])
+
+            table, numbered = convert(columns)
+            wrong = sorted(block.bad + [(lines[row], reason) for row, reason in numbered])
             if limit is not None and good + len(table) >= limit:  # later rows are not checked
                 table = table.slice(0, limit - good)
                 failed = {line for line, _ in wrong}
-                end = next(
-                    islice((line for line in lines if line not in failed), len(table) - 1, None)
-                )
-                wrong = [(line, reason) for line, reason in wrong if line <= end]
+                good_lines = [line for line in lines if line not in failed]
+                last = good_lines[len(table) - 1]
+                wrong = [(line, reason) for line, reason in wrong if line <= last]
             for line, reason in wrong:
                 bad.add(part.label, line, reason)
             if streaming and not bad.skip:
@@ -214,20 +218,25 @@ def checked_tables(
                 yield table
             if good == limit:
                 return
-    if not good and not streaming and not (bad.reasons and not bad.skip):
-        where = (
-            plans[0].part.label
-            if len(plans) == 1
-            else f"{plans[0].part.label} and {len(plans) - 1} more"
-        )
-        held = (
-            f" of split {split!r}; the column split holds {', '.join(sorted(splits))}"
-            if splits
-            else ""
-        )
-        left_out = [left_out_line("", counts) for counts in bad.left_out.values()]
-        what = "".join(f"; {line.removeprefix(': ')}" for line in left_out if line)
-        raise ValueError(f"{where}: no good row{held}{what}")
+    is_bad_row_said = bad.reasons and not bad.skip
+    if not good and not streaming and not is_bad_row_said:
+        raise ValueError(_no_good_row(plans, splits, bad))
+
+
+def _no_good_row(plans: Sequence[Plan], splits: Collection[str], bad: BadRows) -> str:
+    """What is wrong with parts of which no row is left."""
+    message = plans[0].part.label
+    if len(plans) > 1:
+        message += f" and {len(plans) - 1} more"
+    message += ": no good row"
+    if splits:
+        held = ", ".join(sorted(splits))
+        message += f" of split {plans[-1].split!r}; the column split holds {held}"
+    for counts in bad.left_out.values():
+        line = left_out_line("", counts)
+        if line:
+            message += f"; {line.removeprefix(': ')}"
+    return message
 
 
 def positive(limit: int | None) -> int | None:
@@ -237,8 +246,9 @@ def positive(limit: int | None) -> int | None:
 
 
 def _filter(values: Any, mask: list[bool]) -> Any:
-    arrow = isinstance(values, (pa.Array, pa.ChunkedArray))
-    return values.filter(pa.array(mask, pa.bool_())) if arrow else list(compress(values, mask))
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values.filter(pa.array(mask, pa.bool_()))
+    return list(compress(values, mask))
 
 
 def to_dataset(tables: Iterator[pa.Table], bad: BadRows, features: Features, key: tuple) -> Dataset:
@@ -261,6 +271,7 @@ def to_dataset(tables: Iterator[pa.Table], bad: BadRows, features: Features, key
             ):
                 for table in tables:
                     writer.write_table(table.cast(schema))
-            if warning := bad.report():
+            warning = bad.report()
+            if warning:
                 note.write_text(warning, encoding="utf-8")
     return Dataset(MemoryMappedTable.from_file(str(path)), fingerprint=digest)

@@ -78,7 +78,8 @@ def open_texts(
             )
         opened += _open(source, number, kind, lang, split)
     labels = [each.label for each in opened]
-    if twice := next((label for label in labels if labels.count(label) > 1), None):
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice:
         raise ValueError(f"{twice} is given twice: give it once")
     if not opened:
         raise ValueError("no sources: give at least one file")
@@ -97,7 +98,8 @@ def _open(
             named = next(
                 (p for p in file.name.split(".")[:-1] if "_" in p and not code_error(p)), None
             )
-            if (code := lang or named) is None:
+            code = lang or named
+            if code is None:
                 raise ValueError(
                     f"{file}: unknown language: name the file like fra_Latn.txt, or give its language"
                 )
@@ -151,7 +153,8 @@ def _convert(
 
 
 def _check_row(text: str, lang: str, row: Mapping[str, Any]) -> str | None:
-    if reason := schema.check_text(text, row["text"]):
+    reason = schema.check_text(text, row["text"])
+    if reason:
         return reason
     if not isinstance(row["lang"], str) or not row["lang"]:
         return schema.check_text(lang, row["lang"])
@@ -227,9 +230,8 @@ def open_lines(
     try:
         with copy.open("w", encoding="utf-8", newline="") as file:
             for texts, lines in rows.blocks():
-                file.writelines(
-                    f"{text}\r\n" for text in texts
-                )  # so a CR at the end of a text stays
+                # so a CR at the end of a text stays
+                file.writelines(f"{text}\r\n" for text in texts)
                 numbers.extend(lines)
         rows.report()
         text_lines = TextLines(copy.absolute(), numbers=numbers, **options)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerFast
 
 from .normal_form import normal_forms
 
@@ -31,7 +34,7 @@ class Ragged(NamedTuple):
     values: np.ndarray
     offsets: np.ndarray
 
-    def __getitem__(self, i):  # returns a row, not a field of the tuple
+    def __getitem__(self, i: int) -> np.ndarray:  # returns a row, not a field of the tuple
         return self.values[self.offsets[i] : self.offsets[i + 1]]
 
     @property
@@ -40,15 +43,10 @@ class Ragged(NamedTuple):
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
-        rows = list(rows)
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(r) for r in rows], out=offsets[1:])
-        values = (
-            np.concatenate([np.asarray(r, np.int32) for r in rows])
-            if rows
-            else np.zeros(0, np.int32)
-        )
-        return cls(values, offsets)
+        arrays = [np.asarray(row, np.int32) for row in rows]
+        offsets = np.zeros(len(arrays) + 1, np.int64)
+        np.cumsum([len(array) for array in arrays], out=offsets[1:])
+        return cls(np.concatenate([np.zeros(0, np.int32), *arrays]), offsets)
 
     def take(self, rows: np.ndarray) -> Ragged:
         """Select rows by number, in that order, with repetitions."""
@@ -59,10 +57,9 @@ class Ragged(NamedTuple):
 
     @classmethod
     def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
-        lengths = np.concatenate([p.lengths for p in parts])
-        return cls(
-            np.concatenate([p.values for p in parts]), np.concatenate([[0], np.cumsum(lengths)])
-        )
+        lengths = np.concatenate([part.lengths for part in parts])
+        values = np.concatenate([part.values for part in parts])
+        return cls(values, np.concatenate([[0], np.cumsum(lengths)]))
 
 
 class TokenizedParallel(torch.utils.data.Dataset):
@@ -81,8 +78,12 @@ class TokenizedParallel(torch.utils.data.Dataset):
         negatives: Ragged | None = None,
         negative_rows: np.ndarray | None = None,
     ):
-        self.source, self.target, self.labels, self.names = source, target, labels, names
-        self.negatives, self.negative_rows = negatives, negative_rows
+        self.source = source
+        self.target = target
+        self.labels = labels
+        self.names = names
+        self.negatives = negatives
+        self.negative_rows = negative_rows
 
     def __len__(self) -> int:
         return len(self.source.offsets) - 1
@@ -120,25 +121,18 @@ class TokenizedParallel(torch.utils.data.Dataset):
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        arrays = {}
-        for side, rows in (
-            ("source", self.source),
-            ("target", self.target),
-            ("negatives", self.negatives),
-        ):
-            arrays |= (
-                {}
-                if rows is None
-                else {f"{side}_values": rows.values, f"{side}_offsets": rows.offsets}
-            )
-        arrays |= {f"label_{name}": column for name, column in self.labels.items()}
+        sides = {"source": self.source, "target": self.target, "negatives": self.negatives}
+        arrays = {f"label_{name}": column for name, column in self.labels.items()}
+        for side, rows in sides.items():
+            if rows is not None:
+                arrays[f"{side}_values"] = rows.values
+                arrays[f"{side}_offsets"] = rows.offsets
         if self.negative_rows is not None:
             arrays["negative_rows"] = self.negative_rows
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array)
-        (folder / "names.json").write_text(
-            json.dumps(self.names)
-        )  # last: it marks the folder as complete
+        # last: it marks the folder as complete
+        (folder / "names.json").write_text(json.dumps(self.names))
 
     @classmethod
     def load(cls, folder: str | Path) -> TokenizedParallel:
@@ -159,7 +153,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
         )
 
 
-def text_ids(tokenizer, texts: list[str]) -> list[list[int]]:
+def text_ids(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
     """Ids of the texts alone, without special tokens, by an EchoTokenizer or any other fast tokenizer."""
     if hasattr(tokenizer, "text_ids"):
         return tokenizer.text_ids(texts)
@@ -170,14 +164,17 @@ def text_ids(tokenizer, texts: list[str]) -> list[list[int]]:
 
 
 def _key(text: str) -> int:
-    return int.from_bytes(
-        hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True
-    )
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def _keys(texts: Iterable[str]) -> np.ndarray:
+    return np.array([_key(text) for text in texts], np.int64)
 
 
 def tokenize_parallel(
     dataset: Dataset,
-    tokenizer,
+    tokenizer: PreTrainedTokenizerFast,
     *,
     max_length: int = 128,
     cache_dir: str | Path | None = None,
@@ -195,63 +192,78 @@ def tokenize_parallel(
         folder = Path(cache_dir) / f"tokenized-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         if (folder / "names.json").exists():
             return TokenizedParallel.load(folder)
-    names: dict[str, dict[str, int]] = {
-        name: {} for name in ("source_lang", "target_lang", "provenance")
-    }
-    parts: dict[str, list] = {
-        name: []
-        for name in (*names, *KEYS, "source", "target", "target_row", "negatives", "counts")
-    }
-    target_rows: dict[int, int] = {}  # tokenize a target once, even if many rows share it
+    tokenized = _tokenize(dataset, tokenizer, max_length, progress)
+    if cache_dir is None:
+        return tokenized
+    tokenized.save(folder)
+    return TokenizedParallel.load(folder)
+
+
+def _tokenize(
+    dataset: Dataset, tokenizer: PreTrainedTokenizerFast, max_length: int, progress: bool
+) -> TokenizedParallel:
+    # Columns of few values: value -> number, in order of appearance.
+    names: dict[str, dict[str, int]] = {"source_lang": {}, "target_lang": {}, "provenance": {}}
+    parts: dict[str, list] = defaultdict(list)
+    target_rows: dict[int, int] = {}
     cut = 0
 
     def encode(texts: list[str]) -> Ragged:
         nonlocal cut
-        ids = text_ids(tokenizer, texts)
-        cut += sum(len(i) > max_length for i in ids)
-        return Ragged.of(i[:max_length] for i in ids)
+        rows = text_ids(tokenizer, texts)
+        cut += sum(len(ids) > max_length for ids in rows)
+        return Ragged.of(ids[:max_length] for ids in rows)
 
-    has_negatives = "hard_negatives" in dataset.column_names
     bar = tqdm(total=len(dataset), desc="Tokenizing", unit="pair", disable=not progress)
     for batch in dataset.iter(batch_size=20_000):
-        parts["source"].append(encode(batch["source"]))
-        for name, seen in names.items():
-            parts[name].append(
-                np.array([seen.setdefault(v, len(seen)) for v in batch[name]], np.int16)
-            )
+        for name, numbers in names.items():
+            labels = [numbers.setdefault(value, len(numbers)) for value in batch[name]]
+            parts[name].append(np.array(labels, np.int16))
         for name, side in zip(KEYS, ("source", "target")):
-            parts[name].append(np.array(list(map(_key, normal_forms(batch[side]))), np.int64))
-        keys = list(map(_key, batch["target"]))
-        new = {
-            key: text
-            for key, text in zip(keys, batch["target"], strict=True)
-            if key not in target_rows
-        }
-        target_rows |= {key: len(target_rows) + i for i, key in enumerate(new)}
-        parts["target"].append(encode(list(new.values())))
-        parts["target_row"].append(np.array([target_rows[key] for key in keys], np.int64))
-        if has_negatives:
-            lists = [n or [] for n in batch["hard_negatives"]]
-            parts["negatives"].append(encode([text for row in lists for text in row]))
-            parts["counts"].append(np.array([len(row) for row in lists], np.int64))
+            parts[name].append(_keys(normal_forms(batch[side])))
+        parts["source"].append(encode(batch["source"]))
+        # A target is tokenized once, even if many rows share it.
+        new_targets, rows = _target_rows(batch["target"], target_rows)
+        parts["target"].append(encode(new_targets))
+        parts["target_row"].append(rows)
+        if "hard_negatives" in batch:
+            negatives = [texts or [] for texts in batch["hard_negatives"]]
+            parts["negatives"].append(encode(list(chain.from_iterable(negatives))))
+            parts["counts"].append(np.array(list(map(len, negatives)), np.int64))
         bar.update(len(batch["source"]))
     bar.close()
     if cut:
         logger.warning(
             "%d texts are longer than %d tokens and were cut (max_length)", cut, max_length
         )
-    labels = {name: np.concatenate(parts[name]) for name in (*names, *KEYS)}
-    tokenized = TokenizedParallel(
+    return _joined(parts, names)
+
+
+def _target_rows(texts: Sequence[str], target_rows: dict[int, int]) -> tuple[list[str], np.ndarray]:
+    """(texts that come for the first time, (texts,) row of each among all targets); `target_rows` grows."""
+    new_texts = []
+    rows = []
+    for text in texts:
+        key = _key(text)
+        if key not in target_rows:
+            target_rows[key] = len(target_rows)
+            new_texts.append(text)
+        rows.append(target_rows[key])
+    return new_texts, np.array(rows, np.int64)
+
+
+def _joined(parts: dict[str, list], names: dict[str, dict[str, int]]) -> TokenizedParallel:
+    """The pairs of all batches."""
+    negatives = None
+    negative_rows = None
+    if parts["negatives"]:
+        negatives = Ragged.concatenate(parts["negatives"])
+        negative_rows = np.concatenate([[0], np.cumsum(np.concatenate(parts["counts"]))])
+    return TokenizedParallel(
         Ragged.concatenate(parts["source"]),
         Ragged.concatenate(parts["target"]).take(np.concatenate(parts["target_row"])),
-        labels,
-        {name: list(seen) for name, seen in names.items()},
-        Ragged.concatenate(parts["negatives"]) if has_negatives else None,
-        np.concatenate([[0], np.cumsum(np.concatenate(parts["counts"]))])
-        if has_negatives
-        else None,
+        {name: np.concatenate(parts[name]) for name in (*names, *KEYS)},
+        {name: list(numbers) for name, numbers in names.items()},
+        negatives,
+        negative_rows,
     )
-    if cache_dir is None:
-        return tokenized
-    tokenized.save(folder)
-    return TokenizedParallel.load(folder)

@@ -41,7 +41,8 @@ def _first(n: int | None, split: str, languages: Sequence[str]) -> dict[str, lis
     """The columns of the first n meanings; all if n is None."""
     if isinstance(languages, str):
         raise ValueError(f"languages is the string {languages!r}; give a list, [{languages!r}]")
-    if unknown := [lang for lang in languages if lang not in LANGUAGES]:
+    unknown = [lang for lang in languages if lang not in LANGUAGES]
+    if unknown:
         raise ValueError(
             f"unknown language {unknown[0]!r}: the built-in corpus has {', '.join(LANGUAGES)}"
         )
@@ -66,11 +67,11 @@ def builtin_nway(
     from datasets import Dataset, Features, Value
 
     columns = _first(n, split, languages)
-    rows = {
-        "id": [key for key in columns["id"] for _ in languages],
-        "lang": list(languages) * len(columns["id"]),
-        "text": [text for texts in zip(*(columns[lang] for lang in languages)) for text in texts],
-    }
+    rows: dict[str, list[str]] = {"id": [], "lang": [], "text": []}
+    for key, *texts in zip(columns["id"], *(columns[lang] for lang in languages)):
+        rows["id"] += [key] * len(texts)
+        rows["lang"] += languages
+        rows["text"] += texts
     return Dataset.from_dict(rows, Features({name: Value("string") for name in rows}))
 
 
@@ -116,15 +117,19 @@ def builtin_parallel(
             f"no pairs of languages in {', '.join(languages) or 'an empty list'}: name another language"
         )
     count = len(columns["id"])
-    rows = {
-        "source": [columns[lang][i] for i in range(count) for lang in sources],
+    rows: dict[str, list] = {
+        "source": [],
         "source_lang": sources * count,
-        "target": [text for text in columns[ENGLISH] for _ in sources],
+        "target": [],
         "target_lang": [ENGLISH] * (count * len(sources)),
         "provenance": ["primary"] * (count * len(sources)),
     }
     if hard_negatives:
-        rows["hard_negatives"] = [
-            texts[:hard_negatives] for texts in columns["hard_negatives"] for _ in sources
-        ]
+        rows["hard_negatives"] = []
+    for number in range(count):
+        rows["source"] += [columns[lang][number] for lang in sources]
+        rows["target"] += [columns[ENGLISH][number]] * len(sources)
+        if hard_negatives:
+            negatives = columns["hard_negatives"][number][:hard_negatives]
+            rows["hard_negatives"] += [negatives] * len(sources)
     return Dataset.from_dict(rows, features(["hard_negatives"] if hard_negatives else []))

@@ -40,6 +40,8 @@ SUBSETS: dict[str, Callable[[Any], bool]] = {
     "code": lambda known: known.script is None,  # with mathematics
     "emma_x": lambda known: known.code in EMMA_X_PAIRS,  # EMMA-X, Table 1
 }
+# The method that a filter or a column step has, and its kind.
+KINDS = {"keep": "rows", "keys": "keys", "groups": "groups", "add": "column"}
 Maker = Callable[[dict[str, Any]], Any]
 
 
@@ -70,12 +72,7 @@ class Step:
     @property
     def kind(self) -> str:
         """ "rows", "keys", "groups" or "column"."""
-        for method, kind in (
-            ("keep", "rows"),
-            ("keys", "keys"),
-            ("groups", "groups"),
-            ("add", "column"),
-        ):
+        for method, kind in KINDS.items():
             if hasattr(self.work, method):
                 return kind
         raise ValueError(
@@ -163,16 +160,17 @@ def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> 
             raise ValueError(f"{path}: {name} must be a list, not {values[name]!r}")
     if not values.get("sources"):
         raise ValueError(f"{path}: no sources; give at least one file, folder or Hub dataset")
-    return Recipe(
-        [source_of(value, f"{path}: source {i}") for i, value in enumerate(values["sources"], 1)],
-        [
-            _step(value, makers or {}, f"{path}: step {i}")
-            for i, value in enumerate(values.get("steps") or [], 1)
-        ],
-        make(Sampling, values["sampling"], f"{path}: sampling") if values.get("sampling") else None,
-        make(Output, values.get("out") or {}, f"{path}: out"),
-        read_text(path),
-    )
+    sources = []
+    for number, source in enumerate(values["sources"], 1):
+        sources.append(source_of(source, f"{path}: source {number}"))
+    steps = []
+    for number, step in enumerate(values.get("steps") or [], 1):
+        steps.append(_step(step, makers or {}, f"{path}: step {number}"))
+    sampling = None
+    if values.get("sampling"):
+        sampling = make(Sampling, values["sampling"], f"{path}: sampling")
+    out = make(Output, values.get("out") or {}, f"{path}: out")
+    return Recipe(sources, steps, sampling, out, read_text(path))
 
 
 def _find(name: str) -> Path:
@@ -195,62 +193,59 @@ def source_of(value: Any, where: str) -> dict[str, Any]:
 
 def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
     kinds = ("filter", "keep", "drop", *makers)
-    if not isinstance(value, Mapping) or not (name := next((k for k in kinds if k in value), None)):
+    name = next((kind for kind in kinds if isinstance(value, Mapping) and kind in value), None)
+    if name is None:
         raise ValueError(
             f"{where}: give a mapping that begins with {' or '.join(kinds)}, not {value!r}"
         )
     values = dict(value)
+    conditions: dict[str, dict[str, list[str]]] = {"only": {}, "except": {}}
     try:
-        given = {
-            key: values.pop(key)
-            for key in ("only", "except")
-            if isinstance(values.get(key), Mapping)
-        }
-        only, but = (
-            _condition(given.get(key), key) for key in ("only", "except")
-        )  # a list is a field of the filter
+        for key in conditions:
+            if isinstance(values.get(key), Mapping):  # a list is a field of the filter
+                conditions[key] = _condition(values.pop(key), key)
         if name == "filter":
-            called = values.pop("filter")
-            work = build(called, values)
+            title = values.pop("filter")
+            work = build(title, values)
         elif name in ("keep", "drop"):
             columns = _condition(values.pop(name), name)
             _check_fields(values, ("only", "except"), name)
-            called = f"{name} {', '.join(columns)}"
+            title = f"{name} {', '.join(columns)}"
             work = Where(columns, inverted=name == "drop")
         else:
-            called = name
+            title = name
             work = makers[name](values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    return Step(called, work, only, but)
+    return Step(title, work, conditions["only"], conditions["except"])
 
 
 def _condition(value: Any, where: str) -> dict[str, list[str]]:
-    if value is None:
-        return {}
+    """Columns and the values of each; a name of SUBSETS stands for its languages."""
     if not isinstance(value, Mapping) or not value:
         raise ValueError(f"{where} must map columns to values, not {value!r}")
     _check_fields(value, CONDITIONS, where)
-    wanted = {
-        key: list(map(str, v)) if isinstance(v, (list, tuple)) else [str(v)]
-        for key, v in value.items()
-    }
-    return {key: _codes(v) if key.endswith("_lang") else v for key, v in wanted.items()}
+    condition = {}
+    for column, chosen in value.items():
+        values = [str(one) for one in (chosen if isinstance(chosen, (list, tuple)) else [chosen])]
+        condition[column] = _codes(values) if column.endswith("_lang") else values
+    return condition
 
 
 def _codes(values: list[str]) -> list[str]:
     """Language codes; a name of SUBSETS is replaced by its languages. Raises ValueError for an unknown code."""
-    chosen = [
-        [c for c, known in LANGUAGES.items() if SUBSETS[v](known)]
-        if v in SUBSETS
-        else [language(v).code]
-        for v in values
-    ]
-    return [code for codes in chosen for code in codes]
+    codes = []
+    for value in values:
+        if value in SUBSETS:
+            codes += [code for code, properties in LANGUAGES.items() if SUBSETS[value](properties)]
+        else:
+            codes.append(language(value).code)
+    return codes
 
 
 def _check_fields(values: Mapping[str, Any], known: Collection[str], where: str) -> None:
     """Raise ValueError for an unknown field; the message names the nearest known one."""
-    if unknown := [key for key in values if key not in known]:
-        advice = did_you_mean(unknown[0], known, f"known are {', '.join(known)}")
-        raise ValueError(f"{where}: unknown field {unknown[0]!r}{advice}")
+    for key in values:
+        if key not in known:
+            advice = did_you_mean(key, known, f"known are {', '.join(known)}")
+            raise ValueError(f"{where}: unknown field {key!r}{advice}")

@@ -71,36 +71,39 @@ def add_up(parts: Iterable[Sequence[tuple[str, Directions]]]) -> list[tuple[str,
 
 def as_json(steps: Sequence[tuple[str, Directions]]) -> list[dict[str, Any]]:
     """Rows in, kept and dropped of each step: in total and by direction."""
-    return [
-        {"step": name, **_three(*map(sum, zip(*directions.values())))}
-        | {"directions": {key: _three(*pair) for key, pair in directions.items()}}
-        for name, directions in steps
-    ]
+    reports = []
+    for name, directions in steps:
+        before = sum(rows for rows, _ in directions.values())
+        after = sum(rows for _, rows in directions.values())
+        by_direction = {key: _three(*rows) for key, rows in directions.items()}
+        reports.append({"step": name, **_three(before, after), "directions": by_direction})
+    return reports
 
 
-def _three(before: int = 0, after: int = 0) -> dict[str, int]:
+def _three(before: int, after: int) -> dict[str, int]:
     return {"in": before, "kept": after, "dropped": before - after}
 
 
 def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
-    rows = [
-        [step["step"], *(f"{step[name]:,}" for name in ("in", "kept", "dropped"))] for step in steps
-    ]
-    shares = [f"{100 * step['kept'] / step['in']:.1f}" if step["in"] else "" for step in steps]
-    header = ["step", "rows in", "kept", "dropped", "kept, %"]
-    return markdown_table(header, [[*row, share] for row, share in zip(rows, shares)])
+    rows = []
+    for step in steps:
+        share = f"{100 * step['kept'] / step['in']:.1f}" if step["in"] else ""
+        counts = [f"{step[name]:,}" for name in ("in", "kept", "dropped")]
+        rows.append([step["step"], *counts, share])
+    return markdown_table(["step", "rows in", "kept", "dropped", "kept, %"], rows)
 
 
 def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
     """Two tables: the steps, and the rows of each direction (of the LINES largest) after each step."""
-    rows = steps[0]["directions"]
-    names = sorted(sorted(rows, key=lambda name: -rows[name]["kept"])[:LINES])
-    kept = [
-        [f"{s['directions'].get(name, {'kept': 0})['kept']:,}" for s in steps] for name in names
-    ]
-    header = ["direction", *(f"{i} {step['step']}" for i, step in enumerate(steps))]
-    table = markdown_table(header, [[name, *cells] for name, cells in zip(names, kept)])
-    return f"{steps_table(steps)}\n\nRows after each step, by direction:\n\n{table}\n"
+    read = steps[0]["directions"]
+    by_size = sorted(read, key=lambda name: -read[name]["kept"])
+    rows = []
+    for name in sorted(by_size[:LINES]):
+        kept = [step["directions"].get(name, {"kept": 0})["kept"] for step in steps]
+        rows.append([name, *(f"{count:,}" for count in kept)])
+    header = ["direction", *(f"{number} {step['step']}" for number, step in enumerate(steps))]
+    by_direction = markdown_table(header, rows)
+    return f"{steps_table(steps)}\n\nRows after each step, by direction:\n\n{by_direction}\n"
 
 
 @dataclass(frozen=True)
@@ -112,48 +115,47 @@ class Statistics:
     @classmethod
     def of(cls, counted: Iterable[tuple]) -> Statistics:
         """Of the rows that `COUNT` gives."""
-        order = {name: i for i, name in enumerate(PROVENANCES)}
-        return cls(
-            [
-                dict(zip(FIELDS, row))
-                for row in sorted(counted, key=lambda row: (order[row[0]], *row))
-            ]
-        )
+        order = {name: number for number, name in enumerate(PROVENANCES)}
+        rows = sorted(counted, key=lambda row: (order[row[0]], *row))
+        return cls([dict(zip(FIELDS, row)) for row in rows])
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per kind of data (the provenance; for code and mathematics also the direction), and the total."""
+        ways = {(True, False): " to text", (False, True): " from text"}
         kinds: dict[str, list[dict[str, Any]]] = {}
         for direction in self.directions:
-            formal = tuple(
+            is_formal = tuple(
                 language(direction[side]).script is None for side in ("source_lang", "target_lang")
             )
-            way = {(True, False): " to text", (False, True): " from text"}.get(formal, "")
-            kinds.setdefault(direction["provenance"] + way, []).append(direction)
+            kind = direction["provenance"] + ways.get(is_formal, "")
+            kinds.setdefault(kind, []).append(direction)
         return [
             {"data": kind, **_sum(part)}
             for kind, part in [*kinds.items(), ("total", self.directions)]
         ]
 
     def to_markdown(self) -> str:
-        rows = [[row["data"], *(f"{row[name]:,}" for name in COLUMNS)] for row in self.rows()]
-        return markdown_table(["data", *(name.replace("_", " ") for name in COLUMNS)], rows) + "\n"
+        header = ["data", *(name.replace("_", " ") for name in COLUMNS)]
+        rows = []
+        for row in self.rows():
+            rows.append([row["data"], *(f"{row[name]:,}" for name in COLUMNS)])
+        return markdown_table(header, rows) + "\n"
 
     def to_json(self) -> dict[str, Any]:
         return {"table": self.rows(), "directions": self.directions}
 
 
 def _sum(part: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The values of COLUMNS, of rows of which several may share a direction."""
     directions = {(row["source_lang"], row["target_lang"]) for row in part}
     sums = {
-        name: sum(row[name] for row in part)
-        for name in ("pairs", "source_characters", "target_characters")
-    }
-    sources, targets = (len(set(side)) for side in zip(*directions)) if directions else (0, 0)
-    return sums | {
         "directions": len(directions),
-        "source_languages": sources,
-        "target_languages": targets,
+        "source_languages": len({source for source, _ in directions}),
+        "target_languages": len({target for _, target in directions}),
     }
+    for name in ("pairs", "source_characters", "target_characters"):
+        sums[name] = sum(row[name] for row in part)
+    return sums
 
 
 def collect_statistics(
@@ -180,13 +182,12 @@ def collect_statistics(
                 parts.append(db.sql(COUNT).to_arrow_table())
             bad.report()
         if not parts:
-            held = f" of split {arguments['split']!r}" if arguments.get("split") else ""
-            raise ValueError(f"{', '.join(map(str, paths))}: no good row{held}")
+            split = f" of split {arguments['split']!r}" if arguments.get("split") else ""
+            raise ValueError(f"{', '.join(map(str, paths))}: no good row{split}")
         db.register("parts", pa.concat_tables(parts))
-        sums = ", ".join(
-            f"sum({name})::BIGINT" for name in ("pairs", "source_characters", "target_characters")
-        )
-        found = db.execute(
-            f"SELECT provenance, source_lang, target_lang, {sums} FROM parts GROUP BY ALL"
-        ).fetchall()
-    return Statistics.of(found)
+        counted = db.execute("""
+            SELECT provenance, source_lang, target_lang, sum(pairs)::BIGINT,
+                sum(source_characters)::BIGINT, sum(target_characters)::BIGINT
+            FROM parts GROUP BY ALL
+        """)
+        return Statistics.of(counted.fetchall())

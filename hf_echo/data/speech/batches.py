@@ -34,9 +34,8 @@ class SpeechRows(torch.utils.data.Dataset):
     def __init__(self, rows: Dataset, sampling_rate: int, lengths: np.ndarray):
         self.rows, self.sampling_rate, self.lengths = rows, sampling_rate, lengths
         english = rows["english"][:] if "english" in rows.column_names else [None] * len(rows)
-        texts = [
-            en or own for en, own in zip(english, rows["text"][:], strict=True)
-        ]  # a Column is read row by row
+        # a Column is read row by row
+        texts = [en or own for en, own in zip(english, rows["text"][:], strict=True)]
         numbers: dict[str, int] = {}
         self.meanings = np.array(
             [numbers.setdefault(text, len(numbers)) for text in texts], np.int64
@@ -88,17 +87,18 @@ def sampled_rows(rows: Dataset, lengths: np.ndarray, exponent: float, seed: int)
     for number, (source, lang) in enumerate(zip(sources, rows["lang"], strict=True)):
         of_row.setdefault((source or "", lang), []).append(number)
     hours: dict[str, dict[str, float]] = {}
-    for (source, lang), own in of_row.items():
-        hours.setdefault(source, {})[lang] = float(lengths[own].sum())
+    for (source, lang), rows_of_source in of_row.items():
+        hours.setdefault(source, {})[lang] = float(lengths[rows_of_source].sum())
     shares = two_step(hours, exponent)
     total = float(lengths.sum())
     rng = np.random.default_rng(seed)
     picked = []
-    for (source, lang), own in sorted(of_row.items()):
+    for (source, lang), rows_of_source in sorted(of_row.items()):
         whole, rest = divmod(
-            max(1, round(shares[source][lang] * total / lengths[own].mean())), len(own)
+            max(1, round(shares[source][lang] * total / lengths[rows_of_source].mean())),
+            len(rows_of_source),
         )
-        picked += [np.tile(own, whole), rng.permutation(own)[:rest]]
+        picked += [np.tile(rows_of_source, whole), rng.permutation(rows_of_source)[:rest]]
     return rng.permutation(np.concatenate(picked))
 
 

@@ -63,9 +63,8 @@ BY_REGION = {
     "en-gb": {"iə": "ɪə", "ə^ʊ": "Q"} | LAST,
 }
 STOPS = re.compile(r"([,.!?;:…\"—]+)")
-LOADING = (
-    Lock()
-)  # on first use the package joins its weights into one file, which two threads must not do at once
+# on first use the package joins its weights into one file, which two threads must not do at once
+LOADING = Lock()
 
 
 def installed() -> bool:

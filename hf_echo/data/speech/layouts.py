@@ -47,22 +47,28 @@ def speech_tables(path: Path, split: str | None) -> list[Path]:
         return []
     if (path / METADATA).exists():
         return [path / METADATA]
-    common_voice = sorted(
-        clips.parent for clips in [*path.glob("clips"), *path.glob("*/clips")] if clips.is_dir()
-    )
-    if not common_voice:
-        if not any(_is_table(file) for file in files_below(path)):
-            return []
-        return [file for file in list_files(path, split) if _is_table(file)]
-    names = (
-        COMMON_VOICE_SPLITS
-        if split is None
-        else ["dev" if SPLIT_WORDS.get(split) == "validation" else split]
-    )
-    files = [folder / f"{stem}.tsv" for folder in common_voice for stem in names]
-    if not (files := [file for file in files if file.exists()]):
+    clips = [folder for folder in (*path.glob("clips"), *path.glob("*/clips")) if folder.is_dir()]
+    if clips:
+        return _common_voice_tables(path, sorted(folder.parent for folder in clips), split)
+    if not any(_is_table(file) for file in files_below(path)):
+        return []
+    return [file for file in list_files(path, split) if _is_table(file)]
+
+
+def _common_voice_tables(path: Path, folders: Sequence[Path], split: str | None) -> list[Path]:
+    """One table a language and split."""
+    stems = COMMON_VOICE_SPLITS
+    if split is not None:
+        stems = ("dev" if SPLIT_WORDS.get(split) == "validation" else split,)
+    tables = []
+    for folder in folders:
+        for stem in stems:
+            table = folder / f"{stem}.tsv"
+            if table.exists():
+                tables.append(table)
+    if not tables:
         raise FileNotFoundError(f"{path}: a Common Voice folder without {split or 'train'}.tsv")
-    return files
+    return tables
 
 
 def _is_table(file: Path) -> bool:
@@ -92,16 +98,24 @@ def _open_metadata(file: Path) -> Part:
         rows = [(reader.line_num, row) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{file}: not a CSV table in UTF-8 ({error})") from None
-    columns = ["audio", "text"] if bars else rows.pop(0)[1] if rows else []
-    good = [(number, row) for number, row in rows if len(row) >= len(columns)]
-    bad = [
-        (n, f"{len(row)} fields instead of {len(columns)}")
-        for n, row in rows
-        if len(row) < len(columns)
-    ]
+    # LJSpeech has no header: the first two fields are the name of the file and its text.
+    if bars:
+        columns = ["audio", "text"]
+    else:
+        columns = rows.pop(0)[1] if rows else []
+    good = []
+    bad = []
+    for number, row in rows:
+        if len(row) < len(columns):
+            bad.append((number, f"{len(row)} fields instead of {len(columns)}"))
+        else:
+            good.append((number, row))
 
     def read(wanted: Sequence[str]) -> Iterator[Block]:
-        picked = {name: [row[columns.index(name)] for _, row in good] for name in wanted}
+        picked = {}
+        for name in wanted:
+            place = columns.index(name)
+            picked[name] = [row[place] for _, row in good]
         yield Block(picked, [number for number, _ in good], bad)
 
     return Part(str(file), columns, read, file)
@@ -120,29 +134,28 @@ def columns_of_layout(file: Path, columns: Sequence[str], constants: Mapping[str
     values: dict[str, str] = {}
     if (file.parent / "clips").is_dir():
         values = {"source": "common_voice"}
-    if is_fleurs := columns == FLEURS:
+    is_fleurs = columns == FLEURS
+    if is_fleurs:
         values = {"source": "fleurs"}
         if "lang" not in constants:
             values["lang"] = find_language(REGION.sub("", file.parent.name.lower()))
-    given = {name: value for name, value in values.items() if name not in constants}
-    extra: Extra = {
-        name: lambda block, value=value: [value] * len(block["audio"])
-        for name, value in given.items()
-    }
-    english = [file.parent.parent / ENGLISH_FLEURS / f"{stem}.tsv" for stem in COMMON_VOICE_SPLITS]
-    if is_fleurs and (tables := tuple(table for table in english if table.exists())):
-        texts = _sentences_by_number(tables)
-        extra["english"] = lambda block: [texts.get(number) for number in block["id"]]
+    extra: Extra = {}
+    for name, value in values.items():
+        if name not in constants:
+            extra[name] = lambda block, value=value: [value] * len(block["audio"])
+    if is_fleurs:
+        folder = file.parent.parent / ENGLISH_FLEURS
+        english = [folder / f"{stem}.tsv" for stem in COMMON_VOICE_SPLITS]
+        texts = _sentences_by_number(tuple(table for table in english if table.exists()))
+        if texts:
+            extra["english"] = lambda block: [texts.get(number) for number in block["id"]]
     return extra
 
 
 @lru_cache(maxsize=4)
 def _sentences_by_number(tables: tuple[Path, ...]) -> dict[str, str]:
-    blocks = (
-        block for table in tables for block in open_table(table).read(["id", "raw_transcription"])
-    )
-    return {
-        n: text
-        for block in blocks
-        for n, text in zip(block.columns["id"], block.columns["raw_transcription"])
-    }
+    texts = {}
+    for table in tables:
+        for block in open_table(table).read(["id", "raw_transcription"]):
+            texts |= zip(block.columns["id"], block.columns["raw_transcription"])
+    return texts

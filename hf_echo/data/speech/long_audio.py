@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...modeling.feature_extraction_echo_speech import audio_blocks, resampler
+from ...utils.choices import OnLong
 from .audio import audio_length
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,6 @@ LONGEST = 30.0  # seconds: what the omnilingual encoders are advised to read at 
 SHORTEST = 0.4  # seconds of the shortest piece
 SPEECH = 0.5  # probability from which a frame is speech
 PAUSE = 7  # frames (0.22 s) over which energy is averaged: a pause between words is shorter than one between sentences
-OnLong = Literal["warn", "error", "split"]
 Vad = Literal["auto", "silero", "energy"]
 
 
@@ -149,9 +149,8 @@ def shas_pieces(
             continue
         inner = speech[start + least : end - least]
         lowest = np.flatnonzero(inner == inner.min())
-        cut = (
-            start + least + int(lowest[np.argmin(np.abs(lowest - len(inner) / 2))])
-        )  # of equal ones, the middle
+        # of equal ones, the middle
+        cut = start + least + int(lowest[np.argmin(np.abs(lowest - len(inner) / 2))])
         waiting += [(cut, end), (start, cut)]
     return pieces
 
@@ -194,9 +193,8 @@ def energy_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
     smooth = np.convolve(power, np.ones(PAUSE) / PAUSE, mode="same")
     level = 10 * np.log10(smooth + 1e-10)
     quiet, loud = np.percentile(level, [5, 99])
-    if (
-        loud - quiet < 6
-    ):  # no pauses: all is speech, but the quietest frames are still the best to cut at
+    # no pauses: all is speech, but the quietest frames are still the best to cut at
+    if loud - quiet < 6:
         return np.clip(SPEECH + (level - level.min()) / 100, SPEECH, 1).astype(np.float32)
     threshold = max((quiet + loud) / 2, loud - 30)
     return (1 / (1 + np.exp((threshold - level) / 3))).astype(np.float32)

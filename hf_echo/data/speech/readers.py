@@ -32,7 +32,7 @@ from ..tables import (
 from .layouts import SAVED, Extra, audio_folders, columns_of_layout, open_table, speech_tables
 
 if TYPE_CHECKING:
-    from datasets import Dataset, Features
+    from datasets import Dataset, DatasetDict, Features
 
 NUMBER = "\0number"  # of a row of a dataset, in place of its audio while its texts are checked
 COLUMNS = ("audio", "text", "lang")
@@ -67,8 +67,11 @@ def features(optional: Sequence[str] = ()) -> Features:
     """The `datasets.Features` of a speech dataset with the given optional columns."""
     from datasets import Audio, Features, Value
 
-    texts = [*COLUMNS[1:], *(c for c in OPTIONAL if c in optional)]
-    return Features({"audio": Audio(decode=False)} | {c: Value("string") for c in texts})
+    kinds = {"audio": Audio(decode=False)}
+    for name in (*COLUMNS[1:], *OPTIONAL):
+        if name in COLUMNS or name in optional:
+            kinds[name] = Value("string")
+    return Features(kinds)
 
 
 def load_speech(
@@ -105,18 +108,23 @@ def load_speech(
         ValueError: a missing column, an unknown language, a row without text or audio file, samples without rate.
     """
     positive(limit)
-    if unknown := set(columns or {}) - {*COLUMNS, *OPTIONAL}:
-        raise ValueError(
-            f"columns names {min(unknown)!r}, which is not one of {', '.join((*COLUMNS, *OPTIONAL))}"
-        )
-    constants = {"lang": find_language(lang) if lang else None, "source": source}
-    constants = {key: value for key, value in constants.items() if value is not None}
+    for column in columns or {}:
+        if column not in (*COLUMNS, *OPTIONAL):
+            raise ValueError(
+                f"columns names {column!r}, which is not one of {', '.join((*COLUMNS, *OPTIONAL))}"
+            )
+    constants = {}
+    if lang:
+        constants["lang"] = find_language(lang)
+    if source is not None:
+        constants["source"] = source
     bad = BadRows(on_bad_row)
     arguments = {"columns": dict(columns or {}), "constants": constants, "need_text": need_text}
     if not isinstance(path_or_name, (str, os.PathLike)):
         return _from_dataset(path_or_name, "the dataset", bad, limit, **arguments)
     path = Path(path_or_name)
-    if path.exists() and (tables := speech_tables(path, split)):
+    tables = speech_tables(path, split) if path.exists() else []
+    if tables:
         return _from_tables(tables, split, bad, limit, **arguments)
     dataset = _open_dataset(path, str(path_or_name), split, name)
     return _from_dataset(dataset, str(path_or_name), bad, limit, **arguments)
@@ -131,6 +139,7 @@ def _from_tables(
     constants: Mapping[str, str],
     need_text: bool,
 ) -> Dataset:
+    later_columns = [name for name in OPTIONAL if name not in constants]
     plans = []
     identities = []
     for file in files:
@@ -139,47 +148,48 @@ def _from_tables(
         mapping = find_columns(part.columns, columns, [*constants, *extra], part.label, need_text)
         folders = audio_folders(file)
         read = partial(_read_located, part, mapping["audio"], folders, extra)
-        optional = [name for name in OPTIONAL if name not in constants]
-        plans.append(
-            Plan.of(
-                part._replace(read=read), mapping | {name: name for name in extra}, split, optional
-            )
-        )
-        known = (part.identity, sorted(mapping.items()), plans[-1].split)
-        identities.append((*known, [(str(f), f.stat().st_mtime_ns) for f in folders]))
-    optional = [c for c in OPTIONAL if c in constants or any(c in plan.mapping for plan in plans)]
+        all_columns = mapping | {name: name for name in extra}
+        plan = Plan.of(part._replace(read=read), all_columns, split, later_columns)
+        plans.append(plan)
+        # A new file in a folder of audio makes a missing one present.
+        times = [(str(folder), folder.stat().st_mtime_ns) for folder in folders]
+        identities.append((part.identity, sorted(mapping.items()), plan.split, times))
+    present = {*constants}
+    for plan in plans:
+        present.update(plan.mapping)
+    optional = [name for name in OPTIONAL if name in present]
     convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
+    tables = checked_tables(plans, convert, bad, limit=limit)
     key = ("speech", identities, sorted(constants.items()), optional, need_text, bad.skip, limit)
-    return to_dataset(
-        checked_tables(plans, convert, bad, limit=limit), bad, features(optional), key
-    )
+    return to_dataset(tables, bad, features(optional), key)
 
 
 def _read_located(
     part: Part, audio: str, folders: list[Path], extra: Extra, wanted: Sequence[str]
 ) -> Iterator[Block]:
     """The blocks of a table with full paths of audio files; a row whose file is missing is bad."""
-    own = [name for name in wanted if name not in extra]
-    own += ["id"] if "english" in extra and "id" not in own else []
-    for block in part.read(own):
+    in_table = [name for name in wanted if name not in extra]
+    if "english" in extra and "id" not in in_table:
+        in_table.append("id")
+    for block in part.read(in_table):
         places = []
         kept = []
         bad = list(block.bad)
         for row, value in enumerate(as_list(block.columns[audio])):
-            if place := _find(value, folders):
+            place = _find(value, folders)
+            if place:
                 places.append(place)
                 kept.append(row)
             else:
-                bad.append(
-                    (block.lines[row], f"no audio file {value}" if value else "audio is missing")
-                )
-        columns = {
-            name: [values[row] for row in kept]
-            for name in own
-            for values in [as_list(block.columns[name])]
-        }
+                reason = f"no audio file {value}" if value else "audio is missing"
+                bad.append((block.lines[row], reason))
+        columns = {}
+        for name in in_table:
+            values = as_list(block.columns[name])
+            columns[name] = [values[row] for row in kept]
         columns[audio] = places
-        columns |= {name: make(columns | {"audio": places}) for name, make in extra.items()}
+        for name, make in extra.items():
+            columns[name] = make(columns | {"audio": places})
         yield Block(columns, [block.lines[row] for row in kept], bad)
 
 
@@ -187,9 +197,10 @@ def _find(value: Any, folders: list[Path]) -> str | None:
     if not isinstance(value, str) or not value or "\0" in value:
         return None
     for name in (value, f"{value}.wav"):  # LJSpeech leaves the suffix out
-        for at, folder in enumerate(folders):
-            if (place := folder / name).is_file():
-                folders.insert(0, folders.pop(at))  # the next file is most likely there too
+        for number, folder in enumerate(folders):
+            place = folder / name
+            if place.is_file():
+                folders.insert(0, folders.pop(number))  # the next file is most likely there too
                 return str(place.absolute())
     return None
 
@@ -258,7 +269,7 @@ def _code(lang: Any) -> str:
 
 
 def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -> Dataset:
-    from datasets import Dataset, DatasetDict, concatenate_datasets, load_from_disk
+    from datasets import Dataset, concatenate_datasets, load_from_disk
     from datasets.exceptions import DatasetsError
 
     from ..readers import hub_dataset, looks_like_file
@@ -269,36 +280,48 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
                 f"{label}: no such file or folder (working folder {Path.cwd()})"
             )
         return hub_dataset(label, name, split)
-    if on_disk := any((path / file).exists() for file in SAVED):
-        files = []
-    elif not (files := [file for file in list_files(path, split) if suffix_of(file) == ".parquet"]):
-        what = "is not a table of audio" if path.is_file() else "no table of audio in this folder"
-        raise FileNotFoundError(f"{path}: {what} (.tsv, .jsonl, .parquet, metadata.csv)")
-    try:  # files may have different columns: concatenation fills what is missing with None
-        parts = [Dataset.from_parquet(str(file)) for file in files]
-        found = load_from_disk(str(path)) if on_disk else concatenate_datasets(parts)
+    is_saved = any((path / file).exists() for file in SAVED)
+    files = []
+    if not is_saved:
+        files = [file for file in list_files(path, split) if suffix_of(file) == ".parquet"]
+        if not files:
+            kind = "is not a table" if path.is_file() else "no table"
+            place = " of audio" if path.is_file() else " of audio in this folder"
+            raise FileNotFoundError(f"{path}: {kind}{place} (.tsv, .jsonl, .parquet, metadata.csv)")
+    try:
+        if is_saved:
+            opened = load_from_disk(str(path))
+        else:
+            # Files may have different columns: concatenation fills what is missing with None.
+            opened = concatenate_datasets([Dataset.from_parquet(str(file)) for file in files])
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         raise ValueError(
             f"{label}: not a readable speech dataset ({' '.join(str(error).split())})"
         ) from None
-    if not isinstance(found, DatasetDict) and (split is None or "split" not in found.column_names):
-        return found
-    if split is None:
-        return concatenate_datasets(list(found.values()))
-    if not isinstance(found, DatasetDict):
-        values = found["split"][:]
-        found = {
-            k: found.select([i for i, value in enumerate(values) if value == k])
-            for k in dict.fromkeys(values)
-        }
-    chosen = next(
-        (found[key] for key in (split, SPLIT_WORDS.get(split, split)) if key in found), None
-    )
-    if chosen is None:
+    return _of_split(opened, label, split)
+
+
+def _of_split(opened: Dataset | DatasetDict, label: str, split: str | None) -> Dataset:
+    """The rows of a split, which is a part of a `DatasetDict`, or a value of the column `split`; None: all rows."""
+    from datasets import Dataset, concatenate_datasets
+
+    if isinstance(opened, Dataset):
+        if split is None or "split" not in opened.column_names:
+            return opened
+        values = opened["split"][:]
+        parts = dict.fromkeys(values)
+    elif split is None:
+        return concatenate_datasets(list(opened.values()))
+    else:
+        parts = opened
+    name = split if split in parts else SPLIT_WORDS.get(split, split)
+    if name not in parts:
         raise FileNotFoundError(
-            f"{label}: no split {split!r}; there are {', '.join(map(str, found))}"
+            f"{label}: no split {split!r}; there are {', '.join(map(str, parts))}"
         )
-    return chosen
+    if isinstance(opened, Dataset):
+        return opened.select([row for row, value in enumerate(values) if value == name])
+    return opened[name]
 
 
 def _from_dataset(
@@ -320,32 +343,28 @@ def _from_dataset(
     part = Part(label, texts.column_names, partial(_read_numbered, texts, len(audio)))
     optional = [c for c in OPTIONAL if c in mapping or c in constants]
     convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
-    tables = list(
-        checked_tables([Plan(part, mapping | {"audio": NUMBER})], convert, bad, limit=limit)
-    )
+    plan = Plan(part, mapping | {"audio": NUMBER})
+    tables = list(checked_tables([plan], convert, bad, limit=limit))
     bad.report()
     checked = pa.concat_tables(tables)
     rows = [int(number) for number in checked["audio"].combine_chunks().field("path").to_pylist()]
-    places = dict(
-        zip(rows, range(len(rows)), strict=True)
-    )  # a bad row keeps its place, empty, and is not selected
-    checked = checked.drop(["audio"]).take(pa.array(map(places.get, range(len(audio))), pa.int64()))
-    audio = audio if column == "audio" else audio.rename_column(column, "audio")
-    return concatenate_datasets([audio, Dataset(checked)], axis=1).select(
-        rows
-    )  # by index: audio is not copied
+    # Audio is not copied: a bad row keeps its place beside it, empty, and is not selected.
+    place_of = {row: place for place, row in enumerate(rows)}
+    places = pa.array([place_of.get(row) for row in range(len(audio))], pa.int64())
+    checked = checked.drop(["audio"]).take(places)
+    if column != "audio":
+        audio = audio.rename_column(column, "audio")
+    return concatenate_datasets([audio, Dataset(checked)], axis=1).select(rows)
 
 
 def _read_numbered(texts: Dataset, rows: int, wanted: Sequence[str]) -> Iterator[Block]:
     """Blocks of the columns of texts, with the number of each row."""
     for start in range(0, rows, BLOCK):
         numbers = range(start, min(start + BLOCK, rows))
-        table = (
-            texts.with_format("arrow")[start : numbers.stop] if texts.column_names else pa.table({})
-        )
-        columns = {name: table[name] for name in table.column_names} | {
-            NUMBER: list(map(str, numbers))
-        }
+        columns: dict[str, Any] = {NUMBER: list(map(str, numbers))}
+        if texts.column_names:
+            table = texts.with_format("arrow")[start : numbers.stop]
+            columns |= {name: table[name] for name in table.column_names}
         yield Block(columns, range(start + 1, numbers.stop + 1), [])
 
 
@@ -354,14 +373,10 @@ def _undecoded(dataset: Dataset, column: str, label: str) -> Dataset:
 
     feature = dataset.features[column]
     fields = set(feature) if isinstance(feature, dict) else set()
-    if (
-        isinstance(feature, Audio)
-        or getattr(feature, "dtype", None) == "string"
-        or fields == {"bytes", "path"}
-    ):
-        return dataset.cast_column(
-            column, Audio(getattr(feature, "sampling_rate", None), decode=False)
-        )
+    is_path = getattr(feature, "dtype", None) == "string" or fields == {"bytes", "path"}
+    if isinstance(feature, Audio) or is_path:
+        undecoded = Audio(getattr(feature, "sampling_rate", None), decode=False)
+        return dataset.cast_column(column, undecoded)
     if "bytes" in fields or {"array", "sampling_rate"} <= fields:
         return dataset
     raise ValueError(
@@ -373,12 +388,14 @@ def _undecoded(dataset: Dataset, column: str, label: str) -> Dataset:
 def kept_for_measuring(source: str | None, speaker: str | None) -> str | None:
     """Why a source or voice must not be trained on, or None if it may: measured voices are unheard in training."""
     source = (source or "").lower()
-    if kept := next((name for name in KEPT_SOURCES if name in source), None):
-        return f"{kept} recordings are kept for measuring"
+    for kept in KEPT_SOURCES:
+        if kept in source:
+            return f"{kept} recordings are kept for measuring"
     parts = re.split(r"[+_/ ]", (speaker or "").lower())
     for engine, voices in KEPT_VOICES.items():
-        if engine in source and (kept := next((voice for voice in voices if voice in parts), None)):
-            return f"{engine} voice {kept} is kept for measuring"
+        for voice in voices:
+            if engine in source and voice in parts:
+                return f"{engine} voice {voice} is kept for measuring"
     return None
 
 
@@ -389,5 +406,6 @@ def refuse_kept(rows: Dataset, where: str = "the speech") -> None:
         for name in ("source", "speaker")
     )
     for number, origin in enumerate(zip(*columns, strict=True), 1):
-        if reason := kept_for_measuring(*origin):
+        reason = kept_for_measuring(*origin)
+        if reason:
             raise ValueError(f"{where}, row {number}: {reason}; leave these rows out of training")

@@ -165,9 +165,8 @@ def _espeak_voices() -> dict[str, list[str]]:
             code = find_language(name)
         except ValueError:
             continue
-        for lang in dict.fromkeys(
-            (_without_region(code), code)
-        ):  # en-us speaks eng_Latn and eng_Latn_US
+        # en-us speaks eng_Latn and eng_Latn_US
+        for lang in dict.fromkeys((_without_region(code), code)):
             voices.setdefault(lang, []).extend(
                 [name, *(f"{name}+{variant}" for variant in variants)]
             )

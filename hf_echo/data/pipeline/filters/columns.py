@@ -47,17 +47,14 @@ def is_in(column: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
 
 def by_direction(table: pa.Table) -> Iterator[tuple[tuple[str, str], np.ndarray]]:
     """((source language, target language), row numbers in ascending order) of each direction."""
-    (sources, source_langs), (targets, target_langs) = (
-        codes_of(table[f"{side}_lang"]) for side in SIDES
-    )
-    both = sources.astype(np.int64) * len(target_langs) + targets
+    sources, source_langs = codes_of(table["source_lang"])
+    targets, target_langs = codes_of(table["target_lang"])
+    width = len(target_langs)
+    both = sources.astype(np.int64) * width + targets
     order = np.argsort(both, kind="stable")
     values, starts = np.unique(both[order], return_index=True)
     for value, rows in zip(values, np.split(order, starts[1:])):
-        yield (
-            (source_langs[value // len(target_langs)], target_langs[value % len(target_langs)]),
-            rows,
-        )
+        yield (source_langs[value // width], target_langs[value % width]), rows
 
 
 def numbers(table: pa.Table, name: str) -> np.ndarray:
@@ -70,10 +67,9 @@ def numbers(table: pa.Table, name: str) -> np.ndarray:
 def code_points(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """(code points of all texts, uint32; offsets (rows + 1,) at which each text starts)."""
     lengths = pc.fill_null(pc.utf8_length(column), 0).to_numpy().astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
     text = "".join(pc.fill_null(column, "").to_pylist())
-    return np.frombuffer(text.encode("utf-32-le"), np.uint32), np.concatenate(
-        [[0], np.cumsum(lengths)]
-    )
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32), offsets
 
 
 def count_by_row(wanted: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -59,29 +59,32 @@ class LanguageId(Checked):
 
     def _right(self, texts: pa.ChunkedArray, langs: pa.ChunkedArray) -> np.ndarray:
         numbers, codes = codes_of(langs)
-        letters = np.zeros(len(texts))
-        right = np.ones(len(texts), bool)
-        long = np.zeros(len(texts), bool)
         points, offsets = code_points(texts)
         script = script_of(points)
-        weights = np.where(
-            np.isin(script, [script_number(s) for s in ("Hani", "Hira", "Kana", "Hang")]), WEIGHT, 1
-        )
-        weights = weights * (script > 0)
+
+        def letters_in(scripts: Sequence[int]) -> np.ndarray:
+            """(rows,) letters of a text in one of the scripts."""
+            return count_by_row(weights * np.isin(script, scripts), offsets)
+
+        heavy = [script_number(name) for name in ("Hani", "Hira", "Kana", "Hang")]
+        weights = np.where(np.isin(script, heavy), WEIGHT, 1) * (script > 0)
         letters = count_by_row(weights, offsets)
-        kana = count_by_row(
-            weights * np.isin(script, [script_number("Hira"), script_number("Kana")]), offsets
-        )
+        kana = letters_in([script_number("Hira"), script_number("Kana")])
+
+        right = np.ones(len(texts), bool)
+        long = np.zeros(len(texts), bool)
         for number, code in enumerate(codes):
             if language(code).script is None:
                 continue
             rows = np.flatnonzero(numbers == number)
-            own = count_by_row(weights * np.isin(script, script_numbers(code)), offsets)[rows]
-            wrong = own < self.min_script * letters[rows]
-            if code.split("_")[1] in ("Hans", "Hant"):
+            of_label = letters_in(script_numbers(code))[rows]
+            wrong = of_label < self.min_script * letters[rows]
+            # Chinese and Japanese share a script: kana tell them apart.
+            script_code = code.split("_")[1]
+            if script_code in ("Hans", "Hant"):
                 wrong |= kana[rows] > KANA * letters[rows]
-            if code.split("_")[1] == "Jpan":
-                wrong |= (kana[rows] == 0) & (own >= WEIGHT * HAN_ONLY)
+            if script_code == "Jpan":
+                wrong |= (kana[rows] == 0) & (of_label >= WEIGHT * HAN_ONLY)
             long[rows] = letters[rows] >= self.min_letters
             right[rows] = ~(wrong & (letters[rows] * 3 >= self.min_letters))
         return right & self._named_right(texts, numbers, codes, right & long)
@@ -94,16 +97,18 @@ class LanguageId(Checked):
         if not judged.any():
             return right
         identifier = open_identifier()
-        known = np.array(["_" in code and identifier.knows(code) for code in codes], bool)
-        rows = np.flatnonzero(judged & known[numbers])
-        unique, distinct = codes_of(texts.take(pa.array(rows)))
-        answers = np.array(identifier.name(distinct), dtype=object)[unique]
-        for code in np.flatnonzero(known):
-            own = numbers[rows] == code
-            against = [
-                a for a in set(answers[own]) if a is not None and identifier.differ(codes[code], a)
-            ]
-            right[rows[own]] = ~np.isin(answers[own].astype(str), against)
+        knows = np.array(["_" in code and identifier.knows(code) for code in codes], bool)
+        rows = np.flatnonzero(judged & knows[numbers])
+        # Each distinct text is identified once.
+        place, distinct = codes_of(texts.take(pa.array(rows)))
+        answers = np.array(identifier.name(distinct), dtype=object)[place]
+        for number in np.flatnonzero(knows):
+            of_language = numbers[rows] == number
+            against = []
+            for answer in set(answers[of_language]):
+                if answer is not None and identifier.differ(codes[number], answer):
+                    against.append(answer)
+            right[rows[of_language]] = ~np.isin(answers[of_language].astype(str), against)
         return right
 
 
@@ -179,9 +184,16 @@ def open_identifier() -> Identifier:
     identifier = heliport.Identifier()
 
     def name(texts: Sequence[str]) -> list[str | None]:
-        answers = map(identifier.identify_with_score, texts)
-        return [label if label != "und" and lead >= LEAD else None for label, lead in answers]
+        labels: list[str | None] = []
+        for text in texts:
+            label, lead = identifier.identify_with_score(text)
+            labels.append(label if label != "und" and lead >= LEAD else None)
+        return labels
 
-    # heliport never answers with sublabels such as "hbsbos" and "undhtml"
-    places = [_place(label) for label in identifier.get_confidence_all() if len(label) == 3]
-    return Identifier(name, frozenset(macro_of(place[0]) for place in places if place))
+    # heliport never answers with sublabels such as "hbsbos" and "undhtml".
+    macros = set()
+    for label in identifier.get_confidence_all():
+        place = _place(label) if len(label) == 3 else None
+        if place:
+            macros.add(macro_of(place[0]))
+    return Identifier(name, frozenset(macros))

@@ -51,37 +51,47 @@ class LengthRatio(Checked):
         if self.languages:
             return self
         samples = _sample(tables)
-        medians = {pair: float(np.median(np.log(s / t))) for pair, (s, t) in samples.items()}
-        languages = _language_effects(medians, {pair: len(s) for pair, (s, _) in samples.items()})
-        learnt = replace(self, languages=languages)
+
+        # How long texts of a language are, from the median ratio of each direction.
+        medians = {}
+        rows = {}
+        for pair, (source, target) in samples.items():
+            medians[pair] = float(np.median(np.log(source / target)))
+            rows[pair] = len(source)
+        fitted = replace(self, languages=_language_effects(medians, rows))
+
+        # How far ratios of a direction spread around what these lengths promise.
         directions = {}
         spreads = []
-        for pair, (s, t) in samples.items():
-            if len(s) >= self.min_rows:
-                low, middle, high = np.percentile(learnt._log_ratio(s, t, *pair), [25, 50, 75])
-                spreads.append(max((high - low) / 1.349, LEAST_SPREAD))
-                directions[direction(*pair)] = (float(middle), float(spreads[-1]))
-        return replace(
-            learnt,
-            directions=directions,
-            spread=float(np.median(spreads)) if spreads else self.spread,
-        )
+        for pair, (source, target) in samples.items():
+            if len(source) < self.min_rows:
+                continue
+            ratios = fitted._log_ratio(source, target, *pair)
+            low, middle, high = np.percentile(ratios, [25, 50, 75])
+            spread = max((high - low) / 1.349, LEAST_SPREAD)
+            spreads.append(spread)
+            directions[direction(*pair)] = (float(middle), float(spread))
+        spread = float(np.median(spreads)) if spreads else self.spread
+        return replace(fitted, directions=directions, spread=spread)
 
     def _log_ratio(
-        self, s: np.ndarray, t: np.ndarray, source_lang: str, target_lang: str
+        self, source: np.ndarray, target: np.ndarray, source_lang: str, target_lang: str
     ) -> np.ndarray:
-        s = s / np.exp(self.languages[source_lang])
-        t = t / np.exp(self.languages[target_lang])
-        return np.log((s + self.smoothing) / (t + self.smoothing))
+        """(rows,) log ratio of the lengths, both in characters of English."""
+        source = source / np.exp(self.languages[source_lang]) + self.smoothing
+        target = target / np.exp(self.languages[target_lang]) + self.smoothing
+        return np.log(source / target)
 
     def scores(self, table: pa.Table) -> np.ndarray:
         """(rows,) signed distance from the expected log ratio, in spreads; 0 if nothing is known."""
         scores = np.zeros(len(table))
-        s, t = _lengths(table)
-        for (source, target), rows in by_direction(table):
-            if source in self.languages and target in self.languages:
-                middle, spread = self.directions.get(direction(source, target), (0.0, self.spread))
-                scores[rows] = (self._log_ratio(s[rows], t[rows], source, target) - middle) / spread
+        sources, targets = _lengths(table)
+        for pair, rows in by_direction(table):
+            if not all(code in self.languages for code in pair):
+                continue
+            middle, spread = self.directions.get(direction(*pair), (0.0, self.spread))
+            ratios = self._log_ratio(sources[rows], targets[rows], *pair)
+            scores[rows] = (ratios - middle) / spread
         return scores
 
     def keep(self, table: pa.Table) -> np.ndarray:
@@ -94,10 +104,11 @@ class LengthRatio(Checked):
 
 def _lengths(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Characters of sources and targets, at least 1."""
-    lengths = (
-        pc.fill_null(pc.utf8_length(table[side]), 0).to_numpy() for side in ("source", "target")
-    )
-    return tuple(np.maximum(column, 1).astype(np.float64) for column in lengths)
+    lengths = []
+    for side in ("source", "target"):
+        characters = pc.fill_null(pc.utf8_length(table[side]), 0).to_numpy()
+        lengths.append(np.maximum(characters, 1).astype(np.float64))
+    return lengths[0], lengths[1]
 
 
 def _sample(tables: Iterable[pa.Table]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:

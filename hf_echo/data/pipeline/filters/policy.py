@@ -24,7 +24,8 @@ class Provenance:
 
     def __post_init__(self) -> None:
         check(self)
-        if unknown := [name for name in self.provenances if name not in PROVENANCES]:
+        unknown = [name for name in self.provenances if name not in PROVENANCES]
+        if unknown:
             raise ValueError(f"provenance {unknown[0]!r} is not one of {', '.join(PROVENANCES)}")
 
     def keep(self, table: pa.Table) -> np.ndarray:

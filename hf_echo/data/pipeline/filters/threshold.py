@@ -77,13 +77,14 @@ class DirectionThreshold:
         provenance, names = codes_of(table["provenance"])
         synthetic = np.isin(names, SYNTHETIC)[provenance]
         least = np.empty(len(table))
-        for (source, target), rows in by_direction(table):
-            for kind in (False, True):
-                least[rows[synthetic[rows] == kind]] = self.threshold(
-                    source, target, synthetic=kind
-                )
+        for pair, rows in by_direction(table):
+            is_synthetic = synthetic[rows]
+            least[rows[is_synthetic]] = self.threshold(*pair, synthetic=True)
+            least[rows[~is_synthetic]] = self.threshold(*pair)
         unscored = np.isnan(quality)
-        return np.where(unscored, (self.unscored == "keep") | np.isneginf(least), quality >= least)
+        # Code has no threshold, so that it stays without a score.
+        stays_unscored = (self.unscored == "keep") | np.isneginf(least)
+        return np.where(unscored, stays_unscored, quality >= least)
 
 
 def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
@@ -115,15 +116,17 @@ def calibrate(
     sums: dict[str, np.ndarray] = {}
     for table in tables:
         quality = numbers(table if scorer is None else score(table, scorer, again=True), "quality")
-        for (source, target), rows in by_direction(table):
-            values = quality[rows][~np.isnan(quality[rows])]
+        for pair, rows in by_direction(table):
+            values = quality[rows]
+            values = values[~np.isnan(values)]
             moments = np.array([len(values), values.sum(), (values**2).sum()])
-            sums[direction(source, target)] = sums.get(direction(source, target), 0) + moments
-    calibrated = {
-        name: (float(total / n), float(np.sqrt(max(0.0, squares / n - (total / n) ** 2))))
-        for name, (n, total, squares) in sums.items()
-        if n >= min_rows
-    }
+            name = direction(*pair)
+            sums[name] = sums.get(name, 0) + moments
+    calibrated = {}
+    for name, (count, total, squares) in sums.items():
+        if count >= min_rows:
+            variance = max(0.0, squares / count - (total / count) ** 2)
+            calibrated[name] = (float(total / count), float(np.sqrt(variance)))
     if not calibrated:
         raise ValueError(f"no direction of the dev set has {min_rows} scored rows; give more rows")
     return DirectionThreshold(calibrated=calibrated)
