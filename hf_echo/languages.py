@@ -462,9 +462,8 @@ def _find(text: object) -> str | None:
 def _find_code(tag: str) -> str | None:
     """The code that a code in lower case means: "fra", "pt-br", "zh_hant_hk"."""
     first, *subtags = re.split(r"[-_]", tag)
-    if (
-        len(first) == 2 and subtags and len(subtags[0]) == 3 and subtags[0].isalpha()
-    ):  # zh-yue, zh-cmn-Hans
+    # zh-yue, zh-cmn-Hans
+    if len(first) == 2 and subtags and len(subtags[0]) == 3 and subtags[0].isalpha():
         first = subtags.pop(0)
     script = next(
         (subtag.title() for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None
@@ -502,9 +501,8 @@ def _suggestion(text: object) -> str:
     """ ": did you mean fra_Latn (French)?", or where the known codes are listed, if none is close."""
     code = _find(text)  # "fra", "fr", "French"
     word = str(text).strip().lower()
-    if (
-        code is None and len(word) > 2
-    ):  # two letters are a code, and similar codes mean other languages
+    # two letters are a code, and similar codes mean other languages
+    if code is None and len(word) > 2:
         spellings = {code.lower(): code for code in LANGUAGES} | _BY_NAME
         code = spellings.get(nearest(word, spellings))
     if code is None:

@@ -288,9 +288,8 @@ def _row(run: Mapping[str, Any]) -> dict[str, Any]:
     values = run["values"]
     is_training = run.get("kind") != "operation"
     source = values.get("model_name_or_path") or values.get("backbone") or values.get("source")
-    for parent in run.get(
-        "parents", {}
-    ).values():  # the first is the checkpoint that the operation started from
+    # the first is the checkpoint that the operation started from
+    for parent in run.get("parents", {}).values():
         source = parent["name"]
         break
     start = _public(source) if source else "random weights"
@@ -335,9 +334,8 @@ def _base_model(run: Mapping[str, Any]) -> str | None:
     """The nearest model on the Hub that this one was made from; the Hub does not know folders."""
     names = []
     for step in reversed(steps(run)):
-        first_parents = list(step.get("parents", {}).values())[
-            :1
-        ]  # the others are tokenizers and the like
+        # the others are tokenizers and the like
+        first_parents = list(step.get("parents", {}).values())[:1]
         names += [
             parent["name"]
             for parent in first_parents

@@ -14,9 +14,8 @@ from safetensors.torch import load_file, save_file
 TOKEN_VECTORS = ("embed_tokens.weight", "word_embeddings.weight")
 BITS = {"int8": 8, "int4": 4}
 BLOCK = 32  # values that share a scale in 4 bits; in 8 bits a row does
-STRETCH = torch.linspace(
-    0.8, 1.12, 17
-)  # of the scale that maps the largest value to the end of the range
+# of the scale that maps the largest value to the end of the range
+STRETCH = torch.linspace(0.8, 1.12, 17)
 ROWS = 4096  # at a time, for memory
 
 
@@ -67,9 +66,8 @@ def _rounded(blocks: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tenso
     """(rows, blocks, size) -> int8 (rows, blocks * size) and scales (rows, blocks)."""
     end = 2 ** (bits - 1)
     dtype = torch.float16 if bits == 4 else torch.float32  # of the stored scales
-    largest = blocks.gather(
-        2, blocks.abs().argmax(2, keepdim=True)
-    )  # (rows, blocks, 1), with its sign
+    # (rows, blocks, 1), with its sign
+    largest = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))
     best_scale = torch.zeros_like(largest)
     best_error = torch.full_like(largest, torch.inf)
     for stretch in STRETCH:

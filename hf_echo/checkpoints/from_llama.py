@@ -262,9 +262,8 @@ def _add_decoder(
         state[f"decoder.model.{inner}"] = tensor.clone()
         if ".self_attn." in inner:
             crossed = inner.replace(".self_attn.", ".cross_attn.")
-        elif (
-            ".input_layernorm." in inner
-        ):  # the norm whose output those projections were trained on
+        elif ".input_layernorm." in inner:
+            # the norm whose output those projections were trained on
             crossed = inner.replace(".input_layernorm.", ".cross_attention_layernorm.")
         else:
             continue

@@ -33,9 +33,8 @@ logger = logging.getLogger(__name__)
 
 _LISTS = ("suppress_tokens", "begin_suppress_tokens")
 _SEQUENCES = ("bad_words_ids", "force_words_ids", "sequence_bias")
-_MULTIPLE = (
-    8  # converted models round their rows up to this, others leave up to a hundredth of them unused
-)
+# converted models round their rows up to this, others leave up to a hundredth of them unused
+_MULTIPLE = 8
 
 
 def swap_vocabulary(
@@ -82,9 +81,8 @@ def swap_vocabulary(
     if method == "focus":
         auxiliary = auxiliary_vectors(auxiliary, new_tokenizer, seed=seed)
     logger.info("new vocabulary, %s: %s", method, match.counts())
-    weights = list(
-        {id(module.weight): module.weight for module in tables.values()}.values()
-    )  # a tied head comes once
+    # a tied head comes once
+    weights = list({id(module.weight): module.weight for module in tables.values()}.values())
     new_weights = _replaced(weights, match, method, auxiliary, seed)
     replacements = {id(old): new for old, new in zip(weights, new_weights, strict=True)}
     for module in tables.values():

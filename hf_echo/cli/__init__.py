@@ -112,13 +112,11 @@ def _ended_by_sigterm() -> Iterator[None]:
 def main() -> None:
     """Run the command line. An error is one line; the exit code is 2 for wrong input and 1 for a possible bug."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    logging.getLogger("hf_echo").setLevel(
-        logging.INFO
-    )  # which step begins or is done; of libraries, warnings only
+    # which step begins or is done; of libraries, warnings only
+    logging.getLogger("hf_echo").setLevel(logging.INFO)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(
-            stream, "reconfigure"
-        ):  # a console that cannot write a character gets its number
+        # a console that cannot write a character gets its number
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     if not sys.stderr.isatty():  # in a log, bars share a line with each other and with messages
         os.environ.setdefault("TQDM_DISABLE", "1")
@@ -126,18 +124,18 @@ def main() -> None:
         with _ended_by_sigterm():
             app()
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # the interpreter flushes once more at its end
+        # the interpreter flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         typer.echo("hf-echo: standard output was closed before the end", err=True)
         raise SystemExit(2) from None
     except Exception as error:
         if os.environ.get(DEBUG, "0") not in ("", "0"):
             raise
+        # clients of huggingface_hub
         is_network = type(error).__module__.partition(".")[0] in (
             "httpx",
             "httpcore",
-        )  # clients of huggingface_hub
+        )
         expected = isinstance(error, (ValueError, OSError, ImportError)) or is_network
         if expected:
             message = str(error).strip().splitlines()

@@ -120,7 +120,8 @@ class Search(LinesOrTable):
         sources, targets = read_pairs(self.source, self.target, langs=langs)
         negatives = self.negatives_of(targets, self.target)
         encoder = open_model(self.model)
-        x, y = encoder(sources, self.source_lang), encoder(targets, self.target_lang)
+        x = encoder(sources, self.source_lang)
+        y = encoder(targets, self.target_lang)
         for vectors, file, lang in (
             (x, self.source, self.source_lang),
             (y, self.target, self.target_lang),
@@ -150,7 +151,8 @@ class Search(LinesOrTable):
         from ..data import load_nway
         from ..evaluation.retrieval.hard_negatives import by_id
 
-        rows, lang = load_nway(self.data, split=self.split), self.target_lang
+        rows = load_nway(self.data, split=self.split)
+        lang = self.target_lang
         if lang not in (langs := set(rows["lang"])):
             raise ValueError(
                 f"{self.data} has no rows in --target-lang {lang!r}; it has {', '.join(sorted(langs))}"
@@ -312,10 +314,8 @@ class Noise(OpensModel):
         from ..data import load_nway
         from ..inference.any_encoder import any_encoder
 
-        rows, options = (
-            load_nway(self.data),
-            dict(target_lang=self.target_lang, limit=self.limit, seed=self.seed),
-        )
+        rows = load_nway(self.data)
+        options = dict(target_lang=self.target_lang, limit=self.limit, seed=self.seed)
         with naming(self.data):
             table = evaluation.evaluate_noise(
                 any_encoder(self.model), rows, source_langs=self.lang or None, **options
@@ -463,13 +463,13 @@ class Speech(Step):
 
         check_neighbours(self.k, self.margin)
         text_model = named_model(self.text_model)
-        rate = open_extractor(
-            self.model
-        ).sampling_rate  # before weights are loaded, so that bad data are named early
+        # before weights are loaded, so that bad data are named early
+        rate = open_extractor(self.model).sampling_rate
         options = dict(
             lang=self.lang, split=self.split, on_bad_row=self.on_bad_row, limit=self.limit
         )
-        rows, skipped = load_speech(self.data, **options), 0
+        rows = load_speech(self.data, **options)
+        skipped = 0
         if self.on_bad_row == "skip":
             rows, skipped = usable(rows, rate)
         seconds = audio_lengths(rows, rate) / rate

@@ -44,9 +44,8 @@ class SpaceViews:
         self.translator, self.tokenizer = load_translator(model, device=device)
         self.encoder = self.translator.encoder
         self.speech_encoder: Any = None
-        packaged = packaged_model(model) == pretrained(
-            "echo-nano"
-        )  # commands give its folder, others its name
+        # commands give its folder, others its name
+        packaged = packaged_model(model) == pretrained("echo-nano")
         if not speech and packaged:
             speech = packaged_speech()
         if speech:
@@ -216,9 +215,8 @@ def read_sentences(
 
 def split_language(line: str) -> tuple[str, str | None]:
     """(sentence, language code) of "French: Le chat dort."; a line that names no language is returned whole."""
-    match = re.fullmatch(
-        r"([^:：]{4,40})[:：]\s*(\S.*)", line
-    )  # shorter prefixes are words: "So: what now?"
+    # shorter prefixes are words: "So: what now?"
+    match = re.fullmatch(r"([^:：]{4,40})[:：]\s*(\S.*)", line)
     if match is None:
         return line, None
     language, sentence = match.groups()

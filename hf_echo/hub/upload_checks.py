@@ -64,6 +64,7 @@ MODEL_FOLDERS = re.compile(r"\.|decoder|(onnx|openvino)(/\d+_\w+)?|\d+_\w+|langu
 GRAPHS = ("onnx/*.onnx", "openvino/*.xml", "openvino/*.bin")  # the last are numbers only
 # Of the folder that `hf-echo data filter` leaves.
 DATASET_FILES = (*PAPERS, "stats.json", "counts.json", "counts.md", "recipe.yaml", "fitted.json")
+# of a static one
 SPACE_FILES = (
     *PAPERS,
     *("requirements.txt", "pre-requirements.txt", "packages.txt", "Dockerfile"),
@@ -80,7 +81,7 @@ SPACE_FILES = (
         "*.mp3",
         "*.flac",
     ),
-    *("*.mjs", "*.wasm", "*.onnx", "*.json", "*.txt"),  # of a static one
+    *("*.mjs", "*.wasm", "*.onnx", "*.json", "*.txt"),
 )
 # Files that a model needs, by its model_type; None: static embeddings, which have no config.json.
 TOKENIZER = "tokenizer_config.json"
@@ -318,9 +319,8 @@ def _card_problems(folder: Path, kind: str, license: str | None) -> Iterator[str
             yield f"README.md: language {code!r} is not an ISO 639 code such as fr or fra"
     if kind == "space":
         yield from _space_problems(folder, data)
-    if (
-        kind == "model" and (folder / "modular.json").is_file()
-    ):  # the languages of the card are those of the folder
+    # the languages of the card are those of the folder
+    if kind == "model" and (folder / "modular.json").is_file():
         folder_languages = {
             hub_code(file.parent.name) for file in folder.glob("languages/*/language.json")
         }

@@ -67,9 +67,8 @@ def _other(
         )
     modular = is_modular(name)
     with opening_quietly():
-        device = (
-            str(pick_device(None)) if chosen_device() else None
-        )  # else that of sentence-transformers
+        # else that of sentence-transformers
+        device = str(pick_device(None)) if chosen_device() else None
         model = (
             open_modular(name, device=device)
             if modular
@@ -142,9 +141,8 @@ def _long_rows(
     """Rows of more than `limit` tokens. A token has at least one byte, so only long texts are tokenized."""
     candidates = [row for row, text in enumerate(texts) if len(text.encode()) > limit - 8]
     tokenizer = getattr(model, "tokenizer", None)
-    tokenizer = getattr(model[0], "tokenizers", {}).get(
-        lang, tokenizer
-    )  # a modular encoder has one per language
+    # a modular encoder has one per language
+    tokenizer = getattr(model[0], "tokenizers", {}).get(lang, tokenizer)
     if not candidates or not isinstance(tokenizer, PreTrainedTokenizerBase):
         return []
     ids = tokenizer([texts[row] for row in candidates], truncation=False, verbose=False)[

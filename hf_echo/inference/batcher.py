@@ -162,9 +162,8 @@ class Job:
 
     texts: list[str]
     prompt: str = ""
-    on_long: OnLong = (
-        "error"  # texts over the limit are an error, are truncated, or are the mean of their pieces
-    )
+    # texts over the limit are an error, are truncated, or are the mean of their pieces
+    on_long: OnLong = "error"
     gone: bool = False  # nobody waits for it any more
     done: Future = field(default_factory=Future)
     lengths: list[int] = field(default_factory=list)
@@ -226,9 +225,8 @@ class Batcher:
                     job.taken += 1
             with self.changed:
                 self.jobs.popleft()
-                if not job.gone and job.taken < len(
-                    job.texts
-                ):  # there is no more room: the others are first now
+                # there is no more room: the others are first now
+                if not job.gone and job.taken < len(job.texts):
                     self.jobs.append(job)
         return batch
 
@@ -262,9 +260,8 @@ class Batcher:
             jobs = list(dict.fromkeys(job for job, _ in batch))
             if len(jobs) == 1:
                 jobs[0].fail(error)
-            for alone in (
-                jobs if len(jobs) > 1 else ()
-            ):  # a text that cannot be embedded fails its own request only
+            # a text that cannot be embedded fails its own request only
+            for alone in jobs if len(jobs) > 1 else ():
                 self._embed([(job, row) for job, row in batch if job is alone])
             return
         for (job, row), vector in zip(batch, vectors, strict=True):

@@ -53,10 +53,9 @@ class EmbeddingStore:
         )
         json_once(self.folder / "encoder.json", lambda: {"encoder": name})
         self.parts: list[np.ndarray] = []
-        self.keys, self.places = (
-            np.zeros(0, np.uint64),
-            np.zeros(0, np.int64),
-        )  # sorted keys, rows of the parts
+        # sorted keys, rows of the parts
+        self.keys = np.zeros(0, np.uint64)
+        self.places = np.zeros(0, np.int64)
         self._open(sorted(self.folder.glob("*.keys.npy")))
 
     def missing(self, keys: np.ndarray) -> np.ndarray:
@@ -68,7 +67,8 @@ class EmbeddingStore:
         self, texts: Iterable[tuple[str, str]], encode: Encode, *, chunk: int, label: str | None
     ) -> bool:
         """Encode (lang, text) pairs and write them, language by language; False where embeddings are sparse."""
-        order, files = sorted(texts), []
+        order = sorted(texts)
+        files = []
         bar = tqdm(
             total=len(order), desc=label, unit="text", leave=False, disable=not (label and order)
         )
@@ -94,16 +94,17 @@ class EmbeddingStore:
         return take_rows(self.parts, rows)
 
     def _open(self, files: Sequence[Path]) -> None:
-        keys, places, start = [self.keys], [self.places], sum(map(len, self.parts))
+        keys = [self.keys]
+        places = [self.places]
+        start = sum(map(len, self.parts))
         for file in files:
             keys.append(np.load(file))
             places.append(np.arange(start, start := start + len(keys[-1])))
             self.parts.append(
                 np.load(file.with_name(file.name.replace(".keys.npy", ".npy")), mmap_mode="r")
             )
-        self.keys, first = np.unique(
-            np.concatenate(keys), return_index=True
-        )  # two processes may write the same text
+        # two processes may write the same text
+        self.keys, first = np.unique(np.concatenate(keys), return_index=True)
         self.places = np.concatenate(places)[first]
 
     def _write(self, vectors: np.ndarray, texts: list[tuple[str, str]]) -> Path:
@@ -116,9 +117,8 @@ class EmbeddingStore:
         stem = self.folder / hashlib.blake2b(keys.tobytes(), digest_size=8).hexdigest()
         with np.errstate(over="ignore"):
             half = vectors.astype(np.float16)
-        write_array(
-            f"{stem}.npy", half if np.isfinite(half).all() else vectors
-        )  # float16 ends at 65,504
+        # float16 ends at 65,504
+        write_array(f"{stem}.npy", half if np.isfinite(half).all() else vectors)
         write_array(f"{stem}.keys.npy", keys)
         return Path(f"{stem}.keys.npy")
 
@@ -198,7 +198,8 @@ def frozen_embeddings(
     """
     store = EmbeddingStore(name, cache_dir)
     keys = {side: _keys(dataset, side, languages) for side in sides}
-    new, texts = store.missing(np.concatenate(list(keys.values()))), set()
+    new = store.missing(np.concatenate(list(keys.values())))
+    texts = set()
     for side, of_side in keys.items() if len(new) else ():
         here = np.isin(of_side, new)
         texts.update(text for text, want in zip(_texts(dataset, side), here, strict=True) if want)

@@ -106,12 +106,15 @@ def encode_speech(
         raise ValueError("audio is one recording; give a list of recordings")
     audio = audio.tolist() if hasattr(audio, "tolist") else list(audio)
     check_numbers(max_seconds=max_seconds, longest=longest)
-    rate, size = extractor.sampling_rate, model.config.embedding_size
+    rate = extractor.sampling_rate
+    size = model.config.embedding_size
     budget = round((max_seconds or MAX_SECONDS.get(model.device.type, 600.0)) * rate)
     lengths = [audio_length(item, rate, name=f"audio {row}") for row, item in enumerate(audio, 1)]
-    sums, weight = np.zeros((len(audio), size), np.float32), np.zeros(len(audio), np.float32)
+    sums = np.zeros((len(audio), size), np.float32)
+    weight = np.zeros(len(audio), np.float32)
     bar = tqdm(total=round(sum(lengths) / rate), desc="Encoding", unit="s", disable=not progress)
-    limit, steps = round(longest * rate), count()
+    limit = round(longest * rate)
+    steps = count()
 
     def embedded(read: Callable[[], list[np.ndarray]]) -> np.ndarray:
         if work is None:

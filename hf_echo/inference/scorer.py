@@ -88,7 +88,8 @@ class EchoScorer:
         if not self.blaser:
             return np.clip((vectors[0] * vectors[1]).sum(axis=1), -1, 1)
         blaser = _open_blaser(self.blaser)
-        size, wanted = vectors[0].shape[1], blaser.config.embedding_size
+        size = vectors[0].shape[1]
+        wanted = blaser.config.embedding_size
         if size != wanted:
             raise ValueError(
                 f"{self.blaser} reads embeddings of {wanted} dimensions, and {self.model} writes {size}"
@@ -118,14 +119,14 @@ def embed_columns(
     encode: Encode, columns: Sequence[tuple[Sequence[str], Sequence[Any]]]
 ) -> list[np.ndarray]:
     """(rows, d) float32 vectors of length 1 of each column (texts, their languages); each is embedded once."""
-    by_lang: dict[
-        Any, dict[str, int]
-    ] = {}  # language -> text -> its number among that language's texts
+    # language -> text -> its number among that language's texts
+    by_lang: dict[Any, dict[str, int]] = {}
     for column, langs in columns:
         for text, lang in zip(column, langs, strict=True):
             texts = by_lang.setdefault(lang, {})
             texts.setdefault(text, len(texts))
-    first, parts = {}, []
+    first = {}
+    parts = []
     for lang, texts in by_lang.items():
         first[lang] = sum(map(len, parts))
         parts.append(np.asarray(encode(list(texts), lang), np.float32))

@@ -151,9 +151,8 @@ class Guard:
             message = await receive()
             size += len(message.get("body", b""))
             if size > self.max_body:
-                while (
-                    message.get("more_body") and size < 16 * self.max_body
-                ):  # a client reads no answer while it sends
+                # a client reads no answer while it sends
+                while message.get("more_body") and size < 16 * self.max_body:
                     message = await receive()
                     size += len(message.get("body", b""))
                 raise HTTPException(
@@ -202,9 +201,8 @@ class Metrics:
                 return response
             finally:
                 route = request.scope.get("route")
-                path = getattr(
-                    route, "path", "other"
-                )  # never the path of a stranger: each would be a series
+                # never the path of a stranger: each would be a series
+                path = getattr(route, "path", "other")
                 self.requests.labels(path, str(status)).inc()
                 self.seconds.labels(path).observe(time.perf_counter() - start)
 
@@ -513,9 +511,8 @@ def serve(
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
-        sock.listen(
-            2_048
-        )  # before the model is read, so that a second server at this port ends at once
+        # before the model is read, so that a second server at this port ends at once
+        sock.listen(2_048)
     except OSError as error:
         raise OSError(
             f"--host {host} --port {port}: {error.strerror or error}: choose another one"

@@ -54,9 +54,8 @@ def ranking_contrastive_loss(
     similarity = cosine(query, keys)  # (n, m)
     _check(ranks, similarity, temperatures)
     if exclude is not None:
-        ranks = ranks.masked_fill(
-            exclude, 0
-        )  # better than every rank: neither positive nor candidate
+        # better than every rank: neither positive nor candidate
+        ranks = ranks.masked_fill(exclude, 0)
     parts = {}
     for rank, temperature in enumerate(temperatures, 1):
         positive = ranks == rank

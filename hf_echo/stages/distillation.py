@@ -50,7 +50,8 @@ class DistillationTrainer(EncoderTrainer):
             raise ValueError(
                 f"the teacher has {wrong[0]} rows, the training data {len(self.train_dataset)}"
             )
-        size, dim = self.unwrapped().config.embedding_size, teacher[0][[0]].shape[1]
+        size = self.unwrapped().config.embedding_size
+        dim = teacher[0][[0]].shape[1]
         if size != dim:
             raise ValueError(
                 f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size"

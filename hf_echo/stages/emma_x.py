@@ -110,15 +110,16 @@ class EmmaX(EncoderWithHead):
     rank_means: torch.Tensor
 
     def __init__(self, encoder: EchoEncoder, args: EmmaXConfig):
-        config, vocabulary = encoder.config, len(encoder.get_input_embeddings().weight)
+        config = encoder.config
+        vocabulary = len(encoder.get_input_embeddings().weight)
         super().__init__(encoder, UnmaskingHead(config.hidden_size, vocabulary, layers=0))
-        size, ranks = config.embedding_size, args.ranks
+        size = config.embedding_size
+        ranks = args.ranks
         self.decay = args.momentum
         self.momentum = copy.deepcopy(encoder)
         self.momentum.requires_grad_(False)
-        variance = (
-            2 * (1 - torch.linspace(0.9, 0.0, ranks)) / size
-        )  # |x - y|^2 = 2 (1 - cos) on the unit sphere
+        # |x - y|^2 = 2 (1 - cos) on the unit sphere
+        variance = 2 * (1 - torch.linspace(0.9, 0.0, ranks)) / size
         self.mixture_mean = nn.Parameter(torch.zeros(ranks, size))
         self.mixture_log_sigma = nn.Parameter(variance.log()[:, None].expand(ranks, size) / 2)
         self.mixture_logits = nn.Parameter(torch.zeros(ranks))
@@ -134,7 +135,8 @@ class EmmaX(EncoderWithHead):
         `mean`, `log_sigma` and `logits` are copies of the mixture's parameters: DDP does not allow a parameter that is
         read outside of forward.
         """
-        ids, mask = inputs["input_ids"][rows], inputs["attention_mask"][rows]
+        ids = inputs["input_ids"][rows]
+        mask = inputs["attention_mask"][rows]
         out = {"query": F.normalize(self.encoder(ids, mask).sentence_embedding.float(), dim=-1)}
         with torch.no_grad():
             out["key"] = F.normalize(self.momentum(ids, mask).sentence_embedding.float(), dim=-1)
@@ -180,8 +182,10 @@ class EmmaXTrainer(MaskingTrainer):
         return None  # the ranks, which the loss parts are means over, follow from the embeddings
 
     def loss_parts(self, model: nn.Module, inputs: dict[str, Any]) -> LossParts:
-        args, emma = self.args, self.accelerator.unwrap_model(model)
-        phase, n = args.phase(self.state.global_step), len(inputs["index"])
+        args = self.args
+        emma = self.accelerator.unwrap_model(model)
+        phase = args.phase(self.state.global_step)
+        n = len(inputs["index"])
         rows = torch.arange(2 * n, device=inputs["index"].device)
         pairs = phase != "em" or args.parallel
         if not pairs:
@@ -190,7 +194,8 @@ class EmmaXTrainer(MaskingTrainer):
             emma.move_momentum()
             self._moved_in_step = self.state.global_step
         out = model(inputs, rows)
-        query, (keys, offset) = out["query"], gather_with_grad(out["key"])
+        query = out["query"]
+        keys, offset = gather_with_grad(out["key"])
         mixture = out["mean"], out["log_sigma"], out["logits"]
         queue = emma.queue[: int(emma.queued)].clone()
         own = torch.zeros(len(query), len(keys) + len(queue), dtype=torch.bool, device=query.device)
@@ -208,7 +213,8 @@ class EmmaXTrainer(MaskingTrainer):
         emma.enqueue(keys[: len(keys) - len(queue)])
         weights = {name: args.mixture_weight if name == "mixture" else 1.0 for name in parts}
         if "mlm" in out:
-            parts["mlm"], weights["mlm"] = out["mlm"], args.mlm_weight
+            parts["mlm"] = out["mlm"]
+            weights["mlm"] = args.mlm_weight
             counts["mlm"] = int((inputs["labels"][rows] != -100).sum())
         self._sizes = counts
         # DDP waits for a gradient of every parameter, also in a phase that does not use it.
@@ -233,7 +239,8 @@ class EmmaXTrainer(MaskingTrainer):
         loss = ranking_contrastive_loss(
             query, keys, ranks, temperatures=[args.contrastive_temperature], exclude=own
         )
-        parts, counts = {"contrastive": loss["rank_1"]}, {"contrastive": len(query)}
+        parts = {"contrastive": loss["rank_1"]}
+        counts = {"contrastive": len(query)}
         if phase == "mixture":
             x = query.detach().repeat_interleave(args.interpolations, 0)
             near = keys[same.long().argmax(1)].repeat_interleave(args.interpolations, 0)
@@ -297,7 +304,8 @@ class EmmaXTrainer(MaskingTrainer):
         """
         metrics = super().evaluate(*args, **kwargs)
         emma = self.accelerator.unwrap_model(self.model)
-        counts, extra = self.rank_counts.to(emma.queue.device), {}
+        counts = self.rank_counts.to(emma.queue.device)
+        extra = {}
         if dist.is_available() and dist.is_initialized():
             dist.all_reduce(counts)
         if total := int(counts.sum()):

@@ -71,7 +71,8 @@ class ExtensionTrainer(DistillationTrainer):
                 f"target language {wrong[0]!r} is not a base language; hf_echo.data.directions.extension_pairs "
                 "keeps the directions that the teacher can judge"
             )
-        encoder, self.base = encoder_of(model), base
+        encoder = encoder_of(model)
+        self.base = base
         set_attention_dropout(encoder, args.dropout)
         known = set(model.config.languages or []) | base | set(train_dataset.names["source_lang"])
         model.config.languages = encoder.config.languages = sorted(known)
@@ -145,7 +146,8 @@ class ExtensionTrainer(DistillationTrainer):
 def pairs_into_base_languages(dataset: Any, data_args: Any, args: ExtensionConfig) -> Any:
     """The directions that the teacher can judge (Algorithm 2)."""
     errors = read_xsimpp(data_args.teacher_xsimpp) if data_args.teacher_xsimpp else None
-    base, english = args.base_languages, data_args.english_rows
+    base = args.base_languages
+    english = data_args.english_rows
     pairs = extension_pairs(dataset, base, errors, english_rows=english, seed=args.seed)
     return resampled(pairs, data_args, args)
 

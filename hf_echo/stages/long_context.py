@@ -52,7 +52,9 @@ class LongContextTrainer(EncoderTrainer):
         tokenizer: EchoTokenizer,
         **kwargs: Any,
     ):
-        room, encoder = args.max_length + 64, encoder_of(model)  # the prompt
+        # the prompt
+        room = args.max_length + 64
+        encoder = encoder_of(model)
         if most := learned_positions(encoder):
             if args.max_length > most:
                 kind = encoder.config.backbone.model_type

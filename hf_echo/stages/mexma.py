@@ -99,7 +99,8 @@ class Mexma(EncoderWithHead):
     """
 
     def __init__(self, encoder: EchoEncoder, args: MexmaConfig):
-        width, size = encoder.config.hidden_size, encoder.config.embedding_size
+        width = encoder.config.hidden_size
+        size = encoder.config.embedding_size
         if size != width:
             raise ValueError(
                 f"embedding_size {size} differs from hidden_size {width}; the unmasking head reads "
@@ -120,11 +121,14 @@ class Mexma(EncoderWithHead):
 
         Not symmetric: only the loss `unmasking`, of one masked text of each pair with the embedding of the other text.
         """
-        ids, mask = inputs["input_ids"], inputs["attention_mask"]
+        ids = inputs["input_ids"]
+        mask = inputs["attention_mask"]
         if not symmetric:
-            n, side = len(ids) // 2, inputs["side"]
+            n = len(ids) // 2
+            side = inputs["side"]
             row = torch.arange(n, device=ids.device)
-            hidden, clean = row + n * side, row + n * (1 - side)
+            hidden = row + n * side
+            clean = row + n * (1 - side)
             context = self.encoder(ids[clean], mask[clean]).sentence_embedding
             return {"unmasking": self.unmask(inputs, hidden, context, token_gradients)[0]}
         source, target = self.encoder(ids, mask).sentence_embedding.chunk(2)
@@ -147,13 +151,15 @@ class Mexma(EncoderWithHead):
 
         The other text's embedding, `context`, stands at the place of the CLS token, or before a text without one.
         """
-        mask, labels = inputs["attention_mask"][rows], inputs["labels"][rows]
+        mask = inputs["attention_mask"][rows]
+        labels = inputs["labels"][rows]
         output = self.encoder(inputs["masked_ids"][rows], mask)
         tokens = output.last_hidden_state if token_gradients else output.last_hidden_state.detach()
         if self.has_front:
             tokens = tokens[:, 1:]
         else:
-            mask, labels = F.pad(mask, (1, 0), value=1), F.pad(labels, (1, 0), value=-100)
+            mask = F.pad(mask, (1, 0), value=1)
+            labels = F.pad(labels, (1, 0), value=-100)
         states = self.head(torch.cat([context[:, None].to(tokens.dtype), tokens], 1), mask)
         parts = 2 if len(rows) == len(inputs["labels"]) else 1
         matrix = self.token_matrix
@@ -176,8 +182,10 @@ class MexmaTrainer(MaskingTrainer):
         if "labels" not in inputs:
             return {}
         counts = (inputs["labels"] != -100).sum(1)
-        n, side = len(counts) // 2, inputs["side"]
-        source, target = counts[:n], counts[n:]
+        n = len(counts) // 2
+        side = inputs["side"]
+        source = counts[:n]
+        target = counts[n:]
         sizes = {"unmasking_source": source.sum(), "unmasking_target": target.sum()}
         return {
             k: int(v)
@@ -197,9 +205,8 @@ class MexmaTrainer(MaskingTrainer):
             inputs, unmask=unmask, symmetric=args.symmetric, token_gradients=args.token_gradients
         )
         parts = {name: out[name] for name in out if name.startswith("unmasking")}
-        weights = {
-            name: args.unmasking_weight / 2 for name in parts
-        }  # one text alone (Table 11, row 1) keeps beta
+        # one text alone (Table 11, row 1) keeps beta
+        weights = {name: args.unmasking_weight / 2 for name in parts}
         if not args.symmetric:
             return None, parts, weights
         if args.alignment == "masked" and args.alignment_weight and not alone:
@@ -242,9 +249,8 @@ class MexmaTrainer(MaskingTrainer):
                 return {"alignment": (there + back) / 2}
 
             return loss_by_blocks(losses, len(source))["alignment"]
-        return (
-            mse_loss(source, target) / source.shape[1]
-        )  # a mean over dimensions, where `mse_loss` has the sum
+        # a mean over dimensions, where `mse_loss` has the sum
+        return mse_loss(source, target) / source.shape[1]
 
     def koleo(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
         """Mean of both texts. Equal targets count once: no loss can spread them. A batch of one pair has none."""

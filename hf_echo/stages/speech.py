@@ -113,7 +113,8 @@ class SpeechTrainer(CoreTrainer):
         teacher: Any,
         **kwargs: Any,
     ):
-        size, dim = model.config.embedding_size, teacher[0][[0]].shape[1]
+        size = model.config.embedding_size
+        dim = teacher[0][[0]].shape[1]
         if size != dim:
             raise ValueError(
                 f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size"
@@ -171,7 +172,8 @@ class SpeechTrainer(CoreTrainer):
 
     def target(self, index: torch.Tensor) -> torch.Tensor:
         """(n, d) the teacher's embeddings: of the transcription, moved to the English by `english_weight`."""
-        rows, share = self.teacher[0][index.cpu().numpy()], self.args.english_weight
+        rows = self.teacher[0][index.cpu().numpy()]
+        share = self.args.english_weight
         if share:
             rows = (1 - share) * rows + share * self.teacher[1][index.cpu().numpy()]
         return torch.from_numpy(rows).to(index.device)
@@ -183,7 +185,8 @@ class SpeechTrainer(CoreTrainer):
 
         The speech also chooses among `candidates` other texts, which cost nothing: the teacher's embeddings are there.
         """
-        (all_target, offset), (all_student, _) = gather_with_grad(target), gather_with_grad(student)
+        all_target, offset = gather_with_grad(target)
+        all_student, _ = gather_with_grad(student)
         own = inputs["meaning"]
         same = own[:, None] == gather_with_grad(own)[0][None]
         options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset)
@@ -217,7 +220,8 @@ class SpeechTrainer(CoreTrainer):
     ) -> dict[str, float]:
         """Means over languages, then over sets: `mse` (OS 5), `xsim` of speech to its own transcription,
         `xsim_english` to the English text."""
-        was_training, metrics = model.training, {}
+        was_training = model.training
+        metrics = {}
         model.eval()
         for name, dev in dev_sets.items():
             speech = encode_speech(

@@ -32,10 +32,11 @@ OF_MODEL = (
     *("audio_config", "embedding_size", "pooler_layers", "pooler_hidden_size", "pooler_heads"),
     *("pooler_intermediate_size", "pooler_dropout"),
 )
+# by type of audio model; the others read samples
 FEATURES = {
     "wav2vec2-bert": "log-mel",
     "whisper": "whisper",
-}  # by type of audio model; the others read samples
+}
 
 
 @dataclass

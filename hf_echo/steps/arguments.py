@@ -264,9 +264,8 @@ def _is_multiple(save: float, evaluate: float) -> bool:
     """TrainingArguments' condition for the best checkpoint: what is evaluated is saved."""
     if isinstance(save, int) and isinstance(evaluate, int) and save and evaluate:
         return save % evaluate == 0
-    return (
-        save == evaluate != 0
-    )  # save_steps=0 saves at the end only, eval_steps=0 stands for logging_steps
+    # save_steps=0 saves at the end only, eval_steps=0 stands for logging_steps
+    return save == evaluate != 0
 
 
 def check_metric(

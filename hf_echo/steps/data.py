@@ -102,9 +102,8 @@ def data_fingerprints(
     models = {
         role: fingerprint(name) for role in ("teacher", "guide") if (name := getattr(args, role))
     }
-    models = {
-        role: found for role, found in models.items() if not found.endswith(":unknown")
-    }  # nothing is cached yet
+    # nothing is cached yet
+    models = {role: found for role, found in models.items() if not found.endswith(":unknown")}
     dev = {f"dev_data.{name}": data_fingerprint(dev.rows) for name, dev in dev_sets.items()}
     errors = {"teacher_xsimpp": sha256(args.teacher_xsimpp)} if args.teacher_xsimpp else {}
     own = pairs.fingerprint if isinstance(pairs, PreparedParallel) else data_fingerprint(pairs)

@@ -31,7 +31,9 @@ class _Start:
         # Without a journey, overrides are of this recipe alone.
         self.overrides = overrides if journey is not None else {}
         self.earlier = earlier_steps(path, journey)
-        self.path, self.journey, self.problems = path, journey, []
+        self.path = path
+        self.journey = journey
+        self.problems = []
 
     def config(self, field: str, name: str, kinds: tuple[Any, ...] = ECHO) -> Any:
         """None where nobody can say: a problem, or an earlier recipe makes it from another model."""
@@ -109,7 +111,8 @@ class _Start:
 
     def vocabulary(self, model_args: Any) -> VocabularyOnly:
         """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""
-        name, size = model_args.tokenizer_name_or_path, model_args.vocab_size
+        name = model_args.tokenizer_name_or_path
+        size = model_args.vocab_size
         if name and not Path(name).is_dir() and (made := self._made_by(name)):
             size = getattr(self._planned(*made), "vocab_size", size)
         elif name:
@@ -133,7 +136,9 @@ def dry_run(
     training = read_recipe(path, own)
     if isinstance(training, Operation):
         raise ValueError(f"{path} names an operation, not a training stage")
-    declared, model_args, args = training.stage, training.model, training.config
+    declared = training.stage
+    model_args = training.model
+    args = training.config
     length = {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
     report: dict[str, Any] = {"recipe": path.stem, "stage": declared.name, **length}
     start = _Start(path, overrides or {}, journey)
@@ -196,7 +201,8 @@ def _output_problems(training: Training) -> list[str]:
     out = Path(training.output_dir)
     try:
         check_output_folder(out)
-        run, before = record_of(training), read_record(out)
+        run = record_of(training)
+        before = read_record(out)
         if not is_finished(out, run, before):
             checkpoint_to_resume(out, run, before, fresh=False)
     except (OSError, ValueError) as error:

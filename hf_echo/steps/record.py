@@ -79,9 +79,8 @@ def read_record(folder: str | Path | None) -> dict | None:
 
 def record_of(training: Training) -> dict[str, Any]:
     """What a run records before it has results, with the records of the checkpoints that it starts from."""
-    values = {
-        key: value for key, value in portable(training.values).items() if key != "hub_token"
-    }  # a secret
+    # a secret
+    values = {key: value for key, value in portable(training.values).items() if key != "hub_token"}
     best = defaults_for_evaluation(training.stage, values, values.get("dev_data")).get(
         "load_best_model_at_end"
     )
@@ -172,16 +171,16 @@ def checkpoint_to_resume(
         return None
     if not checkpoints and not whole_weights(out):
         return None
-    free = (
-        FREE + LENGTH if checkpoints else FREE
-    )  # without checkpoints a longer run would train all again
+    # without checkpoints a longer run would train all again
+    free = FREE + LENGTH if checkpoints else FREE
     if before is None or _settings(before, free) != _settings(run, free):
         differs = f" ({_difference(before, run, free)})" if before else ""
         what = "checkpoints" if checkpoints else "weights"
         raise ValueError(
             f"{out} holds {what} of other settings; --fresh replaces them, or change output_dir{differs}"
         )
-    trained_by, now = before.get("processes"), run.get("processes")
+    trained_by = before.get("processes")
+    now = run.get("processes")
     if checkpoints and trained_by and now and trained_by != now:
         raise ValueError(
             f"{out} was trained by {trained_by} processes, now there are {now}, whose batches would be others: "

@@ -97,9 +97,8 @@ def train_recipe(
     trainer = build_trainer(stage, model_args, args, languages, **options)
     if isinstance(train_dataset, (TokenizedParallel, PreparedParallel)):
         _add_written_languages(trainer.model, train_dataset)
-    trainer.model_card = model_card(
-        run, languages, config=_config(trainer.model)
-    )  # of a push during training
+    # of a push during training
+    trainer.model_card = model_card(run, languages, config=_config(trainer.model))
     if trainer.is_world_process_zero():
         write_record(out, run, finished=False)
         if resume:
@@ -124,9 +123,8 @@ def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
         trainer.train(resume_from_checkpoint=resume)
         step = trainer.state.global_step
         steps = trainer.state.max_steps
-        if (
-            trainer.control.should_training_stop and step < steps
-        ):  # SIGTERM with enable_jit_checkpoint
+        # SIGTERM with enable_jit_checkpoint
+        if trainer.control.should_training_stop and step < steps:
             raise ValueError(
                 f"{name} was stopped at step {step} of {steps}; the same command resumes it"
             )
@@ -148,9 +146,8 @@ def _save(
     if trainer.has_adapter:
         if trainer.is_world_process_zero():
             save_adapter(trainer.accelerator.unwrap_model(trainer.model), out, tokenizer)
-    elif (
-        not stage.finished
-    ):  # every process takes part: under FSDP each holds a part of the weights
+    elif not stage.finished:
+        # every process takes part: under FSDP each holds a part of the weights
         trainer.save_model(str(out), _internal_call=True)  # not pushed yet: the card has no figures
     elif trainer.is_world_process_zero():
         model.save_pretrained(out)

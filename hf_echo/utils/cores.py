@@ -20,9 +20,8 @@ def one_per_core(run: Callable[[Batch], Result], batches: Sequence[Batch]) -> It
     if threads < 2:
         yield from map(inference, batches)
         return
-    pool = ThreadPoolExecutor(
-        threads, initializer=torch.set_num_threads, initargs=(1,)
-    )  # sets that thread only
+    # sets that thread only
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
         yield from pool.map(inference, batches)
     finally:

@@ -57,9 +57,8 @@ def write_folder(path: str | Path) -> Iterator[Path]:
     try:
         with named_when_full(path):
             yield unfinished
-        for file in unfinished.rglob(
-            "*.safetensors"
-        ):  # safetensors 0.8 lets nobody but the owner read them
+        # safetensors 0.8 lets nobody but the owner read them
+        for file in unfinished.rglob("*.safetensors"):
             file.chmod(unfinished.stat().st_mode & 0o666)
         if place.exists():
             earlier = unfinished.with_suffix(".old")
@@ -73,9 +72,8 @@ def write_folder(path: str | Path) -> Iterator[Path]:
 
 
 def _is_ours(file: Path) -> bool:
-    hidden = any(
-        part.startswith(".") or part == "__pycache__" for part in file.parts
-    )  # of git and of the Hub's client
+    # of git and of the Hub's client
+    hidden = any(part.startswith(".") or part == "__pycache__" for part in file.parts)
     return hidden or file.suffix in SUFFIXES or file.name in NAMES
 
 

@@ -26,9 +26,8 @@ FIX = "name another output, or replace it with --overwrite"
 # What does not change a result: where it runs, and whether the work of a stopped run is used.
 FREE = ("block", "cache", "device", "executor", "overwrite", "resume", "work")
 STANDARD = "-"
-MOSES = re.compile(
-    r".*\.([A-Za-z_]+)-([A-Za-z_]+)(\.gz|\.zst|\.xz)?"
-)  # NAME.fr-en is NAME.fr-en.fr, NAME.fr-en.en
+# NAME.fr-en is NAME.fr-en.fr, NAME.fr-en.en
+MOSES = re.compile(r".*\.([A-Za-z_]+)-([A-Za-z_]+)(\.gz|\.zst|\.xz)?")
 
 
 def cache_folder() -> Path:

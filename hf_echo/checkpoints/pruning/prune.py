@@ -274,9 +274,8 @@ def prune_checkpoint(
     counts = {}
     if tokenizer is not None:
         counts = swap_to(new_tokenizer, pruned, old_tokenizer)
-    pruned.to(
-        config.dtype or torch.float32
-    )  # cut in fp32, saved in the dtype of the source on any machine
+    # cut in fp32, saved in the dtype of the source on any machine
+    pruned.to(config.dtype or torch.float32)
 
     report = {
         "parameters_before": encoder.num_parameters(),

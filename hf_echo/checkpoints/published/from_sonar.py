@@ -176,9 +176,8 @@ def _decoder_of_file(file: str | Path) -> Part:
     state[HEAD] = head
     state["model.shared.weight"] = tensors[EMBEDDINGS]
     state["model.encoder.embed_tokens.weight"] = tensors[EMBEDDINGS]
-    state["model.encoder.layer_norm.weight"] = torch.ones_like(
-        tensors["layer_norm.weight"]
-    )  # never used
+    # never used
+    state["model.encoder.layer_norm.weight"] = torch.ones_like(tensors["layer_norm.weight"])
     state["model.encoder.layer_norm.bias"] = torch.zeros_like(tensors["layer_norm.bias"])
     return Part(config, lambda languages: _decoder(config, state, languages))
 

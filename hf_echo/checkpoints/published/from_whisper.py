@@ -23,13 +23,14 @@ from .writing import write_speech_encoder
 
 HEAD_SIZE = 64  # of every Whisper
 CTRANSLATE2_FILE = "model.bin"
+# of CTranslate2, by number
 DTYPES = {
     0: np.float32,
     1: np.int8,
     2: np.int16,
     3: np.int32,
     4: np.float16,
-}  # of CTranslate2, by number
+}
 # CTranslate2 -> transformers' WhisperEncoder, in this order.
 RENAMES = [
     (r"/", "."),
@@ -85,9 +86,8 @@ def _from_ctranslate2(file: Path) -> WhisperAudioEncoder:
         raise ValueError(f"{file} holds a {spec}, not Whisper")
     tensors: dict[str, Tensor] = {}
     for name, array in variables.items():
-        if (
-            not name.startswith("encoder/") or not array.ndim
-        ):  # settings of CTranslate2 have no dimension
+        # settings of CTranslate2 have no dimension
+        if not name.startswith("encoder/") or not array.ndim:
             continue
         if np.issubdtype(array.dtype, np.integer):
             kind = f"{8 * array.dtype.itemsize}-bit"

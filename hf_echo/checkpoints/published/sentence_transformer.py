@@ -28,12 +28,13 @@ from ...utils.hub import auto_map_names
 from ...utils.quiet import opening_quietly
 
 LIBRARY = "sentence_transformers."  # the package of modules that need no code of their own
+# modules that an Echo checkpoint has a place for
 HELD = (
     "Transformer",
     "Pooling",
     "Dense",
     "Normalize",
-)  # modules that an Echo checkpoint has a place for
+)
 WAYS_OUT = {
     "StaticEmbedding": "it is a table of token vectors without layers; hf-echo encode and mine open it as it is",
     "Router": "it has one model for each kind of text; convert the model in one of its folders",

@@ -75,11 +75,12 @@ def merges_of(words: list[str]) -> list[tuple[str, str]]:
 
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
+# used in training; they complete the vocabulary
 DATA_TOKENS = (
     "<MINED_DATA>",
     "<MMT_BT_DATA>",
     "<SMT_BT_DATA>",
-)  # used in training; they complete the vocabulary
+)
 FILES = ("tokenizer.json", "sentencepiece.bpe.model")
 
 

@@ -16,9 +16,8 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from ...utils.hub import locate, read_pretrained
 
-BOOKKEEPING = re.compile(
-    r"version$|_float_tensor$|\bpos_encoder\.|num_batches_tracked$"
-)  # of fairseq; no weights
+# of fairseq; no weights
+BOOKKEEPING = re.compile(r"version$|_float_tensor$|\bpos_encoder\.|num_batches_tracked$")
 
 
 def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]:

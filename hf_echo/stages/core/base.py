@@ -230,15 +230,15 @@ class CoreTrainer(Trainer):
         groups: (rows,) numbers; rows of a group share batches.
     """
 
-    loss_is_scaled_for_ga = (
-        False  # losses are means over a batch, whatever keywords the model accepts
-    )
+    # losses are means over a batch, whatever keywords the model accepts
+    loss_is_scaled_for_ga = False
     args: Any  # the stage's Config
     bucket_multiple = 8  # lengths are rounded up to a multiple of this
+    # of `measure`, one of which chooses the best checkpoint
     metrics: tuple[str, ...] = (
         "xsim",
         "xsimpp",
-    )  # of `measure`, one of which chooses the best checkpoint
+    )
     model_card: str | None = None  # README.md of a push; transformers' own without
 
     def __init__(
@@ -253,7 +253,9 @@ class CoreTrainer(Trainer):
         **kwargs: Any,
     ):
         self.train_dataset = train_dataset  # make_collator may look at it
-        self.tokenizer, self.dev_sets, self.groups = tokenizer, dict(dev_sets or {}), groups
+        self.tokenizer = tokenizer
+        self.dev_sets = dict(dev_sets or {})
+        self.groups = groups
         self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
         self._tokens, self._seconds = 0, 0.0
         check_model(model, args)
@@ -294,10 +296,11 @@ class CoreTrainer(Trainer):
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """Tied weights, such as the decoder's output layer, are stored once: they are not missing."""
         tied = getattr(self.model, "all_tied_weights_keys", None) or {}
+        # with an adapter, the weights of the base are not in a checkpoint
         here = {
             *tied,
             *self._base_names,
-        }  # with an adapter, the weights of the base are not in a checkpoint
+        }
         missing = [name for name in load_result.missing_keys if name not in here]
         super()._issue_warnings_after_load(load_result._replace(missing_keys=missing))
 
@@ -427,7 +430,8 @@ class CoreTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """A loader that accelerate leaves alone: the sampler itself knows rank and epoch."""
-        args, sampler = self.args, self.make_sampler()
+        args = self.args
+        sampler = self.make_sampler()
         loader = DataLoader(
             self.train_dataset,
             batch_sampler=sampler,

@@ -24,13 +24,14 @@ import torch.distributed as dist
 
 from ...data.collators import IGNORE
 
+# one row a text
 TEXTS = (
     "input_ids",
     "attention_mask",
     "masked_ids",
     "input_values",
     "input_features",
-)  # one row a text
+)
 OF_DECODER = ("decoder_input_ids", "labels")  # one row for each of the first pairs
 
 
@@ -102,9 +103,8 @@ def chunk_of(inputs: Mapping[str, Any], rows: np.ndarray) -> Chunk:
     """These rows of a batch of the collators, with their targets and hard negatives."""
     n = len(inputs["index"])
     device = inputs["index"].device
-    chosen = torch.from_numpy(np.sort(rows)).to(
-        device
-    )  # the decoder reads the first sources of a batch
+    # the decoder reads the first sources of a batch
+    chosen = torch.from_numpy(np.sort(rows)).to(device)
     all_texts = next(len(inputs[name]) for name in TEXTS if name in inputs)
     sides = 2 if all_texts >= 2 * n else 1
     texts = torch.cat([chosen + n * side for side in range(sides)])
@@ -212,9 +212,8 @@ def cached_step(
     logged: dict[str, torch.Tensor] = {}
     if pieces[0] is not None:
         texts = sum(len(chunk.texts) for chunk in chunks if not chunk.is_filler)
-        wide = torch.promote_types(
-            pieces[0].dtype, torch.float32
-        )  # small gradients would vanish in half precision
+        # small gradients would vanish in half precision
+        wide = torch.promote_types(pieces[0].dtype, torch.float32)
         embeddings = torch.zeros(texts, pieces[0].shape[1], dtype=wide, device=device)
         for chunk, piece in zip(chunks, pieces, strict=True):
             embeddings[chunk.texts] = piece.to(wide)

@@ -87,9 +87,8 @@ def new_config(
     """
     shape = dict(shape)
     known = {f.name for kind in (EchoConfig, LlamaConfig) for f in fields(kind)}
-    if unknown := sorted(
-        set(map(str, shape)) - known - set(OF_DECODER)
-    ):  # transformers would keep it, unread
+    # transformers would keep it, unread
+    if unknown := sorted(set(map(str, shape)) - known - set(OF_DECODER)):
         raise ValueError(f"unknown shape field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     _check_values(shape)
     of_decoder = {name: shape.pop(key) for key, name in OF_DECODER.items() if key in shape}
@@ -110,7 +109,8 @@ def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: Any) -> EchoDeco
     """Configuration of a new decoder for an encoder: as wide, with as many heads, and the fields of OF_DECODER in
     `shape`."""
     _check_values(shape)
-    width, heads = encoder.hidden_size, encoder.num_attention_heads
+    width = encoder.hidden_size
+    heads = encoder.num_attention_heads
     values = _of_tokenizer(tokenizer) | {
         "hidden_size": width,
         "num_attention_heads": heads,

@@ -78,7 +78,6 @@ def learned_positions(model: nn.Module) -> int:
         module for name, module in model.named_modules() if name.endswith("position_embeddings")
     ]
     tables = [module for module in found if isinstance(module, nn.Embedding)]
-    unused = (
-        0 if table.padding_idx is None else table.padding_idx + 1 for table in tables
-    )  # RoBERTa's first ones
+    # RoBERTa's first ones
+    unused = (0 if table.padding_idx is None else table.padding_idx + 1 for table in tables)
     return min((len(table.weight) - first for table, first in zip(tables, unused)), default=0)

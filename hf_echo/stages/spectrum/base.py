@@ -90,7 +90,9 @@ class DocumentCollator:
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
-        documents, keys, numbers = [], [], []
+        documents = []
+        keys = []
+        numbers = []
         for row in rows:
             wanted = np.arange(row["first"], row["first"] + len(row["sentences"]))
             document = self.document(row, torch.from_numpy(self.embeddings[wanted]), rng)
@@ -125,7 +127,8 @@ class SpectrumTrainer(CoreTrainer):
         embeddings: Any,
         **kwargs: Any,
     ):
-        self.embeddings, self.spectrum = embeddings[0], model.config
+        self.embeddings = embeddings[0]
+        self.spectrum = model.config
         if (found := len(self.embeddings) - 1) != (wanted := train_dataset.sentences):
             raise ValueError(
                 f"there are embeddings of {found} sentences, the documents have {wanted}"
@@ -201,12 +204,15 @@ class SpectrumTrainer(CoreTrainer):
 
     @torch.no_grad()
     def _dev_nll(self, model: Any, dev: DevDocuments) -> float:
-        was_training, total, count = model.training, 0.0, 0
+        was_training = model.training
+        total = 0.0
+        count = 0
         model.eval()
         for batch in self.dev_batches(dev):
             parts, _ = self.loss_parts(model, batch)
             tokens = self.part_sizes(batch)["language_model"]
-            total, count = total + parts["language_model"].item() * tokens, count + tokens
+            total = total + parts["language_model"].item() * tokens
+            count = count + tokens
         model.train(was_training)
         return round(total / max(count, 1), 4)
 

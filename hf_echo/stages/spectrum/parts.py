@@ -115,9 +115,8 @@ def plan(model_args: Any, args: Any, start: Start) -> SpectrumConfig | None:
     if tower is None or not model_args.decoder:
         return tower
     decoder = start.config("decoder", model_args.decoder, (EchoConfig, EchoDecoderConfig))
-    if (
-        isinstance(decoder, EchoConfig) and decoder.decoder is None
-    ):  # a release with the decoder in a folder
+    # a release with the decoder in a folder
+    if isinstance(decoder, EchoConfig) and decoder.decoder is None:
         with opening(model_args.decoder) as place:
             decoder = AutoConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
     tower = copy.deepcopy(tower)

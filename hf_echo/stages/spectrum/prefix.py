@@ -58,9 +58,8 @@ class PrefixTrainer(SpectrumTrainer):
         sentences = [ids.tolist() for ids in row["sentences"]]
         if rng.random() < self.args.autoencode_fraction:
             return self.packed(vectors, sentences, REBUILD)
-        split = (
-            int(rng.integers(1, len(sentences))) if len(sentences) > 1 else 0
-        )  # one sentence follows BOE alone
+        # one sentence follows BOE alone
+        split = int(rng.integers(1, len(sentences))) if len(sentences) > 1 else 0
         return self.packed(vectors[:split], sentences[split:], CONTINUE, ends=row["ends"])
 
     def packed(
@@ -69,11 +68,9 @@ class PrefixTrainer(SpectrumTrainer):
         """Embeddings that are read and sentences that are written -> a document for the model; a text that is cut has
         no end token."""
         ids = [token for sentence in written for token in (*sentence, *self.space)]
-        ids, most, start = (
-            ids[: len(ids) - len(self.space)],
-            self.args.max_target,
-            self.prompts[prompt],
-        )
+        ids = ids[: len(ids) - len(self.space)]
+        most = self.args.max_target
+        start = self.prompts[prompt]
         end = [self.spectrum.decoder.eos_token_id] if ends and len(ids) <= most else []
         segment = Segment([*start, *ids[:most], *end], len(start), len(vectors) + 1)
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])

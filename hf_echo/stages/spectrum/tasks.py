@@ -16,9 +16,8 @@ from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
 from .parts import load_spectrum
 from .prompts import draw_prompt, written_prompt
 
-PROMPT_TOKENS = (
-    96  # about what a prompt costs beside question and choices, for batches of equal cost
-)
+# about what a prompt costs beside question and choices, for batches of equal cost
+PROMPT_TOKENS = 96
 
 
 @dataclass
@@ -60,7 +59,8 @@ class TasksTrainer(SpectrumTrainer):
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
 
     def batch_lengths(self) -> np.ndarray:
-        tasks, texts = self.train_dataset.tasks, self.tokenizer.text_ids
+        tasks = self.train_dataset.tasks
+        texts = self.tokenizer.text_ids
         blocks = [
             " ".join([q or "", *c, a])
             for q, c, a in zip(tasks["question"], tasks["choices"], tasks["answer"])

@@ -62,7 +62,8 @@ class TowerTrainer(SpectrumTrainer):
         if self.args.objective == "mse":
             return {"next_embedding": mse_loss(predicted, target)}, {"next_embedding": 1.0}
         all_target, offset = gather_with_grad(target)
-        all_document, all_key = gather_with_grad(document)[0], gather_with_grad(key)[0]
+        all_document = gather_with_grad(document)[0]
+        all_key = gather_with_grad(key)[0]
         everything = dict(
             all_target=all_target, all_document=all_document, all_key=all_key, offset=offset
         )

@@ -73,9 +73,8 @@ class Xsimpp(evaluate.Metric):
     ) -> dict[str, Any]:
         x = unit_vectors(predictions, "predictions")
         y = unit_vectors(references, "references", x.shape[1])
-        negatives = np.asarray(
-            negatives, np.float32
-        )  # as `evaluate` keeps predictions and references
+        # as `evaluate` keeps predictions and references
+        negatives = np.asarray(negatives, np.float32)
         hard = unit_vectors(negatives, "negatives", x.shape[1])
         owners = _checked_owners(negative_owner, len(hard), len(y))
         pool = np.concatenate([y, hard])
