@@ -51,9 +51,8 @@ LANGUAGES = list(WORDS)
 MEANINGS = list(product(range(4), repeat=4))
 SHAPE = dict(hidden_size=32, intermediate_size=64, embedding_size=32, num_hidden_layers=1)
 SHAPE |= dict(num_attention_heads=2, num_key_value_heads=1, head_dim=16)
-QUIET = dict(
-    save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True
-)  # for TrainingArguments
+# for TrainingArguments
+QUIET = dict(save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True)
 
 
 def say(meaning: tuple[int, ...], lang: str) -> str:

@@ -29,6 +29,5 @@ from .translation import blaser_scorer as blaser_scorer
 from .translation import evaluate_translation as evaluate_translation
 from .translation import translation_scores as translation_scores
 
-__getattr__ = partial(
-    _submodule, __name__
-)  # import the rest at first use: some parts have their own dependencies
+# import the rest at first use: some parts have their own dependencies
+__getattr__ = partial(_submodule, __name__)

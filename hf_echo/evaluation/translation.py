@@ -25,6 +25,7 @@ Translate = Callable[[Any, str, str], Sequence[str]]
 # (sources, hypotheses, references, source_lang, target_lang) -> mean score
 Blaser = Callable[[Sequence[str], Sequence[str], Sequence[str], str, str], float]
 DIRECTIONS = ("to", "from", "both", "all")
+# scripts without spaces get BLEU on characters
 UNSPACED = (
     "Jpan",
     "Thai",
@@ -32,7 +33,7 @@ UNSPACED = (
     "Khmr",
     "Mymr",
     "Tibt",
-)  # scripts without spaces get BLEU on characters
+)
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ def evaluate_translation(
     texts, pairs, skipped = pairs_of_table(rows, target_lang, source_langs, direction, DIRECTIONS)
     results = []
     for source, target in tqdm(pairs, desc="Translation", disable=not progress):
+        # The sentences that both languages have.
         ids = common_ids(texts[source], texts[target])
         originals = [texts[source][key] for key in ids]
         references = [texts[target][key] for key in ids]
@@ -217,9 +219,8 @@ def _flores200_missing() -> str | None:
             # sacrebleu's own download has no time limit, and keeps whatever comes.
             with urllib.request.urlopen(url, timeout=20) as answer:
                 content = answer.read()
-            SentencePieceProcessor(
-                model_proto=content
-            )  # raises if the download is not a model, before it is stored
+            # raises if the download is not a model, before it is stored
+            SentencePieceProcessor(model_proto=content)
             with write_whole(path) as unfinished:
                 unfinished.write_bytes(content)
         tokenizer_spm.Flores200Tokenizer()

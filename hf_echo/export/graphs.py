@@ -103,9 +103,8 @@ def write_8_bits(file: Path, small: Path) -> None:
         MatMulNBitsQuantizer,
     )
 
-    fast = (
-        4  # let products run in 8 bits, with a scale for each 128 activations, where that is faster
-    )
+    # let products run in 8 bits, with a scale for each 128 activations, where that is faster
+    fast = 4
     settings = DefaultWeightOnlyQuantConfig(
         bits=8, block_size=128, is_symmetric=True, accuracy_level=fast
     )
@@ -124,6 +123,7 @@ def _rows_in_8_bits(graph: Any) -> None:
     for table in graph.initializer:
         if len(table.dims) == 2 and table.data_type == TensorProto.FLOAT:
             tables[table.name] = table
+    # Each Gather of a table becomes: take int8 rows, make them floats, multiply by their scales.
     nodes: list[Any] = []
     for node in graph.node:
         if node.op_type != "Gather" or node.input[0] not in tables:
@@ -143,6 +143,7 @@ def _rows_in_8_bits(graph: Any) -> None:
             helper.make_node("Gather", [f"{out}.scales", ids], [f"{out}.scale"]),
             helper.make_node("Mul", [f"{out}.float", f"{out}.scale"], [out]),
         ]
+    # Tables that no node reads any more leave the file.
     used = set()
     for node in nodes:
         used.update(node.input)

@@ -112,10 +112,11 @@ def open_stock(model: str | Path) -> Stock:
     is_plain_bert = backbone.config.model_type == "bert" and not backbone.config.is_decoder
     if is_plain_bert and isinstance(backend.model, Unigram):
         backbone = as_xlm_roberta(backbone, tokenizer.pad_token_id)
+        # llama.cpp reads them
         options |= {
             "add_prefix_space": True,
             "clean_up_tokenization_spaces": True,
-        }  # llama.cpp reads them
+        }
     words = PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=tokenizer.model_max_length,
@@ -178,9 +179,8 @@ def show_character_map(file: Path) -> None:
     steps = (state["normalizer"] or {}).get("normalizers") or []
     maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
     if maps and state["model"]["type"] == "Unigram":
-        state["normalizer"]["precompiled_charsmap"] = maps[
-            -1
-        ]  # that of the model behind that of `clean_text`
+        # that of the model behind that of `clean_text`
+        state["normalizer"]["precompiled_charsmap"] = maps[-1]
         write_text(file, json.dumps(state, ensure_ascii=False))
 
 
@@ -195,9 +195,8 @@ def write_stock(stock: Stock, folder: Path, *, weights: bool) -> None:
     show_character_map(folder / "tokenizer.json")
     tokenizer_config = read_json(folder / "tokenizer_config.json")
     tokenizer_config.pop("backend", None)
-    tokenizer_config["tokenizer_class"] = (
-        "PreTrainedTokenizerFast"  # a name that transformers 4 knows
-    )
+    # a name that transformers 4 knows
+    tokenizer_config["tokenizer_class"] = "PreTrainedTokenizerFast"
     write_json(folder / "tokenizer_config.json", tokenizer_config)
 
     # The modules of sentence-transformers.

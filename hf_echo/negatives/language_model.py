@@ -51,9 +51,8 @@ class Job:
     failure_fields: Mapping[str, Any]  # columns of this row in the file of failures
     messages: Messages | None  # the chat; None if no request is needed
     parse: Callable[[str], Any]  # reply -> value; raises InvalidReply
-    row: Callable[
-        [Any], dict[str, Any] | None
-    ]  # value, or None without a valid reply -> row to write, or None
+    # value, or None without a valid reply -> row to write, or None
+    row: Callable[[Any], dict[str, Any] | None]
 
 
 class Endpoint:
@@ -161,7 +160,7 @@ class ReplyCache:
         self._db.close()
 
 
-def write_rows(
+def write_rows(  # noqa: PLR0913 (the options of the commands that ask a model)
     jobs: Iterable[Job],
     model: Endpoint,
     out: str | Path,

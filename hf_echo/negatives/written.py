@@ -213,9 +213,8 @@ def _list_end(text: str, start: int) -> int | None:
 
 def _literal(text: str) -> Any:
     try:
-        return json.loads(
-            text
-        )  # first, because its escapes ("\\/", "\\ud83d\\ude00") mean something else in Python
+        # first, because its escapes ("\\/", "\\ud83d\\ude00") mean something else in Python
+        return json.loads(text)
     except (ValueError, RecursionError):
         pass
     try:

@@ -113,9 +113,8 @@ class _Side:
     ):
         self.parts = [parts] if isinstance(parts, np.ndarray) else parts
         self.sums = None  # (n + 1,) characters in front of each sentence
-        self.scale: float | None = (
-            None  # characters of the other side for one of this side, once they are known
-        )
+        # characters of the other side for one of this side, once they are known
+        self.scale: float | None = None
         if lengths is not None:
             if len(lengths) != len(self):
                 raise ValueError(
@@ -189,9 +188,8 @@ def _windows(source: _Side, target: _Side, penalty: float, band: int) -> np.ndar
     half_windows = _windows(half_source, half_target, penalty, band)
     half_beads = _search(half_source, half_target, half_windows, [(1, 1)], penalty)
     padded = np.pad(_path(half_beads, n, m), ((band, band), (0, 0)), mode="edge")
-    near_rows = np.lib.stride_tricks.sliding_window_view(
-        padded, 2 * band + 1, axis=0
-    )  # (n + 1, 2, rows)
+    # (n + 1, 2, rows)
+    near_rows = np.lib.stride_tricks.sliding_window_view(padded, 2 * band + 1, axis=0)
     first = near_rows[:, 0].min(axis=1) - band
     last = near_rows[:, 1].max(axis=1) + band
     return np.clip(np.stack([first, last], axis=1), 0, m)

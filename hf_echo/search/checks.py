@@ -15,9 +15,8 @@ import torch
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-Embeddings: TypeAlias = (
-    ArrayLike | torch.Tensor | sparse.spmatrix
-)  # (rows, dimensions), real numbers
+# (rows, dimensions), real numbers
+Embeddings: TypeAlias = ArrayLike | torch.Tensor | sparse.spmatrix
 Matrix: TypeAlias = np.ndarray | sparse.csr_matrix  # the same, checked
 logger = logging.getLogger(__name__)
 
@@ -109,9 +108,8 @@ def unit_rows(x: Embeddings, name: str = "x", first: int = 0) -> Matrix:
 
         return normalize(rows.astype(np.float64)).astype(np.float32)
     unit = np.empty(rows.shape, np.float32)
-    for start in range(
-        0, len(rows), BLOCK
-    ):  # float64 for a small block, and never in the caller's memory
+    # float64 for a small block, and never in the caller's memory
+    for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK].astype(np.float64)
         block /= np.abs(block).max(axis=1, keepdims=True)  # squares neither overflow nor vanish
         block /= np.linalg.norm(block, axis=1, keepdims=True)

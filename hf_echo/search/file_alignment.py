@@ -259,6 +259,7 @@ def paired_documents(source: Path, target: Path) -> tuple[list[tuple[Path, Path]
     left_out: Counter[str] = Counter()
     if not source.is_dir():
         return [(source, target)], left_out
+    # Files of equal names; the others are counted.
     source_files = folder_documents(source, left_out)
     target_files = folder_documents(target, left_out)
     common = sorted(source_files.keys() & target_files.keys())

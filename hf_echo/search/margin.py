@@ -27,9 +27,8 @@ def best_by_margin(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(score, row of the other side) of each row's best neighbour by margin score."""
     scores = margin_scores(forward, backward, margin)
-    scores = np.where(
-        forward.indices < 0, -np.inf, scores
-    )  # an approximate index may find fewer than k
+    # an approximate index may find fewer than k
+    scores = np.where(forward.indices < 0, -np.inf, scores)
     rows = np.arange(len(scores))
     best = scores.argmax(axis=1)
     return scores[rows, best], forward.indices[rows, best]

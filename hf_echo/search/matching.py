@@ -17,9 +17,8 @@ import numpy as np
 
 from .neighbours import unit_neighbours
 
-Read = Callable[
-    [int], np.ndarray
-]  # number of a document -> (sentences, d) unit rows; no row for an empty one
+# number of a document -> (sentences, d) unit rows; no row for an empty one
+Read = Callable[[int], np.ndarray]
 CANDIDATES = 16
 
 

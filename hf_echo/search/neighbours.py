@@ -75,9 +75,8 @@ def unit_neighbours(x: Matrix, y: Matrix, k: int) -> Neighbours:
     if not isinstance(x, np.ndarray):
         return _sparse_neighbours(x, y, k)
     dimensions = x.shape[1]
-    rounding = (
-        dimensions * 2.0**-24 + 2.0**-22
-    )  # most that the float32 product of unit rows can be wrong by
+    # most that the float32 product of unit rows can be wrong by
+    rounding = dimensions * 2.0**-24 + 2.0**-22
     nearest = Neighbours.none_yet(len(x), k)
     open_rows = np.arange(len(x))
     candidates = min(k + SPARE, len(y))

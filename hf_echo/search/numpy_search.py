@@ -122,9 +122,8 @@ def ratio_margins(x: np.ndarray, y: np.ndarray, k: int = 4) -> np.ndarray:
         k: as in `best_rows`.
     """
     k = _possible(k, x, y)
-    cosines = (
-        np.einsum("nd,nd->n", x, y).astype(np.float32).astype(np.float64)
-    )  # as `nearest_rows` rounds
+    # as `nearest_rows` rounds
+    cosines = np.einsum("nd,nd->n", x, y).astype(np.float32).astype(np.float64)
     mean_x = nearest_rows(x, y, k)[0].mean(axis=1)
     mean_y = nearest_rows(y, x, k)[0].mean(axis=1)
     return margin_of(cosines, mean_x, mean_y, smaller=len(x))

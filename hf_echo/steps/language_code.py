@@ -5,9 +5,7 @@ from __future__ import annotations
 
 def language_code(text: str) -> str:
     """The NLLB code of a language that is given by any name or code."""
-    from ..languages import (
-        as_code,
-    )  # when it is needed: it imports torch, which no help of a command should
+    from ..languages import as_code  # when it is needed: no help reads the tables
 
     return as_code(text)
 

@@ -35,9 +35,8 @@ class TokenMatch:
     old_size: int  # rows of the old and the new vocabulary; ids are smaller
     size: int
     copied: dict[int, int]  # new id -> old id of the same token
-    pieces: dict[
-        int, list[int]
-    ]  # new id -> old ids that spell the token, in order; only for tokens not in `copied`
+    # new id -> old ids that spell the token, in order; only for tokens not in `copied`
+    pieces: dict[int, list[int]]
 
     def counts(self) -> dict[str, int]:
         copied = len(self.copied)
@@ -157,9 +156,8 @@ def sparsemax(scores: torch.Tensor, *, guess: int = 256) -> tuple[torch.Tensor, 
         largest, index = scores.topk(min(guess, scores.shape[1]), dim=1)  # (rows, k)
         excess = largest.cumsum(1) - 1
         ranks = torch.arange(1, largest.shape[1] + 1, device=scores.device)
-        above = (largest * ranks > excess).sum(
-            1, keepdim=True
-        )  # (rows, 1) how many are above the threshold
+        # (rows, 1) how many are above the threshold
+        above = (largest * ranks > excess).sum(1, keepdim=True)
         if guess >= scores.shape[1] or int(above.max()) < guess:
             threshold = excess.gather(1, above - 1) / above
             return (largest - threshold).clamp(min=0), index
@@ -228,9 +226,8 @@ def train_auxiliary(
         )
     # positive pointwise mutual information, (size, size)
     left_total = np.bincount(left, count, size)
-    smoothed = (
-        np.bincount(right, count, size) ** 0.75
-    )  # Levy et al. 2015: reduces the weight of rare contexts
+    # Levy et al. 2015: reduces the weight of rare contexts
+    smoothed = np.bincount(right, count, size) ** 0.75
     right_share = smoothed / smoothed.sum()
     pmi = np.log(count / left_total[left] / right_share[right])
     matrix = coo_matrix((np.maximum(pmi, 0), (left, right)), (size, size)).tocsr()

@@ -21,6 +21,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from .initialise import TokenMatch, auxiliary_vectors, initialise
 
+# where one token has two roles, the first decides
 ROLES = (
     "cls",
     "sep",
@@ -29,7 +30,7 @@ ROLES = (
     "pad",
     "mask",
     "unk",
-)  # where one token has two roles, the first decides
+)
 _CHARACTERS = bytes_to_unicode()
 _BYTES = {character: byte for byte, character in _CHARACTERS.items()}
 

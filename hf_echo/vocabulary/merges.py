@@ -129,9 +129,8 @@ class _Pairs:
             symbols = self.symbols[word]
             if pair not in pairwise(symbols):
                 continue
-            if (
-                result == new_id
-            ):  # the merges so far know nothing of the token: it only replaces the pair
+            # the merges so far know nothing of the token: it only replaces the pair
+            if result == new_id:
                 self._segment(word, replaced(symbols, pair, result), grown)
             else:
                 new_symbols = self.vocabulary.segment(symbols)

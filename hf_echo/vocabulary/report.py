@@ -195,9 +195,8 @@ class _Probe:
         self.backend = bare(backend)
         ids = list(set(self.backend.get_vocab(with_added_tokens=True).values()))
         self.size = len(ids)
-        self.ordinary = np.zeros(
-            max(ids) + 1, bool
-        )  # by id: a token of the vocabulary that is not special
+        # by id: a token of the vocabulary that is not special
+        self.ordinary = np.zeros(max(ids) + 1, bool)
         self.ordinary[ids] = True
         for token_id, token in self.backend.get_added_tokens_decoder().items():
             if token.special:

@@ -53,9 +53,8 @@ def test_prune(source, tokenizer, tmp_path, swapped):
     shape = {"intermediate_size": 32}
     prune_checkpoint(source, tmp_path / "out", shape=shape, importance="plain", **options)
     made = read_lineage(tmp_path / "out")
-    assert (
-        made["stage"] == "prune" and made["from"] == TRAINED
-    )  # no step of a temporary folder between them
+    # no step of a temporary folder between them
+    assert made["stage"] == "prune" and made["from"] == TRAINED
     assert made["parents"] == {"model": parent(source)} | {k: parent(v) for k, v in options.items()}
     assert (made["values"]["importance"], made["values"]["shape"]) == ("plain", shape)
     counted = made["results"]

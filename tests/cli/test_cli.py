@@ -53,9 +53,8 @@ def test_encode_file_to_npy(run, files, model, french, toy_trained, toy_tokenize
 
 
 def test_encode_stdin_to_parquet(run, tmp_path, model, toy_trained, toy_tokenizer):
-    text = (
-        "\ufeffun chat\r\n\n  deux chien ".encode()
-    )  # byte order mark, Windows line, empty line, no last line end
+    # byte order mark, Windows line, empty line, no last line end
+    text = "\ufeffun chat\r\n\n  deux chien ".encode()
     options = ("--model", model, "--normalize", "--dtype", "fp32")
     assert run("encode", *options, "-", tmp_path / "o.parquet", stdin=text)[0] == 0
     table = Dataset.from_parquet(str(tmp_path / "o.parquet"), cache_dir=str(tmp_path / "cache"))
@@ -173,9 +172,8 @@ def test_errors_are_one_line(
         for word in arguments.split()
     ]
     code, _, err = run(*words)
-    said = [
-        line for line in err.splitlines() if line.startswith("hf-echo: ")
-    ]  # progress may stand before it
+    # progress may stand before it
+    said = [line for line in err.splitlines() if line.startswith("hf-echo: ")]
     assert (
         code == 2 and len(said) == 1 and err.rstrip().endswith(said[0]) and "Traceback" not in err
     ), err

@@ -31,9 +31,8 @@ def test_echo_nano_is_small_and_opens_in_three_ways():
     assert vectors.shape == (3, encoder.config.embedding_size)
     assert vectors[0] @ vectors[1] > vectors[2] @ vectors[1]
     prompts = json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
-    assert (
-        {"fra_Latn", "mkd_Cyrl"} <= set(encoder.config.languages) <= set(prompts)
-    )  # of the first stage, of the last
+    # of the first stage, of the last
+    assert {"fra_Latn", "mkd_Cyrl"} <= set(encoder.config.languages) <= set(prompts)
     translator = pipeline("sonar-translation", model=str(folder))
     found = translator("Le parlement a adopté la loi.", src_lang="fra_Latn", tgt_lang="eng_Latn")
     assert found[0]["translation_text"]
@@ -43,9 +42,8 @@ def test_tour():
     console = Console(record=True, width=250)
     rows = run_tour(console)
     assert len(rows) == 20 and len({row["lang"] for row in rows}) == 10
-    assert len({row["english"] for row in rows}) == len(
-        rows
-    )  # the English of a sentence is the only right answer
+    # the English of a sentence is the only right answer
+    assert len({row["english"] for row in rows}) == len(rows)
     right = [row["nearest"] == row["english"] for row in rows]
     assert np.mean(right) >= 0.8
     text = console.export_text()

@@ -51,9 +51,8 @@ def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped,
         return
     for epoch in (0, 1):
         dealt = [list(sampler(rank, epoch)) for rank in range(ranks)]
-        assert {len(batches) for batches in dealt} == {
-            len(sampler(0))
-        }  # ranks alike, epochs alike, as announced
+        # ranks alike, epochs alike, as announced
+        assert {len(batches) for batches in dealt} == {len(sampler(0))}
         assert sorted(chain.from_iterable(chain.from_iterable(dealt))) == list(range(len(lengths)))
         assert shuffle or dealt == [list(sampler(rank)) for rank in range(ranks)]
         assert dealt == [list(sampler(rank, epoch)) for rank in range(ranks)]
@@ -161,9 +160,8 @@ def test_rows_of_a_group_stand_side_by_side():
         )
 
     grouped = TokenBudgetBatchSampler(lengths, 16 * 40, groups=groups.tolist())
-    assert neighbours(grouped) >= 3 * 250 - 2 * len(
-        grouped
-    )  # all but those that a batch's end cuts apart
+    # all but those that a batch's end cuts apart
+    assert neighbours(grouped) >= 3 * 250 - 2 * len(grouped)
     assert neighbours(TokenBudgetBatchSampler(lengths, 16 * 40)) < 30
     first = list(grouped)
     grouped.set_epoch(1)

@@ -72,9 +72,8 @@ def test_texts_that_mean_the_same_stand_far_apart():
     rows = list(nway_pairs(FULL, seed=1))
     assert rows == list(nway_pairs(FULL, seed=1)) != list(nway_pairs(FULL, seed=2))
     meanings = [row["target"] for row in rows]
-    assert all(
-        len(set(meanings[i : i + 5])) == 5 for i in range(0, len(rows), 5)
-    )  # all 5 ids, then again
+    # all 5 ids, then again
+    assert all(len(set(meanings[i : i + 5])) == 5 for i in range(0, len(rows), 5))
 
 
 def test_max_per_id_draws_other_pairs_for_other_ids():
@@ -85,9 +84,8 @@ def test_max_per_id_draws_other_pairs_for_other_ids():
     several = table(
         [(0, lang) for lang in ["fra_Latn", "fra_Latn", "deu_Latn"]] + [(1, "eng_Latn")]
     )
-    assert (
-        len(as_pairs(nway_pairs(several, direction="all", max_per_id=3))) == 3
-    )  # of the 4 there are
+    # of the 4 there are
+    assert len(as_pairs(nway_pairs(several, direction="all", max_per_id=3))) == 3
 
 
 def test_pairs_of_all_directions_are_on_disk(own_cache):

@@ -57,9 +57,8 @@ def test_what_is_written_is_read_back(tmp_path, name):
         assert [set(rows[side]) for side in ("source_lang", "target_lang")] == [
             {code} for code in CODES
         ]
-    (unit,) = units_of(
-        [{"path": str(path), "label": "x", **own}]
-    )  # as the commands of `data` read it
+    # as the commands of `data` read it
+    (unit,) = units_of([{"path": str(path), "label": "x", **own}])
     assert [
         text for table in read_unit(unit, BadRows("error")) for text in table["target"].to_pylist()
     ] == TARGETS

@@ -87,9 +87,8 @@ def test_more_than_a_block(tmp_path):
 
 
 def test_tsv_without_a_header(tmp_path):
-    path = tsv(
-        tmp_path / "c.tsv", b"\xef\xbb\xbfun\tone\r", "deux\ttwo\r"
-    )  # as a spreadsheet on Windows writes it
+    # as a spreadsheet on Windows writes it
+    path = tsv(tmp_path / "c.tsv", b"\xef\xbb\xbfun\tone\r", "deux\ttwo\r")
     rows = [{"source": "un", "target": "one"}, {"source": "deux", "target": "two"}]
     loaded = load_parallel(path, provenance="dictionary", **FRENCH)
     assert list(loaded) == [row | FRENCH | {"provenance": "dictionary"} for row in rows]

@@ -147,9 +147,8 @@ def test_a_damaged_byte_loses_no_row_silently(tmp_path_factory, name, kinds, pla
     if name in ("a.tmx", "a.xlf"):
         expected = len(re.findall(rb"</(?:tu|trans-unit)>", content))
     else:
-        expected = content.removesuffix(b"\n").count(b"\n") + (
-            name == "a.jsonl"
-        )  # the others have a header
+        # the others have a header
+        expected = content.removesuffix(b"\n").count(b"\n") + (name == "a.jsonl")
 
     total = 0
     line_ends = 0  # inside of fields in quotes

@@ -322,9 +322,8 @@ def named_paths(text: str) -> set[str]:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_named_paths_exist(document):
     text = document.read_text(encoding="utf-8")
-    text = re.sub(
-        r"(?<!\*)\*[^*\s`|][^*\n`|]*/[^*\n`|]*\*(?!\*)", "", text
-    )  # planned ones are in *italics*
+    # planned ones are in *italics*
+    text = re.sub(r"(?<!\*)\*[^*\s`|][^*\n`|]*/[^*\n`|]*\*(?!\*)", "", text)
     assert not [
         path
         for path in named_paths(text)
@@ -381,9 +380,8 @@ def test_figures_of_readme_are_those_of_the_card():
         if len(row) == 9 and row[0] != "model"
     ]
     names = [row[0] for row in measured]
-    assert (
-        len(readme) == names.index("tfidf") + 1
-    )  # behind it the card has the steps of the training
+    # behind it the card has the steps of the training
+    assert len(readme) == names.index("tfidf") + 1
     assert readme == measured[: len(readme)]
     for name, score in re.findall(r"(FLORES|NTREX) ([\d.]+) %", text):
         assert f"{score} %" in TEXTS["README.md"], name

@@ -9,9 +9,8 @@ import pytest
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next((path for path in map(shutil.which, BROWSERS) if path), None)
-SANDBOX = (
-    [] if os.name != "posix" or os.geteuid() else ["--no-sandbox"]
-)  # Chromium's sandbox refuses root
+# Chromium's sandbox refuses root
+SANDBOX = [] if os.name != "posix" or os.geteuid() else ["--no-sandbox"]
 MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
 SECONDS = 240_000  # milliseconds that a slow machine may take for one answer
 

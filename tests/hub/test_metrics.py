@@ -402,9 +402,8 @@ def hub(folders, hub_environment) -> dict[str, str]:
     outputs = python("-c", PUSH, folders, *METRICS, env=hub_environment)
     for name, output in zip(METRICS, json.loads(outputs.splitlines()[-1])):
         assert f"/spaces/tester/{name}/tree/v1.0.0 (pushed)" in output
-    return hub_environment | {
-        "HF_UPDATE_DOWNLOAD_COUNTS": "0"
-    }  # evaluate counts at Amazon, not at the Hub
+    # evaluate counts at Amazon, not at the Hub
+    return hub_environment | {"HF_UPDATE_DOWNLOAD_COUNTS": "0"}
 
 
 @pytest.fixture(scope="module")

@@ -44,9 +44,8 @@ def test_far_translations_are_named(toy_trained, toy_tokenizer, pairs, caplog, m
     wrong = [*english[:3], english[7], *english[4:]]
     cosines = cosines_to_sources(toy_trained, toy_tokenizer, french, wrong, "fra_Latn")
     assert cosines.argmin() == 3
-    monkeypatch.setattr(
-        faithful, "FAR", float(np.sort(cosines)[:2].mean())
-    )  # between the lowest and the next
+    # between the lowest and the next
+    monkeypatch.setattr(faithful, "FAR", float(np.sort(cosines)[:2].mean()))
     with caplog.at_level(logging.WARNING):
         warn_of_far_translations(toy_trained, toy_tokenizer, french, wrong, "fra_Latn", "eng_Latn")
     assert "1 of 8 translations are far from their sources" in caplog.text

@@ -38,9 +38,8 @@ def test_trained_greedy_is_generate(toy_trained, toy_tokenizer, sentences, batch
         toy_trained, toy_tokenizer, texts, langs, max_new_tokens=30, batch_size=batch_size
     )
     assert have == one_by_one(toy_trained, toy_tokenizer, texts, langs, max_new_tokens=30)
-    assert (
-        np.mean([a == b for a, b in zip(have, english, strict=True)]) > 0.6
-    )  # and it is a translation
+    # and it is a translation
+    assert np.mean([a == b for a, b in zip(have, english, strict=True)]) > 0.6
 
 
 def test_untrained_greedy_is_generate(make_untrained, toy_tokenizer, sentences):
@@ -58,9 +57,8 @@ def test_beams_are_rows(
     toy_trained, toy_tokenizer, sentences, monkeypatch, batch_size, texts_a_batch
 ):
     texts, langs, _ = zip(*sentences[:12], strict=True)
-    module = import_module(
-        "hf_echo.inference.translate"
-    )  # `hf_echo.inference` has the function under this name
+    # `hf_echo.inference` has the function under this name
+    module = import_module("hf_echo.inference.translate")
     options = dict(num_beams=3, max_new_tokens=20)
     seen = []
     decode = module.decode_embeddings

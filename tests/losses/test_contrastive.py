@@ -189,9 +189,8 @@ def test_equals_gist_filter(radius):
     guide_x = guide_y + torch.randn(12, 6, generator=generator)
 
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "error"
-        )  # the two agree where translations have a positive guide cosine
+        # the two agree where translations have a positive guide cosine
+        warnings.simplefilter("error")
         ours = contrastive_loss(
             x,
             y,

@@ -251,6 +251,7 @@ def test_every_kind_comes_once_before_one_comes_twice():
 
 
 ODD = ["", " ", "\n\t", "...", "?!", "1", "日本語の文", "İ", "𝒜 'n' \x00"]
+# real text
 BROKE = [
     "Central European",
     "an Indian",
@@ -258,7 +259,7 @@ BROKE = [
     "See note ¹ in May ²",
     "at ² pm",
     "don't",
-]  # real text
+]
 
 
 @pytest.mark.parametrize("text", ODD + BROKE)

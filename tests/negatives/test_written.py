@@ -48,10 +48,11 @@ NO_LISTS = [
     '["She sold 5 boats.", "He sold',
     "[f'{x}', 'b']",
 ]
+# a comma is missing
 NO_LISTS += [
     "[__import__('os').getcwd()]",
     '["She sold 5 boats." "He sold 12 boats."]',
-]  # a comma is missing
+]
 
 
 @pytest.mark.parametrize("reply", DRESSES)

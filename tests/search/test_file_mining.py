@@ -361,9 +361,8 @@ def test_a_pickled_collection_holds_file_names(tmp_path):
     rows = np.random.default_rng(0).normal(size=(300, 8))
     np.save(tmp_path / "y.npy", rows)
     mapped = np.load(tmp_path / "y.npy", mmap_mode="r")
-    sent = pickle.dumps(
-        Rows([mapped, mapped[290:]], "y")
-    )  # a slice has no place of its own in the file
+    # a slice has no place of its own in the file
+    sent = pickle.dumps(Rows([mapped, mapped[290:]], "y"))
     assert 10 * 64 < len(sent) < 40 * 64
     received = pickle.loads(sent)
     assert received.digest() == Rows([rows, rows[290:]], "y").digest()

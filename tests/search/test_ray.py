@@ -105,9 +105,8 @@ def test_mining_on_two_nodes_resumes_after_kills(address, folder, index):
     finish(start(folder, *arguments, "--out", f"{name}-near.tsv"))
     far = (*arguments, "--out", f"{name}-far.tsv", "--executor", "ray")
     work = folder / f"{name}-far.tsv.work"
-    embedded = killed_after(
-        start(folder, *far), work, "*/[0-9]*.npy", 12
-    )  # in the middle of the second file
+    # in the middle of the second file
+    embedded = killed_after(start(folder, *far), work, "*/[0-9]*.npy", 12)
     searched = killed_after(start(folder, *far), work, "search/*/*-0*.npz", 5)
     assert 12 <= len(embedded) < 20 and searched
     finish(start(folder, *far))

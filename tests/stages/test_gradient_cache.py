@@ -149,10 +149,16 @@ def test_speech_in_chunks_has_the_gradients_of_the_whole_batch(tmp_path, toy):
     torch.manual_seed(5)
     model = EchoSpeechEncoder(new_config(parts["SHAPE"] | {"embedding_size": 16})).double()
     teacher = [np.random.default_rng(side).normal(size=(len(rows), 16)) for side in range(2)]
+    # fmt: skip
     args = SpeechConfig(
-        output_dir=str(tmp_path), contrastive_weight=1.0, batch_seconds=2.0, max_seconds=1.0, longest=1.0, max_rows=5,
+        output_dir=str(tmp_path),
+        contrastive_weight=1.0,
+        batch_seconds=2.0,
+        max_seconds=1.0,
+        longest=1.0,
+        max_rows=5,
         **toy.QUIET,
-    )  # fmt: skip
+    )
     data = SpeechRows(rows, parts["RATE"], audio_lengths(rows, parts["RATE"]))
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
     trainer = SpeechTrainer(model, args, train_dataset=data, tokenizer=extractor, teacher=teacher)

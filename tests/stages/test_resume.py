@@ -14,9 +14,8 @@ STEPS = 11
 COMMON = dict(
     max_steps=STEPS, save_strategy="steps", save_steps=1, logging_steps=1, language_drop=0.4
 )
-ACCUMULATED = {
-    "gradient_accumulation_steps": 2
-}  # four updates an epoch, the last of a single batch
+# four updates an epoch, the last of a single batch
+ACCUMULATED = {"gradient_accumulation_steps": 2}
 WORKERS = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True}
 # Seven batches an epoch: killed at the end of the first (test_any_backbone.py kills every stage inside one).
 CASES = [({}, 7), (ACCUMULATED, 4), (WORKERS, 9)]

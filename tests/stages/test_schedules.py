@@ -27,12 +27,13 @@ def test_figures_of_the_papers():
         assert (args.adam_beta1, args.adam_beta2, args.max_grad_norm) == (0.9, 0.98, 1.0)
         assert args.lr_scheduler_type == "inverse_sqrt" and args.translation_weight == 1.0
     assert [a.learning_rate for a in (one, two, three, decoder)] == [4e-4, 3e-4, 1e-5, 1e-3]
+    # of all sides
     assert [a.max_tokens for a in (one, two, three, decoder)] == [
         8192,
         6000,
         6000,
         8192,
-    ]  # of all sides
+    ]
     assert [a.warmup_steps for a in (one, two, three, decoder)] == [2000, 2000, 2000, 200]
     for args in (two, three):
         assert (args.contrastive_weight, args.margin, args.logit_scale, args.radius) == (
@@ -145,9 +146,8 @@ def numpy_xsim(model, tokenizer, rows, negatives=None):
 def test_evaluate_sets_by_hand(toy, toy_tokenizer, make_trainer):
     rows = toy.nway_rows()
     others = [tuple([*m[:3], (m[3] + 1) % 4]) for m in toy.split("dev")]
-    new = [
-        m if m not in toy.split("dev") else None for m in others
-    ]  # another candidate's text would not be a negative
+    # another candidate's text would not be a negative
+    new = [m if m not in toy.split("dev") else None for m in others]
     negatives = {i: [(toy.say(m, "eng_Latn"), "verb")] for i, m in enumerate(new) if m is not None}
     sets = {"plain": DevSet(rows), "hard": DevSet(rows[:60], negatives)}
     trainer = make_trainer("contrastive", extra={"dev_sets": sets}, max_steps=25)

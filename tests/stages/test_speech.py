@@ -88,9 +88,8 @@ def test_speech_learns_the_space(recipe, teacher, tmp_path):
     distances = np.square(vectors - texts).sum(1)
     langs = np.array(rows["lang"])
     own = [distances[langs == lang].mean() for lang in ("eng_Latn", "fra_Latn")]
-    assert results["eval_toy_mse"] == pytest.approx(
-        np.mean(own), rel=0.02
-    )  # the store keeps float16
+    # the store keeps float16
+    assert results["eval_toy_mse"] == pytest.approx(np.mean(own), rel=0.02)
     opened = (
         AutoModel.from_pretrained(tmp_path / "space"),
         AutoFeatureExtractor.from_pretrained(tmp_path / "space"),

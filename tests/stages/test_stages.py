@@ -100,9 +100,8 @@ def test_stages_take_up_what_the_last_one_froze(make_trainer):
     assert not query.requires_grad and model.encoder.projection.weight.requires_grad
     make_trainer("seq2seq", model=model)
     assert query.requires_grad and not model.encoder.projection.weight.requires_grad
-    model.encoder.backbone.embed_tokens.weight.requires_grad_(
-        False
-    )  # by hand: a stage does not touch that
+    # by hand: a stage does not touch that
+    model.encoder.backbone.embed_tokens.weight.requires_grad_(False)
     make_trainer("contrastive", model=model)
     assert not model.encoder.backbone.embed_tokens.weight.requires_grad
 
@@ -229,6 +228,7 @@ def test_hard_negatives_total_by_hand(make_trainer, toy_data):
     embedding, logits = outputs_of(trainer.model, batch)
     n = 6
     index = batch["negative_index"].numpy()
+    # the toy rows have one to three, two are taken
     assert (index >= 0).sum(1).tolist() == [
         1,
         1,
@@ -236,7 +236,7 @@ def test_hard_negatives_total_by_hand(make_trainer, toy_data):
         2,
         2,
         2,
-    ]  # the toy rows have one to three, two are taken
+    ]
     x = embedding[:n]
     y = embedding[n : 2 * n]
     keys = batch["target_key"].numpy()

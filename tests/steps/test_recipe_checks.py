@@ -263,9 +263,8 @@ def test_a_folder_is_planned_from_its_recipes(recipe, place):
         recipe("3_c", "decoder", model_name_or_path=str(place / "2_b"), shape={}, max_steps=1),
     ]
     planned = [dry_run(path, journey=paths) for path in paths]
-    assert planned == [
-        dry_run(path) for path in paths
-    ]  # a recipe alone: those beside it are looked at
+    # a recipe alone: those beside it are looked at
+    assert planned == [dry_run(path) for path in paths]
     assert not any("problems" in report for report in planned)
     alone = dry_run(paths[1], journey=paths[1:])
     assert "parameters" not in alone and any("1_a" in problem for problem in alone["problems"])

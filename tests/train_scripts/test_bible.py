@@ -361,9 +361,8 @@ def test_nobody_lies_three_deviations_off_among_ten(many_languages):
 
 def test_factors_do_not_depend_on_which_books_a_language_has():
     rng = np.random.default_rng(1)
-    base = np.concatenate(
-        [np.full(50, 50.0), np.full(50, 200.0)]
-    )  # a book of short verses, one of long ones
+    # a book of short verses, one of long ones
+    base = np.concatenate([np.full(50, 50.0), np.full(50, 200.0)])
     lang = np.repeat([0, 1, 2], [100, 50, 50])
     verse = np.concatenate([np.arange(100), np.arange(50), np.arange(50, 100)])
     scale = np.array([1, 0.5, 0.5])

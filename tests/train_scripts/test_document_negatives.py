@@ -47,9 +47,8 @@ def test_the_order_is_shuffled(changed):
 
 
 def test_a_random_sentence_is_dropped(changed):
-    sentences = changed.get(
-        "drop_random", DOCUMENT[:3]
-    )  # none if it is the last one: that is another kind
+    # none if it is the last one: that is another kind
+    sentences = changed.get("drop_random", DOCUMENT[:3])
     assert len(sentences) == 3
     assert set(sentences) < set(DOCUMENT)
 

@@ -43,9 +43,8 @@ def make_model() -> SpectrumForCausalLM:
 
 A, B, C, D = np.eye(4)
 DOCUMENT = np.stack([A, B, C, D])
-READ = np.stack(
-    [A, B, 2 * A + C, C]
-)  # after a and b: a again, which is among the others, and then c, the next
+# after a and b: a again, which is among the others, and then c, the next
+READ = np.stack([A, B, 2 * A + C, C])
 
 
 def retrieved(predictions: np.ndarray, **options) -> dict[str, float]:
@@ -64,9 +63,8 @@ def test_wrong_predictions_find_none():
 
 
 def test_chance_is_one_of_the_other_sentences():
-    assert retrieved(DOCUMENT)["chance"] == pytest.approx(
-        100 / 3
-    )  # three other sentences at both places
+    # three other sentences at both places
+    assert retrieved(DOCUMENT)["chance"] == pytest.approx(100 / 3)
 
 
 def test_chance_among_unread_sentences():
@@ -225,9 +223,8 @@ def test_flops_of_figure_8_are_those_that_torch_counts():
     slots = sentences + 1
     counted = tower_flops(Stack.of(model.config), sentences)
     counted += decoder_flops(Stack.of(model.decoder.config), written, memory=slots)
-    heads = (
-        2 * slots * 16 * (12 + 24)
-    )  # the predicted next embedding, and the states at the decoder's width
+    # the predicted next embedding, and the states at the decoder's width
+    heads = 2 * slots * 16 * (12 + 24)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         document = model.encode_document(torch.randn(sentences, 12))
         model.generate(
@@ -237,6 +234,5 @@ def test_flops_of_figure_8_are_those_that_torch_counts():
             min_new_tokens=written,
             do_sample=False,
         )
-    assert counter.get_total_flops() == pytest.approx(
-        counted + heads, rel=2e-3
-    )  # torch counts rotary angles too
+    # torch counts rotary angles too
+    assert counter.get_total_flops() == pytest.approx(counted + heads, rel=2e-3)

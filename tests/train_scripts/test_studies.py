@@ -69,9 +69,8 @@ def test_a_probe_reads_another_encoder(accuracies, teacher, stranger, topics, ki
 
     by_hand = 100 * right.groupby(ask.lang).mean().mean()
 
-    assert accuracies["stranger"][kind] == pytest.approx(
-        by_hand, abs=2.1
-    )  # one sentence in 96 may tip over
+    # one sentence in 96 may tip over
+    assert accuracies["stranger"][kind] == pytest.approx(by_hand, abs=2.1)
 
 
 @pytest.mark.trains

@@ -49,9 +49,8 @@ LINES = ["a", "", "b\rc", "x" * 1_000_000, "d"]
 @pytest.mark.parametrize("packed", PACKERS)
 @pytest.mark.parametrize("name", ["a.txt", "other.txt"])
 def test_a_packed_file_is_read(tmp_path, packed, name):
-    path = tmp_path / (
-        f"{name}{packed}" if name == "a.txt" else name
-    )  # the other name does not say it is packed
+    # the other name does not say it is packed
+    path = tmp_path / (f"{name}{packed}" if name == "a.txt" else name)
     path.write_bytes(PACKERS[packed](CONTENT))
     assert read_lines(path) == LINES
 

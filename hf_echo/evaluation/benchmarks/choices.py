@@ -129,6 +129,7 @@ def cross_lingual_choices(
         questions[row["id"]] = row
     choices = []
     for row in rows:
+        # Both rows must ask the same: the right option stands at the same place.
         place = f"{row['lang']}, id {row['id']}"
         question = questions.get(row["id"])
         if question is None:
@@ -138,12 +139,14 @@ def cross_lingual_choices(
             raise ValueError(f"{place}: {right}: the options have another order")
         if as_text and "spoken_texts" not in row:
             raise ValueError(f"{place}: the row has no transcript of its audio")
+        # The document as a list of sentences.
         document = row["spoken_texts"] if as_text else row["document"]
         if isinstance(document, str) and cut is None:
             document = [document]
         elif isinstance(document, str):
             (sentences,) = cut([document], row["lang"])
             document = trimmed(sentences)
+        # With letters the options stand in the prompt, and the letters are scored.
         options = list(question["options"])
         prompt = ""
         if letters:

@@ -56,9 +56,8 @@ class EchoForMTEB(AbsEncoder):
             "similarity_fn_name": ScoringFunction.COSINE,
             "framework": ["PyTorch"],
         }
-        if isinstance(
-            self.encoder, partial
-        ):  # of an Echo checkpoint: `encode` with its model and tokenizer
+        # of an Echo checkpoint: `encode` with its model and tokenizer
+        if isinstance(self.encoder, partial):
             fields |= of_echo(str(model_name), *self.encoder.args)
         self.mteb_model_meta = ModelMeta.create_empty(fields)
 

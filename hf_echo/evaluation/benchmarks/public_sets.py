@@ -106,6 +106,7 @@ def load_benchmark(
         raise ValueError(f"{name} has no split {split!r}; choose from {', '.join(spec.splits)}")
     if path is None and spec.repo is None:
         raise ValueError(f"{name} is not on the Hub: download {spec.source} and give path=")
+    # Rows with a chosen language on one side, and a chosen one or English on the other.
     languages = None if langs is None else [find_language(lang) for lang in langs]
     rows = []
     kept_languages: set[str] = set()

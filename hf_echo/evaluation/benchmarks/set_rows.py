@@ -86,6 +86,7 @@ def story_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
         ValueError: a story that lacks a part.
         FileNotFoundError: no story.
     """
+    # The files of each story, by its name and the part of it that they hold.
     stories: dict[str, dict[str, Path]] = {}
     for file in files_below(folder):
         match = re.fullmatch(CLIP, file.name)
@@ -103,6 +104,7 @@ def story_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
         options = [_file_text(parts["correct.txt"]), _file_text(parts["incorrect.txt"])]
         if not all(options):
             raise ValueError(f"{folder}: story {name} has an empty ending")
+        # The right ending comes first in every other story.
         answer = number % 2
         if answer == 1:
             options.reverse()
@@ -170,9 +172,8 @@ def taxi_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
             yield place, _verse(file, verse, text, label)
     for file in editions:
         for place, (verse, text) in _lines(file, 2):
-            if (
-                verse in labels and text
-            ):  # an edition has thousands of verses without a label, and empty ones
+            # an edition has thousands of verses without a label, and empty ones
+            if verse in labels and text:
                 yield place, _verse(file, verse, text, labels[verse])
 
 

@@ -56,9 +56,8 @@ def measure_speed(
         raise ValueError("texts must be a list with at least one text")
     if rounds < 1 or warm_up < 0:
         raise ValueError(f"rounds is {rounds} and warm_up {warm_up}; they must be at least 1 and 0")
-    wait = (
-        torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
-    )  # CUDA's calls return before the end
+    # CUDA's calls return before the end
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     for _ in range(warm_up):
         encode(texts, lang)
     wait()

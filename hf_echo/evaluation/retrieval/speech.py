@@ -71,9 +71,8 @@ def evaluate_speech(
             no English at all.
     """
     if isinstance(rows, Dataset):
-        rows = rows.select_columns(
-            [name for name in COLUMNS if name in rows.column_names]
-        )  # audio is not decoded
+        # audio is not decoded
+        rows = rows.select_columns([name for name in COLUMNS if name in rows.column_names])
     recordings = [_recording(number, row) for number, row in enumerate(rows, 1)]
     embeddings = np.asarray(embeddings)
     if not recordings:

@@ -104,6 +104,7 @@ def _states(
         window = slice(start, start + WINDOW)
         codes = lang if lang is None or isinstance(lang, str) else lang[window]
         encodings = _encodings(tokenizer, list(texts[window]), codes)
+        # Texts that the model can read whole; of the others no states are given.
         short_ones = []
         for place, encoding in enumerate(encodings):
             if len(encoding.ids) <= tokenizer.model_max_length:
@@ -114,6 +115,7 @@ def _states(
                     f"{tokenizer.model_max_length}: shorten it, or use on_long='skip'"
                 )
 
+        # Batches of similar length; the states go to the places of their texts.
         results: list[TokenStates | None] = [None] * len(encodings)
         for batch in length_batches(
             [len(encodings[place].ids) for place in short_ones], max_tokens

@@ -55,9 +55,8 @@ def word_vectors(
 def best_threshold(scores: np.ndarray, same: np.ndarray) -> float:
     """The threshold t where `scores >= t` best predicts `same`; halfway between two scores, the lowest of equals."""
     values = np.unique(scores)
-    values = np.array(
-        [values[0] - 2e-6, *values, values[-1] + 2e-6]
-    )  # all are above the first, none above the last
+    # all are above the first, none above the last
+    values = np.array([values[0] - 2e-6, *values, values[-1] + 2e-6])
     thresholds = (values[1:] + values[:-1]) / 2
     right = (scores >= thresholds[:, None]) == same  # (thresholds, scores)
     return float(thresholds[right.sum(1).argmax()])
@@ -85,10 +84,12 @@ def evaluate_wic(
     """
     train = checked_rows(train_rows, "training row", COLUMNS, _checked)
     test = checked_rows(test_rows, "test row", COLUMNS, _checked)
+    # Probe and threshold learn from the training rows.
     pairs = _word_pairs(model, tokenizer, train, "training row", layer, progress)
     probe = fit_linear_probe(pairs.features, pairs.same, "the training rows")
     threshold = best_threshold(pairs.cosines, pairs.same)
 
+    # Both guess the test rows of each language.
     pairs = _word_pairs(model, tokenizer, test, "test row", layer, progress)
     probe_guesses = probe.predict(pairs.features)
     cosine_guesses = pairs.cosines >= threshold

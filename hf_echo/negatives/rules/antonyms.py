@@ -125,9 +125,8 @@ def _fits_neighbours(s: Sentence, k: int, low: str) -> bool:
         return True
     if low in _ALSO_VERBS:
         return before in _JUDGED
-    is_verb_here = (
-        before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts
-    )  # "to question", "I doubt"
+    # "to question", "I doubt"
+    is_verb_here = before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts
     return low not in FORMS or not is_verb_here
 
 

@@ -107,9 +107,8 @@ def _is_quantity(s: Sentence, k: int) -> bool:
     if s.low[k] in ("1", "0") or s.before(k) in _GLUE:
         return False
     behind = s.low[k + 1]
-    continues = behind in _GLUE_BEHIND or (
-        behind == "-" and s.low[k + 2][:1].isdigit()
-    )  # "2-3", "1/2"
+    # "2-3", "1/2"
+    continues = behind in _GLUE_BEHIND or (behind == "-" and s.low[k + 2][:1].isdigit())
     return not continues
 
 
@@ -118,9 +117,11 @@ def _other_number_word(s: Sentence, k: int, low: str, rng: Random) -> str | None
     behind = s.low[k + 1]
     if (before == "-" and low not in _SCALES) or _is_percent(s, k + 1) or _is_fraction(s, k):
         return None
+    # A word of a group, such as a cardinal, is replaced by another of the group.
     group = _number_words_like(low, before, behind)
     if group:
         return _other(low, group, rng)
+    # Other words only where their neighbours show that they count something.
     if low in _TIMES and k not in s.starts:
         if behind not in _AFTER_CONJUNCTION and before not in ("at", "all", ",", ""):
             return rng.choice(_TIMES[low])

@@ -54,9 +54,8 @@ BART = {
     "encoder_attention_heads": 4,
     "decoder_attention_heads": 4,
 }
-POSITIONS = {
-    "max_position_embeddings": 66
-}  # of BERT and XLM-R: 64 tokens and the two that XLM-R leaves out
+# of BERT and XLM-R: 64 tokens and the two that XLM-R leaves out
+POSITIONS = {"max_position_embeddings": 66}
 
 TEXTS = [
     "The cat sleeps.",

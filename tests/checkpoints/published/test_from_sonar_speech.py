@@ -187,9 +187,8 @@ def reference(w: Weights, frames: torch.Tensor) -> torch.Tensor:
         x = conformer(x, f"encoder.layers.{i}")
     x = norm(x, "layer_norm")
     start = w["encoder_pooler.decoder_frontend.embed.weight"][2] * math.sqrt(WIDTH)
-    state = (start + torch.tensor([0.0] * (WIDTH // 2) + [1.0] * (WIDTH // 2)))[
-        None
-    ]  # sin(0) and cos(0)
+    # sin(0) and cos(0)
+    state = (start + torch.tensor([0.0] * (WIDTH // 2) + [1.0] * (WIDTH // 2)))[None]
     for i in range(POOLER_LAYERS):
         layer = f"encoder_pooler.decoder.layers.{i}"
         for part, read in (("self_attn", None), ("encoder_decoder_attn", x)):

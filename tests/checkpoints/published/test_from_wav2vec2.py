@@ -78,9 +78,8 @@ def fairseq2_states(w: dict[str, torch.Tensor], samples: torch.Tensor) -> list[t
     )
     name = "encoder_frontend.pos_encoder.conv"
     v = w[f"{name}.weight_v"]
-    kernel = (
-        w[f"{name}.weight_g"] * v / v.square().sum((0, 1), keepdim=True).sqrt()
-    )  # weight norm over dimension 2
+    # weight norm over dimension 2
+    kernel = w[f"{name}.weight_g"] * v / v.square().sum((0, 1), keepdim=True).sqrt()
     positions = F.conv1d(x.transpose(1, 2), kernel, w[f"{name}.bias"], padding=8, groups=4)[
         :, :, :-1
     ]

@@ -59,9 +59,8 @@ def ctranslate2_file(
         norms[f"{layer}/ffn/layer_norm"] = f"{own}.final_layer_norm"
         for kind in ("weight", "bias"):
             parts = [weights.get(f"{own}.self_attn.{part}_proj.{kind}") for part in "qkv"]
-            parts = [
-                np.zeros(64, np.float32) if part is None else part for part in parts
-            ]  # keys have no bias
+            # keys have no bias
+            parts = [np.zeros(64, np.float32) if part is None else part for part in parts]
             variables[f"{layer}/self_attention/linear_0/{kind}"] = np.concatenate(parts)
             variables[f"{layer}/self_attention/linear_1/{kind}"] = weights[
                 f"{own}.self_attn.out_proj.{kind}"

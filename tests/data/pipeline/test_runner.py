@@ -183,11 +183,12 @@ def test_a_stopped_run_ends_in_the_bytes_of_a_whole_one(source, tmp_path):
         go(recipe, out, block=50)
     assert not (out / "data").exists()
     files = [path for path in (out / ".work").rglob("*") if path.is_file()]
+    # a pickle would run when the run resumes
     assert {path.suffix for path in files} <= {
         ".json",
         ".parquet",
         ".lock",
-    }  # a pickle would run when the run resumes
+    }
     blocks = [path for path in out.rglob("u*.parquet") if path.parent.name != "compared"]
     assert len(blocks) == 13  # of both stages, all but the one at hand
     go(recipe, out, block=50)

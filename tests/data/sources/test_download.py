@@ -73,10 +73,11 @@ def test_a_table_is_written_for_each_source(mirror, tmp_path):
 
 def test_no_test_sentence_stands_in_training_text(mirror, tmp_path):
     report = downloads.download(tmp_path / "out", ["words", "tests"], mirror=mirror)
+    # spelled in another way
     assert english_of(tmp_path / "out" / "words.parquet") == [
         "See you.",
         "Thanks.",
-    ]  # spelled in another way
+    ]
     assert report["held_out"] == {"words": 1}
 
 

@@ -166,9 +166,8 @@ def test_datasets_audio_columns(tmp_path):
             and speech["audio"][0]["bytes"] == content
         )
     refuses("the dataset:2: text is empty", load_speech, data, lang="eng_Latn")
-    assert load_speech(data, lang="eng_Latn", limit=1)["text"][:] == [
-        "a"
-    ]  # later rows are not checked
+    # later rows are not checked
+    assert load_speech(data, lang="eng_Latn", limit=1)["text"][:] == ["a"]
     assert load_speech(data, lang="eng_Latn", need_text=False)["text"][:] == ["a", "", "c"]
     decoded = data.cast_column("audio", Audio(sampling_rate=RATE))
     assert load_speech(decoded, lang="eng_Latn", limit=1)["audio"][0]["bytes"] == content

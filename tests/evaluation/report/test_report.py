@@ -291,9 +291,8 @@ def test_the_figures_are_those_of_the_evaluations(report, toy, toy_trained, toy_
     assert written["xsim"]["toys"]["tfidf"]["rows"] == plain.rows
     for mine, true in zip(written["xsim"]["toys"][label]["rows"], own.rows, strict=True):
         assert mine["lang"] == true["lang"]
-        assert mine["xsimpp"] == pytest.approx(
-            true["xsimpp"], abs=3.2
-        )  # a bf16 CPU may tip one sentence
+        # a bf16 CPU may tip one sentence
+        assert mine["xsimpp"] == pytest.approx(true["xsimpp"], abs=3.2)
     html = (out / "index.html").read_text(encoding="utf-8")
     assert re.search(rf'<td class="number[a-z ]*">{plain.average["xsim"]:.1f}</td>', html)
     assert '<td class="text">French (fra_Latn)</td><td class="number">32</td>' in html
@@ -316,9 +315,8 @@ def test_a_second_run_opens_no_model(report, folder, model):
     _, cache, measured = report
     data = reports.read_folder(folder)
     models = open_models([model, "tfidf"], data.texts)
-    models[0].encode = lambda *_: pytest.fail(
-        "the model was asked again"
-    )  # TF-IDF's sparse rows are not stored
+    # TF-IDF's sparse rows are not stored
+    models[0].encode = lambda *_: pytest.fail("the model was asked again")
     assert reports.measure(models, data, cache, progress=False) == measured
 
 

@@ -59,10 +59,11 @@ def test_what_the_identifier_cannot_judge_stays(kept):
     assert all(
         kept(("Guten Tag", "fra_Latn"), ("USB", "rus_Cyrl"), ("", "fra_Latn"), ("再见", "zho_Hant"))
     )
+    # nine letters and three
     assert kept(("再见你", "fra_Latn"), ("再", "fra_Latn")) == [
         False,
         True,
-    ]  # nine letters and three
+    ]
     assert kept((GERMAN, "fra_Latn"), min_letters=1000) == [True]
     assert all(kept(("Mɔgɔ bɛɛ ka kan ka sɔrɔ ka taa a fɛ.", "bam_Latn"), (FRENCH, "bam_Latn")))
 
