@@ -37,6 +37,7 @@ from parallel_texts import ENGLISH, manuals, mark
 
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.search import align
+from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.files import write_array
 from hf_echo.utils.hub import packaged_model
 from hf_echo.utils.results import markdown_table
@@ -278,7 +279,7 @@ def book(sentences: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("corpora", type=Path)
+    add_corpora(parser)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--pairs", type=int, default=60, help="rows of each document")
     parser.add_argument(
@@ -296,11 +297,12 @@ def main() -> None:
     if arguments.book:
         print(book(arguments.book))
         return
+    corpora = corpora_of(arguments, "bible", "bible_more", "docs_parallel")
     encode = Cached(arguments.model, arguments.cache)
     rows = []
     for number, lang in enumerate(LANGUAGES):
         for kind, read in DOCUMENTS.items():
-            pairs = read(arguments.corpora, lang)[arguments.skip :][: arguments.pairs]
+            pairs = read(corpora, lang)[arguments.skip :][: arguments.pairs]
             for seed in range(arguments.seeds):
                 document = Disturbed(pairs, 10 * number + len(kind) + 1000 * seed)
                 results = measure(document, lang, encode, not arguments.no_concatenations)

@@ -27,6 +27,7 @@ from torch import nn
 from hf_echo.inference import EchoScorer
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import BlaserConfig, BlaserModel
+from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.hub import packaged_model
 
 SEEN = ("fra_Latn", "rus_Cyrl", "kor_Hang", "tur_Latn")
@@ -126,7 +127,7 @@ def compare(out: Path, model: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("corpora", type=Path)
+    add_corpora(parser)
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--compare", action="store_true", help="read OUT/scores.txt")
@@ -135,7 +136,7 @@ def main() -> None:
         compare(arguments.out, arguments.model)
     else:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        prepare(arguments.corpora, arguments.out, arguments.model)
+        prepare(corpora_of(arguments, "ntrex", "flores_sib"), arguments.out, arguments.model)
 
 
 if __name__ == "__main__":

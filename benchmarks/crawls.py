@@ -14,9 +14,9 @@ pairs, recall the share of rows on both sides that are in a correct pair.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import chain
@@ -26,6 +26,7 @@ import numpy as np
 from parallel_texts import manuals, mark
 
 from hf_echo.data import load_parallel
+from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.files import read_json, write_json, write_text
 
 LANG = "fra_Latn"
@@ -128,12 +129,17 @@ def measure(pairs: Path, truth_file: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    if len(sys.argv) == 3:
-        write_crawls(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_corpora(parser)
+    parser.add_argument("folder", type=Path, help="folder of the crawls, or a file of pairs in it")
+    arguments = parser.parse_args()
+    pairs = arguments.folder
+    if not pairs.is_file():
+        corpora = corpora_of(arguments, "bible", "bible_more", "docs_parallel")
+        write_crawls(corpora, pairs)
         return
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
-    pairs = Path(sys.argv[1])
     truth = next(
         parent / "truth.json" for parent in pairs.parents if (parent / "truth.json").is_file()
     )

@@ -25,6 +25,7 @@ from parallel_texts import nway
 from hf_echo.export import export_checkpoint
 from hf_echo.export.stock import open_stock
 from hf_echo.inference import encode, load_encoder
+from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.hub import packaged_model
 from hf_echo.utils.results import markdown_table
 from hf_echo.utils.vectors import unit_length
@@ -100,12 +101,12 @@ def by_openvino(model: Callable, encoder: Any, batch: Batch) -> np.ndarray:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("corpora", type=Path)
+    add_corpora(parser)
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default="echo-nano")
     given = parser.parse_args()
     model = packaged_model(given.model)
-    texts = sentences(given.corpora)
+    texts = sentences(corpora_of(given, "flores_sib"))
     for kind in ("onnx", "openvino"):
         if not (given.out / kind).is_dir():
             print(export_checkpoint(model, given.out / kind, to=kind))

@@ -19,6 +19,7 @@ import sacrebleu
 
 from hf_echo.inference import load_translator, translate
 from hf_echo.inference.faithful import cosines_to_sources
+from hf_echo.steps.public_text import add_corpora, corpora_of
 
 
 def rows_of(
@@ -37,17 +38,18 @@ def rows_of(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("corpora", type=Path)
+    add_corpora(parser)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--languages", nargs="+", default=["fra_Latn", "deu_Latn", "rus_Cyrl"])
     given = parser.parse_args()
+    corpora = corpora_of(given, "tatoeba_challenge", "wmt_news", license="research")
     model, tokenizer = load_translator(given.model)
     cosines: dict[str, list[float]] = {"good": [], "bad": []}
     sets = (("good", "tatoeba_challenge.parquet", 3, 12), ("bad", "wmt_news.parquet", 40, 200))
     for kind, file, least, most in sets:
         for lang in given.languages:
-            sources, references = rows_of(given.corpora / file, lang, least, most, given.rows)
+            sources, references = rows_of(corpora / file, lang, least, most, given.rows)
             if not sources:
                 continue
             written = translate(model, tokenizer, sources, lang)

@@ -27,6 +27,7 @@ from sklearn.linear_model import LogisticRegression
 
 from hf_echo.inference import encode, load_encoder
 from hf_echo.search import nearest_neighbours
+from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.hub import packaged_model
 
 Embed = Callable[..., np.ndarray]  # (texts, language or languages) -> (texts, dimensions)
@@ -93,16 +94,19 @@ def wrong_searches(x: np.ndarray, y: np.ndarray) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("corpora", type=Path)
+    add_corpora(parser)
     parser.add_argument("--model", default="echo-nano")
     parser.add_argument("--pairs", type=Path)
     arguments = parser.parse_args()
     embed = partial(encode, *load_encoder(packaged_model(arguments.model)))
     if arguments.pairs:
-        own_pairs(embed, gnome_help(arguments.corpora, "ukr_Cyrl"), arguments.pairs)
+        own_pairs(
+            embed, gnome_help(corpora_of(arguments, "docs_parallel"), "ukr_Cyrl"), arguments.pairs
+        )
         return
     rows = pd.read_parquet(
-        arguments.corpora / "flores_sib.parquet", filters=[("lang", "in", LANGUAGES)]
+        corpora_of(arguments, "flores_sib") / "flores_sib.parquet",
+        filters=[("lang", "in", LANGUAGES)],
     )
     classify(embed, rows)
     find_duplicates(embed, rows)

@@ -11,7 +11,7 @@ import typer
 from ..steps.training_data import PUBLIC
 from ..utils.files import RAW
 from ..utils.hub import packaged_speech
-from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
 from .generate import print_report
 from .options import (
     DEFAULT_MODEL,
@@ -41,9 +41,11 @@ class Demo(Step):
     out: Path = setting(
         "where checkpoints, release and results.json go", Path("outputs/demo"), writes="folder"
     )
-    fresh: bool = setting("train again although stages are finished", False)
+    fresh: bool = setting(
+        "train again although stages are finished", DefaultOf("cli.demo.run_demo")
+    )
 
-    def run(self):
+    def run(self) -> None:
         from .demo import run_demo
 
         run_demo(self.out, fresh=self.fresh)
@@ -68,27 +70,33 @@ class Train(Step):
         "print sizes, steps, memory and problems (then exit code 1); make nothing", False
     )
     yes: bool = setting(
-        "download public text that the recipe reads without a question", False, short="-y"
+        "download public text that the recipe reads without a question",
+        DefaultOf("steps.public_text.public_folder"),
+        short="-y",
     )
     fresh: bool = setting(
-        "start over: repeat finished steps, and drop the checkpoints of stopped ones", False
+        "start over: repeat finished steps, and drop the checkpoints of stopped ones",
+        DefaultOf("steps.run.run_journey"),
     )
-    changed_data: bool = setting("continue a run although its data have changed since", False)
+    changed_data: bool = setting(
+        "continue a run although its data have changed since", DefaultOf("steps.run.run_journey")
+    )
 
-    def run(self):
-        from ..steps.public_text import download_public, public_sources
+    def run(self) -> None:
+        from ..steps.public_text import announce, public_folder, public_sources
         from ..steps.recipe import find_recipes, parse_overrides
         from ..steps.run import describe_journey, run_journey
 
-        values, paths = parse_overrides(self.overrides), find_recipes(self.recipe)
+        values = parse_overrides(self.overrides)
+        paths = find_recipes(self.recipe)
         sources = public_sources(paths, values)
-        if sources:
-            self._announce(sources)
         if self.dry_run:
+            if sources:
+                announce(sources)
             steps = describe_journey(paths, values, downloads=[PUBLIC] if sources else [])
         else:
             if sources:
-                download_public(sources)
+                public_folder(sources, yes=self.yes)
             steps = run_journey(paths, values, fresh=self.fresh, changed_data=self.changed_data)
         has_problems = False
         for report in steps:
@@ -97,28 +105,12 @@ class Train(Step):
         if has_problems:
             raise typer.Exit(1)
 
-    def _announce(self, names: list[str]) -> None:
-        """Say what is downloaded, and ask unless that is not needed."""
-        from ..data.sources import chosen_sources, plan_lines
-
-        sources, _ = chosen_sources(names)
-        typer.echo(f"without corpora=FOLDER this recipe reads public text in {PUBLIC}:", err=True)
-        for line in plan_lines(sources):
-            typer.echo(line, err=True)
-        is_there = (Path(PUBLIC) / "README.md").is_file()
-        if self.dry_run or self.yes or is_there:
-            return
-        if not sys.stdin.isatty():
-            raise ValueError(f"no {PUBLIC}: add --yes to download it, or give corpora=FOLDER")
-        if not typer.confirm("Download it?", err=True):
-            raise ValueError("nothing was downloaded; give corpora=FOLDER to use text of your own")
-
 
 @step("tour", example="hf-echo tour")
 class Tour(Step):
     """Find and translate 20 held-out sentences of ten languages with echo-nano, which is included in the package."""
 
-    def run(self):
+    def run(self) -> None:
         from .tour import run_tour
 
         run_tour()
@@ -135,7 +127,7 @@ class Samples(Step):
         "folder for the files; a file that is there is refused", argument=True, writes="folder"
     )
 
-    def run(self):
+    def run(self) -> None:
         from .samples import write_samples
 
         for file in write_samples(self.folder):
@@ -168,14 +160,16 @@ class Encode(OpensModel):
     max_tokens: int | None = setting(
         "padded tokens per batch; default: what fits the device", None, least=1, unless="audio"
     )
-    normalize: bool = setting("divide each embedding by its L2 norm", False)
+    normalize: bool = setting(
+        "divide each embedding by its L2 norm", DefaultOf("inference.encode_file.encode_file")
+    )
     dtype: Dtype = dtype()
     on_long: OnLong = on_long()
     audio: bool = setting("read audio with a speech encoder", False)
     executor: Executor = executor()
     resume: bool = resume()
 
-    def run(self):
+    def run(self) -> None:
         from ..inference.any_encoder import NamedEncoder
         from ..inference.encode_file import encode_file
         from ..utils.executors import executor_named
@@ -186,18 +180,28 @@ class Encode(OpensModel):
             from .speech import encode_audio, on_this_machine
 
             on_this_machine(self.executor)
-            options = dict(normalize=self.normalize, on_long=self.on_long, fresh=not self.resume)
             _, vectors = encode_audio(
-                self.source, self.model, dtype=self.dtype, out=self.out, **options
+                self.source,
+                self.model,
+                dtype=self.dtype,
+                out=self.out,
+                normalize=self.normalize,
+                on_long=self.on_long,
+                fresh=not self.resume,
             )
             rows, width = vectors.shape
         else:
             check_reads_text(self.model)
             encoder = NamedEncoder(self.model, self.dtype, self.max_tokens, self.on_long)
-            options = dict(normalize=self.normalize, fresh=not self.resume, column=self.column)
-            where = executor_named(self.executor)
             rows, width = encode_file(
-                self.source, self.out, encoder, self.lang, executor=where, **options
+                self.source,
+                self.out,
+                encoder,
+                self.lang,
+                executor=executor_named(self.executor),
+                normalize=self.normalize,
+                fresh=not self.resume,
+                column=self.column,
             )
         typer.echo(f"{self.out}: {rows} x {width}", err=True)
 
@@ -244,7 +248,9 @@ class Translate(OpensModel):
 
     source: Path = setting(TEXTS, Path("-"), argument=True, reads=DATA)
     model: str = model("Echo checkpoint or release with a decoder", audio=True)
-    target_lang: str = language("language of the translations", "eng_Latn", option="--to")
+    target_lang: str = language(
+        "language of the translations", DefaultOf("inference.translate"), option="--to"
+    )
     source_lang: str | None = language(
         "language of the texts; default: unspecified", option="--from", unless="audio"
     )
@@ -263,7 +269,9 @@ class Translate(OpensModel):
         None,
         least=0,
     )
-    max_new_tokens: int = setting("longest translation in tokens", 128, least=1)
+    max_new_tokens: int = setting(
+        "longest translation in tokens", DefaultOf("inference.translate"), least=1
+    )
     dtype: Dtype = dtype()
     on_long: OnLong = on_long()
     audio: bool = setting("read audio with a speech encoder", False)
@@ -273,7 +281,7 @@ class Translate(OpensModel):
         needs="audio",
     )
 
-    def run(self):
+    def run(self) -> None:
         from .. import inference
         from ..data.pair_writer import check_text_output
         from ..data.texts import read_texts
@@ -321,7 +329,9 @@ class Report(Step):
     )
     data: Path = setting("folder of *.parquet files: n-way tables (id, lang, text)", reads=DATA)
     out: Path = setting("output folder of index.html and report.json", writes="folder")
-    target_lang: str = language("language of the candidates", "eng_Latn")
+    target_lang: str = language(
+        "language of the candidates", DefaultOf("evaluation.report.read_folder")
+    )
     negatives: Path | None = setting(
         "LANG_errtype.SPLIT.json of the published xsim++ set, for the tables that hold its sentences; default: rule "
         "negatives",
@@ -331,14 +341,18 @@ class Report(Step):
     main: str | None = setting(
         "set for the map, geometry and examples: a file name without .parquet", None
     )
-    examples: int = setting("number of retrieval errors to show per model", 2, least=0)
+    examples: int = setting(
+        "number of retrieval errors to show per model",
+        DefaultOf("evaluation.report.measure"),
+        least=0,
+    )
     cache: Path | None = setting(
         "folder for cached embeddings; default: ~/.cache/hf-echo/reports", None
     )
-    title: str = setting("title of the page", "Embedding spaces")
+    title: str = setting("title of the page", DefaultOf("evaluation.report.write_report"))
     device: str | None = device()
 
-    def run(self):
+    def run(self) -> None:
         from ..evaluation import report
         from ..evaluation.report.models import BASELINES, open_models
         from ..utils.extras import extra

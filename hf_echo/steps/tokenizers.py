@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from ..utils.choices import OnBadRow
+from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
 from .language_code import language_code
 from .operations import Operation, output
 
@@ -21,6 +22,7 @@ class CountWords(Step):
     """Count words by language, separately for parallel and monolingual text."""
 
     reports = True
+    opens_models = False
 
     files: list[str] = setting(
         "files or folders: Parquet, TSV, JSONL, or .txt with a language code in the name",
@@ -28,7 +30,9 @@ class CountWords(Step):
         argument=True,
     )
     out: str = setting("output file of the counts (Parquet)", writes="file")
-    pattern: Literal["echo", "llama3"] = setting("pre-tokenization pattern (echo: ECHO D)", "echo")
+    pattern: Literal["echo", "llama3"] = setting(
+        "pre-tokenization pattern (echo: ECHO D)", DefaultOf("vocabulary.counts.count_words")
+    )
     kind: Literal["parallel", "monolingual"] | None = setting(
         "kind of data; default: decided by the columns", None
     )
@@ -36,11 +40,12 @@ class CountWords(Step):
         "language of text without a language column or code", None, convert=language_code
     )
     split: str = setting(
-        "split to count, in files that have splits; all counts every split", "train"
+        "split to count, in files that have splits; all counts every split",
+        DefaultOf("vocabulary.counts.count_words"),
     )
-    on_bad_row: Literal["error", "skip"] = setting(SKIP_BAD, "error")
+    on_bad_row: OnBadRow = setting(SKIP_BAD, DefaultOf("vocabulary.counts.count_words"))
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..vocabulary.counts import count_words
 
         names = ("pattern", "kind", "lang", "on_bad_row")
@@ -62,44 +67,67 @@ class CountWords(Step):
 class OnCounts(Operation):
     """A tokenizer made from word counts, in which the languages are balanced (UniMax)."""
 
-    counts: str = setting("word counts: a file written by `hf-echo vocabulary count`", reads=DATA)
+    counts: str | None = setting(
+        "word counts: a file written by `hf-echo vocabulary count`", None, reads=DATA
+    )
+    texts: str | None = setting(
+        "instead of counts: training text, whose words are counted first",
+        None,
+        reads=DATA,
+        unless="counts",
+    )
     pattern: Literal["echo", "llama3"] | None = setting(
         "pre-tokenization pattern; default: that of the counts", None
     )
     top_languages: int = setting(
-        "number of largest languages that get equal shares (UniMax)", 126, least=1
+        "number of largest languages that get equal shares (UniMax)",
+        DefaultOf("vocabulary.counts.WordCounts.balanced", "top_n"),
+        least=1,
     )
     max_upsampling: float = setting(
-        "largest repetition factor of the smaller languages", 100, least=1
+        "largest repetition factor of the smaller languages",
+        DefaultOf("vocabulary.counts.WordCounts.balanced"),
+        least=1,
     )
     language_weight: dict[str, float] = setting(
         "factors of the shares of languages, such as ell_Grek=2", dict
     )
     min_count: int = setting(
-        "smallest count of a word in a language; rarer words are left out", 1, least=1
+        "smallest count of a word in a language; rarer words are left out",
+        DefaultOf("vocabulary.counts.WordCounts.balanced"),
+        least=1,
     )
 
-    def is_whole(self):
+    def is_whole(self) -> bool:
         return (Path(self.output_dir) / "tokenizer.json").is_file()
 
     def balanced(self) -> tuple[str, dict[str, int]]:
         """(pattern, {word: frequency}) of the counts after the balancing."""
+        from tempfile import TemporaryDirectory
+
         from ..utils.folders import holds_model
-        from ..vocabulary.counts import WordCounts
+        from ..vocabulary.counts import WordCounts, count_words
 
         if holds_model(Path(self.output_dir)):
             raise ValueError(
                 f"{self.output_dir} holds a model: name another folder, and swap the model's tokenizer"
             )
-        loaded = WordCounts.load(self.counts)
-        pattern = self.pattern or loaded.pattern
-        loaded.check_pattern(pattern)
-        return pattern, loaded.balanced(
-            top_n=self.top_languages,
-            max_upsampling=self.max_upsampling,
-            language_weights=self.language_weight,
-            min_count=self.min_count,
-        )
+        if not self.counts and not self.texts:
+            raise ValueError("give counts, or texts to count")
+        with TemporaryDirectory() as folder:  # of the counts of texts, which are read from there
+            if self.counts:
+                loaded = WordCounts.load(self.counts)
+            else:
+                out = Path(folder) / "counts.parquet"
+                loaded = count_words(self.texts, out, pattern=self.pattern or "echo", split=None)
+            pattern = self.pattern or loaded.pattern
+            loaded.check_pattern(pattern)
+            return pattern, loaded.balanced(
+                top_n=self.top_languages,
+                max_upsampling=self.max_upsampling,
+                language_weights=self.language_weight,
+                min_count=self.min_count,
+            )
 
     def save(self, tokenizer: Any, results: dict[str, Any]) -> dict[str, Any]:
         """Write the folder whole, with its lineage; returns the report."""
@@ -134,7 +162,7 @@ class ExtendTokenizer(OnCounts):
         "vocabulary size to reach, in tokens; or merges", None, least=1, unless="merges"
     )
 
-    def make(self):
+    def make(self) -> dict[str, Any]:
         from ..vocabulary.extend import extend_tokenizer
         from ..vocabulary.loading import load_tokenizer
 
@@ -161,9 +189,13 @@ class TrainTokenizer(OnCounts):
         "vocabulary size in tokens, special and reserved tokens included", least=1
     )
     reserved: int = setting("number of reserved tokens", 16, least=0)
-    max_length: int = setting("longest text, in tokens (model_max_length)", 512, least=8)
+    max_length: int = setting(
+        "longest text, in tokens (model_max_length)",
+        DefaultOf("vocabulary.train.train_from_counts"),
+        least=8,
+    )
 
-    def make(self):
+    def make(self) -> dict[str, Any]:
         from ..vocabulary.train import train_from_counts
 
         pattern, words = self.balanced()
@@ -186,13 +218,13 @@ class CompareTokenizers(Step):
     )
     data: list[str] = setting("table with the columns lang and text; repeatable", reads=DATA)
     split: str | None = setting("use only this split of the data; default: all", None)
-    on_bad_row: Literal["error", "skip"] = setting(SKIP_BAD, "error")
+    on_bad_row: OnBadRow = setting(SKIP_BAD, DefaultOf("vocabulary.report.vocabulary_report"))
     json: str | None = setting("write the full report to this JSON file", None, writes="file")
     markdown: str | None = setting(
         "write tables by script and language to this Markdown file", None, writes="file"
     )
 
-    def run(self):
+    def run(self) -> None:
         from ..utils.files import write_text
         from ..vocabulary.loading import load_tokenizer
         from ..vocabulary.report import vocabulary_report

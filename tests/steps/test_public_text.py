@@ -1,6 +1,9 @@
 """Journeys without a folder of corpora: what they download, the question before it, and the mix that follows."""
 
+import io
 import subprocess
+from argparse import ArgumentParser
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -37,13 +40,19 @@ def test_a_folder_of_the_user_is_no_download():
     assert public_text.public_sources(find_recipes("echo-nano"), {"corpora": "mine"}) == []
 
 
+@pytest.mark.parametrize("journey", ["nano-real", "nano-mexma", "nano-emma-x", "echo-nano-speech"])
+def test_journeys_on_real_text_start_without_a_folder(journey):
+    names = public_text.public_sources(find_recipes(journey), {})
+    assert {"tatoeba_challenge", "flores_devtest"} <= set(names)
+
+
 def test_a_journey_without_that_step_downloads_nothing():
     assert public_text.public_sources(find_recipes("nano"), {}) == []
 
 
 @pytest.fixture
-def recipe(tmp_path, monkeypatch):
-    """A recipe of one table, whose source is a repository on this machine."""
+def words(tmp_path, monkeypatch):
+    """The only public source: a repository of two pairs on this machine."""
     place = tmp_path / "host" / "me" / "words"
     place.mkdir(parents=True)
     (place / "pairs.tsv").write_text("Good morning.\tBonjour.\nSee you.\tA bientot.\n")
@@ -73,6 +82,11 @@ def recipe(tmp_path, monkeypatch):
     monkeypatch.setattr("hf_echo.data.sources.SOURCES", {"words": words})
     monkeypatch.setattr(public_text, "TESTS", ())
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def recipe(words, tmp_path):
+    """A recipe of one table, which is public."""
     recipe = {"operation": "collect_data", "output_dir": "out", "languages": ["fra_Latn"]}
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(recipe | {"tables": {"words.parquet": {}}}))
     return tmp_path / "r.yaml"
@@ -97,3 +111,52 @@ def test_a_dry_run_names_the_download_as_no_problem(recipe, run, tmp_path):
     assert code == 0, out
     assert "words" in err
     assert not (tmp_path / "outputs").exists()
+
+
+def test_what_is_there_is_not_asked_for_again(recipe, run, tmp_path):
+    run(recipe, "--yes")
+    code, _, err = run(recipe)
+    assert code == 0, err
+
+
+@pytest.fixture
+def script():
+    """arguments(words): what a script reads from its command line."""
+    parser = ArgumentParser()
+    public_text.add_corpora(parser)
+    parser.add_argument("out")
+    return lambda *words: parser.parse_args(words)
+
+
+def test_a_script_takes_a_folder(script):
+    assert public_text.corpora_of(script("mine", "out"), "words") == Path("mine")
+
+
+def test_a_script_without_a_folder_downloads_after_a_yes(words, script, tmp_path):
+    folder = public_text.corpora_of(script("out", "--yes"), "words")
+    assert pq.read_table(tmp_path / folder / "words.parquet")["src"].to_pylist() == [
+        "Good morning.",
+        "See you.",
+    ]
+
+
+def test_a_script_without_a_folder_asks_first(words, script, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("y"))  # nobody: no terminal
+    with pytest.raises(SystemExit, match="add --yes to download it, or give CORPORA"):
+        public_text.corpora_of(script("out"), "words")
+    assert not (tmp_path / public_text.PUBLIC).exists()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("answer, is_read", [("y\n", True), ("\n", False)])
+def test_a_question_needs_a_yes(words, script, tmp_path, monkeypatch, answer, is_read):
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    try:
+        public_text.corpora_of(script("out"), "words")
+    except SystemExit as end:
+        assert "nothing was downloaded" in str(end)
+    assert (tmp_path / public_text.PUBLIC / "words.parquet").exists() == is_read

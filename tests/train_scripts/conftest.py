@@ -25,6 +25,7 @@ def main_refused(run_main):
 
     def call(message, main, *arguments):
         code, out, err = run_main(main, *arguments)
-        assert (code, out, err.count("\n")) == (2, "", 1) and message in err
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert message in err
 
     return call

@@ -61,7 +61,8 @@ def test_usfm_keeps_nothing_but_the_text(tmp_path):
     }
     assert verses.texts == texts
     assert verses.merged == dict.fromkeys(["GEN 1:2", "GEN 1:3"], "And the earth was void.")
-    assert verses.empty == ["GEN 1:6"] and not told
+    assert verses.empty == ["GEN 1:6"]
+    assert not told
 
 
 def test_usfm_books_of_a_folder_are_one_edition(tmp_path):
@@ -71,27 +72,29 @@ def test_usfm_books_of_a_folder_are_one_edition(tmp_path):
     luke = "\\id LUK\n\\c 1\n\\p\n\\v 1 Deux\n\\v x Trois\n\\v 3 Un\\f + \\ft a note\n\\v 4 Quatre"  # not closed
     (folder / "43LUK.SFM").write_text(luke, encoding="utf-8")
     source, verses, told = read(f"deu={folder}")
-    assert (source.lang, source.name) == ("deu", "LSG") and find_sources([folder])[0].lang == "fra"
+    assert (source.lang, source.name) == ("deu", "LSG")
+    assert find_sources([folder])[0].lang == "fra"
     assert verses.texts == {
         "MAT 1:1": "Un",
         "LUK 1:1": "Deux",
         "LUK 1:3": "Un",
         "LUK 1:4": "Quatre",
     }
-    assert (
-        told[0][0].endswith("43LUK.SFM")
-        and told[0][1] == 5
-        and "not a verse reference" in told[0][2]
-    )
+    assert told[0][0].endswith("43LUK.SFM")
+    assert told[0][1] == 5
+    assert "not a verse reference" in told[0][2]
 
 
 def test_ces(tmp_path):
     path = tmp_path / "Manx-PART.xml"
     path.write_text(CES, encoding="utf-8")
     source, verses, told = read(path)
-    assert source.lang is None and source.kind == "ces"  # the header says glv: the builder asks it
+    # the header says glv: the builder asks it
+    assert source.lang is None
+    assert source.kind == "ces"
     assert verses.texts == {"JHN 1:1": "Ayns y toshiaght va’n Goo & Jee,"}
-    assert verses.empty == ["JHN 1:2"] and not told
+    assert verses.empty == ["JHN 1:2"]
+    assert not told
 
 
 def test_vref_text_with_a_range(tmp_path):
@@ -105,7 +108,8 @@ def test_vref_text_with_a_range(tmp_path):
     source, verses, _ = read(path)
     assert (source.lang, source.name) == ("acu", "acuNT")
     assert verses.texts == {"GEN 1:1": "One", "GEN 2:1": "Five"}
-    assert list(verses.merged) == ["GEN 1:2", "GEN 1:3"] and verses.empty == ["GEN 1:4"]
+    assert list(verses.merged) == ["GEN 1:2", "GEN 1:3"]
+    assert verses.empty == ["GEN 1:4"]
     path.write_text("One\nTwo\n", encoding="utf-8")
     refuses(r"acuNT.txt:3: 2 lines, but .*vref.txt has 5", read, path)
 

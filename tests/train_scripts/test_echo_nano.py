@@ -1,64 +1,10 @@
-"""The mix with everyday sentences: what is held out, how rows are drawn, and how its report counts."""
-
-import hashlib
+"""The figures of echo-nano: how its report searches and counts, and the size of the model."""
 
 import echo_nano_figures as figures
 import echo_nano_report as report
 import numpy as np
 import pandas as pd
 import pytest
-import speech_nano_data
-
-
-def percent(text: str) -> int:
-    """The place of a text in 0 to 99 by its hash."""
-    digest = hashlib.sha256(text.lower().encode()).digest()
-    return int.from_bytes(digest[:4], "little") % 100
-
-
-# Sentences that echo-nano may have seen, and others.
-SEEN = [f"Tom saw dog number {number}." for number in range(2000)]
-OTHER = [f"Mary has {number} cats." for number in range(2000)]
-
-
-@pytest.fixture(scope="module")
-def everyday(tmp_path_factory):
-    """The dev table of two corpora: French of the seen sentences; Lithuanian of them in capitals, and translations of
-    the others, also in a language of no part."""
-    folder = tmp_path_factory.mktemp("corpora")
-    columns = ["src_lang", "src", "tgt_lang", "tgt"]
-    seen_rows = [("eng_Latn", text, "fra_Latn", f"fra {text}") for text in SEEN]
-    other_rows = [("eng_Latn", text.upper(), "lit_Latn", f"lit {text}") for text in SEEN]
-    for lang in ("lit_Latn", "fra_Latn", "tlh_Latn"):
-        other_rows += [("eng_Latn", text, lang, f"{lang} {text}") for text in OTHER]
-    pd.DataFrame(seen_rows, columns=columns).to_parquet(folder / "tatoeba_pairs.parquet")
-    pd.DataFrame([], columns=columns).astype(str).to_parquet(folder / "tatoeba_more.parquet")
-    pd.DataFrame(other_rows, columns=columns).to_parquet(folder / "tatoeba_challenge.parquet")
-    speech_nano_data.use_parts()
-    return speech_nano_data.everyday_table(folder)
-
-
-def test_everyday_dev_is_a_share_by_the_hash_of_the_english(everyday):
-    """2 % of what echo-nano may have seen, in whatever spelling, 10 % of all else."""
-    held_out = {text for text in OTHER if percent(text) < 10}
-    for text in SEEN:
-        if percent(text) < 2:
-            held_out |= {text, text.upper()}
-    assert set(everyday.id) == held_out
-
-
-def test_everyday_dev_has_the_languages_of_the_parts(everyday):
-    assert set(everyday.lang) == {"eng_Latn", "fra_Latn", "lit_Latn"}
-
-
-def test_everyday_dev_has_a_sentence_once_in_a_language(everyday):
-    assert not everyday.duplicated(["id", "lang"]).any()
-
-
-def test_everyday_dev_is_named_by_its_english(everyday):
-    english = everyday[everyday.lang == "eng_Latn"]
-    assert (english.text == english.id).all()
-
 
 TEXTS = [f"sentence number {number}" for number in range(8)]
 VECTORS = {text: row for text, row in zip(TEXTS, np.eye(8) + 0.1)}

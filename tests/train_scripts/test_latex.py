@@ -60,9 +60,8 @@ def test_document():
     ]
     first, second, *rest = sentences(DOCUMENT)
     assert first == r"Let $a.\ b$ be a \emph{space} with \(x \in X\)."
-    assert second.startswith(r"Then \begin{align*} f(x)") and second.endswith(
-        r"\end{align*} holds!"
-    )
+    assert second.startswith(r"Then \begin{align*} f(x)")
+    assert second.endswith(r"\end{align*} holds!")
     assert rest == [
         r"See \verb|$nor$| and \url{http://a.b/$c%d}: \[ x. y \] ends it.",
         "$$z^2$$ is large",
@@ -202,7 +201,8 @@ def test_ranges_hold_what_was_found(pieces, markdown):
             for e in find_expressions(text, markdown=markdown)
             if sentence.start <= e.start < sentence.end
         ]
-        assert inside and all(e.end <= sentence.end for e in inside)
+        assert inside
+        assert all(e.end <= sentence.end for e in inside)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ def assert_tiles(source: bytes, snippets: list[Snippet], max_size: int = 100) ->
     )
     place = 0
     for snippet in snippets:
-        assert snippet.start == place and snippet.text == source[place : snippet.end].decode()
+        assert snippet.start == place
+        assert snippet.text == source[place : snippet.end].decode()
         assert 1 <= non_blank(snippet.text) <= max_size
         assert snippet.kind in ("code", "text")
         place = snippet.end

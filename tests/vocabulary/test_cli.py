@@ -117,6 +117,20 @@ def test_train(succeeds, counts, tmp_path):
     assert tokenizer.model_max_length == 64
 
 
+def test_texts_give_the_tokenizer_of_their_counts(succeeds, counts, tmp_path):
+    options = ("--vocab-size", 285, "--reserved", 4)
+    succeeds("train", tmp_path / "by-counts", "--counts", counts, *options)
+
+    succeeds("train", tmp_path / "by-texts", "--texts", tmp_path / "texts", *options)
+
+    by_counts = (tmp_path / "by-counts" / "tokenizer.json").read_bytes()
+    assert (tmp_path / "by-texts" / "tokenizer.json").read_bytes() == by_counts
+
+
+def test_a_tokenizer_needs_text(refused, tmp_path):
+    refused("give counts, or texts to count", "train", tmp_path / "t", "--vocab-size", 285)
+
+
 def test_language_weights(succeeds, counts, tmp_path):
     """Greek gets what French loses when it counts a thousand times as much."""
     options = ("--counts", counts, "--vocab-size", 285, "--reserved", 4)

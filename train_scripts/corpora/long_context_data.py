@@ -3,7 +3,8 @@
     python train_scripts/corpora/long_context_data.py CORPORA outputs/nano-real-variants/paragraphs
 
 Documents are NTREX's and chapters of the Bible and of the Quran, sentence by sentence with their English. Stretches of
-2 to 12 sentences are cut from them again for each of `--cuts`; contexts of XQuAD are paragraphs as they are. Writes
+2 to 12 sentences are cut from them again for each of `--cuts`; contexts of XQuAD are paragraphs as they are. Public
+text, which is downloaded where CORPORA is left out, has no Quran and no XQuAD. Writes
 train.parquet (parallel schema, X->eng), and for long_context_report.py (id, lang, sentences)
     dev_ntrex, dev_bible    the last 15 documents of NTREX and John 1-10, cut once into 2 to 8 sentences that all
                             languages have; languages of nano-real
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
-from nano_real_data import (
+from dev_parts import (
     ENG,
     LANGUAGES,
     is_last_document,
@@ -27,6 +28,8 @@ from nano_real_data import (
     read_bibles,
     schema,
 )
+
+from hf_echo.steps.public_text import add_corpora, corpora_of
 
 Document = tuple[str, list[str], list[str]]
 
@@ -43,7 +46,7 @@ def sentences(corpora: Path, dev: bool) -> dict[str, pd.DataFrame]:
     ntrex = read(corpora, "ntrex.parquet").rename(columns={"id": "number"})
     is_dev = is_last_document(ntrex.rename(columns={"number": "id"}))
     tables = {"ntrex": ntrex[is_dev == dev], "bible": numbered(bible)}
-    if not dev:
+    if not dev and (corpora / "quran.parquet").exists():
         tables["quran"] = numbered(read(corpora, "quran.parquet"))
     return tables
 
@@ -123,15 +126,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("corpora", type=Path, help="folder with ntrex.parquet, bible.parquet, ...")
+    add_corpora(parser)
     parser.add_argument("out", type=Path)
     parser.add_argument("--cuts", type=int, default=3, help="how often each document is cut")
     args = parser.parse_args()
+    corpora = corpora_of(args, "ntrex", "bible", "bible_more", "flores_sib")
     args.out.mkdir(parents=True, exist_ok=True)
     others = [lang for lang in LANGUAGES if lang != ENG]
-    contexts = read(args.corpora, "qa_parallel.parquet", kind="context")
-    parts = [pairs_of_nway(contexts, "id")]
-    for table in sentences(args.corpora, dev=False).values():
+    parts = []
+    if (corpora / "qa_parallel.parquet").exists():
+        contexts = read(corpora, "qa_parallel.parquet", kind="context")
+        parts.append(pairs_of_nway(contexts, "id"))
+    for table in sentences(corpora, dev=False).values():
         for lang in others:
             of_language = documents(table, lang)
             # Other cuts of the same documents give other paragraphs.
@@ -140,7 +146,7 @@ def main() -> None:
     train = pd.concat(parts).drop_duplicates(["source", "target"]).sample(frac=1, random_state=0)
     train.reset_index(drop=True).to_parquet(args.out / "train.parquet")
     print(f"train: {len(train)} paragraphs\n{train.source_lang.value_counts().to_string()}")
-    for name, table in sentences(args.corpora, dev=True).items():
+    for name, table in sentences(corpora, dev=True).items():
         table = in_all_languages(table[table.lang.isin(LANGUAGES)])
         rows = []
         for lang in others:
@@ -150,7 +156,7 @@ def main() -> None:
         out = pd.DataFrame(rows).drop_duplicates(["id", "lang"], ignore_index=True)
         out.to_parquet(args.out / f"dev_{name}.parquet")
         print(f"dev_{name}: {out.id.nunique()} documents, {len(out)} rows")
-    flores = flores_paragraphs(pd.read_parquet(args.corpora / "flores_sib.parquet"))
+    flores = flores_paragraphs(pd.read_parquet(corpora / "flores_sib.parquet"))
     flores.to_parquet(args.out / "dev_flores.parquet")
     print(f"dev_flores: {flores.id.nunique()} paragraphs, {len(flores)} rows")
 

@@ -1,7 +1,7 @@
 """The data folder of `hf-echo report`: the built-in corpus, or the dev parts of nano-real.
 
     python train_scripts/corpora/report_data.py builtin OUT
-    python train_scripts/corpora/report_data.py CORPORA OUT
+    python train_scripts/corpora/report_data.py CORPORA OUT      # or only OUT: public text
 
 The first writes 300 held-out meanings of the built-in corpus in its ten languages; it needs no other data, and `make
 report` uses it. The second writes ntrex, flores (with topics; the train rows of the probe's two languages), bible,
@@ -14,9 +14,10 @@ import argparse
 from pathlib import Path
 
 import pandas as pd
-from nano_real_data import LANGUAGES, dev_tables, read
+from dev_parts import LANGUAGES, dev_tables, read
 
 from hf_echo.data.builtin import builtin_nway
+from hf_echo.steps.public_text import add_corpora, corpora_of
 
 PROBE_LANGS = ["fra_Latn", "eng_Latn"]
 PAIRS = 200
@@ -43,7 +44,8 @@ def alignment(corpora: Path) -> pd.DataFrame:
 def real_tables(corpora: Path) -> dict[str, pd.DataFrame]:
     tables = dev_tables(corpora)
     tables["flores"] = with_topics(corpora, tables["flores"])
-    tables["word_alignment"] = alignment(corpora)
+    if (corpora / "word_alignment.parquet").exists():  # it is not among the public sources
+        tables["word_alignment"] = alignment(corpora)
     return tables
 
 
@@ -55,10 +57,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("corpora", help="folder with bible.parquet, ntrex.parquet, ..., or builtin")
+    add_corpora(parser)
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
-    tables = builtin_tables() if args.corpora == "builtin" else real_tables(Path(args.corpora))
+    if args.corpora == Path("builtin"):
+        tables = builtin_tables()
+    else:
+        names = ("flores_sib", "ntrex", "bible", "bible_more", "tatoeba_challenge")
+        tables = real_tables(corpora_of(args, *names))
     args.out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         table.to_parquet(args.out / f"{name}.parquet", index=False)

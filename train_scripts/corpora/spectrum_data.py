@@ -5,15 +5,17 @@
 CORPORA holds bible.parquet (verse_id, lang, text, split), wmt_news.parquet (src, tgt_lang, source), ntrex.parquet
 (id, document, lang, text) and flores_sib.parquet (index_id, lang, category, text, split). The news tests do not mark
 their articles: 16 neighbouring sentences are a document there. Of SIB, each sentence is a document with its topic as
-the answer, once with the seven topics as choices and once without. spoken.jsonl has sentences for corpora/speak.py.
+the answer, once with the seven topics as choices and once without. spoken.jsonl has sentences for `hf-echo data speak`.
+Without CORPORA public text is downloaded after a question; the news tests are for research.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import pandas as pd
 
 from hf_echo.evaluation.spectrum import SIB_TOPICS
+from hf_echo.steps.public_text import add_corpora, corpora_of
 
 SENTENCES = 16
 ENGLISH = "eng_Latn"
@@ -69,7 +71,18 @@ def write(file: Path, documents: pd.DataFrame) -> None:
     print(f"{file}: {len(documents)} documents, {documents.sentences.str.len().sum()} sentences")
 
 
-def main(corpora: Path, out: Path) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_corpora(parser)
+    parser.add_argument("out", type=Path)
+    args = parser.parse_args()
+    corpora = corpora_of(args, "bible", "wmt_news", "ntrex", "flores_sib", license="research")
+    write_documents(corpora, args.out)
+
+
+def write_documents(corpora: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     write(out / "train.jsonl", pd.concat([bible_chapters(corpora, "train"), news_windows(corpora)]))
     spoken = []
@@ -88,4 +101,4 @@ def main(corpora: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main()

@@ -12,7 +12,9 @@ import argparse
 from pathlib import Path
 
 import pandas as pd
-from nano_real_data import ENG, is_last_document, read, read_bibles
+from dev_parts import ENG, is_last_document, read, read_bibles
+
+from hf_echo.steps.public_text import add_corpora, corpora_of
 
 
 def nway(table: pd.DataFrame, key: str = "id") -> pd.DataFrame:
@@ -37,30 +39,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
+    add_corpora(parser)
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
+    corpora = corpora_of(args, "ntrex", "flores_sib", "bible", "bible_more", "localisation")
     args.out.mkdir(parents=True, exist_ok=True)
 
-    ntrex = read(args.corpora, "ntrex.parquet")
+    ntrex = read(corpora, "ntrex.parquet")
     is_dev = is_last_document(ntrex)
     dev = {
         "ntrex": nway(ntrex[is_dev]),
-        "flores": nway(read(args.corpora, "flores_sib.parquet", split="dev"), "index_id"),
-        "bible": nway(read_bibles(args.corpora, "dev"), "verse_id"),
+        "flores": nway(read(corpora, "flores_sib.parquet", split="dev"), "index_id"),
+        "bible": nway(read_bibles(corpora, "dev"), "verse_id"),
     }
     for name, table in dev.items():
         table[["lang", "text"]].to_parquet(args.out / f"dev_{name}.parquet", index=False)
     held_out = set(plain(pd.concat(dev.values()).text))
 
-    flores = nway(read(args.corpora, "flores_sib.parquet", split="train"), "index_id")
+    flores = nway(read(corpora, "flores_sib.parquet", split="train"), "index_id")
     train = {
         "ntrex": pairs_with_english(nway(ntrex[~is_dev])),
         "flores": pairs_with_english(flores),
-        "localisation": read(args.corpora, "localisation.parquet")[
+        "localisation": read(corpora, "localisation.parquet")[
             ["src_lang", "src", "tgt_lang", "tgt"]
         ],
-        "bible": read_bibles(args.corpora, "train")[["lang", "text"]],
+        "bible": read_bibles(corpora, "train")[["lang", "text"]],
     }
     for name, table in train.items():
         # Neither side of a row may be a text of a dev part.

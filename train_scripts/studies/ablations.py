@@ -10,7 +10,8 @@ folder. Every row starts from the packaged echo-nano without two thirds of its l
 errors to compare.
 
 The tables of OS 14a, 14c and 16 take the steps of OS 4.5 from end to end, on languages that echo-nano was not trained
-on. They read CORPORA, a folder of parallel corpora (`../corpora/nano_real_data.py`); the others read nano-real's data.
+on. They read CORPORA, a folder of parallel corpora, or public text; the others read the data of steps 0a and 0b of the
+recipe nano-real.
 """
 
 import json
@@ -32,6 +33,7 @@ from hf_echo.evaluation.nway_texts import texts_by_language
 from hf_echo.inference import encode, load_encoder, load_translator, translate
 from hf_echo.modeling import EchoTokenizer
 from hf_echo.negatives.rules import hard_negatives_by_id
+from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.steps.recipe import find_recipes, read_recipe
 from hf_echo.steps.training import train_recipe
 from hf_echo.utils.files import read_json, write_json
@@ -353,9 +355,7 @@ def main() -> None:
     parser.add_argument(
         "--tables", nargs="*", default=[], help="starts of table names; all by default"
     )
-    parser.add_argument(
-        "--corpora", type=Path, help="folder of the parallel corpora, for OS Tables 14a, 14c and 16"
-    )
+    add_corpora(parser, "--corpora")
     args = parser.parse_args()
     grid = yaml.safe_load(GRID.read_text())
     tables = list(grid["tables"])
@@ -364,12 +364,13 @@ def main() -> None:
     if not tables:
         parser.error(f"no table starts with {args.tables}; there are {', '.join(grid['tables'])}")
     kinds = [kind_of(row, grid) for table in tables for row in grid["tables"][table]]
-    if not args.corpora and any("recipe" not in kind for kind in kinds):
-        parser.error("these tables need --corpora, the folder of the parallel corpora")
+    corpora = None
+    if any("recipe" not in kind for kind in kinds):
+        corpora = corpora_of(args, "bible", "ntrex", "flores_sib")
     args.out.mkdir(parents=True, exist_ok=True)
     if grid["extension"] in kinds:
         split_dev(grid)
-    text = as_markdown(run(grid, tables, args.seeds, args.out, args.corpora))
+    text = as_markdown(run(grid, tables, args.seeds, args.out, corpora))
     (args.out / "table.md").write_text(text)
     print(text)
 

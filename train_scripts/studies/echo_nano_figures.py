@@ -8,9 +8,9 @@
     hf-echo train echo-nano/07_release
 
 The last command writes the figures into the card. Reads outputs/echo-nano/data/dev_*.parquet and the SIB topics of
-CORPORA. What the JSON file holds already is not measured again, so parts can be measured one by one (--only), stages
-while the next ones train. --readme writes the table of README.md. Speed is that of this machine, peak memory that of
-this process.
+CORPORA (without it: public text, downloaded after a question). What the JSON file holds already is not measured again,
+so parts can be measured one by one (--only), stages while the next ones train. --readme writes the table of README.md.
+Speed is that of this machine, peak memory that of this process.
 """
 
 import json
@@ -43,6 +43,7 @@ from hf_echo.inference.encoders import Encode
 from hf_echo.modeling.precision_echo import bf16_is_faster
 from hf_echo.negatives.rules import hard_negatives_by_id
 from hf_echo.search.margin import best_matches
+from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.files import read_json, write_json
 from hf_echo.utils.fingerprint import sha256
 from hf_echo.utils.hub import snapshot
@@ -293,7 +294,7 @@ def comparison_row(row: dict[str, Any]) -> str:
 def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("model", type=Path, help="folder of a release, or echo-nano")
-    parser.add_argument("corpora", type=Path, help="folder with flores_sib.parquet")
+    add_corpora(parser)
     parser.add_argument("--data", type=Path, default=Path("outputs/echo-nano/data"))
     parser.add_argument("--out", type=Path, required=True, help="JSON file of the figures")
     parser.add_argument(
@@ -307,8 +308,9 @@ def main() -> None:
     )
     parser.add_argument("--readme", action="store_true", help="write the table of README.md too")
     args = parser.parse_args()
+    corpora = corpora_of(args, "flores_sib")
     figures = read_json(args.out, {})
-    for name, call in parts(args.model, args.corpora, args.data).items():
+    for name, call in parts(args.model, corpora, args.data).items():
         if name not in figures and (args.only is None or name in args.only):
             figures |= call()
             write_json(args.out, figures)

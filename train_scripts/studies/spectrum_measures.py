@@ -1,6 +1,6 @@
 """Measure Spectrum on documents as text and as speech, on the data of corpora/spectrum_data.py:
 
-    python train_scripts/corpora/speak.py outputs/spectrum/spoken.jsonl outputs/spectrum/spoken --measure
+    hf-echo data speak outputs/spectrum/spoken.jsonl outputs/spectrum/spoken --measure
     python train_scripts/studies/spectrum_measures.py outputs/spectrum outputs/spectrum-nano outputs/spectrum/spoken
 
 The paper's public sets (OS 9.1) are measured by spectrum_choices.py.

@@ -1,0 +1,107 @@
+"""Parts of a folder of parallel corpora that recipes/nano_real_dev.yaml keeps for measuring, and what is left of it.
+
+The recipe nano-real/0a_data trains on none of these parts. Public text (`hf-echo data download`) has them too.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+ENG = "eng_Latn"
+BIBLES = ("bible.parquet", "bible_more.parquet")
+PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "nano_real_dev.yaml").read_text())
+LANGUAGES = [*PARTS["languages"], ENG]
+
+
+def read(corpora: Path, name: str, **equal: str) -> pd.DataFrame:
+    """A table of the corpora; only rows with these values."""
+    table = pd.read_parquet(corpora / name)
+    for column, value in equal.items():
+        table = table[table[column] == value]
+    return table
+
+
+def read_bibles(corpora: Path, split: str) -> pd.DataFrame:
+    return pd.concat([read(corpora, name, split=split) for name in BIBLES])
+
+
+def pairs_of_nway(table: pd.DataFrame, key: str, provenance: str = "primary") -> pd.DataFrame:
+    """Rows (key, lang, text) -> X->eng pairs of equal key."""
+    table = table[table.lang.isin(LANGUAGES)].rename(columns={key: "id"})[["id", "lang", "text"]]
+    is_english = table.lang == ENG
+    english = (
+        table[is_english].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
+    )
+    joined = table[~is_english].merge(english, on="id")
+    return schema(joined.text, joined.lang, joined.target, provenance)
+
+
+def schema(
+    source: Iterable[str],
+    source_lang: Iterable[str],
+    target: Iterable[str],
+    provenance: str = "primary",
+) -> pd.DataFrame:
+    columns = {"source": list(source), "source_lang": list(source_lang), "target": list(target)}
+    return pd.DataFrame(columns | {"target_lang": ENG, "provenance": provenance})
+
+
+def english_pairs(table: pd.DataFrame, provenance: str = "primary") -> pd.DataFrame:
+    """Rows src (English), tgt_lang, tgt -> X->eng pairs."""
+    table = table[(table.src_lang == ENG) & table.tgt_lang.isin(LANGUAGES)]
+    return schema(table.tgt, table.tgt_lang, table.src, provenance)
+
+
+def both_sides(pairs: pd.DataFrame) -> pd.DataFrame:
+    """X->eng pairs -> rows id (the English text), lang, text."""
+    sources = pd.DataFrame({"id": pairs.target, "lang": pairs.source_lang, "text": pairs.source})
+    targets = pd.DataFrame({"id": pairs.target, "lang": ENG, "text": pairs.target})
+    return pd.concat([sources, targets])
+
+
+def is_tatoeba_dev(english: str) -> bool:
+    """2 % by a hash of the English side, whatever file it stands in."""
+    digest = hashlib.sha256(english.strip().lower().encode()).digest()
+    return int.from_bytes(digest[:4], "little") % 100 < PARTS["tatoeba"]["percent_of_english"]
+
+
+def is_last_document(ntrex: pd.DataFrame) -> pd.Series:
+    """Whether a row of NTREX is of the last documents, in the order of English, which are kept for measuring."""
+    documents = ntrex[ntrex.lang == ENG].sort_values("id").document.unique()
+    return ntrex.document.isin(documents[-PARTS["ntrex"]["last_documents"] :])
+
+
+def everyday_files(corpora: Path) -> list[str]:
+    """The files of everyday sentences; a folder of public text has them in one file."""
+    names = [name for name in PARTS["tatoeba"]["files"] if (corpora / name).exists()]
+    return names or [PARTS["tatoeba"]["public"]]
+
+
+def dev_tables(corpora: Path) -> dict[str, pd.DataFrame]:
+    """Rows id, lang, text of each part that is kept for measuring."""
+    flores = read(corpora, "flores_sib.parquet", split="dev").rename(columns={"index_id": "id"})
+    ntrex = read(corpora, "ntrex.parquet")
+    bible = read_bibles(corpora, "dev").rename(columns={"verse_id": "id"})
+    tatoeba = pd.concat([english_pairs(read(corpora, name)) for name in everyday_files(corpora)])
+    tatoeba = both_sides(tatoeba[tatoeba.target.map(is_tatoeba_dev)])
+    tables = {
+        "flores": flores,
+        "ntrex": ntrex[is_last_document(ntrex)],
+        "bible": bible,
+        "tatoeba": tatoeba,
+    }
+    for name, table in tables.items():
+        # One text of a language for each id.
+        table = table[table.lang.isin(LANGUAGES)].drop_duplicates(["id", "lang"])
+        tables[name] = table[["id", "lang", "text"]].astype(str).reset_index(drop=True)
+    return tables
+
+
+def short_pairs(train: Path, languages: Sequence[str], longest: int) -> pd.DataFrame:
+    """Pairs of these languages whose texts have fewer characters than `longest`, without those of dictionaries."""
+    table = pd.read_parquet(train)
+    table = table[(table.provenance != "dictionary") & table.source_lang.isin(languages)]
+    return table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
