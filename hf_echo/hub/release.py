@@ -19,6 +19,7 @@ from ..cards.model_card import checkpoint_card, write_checkpoint_card
 from ..checkpoints.adapters import base_of, is_adapter
 from ..checkpoints.few_bits import store_few_bits
 from ..checkpoints.rewrite import encoder_of, open_checkpoint
+from ..data.leaks import REPORT
 from ..export.folder import GRAPHS
 from ..export.stock import open_stock, write_stock
 from ..inference.encode import open_tokenizer, opening, pick_dtype
@@ -31,11 +32,12 @@ from ..utils.files import read_json, write_json
 from ..utils.fingerprint import write_checksums
 from ..utils.folders import write_folder
 from ..utils.hub import snapshot
-from ..utils.lineage import FILE, write_lineage
+from ..utils.lineage import FILE, all_steps, portable, read_lineage, write_lineage
 from ..utils.settings import check_value
 from ..utils.speech_data import read_speech_data, write_speech_data
 
 LOADED_BY_NAME = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
+SHOWN_OF_LEAKS = ("train", "test", "test_texts", "leaks")
 SPEECH_BY_NAME = (
     "EchoSpeechConfig",
     "EchoSpeechEncoder",
@@ -44,7 +46,7 @@ SPEECH_BY_NAME = (
 )
 
 
-def release_checkpoint(
+def release_checkpoint(  # noqa: PLR0913 (the options of `hf-echo release`)
     model: str | Path,
     out: str | Path,
     *,
@@ -55,11 +57,12 @@ def release_checkpoint(
     code: str = "carried",
     also: str | None = None,
     license: str | None = None,
+    leaks: str | Path | None = None,
 ) -> Path:
     """Write the release of a training checkpoint, with a card written from the lineage, or its own if that was changed.
 
     Arguments as in `hf-echo release --help`. "int8" has a scale per row, "int4" per 32 values
-    (convolutions have 8 bits); they load in `dtype`.
+    (convolutions have 8 bits); they load in `dtype`. `leaks` is a report of `hf-echo data leaks`.
     """
     check_value("code", code, Literal["carried", "installed"])
     check_value("also", also, Literal["onnx", "openvino"] | None)
@@ -69,10 +72,11 @@ def release_checkpoint(
     settings = {"dtype": dtype, **kinds, "generation": dict(generation or {}), "code": code}
     if license:
         settings["license"] = license
+    found_leaks = leak_reports(model, leaks)
     whole = open_checkpoint(model)
     encoder = encoder_of(whole)
     decoder = None
-    counts = {"encoder_parameters": encoder.num_parameters()}
+    counts: dict[str, Any] = {"encoder_parameters": encoder.num_parameters()}
     if isinstance(whole, EchoForTranslation):
         decoder = whole.decoder
         counts["decoder_parameters"] = decoder.num_parameters()
@@ -105,8 +109,16 @@ def release_checkpoint(
                 stock, folder / also, weights=False
             )  # optimum reads no code of transformers 5
             settings["also"] = also
+        if found_leaks:
+            counts["leaks"] = found_leaks
         write_lineage(
-            folder, "release", settings, parents={"model": model}, results=counts, output_dir=out
+            folder,
+            "release",
+            settings,
+            parents={"model": model},
+            data={"leaks": leaks},
+            results=counts,
+            output_dir=out,
         )
         write_checksums(folder)
         copy_own_card(model, folder)
@@ -123,9 +135,11 @@ def release_speech(
     matrix_dtype: str | None = None,
     code: str = "carried",
     license: str | None = None,
+    leaks: str | Path | None = None,
 ) -> Path:
     """Write the release of a speech encoder, with the decoder and tokenizer of a checkpoint of its text space, or
     none."""
+    found_leaks = leak_reports(model, leaks)
     encoder, extractor = load_speech_encoder(model, device="cpu", dtype="fp32")
     encoder.to(pick_dtype(dtype, "cpu"))
     parents = {"model": model}
@@ -152,11 +166,44 @@ def release_speech(
         if code == "installed":
             leave_code_out(folder, SPEECH_BY_NAME)
         settings = {"dtype": dtype, "matrix_dtype": matrix_dtype, "code": code, "license": license}
-        write_lineage(folder, "release", settings, parents=parents, output_dir=out)
+        write_lineage(
+            folder,
+            "release",
+            settings,
+            parents=parents,
+            data={"leaks": leaks},
+            results={"leaks": found_leaks} if found_leaks else None,
+            output_dir=out,
+        )
         write_speech_data(folder, read_speech_data(model))
         write_checksums(folder)
         write_checkpoint_card(folder)
     return Path(out)
+
+
+def leak_reports(model: str | Path, given: str | Path | None) -> list[dict[str, Any]]:
+    """Which test sentences stand in the training text: {train, test, test_texts, leaks} of each report.
+
+    Args:
+        given: a report of `hf-echo data leaks --json`; None: those that `collect_data` wrote beside the training data
+            of the model's steps, as far as they are still there.
+
+    Raises:
+        FileNotFoundError: no such file. ValueError: it is no such report.
+    """
+    files = [] if given is None else [Path(given)]
+    if given is None:
+        for step in all_steps(read_lineage(model)).values():
+            beside = Path(str(step["values"].get("train_data"))).parent / REPORT
+            if beside.is_file() and beside not in files:
+                files.append(beside)
+    reports = []
+    for file in files:
+        report = read_json(file)
+        if not isinstance(report, dict) or not set(SHOWN_OF_LEAKS) <= set(report):
+            raise ValueError(f"{file} is no report of hf-echo data leaks TRAIN TEST --json FILE")
+        reports.append(portable({name: report[name] for name in SHOWN_OF_LEAKS}))
+    return reports
 
 
 def copy_own_card(model: str | Path, folder: Path) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..utils.hub import packaged_model
-from ..utils.settings import CHECKPOINT, DATA, Step, fields_of, setting, step
+from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, fields_of, setting, step
 from .language_code import language_code
+
+if TYPE_CHECKING:
+    from ..modeling import EchoConfig
 
 
 class Operation(Step):
@@ -89,7 +92,7 @@ class OnEcho(Operation):
     """An operation that changes an Echo checkpoint."""
 
     @classmethod
-    def kinds(cls):
+    def kinds(cls) -> tuple[type, ...]:
         from ..stages.core.plan import ECHO
 
         return ECHO
@@ -99,7 +102,7 @@ class OnTextOrSpeech(Operation):
     """An operation that changes the weights of an Echo checkpoint of text or speech."""
 
     @classmethod
-    def kinds(cls):
+    def kinds(cls) -> tuple[type, ...]:
         from ..modeling import EchoConfig, EchoSpeechConfig
 
         return EchoConfig, EchoSpeechConfig
@@ -133,12 +136,12 @@ class SwapTokenizer(OnEcho):
     )
     output_dir: str = output()
     method: Literal["mean", "focus", "random"] = setting(
-        "initial embeddings of new tokens (mean: ECHO 4.1)", "mean"
+        "initial embeddings of new tokens (mean: ECHO 4.1)", DefaultOf()
     )
     auxiliary: str | None = setting("for focus: file with one text per line", None, reads=DATA)
-    seed: int = setting("random seed", 0)
+    seed: int = setting("random seed", DefaultOf())
 
-    def planned(self, config):
+    def planned(self, config: EchoConfig) -> EchoConfig:
         from ..vocabulary import load_tokenizer
 
         config.vocab_size = (
@@ -167,8 +170,12 @@ class TrimVocabulary(OnEcho):
         "languages whose tokens come first, for a decoder of the first ids alone", list
     )
     split: str | None = setting("use only this split of the texts; default: all", None)
-    sample: int = setting("most texts of each language that are counted", 10_000, least=1)
-    seed: int = setting("random seed of the sample", 0)
+    sample: int = setting(
+        "most texts of each language that are counted",
+        DefaultOf("checkpoints.trim_checkpoint"),
+        least=1,
+    )
+    seed: int = setting("random seed of the sample", DefaultOf("checkpoints.trim_checkpoint"))
     nway: str | None = setting(
         "measure xsim before and after: a table with id, lang and text",
         None,
@@ -176,7 +183,7 @@ class TrimVocabulary(OnEcho):
         recorded=False,
     )
 
-    def make(self):
+    def make(self) -> dict[str, Any]:
         from ..checkpoints import trim_checkpoint
         from ..data import load_nway
         from ..evaluation import evaluate_xsim
@@ -192,7 +199,7 @@ class TrimVocabulary(OnEcho):
                 report.setdefault("xsim", {}).setdefault(row["lang"], {})[when] = row["xsim"]
         return report
 
-    def planned(self, config):
+    def planned(self, config: EchoConfig) -> EchoConfig:
         config.vocab_size = min(config.vocab_size, self.keep)
         return config
 
@@ -209,9 +216,9 @@ class Average(OnTextOrSpeech):
     model: str = model("checkpoint, release or speech encoder")
     other: str = setting("checkpoint of the same shape", reads=CHECKPOINT, argument=True)
     output_dir: str = output()
-    share: float = setting("weight of the other checkpoint", 0.5, least=0, most=1)
+    share: float = setting("weight of the other checkpoint", DefaultOf(), least=0, most=1)
     part: Literal["model", "encoder", "decoder"] = setting(
-        "what is averaged; the rest is that of MODEL", "model"
+        "what is averaged; the rest is that of MODEL", DefaultOf()
     )
 
 
@@ -233,16 +240,16 @@ class Prune(OnEcho):
         "fields that differ from the size's, such as num_hidden_layers=8", dict
     )
     importance: Literal["weight", "plain"] = setting(
-        "what to keep: what counts most, or the first ones", "weight"
+        "what to keep: what counts most, or the first ones", DefaultOf()
     )
     decoder: Literal["keep", "drop"] = setting(
-        "whether the decoder stays (keep) or is left out (drop)", "keep"
+        "whether the decoder stays (keep) or is left out (drop)", DefaultOf()
     )
     tokenizer: str | None = setting(
         "tokenizer to move the smaller model onto", None, reads=CHECKPOINT
     )
 
-    def planned(self, config):
+    def planned(self, config: EchoConfig) -> EchoConfig:
         from ..checkpoints.pruning.shapes import resolve_shape
 
         for name, value in resolve_shape(config, self.size, self.shape or None).items():
@@ -265,7 +272,8 @@ class Release(OnTextOrSpeech):
     model: str = model("training checkpoint: folder, org/name@v1.2.0 or echo-nano")
     output_dir: str = output("folder of the release")
     dtype: Literal["fp32", "bf16"] = setting(
-        "precision of the saved weights; bf16 is half the size", "fp32"
+        "precision of the saved weights; bf16 is half the size",
+        DefaultOf("hub.release.release_checkpoint"),
     )
     matrix_dtype: Literal["int8", "int4"] | None = setting(
         "matrices in 8 bits with a scale per row, or in 4 bits", None
@@ -276,7 +284,7 @@ class Release(OnTextOrSpeech):
     )
     code: Literal["carried", "installed"] = setting(
         "model code: carried in the folder, or installed: read only by the installed package",
-        "carried",
+        DefaultOf("hub.release.release_checkpoint"),
     )
     also: Literal["onnx", "openvino"] | None = setting(
         "graphs of the encoder beside it, as hf-echo export makes", None
@@ -285,6 +293,11 @@ class Release(OnTextOrSpeech):
         "of a speech encoder: text model of its space whose decoder is copied",
         None,
         reads=CHECKPOINT,
+    )
+    leaks: str | None = setting(
+        "report of `hf-echo data leaks --json FILE`, for the card; default: those beside the training data",
+        None,
+        reads=DATA,
     )
     card: str | None = setting(
         "template of the card in hub_cards/; default: written from the lineage",
@@ -305,14 +318,15 @@ class Release(OnTextOrSpeech):
 
             check_template(self.card)
 
-    def write_card(self):
+    def write_card(self) -> None:
         """From a template always, since figures may be newer than the weights."""
         from ..cards.model_card import release_card
         from ..cards.stamp import set_license
         from ..utils.files import write_text
 
         if not self.card:
-            return super().write_card()
+            super().write_card()
+            return
         write_text(
             card := Path(self.output_dir) / "README.md",
             release_card(self.output_dir, self.card, self.results),
@@ -320,11 +334,11 @@ class Release(OnTextOrSpeech):
         if self.license:
             set_license(card, self.license)
 
-    def make(self):
+    def make(self) -> None:
         from ..hub.release import release_checkpoint, release_speech
         from ..inference.encode_speech import is_speech
 
-        names = ("dtype", "matrix_dtype", "code", "license")
+        names = ("dtype", "matrix_dtype", "code", "license", "leaks")
         shared = {name: getattr(self, name) for name in names}
         if is_speech(self.model):
             if self.also:
@@ -357,10 +371,10 @@ class Export(Operation):
     to: Literal["stock", "onnx", "openvino", "static"] = setting(
         "format: stock (classes of transformers and sentence-transformers), onnx or openvino (graphs for them and for "
         "programs without Python), or static (one vector for each token)",
-        "stock",
+        DefaultOf(),
     )
 
-    def is_whole(self):
+    def is_whole(self) -> bool:
         from ..utils.lineage import FILE
 
         return (
@@ -382,9 +396,9 @@ class ModularBackbone(Operation):
     model: str = model("encoder with the layers of BERT or XLM-R: folder or Hub name")
     output_dir: str = output("folder of the modular encoder")
     pivot: str = setting(
-        "language that the others are aligned to", "eng_Latn", convert=language_code
+        "language that the others are aligned to", DefaultOf(), convert=language_code
     )
-    max_seq_length: int = setting("longest text in tokens", 128, least=1)
+    max_seq_length: int = setting("longest text in tokens", DefaultOf(), least=1)
 
 
 @step(
@@ -413,21 +427,23 @@ class AddLanguage(Operation):
     parallel: str | None = setting(
         "translations from the pivot language: alignment", None, reads=DATA
     )
-    vocab_size: int = setting("tokens of the language's vocabulary", 50_048, least=1)
-    mlm_steps: int = setting("steps of masked language modelling", 200_000, least=1)
+    vocab_size: int = setting("tokens of the language's vocabulary", DefaultOf(), least=1)
+    mlm_steps: int = setting("steps of masked language modelling", DefaultOf(), least=1)
     mlm_learning_rate: float = setting(
-        "learning rate of embeddings and language adapter", 1e-4, above=0
+        "learning rate of embeddings and language adapter", DefaultOf(), above=0
     )
-    epochs: float = setting("passes over the sentence pairs", 1.0, above=0)
+    epochs: float = setting("passes over the sentence pairs", DefaultOf(), above=0)
     learning_rate: float = setting(
-        "learning rate of the sentence and the alignment adapter", 2e-5, above=0
+        "learning rate of the sentence and the alignment adapter", DefaultOf(), above=0
     )
-    batch_size: int = setting("texts or paraphrases in a batch", 128, least=1)
-    alignment_batch_size: int = setting("pairs in a batch of the alignment adapter", 256, least=1)
-    max_length: int = setting("longest text in tokens; longer ones are cut", 128, least=1)
-    seed: int = setting("random seed", 0)
+    batch_size: int = setting("texts or paraphrases in a batch", DefaultOf(), least=1)
+    alignment_batch_size: int = setting(
+        "pairs in a batch of the alignment adapter", DefaultOf(), least=1
+    )
+    max_length: int = setting("longest text in tokens; longer ones are cut", DefaultOf(), least=1)
+    seed: int = setting("random seed", DefaultOf())
 
-    def call(self):
+    def call(self) -> Any:
         values = {
             name: getattr(self, name)
             for name in fields_of(type(self))

@@ -220,9 +220,8 @@ def test_recipes_that_cards_name(pushed):
     commands = {
         name: re.findall(r"`hf-echo train ([\w/-]+)", card["text"]) for name, card in pushed.items()
     }
-    assert commands["wav2vec2"] == ["speech-large"] and commands["whisper"] == [
-        "echo-nano-speech/02_pooling"
-    ]
+    assert commands["wav2vec2"] == ["speech-large"]
+    assert commands["whisper"] == ["echo-nano-speech/02_pooling"]
     assert all(find_recipes(recipe) for recipes in commands.values() for recipe in recipes)
 
 
@@ -232,3 +231,37 @@ def test_licenses_of_the_sources(pushed):
     assert {
         licenses[name] for name in ("trained", "released", "speech", "spectrum", "modular")
     } == {LICENSE}
+
+
+REPORT = {"train": "data/train.parquet", "test": "corpora/test", "test_texts": 12345, "leaks": 67}
+
+
+def test_a_release_shows_the_leaks_of_its_training_data(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "leaks.json").write_text(json.dumps(REPORT))
+    model = trained(tmp_path)
+    lineage = json.loads((model / "recipe.json").read_text())
+    lineage["values"]["train_data"] = str(tmp_path / "data" / "train.parquet")
+    (model / "recipe.json").write_text(json.dumps(lineage))
+
+    card = (release_checkpoint(model, tmp_path / "release") / "README.md").read_text()
+
+    assert "| data/train.parquet | corpora/test | 12,345 | 67 |" in card
+
+
+def test_a_release_shows_the_leaks_of_a_report(tmp_path):
+    (tmp_path / "report.json").write_text(json.dumps(REPORT))
+    out = release_checkpoint(
+        trained(tmp_path), tmp_path / "release", leaks=tmp_path / "report.json"
+    )
+    assert "| data/train.parquet | corpora/test | 12,345 | 67 |" in (out / "README.md").read_text()
+
+
+def test_another_json_file_is_no_report_of_leaks(tmp_path):
+    (tmp_path / "report.json").write_text('{"leaks": 3}')
+    with pytest.raises(ValueError, match="is no report of hf-echo data leaks"):
+        release_checkpoint(trained(tmp_path), tmp_path / "release", leaks=tmp_path / "report.json")
+
+
+def test_a_card_without_a_check_says_nothing_of_leaks(tmp_path):
+    assert "Test sentences" not in (released(tmp_path) / "README.md").read_text()

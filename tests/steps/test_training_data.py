@@ -1,6 +1,7 @@
 """A training mix and dev sets from a folder of corpora: what is held out, how rows are drawn, the same again."""
 
 import hashlib
+import json
 from collections import Counter
 
 import pandas as pd
@@ -32,10 +33,11 @@ def corpora(tmp_path):
         for n in range(1000)
         for lang in ("fra_Latn", DEU)
     ]
+    # a language that nobody asked for
     pairs += [
         ("tlh_Latn", "Is it long?", "tlh"),
         ("fra_Latn", "x", " "),
-    ]  # a language that nobody asked for
+    ]
     pairs += [("fra_Latn", "STOP  here", "Arrêtez ici."), ("fra_Latn", "menu", "Menu")]
     rows = [(ENG, english, lang, text) for lang, english, text in pairs]
     rows += [(DEU, f"{DEU} {n}.", "fra_Latn", f"fra_Latn {n}.") for n in range(50)]
@@ -79,9 +81,8 @@ def test_dev_sets_are_held_out(corpora, tmp_path):
         for name in ("everyday", "news", "verses")
     }
     english = {text for n in range(1000) if percent(text := f"Tom saw dog number {n}.") < 10}
-    assert {row["text"] for row in dev["everyday"] if row["lang"] == ENG} == english and len(
-        english
-    ) > 50
+    assert {row["text"] for row in dev["everyday"] if row["lang"] == ENG} == english
+    assert len(english) > 50
     assert {row["id"] for row in dev["news"]} == {str(n) for n in range(15, 20)}
     assert {row["id"] for row in dev["verses"]} == {"v0", "v1", "v2"}
     assert rows == {f"dev_{name}": len(table) for name, table in dev.items()} | {
@@ -93,7 +94,8 @@ def test_dev_sets_are_held_out(corpora, tmp_path):
     texts = {row[side] for row in train for side in ("source", "target")}
     assert not texts & {row["text"] for table in dev.values() for row in table}
     assert "STOP  here" not in texts  # differs from a dev text in case and punctuation only
-    assert not {"menu", "x", "tlh"} & texts and {row["target_lang"] for row in train} == {ENG}
+    assert not {"menu", "x", "tlh"} & texts
+    assert {row["target_lang"] for row in train} == {ENG}
     counts = Counter((row["source"], row["target"]) for row in train)
     assert {
         counts["fra_Latn news 3.", "eng_Latn news 3."],
@@ -124,9 +126,8 @@ def test_small_languages_come_more_often(corpora, tmp_path):
         Counter(load_parallel(tmp_path / name / "train.parquet")["source_lang"])
         for name in ("out", "free")
     )
-    assert capped["lit_Latn"] == 40 * 5 and free["lit_Latn"] == pytest.approx(
-        40 * (1034 / 40) ** 0.25, abs=9
-    )
+    assert capped["lit_Latn"] == 40 * 5
+    assert free["lit_Latn"] == pytest.approx(40 * (1034 / 40) ** 0.25, abs=9)
     without = [
         row
         for row in load_parallel(tmp_path / "out" / "train.parquet")
@@ -140,14 +141,14 @@ def test_rows_of_the_decoder(corpora, tmp_path):
     tables = {"pairs.parquet": {"weight": 4}}  # each row four times in the mix
     run(corpora, tmp_path / "repeated", tables=tables, decoder_sources=2, decoder_itself=0)
     repeated = load_parallel(tmp_path / "repeated" / "train_decoder.parquet")
-    assert set(Counter(repeated["target"]).values()) == {2} and len(set(repeated["source"])) == len(
-        repeated
-    )
+    assert set(Counter(repeated["target"]).values()) == {2}
+    assert len(set(repeated["source"])) == len(repeated)
     run(corpora, tmp_path / "out", decoder_sources=1, decoder_itself=0.5)
     rows = list(load_parallel(tmp_path / "out" / "train_decoder.parquet"))
     itself = [row for row in rows if row["source"] == row["target"]]
     others = Counter(row["target"] for row in rows if row["source"] != row["target"])
-    assert set(others.values()) == {1} and 0.35 < len(itself) / len(others) < 0.65
+    assert set(others.values()) == {1}
+    assert 0.35 < len(itself) / len(others) < 0.65
     assert all(row["source_lang"] == ENG for row in itself)
     assert all(target.endswith(".") and " " in target for target in others)
 
@@ -172,7 +173,8 @@ def test_a_share_of_rows_has_noise_on_one_side(corpora, tmp_path):
 
 def test_the_same_again(corpora, tmp_path):
     first = run(corpora, tmp_path / "a", rows=300)
-    assert first["train"] == 300 and run(corpora, tmp_path / "b", rows=300) == first
+    assert first["train"] == 300
+    assert run(corpora, tmp_path / "b", rows=300) == first
     for name in ("train", "train_decoder", "dev_everyday"):
         tables = [load_parallel if name.startswith("train") else load_nway for _ in "ab"]
         a, b = (
@@ -180,9 +182,8 @@ def test_the_same_again(corpora, tmp_path):
             for read, out in zip(tables, "ab")
         )
         assert a == b
-    assert (
-        run(corpora, tmp_path / "c", rows=300, languages=["French", "English", "de"]) == first
-    )  # English anyway
+    # English anyway
+    assert run(corpora, tmp_path / "c", rows=300, languages=["French", "English", "de"]) == first
     (tmp_path / "a" / "train.parquet").write_bytes(b"kept")
     assert run(corpora, tmp_path / "a", rows=300) == first  # finished: nothing is read again
     assert (tmp_path / "a" / "train.parquet").read_bytes() == b"kept"
@@ -212,6 +213,34 @@ def test_the_same_again(corpora, tmp_path):
 def test_refusals(corpora, tmp_path, changes, error, message):
     with pytest.raises(error, match=message):
         run(corpora, tmp_path / "out", **changes)
+
+
+def test_the_mix_is_compared_with_test_splits(corpora, tmp_path):
+    (corpora / "test").mkdir()
+    tests = [(ENG, "Tom saw dog number 7!", DEU, "nur hier"), (ENG, "Nobody saw it.", DEU, "auch")]
+    write(corpora / "test", "news", "src_lang src tgt_lang tgt", tests)
+
+    run(corpora, tmp_path / "out", tables={"pairs.parquet": {}})
+
+    report = json.loads((tmp_path / "out" / "leaks.json").read_text())
+    assert (report["test_texts"], report["leaks"]) == (4, 0)
+
+
+def test_a_test_sentence_is_in_no_training_row(corpora, tmp_path):
+    (corpora / "test").mkdir()
+    tests = [(ENG, "Tom saw dog number 7!", DEU, "nur hier")]
+    write(corpora / "test", "news", "src_lang src tgt_lang tgt", tests)
+
+    run(corpora, tmp_path / "out", tables={"pairs.parquet": {}})
+
+    targets = set(pd.read_parquet(tmp_path / "out" / "train.parquet").target)
+    assert "Tom saw dog number 7." not in targets
+    assert "Tom saw dog number 8." in targets
+
+
+def test_corpora_without_test_splits_are_compared_with_nothing(corpora, tmp_path):
+    run(corpora, tmp_path / "out")
+    assert not (tmp_path / "out" / "leaks.json").exists()
 
 
 def test_an_optional_table_may_be_missing(corpora, tmp_path):
