@@ -13,11 +13,13 @@ tables:
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from ..utils.settings import CHECKPOINT, DATA, make, setting, step
+from ..utils.choices import ExecutorName, OnBadRow
+from ..utils.settings import CHECKPOINT, DATA, DefaultOf, make, setting, step
 from .language_code import language_code
 from .operations import Operation, output
 
@@ -100,11 +102,25 @@ class CollectData(Operation):
         }
         with write_folder(self.output_dir) as folder:
             rows = collect(Path(self.corpora), Path(folder), self.languages, tables, self)
+            rows |= self._count_leaks(Path(folder))
             options = dict(
                 parents={}, data=self.names(DATA), output_dir=self.output_dir, results=rows
             )
             write_lineage(folder, str(self.operation), self.names(None), **options)
         return {"output_dir": self.output_dir, **rows}
+
+    def _count_leaks(self, folder: Path) -> dict[str, int]:
+        """Compare the mix with the test splits beside the corpora, if there are any: `leaks.json`, for a release."""
+        from ..data.leaks import REPORT, find_leaks
+        from ..utils.files import write_json
+
+        tests = Path(self.corpora) / "test"
+        if not tests.is_dir():
+            return {}
+        report = find_leaks(folder / "train.parquet", tests)
+        report |= {"train": str(Path(self.output_dir) / "train.parquet"), "files": {}}
+        write_json(folder / REPORT, report)
+        return {"test_texts": report["test_texts"], "leaks": report["leaks"]}
 
     def _is_left_out(self, name: str, table: Table) -> bool:
         """Whether a table that need not be there is not there, which a warning says."""
@@ -115,6 +131,61 @@ class CollectData(Operation):
 
     def is_whole(self) -> bool:
         return (Path(self.output_dir) / "train.parquet").is_file()
+
+
+@dataclass(kw_only=True)
+class HubTable:
+    """How a dataset of the Hub is read."""
+
+    dataset: str = setting("name and version: org/name@revision")
+    configurations: list[str] = setting("configurations that are read; default: all", list)
+    split: str = setting("split that is read", "train")
+    english: str = setting("column of the English text", "english")
+    other: str = setting("column of the other text", "non_english")
+    translation: str | None = setting("column of both texts by their codes, as opus-100 has", None)
+    id: str | None = setting("of an n-way table: column of the ids", None)
+    text: str = setting("of an n-way table: column of the texts", "text")
+    codes: dict[str, str] = setting("languages of codes that are ambiguous: {zh: zho_Hans}", dict)
+    rows: int | None = setting(
+        "most rows of each configuration, drawn near its start", None, least=1
+    )
+    test: bool = setting("it is a test set: no row of the mix may hold one of its sentences", False)
+
+
+@step(operation="hub_tables")
+class HubTables(Operation):
+    """Write datasets of the Hub as a folder of corpora that `collect_data` reads. A stopped run continues."""
+
+    continues = True
+
+    output_dir: str = output("folder of the corpora; test sets go to its folder test/")
+    datasets: dict[str, dict] = setting("name: how a dataset is read")
+    languages: list[str] = setting(
+        "only these languages beside English; default: all", list, convert=language_code
+    )
+    seed: int = setting("random seed", 0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.how: dict[str, HubTable] = {}
+        for name, values in self.datasets.items():
+            self.how[name] = make(HubTable, values, f"datasets: {name}")
+
+    def make(self) -> dict[str, Any]:
+        from ..data.hub_tables import write_hub_table
+        from ..utils.lineage import write_lineage
+
+        report = {}
+        for name, table in self.how.items():
+            folder = Path(self.output_dir) / "test" if table.test else Path(self.output_dir)
+            report[name] = write_hub_table(name, table, folder, self.languages, self.seed)
+        write_lineage(
+            self.output_dir, str(self.operation), self.names(None), parents={}, results=report
+        )
+        return {"output_dir": self.output_dir, **report}
+
+    def is_whole(self) -> bool:
+        return True  # the lineage is written last
 
 
 @step(
@@ -151,35 +222,66 @@ class Speak(Operation):
         "use only this voice, ENGINE:VOICE (espeak-ng:de+f2); repeatable", list, option="--voice"
     )
     measure: bool = setting(
-        "speak with the voices kept for measuring, which training refuses", False
+        "speak with the voices kept for measuring, which training refuses",
+        DefaultOf("data.speech.spoken_corpus.SpeechPlan"),
     )
-    copies: int = setting("clips of each sentence, with different voices", 1, least=1)
+    copies: int = setting(
+        "clips of each sentence, with different voices",
+        DefaultOf("data.speech.spoken_corpus.SpeechPlan"),
+        least=1,
+    )
     speed: list[float] = setting("lowest and highest speed of a voice", [0.8, 1.25])
     pitch: list[float] = setting("lowest and highest pitch of a voice", [0.85, 1.2])
-    room: float = setting("share of clips with the echo of a room", 0.3, least=0, most=1)
-    noise: float = setting("share of clips with noise (5 to 30 dB)", 0.5, least=0, most=1)
-    band: float = setting("share of clips with a narrow band, as a telephone", 0.3, least=0, most=1)
+    room: float = setting(
+        "share of clips with the echo of a room",
+        DefaultOf("data.speech.spoken_sentences.Effects"),
+        least=0,
+        most=1,
+    )
+    noise: float = setting(
+        "share of clips with noise (5 to 30 dB)",
+        DefaultOf("data.speech.spoken_sentences.Effects"),
+        least=0,
+        most=1,
+    )
+    band: float = setting(
+        "share of clips with a narrow band, as a telephone",
+        DefaultOf("data.speech.spoken_sentences.Effects"),
+        least=0,
+        most=1,
+    )
     exclude: list[str] = setting(
         "file of lines that are not spoken, such as a test set; repeatable", list
     )
-    shortest: int = setting("characters of the shortest sentence", 1, least=1)
-    longest: int = setting("characters of the longest sentence", 300, least=1)
+    shortest: int = setting(
+        "characters of the shortest sentence",
+        DefaultOf("data.speech.spoken_sentences.read_sentences"),
+        least=1,
+    )
+    longest: int = setting(
+        "characters of the longest sentence",
+        DefaultOf("data.speech.spoken_sentences.read_sentences"),
+        least=1,
+    )
     plain: bool = setting(
-        "only words of A to Z with common punctuation: of manuals, no code and no path", False
+        "only words of A to Z with common punctuation: of manuals, no code and no path",
+        DefaultOf("data.speech.spoken_sentences.read_sentences"),
     )
     most: int | None = setting(
         "draw so many sentences of each language; default: all", None, least=1
     )
     limit: int | None = setting("draw so many sentences in all; default: all", None, least=1)
-    seed: int = setting("random seed", 0)
+    seed: int = setting("random seed", DefaultOf("data.speech.spoken_sentences.read_sentences"))
     workers: int | None = setting(
         "engines at a time; default: one per processor", None, least=1, recorded=False
     )
-    on_bad_row: Literal["error", "skip"] = setting(
-        "for bad rows of TEXTS: error or skip", "error", recorded=False
+    on_bad_row: OnBadRow = setting(
+        "for bad rows of TEXTS: error or skip",
+        DefaultOf("data.speech.spoken_sentences.read_sentences"),
+        recorded=False,
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("speed", "pitch"):
             if len(getattr(self, name)) != 2:
@@ -187,7 +289,7 @@ class Speak(Operation):
                     f"{name} is {getattr(self, name)}: give the lowest and the highest"
                 )
 
-    def make(self):
+    def make(self) -> dict[str, Any]:
         from ..data.speech.speech_engines import open_engines
         from ..data.speech.spoken_corpus import SpeechPlan, speak_corpus
         from ..data.speech.spoken_sentences import Effects, read_sentences
@@ -231,7 +333,7 @@ class Speak(Operation):
         )
         return {"output_dir": self.output_dir, **report}
 
-    def missing(self):
+    def missing(self) -> Iterable[str]:
         from ..data.speech.speech_engines import missing_engines
 
         return missing_engines(self.engines)
@@ -258,12 +360,21 @@ class PrepareData(Operation):
     )
     data_options: dict = setting("further arguments of load_parallel", dict, option="--data-option")
     max_length: int = setting(
-        "tokens of a text, as in the recipe; longer ones are cut, with a warning", 128, least=1
+        "tokens of a text, as in the recipe; longer ones are cut, with a warning",
+        DefaultOf("data.prepared.prepare_parallel"),
+        least=1,
     )
     shard_rows: int = setting(
-        "pairs of a shard, about; a process holds the lengths of one", 1_000_000, least=1
+        "pairs of a shard, about; a process holds the lengths of one",
+        DefaultOf("data.prepared.prepare_parallel"),
+        least=1,
     )
-    workers: int = setting("processes; each holds a shard in memory", 1, least=1, recorded=False)
+    workers: int = setting(
+        "processes; each holds a shard in memory",
+        DefaultOf("data.prepared.prepare_parallel"),
+        least=1,
+        recorded=False,
+    )
 
     def make(self) -> dict[str, Any]:
         from ..data import load_parallel
@@ -297,19 +408,18 @@ class FilterData(Operation):
     """Run a data recipe: read, filter, deduplicate, score, sample. A stopped run resumes."""
 
     reports = False
+    opens_models = False
 
     recipe: str = setting("data recipe: a YAML file, or the name of an included one", argument=True)
     output_dir: str = output(
         "output folder: data/, counts and statistics", argument=False, option="--out", short="-o"
     )
-    executor: Literal["local", "ray"] = setting(
+    executor: ExecutorName = setting(
         "where to run: one process, or ray: the cluster at RAY_ADDRESS, or this machine",
         "local",
         recorded=False,
     )
-    on_bad_row: Literal["error", "skip"] = setting(
-        "for bad rows: error (name file and row) or skip", "error"
-    )
+    on_bad_row: OnBadRow = setting("for bad rows: error (name file and row) or skip", "error")
     resume: bool = setting(
         "resume a stopped run, or start again", True, option="--resume/--fresh", recorded=False
     )

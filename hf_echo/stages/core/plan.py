@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig
 
 from ...checkpoints.pruning.layout import layer_list
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from .hours import FORWARD, TRAINING, computed_hours
 from .model_shape import OF_DECODER, check_backbone, decoder_config, new_config
 
 ECHO = (EchoConfig,)
@@ -152,11 +153,30 @@ def size_of_echo(
             Stack(read, own.num_hidden_layers, own.hidden_size, own.intermediate_size, True)
         )
     activations = activation_memory(args, stacks)
-    return {
+    report = {
         "parameters": with_total(parameters),
         "batches": batches(args),
         "memory_gib": memory(count(model), trained, activations),
     }
+    if args.max_steps > 0:
+        learns_encoder = learns != "decoder" and not _is_frozen("encoder.", args.freeze)
+        encoder_tokens = encoder_sides / sides * report["batches"]["tokens per step"]
+        flops = encoder_tokens * of_layers * (TRAINING if learns_encoder else FORWARD)
+        if getattr(args, "batch_tokens", None):
+            flops += encoder_tokens * of_layers * FORWARD  # embedded twice: see gradient_cache
+        if reads:
+            flops += encoder_tokens / encoder_sides * _decoder_flops(model.decoder, args)
+        report["tokens"] = report["batches"]["tokens per step"] * args.max_steps
+        report["computed"] = computed_hours(flops, args.max_steps)
+    return report
+
+
+def _decoder_flops(decoder: nn.Module, args: Any) -> float:
+    """Operations of a training step for each token of a side: the blocks, and the softmax over the vocabulary."""
+    config = decoder.config
+    entries = getattr(args, "softmax_samples", None) or config.vocab_size
+    weights = count(decoder.model.layers) + config.hidden_size * entries
+    return getattr(args, "decoder_fraction", 1) * weights * TRAINING
 
 
 def count(module: nn.Module) -> int:
@@ -169,11 +189,12 @@ def with_total(parameters: dict[str, int]) -> dict[str, int]:
 
 
 def batches(args: Any) -> dict[str, int]:
+    of_device = getattr(args, "batch_tokens", None) or args.max_tokens
     return {
         "tokens per device": args.max_tokens,
         "devices": args.world_size,
         "accumulation": args.gradient_accumulation_steps,
-        "tokens per step": args.max_tokens * args.world_size * args.gradient_accumulation_steps,
+        "tokens per step": of_device * args.world_size * args.gradient_accumulation_steps,
     }
 
 
