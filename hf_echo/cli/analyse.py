@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ..utils.settings import DATA, setting, step
+from ..utils.settings import DATA, DefaultOf, setting, step
 from .options import OpensModel, language, model
+
+if TYPE_CHECKING:
+    from ..utils.results import Table
 
 
 def split() -> Any:
@@ -33,10 +37,13 @@ class Geometry(OpensModel):
     lang: list[str] = language("use only this language; repeatable; default: all", list)
     split: str | None = split()
     shrinkage: float = setting(
-        "shrinkage of the covariances in the invariance", 0.01, least=0, most=1
+        "shrinkage of the covariances in the invariance",
+        DefaultOf("evaluation.geometry.evaluate_geometry"),
+        least=0,
+        most=1,
     )
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..data import load_nway
         from ..evaluation.geometry import encode_parallel, evaluate_geometry
         from ..inference.any_encoder import any_encoder
@@ -66,9 +73,13 @@ class Cost(OpensModel):
         "texts, one per line; default: built-in sentences", None, reads=DATA
     )
     lang: str | None = language("language of the texts; default: fra_Latn for the built-in ones")
-    rounds: int = setting("measured rounds, after one warm-up round", 3, least=1)
+    rounds: int = setting(
+        "measured rounds, after one warm-up round",
+        DefaultOf("evaluation.benchmarks.speed.measure_speed"),
+        least=1,
+    )
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from transformers import AutoTokenizer
 
         from ..data.builtin import builtin_parallel
@@ -88,7 +99,7 @@ class Cost(OpensModel):
         with opening(self.model) as name:
             tokenizer = AutoTokenizer.from_pretrained(name)
 
-        def count_tokens(texts, lang):
+        def count_tokens(texts: Iterable[str], lang: str | None) -> int:
             prompt = {"lang": lang} if isinstance(tokenizer, EchoTokenizer) else {}
             return sum(map(len, tokenizer(list(texts), truncation=True, **prompt)["input_ids"]))
 
@@ -121,10 +132,17 @@ class Alignment(OpensModel):
     )
     split: str | None = split()
     limit: int | None = setting("sentence pairs per language pair; default: all", None, least=1)
-    iterations: int = setting("iterations of itermax", 2, least=1)
-    on_long: Literal["error", "skip"] = setting("for pairs longer than the model's limit", "error")
+    iterations: int = setting(
+        "iterations of itermax",
+        DefaultOf("evaluation.tokens.alignment.evaluate_alignment"),
+        least=1,
+    )
+    on_long: Literal["error", "skip"] = setting(
+        "for pairs longer than the model's limit",
+        DefaultOf("evaluation.tokens.alignment.evaluate_alignment"),
+    )
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..evaluation.tokens.alignment import (
             METHODS,
             aer_by_layer,
@@ -191,7 +209,7 @@ class Probe(OpensModel):
             load_benchmark(self.set, langs=self.lang or None, path=self.path),
         )
 
-    def measured(self, evaluate, rows) -> dict[str, Any]:
+    def measured(self, evaluate: Callable[..., Table], rows: tuple[list, list]) -> dict[str, Any]:
         from ..inference import load_encoder
 
         table = evaluate(*load_encoder(self.model), *rows, layer=self.layer, progress=True)
@@ -207,7 +225,7 @@ class Tagging(Probe):
 
     Rows have tokens, tags (B-X, I-X, O) and lang. Public sets: panx, massive_slots."""
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..evaluation.tokens.tagging import COLUMNS, evaluate_tagging
 
         return self.measured(evaluate_tagging, self.rows("tagging", COLUMNS))
@@ -223,7 +241,7 @@ class WordInContext(Probe):
     Rows have sentence1, start1, end1, sentence2, start2, end2 (in characters), label (same meaning or not) and lang.
     Public sets: wic, xlwic."""
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..evaluation.tokens.wic import COLUMNS, evaluate_wic
 
         return self.measured(evaluate_wic, self.rows("wic", COLUMNS))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import typer
 
 from ..steps.training_data import run_pipeline
-from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
 from .options import (
     Executor,
     OnBadRow,
@@ -33,6 +33,8 @@ def paths(help: str = "files, folders or Hub datasets of parallel rows") -> Any:
 class Sample(Step):
     """Sample rows in exact proportions by language; rows of languages with too few are repeated evenly."""
 
+    opens_models = False
+
     paths: list[str] = paths("files, folders or Hub datasets of parallel rows; each is one source")
     out: Path = setting("output folder: data/, counts and statistics", writes="folder", short="-o")
     method: Literal["natural", "temperature", "two_step", "unimax"] = setting(
@@ -54,7 +56,7 @@ class Sample(Step):
     resume: bool = resume()
     overwrite: bool = setting("replace another recipe's result in OUT", False)
 
-    def run(self):
+    def run(self) -> None:
         from ..data.pipeline import Output, Recipe, Sampling
         from ..data.pipeline.data_recipe import source_of
 
@@ -81,7 +83,7 @@ class Calibrate(OpensModel):
         reads=CHECKPOINT,
     )
 
-    def run(self):
+    def run(self) -> None:
         from ..data.pipeline.filters.threshold import calibrate
         from ..data.pipeline.units import read_unit, units_of
         from ..data.tables import BadRows
@@ -130,7 +132,7 @@ class Statistics(Step):
     markdown: Path | None = setting("write the table to this Markdown file", None, writes="file")
     on_bad_row: OnBadRow = on_bad_row()
 
-    def run(self):
+    def run(self) -> None:
         from ..data.pipeline import collect_statistics
         from ..utils.files import write_text
         from .generate import print_report
@@ -155,15 +157,21 @@ class Statistics(Step):
 class PushData(Step):
     """Push a versioned dataset to the Hub, with a card made from its statistics."""
 
+    opens_models = False
+
     folder: Path = setting("what `hf-echo data filter` wrote", argument=True, reads=DATA)
     repo: str = setting("dataset repository on the Hub, OWNER/NAME", argument=True)
-    version: str = setting("version; the repository gets the tag vVERSION", "1.0")
+    version: str = setting(
+        "version; the repository gets the tag vVERSION", DefaultOf("hub.dataset_card.write_card")
+    )
     title: str | None = setting("title of the card; default: the folder's name", None)
     license: str | None = setting("license identifier of the Hub, such as cc-by-4.0", None)
-    private: bool = setting("create a private repository", False)
+    private: bool = setting(
+        "create a private repository", DefaultOf("hub.dataset_card.push_dataset")
+    )
     card_only: bool = setting("only write README.md into the folder; do not push", False)
 
-    def run(self):
+    def run(self) -> None:
         from ..hub.dataset_card import push_dataset, write_card
 
         about = dict(version=self.version, title=self.title, license=self.license)
@@ -198,7 +206,7 @@ class Segment(Step):
         "lowest probability of a sentence end; default: the model's own", None, needs="model"
     )
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from tqdm.auto import tqdm
 
         from ..data.pair_writer import check_text_output
@@ -229,6 +237,7 @@ class WriteNegatives(Step):
     """Generate xsim++ hard negatives of English targets with a language model (OS A.4, Figure 15)."""
 
     reports = True
+    opens_models = False
 
     pairs: str = setting(
         "parallel rows: file, folder, builtin, or Hub dataset", reads=DATA, argument=True
@@ -255,7 +264,7 @@ class WriteNegatives(Step):
     seed: int = setting("random seed; each further attempt adds 1", 0)
     on_bad_row: OnBadRow = on_bad_row()
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..negatives.written import write_negatives
 
         return write_negatives(self)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import typer
 
-from ..utils.settings import Step, setting, step
+from ..utils.settings import DefaultOf, Step, setting, step
 from .options import OpensModel, model
 
 
@@ -36,20 +36,21 @@ class Push(Step):
     kind: Literal["model", "dataset", "space"] | None = setting(
         "kind of repository; default: by the files", None, option="--type"
     )
-    private: bool = setting("create it as a private one", False)
+    private: bool = setting("create it as a private one", DefaultOf("hub.push.push"))
     license: str | None = license()
     dry_run: bool = setting("list the files and problems; push nothing", False)
 
-    def run(self):
+    def run(self) -> None:
         from ..hub.push import push
 
         if self.dry_run:
-            return self.describe()
+            self.describe()
+            return
         options = {"kind": self.kind, "private": self.private, "license": self.license}
         done = push(self.folder, self.repo, version=self.version, **options)
         typer.echo(f"{done.url} ({done.status})")
 
-    def describe(self):
+    def describe(self) -> None:
         """List what would go up; exit code 2 where something forbids it."""
         from ..hub.push import ask_about_card, check_repository, tag_of
         from ..hub.upload_checks import contents_of
@@ -111,7 +112,7 @@ class Space(OpensModel):
         "folder to write the page without a server to; needs npm", None, writes="folder"
     )
 
-    def run(self):
+    def run(self) -> None:
         if self.static:
             from ..hub.static_space import write_static_space
 
@@ -156,7 +157,7 @@ class ModularCard(Step):
     model: Path = setting("folder of a modular encoder", short="-m")
     license: str | None = license()
 
-    def run(self):
+    def run(self) -> None:
         from ..cards.model_card import write_checkpoint_card
         from ..stages.modular.folder import check_modular
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import typer
 
 from ..steps.language_code import language_tag
+from ..utils.choices import Dtype as Dtype
+from ..utils.choices import ExecutorName as Executor  # noqa: F401 (commands import it from here)
+from ..utils.choices import Margin as Margin
+from ..utils.choices import OnBadRow as OnBadRow
+from ..utils.choices import OnLong as OnLong
 from ..utils.hub import SPEECH, packaged_model, packaged_speech
-from ..utils.settings import CHECKPOINT, Step, setting
+from ..utils.settings import CHECKPOINT, DefaultOf, Step, setting
 
 DEFAULT_MODEL = "echo-nano"
-OnLong = Literal["warn", "error", "split"]
-Dtype = Literal["auto", "fp32", "bf16"]
-Executor = Literal["local", "ray"]
-OnBadRow = Literal["error", "skip"]
-Margin = Literal["cosine", "ratio", "distance"]
 TEXTS = (
     "texts: lines (.gz, .bz2, .zst, .xz too), a table (TSV, CSV, JSONL, Parquet), TMX, XLIFF, OPUS's XML, subtitles "
     "(.srt, .vtt), or - for lines of standard input; with --audio: a recording, or a TSV of paths"
@@ -63,12 +63,16 @@ def model(what: str, *, audio: bool = False) -> Any:
 
 def on_long() -> Any:
     return setting(
-        "for texts longer than the model's limit: warn (and cut), error, or split", "warn"
+        "for texts longer than the model's limit: warn (and cut), error, or split",
+        DefaultOf("inference.encode.encode", "on_long"),
     )
 
 
 def dtype() -> Any:
-    return setting("precision: auto is bf16 where the device computes faster in it", "auto")
+    return setting(
+        "precision: auto is bf16 where the device computes faster in it",
+        DefaultOf("inference.encode.load_encoder", "dtype"),
+    )
 
 
 def executor() -> Any:
@@ -96,5 +100,6 @@ def column(**options: Any) -> Any:
 
 def on_bad_row() -> Any:
     return setting(
-        "for bad rows: error (stop and name file and row) or skip (and count them)", "error"
+        "for bad rows: error (stop and name file and row) or skip (and count them)",
+        DefaultOf("data.readers.load_parallel", "on_bad_row"),
     )

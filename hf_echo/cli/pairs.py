@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
 from .options import (
     DEFAULT_MODEL,
     TEXTS,
@@ -69,9 +69,13 @@ class Mine(OpensModel):
     )
     margin: Margin = setting("score of a pair", "ratio")
     k: int = setting(
-        "number of neighbours per sentence: for the margin, and as candidates", 4, least=1
+        "number of neighbours per sentence: for the margin, and as candidates",
+        DefaultOf("search.file_mining.plan_mining"),
+        least=1,
     )
-    dedup: bool = setting("remove duplicate lines from each file", False)
+    dedup: bool = setting(
+        "remove duplicate lines from each file", DefaultOf("search.file_mining.mine_files")
+    )
     index: str | None = setting(
         "faiss index factory string, such as IVF4096,PQ64;nprobe=32 or SQ8, built in memory; default: exact search",
         None,
@@ -80,7 +84,9 @@ class Mine(OpensModel):
     executor: Executor = executor()
     resume: bool = resume()
     block: int = setting(
-        "rows per block of the search, held in memory by one worker", 65_536, least=1
+        "rows per block of the search, held in memory by one worker",
+        DefaultOf("search.file_mining.plan_mining"),
+        least=1,
     )
     audio: bool = setting("SOURCE lists audio; MODEL is a speech encoder", False)
     audio_target: bool = setting("TARGET lists audio files too", False, needs="audio")
@@ -94,7 +100,7 @@ class Mine(OpensModel):
         "print hours and gigabytes, measured on a sample; mine nothing", False, unless="audio"
     )
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..search.file_mining import mine_files, plan_mining
         from ..utils.executors import executor_named
 
@@ -179,14 +185,16 @@ class Score(OpensModel):
     model: str = model("Echo checkpoint or any SentenceTransformer")
     source_lang: str | None = language("language of the sources, where the file does not say it")
     target_lang: str | None = language("language of the targets, where the file does not say it")
-    score: Literal["cosine", "margin", "blaser-qe"] = setting("what is computed", "cosine")
+    score: Literal["cosine", "margin", "blaser-qe"] = setting(
+        "what is computed", DefaultOf("search.score_pairs")
+    )
     threshold: str | None = setting(
         "lowest score that is kept: a number, or the JSON file of hf-echo data calibrate, one for each direction",
         None,
     )
     sigma: float = setting(
         "standard deviations below the mean, of a calibrated threshold (OS 3.5)",
-        3.0,
+        DefaultOf("search.score_pairs"),
         needs="threshold",
     )
     blaser: str | None = setting(
@@ -197,7 +205,7 @@ class Score(OpensModel):
         None,
         reads=DATA,
     )
-    k: int = setting("number of neighbours of a margin", 4, least=1)
+    k: int = setting("number of neighbours of a margin", DefaultOf("search.score_pairs"), least=1)
     columns: dict[str, str | int] = setting(
         "columns of other names, such as source=src, or numbers in a TSV file without header, such as source=3",
         dict,
@@ -206,7 +214,7 @@ class Score(OpensModel):
     dtype: Dtype = dtype()
     resume: bool = resume()
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..search import open_pairs, score_pairs
 
         if (
@@ -266,11 +274,17 @@ class Inspect(Step):
     columns: dict[str, str] = setting(
         "schema columns of other names, such as source=src", dict, option="--column"
     )
-    limit: int = setting("most pairs, the first ones", 20_000, least=1)
-    examples: int = setting("pairs in each table", 8, least=1)
+    limit: int = setting(
+        "most pairs, the first ones",
+        DefaultOf("evaluation.report.inspection.inspect_pairs"),
+        least=1,
+    )
+    examples: int = setting(
+        "pairs in each table", DefaultOf("evaluation.report.inspection.inspect_pairs"), least=1
+    )
     device: str | None = device()
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..data.pipeline import read_recipe
         from ..evaluation.report.inspection import inspect_pairs
         from ..negatives.recipe_steps import STEPS
@@ -318,13 +332,18 @@ class Match(OpensModel):
     source_lang: str | None = language("language of SOURCE")
     target_lang: str | None = language("language of TARGET")
     raw: bool = setting(
-        "the documents of folders are raw text, which is cut into sentences by rules", False
+        "the documents of folders are raw text, which is cut into sentences by rules",
+        DefaultOf("search.match_files"),
     )
     threshold: float | None = setting(
         "lowest score of a pair to keep: 1 is equal; default: keep all, since each model has its own scale",
         None,
     )
-    k: int = setting("candidates of each document, by the means of its sentences", 16, least=1)
+    k: int = setting(
+        "candidates of each document, by the means of its sentences",
+        DefaultOf("search.match_files"),
+        least=1,
+    )
     index: str | None = setting(
         "faiss index factory string of the search for candidates, such as IVF1024,Flat;nprobe=16; default: exact",
         None,
@@ -334,7 +353,7 @@ class Match(OpensModel):
     executor: Executor = executor()
     resume: bool = resume()
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..search import match_files
         from ..utils.executors import executor_named
 
@@ -390,8 +409,16 @@ class Align(OpensModel):
     model: str = model("Echo checkpoint or any SentenceTransformer")
     source_lang: str | None = language("language of SOURCE")
     target_lang: str | None = language("language of TARGET")
-    raw: bool = setting("the documents are raw text, which is cut into sentences by rules", False)
-    largest: int = setting("most sentences of a pair, both sides together", 5, least=2, most=16)
+    raw: bool = setting(
+        "the documents are raw text, which is cut into sentences by rules",
+        DefaultOf("search.align_files"),
+    )
+    largest: int = setting(
+        "most sentences of a pair, both sides together",
+        DefaultOf("search.align_files"),
+        least=2,
+        most=16,
+    )
     threshold: float | None = setting(
         "lowest score of a pair to keep: 1 is equal, about 0 strangers; default: keep all", None
     )
@@ -400,7 +427,7 @@ class Align(OpensModel):
     executor: Executor = executor()
     resume: bool = resume()
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..search import align_files
         from ..utils.executors import executor_named
 

