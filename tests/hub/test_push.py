@@ -80,19 +80,17 @@ def test_killed_after_every_request(on_the_hub, model, tmp_path, kind):
     write(folder, name)
     outcomes = on_the_hub(KILLED, folder, kind, name)
     killed = [row[0] for row in outcomes]
-    assert (
-        killed[-1] is False
-        and all(killed[:-1])
-        and len(killed) > 5
-        and all(row[1] for row in outcomes)
-    )
+    assert killed[-1] is False
+    assert all(killed[:-1])
+    assert len(killed) > 5
+    assert all(row[1] for row in outcomes)
     assert {json.dumps(row[2:]) for row in outcomes} == {
         json.dumps([[], [], ["README.md", name], "unchanged"])
     }
 
 
 @pytest.mark.slow
-def test_versions_are_not_changed_and_old_files_leave_main(on_the_hub, model):
+def test_a_version_is_not_changed(on_the_hub, model):
     code = """
         import json, sys
         from pathlib import Path
@@ -135,7 +133,8 @@ def test_versions_are_not_changed_and_old_files_leave_main(on_the_hub, model):
     )
     assert '"license" must be one of' in out["card"]
     bad, given = out["asked"]  # as a dry run does
-    assert bad.startswith('README.md: "license" must be one of') and given is None
+    assert bad.startswith('README.md: "license" must be one of')
+    assert given is None
 
 
 HUGGING_FACE = "hf_" + "aB3" * 11
@@ -238,29 +237,32 @@ def test_refused_before_anything_is_uploaded(model, space, kind, name, content, 
     assert contents_of(folder).problems == []
     (folder / name).unlink() if content is None else write(folder, name, content)
     problems = contents_of(folder, kind).problems
-    assert any(problem in line for line in problems) and not [
-        line for line in problems if "\n" in line
-    ]
+    assert any(problem in line for line in problems)
+    assert not [line for line in problems if "\n" in line]
     pytest.raises(ValueError, push, folder, "tester/refused", version="1.0", kind=kind).match(
         re.escape(str(folder))
     )
 
 
-def test_links_are_refused_and_not_followed(model, tmp_path):
+@pytest.fixture
+def linked(model, tmp_path):
+    """A model with links to a file, to a folder, and to nothing."""
     write(tmp_path, "secret/key.json", "private")
     (model / "secret.txt").symlink_to("/etc/hostname")
     (model / "languages").symlink_to(tmp_path / "secret")
     (model / "decoder" / "vocab.txt").symlink_to("missing")
-    contents = contents_of(model)
-    links = {
-        line.split(":")[0]
-        for line in contents.problems
-        if "a link; a push follows no links" in line
-    }
+    return contents_of(model)
+
+
+def test_links_are_refused(linked):
+    reason = "a link; a push follows no links"
+    links = {line.split(":")[0] for line in linked.problems if reason in line}
     assert links == {"secret.txt", "languages", "decoder/vocab.txt"}
-    assert not {"secret.txt", "languages/key.json", "decoder/vocab.txt"} & {
-        str(file) for file in contents.files
-    }
+
+
+def test_links_are_not_followed(linked):
+    files = {str(file) for file in linked.files}
+    assert not {"secret.txt", "languages/key.json", "decoder/vocab.txt"} & files
 
 
 def test_only_what_a_model_consists_of_goes_up(model):
@@ -290,23 +292,23 @@ def test_only_what_a_model_consists_of_goes_up(model):
         "pairs.tsv",
         "upload.py",
     ]
-    assert not contents.problems and not {str(file) for file in contents.files} & set(mine)
+    assert not contents.problems
+    assert not {str(file) for file in contents.files} & set(mine)
     assert {"part_x.py", "1_Pooling/config.json"} <= {file.as_posix() for file in contents.files}
 
 
-def test_changed_weights_are_refused_and_addresses_are_no_paths_of_this_machine(model):
-    write(
-        model,
-        "README.md",
-        CARD + "https://example.org/home/me and ../tmp/x and docs/data/x and a/home/b",
-    )
+def test_addresses_are_no_paths_of_this_machine(model):
+    paths = "https://example.org/home/me and ../tmp/x and docs/data/x and a/home/b"
+    write(model, "README.md", CARD + paths)
     write_checksums(model)
     assert contents_of(model).problems == []
+
+
+def test_changed_weights_are_refused(model):
+    write_checksums(model)
     write(model, "decoder/model.safetensors", b"changed")
-    assert (
-        "decoder/model.safetensors: not the file that checksums.json names"
-        in contents_of(model).problems[0]
-    )
+    (problem,) = contents_of(model).problems
+    assert "decoder/model.safetensors: not the file that checksums.json names" in problem
 
 
 def test_kinds(model, space, tmp_path):
@@ -330,44 +332,71 @@ def test_kinds(model, space, tmp_path):
         ),
     ],
 )
-def test_names_and_versions(model, repo, version):
+def test_bad_names_are_refused(model, repo, version):
     pytest.raises(ValueError, push, model, repo, version=version).match(
         "is not (a version|the name of a repository)"
     )
 
 
-def test_dry_run_lists_files_and_problems(model, hf_echo_cli):
-    def dry(repo, *options):
+@pytest.fixture
+def dry_run(model, hf_echo_cli):
+    """dry_run(repository, *options) -> (exit code, standard output, standard error)"""
+
+    def call(repo, *options):
         return hf_echo_cli("push", str(model), repo, "--version", "1.2.0", "--dry-run", *options)
 
+    return call
+
+
+def test_dry_run_lists_files(model, dry_run):
     write(model, "notes.txt")
-    code, out, err = dry("me/x")
-    assert (
-        code == 0
-        and "decoder/model.safetensors" in out
-        and "model me/x, v1.2.0" in out
-        and err == ""
-    )
+    code, out, err = dry_run("me/x")
+    assert code == 0
+    assert err == ""
+    assert "decoder/model.safetensors" in out
+    assert "model me/x, v1.2.0" in out
     assert "left out: notes.txt" in out
+
+
+def test_dry_run_names_a_missing_card(model, dry_run):
     (model / "README.md").unlink()
-    code, out, err = dry("me/x")
-    assert code == 2 and "problem: README.md is missing" in err
-    write(model, "README.md", before := "---\nlanguage: fra\n---\n# Model\n")
-    assert "problem: 'me/my model' is not the name of a repository" in dry("me/my model")[2]
-    assert "license is missing" in dry("me/x")[2]
-    assert (
-        dry("me/x", "--license", "mit")[::2] == (0, "")
-        and (model / "README.md").read_text() == before
-    )
+    code, _, err = dry_run("me/x")
+    assert code == 2
+    assert "problem: README.md is missing" in err
 
 
-def test_stamp_names_repository_and_version():
-    """A second push replaces what the first one wrote; text by hand and other words stay."""
-    new = '# M\n\nTHIS_REPO by hand, "v1.0"\n\n```python\nf("THIS_REPO", revision="THIS_VERSION")\n```\n'
-    once = stamp(new, "me/a", "v1.0")
-    assert 'f("me/a", revision="v1.0")' in once and 'THIS_REPO by hand, "v1.0"' in once
+def test_dry_run_names_a_bad_repository(dry_run):
+    assert "problem: 'me/my model' is not the name of a repository" in dry_run("me/my model")[2]
+
+
+def test_dry_run_writes_no_license(model, dry_run):
+    """An option gives the one that the card lacks; the card stays as it was."""
+    card = "---\nlanguage: fra\n---\n# Model\n"
+    write(model, "README.md", card)
+    assert "license is missing" in dry_run("me/x")[2]
+    code, _, err = dry_run("me/x", "--license", "mit")
+    assert (code, err) == (0, "")
+    assert (model / "README.md").read_text() == card
+
+
+UNSTAMPED = (
+    '# M\n\nTHIS_REPO by hand, "v1.0"\n\n```python\nf("THIS_REPO", revision="THIS_VERSION")\n```\n'
+)
+
+
+def test_a_stamp_names_the_repository_in_code(model):
+    once = stamp(UNSTAMPED, "me/a", "v1.0")
+    assert 'f("me/a", revision="v1.0")' in once
+    assert 'THIS_REPO by hand, "v1.0"' in once
+
+
+def test_a_second_stamp_replaces_the_first():
+    once = stamp(UNSTAMPED, "me/a", "v1.0")
     assert stamp(once, "me/a", "v1.0") == once
-    assert stamp(once, "me/b", "v2.0") == stamp(new, "me/b", "v2.0")
+    assert stamp(once, "me/b", "v2.0") == stamp(UNSTAMPED, "me/b", "v2.0")
+
+
+def test_a_card_without_places_for_a_stamp_stays():
     assert stamp(CARD, "me/a", "v1.0") == CARD
 
 
@@ -377,7 +406,9 @@ def test_a_license_is_written_at_the_push(model):
     set_license(model / "README.md", "mit")
     assert contents_of(model).problems == []
     text = (model / "README.md").read_text()
-    assert "license: mit" in text and "- fra" in text and "# Model\n\nText." in text
+    assert "license: mit" in text
+    assert "- fra" in text
+    assert "# Model\n\nText." in text
 
 
 @pytest.mark.parametrize("file", ["config.json", "modules.json", "tokenizer_config.json"])

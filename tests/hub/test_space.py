@@ -18,10 +18,12 @@ from hf_echo.hub.space_views import (
     split_language,
     word_spans,
 )
+from hf_echo.hub.static_space import close_cosine
 from hf_echo.hub.upload_checks import contents_of
 from hf_echo.inference import encode, translate
 from hf_echo.inference.encode_speech import encode_speech
 from hf_echo.utils.hub import packaged_model
+from hf_echo.utils.vectors import unit_length
 
 from ..speech_toy import save_random_encoder
 
@@ -112,21 +114,22 @@ def test_one_sentence_per_line():
         pytest.raises(ValueError, read_sentences, "Texts", text).match(f"^{re.escape(said)}")
 
 
-def test_words_are_split_at_spaces_and_punctuation_and_chinese_at_tokens():
-    text = "L'été, c'est हिन्दी!"
-    assert [text[a:b] for a, b in word_spans(text, np.zeros((0, 2)))] == [
-        "L'été",
-        ",",
-        "c'est",
-        "हिन्दी",
-        "!",
-    ]
-    text = "黑猫 ok"
-    tokens = np.array([[0, 1], [0, 1], [1, 2], [2, 5]])  # two tokens are bytes of one character
-    assert [text[a:b] for a, b in word_spans(text, tokens)] == ["黑", "猫", "ok"]
+def words_of(text, tokens):
+    return [text[start:end] for start, end in word_spans(text, tokens)]
 
 
-def test_search_shows_cosine_and_ratio_margin(views):
+def test_words_are_split_at_punctuation():
+    words = words_of("L'été, c'est हिन्दी!", np.zeros((0, 2)))
+    assert words == ["L'été", ",", "c'est", "हिन्दी", "!"]
+
+
+def test_chinese_is_split_at_tokens():
+    """Two tokens are bytes of one character."""
+    tokens = np.array([[0, 1], [0, 1], [1, 2], [2, 5]])
+    assert words_of("黑猫 ok", tokens) == ["黑", "猫", "ok"]
+
+
+def test_search_shows_scores_of_numpy(views):
     """Cosines and margins by NumPy from the embeddings; here a text has two neighbours, the queries."""
     asked, asked_langs = read_sentences("", QUERIES)
     texts, langs = read_sentences("", SENTENCES + "\nOne more.")
@@ -136,9 +139,8 @@ def test_search_shows_cosine_and_ratio_margin(views):
     )
     cosines = x.astype(np.float64) @ y.T
     around = (np.sort(cosines, 1)[:, -4:].mean(1)[:, None] + cosines.mean(0)) / 2
-    margins = 1 + (cosines - around) / np.maximum(
-        around, 0.3
-    )  # the ratio, with the floor of small sides
+    # the ratio, with the floor of small sides
+    margins = 1 + (cosines - around) / np.maximum(around, 0.3)
     rows = [
         row
         for row in Page(views.search(QUERIES, SENTENCES + "\nOne more.")).cells
@@ -154,10 +156,11 @@ def test_search_shows_cosine_and_ratio_margin(views):
         np.testing.assert_allclose(
             [float(row[2]) for row in of_query], margins[i, order], atol=6e-3, rtol=1e-3
         )
+    # the translations
     assert (rows[0][0], rows[4][0]) == (
         "Der Zug ist spät.",
         "Je n'ai pas d'argent.",
-    )  # the translations
+    )
 
 
 def test_translate_shows_what_the_package_writes(views):
@@ -205,7 +208,8 @@ def test_the_plane_is_that_of_scikit_learn():
     np.testing.assert_allclose(shares, pca.explained_variance_ratio_, atol=1e-12)
     assert (points[np.abs(points).argmax(0), [0, 1]] > 0).all()
     same, none = principal_plane(np.ones((3, 7)))
-    assert not same.any() and not none.any()
+    assert not same.any()
+    assert not none.any()
 
 
 def test_map_shows_every_sentence_once(views):
@@ -229,7 +233,8 @@ def test_hostile_texts_stay_texts(views, text):
         shown(views.map)(f"{text}: {text}"),
     ):
         found = Page(page)
-        assert found.tags <= TAGS and found.attributes <= ATTRIBUTES
+        assert found.tags <= TAGS
+        assert found.attributes <= ATTRIBUTES
 
     markup = HOSTILE[0] + HOSTILE[3]
     assert Page(views.search("a", markup)).cells[1][0] == markup
@@ -253,9 +258,8 @@ def test_a_recording_finds_its_nearest_sentences(views, monkeypatch, tmp_path):
     for audio, words in ((None, "There is no recording"), (str(tmp_path / "no.wav"), "no.wav")):
         assert words in Page(shown(views.find_speech)(audio, SENTENCES)).text
     monkeypatch.setattr(limits, "packaged_speech", lambda: tmp_path / "model")
-    assert (
-        SpaceViews(packaged_model("echo-nano")).speech_encoder is not None
-    )  # as hf-echo space calls it
+    # as hf-echo space calls it
+    assert SpaceViews(packaged_model("echo-nano")).speech_encoder is not None
     with pytest.raises(
         ValueError, match="writes 24 dimensions, echo-nano 384: they need one space"
     ):
@@ -269,13 +273,15 @@ def test_only_wrong_input_becomes_a_note():
 def test_the_folder_can_be_pushed(run):
     """Versions in full: the Hub builds the image from them."""
     contents = contents_of(space_folder())
-    assert contents.kind == "space" and not contents.problems
+    assert contents.kind == "space"
+    assert not contents.problems
     assert {str(file) for file in contents.files} == {"README.md", "app.py", "requirements.txt"}
     card = (space_folder() / "README.md").read_text(encoding="utf-8")
     for field in ("sdk_version", "python_version"):
         assert re.search(rf"^{field}: \d+\.\d+\.\d+$", card, re.MULTILINE)
     code, out, err = run("push", space_folder(), "me/echo", "--version", "0.2.0", "--dry-run")
-    assert (code, err) == (0, "") and "space me/echo, v0.2.0" in out
+    assert (code, err) == (0, "")
+    assert "space me/echo, v0.2.0" in out
 
 
 def test_without_gradio_one_line_says_so(refused, monkeypatch):
@@ -303,10 +309,35 @@ def test_what_npm_brings_is_checked(refused, tmp_path, monkeypatch):
     assert not (tmp_path / "page").exists()
 
 
+def test_the_close_cosine_lies_between_translations_and_others():
+    """Cosines in the plane are those of angles: translations 10 degrees apart, other sentences 60 and more."""
+    angles = np.radians([0, 10, 70, 80, 200, 210])
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    close = close_cosine(vectors, np.array([0, 0, 1, 1, 2, 2]))
+    assert close == pytest.approx((np.cos(np.radians(10)) + np.cos(np.radians(60))) / 2, abs=2e-3)
+
+
+def test_the_close_cosine_errs_equally_often_on_both_sides():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(20, 8))
+    meanings = np.repeat(np.arange(20), 4)
+    vectors = unit_length(centres[meanings] + 0.8 * rng.normal(size=(80, 8)))
+    close = close_cosine(vectors, meanings)
+    missed = 0
+    mistaken = 0
+    for row, meaning in enumerate(meanings):
+        cosines = np.delete(vectors @ vectors[row], row)
+        is_same = np.delete(meanings, row) == meaning
+        missed += cosines[is_same].max() < close
+        mistaken += cosines[~is_same].max() >= close
+    assert missed > 0
+    assert abs(missed - mistaken) <= 1
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("gradio") is None, reason="gradio is not installed (extra space)"
 )
-def test_the_page_is_built_and_bounded(views):
+def test_the_page_is_bounded(views):
     """Five tabs without fonts from the network; an upload of 11 MB is refused, and the queue has an end."""
     from huggingface_hub.utils import get_session
 
@@ -317,7 +348,8 @@ def test_the_page_is_built_and_bounded(views):
         part["props"]["label"] for part in page.config["components"] if part["type"] == "tabitem"
     ]
     assert tabs == ["Search", "Translate", "Align words", "Map", "Speech"]
-    assert not app.THEME._stylesheets and page._queue.max_size == app.MAX_WAITING
+    assert not app.THEME._stylesheets
+    assert page._queue.max_size == app.MAX_WAITING
     page.launch(prevent_thread_lock=True, quiet=True, **app.LAUNCH)
     try:
         url = f"{page.local_url}gradio_api/upload"
@@ -328,6 +360,24 @@ def test_the_page_is_built_and_bounded(views):
     finally:
         page.close()
     assert [answer.status_code for answer in sent] == [200, 413]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gradio") is None, reason="gradio is not installed (extra space)"
+)
+def test_every_tab_opens_with_an_answer(views):
+    from hf_echo.hub.space import app
+
+    page = app.build(views)
+    answers = [
+        part["props"]["value"] for part in page.config["components"] if part["type"] == "html"
+    ]
+    assert answers[:4] == [
+        views.search(app.QUERIES, app.SENTENCES),
+        views.translate(app.TRANSLATE),
+        views.align(*app.ALIGN),
+        views.map(app.PARALLEL),
+    ]
 
 
 def test_the_best_sentence_is_tinted(views):

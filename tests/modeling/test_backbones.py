@@ -195,7 +195,8 @@ def test_a_backbone_with_code_of_its_own_is_trusted_or_refused(tmp_path, monkeyp
     ):
         EchoEncoder.from_backbone(tmp_path / "own")
     model = EchoEncoder.from_backbone(tmp_path / "own", trust_remote_code=True)
-    assert type(model.backbone).__name__ == "OwnModel" and embed(model, padded("left")).shape == (
+    assert type(model.backbone).__name__ == "OwnModel"
+    assert embed(model, padded("left")).shape == (
         3,
         32,
     )

@@ -144,7 +144,8 @@ def test_configuration_comes_back(make_config, tmp_path):
         1,
         "llama3",
     )
-    assert again.get_text_config() is again and again.get_text_config(decoder=True) is again.decoder
+    assert again.get_text_config() is again
+    assert again.get_text_config(decoder=True) is again.decoder
     written = json.loads((tmp_path / "config.json").read_text())
     assert written["auto_map"]["AutoModel"] == "modeling_echo.EchoEncoder"
     assert (

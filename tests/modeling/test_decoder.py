@@ -44,7 +44,8 @@ def test_loss_by_hand(model, batch):
     picked = [logs[i, j, labels[i, j]] for i, j in (labels != -100).nonzero().tolist()]
     assert output.loss.item() == pytest.approx(-torch.stack(picked).mean().item(), abs=1e-5)
     bare = model(**batch, decoder_input_ids=targets, labels=labels, compute_logits=False)
-    assert bare.logits is None and bare.loss is None
+    assert bare.logits is None
+    assert bare.loss is None
     torch.testing.assert_close(model.decoder.lm_head(bare.decoder_hidden_state), output.logits)
     assert model(**batch).decoder_hidden_state is None
 
@@ -214,7 +215,8 @@ def test_wrong_parts(model, seq2seq, make_config):
 def test_any_encoder_with_any_decoder_of_a_space(model, make_model, batch, prompts):
     tiny = make_model(hidden_size=16, num_hidden_layers=1).encoder
     joined = EchoForTranslation.from_parts(tiny, model.decoder).eval()
-    assert joined.encoder is tiny and joined.decoder is model.decoder
+    assert joined.encoder is tiny
+    assert joined.decoder is model.decoder
     embedding = tiny(**batch).sentence_embedding
     assert torch.equal(
         generate(joined, **batch, **prompts),

@@ -36,7 +36,8 @@ def encoder(request, make_model):
 
 def reference(encoder, batch) -> tuple[torch.Tensor, torch.Tensor]:
     """States and embedding by the modules' own forward passes: with gradients nothing is packed."""
-    assert torch.is_grad_enabled() and not can_pack(encoder)
+    assert torch.is_grad_enabled()
+    assert not can_pack(encoder)
     output = encoder(**batch)
     return output.last_hidden_state.detach(), output.sentence_embedding.detach()
 
@@ -113,7 +114,8 @@ def test_layers_with_the_norm_behind(post_norm, pooling):
         for name, t in batch.items()
     }
     with torch.no_grad():
-        assert can_pack(encoder) and packed_states(encoder, ids, mask) is not None
+        assert can_pack(encoder)
+        assert packed_states(encoder, ids, mask) is not None
         output = encoder(**batch)
         rows = packed_encoder(encoder).embed(rows_of(batch))
         torch.testing.assert_close(encoder(**left).sentence_embedding, embeddings, **CLOSE)
@@ -146,7 +148,8 @@ def test_products_of_either_library(make_model, post_norm, batch, through_onednn
         with torch.no_grad():
             packed = packed_encoder(encoder)
             have = packed.embed(rows_of(given))
-        assert not packed.through_onednn and have.dtype == want.dtype == torch.float32
+        assert not packed.through_onednn
+        assert have.dtype == want.dtype == torch.float32
         assert torch.cosine_similarity(have, want).min() > 0.999
 
 
@@ -218,7 +221,8 @@ def test_rows_of_all_lengths(encoder):
         torch.testing.assert_close(packed.embed(rows), want, **CLOSE)
         assert len(packed.groups) == 6
         shared = PackedEncoder(encoder, like=packed)
-        assert shared.joined is packed.joined and shared.buffers is not packed.buffers
+        assert shared.joined is packed.joined
+        assert shared.buffers is not packed.buffers
         torch.testing.assert_close(shared.embed(rows[:2]), want[:2], **CLOSE)
         torch.testing.assert_close(encoder(ids, mask).sentence_embedding, want, **CLOSE)
 

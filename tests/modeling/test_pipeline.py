@@ -76,7 +76,8 @@ def test_a_decoder_with_a_tokenizer_of_its_own(toy, toy_tokenizer, toy_trained, 
         text and said
         for text, said in zip(TEXTS, translate(toy_trained, toy_tokenizer, vectors), strict=True)
     ]
-    assert len(other) != len(toy_tokenizer) and any(want)
+    assert len(other) != len(toy_tokenizer)
+    assert any(want)
     opened, tokenizer = load_translator(tmp_path, device="cpu", dtype="fp32")
     assert translate(opened, tokenizer, TEXTS, LANGUAGES) == want
     by_name = pipeline("sonar-translation", model=str(tmp_path), device="cpu", dtype=torch.float32)
@@ -137,7 +138,9 @@ def test_nothing_is_translated_as_nothing(pipe, toy_trained, toy_tokenizer):
     assert have == ["", texts_of(pipe(TEXTS[0], src_lang="fra_Latn"))[0], ""]
     assert translate(toy_trained, toy_tokenizer, texts, "fra_Latn") == have
     assert texts_of(pipe("")) == [""]
-    assert pipe([]) == [] and pipe([], src_lang=[]) == [] and pipe(np.zeros((0, 32))) == []
+    assert pipe([]) == []
+    assert pipe([], src_lang=[]) == []
+    assert pipe(np.zeros((0, 32))) == []
 
 
 def test_stage_one(toy, toy_tokenizer):

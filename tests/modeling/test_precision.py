@@ -33,10 +33,12 @@ def test_instructions_decide(monkeypatch, amx, avx512_bf16, capability, limit, f
     assert (bf16_is_faster(), bf16_is_faster(training=True)) == (fast, fast)
     assert pick_dtype("auto", "cpu") == (torch.bfloat16 if fast else torch.float32)
     assert automatic_dtype("bfloat16") == (None if fast else torch.float32)
-    assert automatic_dtype("float32") is None and not bf16_is_faster("mps")
+    assert automatic_dtype("float32") is None
+    assert not bf16_is_faster("mps")
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"bf16": True}, raising=False)
-    assert bf16_is_faster() and not bf16_is_faster(training=True)
+    assert bf16_is_faster()
+    assert not bf16_is_faster(training=True)
 
 
 def test_opening_a_model_writes_nothing(tmp_path, monkeypatch):

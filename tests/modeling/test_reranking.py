@@ -92,7 +92,8 @@ def test_defaults_come_from_the_generation_config(model, tokenizer, batch, tmp_p
     set_generation(plain.generation_config, {"num_beams": BEAMS, "rerank_weight": 20.0})
     plain.save_release(tmp_path)
     model, tokenizer = load_translator(folder, dtype="fp32")
-    assert isinstance(model, EchoForTranslation) and model.generation_config.rerank_weight == 20
+    assert isinstance(model, EchoForTranslation)
+    assert model.generation_config.rerank_weight == 20
     assert translate(model, tokenizer, texts, None, "fra_Latn", max_new_tokens=LENGTH) == want
     assert (
         translate(model, tokenizer, texts, None, "fra_Latn", num_beams=1, max_new_tokens=LENGTH)

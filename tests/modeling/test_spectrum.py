@@ -130,7 +130,8 @@ def test_attention_implementations_agree(model):
         torch.testing.assert_close(eager(**packed).loss, model(**packed).loss, atol=1e-5, rtol=0)
         weights = eager.tower(embeddings(3)[None], output_attentions=True).attentions
     # BOE reads itself only
-    assert len(weights) == 3 and weights[0][0, 0, 0].tolist() == [
+    assert len(weights) == 3
+    assert weights[0][0, 0, 0].tolist() == [
         1,
         0,
         0,

@@ -183,7 +183,8 @@ def test_a_document_ends_with_an_empty_sentence(model):
 
     ending.generate = generate
     steps = list(ending.generate_sentences(document, encode, Words(), max_sentences=2))
-    assert steps == [["bc", None], ["bc", None]] and calls == [2, 1]
+    assert steps == [["bc", None], ["bc", None]]
+    assert calls == [2, 1]
     stream = ending.generate_sentences(document, encode, Words(), max_sentences=50)
     next(stream)  # a stream: the second sentence is not written before it is asked for
     assert len(calls) == 3
@@ -270,7 +271,8 @@ def test_adapters_of_both_parts_learn(tmp_path):
     losses = train(model)
     assert losses[-1] < losses[0]
     moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
-    assert moved and all("lora_" in name for name in moved)
+    assert moved
+    assert all("lora_" in name for name in moved)
     assert {name.split(".")[2] for name in moved} == {"tower", "decoder"}
 
     model.eval()

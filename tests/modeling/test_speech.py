@@ -114,9 +114,8 @@ def test_every_way_in(speech, tmp_path):
     assert model.get_embedding_dimension() == 24
     inputs = [str(tmp_path / "a.wav"), audio, {"array": audio, "sampling_rate": RATE}]
     np.testing.assert_allclose(model.encode(inputs), np.stack([want] * 3), atol=1e-4)
-    assert (tmp_path / "modeling_echo_speech.py").exists() and (
-        tmp_path / "feature_extraction_echo_speech.py"
-    ).exists()
+    assert (tmp_path / "modeling_echo_speech.py").exists()
+    assert (tmp_path / "feature_extraction_echo_speech.py").exists()
 
 
 def test_a_long_file_takes_the_memory_of_its_mono_samples(tmp_path, monkeypatch):
@@ -133,7 +132,8 @@ def test_a_long_file_takes_the_memory_of_its_mono_samples(tmp_path, monkeypatch)
     finally:
         tracemalloc.stop()
     np.testing.assert_array_equal(samples, whole)
-    assert len(samples) == 20 * RATE and peak < 3 * samples.nbytes
+    assert len(samples) == 20 * RATE
+    assert peak < 3 * samples.nbytes
 
 
 def test_bad_audio_and_settings():

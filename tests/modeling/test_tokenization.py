@@ -44,7 +44,8 @@ def pieces(tokenizer, *args, **kwargs) -> list[str]:
 
 def test_layouts_are_table_40(tokenizer):
     tokens = pieces(tokenizer, "Le chat", lang="fra_Latn")
-    assert tokens[:2] == ["<CLS>", "<s>"] and tokens[-1] == "</s>"
+    assert tokens[:2] == ["<CLS>", "<s>"]
+    assert tokens[-1] == "</s>"
     middle = tokens.index("<SEP>")
     assert tokenizer.convert_tokens_to_string(tokens[2:middle]) == "French:"
     assert tokenizer.convert_tokens_to_string(tokens[middle + 1 : -1]) == "Le chat"
@@ -143,7 +144,8 @@ def test_special_tokens_cannot_be_spelt(tokenizer, spelling):
     ids = tokenizer(text, lang="eng_Latn").input_ids
     prefix = tokenizer("", lang="eng_Latn").input_ids[:-1]
     body = ids[len(prefix) : -1]
-    assert ids[: len(prefix)] == prefix and not set(body) & set(tokenizer.all_special_ids)
+    assert ids[: len(prefix)] == prefix
+    assert not set(body) & set(tokenizer.all_special_ids)
     assert tokenizer.decode(body) == text
     assert not set(tokenizer.encode(text, add_special_tokens=False)) & set(
         tokenizer.all_special_ids
@@ -199,7 +201,8 @@ def test_long_texts_are_cut_with_a_warning(own, caplog, length):
     assert (ids[0][-1], ids[0].count(own.sep_token_id)) == (own.eos_token_id, 1)
     caplog.clear()
     own(["chat"], truncation=True, max_length=length)
-    assert not caplog.text and len(own(long_and_short()).input_ids[0]) > 128
+    assert not caplog.text
+    assert len(own(long_and_short()).input_ids[0]) > 128
 
 
 def test_long_texts_can_be_refused(own, tmp_path):
@@ -224,14 +227,17 @@ def test_long_texts_can_be_split(own, make_model, pooling):
         texts, lang="fra_Latn", truncation=True, max_length=40, padding=True, return_tensors="pt"
     )
     rows = batch["overflow_to_sample_mapping"]
-    assert rows.tolist() == sorted(rows.tolist()) and set(rows.tolist()) == {0, 1, 2, 3}
+    assert rows.tolist() == sorted(rows.tolist())
+    assert set(rows.tolist()) == {0, 1, 2, 3}
     prefix = own("", lang="fra_Latn").input_ids[:-1]
     body = []
     for ids, mask, row in zip(
         batch["input_ids"], batch["attention_mask"].bool(), rows, strict=True
     ):
         ids = ids[mask].tolist()
-        assert len(ids) <= 40 and ids[: len(prefix)] == prefix and ids[-1] == own.eos_token_id
+        assert len(ids) <= 40
+        assert ids[: len(prefix)] == prefix
+        assert ids[-1] == own.eos_token_id
         body += ids[len(prefix) : -1] if row == 1 else []
     # nothing lost, nothing doubled
     assert body == own(texts[1], lang="fra_Latn").input_ids[len(prefix) : -1]
@@ -269,7 +275,8 @@ def test_a_saved_tokenizer_is_the_same(tokenizer, tmp_path):
         assert again(TEXTS, lang=LANGUAGES).input_ids == want
         assert again(awkward).input_ids == tokenizer(awkward).input_ids
         assert again.decoder_prompt_ids("fra_Latn") == tokenizer.decoder_prompt_ids("fra_Latn")
-        assert again.model_max_length == 128 and again.on_long == "warn"
+        assert again.model_max_length == 128
+        assert again.on_long == "warn"
 
 
 def test_pair_ids_are_those_of_the_call(tokenizer):
@@ -348,7 +355,8 @@ def test_any_fast_tokenizer_takes_languages_that_change_nothing(toy, tmp_path):
     }
     tokenizer.save_pretrained(tmp_path)
     again = EchoTokenizer.from_pretrained(tmp_path)
-    assert again.prompts == "none" and again(texts, lang="deu_Latn").input_ids == want
+    assert again.prompts == "none"
+    assert again(texts, lang="deu_Latn").input_ids == want
 
 
 def test_a_tokenizer_without_special_tokens_around_a_text(toy):
@@ -357,8 +365,10 @@ def test_a_tokenizer_without_special_tokens_around_a_text(toy):
     tokenizer = EchoTokenizer.around(
         PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
     )
-    assert tokenizer("cat cat").input_ids == [2, 2] and tokenizer.end_ids == []
-    assert tokenizer.pair_ids([""], ["cat"]) == [[2]] and tokenizer.cls_token_id is None
+    assert tokenizer("cat cat").input_ids == [2, 2]
+    assert tokenizer.end_ids == []
+    assert tokenizer.pair_ids([""], ["cat"]) == [[2]]
+    assert tokenizer.cls_token_id is None
     assert (tokenizer.pad_token, tokenizer.sep_token, tokenizer.model_max_length) == (
         "<|end|>",
         "<|end|>",

@@ -122,10 +122,8 @@ def test_a_version_by_its_name(hub, folders, toy, tmp_path):
             found[f"{tag} decoder"], decoder.lm_head.weight.detach().numpy()
         )
         assert found[f"{tag} rows"].tolist() == toy.dataset()["source"][:]
-    assert (
-        str(found["v1.0.0 print"]).startswith("commit:")
-        and found["v1.0.0 print"] != found["v2.0.0 print"]
-    )
+    assert str(found["v1.0.0 print"]).startswith("commit:")
+    assert found["v1.0.0 print"] != found["v2.0.0 print"]
     assert (
         str(found["tester/versions@v9"])
         == "tester/versions has no version v9; it has v1.0.0, v2.0.0"
@@ -182,8 +180,10 @@ def test_operations_read_versions(hub, folders, tmp_path):
         f"{REPO}@v2.0.0",
     ]
     prints = {parent["fingerprint"] for parent in parents.values()}
-    assert len(prints) == 2 and all(len(print) == len("commit:") + 40 for print in prints)
-    assert "by average" not in done["other version"] and "other" in done["other version"]
+    assert len(prints) == 2
+    assert all(len(print) == len("commit:") + 40 for print in prints)
+    assert "by average" not in done["other version"]
+    assert "other" in done["other version"]
 
 
 FOREIGN = """
@@ -211,15 +211,15 @@ def test_code_that_runs_without_a_version_is_warned_of_once(hub):
     """transformers asks whether the code may run; the answer here is yes."""
     done = hub("-c", FOREIGN, "tester/foreign", "tester/other", say="y\ny\n")
     lines = [line for line in done.stderr.splitlines() if "without a version" in line]
-    assert (
-        len(lines) == 1
-        and "code of tester/foreign ran" in lines[0]
-        and "tester/foreign@v1.0.0" in lines[0]
-    )
+    assert len(lines) == 1
+    assert "code of tester/foreign ran" in lines[0]
+    assert "tester/foreign@v1.0.0" in lines[0]
     pinned = ["tester/foreign@v1.0.0", "tester/borrows@v1.0.0", "tester/borrows@v1.0.0"]
     borrowed = hub("-c", FOREIGN, *pinned, say="y\ny\ny\n")
     lines = [line for line in borrowed.stderr.splitlines() if "without a version" in line]
-    assert len(lines) == 1 and "code of tester/other ran" in lines[0] and "auto_map" in lines[0]
+    assert len(lines) == 1
+    assert "code of tester/other ran" in lines[0]
+    assert "auto_map" in lines[0]
 
 
 def test_what_is_a_version(tmp_path, monkeypatch):

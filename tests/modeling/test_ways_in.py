@@ -11,21 +11,10 @@ from sentence_transformers import SentenceTransformer
 
 import hf_echo
 
-from .ways_in import LANGUAGES, TEXTS, open_all
+from .ways_in import LANGUAGES, ON_HUB, TEXTS, open_all
 
-HERE = Path(__file__).parent
+SCRIPT = Path(__file__).parent / "ways_in.py"
 MODELING = Path(hf_echo.modeling.__file__).parent
-ON_HUB = ("tester/training", "tester/release")
-PUSH = """
-import sys
-from huggingface_hub import HfApi
-from hf_echo.modeling import EchoForTranslation, EchoTokenizer
-training, release = sys.argv[1:]
-EchoForTranslation.from_pretrained(training).push_to_hub("tester/training")
-EchoTokenizer.from_pretrained(training).push_to_hub("tester/training")
-HfApi().create_repo("tester/release")
-HfApi().upload_folder(repo_id="tester/release", folder_path=release)
-"""
 
 
 def run(*command: str, cwd: Path, **environment: str) -> None:
@@ -65,37 +54,41 @@ def here(folders) -> dict[str, dict]:
 
 
 @pytest.fixture(scope="module")
-def hub(folders, hub_environment, tmp_path_factory) -> dict[str, str]:
-    """The environment of a local Hub with both layouts."""
-    hub = {
-        name: value
-        for name, value in hub_environment.items()
-        if name.startswith("HF_") and name != "HF_HOME"
-    }
-    run("-c", PUSH, *map(str, folders.values()), cwd=tmp_path_factory.mktemp("push"), **hub)
+def hub(hub_environment) -> dict[str, str]:
+    """What the environment says of a local Hub; each process has its own HF_HOME."""
+    hub = {}
+    for name, value in hub_environment.items():
+        if name.startswith("HF_") and name != "HF_HOME":
+            hub[name] = value
     return hub
 
 
 @pytest.fixture(scope="module")
-def elsewhere(folders, hub, tmp_path_factory) -> dict[str, dict]:
-    """The results in a process that cannot import hf_echo, from folders and from the Hub."""
-    place = tmp_path_factory.mktemp("elsewhere")
-    script = str(HERE / "ways_in.py")
+def installed(folders, hub, tmp_path_factory) -> dict[str, dict]:
+    """The results by names on the Hub in a process that imports hf_echo, and pushes both layouts before."""
+    place = tmp_path_factory.mktemp("installed")
     result = str(place / "result.pt")
-    run("-I", script, result, *map(str, folders.values()), *ON_HUB, cwd=place, **hub)
-    # files of speech, of SONAR and of modular encoders
-    of_others = (
-        "_speech",
-        "_sonar",
-        "adapters_echo",
-    )
-    code = {path.name for path in MODELING.glob("*_echo*.py") if not path.stem.endswith(of_others)}
+    run(str(SCRIPT), "--installed", result, *map(str, folders.values()), cwd=place, **hub)
+    return torch.load(result)
+
+
+# Files of speech, of SONAR and of modular encoders.
+OF_OTHERS = ("_speech", "_sonar", "adapters_echo")
+
+
+@pytest.fixture(scope="module")
+def elsewhere(folders, hub, installed, tmp_path_factory) -> dict[str, dict]:
+    """The results in a process that cannot import hf_echo: a release from its folder, a checkpoint from the Hub."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    result = str(place / "result.pt")
+    run("-I", str(SCRIPT), result, str(folders["release"]), "tester/training", cwd=place, **hub)
+    code = {path.name for path in MODELING.glob("*_echo*.py") if not path.stem.endswith(OF_OTHERS)}
     for folder in place.glob("result.pt.*"):
         assert {path.name for path in folder.glob("*.py")} == code
-    found = torch.load(result)
-    for kind, folder in folders.items():
-        found = {name.replace(str(folder), kind): results for name, results in found.items()}
-    return found
+    results = torch.load(result)
+    return {
+        name.replace(str(folders["release"]), "release"): found for name, found in results.items()
+    }
 
 
 def test_ways_agree(here):
@@ -105,7 +98,8 @@ def test_ways_agree(here):
         assert torch.equal(here["release"][way], result), way
     results = here["training"]
     assert results["pipeline"].all()
-    assert results["size"] == 24 and results["auto"].shape == (len(TEXTS), 24)
+    assert results["size"] == 24
+    assert results["auto"].shape == (len(TEXTS), 24)
     for way in ("by name", "mixed"):
         torch.testing.assert_close(results[way], results["auto"], atol=1e-5, rtol=0)
     torch.testing.assert_close(results["split"][:-1], results["default"], atol=1e-5, rtol=0)
@@ -118,7 +112,7 @@ def same(found, want, way) -> None:
     torch.testing.assert_close(found, want, atol=1e-5, rtol=0, msg=lambda text: f"{way}: {text}")
 
 
-@pytest.mark.parametrize("name", ["training", "release", "tester/training", "tester/release"])
+@pytest.mark.parametrize("name", ["release", "tester/training"])
 def test_without_hf_echo_it_is_the_same(here, elsewhere, name):
     have = elsewhere[name]
     again = elsewhere[f"{name} saved again"]
@@ -126,27 +120,25 @@ def test_without_hf_echo_it_is_the_same(here, elsewhere, name):
     assert have.keys() == want.keys() == again.keys() | {"translation", "pipeline"}
     for way in want:
         same(have[way], want[way], way)
-    # SentenceTransformer.save() in that process wrote a folder that opens as well
+    # SentenceTransformer.save() in that process wrote a folder that opens as well.
     for way in again:
         same(again[way], want[way], way)
 
 
-def test_by_name_after_import_it_is_the_same(here, hub, tmp_path):
+@pytest.mark.parametrize("name", ON_HUB)
+def test_by_name_after_import_it_is_the_same(here, installed, name):
     """After `import hf_echo`, a Hub name loads without trust_remote_code, whichever class comes first."""
-    result = str(tmp_path / "result.pt")
-    run(str(HERE / "ways_in.py"), "--installed", result, *ON_HUB, cwd=tmp_path, **hub)
-    found = torch.load(result)
+    results = installed[name]
     want = here["training"]
-    assert set(found) == set(ON_HUB)
-    for name, results in found.items():
-        assert results.keys() == want.keys()
-        for way in want:
-            same(results[way], want[way], (name, way))
+    assert results.keys() == want.keys()
+    for way in want:
+        same(results[way], want[way], (name, way))
 
 
 def test_sentence_transformer_prompts(folders):
     model = SentenceTransformer(str(folders["release"]), device="cpu")
     assert set(model.prompts) >= {*LANGUAGES, "unspecified"}
-    assert model.default_prompt_name is None and model.similarity_fn_name == "cosine"
+    assert model.default_prompt_name is None
+    assert model.similarity_fn_name == "cosine"
     with pytest.raises(ValueError, match="xxx_Latn"):
         model.encode(["a"], prompt_name="xxx_Latn")

@@ -1,7 +1,7 @@
 """Opens an Echo model in the ways a stranger would. Run as a script it does so without hf_echo, or after importing it.
 
     python ways_in.py RESULT.pt NAME...
-    python ways_in.py --installed RESULT.pt NAME...
+    python ways_in.py --installed RESULT.pt TRAINING RELEASE    uploads the two folders and opens them from the Hub
 
 NAME@REVISION opens a version of a name on the Hub.
 
@@ -110,11 +110,25 @@ def try_first_ways(name: str) -> None:
         assert opened == wanted_class, f"{name}: {opened} instead of {wanted_class}"
 
 
-def installed(names: list[str]) -> dict[str, dict]:
-    import hf_echo  # noqa: F401  (its import is all that is needed)
+ON_HUB = ("tester/training", "tester/release")
 
-    try_first_ways(names[-1])
-    return {name: open_all(name) for name in names}
+
+def installed(folders: list[str]) -> dict[str, dict]:
+    from huggingface_hub import HfApi
+
+    import hf_echo  # its import is all that is needed to open a name
+
+    for name, folder in zip(ON_HUB, folders, strict=True):
+        HfApi().create_repo(name)
+        HfApi().upload_folder(repo_id=name, folder_path=folder)
+    try_first_ways(ON_HUB[-1])
+    results = {name: open_all(name) for name in ON_HUB}
+
+    # What a user pushes replaces the upload; a process without hf_echo opens it.
+    training, _ = folders
+    hf_echo.EchoForTranslation.from_pretrained(training).push_to_hub(ON_HUB[0])
+    hf_echo.EchoTokenizer.from_pretrained(training).push_to_hub(ON_HUB[0])
+    return results
 
 
 def elsewhere(names: list[str], result_file: str) -> dict[str, dict]:

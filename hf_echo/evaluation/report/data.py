@@ -41,11 +41,9 @@ class NwayTable:
     @property
     def taught(self) -> list[str]:
         """The languages that a probe of topics is trained on."""
-        taught = (
-            {row["lang"] for row in self.train}
-            if all("category" in row for row in self.rows)
-            else set()
-        )
+        if not all("category" in row for row in self.rows):
+            return []
+        taught = {row["lang"] for row in self.train}
         return [lang for lang in TRAINING_LANGS if lang in taught and lang in self.texts]
 
 
@@ -116,27 +114,33 @@ def use_published(data: ReportData, file: str | Path) -> None:
 def _read(file: Path, data: ReportData) -> NwayTable:
     columns = open_file(file).columns
     target = data.target_lang
-    if (mapping := find_nway_columns(columns)) is None:
+    mapping = find_nway_columns(columns)
+    if mapping is None:
         raise ValueError(f"{file} is no n-way table (id, lang, text); found: {', '.join(columns)}")
-    parts: dict[bool, list[dict[str, Any]]] = {True: [], False: []}  # whether a row is for training
+    # Rows of the split train teach a probe; the others are measured.
+    train: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
     for number, row in read_rows(file, list(mapping.values()), ("category", "split")):
         row = {"id": row.pop(mapping["id"])} | row
         split = row.pop("split", None)
         for name, value in row.items():
-            if reason := check_text(
-                name, str(value) if name == "id" and isinstance(value, int) else value
-            ):
+            is_number = name == "id" and isinstance(value, int)
+            reason = check_text(name, str(value) if is_number else value)
+            if reason:
                 raise ValueError(
                     f"{file}, row {number} ({row['lang']}): {reason}; leave the row out or correct it"
                 )
-        parts[split == "train"].append(row)
-    texts, pairs, skipped = pairs_of_table(parts[False], target, None)
+        (train if split == "train" else measured).append(row)
+    # Only languages that have sentences in common with the target.
+    texts, pairs, skipped = pairs_of_table(measured, target, None)
     data.skipped += [f"{file.name}: {reason}" for reason in skipped]
     langs = {target, *(lang for lang, _ in pairs)}
     texts = {lang: of_lang for lang, of_lang in texts.items() if lang in langs}
     common = [key for key in texts[target] if all(key in of_lang for of_lang in texts.values())]
     english = texts[target] if target.startswith("eng") else {}
-    made = zip(english, hard_negatives_for(list(english.values()), 5))
-    negatives = {key: list(items) for key, items in made if items}
-    rows = [row for row in parts[False] if row["lang"] in langs]
-    return NwayTable(file.stem, file.name, rows, parts[True], texts, common, negatives)
+    negatives = {}
+    for key, items in zip(english, hard_negatives_for(list(english.values()), 5)):
+        if items:
+            negatives[key] = list(items)
+    rows = [row for row in measured if row["lang"] in langs]
+    return NwayTable(file.stem, file.name, rows, train, texts, common, negatives)

@@ -134,11 +134,11 @@ def _first_of_each_key(keys: np.ndarray, shared: bool) -> np.ndarray:
     keep = np.ones(len(keys), bool)
     seen: set[tuple[int, int]] = set()
     for row, of_row in enumerate(keys.reshape(len(keys), -1).tolist()):
-        own = {(0 if shared else column, key) for column, key in enumerate(of_row) if key}
-        if own & seen:
+        row_keys = {(0 if shared else column, key) for column, key in enumerate(of_row) if key}
+        if row_keys & seen:
             keep[row] = False
         else:
-            seen |= own
+            seen |= row_keys
     return keep
 
 

@@ -53,9 +53,8 @@ def measure(
     Raises:
         ValueError: errors of an evaluation, with the file and the model; an unknown `main`.
     """
-    main = (
-        max(data.tables, key=lambda name: len(data.tables[name].common)) if main is None else main
-    )
+    if main is None:
+        main = max(data.tables, key=lambda name: len(data.tables[name].common))
     if main not in data.tables:
         raise ValueError(f"no set {main!r}; found {', '.join(data.tables)}")
     result: dict[str, Any] = {
@@ -66,30 +65,32 @@ def measure(
         "skipped": [f"all models: {reason}" for reason in data.skipped],
         "xsim": {name: {} for name in data.tables},
         "groups": {name: {by: {} for by in GROUPS} for name in data.tables},
-        "topics": {
-            name: {lang: {} for lang in langs}
-            for name, table in data.tables.items()
-            if (langs := table.taught)
-        },
-        **{name: {} for name in ("geometry", "singular_values", "map", "examples", "averages")},
+        "topics": {},
     }
+    for name, table in data.tables.items():
+        if table.taught:
+            result["topics"][name] = {lang: {} for lang in table.taught}
+    for name in ("geometry", "singular_values", "map", "examples", "averages"):
+        result[name] = {}
+    # Every set for each model, then what is measured on the main set alone.
     for model in models:
         encode = stored_encoder(model.encode, model.model_id, cache, progress=progress)
         for table in data.tables.values():
             with _naming(table.file, model.label):
                 _measure_table(result, model.label, encode, table, data.target_lang)
         if len(data.tables) > 1:
-            searched = {
-                name: Table(**of_models[model.label]) for name, of_models in result["xsim"].items()
-            }
-            result["averages"][model.label] = asdict(average_over_benchmarks(searched))
+            by_set = {}
+            for name, of_models in result["xsim"].items():
+                by_set[name] = Table(**of_models[model.label])
+            result["averages"][model.label] = asdict(average_over_benchmarks(by_set))
         table = data.tables[main]
         with _naming(table.file, model.label):
             result["examples"][model.label] = error_examples(
                 encode, table, data.target_lang, examples
             )
-            if reason := _measure_space(result, model, encode, table, data.target_lang):
-                result["skipped"].append(f"{model.label}: {reason}")
+            reason = _measure_space(result, model, encode, table, data.target_lang)
+        if reason:
+            result["skipped"].append(f"{model.label}: {reason}")
     return result
 
 
@@ -97,15 +98,14 @@ def _measure_table(
     result: dict[str, Any], label: str, encode: Encode, table: NwayTable, target_lang: str
 ) -> None:
     """xsim, its averages by group, and topics."""
-    found = evaluate_xsim(
+    errors = evaluate_xsim(
         encode, table.rows, target_lang=target_lang, negatives=table.negatives or None
     )
-    result["xsim"][table.name][label] = asdict(found)
+    result["xsim"][table.name][label] = asdict(errors)
     for by, of_models in result["groups"][table.name].items():
-        of_models[label] = asdict(grouped(found, by))
-    train, test = (
-        [row | {"label": row.get("category")} for row in rows] for rows in (table.train, table.rows)
-    )
+        of_models[label] = asdict(grouped(errors, by))
+    train = [row | {"label": row.get("category")} for row in table.train]
+    test = [row | {"label": row.get("category")} for row in table.rows]
     for lang, of_models in result["topics"].get(table.name, {}).items():
         of_models[label] = asdict(evaluate_classification(encode, train, test, train_lang=lang))
 
@@ -120,9 +120,9 @@ def _measure_space(
         few = f"{table.file} has {len(table.common)} sentences in all languages, fewer than {FEWEST_ROWS}"
         return f"geometry and map: {few}"
     result["map"][model.label] = sentence_map(encode, table, target_lang)
-    parts = {
-        lang: encode([own[key] for key in table.common], lang) for lang, own in table.texts.items()
-    }
+    parts = {}
+    for lang, texts in table.texts.items():
+        parts[lang] = encode([texts[key] for key in table.common], lang)
     try:
         geometry = evaluate_geometry(parts)
     except ValueError as error:  # such as one embedding for all sentences of a language

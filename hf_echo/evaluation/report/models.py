@@ -51,7 +51,8 @@ def open_model(name: str, texts: Sequence[str]) -> ReportModel:
 
 def open_models(names: Sequence[str], texts: Sequence[str]) -> list[ReportModel]:
     """Open several models with distinct labels; raises ValueError for a name given twice."""
-    if twice := [name for name in names if list(names).count(name) > 1]:
+    twice = [name for name in names if list(names).count(name) > 1]
+    if twice:
         raise ValueError(f"{twice[0]!r} is given twice; give each model once")
     models = [open_model(name, texts) for name in names]
     labels = [model.label for model in models]

@@ -27,12 +27,13 @@ GEOMETRY = (
     "calinski_harabasz",
     "rsim",
 )
+# shape and size
 MARKS = {
     "other": ("o", 7),
     "translation": ("o", 24),
     "target": ("*", 170),
     "negative": ("X", 46),
-}  # shape and size
+}
 WORDS = {
     "effective_rank": "effective rank",
     "calinski_harabasz": "Calinski-Harabasz: languages apart (low is mixed)",
@@ -70,76 +71,86 @@ def page_of(parts: Sequence[dict[str, Any]], title: str) -> str:
 def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
     """{title, text, grids: [{caption, header, rows}], figures: [svg]} of each part that has data."""
     main = measured["main"]
+    parts = [*_overview(measured), *_searches(measured)]
+    if measured["map"]:
+        parts.append(_maps(measured["map"], main))
+    examples: Rows = []
+    for label, rows in measured["examples"].items():
+        examples += [{"model": label} | row for row in rows]
+    if examples:
+        text = "Sentences for which a model chose a hard negative instead of the translation."
+        parts.append(section_of(f"Errors of xsim++ ({main})", text, {"": examples}))
+    parts += _probes(measured["topics"])
+    if measured["geometry"]:
+        parts.append(_geometry(measured))
+    if measured["skipped"]:
+        reasons = [line.split(": ", 1) for line in measured["skipped"]]
+        rows = [dict(zip(("model", "reason"), reason, strict=False)) for reason in reasons]
+        parts.append(section_of("Not measured", "", {"": rows}))
+    return parts
+
+
+def _overview(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was measured on what, and one row a model."""
     target = measured["target_lang"]
-    colours = dict(
-        zip((model["label"] for model in measured["models"]), COLOURS * len(measured["models"]))
-    )
     text = (
         f"xsim: how often the nearest {target} sentence by cosine is not the translation, in percent; xsim++: the same "
         f"with hard negatives among the candidates ({_sources(measured)}). Average: the mean over languages, then over "
-        "sets. "
+        "sets."
     )
-    text += " ".join(
-        f"{model['label']}: {model['about']}." for model in measured["models"] if model["about"]
-    )
-    sets = [
-        {"set": name} | about | {"languages": len(about["languages"])}
-        for name, about in measured["sets"].items()
-    ]
-    parts = [
-        section_of("Summary", text, {"": _summary(measured)}),
-        section_of("Data", "", {"": sets}),
-    ]
+    for model in measured["models"]:
+        if model["about"]:
+            text += f" {model['label']}: {model['about']}."
+    sets = []
+    for name, description in measured["sets"].items():
+        sets.append({"set": name} | description | {"languages": len(description["languages"])})
+    summary = section_of("Summary", text, {"": _summary(measured)})
+    return [summary, section_of("Data", "", {"": sets})]
+
+
+def _searches(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    parts = []
     for name, tables in measured["xsim"].items():
         grids = {"Error rate in percent by language": _side_by_side(tables)}
-        grids |= {
-            f"By {by}": _side_by_side(groups, by) for by, groups in measured["groups"][name].items()
-        }
+        for by, groups in measured["groups"][name].items():
+            grids[f"By {by}"] = _side_by_side(groups, by)
         parts.append(section_of(f"{name}: similarity search", "", grids))
-    if measured["map"]:
-        method = next(iter(measured["map"].values()))["method"]
-        text = (
-            f"{method} of sentences in all languages. Colours: three sentences with their translations (dots), the "
-            "target (star) and its hard negatives (crosses); grey: other sentences."
-        )
-        drawn = [_map(label, content) for label, content in measured["map"].items()]
-        parts.append(section_of(f"Translations against hard negatives ({main})", text, {}, drawn))
-    if examples := [
-        {"model": label} | row for label, rows in measured["examples"].items() for row in rows
-    ]:
-        text = "Sentences for which a model chose a hard negative instead of the translation."
-        parts.append(section_of(f"Errors of xsim++ ({main})", text, {"": examples}))
-    for name, by_lang in measured["topics"].items():
-        text = (
-            "Accuracy in percent of logistic regression on frozen embeddings, by mteb's protocol: ten draws of eight "
-            "training sentences per topic. CLT: accuracy as a share of the training language's."
-        )
-        probes = {
-            f"Trained on {_language(lang)}": _side_by_side(tables)
-            for lang, tables in by_lang.items()
-        }
-        parts.append(section_of(f"{name}: topics", text, probes))
-    if measured["geometry"]:
-        rows = [
-            {"model": label} | {n: row[n] for n in GEOMETRY}
-            for label, row in measured["geometry"].items()
-        ]
-        text = "Below: singular values of all embeddings, as shares of the largest. Compare invariance at equal size."
-        parts.append(
-            section_of(
-                f"Geometry ({main})",
-                text,
-                {"": rows},
-                [_curves(measured["singular_values"], colours)],
-            )
-        )
-    if measured["skipped"]:
-        rows = [
-            dict(zip(("model", "reason"), line.split(": ", 1), strict=False))
-            for line in measured["skipped"]
-        ]
-        parts.append(section_of("Not measured", "", {"": rows}))
     return parts
+
+
+def _maps(maps: Mapping[str, Any], main: str) -> dict[str, Any]:
+    method = next(iter(maps.values()))["method"]
+    text = (
+        f"{method} of sentences in all languages. Colours: three sentences with their translations (dots), the "
+        "target (star) and its hard negatives (crosses); grey: other sentences."
+    )
+    figures = [_map(label, content) for label, content in maps.items()]
+    return section_of(f"Translations against hard negatives ({main})", text, {}, figures)
+
+
+def _probes(topics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    text = (
+        "Accuracy in percent of logistic regression on frozen embeddings, by mteb's protocol: ten draws of eight "
+        "training sentences per topic. CLT: accuracy as a share of the training language's."
+    )
+    parts = []
+    for name, by_lang in topics.items():
+        grids = {}
+        for lang, tables in by_lang.items():
+            grids[f"Trained on {_language(lang)}"] = _side_by_side(tables)
+        parts.append(section_of(f"{name}: topics", text, grids))
+    return parts
+
+
+def _geometry(measured: dict[str, Any]) -> dict[str, Any]:
+    labels = [model["label"] for model in measured["models"]]
+    colours = dict(zip(labels, COLOURS * len(labels)))
+    rows = []
+    for label, values in measured["geometry"].items():
+        rows.append({"model": label} | {name: values[name] for name in GEOMETRY})
+    text = "Below: singular values of all embeddings, as shares of the largest. Compare invariance at equal size."
+    figure = _curves(measured["singular_values"], colours)
+    return section_of(f"Geometry ({measured['main']})", text, {"": rows}, [figure])
 
 
 def section_of(
@@ -150,6 +161,11 @@ def section_of(
     for caption, rows in tables.items():
         header = list(dict.fromkeys(name for row in rows for name in row))
         best = _best(header, rows)
+        largest: dict[str, float] = {}  # of each measure, whatever the model
+        for row in rows:
+            for name, value in row.items():
+                if isinstance(value, float):
+                    largest[_measure(name)] = max(value, largest.get(_measure(name), 0.0))
         cells = []
         for number, row in enumerate(rows):
             line = []
@@ -157,7 +173,11 @@ def section_of(
                 kind = "text" if isinstance(row.get(name), str) else "number"
                 is_error = name == "retrieved" and row.get(name)
                 content = _marked(row[name], row) if is_error else _cell(row.get(name))
-                line.append({"text": content, "kind": kind, "best": (number, name) in best})
+                bar = _bar(row.get(name), largest.get(_measure(name), 0.0))
+                bar = bar if header[0] == "lang" else None
+                line.append(
+                    {"text": content, "kind": kind, "best": (number, name) in best, "bar": bar}
+                )
             cells.append(line)
         words = [{"text": WORDS.get(name, name), "kind": _kind(name, rows)} for name in header]
         grids.append(
@@ -169,6 +189,18 @@ def section_of(
             }
         )
     return {"title": title, "text": text.strip(), "grids": grids, "figures": figures}
+
+
+def _measure(column: str) -> str:
+    """The measure of a column "MODEL MEASURE"."""
+    return column.rpartition(" ")[2]
+
+
+def _bar(value: Any, largest: float) -> int | None:
+    """Length of the bar behind a number, in percent of the largest of its measure; None for what is not measured."""
+    if not isinstance(value, float) or largest <= 0:
+        return None
+    return round(100 * max(value, 0.0) / largest)
 
 
 def _kind(name: str, rows: Rows) -> str:
@@ -193,7 +225,7 @@ def _best(header: Sequence[str], rows: Rows) -> set[tuple[int, str]]:
         for number in range(len(rows)):
             by_measure: dict[str, list[tuple[int, str]]] = {}
             for name in header:
-                by_measure.setdefault(name.rpartition(" ")[2], []).append((number, name))
+                by_measure.setdefault(_measure(name), []).append((number, name))
             groups += by_measure.values()
     best = set()
     for group in groups:
@@ -213,23 +245,22 @@ def _marked(text: str, row: Mapping[str, Any]) -> Any:
 
     words = text.split()
     matcher = SequenceMatcher(None, row["desired"].split(), words, autojunk=False)
-    same = {
-        number
-        for block in matcher.get_matching_blocks()
-        for number in range(block.b, block.b + block.size)
-    }
-    shown = [
-        markupsafe.escape(word)
-        if number in same
-        else markupsafe.Markup("<mark>{}</mark>").format(word)
-        for number, word in enumerate(words)
-    ]
+    same: set[int] = set()
+    for block in matcher.get_matching_blocks():
+        same.update(range(block.b, block.b + block.size))
+    shown = []
+    for number, word in enumerate(words):
+        mark = "{}" if number in same else "<mark>{}</mark>"
+        shown.append(markupsafe.Markup(mark).format(word))
     return markupsafe.Markup(" ").join(shown)
 
 
 def _sources(measured: dict[str, Any]) -> str:
     """Which negatives the sets have: "FLORES: published set; NTREX: rule negatives"."""
-    sources = {name: about["negatives_from"] or "none" for name, about in measured["sets"].items()}
+    sources = {
+        name: description["negatives_from"] or "none"
+        for name, description in measured["sets"].items()
+    }
     if len(set(sources.values())) == 1:
         return next(iter(sources.values()))
     return "; ".join(f"{name}: {source}" for name, source in sources.items())
@@ -238,60 +269,53 @@ def _sources(measured: dict[str, Any]) -> str:
 def _summary(measured: dict[str, Any]) -> Rows:
     rows = []
     for model in measured["models"]:
-        row = {"model": model["label"]}
         label = model["label"]
+        row = {"model": label}
         for name, tables in measured["xsim"].items():
-            average = tables[label]["average"] or {}
-            row |= {
-                f"{name} {TITLES[column]}": average[column]
-                for column in ("xsim", "xsimpp")
-                if column in average
-            }
+            row |= _errors(name, tables[label]["average"])
         for name, by_lang in measured["topics"].items():
             for lang, tables in by_lang.items():
-                row |= {f"{name} topics from {lang}": tables[label]["average"]["accuracy"]}
-        averages = (measured["averages"].get(label) or {}).get("average", {})
-        row |= {
-            f"average {TITLES[column]}": averages[column]
-            for column in ("xsim", "xsimpp")
-            if column in averages
-        }
-        rows.append(row)
+                row[f"{name} topics from {lang}"] = tables[label]["average"]["accuracy"]
+        averages = measured["averages"].get(label) or {}
+        rows.append(row | _errors("average", averages.get("average")))
     return rows
+
+
+def _errors(name: str, average: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The error rates of an average, under the title of each."""
+    average = average or {}
+    return {
+        f"{name} {TITLES[column]}": average[column]
+        for column in ("xsim", "xsimpp")
+        if column in average
+    }
 
 
 def _side_by_side(tables: Mapping[str, dict[str, Any]], key: str = "lang") -> Rows:
     """One row per language (or group), with the averaged columns of every model beside each other."""
     first = next(iter(tables.values()))
-    columns = [
-        name
-        for name in first["average"] or {}
-        if name != key and name not in ("languages", "count")
-    ]
-    lines = [
-        {row[key]: row for row in [*table["rows"], table["average"] or {key: "average"}]}
-        for table in tables.values()
-    ]
+    counts = [name for name in ("count", "languages") if name in first["rows"][0]]
+    columns = [name for name in first["average"] or {} if name not in (key, "languages", "count")]
+    # Model -> language -> its row; the average is the last.
+    lines: dict[str, dict[Any, dict[str, Any]]] = {}
+    for label, table in tables.items():
+        average = table["average"] or {key: "average"}
+        lines[label] = {row[key]: row for row in [*table["rows"], average]}
+
     rows = []
-    for name in lines[0]:
-        own = [of_model.get(name, {}) for of_model in lines]
-        row = {key: _language(name)} | {
-            what: own[0].get(what) for what in ("count", "languages") if what in first["rows"][0]
-        }
-        rows.append(
-            row
-            | {
-                f"{lab} {TITLES.get(c, c)}": one.get(c)
-                for c in columns
-                for lab, one in zip(tables, own)
-            }
-        )
+    of_first = next(iter(lines.values()))
+    for name in of_first:
+        row = {key: _language(name)} | {count: of_first[name].get(count) for count in counts}
+        for column in columns:
+            for label, of_model in lines.items():
+                row[f"{label} {TITLES.get(column, column)}"] = of_model.get(name, {}).get(column)
+        rows.append(row)
     return rows
 
 
 def _language(code: Any) -> str:
-    known = LANGUAGES.get(code)
-    return f"{known.name} ({code})" if known else str(code)
+    properties = LANGUAGES.get(code)
+    return f"{properties.name} ({code})" if properties else str(code)
 
 
 def _cell(value: Any) -> str:
@@ -315,9 +339,8 @@ def svg_of(draw: Callable[[Any], None], width: float, height: float) -> str:
 
 def _map(label: str, content: Mapping[str, Any]) -> str:
     def draw(axis: Any) -> None:
-        for x, y, role, focus in sorted(
-            content["points"], key=lambda point: point[2:]
-        ):  # the others lie below
+        # the others lie below
+        for x, y, role, focus in sorted(content["points"], key=lambda point: point[2:]):
             marker, size = MARKS[ROLES[role]]
             colour = "#9a9a9a" if focus < 0 else COLOURS[focus % len(COLOURS)]
             axis.scatter(x, y, size, color=colour, marker=marker, alpha=0.7)

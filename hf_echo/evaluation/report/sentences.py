@@ -13,7 +13,8 @@ from ..retrieval.xsimpp import xsimpp
 from .data import NwayTable
 
 READABLE = 160  # characters of a sentence shown as an example
-SENTENCES, FOCUS = 40, 3  # of the map; those in focus with their hard negatives
+SENTENCES = 40  # of the map
+FOCUS = 3  # sentences that are shown with their hard negatives
 ROLES = ("other", "translation", "target", "negative")
 
 
@@ -25,42 +26,49 @@ def error_examples(
     At most one per language, of kinds not yet shown if possible, readable ones first.
     """
     shown: list[dict] = []
-    for lang in (lang for lang in table.texts if lang != target_lang):
-        wrong = _errors(encode, table, lang, target_lang) if len(shown) < count else []
-        if wrong:
+    for lang in table.texts:
+        if lang == target_lang or len(shown) == count:
+            continue
+        errors = _errors(encode, table, lang, target_lang)
+        if errors:
             kinds = {example["kind"] for example in shown}
-            shown.append(
-                next((example for example in wrong if example["kind"] not in kinds), wrong[0])
-            )
+            new_kinds = [example for example in errors if example["kind"] not in kinds]
+            shown.append((new_kinds or errors)[0])
     return shown
 
 
 def _errors(encode: Encode, table: NwayTable, lang: str, target_lang: str) -> list[dict]:
+    """The sentences of a language whose nearest candidate is their own hard negative, readable ones first."""
     source = table.texts[lang]
     target = table.texts[target_lang]
     ids = [key for key in source if key in target]
-    near = [
-        (i, text, kind) for i, key in enumerate(ids) for text, kind in table.negatives.get(key, ())
-    ]
-    if not near:
+    owners = []  # of each negative: the number of its sentence
+    negatives = []
+    kinds = []
+    for number, key in enumerate(ids):
+        for text, kind in table.negatives.get(key, ()):
+            owners.append(number)
+            negatives.append(text)
+            kinds.append(kind)
+    if not negatives:
         return []
-    owner, texts, kinds = map(list, zip(*near))
-    wanted = [target[key] for key in ids]
-    vectors = (
+    desired = [target[key] for key in ids]
+    result = xsimpp(
         encode([source[key] for key in ids], lang),
-        encode(wanted, target_lang),
-        encode(texts, target_lang),
+        encode(desired, target_lang),
+        encode(negatives, target_lang),
+        np.array(owners),
+        negative_kind=kinds,
+        gold=text_groups(desired),
     )
-    found = xsimpp(
-        *vectors, np.array(owner), negative_kind=kinds, gold=text_groups(wanted)
-    ).predictions - len(ids)
-    wrong = [
-        {"lang": lang, "id": ids[i], "kind": kinds[pick]}
-        | {"source": source[ids[i]], "desired": wanted[i], "retrieved": texts[pick]}
-        for i, pick in enumerate(found)
-        if pick >= 0 and owner[pick] == i
-    ]
-    return sorted(wrong, key=lambda example: abs(len(example["desired"]) - READABLE))
+    errors = []
+    # Candidates are the targets, then the negatives.
+    for number, negative in enumerate(result.predictions - len(ids)):
+        if negative >= 0 and owners[negative] == number:
+            example = {"lang": lang, "id": ids[number], "kind": kinds[negative]}
+            example |= {"source": source[ids[number]], "desired": desired[number]}
+            errors.append(example | {"retrieved": negatives[negative]})
+    return sorted(errors, key=lambda example: abs(len(example["desired"]) - READABLE))
 
 
 def sentence_map(encode: Encode, table: NwayTable, target_lang: str) -> dict:
@@ -74,30 +82,34 @@ def sentence_map(encode: Encode, table: NwayTable, target_lang: str) -> dict:
     """
     ids = list(table.common)
     random.Random(0).shuffle(ids)
-    rich = sorted(ids, key=lambda key: -min(3, len(table.negatives.get(key, ()))))[
-        :FOCUS
-    ]  # a stable sort
-    chosen = [*rich, *[key for key in ids if key not in rich][: SENTENCES - len(rich)]]
+    # A stable sort: the first sentences with three negatives, else with fewer.
+    by_negatives = sorted(ids, key=lambda key: -min(3, len(table.negatives.get(key, ()))))
+    focus = by_negatives[:FOCUS]
+    others = [key for key in ids if key not in focus]
+    chosen = [*focus, *others[: SENTENCES - len(focus)]]
+
+    # Every sentence in every language, then the negatives: its vector, its role and its number among those in focus.
     vectors = []
     labels = []
-    for lang, own in table.texts.items():
-        vectors.append(encode([own[key] for key in chosen], lang))
+    for lang, texts in table.texts.items():
+        vectors.append(encode([texts[key] for key in chosen], lang))
         role = ROLES.index("target" if lang == target_lang else "translation")
-        labels += [(role, i) if i < len(rich) else (0, -1) for i in range(len(chosen))]
-    near = [(text, i) for i, key in enumerate(rich) for text, _ in table.negatives.get(key, ())]
-    if near:
-        vectors.append(encode([text for text, _ in near], target_lang))
-        labels += [(ROLES.index("negative"), i) for _, i in near]
-    method, flat = project(unit_length(np.concatenate(vectors)))
-    points = [
-        [round(float(x), 3), round(float(y), 3), *label]
-        for (x, y), label in zip(flat, labels, strict=True)
-    ]
-    return {
-        "method": method,
-        "focus": [table.texts[target_lang][key] for key in rich],
-        "points": points,
-    }
+        labels += [(role, number) for number in range(len(focus))]
+        labels += [(ROLES.index("other"), -1)] * (len(chosen) - len(focus))
+    negatives = []
+    for number, key in enumerate(focus):
+        for text, _ in table.negatives.get(key, ()):
+            negatives.append(text)
+            labels.append((ROLES.index("negative"), number))
+    if negatives:
+        vectors.append(encode(negatives, target_lang))
+
+    method, places = project(unit_length(np.concatenate(vectors)))
+    points = []
+    for (x, y), label in zip(places, labels, strict=True):
+        points.append([round(float(x), 3), round(float(y), 3), *label])
+    texts_in_focus = [table.texts[target_lang][key] for key in focus]
+    return {"method": method, "focus": texts_in_focus, "points": points}
 
 
 def project(rows: np.ndarray, seed: int = 0) -> tuple[str, np.ndarray]:

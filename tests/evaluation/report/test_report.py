@@ -85,8 +85,10 @@ def test_the_page_stands_alone(report):
     html = (out / "index.html").read_text(encoding="utf-8")
     page = Page()
     page.feed(html)
-    assert page.links and all(link.startswith("#") for link in page.links)
-    assert not re.search(r"@import|url\((?!#)|<script", html) and len(html.encode()) < 2_000_000
+    assert page.links
+    assert all(link.startswith("#") for link in page.links)
+    assert not re.search(r"@import|url\((?!#)|<script", html)
+    assert len(html.encode()) < 2_000_000
     assert set(re.findall(r"url\(#([^)]+)\)", html)) | {x[1:] for x in page.links} <= set(page.ids)
     text = " ".join(page.text)
     for word in (
@@ -97,7 +99,8 @@ def test_the_page_stands_alone(report):
         *(m["label"] for m in measured["models"]),
     ):
         assert word in text
-    assert "Toys <&> others" in text and html.count("<svg") >= 2
+    assert "Toys <&> others" in text
+    assert html.count("<svg") >= 2
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,8 @@ def test_a_language_without_common_sentences_is_left_out_and_named(tmp_path, toy
         "fra_Latn",
         "rus_Cyrl",
     ]
-    assert measured["geometry"] and f"all models: few.parquet: {reason}" in measured["skipped"]
+    assert measured["geometry"]
+    assert f"all models: few.parquet: {reason}" in measured["skipped"]
 
 
 def test_a_space_whose_geometry_cannot_be_measured(tmp_path, few):
@@ -149,7 +153,9 @@ def test_a_space_whose_geometry_cannot_be_measured(tmp_path, few):
     measured = reports.measure(
         [reports.ReportModel("flat", encode, "f")], few, tmp_path / "cache", progress=False
     )
-    assert not measured["geometry"] and not measured["singular_values"] and measured["map"]
+    assert not measured["geometry"]
+    assert not measured["singular_values"]
+    assert measured["map"]
     reason = "few.parquet: all 32 rows of 'rus_Cyrl' are the same: leave this language out"
     assert f"flat: geometry: {reason}" in measured["skipped"]
 
@@ -172,7 +178,8 @@ def test_a_broken_model_is_named_and_not_remembered(tmp_path, few):
     asked = []
     mended = lambda texts, lang: asked.append(lang) or np.eye(len(texts), 8) + 1  # noqa: E731
     reports.measure([replace(model, encode=mended)], few, tmp_path / "cache", progress=False)
-    assert "rus_Cyrl" in asked and "fra_Latn" not in asked
+    assert "rus_Cyrl" in asked
+    assert "fra_Latn" not in asked
 
 
 def test_examples_are_errors(few):
@@ -272,7 +279,8 @@ def test_the_map_keeps_what_is_near():
     rows = np.repeat(np.eye(3, 32), 15, axis=0) + 0.05 * rng.normal(size=(45, 32))
     method, flat = project(rows / np.linalg.norm(rows, axis=1, keepdims=True))
     distance = np.linalg.norm(flat[:, None] - flat[None], axis=2) + 1e9 * np.eye(len(flat))
-    assert method in ("PCA", "UMAP") and (labels[distance.argmin(1)] == labels).all()
+    assert method in ("PCA", "UMAP")
+    assert (labels[distance.argmin(1)] == labels).all()
 
 
 def test_the_figures_are_those_of_the_evaluations(report, toy, toy_trained, toy_tokenizer):
@@ -303,12 +311,12 @@ def test_every_part_is_there_or_said_to_be_missing(report):
     label = measured["models"][0]["label"]
     assert set(measured["topics"]["toys"]) == {"fra_Latn", "eng_Latn"}
     assert measured["topics"]["toys"]["fra_Latn"][label]["average"]["clt"] > 60  # chance is 25
-    assert (
-        measured["geometry"][label]["languages"] == 3 and measured["singular_values"][label][0] == 1
-    )
+    assert measured["geometry"][label]["languages"] == 3
+    assert measured["singular_values"][label][0] == 1
     assert set(measured["groups"]["toys"]) == {"family", "script", "resource"}
     reasons = [reason for reason in measured["skipped"] if reason.startswith("tfidf")]
-    assert len(reasons) == 1 and "sparse" in reasons[0]
+    assert len(reasons) == 1
+    assert "sparse" in reasons[0]
 
 
 def test_a_second_run_opens_no_model(report, folder, model):
@@ -354,6 +362,21 @@ def test_the_best_of_models_beside_each_other_is_bold():
     rows = [{"lang": "fra_Latn", "a xsim": 2.0, "b xsim": 1.0, "a CLT": 0.9, "b CLT": 0.8}]
     (grid,) = section_of("", "", {"": rows})["grids"]
     assert [cell["best"] for cell in grid["rows"][0]] == [False, False, True, True, False]
+
+
+def test_bars_by_language_compare_the_models_of_a_measure():
+    rows = [
+        {"lang": "fra_Latn", "a xsim": 10.0, "b xsim": 40.0, "a CLT": 0.5},
+        {"lang": "deu_Latn", "a xsim": 20.0, "b xsim": None, "a CLT": 1.0},
+    ]
+    (grid,) = section_of("", "", {"": rows})["grids"]
+    bars = [[cell["bar"] for cell in row[1:]] for row in grid["rows"]]
+    assert bars == [[25, 100, 50], [50, None, 100]]
+
+
+def test_models_have_no_bars_for_different_measures():
+    (grid,) = section_of("", "", {"": [{"model": "a", "size": 1.0}]})["grids"]
+    assert [cell["bar"] for cell in grid["rows"][0]] == [None, None]
 
 
 def test_the_changed_word_is_marked():
