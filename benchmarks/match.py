@@ -1,17 +1,25 @@
-"""How well `hf-echo match` pairs documents, beside the means of their sentences alone.
+"""How well `hf-echo match` pairs documents, beside the means of their sentences alone and TF-IDF.
 
     python benchmarks/match.py CORPORA [--documents 100] [--kinds bible ntrex manuals] [--languages fra_Latn zho_Hans]
+    python benchmarks/match.py CORPORA --documents 50 --kinds gospels --languages fra_Latn deu_Latn --boilerplate 0.5
+    python benchmarks/match.py CORPORA --documents 40 --kinds ntrex --languages fra_Latn deu_Latn --shared 0.8
 
-Chapters of the Bible, news of NTREX and pieces of LibreOffice's help, English and another language. Their names are
-gone, a fifth of the sentences of each side is deleted by seed, and a third of the documents of each side has no
-partner. Prints recall (of the pairs that there are) and precision (of as many pairs as there are, the best first).
+Chapters of the Bible (gospels: of Matthew, Mark and Luke, which tell the same), news of NTREX and pieces of
+LibreOffice's help, English and another language. Their names are gone, a fifth of the sentences of each side is deleted
+by seed, and a third of the documents of each side has no partner. --boilerplate: this share of each document are
+sentences of a pool of its side, which translate nothing of the other side. --shared: families of four documents have
+this share of their sentences in common.
+
+TF-IDF: the words of the other language become all English words that the dictionaries of CORPORA give for them, or stay
+as they are; then cosines of TF-IDF. All three pair one to one, the best first. Prints recall (of the pairs that there
+are) and precision (of as many pairs as there are, the best first), in percent.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections import defaultdict
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +27,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hf_echo.inference import encode, load_encoder
-from hf_echo.search.matching import CANDIDATES, document_means, match_documents, one_to_one
+from hf_echo.search.matching import (
+    CANDIDATES,
+    Matches,
+    document_means,
+    match_documents,
+    one_to_one,
+)
 from hf_echo.search.neighbours import unit_neighbours
 from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.results import markdown_table
@@ -37,6 +51,15 @@ def bible(corpora: Path, lang: str) -> tuple[Documents, Documents]:
         _by_name(corpora / "bible.parquet", "verse_id", code, chapters=True)
         for code in (lang, ENGLISH)
     )
+
+
+def gospels(corpora: Path, lang: str) -> tuple[Documents, Documents]:
+    """The chapters of Matthew, Mark and Luke."""
+    sides = []
+    for side in bible(corpora, lang):
+        names = [name for name in side if name.split(".")[1] in ("MAT", "MAR", "LUK")]
+        sides.append({name: side[name] for name in names})
+    return sides[0], sides[1]
 
 
 def ntrex(corpora: Path, lang: str) -> tuple[Documents, Documents]:
@@ -72,8 +95,46 @@ def manuals(corpora: Path, lang: str) -> tuple[Documents, Documents]:
     return dict(source), dict(english)
 
 
-KINDS = {"bible": bible, "ntrex": ntrex, "manuals": manuals}
-SOURCES = {"bible": "bible", "ntrex": "ntrex", "manuals": "docs_parallel"}  # the table of each
+KINDS = {"bible": bible, "gospels": gospels, "ntrex": ntrex, "manuals": manuals}
+SOURCES = {  # the table of each
+    "bible": "bible",
+    "gospels": "bible",
+    "ntrex": "ntrex",
+    "manuals": "docs_parallel",
+}
+FAMILY = 4  # documents that share sentences
+POOL = 60  # sentences of boilerplate of a side
+
+
+def sharing(source: Documents, target: Documents, share: float) -> tuple[Documents, Documents]:
+    """Documents of which each four have the first `share` of their sentences in common, the same on both sides."""
+    names = sorted(
+        name
+        for name in source.keys() & target.keys()
+        if len(source[name]) == len(target[name]) >= 8
+    )
+    changed: tuple[Documents, Documents] = ({}, {})
+    for number, name in enumerate(names):
+        first = names[number - number % FAMILY]
+        length = len(source[name])
+        common = min(int(share * length), len(source[first]))
+        for side, documents in zip(changed, (source, target), strict=True):
+            side[name] = documents[first][:common] + documents[name][common:]
+    return changed
+
+
+def with_boilerplate(
+    side: Documents, pool: list[str], share: float, rng: np.random.Generator
+) -> Documents:
+    """Documents with sentences of the pool in between, as many as make up `share` of each."""
+    noisy = {}
+    for name, sentences in side.items():
+        count = round(len(sentences) * share / (1 - share))
+        mixed = list(sentences)
+        for text in rng.choice(pool, size=count):
+            mixed.insert(rng.integers(len(mixed) + 1), str(text))
+        noisy[name] = mixed
+    return noisy
 
 
 def two_sides(
@@ -96,7 +157,7 @@ def two_sides(
     return sides
 
 
-def scores_of(pairs: Iterable[tuple[str, str]], names: list[list[str]]) -> tuple[float, float]:
+def scores_of(pairs: Matches, names: list[list[str]]) -> tuple[float, float]:
     """(recall, precision) in percent of the first pairs, as many as there are."""
     gold = len(set(names[0]) & set(names[1]))
     rows = list(zip(pairs.sources, pairs.targets, strict=True))
@@ -105,13 +166,43 @@ def scores_of(pairs: Iterable[tuple[str, str]], names: list[list[str]]) -> tuple
     return 100 * right / gold, 100 * first / gold
 
 
-def by_means(readers: list, counts: list[int]) -> list[tuple[int, int]]:
+def by_means(readers: list, counts: list[int]) -> Matches:
     """One-to-one pairs by the cosines of the centred means."""
     x, _ = document_means(readers[0], counts[0], "source")
     y, _ = document_means(readers[1], counts[1], "target")
     nearest = unit_neighbours(x, y, min(CANDIDATES, len(y)))
     sources = np.repeat(np.arange(len(x)), nearest.indices.shape[1])
     return one_to_one(sources, nearest.indices.ravel(), nearest.scores.ravel())
+
+
+def dictionary(corpora: Path, lang: str) -> dict[str, list[str]]:
+    """Words of a language -> English words."""
+    table = pq.read_table(corpora / "dictionaries.parquet", columns=["src", "tgt_lang", "tgt"])
+    table = table.filter(pc.equal(table["tgt_lang"], lang))
+    entries = defaultdict(list)
+    for english, word in zip(table["src"].to_pylist(), table["tgt"].to_pylist(), strict=True):
+        entries[word.lower()] += re.findall(r"\w+", english.lower())
+    return dict(entries)
+
+
+def by_words(sides: list[Documents], entries: dict[str, list[str]]) -> Matches:
+    """One-to-one pairs by TF-IDF of words, those of the first side translated by a dictionary."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    documents = []
+    for side, is_translated in zip(sides, (True, False), strict=True):
+        for sentences in side.values():
+            words = re.findall(r"\w+", " ".join(sentences).lower())
+            if is_translated:
+                words = [english for word in words for english in entries.get(word, [word])]
+            documents.append(words)
+    vectors = TfidfVectorizer(analyzer=lambda words: words, sublinear_tf=True).fit_transform(
+        documents
+    )
+    sources = len(sides[0])
+    cosines = (vectors[:sources] @ vectors[sources:].T).toarray()
+    rows, columns = np.indices(cosines.shape)
+    return one_to_one(rows.ravel(), columns.ravel(), cosines.ravel())
 
 
 def main() -> None:
@@ -121,8 +212,13 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100, help="of each side")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--languages", nargs="+", default=["fra_Latn", "zho_Hans"])
+    parser.add_argument("--boilerplate", type=float, default=0.0, help="share of a document")
+    parser.add_argument("--shared", type=float, default=0.0, help="share of a document")
     given = parser.parse_args()
-    corpora = corpora_of(given, *[SOURCES[kind] for kind in given.kinds])
+    tables = {SOURCES[kind] for kind in given.kinds} | {"dictionaries"}
+    if given.boilerplate:
+        tables.add("docs_parallel")
+    corpora = corpora_of(given, *sorted(tables))
     model, tokenizer = load_encoder(given.model)
     rows = []
     for kind in given.kinds:
@@ -130,7 +226,21 @@ def main() -> None:
             source, english = KINDS[kind](corpora, lang)
             if not source:
                 continue
-            sides = two_sides(source, english, given.documents, np.random.default_rng(0))
+            rng = np.random.default_rng(0)
+            if given.shared:
+                source, english = sharing(source, english, given.shared)
+            sides = two_sides(source, english, given.documents, rng)
+            if given.boilerplate:
+                # Different rows on each side, so that no sentence of one pool translates one of the other.
+                pools = [
+                    [text for sentences in documents.values() for text in sentences]
+                    for documents in manuals(corpora, lang)
+                ]
+                parts = (pools[0][:POOL], pools[1][POOL : 2 * POOL])
+                sides = [
+                    with_boilerplate(side, part, given.boilerplate, rng)
+                    for side, part in zip(sides, parts, strict=True)
+                ]
             names = [list(side) for side in sides]
             readers = []
             for side, code in zip(sides, (lang, ENGLISH), strict=True):
@@ -142,13 +252,19 @@ def main() -> None:
             counts = [len(side) for side in sides]
             means = scores_of(by_means(readers, counts), names)
             bimax = scores_of(match_documents(readers[0], counts[0], readers[1], counts[1]), names)
-            figures = [f"{value:.1f}" for value in (*means, *bimax)]
+            entries = dictionary(corpora, lang)
+            words = scores_of(by_words(sides, entries), names) if entries else (None, None)
+            figures = [
+                "" if value is None else f"{value:.1f}" for value in (*words, *means, *bimax)
+            ]
             rows.append([kind, lang, f"{counts[0]} / {counts[1]}", *figures])
             print(rows[-1], flush=True)
     header = [
         "documents",
         "language",
         "sides",
+        "TF-IDF: recall",
+        "precision",
         "means: recall",
         "precision",
         "match: recall",
