@@ -1,6 +1,7 @@
 """The house itself: what wheel and sdist carry, what `import hf_echo` drags in, which way imports run."""
 
 import ast
+import gc
 import json
 import re
 import shutil
@@ -58,16 +59,17 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports_of(path: Path) -> Iterator[tuple[int, str, int]]:
-    """Yields (level, dotted name, line) of every name that a file imports, those inside functions included."""
+@cache
+def imports_of(path: Path) -> list[tuple[int, str, int]]:
+    """(level, dotted name, line) of every name that a file imports, those inside functions included."""
+    imports = []
     for node in ast.walk(tree_of(path)):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            start = [getattr(node, "module", None)]
-            level = getattr(node, "level", 0)
-            yield from (
-                (level, ".".join(filter(None, [*start, alias.name])), node.lineno)
-                for alias in node.names
-            )
+        if isinstance(node, ast.Import):
+            imports += [(0, alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = f"{node.module}." if node.module else ""
+            imports += [(node.level, module + alias.name, node.lineno) for alias in node.names]
+    return imports
 
 
 def imported_files(path: Path, package: Path) -> Iterator[Path]:
@@ -95,9 +97,8 @@ def upward_imports(package: Path) -> list[str]:
     wrong = []
     for path in sorted(package.rglob("*.py")):
         inside = path.relative_to(package)
-        if (
-            inside == Path("__init__.py") or inside.parts[0] == "pretrained"
-        ):  # checkpoints carry their own files
+        # checkpoints carry their own files
+        if inside == Path("__init__.py") or inside.parts[0] == "pretrained":
             continue
         own = inside.parts[0].removesuffix(".py")
         if own not in RANK:
@@ -202,7 +203,8 @@ def test_contributing_shows_the_layers():
     assert shown == LAYERS
     assert parts | {"pretrained"} == set(LAYERS)
     links = [p.relative_to(ROOT).as_posix() for p in package.rglob("*") if p.is_symlink()]
-    assert links and not [link for link in links if f"`{link}`" not in text]
+    assert links
+    assert not [link for link in links if f"`{link}`" not in text]
 
 
 def test_modeling_travels_alone():
@@ -237,6 +239,38 @@ def test_import_of_the_command_is_light():
     assert python("-c", code).split("\n") == ["[]", "['hf_echo.register']", ""]
 
 
+def test_what_needs_no_model_imports_no_torch():
+    """Ten seconds of a processor, in each of these commands, would be for nothing."""
+    code = """
+        import sys
+        sys.argv = ["/bin/hf-echo"]
+        import hf_echo.data.texts
+        print("pandas" in sys.modules)
+        import hf_echo.data.leaks, hf_echo.data.pipeline, hf_echo.data.segmentation, hf_echo.data.sources
+        import hf_echo.hub.dataset_card, hf_echo.languages, hf_echo.negatives.recipe_steps
+        print([name for name in ("torch", "transformers", "datasets", "sklearn") if name in sys.modules])
+        import hf_echo.inference.encode_file
+        unused = ("datasets", "sentence_transformers", "sklearn", "peft", "faiss")
+        print([name for name in unused if name in sys.modules])"""
+    assert python("-c", code).split("\n") == ["False", "[]", "[]", ""]
+
+
+def test_every_name_of_modeling_is_found():
+    from hf_echo import modeling
+
+    assert sorted(modeling.FILES) == sorted(modeling.__all__)
+    for name in modeling.__all__:
+        assert getattr(modeling, name).__name__ == name
+
+
+def test_the_collector_runs_again_after_an_import():
+    from hf_echo.register import collector_rests
+
+    with collector_rests():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
 @pytest.fixture(scope="module")
 def plain_import() -> dict:
     """What a fresh process sees after `import hf_echo`; transformers was imported before it."""
@@ -262,10 +296,6 @@ def plain_import() -> dict:
         seen["space"] = (hf_echo.hub.space_folder() / "app.py").exists()
         seen["parts"] = [hf_echo.hub.push.__name__, hf_echo.evaluation.probes.downstream.__name__]
         seen["no such part"] = hasattr(hf_echo.evaluation, "no_such_part")
-        try:
-            seen["mteb"] = hf_echo.evaluation.benchmarks.mteb_model.EchoForMTEB.__name__
-        except ImportError as error:
-            seen["mteb"] = "EchoForMTEB" if ".[mteb]" in str(error) else str(error)
         hooks = [hook for hook in sys.meta_path if getattr(hook, "__module__", "").startswith("hf_echo")]
         seen["import hooks"] = len(hooks)
         from transformers import pipeline
@@ -301,7 +331,6 @@ def test_parts_are_there_after_a_plain_import(plain_import):
     assert plain_import["one class"]
     assert plain_import["space"]
     assert plain_import["parts"] == ["hf_echo.hub.push", "hf_echo.evaluation.probes.downstream"]
-    assert plain_import["mteb"] == "EchoForMTEB"
     assert not plain_import["no such part"]
 
 
@@ -387,14 +416,16 @@ def carried() -> set[str]:
 def test_wheel_carries_modeling_and_recipes(built):
     wheel, _ = built
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert carried() and carried() <= names
+    assert carried()
+    assert carried() <= names
     assert "hf_echo/py.typed" in names
     data = [
         path
         for path in (ROOT / "hf_echo").rglob("*")
         if path.suffix in (".parquet", ".yaml", ".j2", ".tsv")
     ]
-    assert data and {str(path.relative_to(ROOT)) for path in data} <= names
+    assert data
+    assert {str(path.relative_to(ROOT)) for path in data} <= names
     assert not [
         name
         for name in names
@@ -481,9 +512,8 @@ def test_every_import_is_a_declared_dependency():
     scripts = {path.stem for path in (ROOT / "train_scripts").rglob("*.py")}
     for folder in ("tests", "train_scripts", "benchmarks"):  # need a checkout, and the extra dev
         own = {"hf_echo", *scripts, *(path.stem for path in (ROOT / folder).rglob("*.py"))}
-        everything = (
-            core | extras | {"sentalign", "nltk"}
-        )  # of benchmarks/align.py, which says how to install them
+        # of benchmarks/align.py, which says how to install them
+        everything = core | extras | {"sentalign", "nltk"}
         assert not undeclared(ROOT / folder, everything, everything, own | {"tests_encode"})
 
 

@@ -84,8 +84,6 @@ def run_command(settings: Step, report_file: Path | None = None, *, replace: boo
 
     Raises ValueError where an output is there that was made in another way, unless `replace`.
     """
-    if settings.opens_models:
-        register_with_transformers()  # imports torch and transformers: seconds
     device = getattr(settings, "device", None)
     if device:
         from ..inference.encode import pick_device
@@ -103,6 +101,8 @@ def run_command(settings: Step, report_file: Path | None = None, *, replace: boo
             )
             _show(settings, earlier["report"])
             return
+    if settings.opens_models:
+        register_with_transformers()  # imports torch and transformers: seconds
     report = settings.run()
     _show(settings, report, report_file)
     if not has_own_rule and not isinstance(settings, Operation):
@@ -119,7 +119,9 @@ def _earlier_result(settings: Step, report_file: Path | None) -> dict[str, Any] 
     if settings.output_dir is None:  # the operation changes the folder that it reads
         return None
     if Path(settings.output_dir).exists():
-        from ..steps import run  # imports the stages
+        if settings.opens_models:
+            register_with_transformers()  # the card opens its model
+        from ..steps import run
         from ..utils.lineage import read_lineage
 
         is_made = run.is_made(settings, FIX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import typer
 
@@ -30,12 +30,14 @@ def _license() -> License | None:
 class ListSources(Step):
     """List the public sources: rows, megabytes, languages, licence, and the version of their origin."""
 
+    opens_models = False
+
     languages: list[str] = setting(
         "only sources with one of these languages; repeatable, or A,B", list
     )
     license: License | None = setting("only what this licence allows; default: all sources", None)
 
-    def run(self):
+    def run(self) -> None:
         from ..data.sources import chosen_sources, plan_lines
 
         languages = _separate(self.languages)
@@ -53,6 +55,7 @@ class Download(Step):
     download continues, and a second call does nothing."""
 
     continues = True
+    opens_models = False
     reports = True
 
     folder: Path = setting(
@@ -71,7 +74,7 @@ class Download(Step):
     yes: bool = setting("do not ask before the download", False, option="--yes", short="-y")
     dry_run: bool = setting("say what would be downloaded", False)
 
-    def run(self):
+    def run(self) -> dict[str, Any] | None:
         from ..data.sources import chosen_sources, download, plan_lines
 
         names = _separate([*self.sources, *self.more_sources])
@@ -97,11 +100,12 @@ class Leaks(Step):
     """Count test sentences that stand in training text, in any language, by letters and digits only."""
 
     reports = True
+    opens_models = False
 
     train: str = setting("training text: a file or a folder", argument=True, reads=DATA)
     test: str = setting("test sentences: a file or a folder", argument=True, reads=DATA)
 
-    def run(self):
+    def run(self) -> dict[str, Any]:
         from ..data.leaks import find_leaks
 
         return find_leaks(self.train, self.test)

@@ -10,6 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from ..utils.choices import Dtype
 from ..utils.settings import CHECKPOINT, Checked, check, make, setting
 from .rules import rule_based_hard_negatives
 
@@ -23,7 +24,7 @@ class Score:
     """
 
     score: str = setting("checkpoint: folder or Hub name", reads=CHECKPOINT)
-    dtype: Literal["auto", "bf16", "fp32"] = setting("precision of the encoder", "auto")
+    dtype: Dtype = setting("precision of the encoder", "auto")
     batch: int = setting(
         "rows per block; the embeddings of one block are in memory", 16_384, least=1
     )
@@ -36,9 +37,8 @@ class Score:
         0.0,
         least=0,
     )
-    identity: str = field(
-        default="", init=False
-    )  # fingerprint: another checkpoint in the folder makes another step
+    # fingerprint: another checkpoint in the folder makes another step
+    identity: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         check(self)
@@ -53,7 +53,9 @@ class Score:
     def add(self, table: pa.Table) -> pa.Table:
         from ..data.pipeline.filters.threshold import score
         from ..inference.scorer import EchoScorer
+        from ..register import register_with_transformers
 
+        register_with_transformers()  # `data filter` itself opens no model
         scorer = EchoScorer(self.score, self.dtype, self.batch, blaser=self.blaser)
         return score(table, scorer, again=self.again)
 
