@@ -61,7 +61,7 @@ def build(folder: Path) -> None:
     """In a process of its own: the peak of a child counts from that of its parent."""
     from hf_echo.hub.release import release_speech
     from hf_echo.modeling import EchoSpeechEncoder
-    from hf_echo.stages.speech_rows import new_config, new_extractor
+    from hf_echo.stages.speech import new_config, new_extractor
 
     EchoSpeechEncoder(new_config(SHAPE)).save_pretrained(folder / "model")
     new_extractor(SHAPE).save_pretrained(folder / "model")

@@ -27,7 +27,7 @@ from hf_echo.inference.encode_speech import (
     seconds_batches,
 )
 from hf_echo.modeling import EchoSpeechEncoder
-from hf_echo.stages.speech_rows import new_config, new_extractor
+from hf_echo.stages.speech import new_config, new_extractor
 from hf_echo.utils.vectors import unit_length
 
 RATE = 16_000

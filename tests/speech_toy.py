@@ -55,7 +55,7 @@ def save_random_encoder(folder, embedding_size: int = 384, seed: int = 0, **conf
     import torch
 
     from hf_echo.modeling import EchoSpeechEncoder
-    from hf_echo.stages.speech_rows import new_config, new_extractor
+    from hf_echo.stages.speech import new_config, new_extractor
 
     torch.manual_seed(seed)
     model = EchoSpeechEncoder(new_config(SHAPE | {"embedding_size": embedding_size}))

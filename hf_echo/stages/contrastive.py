@@ -136,10 +136,12 @@ class ContrastiveTrainer(TranslationTrainer):
         return gathered, options
 
 
-STAGE = Stage(
-    "contrastive",
-    ContrastiveConfig,
-    ContrastiveTrainer,
-    embedded=Embedded("guide", guide, normalize=True),
-    reads=("guide",),
-)
+class ContrastiveStage(Stage):
+    name = "contrastive"
+    config = ContrastiveConfig
+    trainer = ContrastiveTrainer
+    embedded = Embedded("guide", guide, normalize=True)
+    reads = ("guide",)
+
+
+STAGE = ContrastiveStage()

@@ -15,6 +15,7 @@ from ..losses import sampled_translation_loss
 from ..modeling import EchoForTranslation
 from ..modeling.modeling_echo import EchoTranslationOutput
 from ..utils.settings import setting
+from .core.arguments import DataArguments, ModelArguments
 from .core.base import LossParts
 from .core.stage import Embedded, Stage
 from .core.translation import TranslationConfig, TranslationTrainer
@@ -69,16 +70,18 @@ class DecoderTrainer(TranslationTrainer):
         return {"translation": loss}, {"translation": self.args.translation_weight}
 
 
-def own_encoder(model_args: Any, data_args: Any) -> str | None:
+def own_encoder(model: ModelArguments, data: DataArguments) -> str | None:
     """The frozen encoder itself, if its embeddings are kept on disk."""
-    return model_args.model_name_or_path if data_args.cache_embeddings else None
+    return model.model_name_or_path if data.cache_embeddings else None
 
 
-STAGE = Stage(
-    "decoder",
-    DecoderConfig,
-    DecoderTrainer,
-    learns="decoder",
-    embedded=Embedded("embeddings", own_encoder, sides=("source",)),
-    reads=("cache_embeddings",),
-)
+class DecoderStage(Stage):
+    name = "decoder"
+    config = DecoderConfig
+    trainer = DecoderTrainer
+    learns = "decoder"
+    embedded = Embedded("embeddings", own_encoder, sides=("source",))
+    reads = ("cache_embeddings",)
+
+
+STAGE = DecoderStage()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from datasets import Dataset
 from torch import nn
 
 from ..data.directions import monolingual, resample
@@ -14,6 +15,7 @@ from ..inference.embedding_store import VectorRows
 from ..losses import mse_loss
 from ..modeling import EchoEncoder, EchoForTranslation
 from ..utils.settings import setting
+from .core.arguments import DataArguments
 from .core.base import LossParts
 from .core.encoder import EncoderTrainer
 from .core.stage import Embedded, Stage
@@ -69,27 +71,27 @@ class DistillationTrainer(EncoderTrainer):
         return {"mse": mse_loss(student, self.teacher_rows(0, inputs))}, {"mse": 1.0}
 
 
-def base_sentences(dataset: Any, data_args: Any, args: DistillationConfig) -> Any:
-    """Sentences of the teacher's languages, as pairs of a text with itself."""
-    return resampled(monolingual(dataset, args.base_languages or None), data_args, args)
-
-
-def resampled(dataset: Any, data_args: Any, args: Any) -> Any:
+def resampled(dataset: Dataset, data: DataArguments, seed: int) -> Dataset:
     """Source languages drawn by `temperature`, where the recipe sets one (OS 4.5.2)."""
-    return (
-        dataset
-        if data_args.temperature is None
-        else resample(dataset, data_args.temperature, seed=args.seed)
-    )
+    if data.temperature is None:
+        return dataset
+    return resample(dataset, data.temperature, seed=seed)
 
 
-STAGE = Stage(
-    "distillation",
-    DistillationConfig,
-    DistillationTrainer,
-    learns="encoder",
-    embedded=Embedded("teacher", the_teacher, sides=("source",)),
-    reads=("teacher", "live_teacher", "temperature", "base_languages_of"),
-    needs_teacher=True,
-    rows=base_sentences,
-)
+class DistillationStage(Stage):
+    name = "distillation"
+    config = DistillationConfig
+    trainer = DistillationTrainer
+    learns = "encoder"
+    embedded = Embedded("teacher", the_teacher, sides=("source",))
+    reads = ("teacher", "live_teacher", "temperature", "base_languages_of")
+    needs_teacher = True
+
+    def choose_rows(
+        self, rows: Dataset, data: DataArguments, config: DistillationConfig
+    ) -> Dataset:
+        """Sentences of the teacher's languages, as pairs of a text with itself."""
+        return resampled(monolingual(rows, config.base_languages or None), data, config.seed)
+
+
+STAGE = DistillationStage()

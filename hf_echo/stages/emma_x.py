@@ -35,7 +35,7 @@ from ..losses import (
 from ..modeling import EchoConfig, EchoEncoder
 from ..utils.settings import setting
 from .core.base import LossParts
-from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
+from .core.masking import EncoderWithHead, MaskingConfig, MaskingStage, MaskingTrainer
 from .core.unmasking_head import UnmaskingHead
 
 logger = logging.getLogger(__name__)
@@ -329,12 +329,19 @@ class EmmaXTrainer(MaskingTrainer):
         return metrics | extra
 
 
-def beside(config: EchoConfig, args: EmmaXConfig, alone: int) -> dict[str, int]:
-    return {
-        "momentum encoder": alone,
-        "mixture": args.ranks * (2 * config.embedding_size + 1),
-        "masked language model": config.vocab_size,
-    }
+class EmmaXStage(MaskingStage):
+    name = "emma_x"
+    config = EmmaXConfig
+    trainer = EmmaXTrainer
+
+    def parameters_beside(
+        self, encoder: EchoConfig, config: EmmaXConfig, alone: int
+    ) -> dict[str, int]:
+        return {
+            "momentum encoder": alone,
+            "mixture": config.ranks * (2 * encoder.embedding_size + 1),
+            "masked language model": encoder.vocab_size,
+        }
 
 
-STAGE = masking_stage("emma_x", EmmaXConfig, EmmaXTrainer, beside)
+STAGE = EmmaXStage()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from datasets import Dataset
 from torch import nn
 
 from ..checkpoints.rewrite import encoder_of
@@ -15,6 +16,7 @@ from ..losses import distillation_parts, gather_with_grad, teacher_target
 from ..modeling import EchoEncoder, EchoForTranslation
 from ..utils.files import read_json
 from ..utils.settings import setting
+from .core.arguments import DataArguments
 from .core.base import CachedBatchConfig, CoreTrainer, EncodedBatch, LossParts
 from .core.encoder import set_attention_dropout
 from .core.loss_blocks import loss_by_blocks
@@ -143,15 +145,6 @@ class ExtensionTrainer(DistillationTrainer):
         ]
 
 
-def pairs_into_base_languages(dataset: Any, data_args: Any, args: ExtensionConfig) -> Any:
-    """The directions that the teacher can judge (Algorithm 2)."""
-    errors = read_xsimpp(data_args.teacher_xsimpp) if data_args.teacher_xsimpp else None
-    base = args.base_languages
-    english = data_args.english_rows
-    pairs = extension_pairs(dataset, base, errors, english_rows=english, seed=args.seed)
-    return resampled(pairs, data_args, args)
-
-
 def read_xsimpp(file: str) -> dict[str, float]:
     """The teacher's xsim++ by language, from a JSON file."""
     found = read_json(file)
@@ -164,21 +157,30 @@ def read_xsimpp(file: str) -> dict[str, float]:
     return found
 
 
-STAGE = Stage(
-    "extension",
-    ExtensionConfig,
-    ExtensionTrainer,
-    learns="encoder",
+class ExtensionStage(Stage):
+    name = "extension"
+    config = ExtensionConfig
+    trainer = ExtensionTrainer
+    learns = "encoder"
     # Algorithm 2 does not ask the teacher about a language that it never saw.
-    embedded=Embedded("teacher", teacher, languages=lambda args: args.base_languages),
-    reads=(
+    embedded = Embedded("teacher", teacher, languages=lambda config: config.base_languages)
+    reads = (
         "teacher",
         "live_teacher",
         "temperature",
         "base_languages_of",
         "teacher_xsimpp",
         "english_rows",
-    ),
-    needs_teacher=True,
-    rows=pairs_into_base_languages,
-)
+    )
+    needs_teacher = True
+
+    def choose_rows(self, rows: Dataset, data: DataArguments, config: ExtensionConfig) -> Dataset:
+        """The directions that the teacher can judge (Algorithm 2)."""
+        errors = read_xsimpp(data.teacher_xsimpp) if data.teacher_xsimpp else None
+        base = config.base_languages
+        english = data.english_rows
+        pairs = extension_pairs(rows, base, errors, english_rows=english, seed=config.seed)
+        return resampled(pairs, data, config.seed)
+
+
+STAGE = ExtensionStage()

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from datasets import Dataset
 
 from ..data.tokenized import TokenizedParallel
 from ..losses import one_softmax_loss, split_softmax_parts
 from ..modeling import EchoForTranslation
 from ..utils.settings import setting
 from .contrastive import ContrastiveConfig, ContrastiveTrainer
+from .core.arguments import DataArguments
 from .core.loss_blocks import loss_by_blocks
 from .core.stage import Embedded, Stage, guide
 
@@ -83,30 +85,32 @@ class HardNegativesTrainer(ContrastiveTrainer):
         return loss_by_blocks(losses, n)
 
 
-def rows_with_negatives(dataset: Any, data_args: Any, args: HardNegativesConfig) -> Any:
-    """All rows; with `rule_negatives`, instead, those into English for which the rules make hard negatives."""
-    if not data_args.rule_negatives:
-        return dataset
-    from ..negatives.rules import hard_negatives_for
+class HardNegativesStage(Stage):
+    name = "hard_negatives"
+    config = HardNegativesConfig
+    trainer = HardNegativesTrainer
+    embedded = Embedded("guide", guide, normalize=True)
+    reads = ("guide", "rule_negatives", "rule_negatives_limit")
 
-    limit = data_args.rule_negatives_limit
-    if limit and limit < len(dataset):
-        dataset = dataset.shuffle(seed=args.seed).select(range(limit))
-    # By rule the negatives are English, so only rows into English can have them.
-    negatives = hard_negatives_for(dataset["target"], data_args.rule_negatives)
-    if "hard_negatives" in dataset.column_names:
-        dataset = dataset.remove_columns("hard_negatives")
-    dataset = dataset.add_column("hard_negatives", [[text for text, _ in row] for row in negatives])
-    return dataset.filter(
-        lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == "eng_Latn"
-    )
+    def choose_rows(
+        self, rows: Dataset, data: DataArguments, config: HardNegativesConfig
+    ) -> Dataset:
+        """All rows; with `rule_negatives`, instead, those into English for which the rules make hard negatives."""
+        if not data.rule_negatives:
+            return rows
+        from ..negatives.rules import hard_negatives_for
+
+        limit = data.rule_negatives_limit
+        if limit and limit < len(rows):
+            rows = rows.shuffle(seed=config.seed).select(range(limit))
+        # By rule the negatives are English, so only rows into English can have them.
+        negatives = hard_negatives_for(rows["target"], data.rule_negatives)
+        if "hard_negatives" in rows.column_names:
+            rows = rows.remove_columns("hard_negatives")
+        rows = rows.add_column("hard_negatives", [[text for text, _ in row] for row in negatives])
+        return rows.filter(
+            lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == "eng_Latn"
+        )
 
 
-STAGE = Stage(
-    "hard_negatives",
-    HardNegativesConfig,
-    HardNegativesTrainer,
-    embedded=Embedded("guide", guide, normalize=True),
-    reads=("guide", "rule_negatives", "rule_negatives_limit"),
-    rows=rows_with_negatives,
-)
+STAGE = HardNegativesStage()

@@ -91,4 +91,11 @@ class LongContextTrainer(EncoderTrainer):
         return loss_by_blocks(losses, n), {"contrastive": 1.0}
 
 
-STAGE = Stage("long_context", LongContextConfig, LongContextTrainer, learns="encoder")
+class LongContextStage(Stage):
+    name = "long_context"
+    config = LongContextConfig
+    trainer = LongContextTrainer
+    learns = "encoder"
+
+
+STAGE = LongContextStage()

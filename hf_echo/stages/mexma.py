@@ -19,7 +19,7 @@ from ..modeling import EchoConfig, EchoEncoder
 from ..utils.settings import setting
 from .core.base import CachedBatchConfig, EncodedBatch, LossParts
 from .core.loss_blocks import loss_by_blocks
-from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
+from .core.masking import EncoderWithHead, MaskingConfig, MaskingStage, MaskingTrainer
 from .core.plan import count
 from .core.text import same_text
 from .core.unmasking_head import UnmaskingHead
@@ -262,10 +262,17 @@ class MexmaTrainer(MaskingTrainer):
         ) / max(len(sides), 1)
 
 
-def beside(config: EchoConfig, args: MexmaConfig, alone: int) -> dict[str, int]:
-    with torch.device("meta"):
-        head = UnmaskingHead(config.hidden_size, config.vocab_size, **head_options(args))
-    return {"unmasking head": count(head)} if args.unmasking_weight else {}
+class MexmaStage(MaskingStage):
+    name = "mexma"
+    config = MexmaConfig
+    trainer = MexmaTrainer
+
+    def parameters_beside(
+        self, encoder: EchoConfig, config: MexmaConfig, alone: int
+    ) -> dict[str, int]:
+        with torch.device("meta"):
+            head = UnmaskingHead(encoder.hidden_size, encoder.vocab_size, **head_options(config))
+        return {"unmasking head": count(head)} if config.unmasking_weight else {}
 
 
-STAGE = masking_stage("mexma", MexmaConfig, MexmaTrainer, beside)
+STAGE = MexmaStage()

@@ -31,4 +31,10 @@ class Seq2SeqTrainer(TranslationTrainer):
         return {"translation": loss}, {"translation": self.args.translation_weight}
 
 
-STAGE = Stage("seq2seq", Seq2SeqConfig, Seq2SeqTrainer)
+class Seq2SeqStage(Stage):
+    name = "seq2seq"
+    config = Seq2SeqConfig
+    trainer = Seq2SeqTrainer
+
+
+STAGE = Seq2SeqStage()

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from datasets import Dataset
 from torch import nn
 
 from ..losses import mse_loss, self_objective_loss
 from ..modeling import EchoTokenizer
 from ..utils.settings import setting
+from .core.arguments import DataArguments
 from .core.base import LossParts
 from .core.stage import Embedded, Stage, teacher
 from .distillation import DistillationConfig, DistillationTrainer, resampled
@@ -67,13 +69,17 @@ def own_tokens(
     )
 
 
-STAGE = Stage(
-    "token",
-    TokenConfig,
-    TokenTrainer,
-    learns="encoder",
-    embedded=Embedded("teacher", teacher),
-    reads=("teacher", "live_teacher", "temperature", "base_languages_of"),
-    needs_teacher=True,
-    rows=resampled,
-)
+class TokenStage(Stage):
+    name = "token"
+    config = TokenConfig
+    trainer = TokenTrainer
+    learns = "encoder"
+    embedded = Embedded("teacher", teacher)
+    reads = ("teacher", "live_teacher", "temperature", "base_languages_of")
+    needs_teacher = True
+
+    def choose_rows(self, rows: Dataset, data: DataArguments, config: TokenConfig) -> Dataset:
+        return resampled(rows, data, config.seed)
+
+
+STAGE = TokenStage()

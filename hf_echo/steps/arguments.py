@@ -6,91 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from ..languages import language
 from ..modeling.precision_echo import bf16_is_faster
 from ..stages.core.adapter import read_adapter_settings
-from ..stages.core.model_shape import check_shape
+from ..stages.core.arguments import DataArguments, ModelArguments
 from ..stages.core.stage import Stage
 from ..utils.did_you_mean import did_you_mean
-from ..utils.settings import check_values, fields_of, make, setting
+from ..utils.settings import check_values, fields_of, make
 from .table import STAGES, stage_named
-
-
-@dataclass(kw_only=True)
-class ModelArguments:
-    """Where the model comes from: a checkpoint, or a shape with a tokenizer of its own."""
-
-    model_name_or_path: str | None = setting("checkpoint to start from (folder or Hub)", None)
-    tokenizer_name_or_path: str | None = setting("default: the checkpoint's", None)
-    vocab_size: int = setting(
-        "of a tokenizer trained on the data, where none is given", 16_000, least=1
-    )
-    shape: dict = setting("EchoConfig fields of a new model; decoder_layers too", dict)
-    backbone: str | None = setting(
-        "pretrained text model of transformers to start from (folder or Hub)",
-        None,
-        unless="model_name_or_path",
-    )
-    decoder: str | None = setting(
-        "checkpoint of the same space whose decoder the model takes over", None
-    )
-    adapter: dict | None = setting(
-        "train low-rank matrices alone, on model_name_or_path: {r, alpha, dropout, target_modules, use_dora}",
-        None,
-        needs="model_name_or_path",
-    )
-
-
-@dataclass(kw_only=True)
-class DataArguments:
-    """What it is trained and measured on."""
-
-    train_data: str | None = setting("file, folder, Hub name or 'builtin'", None)
-    data_options: dict = setting("further arguments of load_parallel", dict)
-    source_languages: list[str] = setting("train on rows from these languages only", list)
-    dev_data: dict = setting("name: n-way file, {path, split}, or 'builtin'", dict)
-    rule_negatives: int = setting("hard negatives by rule for each English target", 0, least=0)
-    rule_negatives_limit: int | None = setting(
-        "on this many pairs, chosen by the seed", None, least=1
-    )
-    dev_negatives: int = setting(
-        "rule negatives per dev sentence for xsim++, 0 for none", 5, least=0
-    )
-    guide: str | None = setting("SentenceTransformer or Echo checkpoint for OS Eq. 3", None)
-    batch_by: Literal["languages", "similarity"] | None = setting(
-        "languages: a batch has one pair of languages, so that no target can be told by its language or its domain; "
-        "similarity: targets of a batch share words, by k-means over the start's token vectors",
-        None,
-    )
-    teacher: str | None = setting(
-        "SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)", None
-    )
-    live_teacher: bool = setting(
-        "ask the teacher at each step instead of keeping its embeddings on disk", False
-    )
-    cache_embeddings: bool = setting(
-        "decoder stage: keep the frozen encoder's embeddings on disk", False
-    )
-    base_languages_of: str | None = setting(
-        "checkpoint whose languages are the base languages, where the recipe does not list them; default: the teacher",
-        None,
-    )
-    teacher_xsimpp: str | None = setting(
-        "JSON {language: the teacher's xsim++}, which the operation measure_teacher writes: no pair leads to a worse "
-        "language",
-        None,
-    )
-    english_rows: int | None = setting(
-        "English sentences to themselves; default as the largest language", None, least=0
-    )
-    temperature: float | None = setting(
-        "sample source languages by (n / N) ** temperature (OS: 0.6)", None, least=0
-    )
-    cache_dir: str = setting("tokenized data and guide embeddings", "outputs/cache")
 
 
 @dataclass(frozen=True)
@@ -132,7 +59,7 @@ def read_training(path: Path, values: Mapping[str, Any]) -> Training:
     data = make(DataArguments, parts[1], path)
     check_is_read(path, name, parts[1])
     if model.shape:
-        _with_name(str(path), stage.check_shape or check_shape, model.shape)
+        _with_name(str(path), stage.check_shape, model.shape)
     if model.adapter is not None:
         if not stage.takes_adapter:
             raise ValueError(f"{path}: stage {name!r} trains no adapter: leave adapter out")
@@ -178,12 +105,12 @@ def check_is_read(path: Path, stage: str, values: Mapping[str, Any]) -> None:
 
 def check_data(path: Path, stage: Stage, data: DataArguments) -> None:
     """Raises ValueError for data that are wrong for this stage, whatever they hold."""
-    if data.batch_by and stage.data:
+    if data.batch_by and not stage.reads_pairs:
         raise ValueError(
             f"{path}: batch_by groups text pairs, and stage {stage.name} reads others: leave it out"
         )
     for name, source in data.dev_data.items():
-        options = isinstance(source, dict) and (stage.data is None or stage.data.dev_options)
+        options = isinstance(source, dict) and stage.takes_dev_options
         if not isinstance(source, str) and not options:
             raise ValueError(
                 f"{path}: dev_data.{name} is {source!r}; it must be the path of a file"

@@ -1,98 +1,28 @@
-"""Data of a run: the pairs, the dev sets, the rows that a stage trains on, and embeddings of frozen encoders."""
+"""Data of a run: their fingerprints, the rows that a stage trains on, and embeddings of frozen encoders."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel
 
-from ..data import load_nway, load_parallel
-from ..data.nway import dev_split
-from ..data.prepared import PreparedParallel, is_prepared
-from ..data.tokenized import TokenizedParallel, tokenize_parallel
+from ..data.prepared import PreparedParallel
 from ..inference.any_encoder import any_encoder
 from ..inference.embedding_store import LiveRows, frozen_embeddings
 from ..inference.encode import opening
 from ..inference.similar_texts import text_clusters
-from ..stages.core.dev_sets import DevSet, check_dev_set
-from ..stages.core.stage import Rows, Stage, load_with
+from ..stages.core.arguments import DataArguments, ModelArguments
+from ..stages.core.base import CoreConfig
+from ..stages.core.dev_sets import DevSet
+from ..stages.core.stage import Stage
 from ..utils.fingerprint import fingerprint, sha256
 from ..utils.hub import snapshot
 from ..utils.quiet import opening_quietly
-from .arguments import DataArguments, ModelArguments
-from .model import load_tokenizer
 from .record import data_fingerprint
 
-logger = logging.getLogger(__name__)
-
-READ_TEXTS = (
-    "data_options",
-    "source_languages",
-    "batch_by",
-    "guide",
-    "teacher",
-    "cache_embeddings",
-    "rule_negatives",
-)
 CLUSTER = 1000  # rows of a cluster of similar targets, about
-
-
-def load_pairs(args: DataArguments) -> Dataset:
-    if not args.train_data:
-        raise ValueError(
-            "train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'"
-        )
-    if is_prepared(args.train_data):
-        for name in READ_TEXTS:
-            if getattr(args, name):
-                raise ValueError(
-                    f"{name} reads texts, and {args.train_data} holds tokens alone: name the data instead"
-                )
-        return PreparedParallel(args.train_data)
-    return load_with(load_parallel, args.train_data, args.data_options)
-
-
-def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
-    dev_sets = {}
-    for name, source in args.dev_data.items():
-        if source == "builtin":
-            from ..data.builtin import dev_set
-
-            rows, negatives = dev_set(max_negatives=args.dev_negatives)
-        else:
-            rows = _dev_rows(name, source)
-            negatives = None
-            if args.dev_negatives:
-                from ..negatives.rules import hard_negatives_by_id
-
-                negatives = hard_negatives_by_id(rows, args.dev_negatives)
-        dev_sets[name] = DevSet(rows, negatives or None)
-        check_dev_set(name, dev_sets[name])
-    return dev_sets
-
-
-def _dev_rows(name: str, given: Any) -> Dataset:
-    """Rows of a dev set: a path, or a mapping with path and split; without split `dev_split` chooses it."""
-    options = dict(given) if isinstance(given, dict) else {"path": given}
-    if not options.get("path") or options.keys() - {"path", "split"}:
-        raise ValueError(
-            f"dev_data.{name} is {given!r}: give a path, or a mapping with path and split"
-        )
-    try:
-        split = options["split"] if "split" in options else dev_split(options["path"])
-    except ValueError as error:
-        raise ValueError(
-            f"dev_data.{name}: {error} (dev_data: {{{name}: {{path: ..., split: ...}}}})"
-        ) from None
-    rows = load_nway(options["path"], split=split)
-    if split is not None:
-        logger.warning(
-            "dev_data.%s: the %d rows of split %r of %s", name, len(rows), split, options["path"]
-        )
-    return rows
 
 
 def data_fingerprints(
@@ -110,48 +40,14 @@ def data_fingerprints(
     return {"train_data": own} | dev | models | errors
 
 
-def pair_tokenizer(args: ModelArguments, dataset: Dataset, config: Any, resume: str | None) -> Any:
-    """The weights of a checkpoint belong to its own tokenizer, whatever a new one would be."""
-    if resume:
-        return AutoTokenizer.from_pretrained(resume)
-    return load_tokenizer(args, dataset, getattr(config, "max_length", 128))
-
-
-def tokenized_pairs(
-    dataset: Dataset | PreparedParallel, tokenizer: Any, args: DataArguments, config: Any
-) -> TokenizedParallel | PreparedParallel:
-    if isinstance(dataset, PreparedParallel):
-        dataset.check_tokenizer(tokenizer, getattr(config, "max_length", 128))
-        return dataset
-    return tokenize_parallel(
-        dataset, tokenizer, max_length=getattr(config, "max_length", 128), cache_dir=args.cache_dir
-    )
-
-
-TEXT_PAIRS = Rows(
-    load=load_pairs,
-    load_dev=load_dev_sets,
-    processor=pair_tokenizer,
-    prepare=tokenized_pairs,
-    texts=lambda pairs: pairs,
-    languages=lambda tokenized: sorted(
-        {*tokenized.names["source_lang"], *tokenized.names["target_lang"]}
-    ),
-    language_column="source_lang",
-)
-
-
-def rows_of(stage: Stage) -> Rows:
-    """How the stage reads its data."""
-    return stage.data or TEXT_PAIRS
-
-
-def training_rows(stage: Stage, args: DataArguments, config: Any, dataset: Dataset) -> Dataset:
+def training_rows(
+    stage: Stage, args: DataArguments, config: CoreConfig, dataset: Dataset
+) -> Dataset:
     """The rows that the stage trains on. Sets `config.base_languages` to those of the teacher if it is empty."""
     if args.source_languages:
         wanted = set(args.source_languages)
         every = dataset
-        column = rows_of(stage).language_column
+        column = stage.language_column
         dataset = dataset.filter(lambda lang: lang in wanted, input_columns=column)
         if not len(dataset):
             raise ValueError(
@@ -162,9 +58,9 @@ def training_rows(stage: Stage, args: DataArguments, config: Any, dataset: Datas
         config.base_languages = config.base_languages or teacher_languages(
             args.base_languages_of or args.teacher
         )
-    if stage.rows is None or isinstance(dataset, PreparedParallel):
+    if isinstance(dataset, PreparedParallel):
         return dataset
-    return stage.rows(dataset, args, config)
+    return stage.choose_rows(dataset, args, config)
 
 
 def teacher_languages(name: str) -> list[str]:
@@ -177,7 +73,11 @@ def teacher_languages(name: str) -> list[str]:
 
 
 def embedded_sides(
-    stage: Stage, model_args: ModelArguments, args: DataArguments, config: Any, dataset: Dataset
+    stage: Stage,
+    model_args: ModelArguments,
+    args: DataArguments,
+    config: CoreConfig,
+    dataset: Dataset,
 ) -> dict[str, Any]:
     """Embeddings of the texts by a frozen encoder, under the trainer's name for them: guide, teacher or embeddings."""
     needed = stage.embedded
@@ -185,7 +85,7 @@ def embedded_sides(
     if not name:
         return {}
     encode = any_encoder(name)
-    dataset = rows_of(stage).texts(dataset)
+    dataset = stage.texts(dataset)
     languages = needed.languages(config)
     if needed.role == "teacher" and args.live_teacher:
         return {

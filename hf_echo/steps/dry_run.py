@@ -13,12 +13,12 @@ from ..checkpoints.rewrite import is_release
 from ..inference.encode import opening
 from ..modeling import EchoConfig, EchoDecoderConfig
 from ..modeling.configuration_echo import DECODER_FOLDER
+from ..stages.core.arguments import DataArguments
 from ..stages.core.model_shape import VocabularyOnly, check_same_shape
-from ..stages.core.plan import ECHO, size_of_echo
-from ..stages.core.stage import Rows
+from ..stages.core.plan import ECHO
+from ..stages.core.stage import Stage
 from ..utils.hub import may_be_on_hub, packaged_model
-from .arguments import DataArguments, Training
-from .data import rows_of
+from .arguments import Training
 from .operations import Operation
 from .recipe import earlier_steps, known_overrides, read_recipe, read_values
 from .record import check_output_folder, checkpoint_to_resume, is_finished, read_record, record_of
@@ -146,23 +146,18 @@ def dry_run(
         config = declared.plan(model_args, args, start)
         if model_args.model_name_or_path:
             check_same_shape(model_args.shape, config, model_args.model_name_or_path)
-        if config is not None and declared.size:
+        if config is not None:
             report |= declared.size(config, args)
-        elif config is not None:
-            sides = getattr(declared.trainer, "encoder_sides", 1) + getattr(
-                args, "max_negatives", 0
-            )
-            report |= size_of_echo(config, args, declared.learns, sides)
     except (OSError, ValueError) as error:
         start.problems.append(f"model: {_line(error)}")
     start.check_other_models(training.data)
-    data = _data(rows_of(declared), training.data, start)
+    data = _data(declared, training.data, start)
     problems = [*start.problems, *data.pop("problems"), *_output_problems(training)]
     report |= {"data": data} if data else {}
     return report | ({"problems": list(dict.fromkeys(problems))} if problems else {})
 
 
-def _data(rows: Rows, args: DataArguments, start: _Start) -> dict[str, Any]:
+def _data(stage: Stage, args: DataArguments, start: _Start) -> dict[str, Any]:
     """{"pairs", "problems"}; a name on the Hub is not asked for, and what an earlier recipe makes is not missed."""
     found: dict[str, Any] = {"problems": []}
     if args.train_data and not _is_here(args.train_data) and start.makes(args.train_data):
@@ -173,7 +168,7 @@ def _data(rows: Rows, args: DataArguments, start: _Start) -> dict[str, Any]:
         )
     else:
         try:
-            found["pairs"] = len(rows.load(args))
+            found["pairs"] = len(stage.load_rows(args))
         except (OSError, ValueError) as error:
             found["problems"].append(f"train_data: {_line(error)}")
     for name, source in args.dev_data.items():
@@ -181,7 +176,7 @@ def _data(rows: Rows, args: DataArguments, start: _Start) -> dict[str, Any]:
         if not _is_here(place) and (_hub_name(place) or start.makes(place)):
             continue
         try:
-            rows.load_dev(type(args)(dev_data={name: source}, dev_negatives=0))
+            stage.load_dev_sets(type(args)(dev_data={name: source}, dev_negatives=0))
         except (OSError, ValueError) as error:
             found["problems"].append(f"dev_data.{name}: {_line(error)}")
     return found

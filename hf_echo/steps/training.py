@@ -13,19 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import create_repo, upload_folder
-from transformers import TrainingArguments, set_seed
+from transformers import AutoConfig, TrainingArguments, set_seed
 
 from ..cards.model_card import checkpoint_card, model_card
 from ..data.prepared import PreparedParallel
 from ..data.tokenized import TokenizedParallel
+from ..inference.encode import opening
 from ..stages.core.adapter import save_adapter
+from ..stages.core.arguments import DataArguments
 from ..stages.core.base import CoreTrainer
-from ..stages.core.stage import Rows, Stage
+from ..stages.core.model_shape import check_same_shape
+from ..stages.core.stage import Stage
 from ..utils.files import read_json, write_json
 from ..utils.lineage import portable
-from .arguments import DataArguments, Training
-from .data import data_fingerprints, embedded_sides, row_groups, rows_of, training_rows
-from .model import build_trainer, check_start
+from .arguments import Training
+from .data import data_fingerprints, embedded_sides, row_groups, training_rows
 from .recipe import read_recipe
 from .record import (
     check_data,
@@ -60,14 +62,13 @@ def train_recipe(
     model_args = training.model
     data_args = training.data
     args = training.config
-    rows = rows_of(stage)
     out = Path(args.output_dir)
     check_output_folder(out)
     run = record_of(training) | {"processes": args.world_size}
     before = None if fresh else read_record(out)
     if is_finished(out, run, before):
         if before.get("data") and not changed_data:
-            check_data(out, run | {"data": _data_of_finished(rows, data_args)}, before)
+            check_data(out, run | {"data": _data_of_finished(stage, data_args)}, before)
         logger.info("%s is trained already (%s); --fresh trains it again", path.stem, out)
         if before != (mended := portable(before)) and args.process_index == 0:
             write_record(out, mended, finished=True)  # paths of this machine, which a push refuses
@@ -80,21 +81,21 @@ def train_recipe(
     set_seed(args.seed)
     # The other processes, those of other machines too, find the caches: all machines see one cache_dir.
     with args.main_process_first(local=False, desc="data"):
-        loaded = rows.load(data_args)
-        dev_sets = rows.load_dev(data_args)
+        loaded = stage.load_rows(data_args)
+        dev_sets = stage.load_dev_sets(data_args)
         run["data"] = data_fingerprints(loaded, dev_sets, data_args)
         if resume and not changed_data:
             check_data(out, run, before)
         dataset = training_rows(stage, data_args, args, loaded)
-        tokenizer = rows.processor(model_args, dataset, args, resume)
-        train_dataset = rows.prepare(dataset, tokenizer, data_args, args)
+        tokenizer = stage.open_processor(model_args, dataset, args, resume)
+        train_dataset = stage.prepare(dataset, tokenizer, data_args, args)
         options = embedded_sides(stage, model_args, data_args, args, dataset)
         if data_args.batch_by:
             start = model_args.model_name_or_path or model_args.backbone
             options["groups"] = row_groups(dataset, data_args.batch_by, start, tokenizer)
-    languages = rows.languages(train_dataset)
+    languages = stage.languages(train_dataset)
     options |= dict(train_dataset=train_dataset, tokenizer=tokenizer, dev_sets=dev_sets)
-    trainer = build_trainer(stage, model_args, args, languages, **options)
+    trainer = stage.build_trainer(model_args, args, languages, **options)
     if isinstance(train_dataset, (TokenizedParallel, PreparedParallel)):
         _add_written_languages(trainer.model, train_dataset)
     # of a push during training
@@ -106,6 +107,13 @@ def train_recipe(
             logger.info("%s: the run continues from %s (step %s)", path.stem, resume, step)
     seconds = _train(trainer, resume, path.stem)
     return _save(stage, trainer, run, languages, seconds)
+
+
+def check_start(name: str, shape: dict[str, Any]) -> None:
+    """Raises ValueError for a `shape` that the checkpoint does not have, or where there is no checkpoint."""
+    with opening(name) as place:
+        config = AutoConfig.from_pretrained(place)
+    check_same_shape(shape, config, name)
 
 
 def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
@@ -138,15 +146,13 @@ def _save(
     args = trainer.args
     tokenizer = trainer.tokenizer
     out = Path(trainer.args.output_dir)
-    model = (
-        stage.finished(trainer, languages)
-        if stage.finished
-        else trainer.accelerator.unwrap_model(trainer.model)
-    )
+    trained = trainer.accelerator.unwrap_model(trainer.model)
+    other = stage.finished(trainer)
+    model = trained if other is None else other
     if trainer.has_adapter:
         if trainer.is_world_process_zero():
-            save_adapter(trainer.accelerator.unwrap_model(trainer.model), out, tokenizer)
-    elif not stage.finished:
+            save_adapter(trained, out, tokenizer)
+    elif other is None:
         # every process takes part: under FSDP each holds a part of the weights
         trainer.save_model(str(out), _internal_call=True)  # not pushed yet: the card has no figures
     elif trainer.is_world_process_zero():
@@ -199,10 +205,10 @@ def _results(out: Path) -> dict[str, Any]:
     }
 
 
-def _data_of_finished(rows: Rows, args: DataArguments) -> dict[str, str]:
+def _data_of_finished(stage: Stage, args: DataArguments) -> dict[str, str]:
     """Fingerprints of the current data; empty if the data are gone, since a finished run does not read them."""
     try:
-        return data_fingerprints(rows.load(args), rows.load_dev(args), args)
+        return data_fingerprints(stage.load_rows(args), stage.load_dev_sets(args), args)
     except FileNotFoundError as error:
         logger.warning("data are not compared with those of the finished run: %s", error)
         return {}

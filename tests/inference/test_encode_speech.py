@@ -10,7 +10,7 @@ from hf_echo.data.speech import audio_pieces, speech_spans
 from hf_echo.inference import encode_speech as encode_module
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoSpeechEncoder
-from hf_echo.stages.speech_rows import new_config, new_extractor
+from hf_echo.stages.speech import new_config, new_extractor
 
 from ..speech_toy import RATE, SHAPE, say, speech
 
@@ -41,17 +41,22 @@ def test_rows_are_in_order_whatever_the_batches(encoder, max_seconds):
     np.testing.assert_allclose(unit, have / np.linalg.norm(have, axis=1, keepdims=True), atol=1e-4)
 
 
-def test_rows_of_a_dataset_and_files(encoder, tmp_path):
+@pytest.mark.parametrize("kind", ["rows", "names", "bytes"])
+def test_audio_of_any_container(encoder, tmp_path, kind):
     rows = speech(5)
-    want = alone(encoder, rows["audio"])
-    np.testing.assert_allclose(encode_speech(*encoder, rows["audio"]), want, atol=1e-4)
-    for number, row in enumerate(rows):
-        (tmp_path / f"{number}.wav").write_bytes(row["audio"]["bytes"])
-    files = [str(tmp_path / f"{number}.wav") for number in range(5)]
-    np.testing.assert_allclose(encode_speech(*encoder, files), want, atol=1e-4)
-    np.testing.assert_allclose(
-        encode_speech(*encoder, [open(file, "rb").read() for file in files]), want, atol=1e-4
-    )
+    files = [tmp_path / f"{number}.wav" for number in range(5)]
+    for file, row in zip(files, rows, strict=True):
+        file.write_bytes(row["audio"]["bytes"])
+    audio = {
+        "rows": rows["audio"],
+        "names": [str(file) for file in files],
+        "bytes": [file.read_bytes() for file in files],
+    }
+    vectors = encode_speech(*encoder, audio[kind])
+    np.testing.assert_allclose(vectors, alone(encoder, rows["audio"]), atol=1e-4)
+
+
+def test_no_audio_gives_no_row(encoder):
     assert encode_speech(*encoder, []).shape == (0, 8)
 
 
@@ -105,10 +110,8 @@ def test_a_long_file_is_read_in_blocks(encoder, tmp_path, monkeypatch):
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < long.nbytes / 10
-    assert (
-        sum(map(len, batches)) == len(pieces)
-        and max(len(batch) * max(batch) for batch in batches) <= 6 * RATE
-    )
+    assert sum(map(len, batches)) == len(pieces)
+    assert max(len(batch) * max(batch) for batch in batches) <= 6 * RATE
     want = sum(len(piece) * embed(None, None, [piece])[0] for piece in pieces) / sum(
         map(len, pieces)
     )

@@ -120,15 +120,14 @@ def train_with(monkeypatch):
     """train_with(recipe, callback) trains with one more callback."""
 
     def train(path, callback):
-        build = training.build_trainer
+        train_to_the_end = training._train
 
-        def more(*args, **kwargs):
-            trainer = build(*args, **kwargs)
+        def train_watched(trainer, resume, name):
             trainer.add_callback(callback)
-            return trainer
+            return train_to_the_end(trainer, resume, name)
 
         with monkeypatch.context() as patch:
-            patch.setattr(training, "build_trainer", more)
+            patch.setattr(training, "_train", train_watched)
             training.train_recipe(path)
 
     return train
@@ -150,16 +149,15 @@ def caught(monkeypatch):
     """caught(recipe): the trainer of a recipe, which is not trained."""
 
     def catch(path):
-        found = []
-        build = training.build_trainer
+        trainers = []
 
-        def keep(*args, **kwargs):
-            found.append(build(*args, **kwargs))
+        def keep(trainer, resume, name):
+            trainers.append(trainer)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(training, "build_trainer", keep)
+            patch.setattr(training, "_train", keep)
             training.train_recipe(path, fresh=True)
-        return found[0]
+        return trainers[0]
 
     return catch

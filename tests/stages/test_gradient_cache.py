@@ -11,8 +11,7 @@ from hf_echo.data.speech.batches import SpeechRows, audio_lengths
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages.core import loss_blocks
 from hf_echo.stages.core.gradient_cache import RandomState, cached_step, rows_of_chunks
-from hf_echo.stages.speech import SpeechConfig, SpeechTrainer
-from hf_echo.stages.speech_rows import new_config
+from hf_echo.stages.speech import SpeechConfig, SpeechTrainer, new_config
 
 ROWS = (0, 1, 8, 15, 40, 41, 60, 77, 120, 121)  # 0 and 1 have one English sentence
 STAGES = ("contrastive", "hard_negatives", "extension", "long_context", "mexma")
@@ -89,7 +88,8 @@ def one_graph_gradients(trainer, batch):
 
 
 def assert_same_gradients(have, want):
-    assert have.keys() == want.keys() and len(want) > 5
+    assert have.keys() == want.keys()
+    assert len(want) > 5
     for name, gradient in want.items():
         torch.testing.assert_close(
             have[name], gradient, rtol=1e-6, atol=1e-9, msg=lambda text, name=name: name + text

@@ -13,8 +13,7 @@ from hf_echo.data.speech.batches import SpeechRows
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoSpeechEncoder
-from hf_echo.stages.speech import SpeechConfig, SpeechTrainer, scale_projection
-from hf_echo.stages.speech_rows import new_config
+from hf_echo.stages.speech import SpeechConfig, SpeechTrainer, new_config, scale_projection
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes, read_values
 from hf_echo.steps.run import describe_journey
@@ -74,9 +73,8 @@ def test_speech_learns_the_space(recipe, teacher, tmp_path):
         "log_history"
     ]
     measured = [row["eval_mse"] for row in log if "eval_mse" in row]
-    assert measured[-1] < measured[0] and results["eval_mse"] == pytest.approx(
-        min(measured), rel=1e-3
-    )
+    assert measured[-1] < measured[0]
+    assert results["eval_mse"] == pytest.approx(min(measured), rel=1e-3)
     assert results["eval_xsim"] < 85  # four seeds: 35 to 62; chance is 95
     # figures are those of the saved model
     rows = speech(40, seed=1000)
@@ -94,7 +92,8 @@ def test_speech_learns_the_space(recipe, teacher, tmp_path):
         AutoModel.from_pretrained(tmp_path / "space"),
         AutoFeatureExtractor.from_pretrained(tmp_path / "space"),
     )
-    assert type(opened[0]) is type(model) and opened[1].stride == 4
+    assert type(opened[0]) is type(model)
+    assert opened[1].stride == 4
 
 
 LAYERS = dict(encoder_layers=2, encoder_attention_heads=2)
@@ -169,7 +168,8 @@ def test_contrastive_loss_with_candidates_of_the_training_data():
         ]
         losses.append(np.log(np.exp(cosines[row, [row, *others]]).sum()) - cosines[row, row])
         losses.append(np.log(np.exp(cosines[:, row]).sum()) - cosines[row, row])
-    assert len(others) < 52 and have == pytest.approx(np.mean(losses), rel=1e-5)
+    assert len(others) < 52
+    assert have == pytest.approx(np.mean(losses), rel=1e-5)
 
 
 @pytest.mark.trains
@@ -265,7 +265,8 @@ def test_layers_that_fsdp_wraps_are_in_the_large_model():
     with torch.device("meta"):
         model = EchoSpeechEncoder(new_config(read_values(path)["shape"]))
     wrapped = {name: [m for m in model.modules() if type(m).__name__ == name] for name in names}
-    assert all(wrapped.values()) and set(names) <= set(model._no_split_modules)
+    assert all(wrapped.values())
+    assert set(names) <= set(model._no_split_modules)
     sizes = [p.numel() for modules in wrapped.values() for m in modules for p in m.parameters()]
     assert sum(sizes) > 0.95 * sum(p.numel() for p in model.parameters())
 

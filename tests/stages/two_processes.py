@@ -20,7 +20,7 @@ from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages import DevSet, emma_x, mexma, speech
 from hf_echo.stages.spectrum.sentences import SentencesConfig, SentencesTrainer
 from hf_echo.stages.spectrum.tower import TowerConfig, TowerTrainer
-from hf_echo.stages.speech_rows import new_config
+from hf_echo.stages.speech import new_config
 
 # Two processes gather texts, count tokens and keep a queue in these; the other stages train in the slow tests.
 QUICK_RUNS = ("seq2seq", "contrastive", "cached", "emma_x")
@@ -219,7 +219,8 @@ def train_one(run: str, toy, out: Path) -> None:
         assert type(trainer.model_wrapped).__name__.startswith("FSDP")
     else:
         trainer = build(run, toy, world=2, output_dir=out / run)
-        assert trainer.args.world_size == 2 and trainer.accelerator.num_processes == 2
+        assert trainer.args.world_size == 2
+        assert trainer.accelerator.num_processes == 2
         finish(trainer, out / run)
 
 

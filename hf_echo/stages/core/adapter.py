@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from ...checkpoints.adapters import ADAPTER_WEIGHTS, write_base
-from ...modeling import EchoForTranslation
+from ...modeling import EchoForTranslation, EchoTokenizer
 from ...utils.did_you_mean import did_you_mean
 from ...utils.settings import make, setting
 
@@ -65,6 +65,8 @@ def add_adapter(
     part = model
     if isinstance(model, EchoForTranslation):
         part = model.decoder if learns == "decoder" else model.encoder
+
+    # The layers that get low-rank matrices: those of the recipe, else all linear ones inside of the blocks.
     of_blocks = sorted(_linear_names(part))
     wanted = settings.target_modules or of_blocks
     known = {
@@ -130,7 +132,7 @@ def freeze_base(model: nn.Module) -> set[str]:
     return names
 
 
-def save_adapter(model: nn.Module, folder: str | Path, tokenizer: Any) -> None:
+def save_adapter(model: nn.Module, folder: str | Path, tokenizer: EchoTokenizer) -> None:
     """Write the adapter inside `model` in peft's format, with the name and fingerprint of its base."""
     from ...modeling.adapters_echo import adapter_parameters
 

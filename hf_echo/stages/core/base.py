@@ -306,7 +306,7 @@ class CoreTrainer(Trainer):
 
     # What a stage defines
 
-    def freeze(self, model: nn.Module, args: Any) -> None:
+    def freeze(self, model: nn.Module, args: CoreConfig) -> None:
         """Switch the gradients of parameters on and off, before those of `args.freeze`."""
 
     def make_collator(self, args: Any, tokenizer: Any, model: nn.Module) -> Any:
@@ -477,7 +477,9 @@ class CoreTrainer(Trainer):
                     optimizer.add_param_group({"params": moved, "lr": rate, **options})
         return optimizer
 
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> Any:
         try:
             return super().create_scheduler(num_training_steps, optimizer)
         except TypeError as error:  # an argument that the schedule does not have, or lacks
@@ -603,7 +605,9 @@ class CoreTrainer(Trainer):
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         return batches, self.items_of(batches, device)
 
-    def items_of(self, batches: list[Mapping[str, Any]], device: Any) -> ItemsOfStep | None:
+    def items_of(
+        self, batches: list[Mapping[str, Any]], device: torch.device
+    ) -> ItemsOfStep | None:
         """What the loss parts of an optimizer step are means of, on all processes; None: known after the loss."""
         counts: dict[str, int] = defaultdict(int)
         for batch in batches:

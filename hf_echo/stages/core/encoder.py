@@ -8,10 +8,11 @@ import numpy as np
 from torch import nn
 
 from ...data.collators import TranslationCollator
-from ...modeling import EchoForTranslation
+from ...data.tokenized import TokenizedParallel
+from ...modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
 from ...modeling.modeling_echo import EchoEncoderOutput, EchoTranslationOutput
 from .base import CoreTrainer
-from .text import text_lengths
+from .text import TextConfig, text_lengths
 
 
 class EncoderTrainer(CoreTrainer):
@@ -19,13 +20,15 @@ class EncoderTrainer(CoreTrainer):
 
     encoder_sides = 1  # texts of a pair that are encoded: the source; 2: the target too
 
-    def freeze(self, model: Any, args: Any) -> None:
+    def freeze(self, model: EchoEncoder | EchoForTranslation, args: TextConfig) -> None:
         model.requires_grad_(True)
         if isinstance(model, EchoForTranslation):
             model.bottleneck = True
             model.decoder.requires_grad_(False)
 
-    def make_collator(self, args: Any, tokenizer: Any, model: Any) -> TranslationCollator:
+    def make_collator(
+        self, args: TextConfig, tokenizer: EchoTokenizer, model: EchoEncoder | EchoForTranslation
+    ) -> TranslationCollator:
         return TranslationCollator(
             tokenizer,
             encode_targets=self.encoder_sides > 1,
@@ -35,11 +38,11 @@ class EncoderTrainer(CoreTrainer):
             seed=args.seed,
         )
 
-    def language_drops(self, args: Any) -> dict[str, float]:
+    def language_drops(self, args: TextConfig) -> dict[str, float]:
         """Probability of the unspecified-language prompt by language, where it is not `args.language_drop`."""
         return {}
 
-    def batch_lengths(self, data: Any = None) -> np.ndarray:
+    def batch_lengths(self, data: TokenizedParallel | None = None) -> np.ndarray:
         return text_lengths(self, self.encoder_sides, data)[:, : self.encoder_sides]
 
     def encode(

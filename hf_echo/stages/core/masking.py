@@ -13,12 +13,14 @@ from torch import nn
 
 from ...checkpoints.rewrite import encoder_of
 from ...data.collators import MaskedPairCollator
-from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from ...data.tokenized import TokenizedParallel
+from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoTokenizer
 from ...utils.settings import setting
 from .adapter import part_with_adapter
+from .arguments import ModelArguments
 from .base import CoreTrainer
 from .encoder import set_attention_dropout
-from .plan import Stack, Start, activation_memory, memory, plan_echo, size_of_echo, with_total
+from .plan import Stack, Start, activation_memory, memory, size_of_echo, with_total
 from .stage import Stage
 from .text import TextConfig, text_lengths
 
@@ -63,7 +65,12 @@ class MaskingTrainer(CoreTrainer):
     model_class: Callable[[EchoEncoder, Any], EncoderWithHead]
 
     def __init__(
-        self, model: EchoEncoder | EchoForTranslation, args: Any, *, tokenizer: Any, **kwargs: Any
+        self,
+        model: EchoEncoder | EchoForTranslation,
+        args: MaskingConfig,
+        *,
+        tokenizer: EchoTokenizer,
+        **kwargs: Any,
     ):
         encoder = encoder_of(model)
         add_mask_token(encoder, tokenizer)
@@ -74,12 +81,12 @@ class MaskingTrainer(CoreTrainer):
         """Whether a part of the loss reads masked texts."""
         raise NotImplementedError
 
-    def freeze(self, model: EncoderWithHead, args: Any) -> None:
+    def freeze(self, model: EncoderWithHead, args: MaskingConfig) -> None:
         model.encoder.requires_grad_(True)
         model.head.requires_grad_(self.masks(args))
 
     def make_collator(
-        self, args: Any, tokenizer: Any, model: EncoderWithHead
+        self, args: Any, tokenizer: EchoTokenizer, model: EncoderWithHead
     ) -> MaskedPairCollator:
         probability = args.mask_probability if self.masks(args) else 0.0
         collator = MaskedPairCollator(
@@ -95,14 +102,14 @@ class MaskingTrainer(CoreTrainer):
             )
         return collator
 
-    def batch_lengths(self, data: Any = None) -> np.ndarray:
+    def batch_lengths(self, data: TokenizedParallel | None = None) -> np.ndarray:
         return text_lengths(self, self.encoder_sides, data)[:, : self.encoder_sides]
 
     def dev_model(self) -> EchoEncoder:
         return super().dev_model().encoder
 
 
-def add_mask_token(encoder: EchoEncoder, tokenizer: Any) -> None:
+def add_mask_token(encoder: EchoEncoder, tokenizer: EchoTokenizer) -> None:
     """Give a tokenizer without mask token one, and the encoder a vector for each token that it lacks: the mean."""
     if tokenizer.mask_token_id is None:
         tokenizer.add_special_tokens({"mask_token": MASK})
@@ -118,46 +125,39 @@ def add_mask_token(encoder: EchoEncoder, tokenizer: Any) -> None:
             matrix[before:] = matrix[:before].mean(0)
 
 
-def plan(model_args: Any, args: MaskingConfig, start: Start) -> EchoConfig | None:
-    """Configuration of the encoder, without a decoder."""
-    config = copy.deepcopy(plan_echo(model_args, args, start))
-    if config is not None:
-        config.decoder = None
-        if model_args.backbone:
-            config.pooling = model_args.shape.get("pooling", POOLING)
-    return config
+class MaskingStage(Stage):
+    """The stage of an EncoderWithHead; the encoder alone is saved."""
 
+    learns = "encoder"
+    pooling = POOLING
 
-def masking_stage(
-    name: str,
-    config: type[MaskingConfig],
-    trainer: type[MaskingTrainer],
-    beside: Callable[[EchoConfig, Any, int], dict[str, int]],
-) -> Stage:
-    """The stage of an EncoderWithHead; `beside`: (configuration, config, parameters of the encoder) -> {part:
-    parameters}."""
+    def parameters_beside(self, encoder: EchoConfig, config: Any, alone: int) -> dict[str, int]:
+        """{part: parameters} of what learns beside the encoder, which has `alone` parameters."""
+        raise NotImplementedError
 
-    def size(encoder: EchoConfig, args: Any) -> dict[str, Any]:
-        report = size_of_echo(encoder, args, "encoder")
+    def finished(self, trainer: CoreTrainer) -> EchoEncoder:
+        return trainer.dev_model()
+
+    def plan(self, model: ModelArguments, config: MaskingConfig, start: Start) -> EchoConfig | None:
+        """Configuration of the encoder, without a decoder."""
+        planned = copy.deepcopy(super().plan(model, config, start))
+        if planned is not None:
+            planned.decoder = None
+            if model.backbone:
+                planned.pooling = model.shape.get("pooling", POOLING)
+        return planned
+
+    def size(self, planned: EchoConfig, config: Any) -> dict[str, Any]:
+        report = size_of_echo(planned, config, self.learns)
         alone = report["parameters"].pop("total")
-        parameters = with_total(report["parameters"] | beside(encoder, args, alone))
+        beside = self.parameters_beside(planned, config, alone)
+        parameters = with_total(report["parameters"] | beside)
         # Each text goes through the encoder as it is, and masked.
-        inner = getattr(encoder.backbone, "intermediate_size", 4 * encoder.hidden_size)
-        is_gated = hasattr(encoder.backbone, "mlp_bias")  # Llama's configuration and those like it
-        stack = Stack(
-            2 * args.max_tokens, encoder.num_hidden_layers, encoder.hidden_size, inner, is_gated
-        )
-        activations = activation_memory(args, [stack])
+        inner = getattr(planned.backbone, "intermediate_size", 4 * planned.hidden_size)
+        is_gated = hasattr(planned.backbone, "mlp_bias")  # Llama's configuration and those like it
+        tokens = 2 * config.max_tokens
+        layers = planned.num_hidden_layers
+        stack = Stack(tokens, layers, planned.hidden_size, inner, is_gated)
+        activations = activation_memory(config, [stack])
         total = parameters["total"]
         return report | {"parameters": parameters, "memory_gib": memory(total, total, activations)}
-
-    return Stage(
-        name,
-        config,
-        trainer,
-        learns="encoder",
-        pooling=POOLING,
-        finished=lambda trainer, languages: trainer.dev_model(),
-        plan=plan,
-        size=size,
-    )

@@ -105,7 +105,7 @@ def new_config(
         raise ValueError(f"shape: {' '.join(str(error).splitlines()[-1].split())}") from None
 
 
-def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: Any) -> EchoDecoderConfig:
+def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: EchoTokenizer) -> EchoDecoderConfig:
     """Configuration of a new decoder for an encoder: as wide, with as many heads, and the fields of OF_DECODER in
     `shape`."""
     _check_values(shape)
@@ -124,7 +124,7 @@ def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: Any) -> EchoDeco
     return EchoDecoderConfig(**values, decoder_start_token_id=values["bos_token_id"])
 
 
-def _of_tokenizer(tokenizer: Any) -> dict[str, int | None]:
+def _of_tokenizer(tokenizer: EchoTokenizer) -> dict[str, int | None]:
     """Fields that follow from the tokenizer; one without BOS and EOS, such as BERT's, has CLS and SEP for them."""
     ids = {
         name: getattr(tokenizer, f"{name}_token_id", None)

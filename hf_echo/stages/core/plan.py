@@ -12,6 +12,8 @@ from transformers import PreTrainedConfig
 
 from ...checkpoints.pruning.layout import layer_list
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from .arguments import ModelArguments
+from .base import CoreConfig
 from .hours import FORWARD, TRAINING, computed_hours
 from .model_shape import OF_DECODER, check_backbone, decoder_config, new_config
 
@@ -25,12 +27,12 @@ class Start(Protocol):
         """Configuration of the checkpoint `name`, which the recipe's `field` names; None, with a problem, if there is
         none of these kinds."""
 
-    def vocabulary(self, model_args: Any) -> Any:
+    def vocabulary(self, model_args: ModelArguments) -> Any:
         """Stands for the tokenizer of the run; its length is known."""
 
 
 def start_or_shape(
-    model_args: Any, start: Start, new: Callable[[], Any], kinds: tuple[Any, ...] = ECHO
+    model_args: ModelArguments, start: Start, new: Callable[[], Any], kinds: tuple[Any, ...] = ECHO
 ) -> Any | None:
     """Configuration of the checkpoint that a recipe starts from, or a new one; None where it is not known."""
     name = model_args.model_name_or_path
@@ -42,7 +44,7 @@ def start_or_shape(
     )
 
 
-def plan_echo(model_args: Any, args: Any, start: Start) -> EchoConfig | None:
+def plan_echo(model_args: ModelArguments, args: CoreConfig, start: Start) -> EchoConfig | None:
     """Configuration of an encoder with a decoder, or alone."""
     if model_args.backbone:
         config = _of_backbone(model_args, start)
@@ -62,7 +64,7 @@ def plan_echo(model_args: Any, args: Any, start: Start) -> EchoConfig | None:
     return config
 
 
-def _of_backbone(model_args: Any, start: Start) -> EchoConfig | None:
+def _of_backbone(model_args: ModelArguments, start: Start) -> EchoConfig | None:
     """Configuration of an encoder on a pretrained backbone; None where it is out of reach, which is a problem."""
     own = {
         name: model_args.shape[name]

@@ -1,18 +1,28 @@
-"""What a training stage declares about itself; everything else in this folder reads the declaration.
+"""What a training stage is: its facts, and methods that read its data, build its trainer and plan its model.
 
-A new stage is one file with a Config, a Trainer and `STAGE = Stage(...)`, one line in `table.py`, a recipe and a test.
+A new stage is one file with a Config, a Trainer and a subclass of `Stage` (`STAGE` is its instance), one line in
+`hf_echo/steps/table.py`, a recipe and a test. What a subclass does not say is that of text pairs and an Echo model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
-from .plan import Start, plan_echo
+from datasets import Dataset
+from torch import nn
+from transformers import PreTrainedConfig
 
-if TYPE_CHECKING:
-    from .base import CoreTrainer
+from ...checkpoints.rewrite import encoder_of
+from ...data.prepared import PreparedParallel
+from ...data.tokenized import TokenizedParallel
+from . import model_shape, text_pairs
+from .adapter import add_adapter, read_adapter_settings
+from .arguments import DataArguments, ModelArguments
+from .base import CoreConfig, CoreTrainer
+from .plan import Start, plan_echo, size_of_echo
+from .start import start_model
 
 
 @dataclass(frozen=True)
@@ -21,100 +31,141 @@ class Embedded:
 
     Attributes:
         role: the trainer's argument that takes them, one array-like per side.
-        encoder: (model_args, data_args) -> the encoder's name, or None where the recipe names none.
+        encoder: the encoder's name, or None where the recipe names none.
         normalize: rows of length 1.
-        languages: (config) -> the languages that are embedded; the others read as zeros. None: all.
+        languages: the languages that are embedded; the others read as zeros. None: all.
     """
 
     role: str
-    encoder: Callable[[Any, Any], str | None]
+    encoder: Callable[[ModelArguments, DataArguments], str | None]
     sides: tuple[str, ...] = ("source", "target")
     normalize: bool = False
     languages: Callable[[Any], list[str] | None] = lambda config: None
 
 
-@dataclass(frozen=True)
-class Rows:
-    """How the data of a stage are read, where its rows are not text pairs: audio with transcriptions, or documents.
-
-    Attributes:
-        load: (data_args) -> the training rows, a `datasets.Dataset`.
-        load_dev: (data_args) -> {name: dev set}, for the trainer's `measure`; a dev set has `rows`, a table.
-        processor: (model_args, rows, config, checkpoint to resume or None) -> tokenizer or feature extractor.
-        prepare: (rows, processor, data_args, config) -> the trainer's `train_dataset`.
-        texts: (rows) -> the texts that `Stage.embedded` embeds, by row: columns source and source_lang; of the other
-            side target and target_lang.
-        languages: (train_dataset) -> codes of its languages.
-        language_column: column of the rows that `source_languages` of a recipe selects by.
-        dev_options: a dev set of a recipe may be a mapping of options too.
-    """
-
-    load: Callable[[Any], Any]
-    load_dev: Callable[[Any], dict[str, Any]]
-    processor: Callable[[Any, Any, Any, str | None], Any]
-    prepare: Callable[[Any, Any, Any, Any], Any]
-    texts: Callable[[Any], Any]
-    languages: Callable[[Any], list[str]]
-    language_column: str = "lang"
-    dev_options: bool = False
-
-
-@dataclass(frozen=True)
 class Stage:
     """A training stage.
 
     Attributes:
-        config: subclass of `CoreConfig`, the fields of its recipe. trainer: subclass of `CoreTrainer`.
+        name: what `stage` of a recipe says.
+        config: the fields of its recipe. trainer: what trains.
         half_precision: train in bf16 where the CPU has it natively.
         learns: which part of the model has gradients: "model", "encoder" or "decoder".
         pooling: of an encoder on a pretrained backbone, where `shape` names none.
-        embedded: embeddings that the trainer needs beside the pairs.
+        embedded: embeddings that the trainer needs beside the rows.
         reads: fields of a recipe's data that not every stage reads, and this one does.
         needs_teacher: a recipe without `teacher` is refused.
-        rows: (dataset, data_args, config) -> the rows that the stage trains on; None takes all.
-        build: (model_args, config, **what the trainer takes) -> trainer, for another model than encoder and decoder.
-        finished: (trainer, known languages) -> the model that is saved, where it is not the one that was trained.
-        plan: (model_args, config, start) -> the configuration of the saved model, for a dry run; None: not known.
-        size: (configuration, config) -> what a dry run reports: "parameters" and, if known, "batches", "memory_gib".
-        data: how rows are read; None: text pairs.
         takes_adapter: a recipe may have `adapter`.
-        check_shape: (shape) -> None; raises ValueError where `shape` of a recipe fits no model of the stage.
+        reads_pairs: its rows are text pairs, which `batch_by` can group.
+        takes_dev_options: a dev set of a recipe may be a mapping of options.
+        language_column: column of the rows that `source_languages` of a recipe selects by.
     """
 
-    name: str
-    config: type
-    trainer: type[CoreTrainer]
-    half_precision: bool = True
-    learns: str = "model"
-    pooling: str = "mean"
-    embedded: Embedded | None = None
-    reads: tuple[str, ...] = ()
-    needs_teacher: bool = False
-    rows: Callable[..., Any] | None = None
-    build: Callable[..., Any] | None = None
-    finished: Callable[..., Any] | None = None
-    plan: Callable[[Any, Any, Start], Any] = plan_echo
-    size: Callable[[Any, Any], dict[str, Any]] | None = None
-    data: Rows | None = None
-    takes_adapter: bool = True
-    check_shape: Callable[[dict[str, Any]], None] | None = None
+    name: ClassVar[str]
+    config: ClassVar[type[CoreConfig]]
+    trainer: ClassVar[type[CoreTrainer]]
+    half_precision: ClassVar[bool] = True
+    learns: ClassVar[str] = "model"
+    pooling: ClassVar[str] = "mean"
+    embedded: ClassVar[Embedded | None] = None
+    reads: ClassVar[tuple[str, ...]] = ()
+    needs_teacher: ClassVar[bool] = False
+    takes_adapter: ClassVar[bool] = True
+    reads_pairs: ClassVar[bool] = True
+    takes_dev_options: ClassVar[bool] = True
+    language_column: ClassVar[str] = "source_lang"
+
+    # Data, in the order in which a run calls these.
+
+    def load_rows(self, data: DataArguments) -> Dataset | PreparedParallel:
+        """The rows that the recipe names."""
+        return text_pairs.load_pairs(data)
+
+    def load_dev_sets(self, data: DataArguments) -> dict[str, Any]:
+        """{name: dev set} for the trainer's `measure`; a dev set has `rows`, a table."""
+        return text_pairs.load_dev_sets(data)
+
+    def choose_rows(self, rows: Dataset, data: DataArguments, config: Any) -> Dataset:
+        """The rows that the stage trains on; not called for prepared data."""
+        return rows
+
+    def open_processor(
+        self,
+        model: ModelArguments,
+        rows: Dataset | PreparedParallel,
+        config: Any,
+        resume: str | None,
+    ) -> Any:
+        """Tokenizer or feature extractor of the rows; `resume` is the checkpoint that the run continues."""
+        return text_pairs.pair_tokenizer(model, rows, config, resume)
+
+    def prepare(
+        self, rows: Dataset | PreparedParallel, processor: Any, data: DataArguments, config: Any
+    ) -> Any:
+        """The trainer's `train_dataset`."""
+        return text_pairs.tokenized_pairs(rows, processor, data, config)
+
+    def texts(self, rows: Dataset) -> Dataset:
+        """The texts that `embedded` embeds, by row: columns source and source_lang, perhaps target and target_lang."""
+        return rows
+
+    def languages(self, train_dataset: TokenizedParallel | PreparedParallel) -> list[str]:
+        """Codes of the languages of the prepared rows."""
+        names = train_dataset.names
+        return sorted({*names["source_lang"], *names["target_lang"]})
+
+    # Model and trainer.
+
+    def check_shape(self, shape: dict[str, Any]) -> None:
+        """Raises ValueError where `shape` of a recipe fits no model of the stage."""
+        model_shape.check_shape(shape)
+
+    def build_trainer(
+        self, model_args: ModelArguments, config: Any, languages: list[str], **parts: Any
+    ) -> CoreTrainer:
+        """The trainer with its model.
+
+        A new model names the languages of the training data in its configuration, and a checkpoint whose encoder
+        learns adds them to its own.
+
+        Args:
+            parts: train_dataset, tokenizer, dev_sets, and what `embedded` names.
+        """
+        # Without a translation loss the decoder learns nothing, and an encoder alone will do.
+        learns = self.learns if getattr(config, "translation_weight", 1) else "encoder"
+        model = start_model(
+            model_args, parts["tokenizer"], languages, learns=learns, pooling=self.pooling
+        )
+        if model_args.adapter is not None:
+            settings = read_adapter_settings(model_args.adapter, "adapter")
+            add_adapter(model, settings, str(model_args.model_name_or_path), learns)
+        trainer = self.trainer(model, config, **parts)
+        encoder = encoder_of(model)
+        if any(parameter.requires_grad for parameter in encoder.parameters()):
+            model.config.languages = encoder.config.languages = sorted(
+                {*(model.config.languages or []), *languages}
+            )
+        return trainer
+
+    def finished(self, trainer: CoreTrainer) -> nn.Module | None:
+        """The model that is saved, where it is not the one that was trained."""
+        return None
+
+    # Dry run.
+
+    def plan(self, model: ModelArguments, config: Any, start: Start) -> PreTrainedConfig | None:
+        """The configuration of the saved model; None: not known."""
+        return plan_echo(model, config, start)
+
+    def size(self, planned: Any, config: Any) -> dict[str, Any]:
+        """What a dry run reports of a planned model: "parameters" and, if known, "batches", "memory_gib"."""
+        sides = getattr(self.trainer, "encoder_sides", 1) + getattr(config, "max_negatives", 0)
+        return size_of_echo(planned, config, self.learns, sides)
 
 
-def load_with(load: Callable[..., Any], name: str, options: dict[str, Any]) -> Any:
-    """`load` of the data of a recipe with its `data_options`."""
-    try:
-        return load(name, **options)
-    except TypeError as error:  # an option that does not exist, or a value of a wrong kind
-        if not options:
-            raise
-        raise ValueError(
-            f"data_options: {str(error).replace(f'{load.__name__}() ', '')}"
-        ) from error
+def teacher(model: ModelArguments, data: DataArguments) -> str | None:
+    return data.teacher
 
 
-def teacher(model_args: Any, data_args: Any) -> str | None:
-    return data_args.teacher
-
-
-def guide(model_args: Any, data_args: Any) -> str | None:
-    return data_args.guide
+def guide(model: ModelArguments, data: DataArguments) -> str | None:
+    return data.guide

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ...checkpoints.adapters import is_adapter
 from ...checkpoints.rewrite import is_release, open_checkpoint
 from ...inference.encode import opening
-from ...modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation
+from ...modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
 from ...utils.hub import snapshot
 from ...vocabulary import load_tokenizer
+from .arguments import ModelArguments
 from .model_shape import OF_DECODER, check_backbone, decoder_config, new_config
 
 Model = EchoEncoder | EchoForTranslation
 
 
 def start_model(
-    args: Any, tokenizer: Any, languages: list[str], *, learns: str = "model", pooling: str = "mean"
+    args: ModelArguments,
+    tokenizer: EchoTokenizer,
+    languages: list[str],
+    *,
+    learns: str = "model",
+    pooling: str = "mean",
 ) -> Model:
     """The model of a run, in fp32, by `model_name_or_path`, `backbone`, `shape` and `decoder` of the recipe (`args`).
 
@@ -71,7 +76,7 @@ def start_model(
     return model
 
 
-def with_decoder(model: Model, name: str | Path, tokenizer: Any) -> EchoForTranslation:
+def with_decoder(model: Model, name: str | Path, tokenizer: EchoTokenizer) -> EchoForTranslation:
     """The same encoder with the decoder of another checkpoint of its space and tokenizer."""
     decoder = EchoDecoder.from_pretrained(snapshot(name), dtype=torch.float32)
     check_tokenizer(name, tokenizer, decoder.config.vocab_size)
@@ -79,7 +84,7 @@ def with_decoder(model: Model, name: str | Path, tokenizer: Any) -> EchoForTrans
     return EchoForTranslation.from_parts(encoder, decoder)
 
 
-def check_tokenizer(name: str | Path, tokenizer: Any, size: int) -> None:
+def check_tokenizer(name: str | Path, tokenizer: EchoTokenizer, size: int) -> None:
     """Raises ValueError where the tokenizer beside a decoder is not that of the run, in the tokens that it knows."""
     try:
         own = load_tokenizer(name)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...data.tokenized import KEYS
+from ...data.tokenized import KEYS, TokenizedParallel
 from ...losses import gather_with_grad
 from ...utils.settings import setting
 from .base import CoreConfig, CoreTrainer
@@ -38,7 +38,9 @@ class TextConfig(CoreConfig):
     max_grad_norm: float = setting("gradients are clipped to this norm", 1.0)
 
 
-def text_lengths(trainer: CoreTrainer, encoder_sides: int, data: Any = None) -> np.ndarray:
+def text_lengths(
+    trainer: CoreTrainer, encoder_sides: int, data: TokenizedParallel | None = None
+) -> np.ndarray:
     """(rows, encoder_sides + 1) tokens that a pair costs: texts that are encoded, and last what the decoder reads.
 
     Of the training data, or of `data`, a shard of them.

@@ -11,9 +11,10 @@ import numpy as np
 from torch import nn
 
 from ...data.collators import IGNORE, TranslationCollator
+from ...data.tokenized import TokenizedParallel
 from ...losses import translation_loss
 from ...losses.translation import Reduction
-from ...modeling import EchoForTranslation
+from ...modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
 from ...modeling.modeling_echo import EchoTranslationOutput
 from ...utils.settings import setting
 from .base import CoreTrainer
@@ -73,7 +74,12 @@ class TranslationTrainer(CoreTrainer):
         if not args.translation_weight:
             model.decoder.requires_grad_(False)
 
-    def make_collator(self, args: Any, tokenizer: Any, model: Any) -> TranslationCollator:
+    def make_collator(
+        self,
+        args: TranslationConfig,
+        tokenizer: EchoTokenizer,
+        model: EchoEncoder | EchoForTranslation,
+    ) -> TranslationCollator:
         known = model.config.decoder.vocab_size if model.config.decoder else len(tokenizer)
         return TranslationCollator(
             tokenizer,
@@ -84,7 +90,7 @@ class TranslationTrainer(CoreTrainer):
             **self.collator_options(args),
         )
 
-    def collator_options(self, args: Any) -> dict[str, Any]:
+    def collator_options(self, args: TranslationConfig) -> dict[str, Any]:
         """Further fields of the collator: targets and hard negatives for the encoder."""
         return {}
 
@@ -103,7 +109,7 @@ class TranslationTrainer(CoreTrainer):
             return encoder_tokens
         return encoder_tokens + int((inputs["labels"] != IGNORE).sum())
 
-    def batch_lengths(self, data: Any = None) -> np.ndarray:
+    def batch_lengths(self, data: TokenizedParallel | None = None) -> np.ndarray:
         """(rows, sides), or with `tokens_of: side` (rows, 1): the longest side."""
         lengths = text_lengths(self, self.encoder_sides, data)
         if not self.args.translation_weight:

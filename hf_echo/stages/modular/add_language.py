@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sentence_transformers import SentenceTransformer
 from transformers import set_seed
 
 from ...data.readers import load_parallel
 from ...data.texts import read_texts
 from ...inference.modular import open_modular
 from ...languages import language as checked_language
+from ...modeling.sentence_transformer_modular import ModularEncoder
 from ...utils.fingerprint import fingerprint, sha256
 from ...utils.folders import write_folder
 from ...utils.lineage import write_lineage
@@ -68,18 +70,19 @@ def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language
         mlm_steps=mlm_steps,
         mlm_learning_rate=mlm_learning_rate,
         epochs=epochs,
-    )
-    settings |= dict(
         learning_rate=learning_rate,
         batch_size=batch_size,
         alignment_batch_size=alignment_batch_size,
+        max_length=max_length,
+        seed=seed,
     )
-    settings |= dict(max_length=max_length, seed=seed)
     data = dict(
         texts=texts, paraphrases=paraphrases, cross_paraphrases=cross_paraphrases, parallel=parallel
     )
     pivot = _check(model, language, data)
     set_seed(seed)
+
+    # The data, and of the model the languages that they need: the pivot, and partners of the pairs.
     earlier = languages_of(model)
     read: dict[str, dict[str, dict[str, list[str]]]] = {}
     for name, file in data.items():
@@ -93,14 +96,13 @@ def add_language(  # noqa: PLR0913 (the options of `hf-echo modular add-language
     opened = open_modular(model, sorted(needed))
     module = opened[0]
     losses = _train(opened, language, lines, read, settings)
+
+    # What the folder of the language says about itself.
     module.notes[language] = {
-        "backbone": fingerprint(
-            Path(model) / "model.safetensors"
-        ),  # adapters belong to exactly one
+        # Adapters belong to exactly one backbone; a pivot without data trains nothing.
+        "backbone": fingerprint(Path(model) / "model.safetensors"),
         "losses": losses,
-        "settings": settings
-        if module.parts[language]
-        else {},  # a pivot without data trains nothing
+        "settings": settings if module.parts[language] else {},
         "data": {
             name: {"name": Path(f).name, "sha256": _digest(f)}
             for name, f in data.items()
@@ -157,7 +159,7 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
 
 
 def _train(
-    opened: Any, language: str, lines: list[str] | None, read: dict, s: dict
+    opened: SentenceTransformer, language: str, lines: list[str] | None, read: dict, s: dict
 ) -> dict[str, float]:
     """Train the parts in the paper's order; returns their mean losses."""
     from .training import PairSet, train_masked, train_pairs
@@ -167,6 +169,7 @@ def _train(
     common = {name: s[name] for name in ("batch_size", "seed")}
     of_pairs = common | {name: s[name] for name in ("epochs", "learning_rate")}
     with tempfile.TemporaryDirectory() as scratch:
+        # Vocabulary and language adapter, by masked language modelling; or the backbone's vocabulary as it is.
         if lines is None:
             module.add_language(language)
         else:
@@ -186,12 +189,14 @@ def _train(
                 max_length=s["max_length"],
                 **common,
             )
+        # The sentence adapter, in the language itself.
         if "paraphrases" in read:
             module.add_part(language, "sentence_adapter")
             pair_sets = [PairSet("paraphrases", language, read["paraphrases"][language])]
             losses["sentence_adapter"] = train_pairs(
                 opened, language, "sentence_adapter", pair_sets, scratch, **of_pairs
             )
+        # The alignment to the pivot, or to all languages before it.
         pair_sets = []
         for first, columns in read.get("cross_paraphrases", {}).items():
             pair_sets.append(PairSet("paraphrases", first, columns))
@@ -208,7 +213,7 @@ def _train(
     return losses
 
 
-def _save(module: Any, folder: str | Path, language: str) -> None:
+def _save(module: ModularEncoder, folder: str | Path, language: str) -> None:
     """Write the language's folder whole or not at all."""
     place = Path(folder) / LANGUAGES / language
     unfinished = place.with_name(f".{language}")
@@ -218,7 +223,7 @@ def _save(module: Any, folder: str | Path, language: str) -> None:
 
 
 def _pairs(
-    file: Any, language: str, partners: Sequence[str], pivot: str
+    file: str | Path, language: str, partners: Sequence[str], pivot: str
 ) -> dict[str, dict[str, list[str]]]:
     """Partner language -> columns source (in it), target and `negative` (in `language`).
 
@@ -229,6 +234,8 @@ def _pairs(
         rows = load_parallel(file, source_lang=first, target_lang=language)
     else:
         rows = load_parallel(file)
+
+    # The partner's text is the source, whichever way round a pair is given; a triplet has its order.
     of_partner: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         sides = [(row["source_lang"], row["source"]), (row["target_lang"], row["target"])]
@@ -245,6 +252,8 @@ def _pairs(
         columns["source"].append(sides[0][1])
         columns["target"].append(sides[1][1])
         columns["negative"] += (negatives or [])[:1]
+
+    # A data set of sentence-transformers has the column `negative` in all of its rows or in none.
     for columns in of_partner.values():
         if len(columns["negative"]) not in (0, len(columns["source"])):
             some = f"{len(columns['negative'])} of {len(columns['source'])} rows have a negative"
@@ -254,7 +263,7 @@ def _pairs(
     return of_partner
 
 
-def _headless(file: Any) -> bool:
+def _headless(file: str | Path) -> bool:
     """Whether a TSV file has two columns and no header: its languages are then known from its role."""
     path = Path(file)
     if path.suffix != ".tsv":
@@ -264,5 +273,5 @@ def _headless(file: Any) -> bool:
     return len(columns) == 2 and not {"source", "src", "sentence1", "text1"} & set(columns)
 
 
-def _digest(file: Any) -> str | None:
+def _digest(file: str | Path) -> str | None:
     return sha256(file) if Path(file).is_file() else None

@@ -7,12 +7,14 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
 from torch import nn
 from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
 
 from ...losses import cosine_loss
 from ...modeling.packed_echo import train_packed
 from ...modeling.precision_echo import bf16_is_faster
+from ...modeling.sentence_transformer_modular import ModularEncoder
 
 MASKED = 0.15  # share of the tokens, 80/10/10: the defaults of transformers
 SCALE = 20.0  # of the cosine in MultipleNegativesRankingLoss
@@ -69,7 +71,7 @@ class CosineLoss(nn.Module):
         return cosine_loss(source, target)
 
 
-def either_direction(model: Any) -> Any:
+def either_direction(model: SentenceTransformer) -> Any:
     """MultipleNegativesRankingLoss whose anchors are in the one language or the other, drawn for each batch, as in the
     authors' code. Negatives of triplets are in the language of the positives: there the direction is kept."""
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -85,7 +87,7 @@ def either_direction(model: Any) -> Any:
 
 
 def train_masked(
-    encoder: Any,
+    encoder: ModularEncoder,
     language: str,
     texts: Sequence[str],
     output_dir: str,
@@ -127,7 +129,7 @@ def train_masked(
 
 
 def train_pairs(
-    model: Any,
+    model: SentenceTransformer,
     language: str,
     part: str,
     pair_sets: Sequence[PairSet],
@@ -149,6 +151,7 @@ def train_pairs(
     )
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
+    # Data, loss and languages of each set, by its name: sentence-transformers takes turns among them.
     datasets = {}
     losses = {}
     prompts = {}

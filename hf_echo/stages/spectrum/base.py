@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,15 +14,18 @@ from transformers import AutoTokenizer
 
 from ...data.documents import TokenizedDocuments, flat_sentences, load_documents
 from ...inference.any_encoder import any_encoder
-from ...inference.embedding_store import frozen_embeddings
+from ...inference.embedding_store import VectorRows, frozen_embeddings
 from ...inference.encode import opening
 from ...losses import translation_loss
-from ...modeling import EchoTokenizer, SpectrumConfig
+from ...modeling import EchoTokenizer, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from ...modeling.packing_spectrum import IGNORE, PackedDocument, pack
 from ...utils.fingerprint import fingerprint
 from ...utils.settings import setting
+from ..core.arguments import DataArguments, ModelArguments
 from ..core.base import CoreConfig, CoreTrainer, LossParts
-from ..core.stage import Embedded, Rows, Stage, load_with
+from ..core.plan import Start
+from ..core.stage import Embedded, Stage
+from ..core.text_pairs import load_with
 from .parts import check_shape, plan, size
 
 BOE = (SpectrumConfig.boe_text, "eng_Latn")
@@ -120,11 +123,11 @@ class SpectrumTrainer(CoreTrainer):
 
     def __init__(
         self,
-        model: Any,
-        args: Any,
+        model: SpectrumModel | SpectrumForCausalLM,
+        args: SpectrumStageConfig,
         *,
         train_dataset: TokenizedDocuments,
-        embeddings: Any,
+        embeddings: Sequence[VectorRows],
         **kwargs: Any,
     ):
         self.embeddings = embeddings[0]
@@ -141,7 +144,7 @@ class SpectrumTrainer(CoreTrainer):
         """A row of the documents as the stage reads it."""
         raise NotImplementedError
 
-    def freeze(self, model: Any, args: Any) -> None:
+    def freeze(self, model: SpectrumForCausalLM, args: SpectrumStageConfig) -> None:
         """Tower and cross-attention learn; the rest of the token decoder only with `train_decoder`."""
         model.tower.requires_grad_(True)
         model.tower.next_embedding.requires_grad_(False)  # of the warm-up; no token loss reaches it
@@ -149,7 +152,9 @@ class SpectrumTrainer(CoreTrainer):
             reads = "cross_att" in name or "embedding_projection" in name
             parameter.requires_grad_(args.train_decoder or reads)
 
-    def make_collator(self, args: Any, tokenizer: Any, model: Any) -> DocumentCollator:
+    def make_collator(
+        self, args: SpectrumStageConfig, tokenizer: EchoTokenizer, model: Any
+    ) -> DocumentCollator:
         return DocumentCollator(
             self.embeddings,
             self.document,
@@ -194,7 +199,7 @@ class SpectrumTrainer(CoreTrainer):
 
     def dev_batches(self, dev: DevDocuments) -> Iterator[dict[str, torch.Tensor]]:
         """Batches of a dev set on the model's device, as in training."""
-        rows = _prepare(dev.rows, self.tokenizer, None, self.args)
+        rows = tokenized_documents(dev.rows, self.tokenizer, self.args)
         collate = replace(
             self.make_collator(self.args, self.tokenizer, None), embeddings=dev.embeddings()
         )
@@ -203,7 +208,7 @@ class SpectrumTrainer(CoreTrainer):
             yield {name: value.to(self.args.device) for name, value in batch.items()}
 
     @torch.no_grad()
-    def _dev_nll(self, model: Any, dev: DevDocuments) -> float:
+    def _dev_nll(self, model: SpectrumForCausalLM, dev: DevDocuments) -> float:
         was_training = model.training
         total = 0.0
         count = 0
@@ -217,80 +222,97 @@ class SpectrumTrainer(CoreTrainer):
         return round(total / max(count, 1), 4)
 
 
-def encoder(model_args: Any, data_args: Any) -> str:
+def encoder(model: ModelArguments, data: DataArguments) -> str:
     """The frozen encoder of the sentences, in the field `teacher` of a recipe."""
-    if not data_args.teacher:
+    if not data.teacher:
         raise ValueError(
             "teacher is missing: the sentence encoder whose embeddings the tower reads"
         )
-    return data_args.teacher
+    return data.teacher
 
 
-def _load(args: Any) -> Dataset:
-    if not args.train_data:
-        raise ValueError(
-            "train_data is missing: a JSONL or Parquet file of documents (sentences, lang)"
-        )
-    return load_with(load_documents, args.train_data, args.data_options)
+class SpectrumStage(Stage):
+    """A stage on documents."""
+
+    reads = ("teacher",)
+    takes_adapter = False
+    reads_pairs = False
+    takes_dev_options = False
+    language_column = "lang"
+    embedded = Embedded("embeddings", encoder, sides=("source",))
+
+    def load_model(
+        self, model: ModelArguments, embeddings: VectorRows
+    ) -> SpectrumModel | SpectrumForCausalLM:
+        """The tower, or the tower with its token decoder."""
+        raise NotImplementedError
+
+    def load_rows(self, data: DataArguments) -> Dataset:
+        if not data.train_data:
+            raise ValueError(
+                "train_data is missing: a JSONL or Parquet file of documents (sentences, lang)"
+            )
+        return load_with(load_documents, data.train_data, data.data_options)
+
+    def load_dev_sets(self, data: DataArguments) -> dict[str, DevDocuments]:
+        found = {name: load_documents(source) for name, source in data.dev_data.items()}
+        return {
+            name: DevDocuments(rows, data.teacher, data.cache_dir) for name, rows in found.items()
+        }
+
+    def open_processor(
+        self, model: ModelArguments, rows: Dataset, config: SpectrumStageConfig, resume: str | None
+    ) -> EchoTokenizer:
+        fields = (model.tokenizer_name_or_path, model.decoder, model.model_name_or_path)
+        name = resume or next((value for value in fields if value), None)
+        if name is None:
+            raise ValueError(
+                "tokenizer_name_or_path is missing: the tokenizer of the token decoder, or of the encoder"
+            )
+        with opening(name) as place:
+            found = AutoTokenizer.from_pretrained(place)
+        return found if hasattr(found, "text_ids") else EchoTokenizer.around(found)
+
+    def prepare(
+        self,
+        rows: Dataset,
+        processor: EchoTokenizer,
+        data: DataArguments,
+        config: SpectrumStageConfig,
+    ) -> TokenizedDocuments:
+        return tokenized_documents(rows, processor, config)
+
+    def texts(self, rows: Dataset) -> Dataset:
+        return flat_sentences(rows, last=BOE)
+
+    def languages(self, train_dataset: TokenizedDocuments) -> list[str]:
+        return train_dataset.languages
+
+    def check_shape(self, shape: dict[str, Any]) -> None:
+        check_shape(shape)
+
+    def build_trainer(
+        self,
+        model_args: ModelArguments,
+        config: SpectrumStageConfig,
+        languages: list[str],
+        **parts: Any,
+    ) -> SpectrumTrainer:
+        return self.trainer(self.load_model(model_args, parts["embeddings"][0]), config, **parts)
+
+    def plan(
+        self, model: ModelArguments, config: SpectrumStageConfig, start: Start
+    ) -> SpectrumConfig | None:
+        return plan(model, config, start)
+
+    def size(self, planned: SpectrumConfig, config: SpectrumStageConfig) -> dict[str, Any]:
+        return size(planned, config)
 
 
-def _load_dev(args: Any) -> dict[str, DevDocuments]:
-    found = {name: load_documents(source) for name, source in args.dev_data.items()}
-    return {name: DevDocuments(rows, args.teacher, args.cache_dir) for name, rows in found.items()}
-
-
-def _tokenizer(model_args: Any, rows: Dataset, config: Any, resume: str | None) -> Any:
-    fields = (model_args.tokenizer_name_or_path, model_args.decoder, model_args.model_name_or_path)
-    name = resume or next((value for value in fields if value), None)
-    if name is None:
-        raise ValueError(
-            "tokenizer_name_or_path is missing: the tokenizer of the token decoder, or of the encoder"
-        )
-    with opening(name) as place:
-        found = AutoTokenizer.from_pretrained(place)
-    return found if hasattr(found, "text_ids") else EchoTokenizer.around(found)
-
-
-def _prepare(rows: Dataset, tokenizer: Any, data_args: Any, config: Any) -> TokenizedDocuments:
+def tokenized_documents(
+    rows: Dataset, tokenizer: EchoTokenizer, config: SpectrumStageConfig
+) -> TokenizedDocuments:
+    """The documents in windows, as a stage trains on them."""
     return TokenizedDocuments(
         rows, tokenizer, max_sentences=config.max_sentences, max_length=config.max_length
-    )
-
-
-DOCUMENTS = Rows(
-    load=_load,
-    load_dev=_load_dev,
-    processor=_tokenizer,
-    prepare=_prepare,
-    texts=lambda rows: flat_sentences(rows, last=BOE),
-    languages=lambda documents: documents.languages,
-)
-
-
-def spectrum_stage(
-    name: str,
-    config: type[SpectrumStageConfig],
-    trainer: type[SpectrumTrainer],
-    load: Callable[[Any, Any], Any],
-) -> Stage:
-    """A stage on documents; `load`: (model_args, embeddings) -> the tower, or the tower with its token decoder."""
-
-    def build(model_args: Any, args: Any, *, embeddings: Any, **kwargs: Any) -> SpectrumTrainer:
-        return trainer(load(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
-
-    declared = dict(
-        reads=("teacher",),
-        takes_adapter=False,
-        build=build,
-        data=DOCUMENTS,
-        check_shape=check_shape,
-        plan=plan,
-        size=size,
-    )
-    return Stage(
-        name,
-        config,
-        trainer,
-        embedded=Embedded("embeddings", encoder, sides=("source",)),
-        **declared,
     )

@@ -10,6 +10,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoTokenizer
 
+from ...inference.embedding_store import VectorRows
 from ...inference.encode import opening
 from ...modeling import (
     EchoConfig,
@@ -22,6 +23,8 @@ from ...modeling import (
 from ...modeling.modeling_echo_base import DECODER_FOLDER
 from ...utils.did_you_mean import did_you_mean
 from ...utils.hub import snapshot
+from ..core.arguments import ModelArguments
+from ..core.base import CoreConfig
 from ..core.model_shape import check_activations
 from ..core.plan import Start, count, start_or_shape, with_total
 
@@ -39,7 +42,7 @@ def check_shape(shape: dict[str, Any]) -> None:
         raise ValueError(f"shape: {' '.join(str(error).split())}") from None
 
 
-def load_tower(model_args: Any, embeddings: Any) -> SpectrumModel:
+def load_tower(model_args: ModelArguments, embeddings: VectorRows) -> SpectrumModel:
     """The tower of a checkpoint, or a new one of `shape`; the last row of the embeddings is BOE."""
     boe = torch.from_numpy(embeddings[[len(embeddings) - 1]][0])
     if name := model_args.model_name_or_path:
@@ -56,7 +59,7 @@ def load_tower(model_args: Any, embeddings: Any) -> SpectrumModel:
     return tower
 
 
-def load_spectrum(model_args: Any, embeddings: Any) -> SpectrumForCausalLM:
+def load_spectrum(model_args: ModelArguments, embeddings: VectorRows) -> SpectrumForCausalLM:
     """A Spectrum, or a tower (checkpoint or new) with the token decoder that the recipe names."""
     name = model_args.model_name_or_path
     size = embeddings[[0]].shape[1]
@@ -107,7 +110,7 @@ def check_size(config: SpectrumConfig, size: int) -> None:
         )
 
 
-def plan(model_args: Any, args: Any, start: Start) -> SpectrumConfig | None:
+def plan(model_args: ModelArguments, args: CoreConfig, start: Start) -> SpectrumConfig | None:
     """Configuration of the tower, with that of the token decoder where the recipe names one."""
     tower = start_or_shape(
         model_args, start, lambda: SpectrumConfig(**model_args.shape), (SpectrumConfig,)
@@ -124,7 +127,7 @@ def plan(model_args: Any, args: Any, start: Start) -> SpectrumConfig | None:
     return tower
 
 
-def size(config: SpectrumConfig, args: Any) -> dict[str, Any]:
+def size(config: SpectrumConfig, args: CoreConfig) -> dict[str, Any]:
     """Parameters of tower and token decoder."""
     with torch.device("meta"):
         parameters = {"tower": count(SpectrumModel(config))}

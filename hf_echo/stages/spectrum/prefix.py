@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...modeling import EchoTokenizer, SpectrumForCausalLM
+from ...inference.embedding_store import VectorRows
+from ...modeling import EchoTokenizer, SpectrumConfig, SpectrumForCausalLM
 from ...modeling.packing_spectrum import PackedDocument, Segment
 from ...utils.settings import setting
-from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
+from ..core.arguments import ModelArguments
+from .base import SpectrumStage, SpectrumStageConfig, SpectrumTrainer
 from .parts import load_spectrum
 
 CONTINUE, REBUILD = "Continue the document:", "Repeat the document:"
@@ -63,7 +65,11 @@ class PrefixTrainer(SpectrumTrainer):
         return self.packed(vectors[:split], sentences[split:], CONTINUE, ends=row["ends"])
 
     def packed(
-        self, vectors: Any, written: Sequence[Sequence[int]], prompt: str, ends: bool = True
+        self,
+        vectors: torch.Tensor,
+        written: Sequence[Sequence[int]],
+        prompt: str,
+        ends: bool = True,
     ) -> PackedDocument:
         """Embeddings that are read and sentences that are written -> a document for the model; a text that is cut has
         no end token."""
@@ -85,9 +91,18 @@ class PrefixTrainer(SpectrumTrainer):
         )
 
 
-def prompt_ids(config: Any, tokenizer: Any, text: str) -> list[int]:
+def prompt_ids(config: SpectrumConfig, tokenizer: EchoTokenizer, text: str) -> list[int]:
     """Start token and the prompt."""
     return [config.start_token_id, *tokenizer.text_ids([text])[0]]
 
 
-STAGE = spectrum_stage("spectrum_prefix", PrefixConfig, PrefixTrainer, load_spectrum)
+class SpectrumPrefixStage(SpectrumStage):
+    name = "spectrum_prefix"
+    config = PrefixConfig
+    trainer = PrefixTrainer
+
+    def load_model(self, model: ModelArguments, embeddings: VectorRows) -> SpectrumForCausalLM:
+        return load_spectrum(model, embeddings)
+
+
+STAGE = SpectrumPrefixStage()

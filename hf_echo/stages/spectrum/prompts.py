@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...languages import language
+from ...modeling import EchoTokenizer
 
 SYSTEMS = (
     "You are a helpful assistant",
@@ -68,6 +69,7 @@ def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
     def pick(templates: Sequence[str]) -> str:
         return templates[int(rng.integers(len(templates)))]
 
+    # Task and question, then the choices in one of the ways to number them; the answer follows their form.
     name = language(row["lang"]).name
     parts = [pick(TASKS).format(task=row.get("task") or DEFAULT_TASK, language=name)]
     if row.get("question"):
@@ -89,7 +91,7 @@ def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
     return Prompt(pick(SYSTEMS), "\n\n".join(parts), answer, options)
 
 
-def written_prompt(prompt: Prompt, tokenizer: Any) -> list[int]:
+def written_prompt(prompt: Prompt, tokenizer: EchoTokenizer) -> list[int]:
     """Ids that the decoder reads after its start token.
 
     The template of Llama 3 (Figure 7) where the tokenizer has its special tokens, else plain lines. A special token
@@ -110,7 +112,7 @@ def written_prompt(prompt: Prompt, tokenizer: Any) -> list[int]:
     return ids[:-1]  # the model writes the end of its own turn
 
 
-def _exact_ids(tokenizer: Any, text: str) -> list[int]:
+def _exact_ids(tokenizer: EchoTokenizer, text: str) -> list[int]:
     """Ids of a text as it stands: `text_ids` would strip it and put a space in front."""
     backend = tokenizer.backend_tokenizer
     words = backend.pre_tokenizer.pre_tokenize_str(text)

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...inference.embedding_store import VectorRows
+from ...modeling import SpectrumForCausalLM
 from ...modeling.packing_spectrum import PackedDocument, sentence_segments
-from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
+from ..core.arguments import ModelArguments
+from .base import SpectrumStage, SpectrumStageConfig, SpectrumTrainer
 from .parts import load_spectrum
 
 
@@ -34,4 +37,13 @@ class SentencesTrainer(SpectrumTrainer):
         return PackedDocument(vectors, segments=segments if row["ends"] else segments[:-1])
 
 
-STAGE = spectrum_stage("spectrum_sentences", SentencesConfig, SentencesTrainer, load_spectrum)
+class SpectrumSentencesStage(SpectrumStage):
+    name = "spectrum_sentences"
+    config = SentencesConfig
+    trainer = SentencesTrainer
+
+    def load_model(self, model: ModelArguments, embeddings: VectorRows) -> SpectrumForCausalLM:
+        return load_spectrum(model, embeddings)
+
+
+STAGE = SpectrumSentencesStage()

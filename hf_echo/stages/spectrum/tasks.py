@@ -9,10 +9,12 @@ import numpy as np
 import torch
 
 from ...data.documents import TokenizedDocuments
+from ...inference.embedding_store import VectorRows
 from ...modeling import SpectrumForCausalLM
 from ...modeling.packing_spectrum import PackedDocument, Segment
 from ...utils.settings import setting
-from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
+from ..core.arguments import ModelArguments
+from .base import SpectrumStage, SpectrumStageConfig, SpectrumTrainer
 from .parts import load_spectrum
 from .prompts import draw_prompt, written_prompt
 
@@ -70,4 +72,13 @@ class TasksTrainer(SpectrumTrainer):
         return windows[:, 2] + costs[windows[:, 0]] + PROMPT_TOKENS
 
 
-STAGE = spectrum_stage("spectrum_tasks", TasksConfig, TasksTrainer, load_spectrum)
+class SpectrumTasksStage(SpectrumStage):
+    name = "spectrum_tasks"
+    config = TasksConfig
+    trainer = TasksTrainer
+
+    def load_model(self, model: ModelArguments, embeddings: VectorRows) -> SpectrumForCausalLM:
+        return load_spectrum(model, embeddings)
+
+
+STAGE = SpectrumTasksStage()

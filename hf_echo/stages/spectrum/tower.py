@@ -11,12 +11,14 @@ import torch
 from torch import nn
 
 from ...evaluation.spectrum import next_sentence_retrieval, tower_predictions
+from ...inference.embedding_store import VectorRows
 from ...losses import gather_with_grad, mse_loss, next_embedding_loss
 from ...modeling import SpectrumModel
 from ...modeling.packing_spectrum import PackedDocument
 from ...utils.settings import setting
+from ..core.arguments import ModelArguments
 from ..core.base import LossParts
-from .base import DevDocuments, SpectrumStageConfig, SpectrumTrainer, spectrum_stage
+from .base import DevDocuments, SpectrumStage, SpectrumStageConfig, SpectrumTrainer
 from .parts import load_tower
 
 
@@ -100,4 +102,13 @@ def _has_next(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return (ids[:, :-1] == ids[:, 1:]) & (ids[:, 1:] >= 0)
 
 
-STAGE = spectrum_stage("spectrum_tower", TowerConfig, TowerTrainer, load_tower)
+class SpectrumTowerStage(SpectrumStage):
+    name = "spectrum_tower"
+    config = TowerConfig
+    trainer = TowerTrainer
+
+    def load_model(self, model: ModelArguments, embeddings: VectorRows) -> SpectrumModel:
+        return load_tower(model, embeddings)
+
+
+STAGE = SpectrumTowerStage()

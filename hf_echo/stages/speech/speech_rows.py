@@ -1,4 +1,4 @@
-"""Data, dev sets, feature extractor and shape of the stage `speech`; the training itself is in `speech.py`."""
+"""Data, dev sets, feature extractor and shape of the stage `speech`; the training itself is in `speech_stage.py`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ import torch
 from datasets import Dataset
 from pandas import DataFrame
 
-from ..data.speech import load_speech, refuse_kept
-from ..data.speech.batches import SpeechRows, audio_lengths, sampled_rows
-from ..evaluation.retrieval.xsim import text_groups, xsim
-from ..inference.any_encoder import any_encoder
-from ..inference.embedding_store import frozen_embeddings
-from ..inference.encode_speech import open_extractor
-from ..modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
-from ..utils.did_you_mean import did_you_mean
-from ..utils.fingerprint import fingerprint
-from ..utils.results import Table
-from ..utils.speech_data import MAX_VOICES
-from .core.model_shape import check_activations
-from .core.plan import Start, count, memory, start_or_shape, with_total
-from .core.stage import Rows, load_with
+from ...data.speech import load_speech, refuse_kept
+from ...data.speech.batches import SpeechRows, audio_lengths, sampled_rows
+from ...evaluation.retrieval.xsim import text_groups, xsim
+from ...inference.any_encoder import any_encoder
+from ...inference.embedding_store import frozen_embeddings
+from ...inference.encode_speech import open_extractor
+from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+from ...utils.did_you_mean import did_you_mean
+from ...utils.fingerprint import fingerprint
+from ...utils.results import Table
+from ...utils.speech_data import MAX_VOICES
+from ..core.arguments import DataArguments, ModelArguments
+from ..core.model_shape import check_activations
+from ..core.plan import Start, count, memory, start_or_shape, with_total
+from ..core.text_pairs import load_with
 
 ENGLISH = "eng_Latn"
 OF_EXTRACTOR = ("features", "num_mel_bins", "stride")
@@ -84,25 +85,25 @@ def speech_table(speech: np.ndarray, dev: SpeechDev) -> Table:
     return Table(rows).with_average(("mse", "xsim", "xsim_english"))
 
 
-def load(args: Any) -> Dataset:
-    if not args.train_data:
+def load(data: DataArguments) -> Dataset:
+    if not data.train_data:
         raise ValueError(
             "train_data is missing: a table of audio paths and texts, a folder, or a Hub name"
         )
-    rows = load_with(load_speech, args.train_data, args.data_options)
-    refuse_kept(rows, f"train_data {args.train_data}")
+    rows = load_with(load_speech, data.train_data, data.data_options)
+    refuse_kept(rows, f"train_data {data.train_data}")
     return rows
 
 
-def load_dev(args: Any) -> dict[str, SpeechDev]:
+def load_dev(data: DataArguments) -> dict[str, SpeechDev]:
     """`dev_data`: {name: speech data, or a mapping of `load_speech` arguments with `path`}."""
     sets = {}
-    for name, given in args.dev_data.items():
+    for name, given in data.dev_data.items():
         options = dict(given) if isinstance(given, dict) else {"path": given}
         path = options.pop("path", None)
         if not path:
             raise ValueError(f"dev_data.{name} names no path: give a table, a folder or a Hub name")
-        sets[name] = SpeechDev(load_speech(path, **options), args.teacher, args.cache_dir)
+        sets[name] = SpeechDev(load_speech(path, **options), data.teacher, data.cache_dir)
     return sets
 
 
@@ -122,15 +123,13 @@ def teacher_texts(rows: Dataset) -> Dataset:
     )
 
 
-def processor(
-    model_args: Any, rows: Dataset, config: Any, resume: str | None
-) -> EchoAudioFeatureExtractor:
+def processor(model_args: ModelArguments, resume: str | None) -> EchoAudioFeatureExtractor:
     if name := resume or model_args.model_name_or_path:
         return open_extractor(name)
     return new_extractor(model_args.shape)
 
 
-def selected(dataset: Dataset, data_args: Any, config: Any) -> Dataset:
+def selected(dataset: Dataset, data_args: DataArguments, config: Any) -> Dataset:
     """Rows of at most `longest` seconds, drawn by OS Eq. 1 where the recipe has a `sampling_exponent`."""
     lengths = audio_lengths(dataset, rate := 16_000, data_args.cache_dir)
     kept = np.flatnonzero(lengths <= config.longest * rate)
@@ -147,21 +146,10 @@ def selected(dataset: Dataset, data_args: Any, config: Any) -> Dataset:
 
 
 def prepare(
-    rows: Dataset, extractor: EchoAudioFeatureExtractor, data_args: Any, config: Any
+    rows: Dataset, extractor: EchoAudioFeatureExtractor, data_args: DataArguments
 ) -> SpeechRows:
     rate = extractor.sampling_rate
     return SpeechRows(rows, rate, audio_lengths(rows, rate, data_args.cache_dir))
-
-
-SPEECH = Rows(
-    load=load,
-    load_dev=load_dev,
-    processor=processor,
-    prepare=prepare,
-    texts=teacher_texts,
-    languages=lambda speech: speech.languages,
-    dev_options=True,
-)
 
 
 def data_table(rows: Dataset, seconds: np.ndarray) -> dict[str, Any]:
@@ -246,7 +234,7 @@ def check_shape(shape: dict[str, Any]) -> None:
             raise ValueError(f"shape: {' '.join(str(error).split())}") from None
 
 
-def plan(model_args: Any, args: Any, start: Start) -> EchoSpeechConfig | None:
+def plan(model_args: ModelArguments, start: Start) -> EchoSpeechConfig | None:
     return start_or_shape(
         model_args, start, lambda: new_config(model_args.shape), (EchoSpeechConfig,)
     )

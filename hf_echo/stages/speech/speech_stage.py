@@ -7,36 +7,31 @@ contrastive term.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 from torch import nn
 
-from ..data.speech.batches import SpeechCollator, SpeechRows
-from ..inference.encode_speech import encode_speech, open_speech_encoder
-from ..losses import contrastive_loss, gather_with_grad, mse_loss
-from ..modeling import EchoSpeechEncoder
-from ..utils.settings import setting
-from ..utils.speech_data import write_speech_data
-from .core.adapter import add_adapter, read_adapter_settings
-from .core.base import CoreConfig, CoreTrainer, EncodedBatch, LossParts
-from .core.stage import Embedded, Stage
-from .core.stage import teacher as the_teacher
-from .speech_rows import (
-    SPEECH,
-    SpeechDev,
-    check_shape,
-    data_table,
-    new_config,
-    plan,
-    selected,
-    size,
-    speech_table,
-)
+from ...data.speech.batches import SpeechCollator, SpeechRows
+from ...inference.embedding_store import VectorRows
+from ...inference.encode_speech import encode_speech, open_speech_encoder
+from ...losses import contrastive_loss, gather_with_grad, mse_loss
+from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+from ...utils.settings import setting
+from ...utils.speech_data import write_speech_data
+from ..core.adapter import add_adapter, read_adapter_settings
+from ..core.arguments import DataArguments, ModelArguments
+from ..core.base import CoreConfig, CoreTrainer, EncodedBatch, LossParts
+from ..core.plan import Start
+from ..core.stage import Embedded, Stage
+from ..core.stage import teacher as the_teacher
+from . import speech_rows
+from .speech_rows import SpeechDev, data_table, speech_table
 
 AUDIO_INPUTS = ("input_values", "input_features")
 
@@ -110,7 +105,7 @@ class SpeechTrainer(CoreTrainer):
         args: SpeechConfig,
         *,
         train_dataset: SpeechRows,
-        teacher: Any,
+        teacher: Sequence[VectorRows],
         **kwargs: Any,
     ):
         size = model.config.embedding_size
@@ -132,7 +127,7 @@ class SpeechTrainer(CoreTrainer):
             parameter.requires_grad_(learns and not name.endswith("masked_spec_embed"))
 
     def make_collator(
-        self, args: SpeechConfig, tokenizer: Any, model: EchoSpeechEncoder
+        self, args: SpeechConfig, tokenizer: EchoAudioFeatureExtractor, model: EchoSpeechEncoder
     ) -> SpeechCollator:
         return SpeechCollator(tokenizer)
 
@@ -250,25 +245,8 @@ def layer_of(name: str) -> int:
     return int(found[1]) if found else -1
 
 
-def build(
-    model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs: Any
-) -> SpeechTrainer:
-    """The trainer with its model: a checkpoint, or a new one of `shape`."""
-    if model_args.model_name_or_path:
-        model = open_speech_encoder(model_args.model_name_or_path)
-    else:
-        shape = {"embedding_size": teacher[0][[0]].shape[1]}
-        model = EchoSpeechEncoder(new_config(shape | model_args.shape))
-    model.config.languages = sorted({*(model.config.languages or []), *train_dataset.languages})
-    scale_projection(model, teacher[0])
-    if model_args.adapter is not None:
-        settings = read_adapter_settings(model_args.adapter, "adapter")
-        add_adapter(model, settings, str(model_args.model_name_or_path))
-    return SpeechTrainer(model, args, train_dataset=train_dataset, teacher=teacher, **kwargs)
-
-
 @torch.no_grad()
-def scale_projection(model: EchoSpeechEncoder, teacher: Any, rows: int = 1000) -> None:
+def scale_projection(model: EchoSpeechEncoder, teacher: VectorRows, rows: int = 1000) -> None:
     """Give the embeddings of an untrained projection the length of the teacher's; others stay as they are.
 
     The pooler ends with layer norm, so the length would be sqrt(size): 16 for 256 dimensions, where that of a text
@@ -280,17 +258,72 @@ def scale_projection(model: EchoSpeechEncoder, teacher: Any, rows: int = 1000) -
         weight *= float(length) / min(weight.shape) ** 0.5
 
 
-STAGE = Stage(
-    "speech",
-    SpeechConfig,
-    SpeechTrainer,
-    embedded=Embedded("teacher", the_teacher),
-    reads=("teacher", "live_teacher"),
-    needs_teacher=True,
-    rows=selected,
-    build=build,
-    data=SPEECH,
-    check_shape=check_shape,
-    plan=plan,
-    size=size,
-)
+class SpeechStage(Stage):
+    name = "speech"
+    config = SpeechConfig
+    trainer = SpeechTrainer
+    embedded = Embedded("teacher", the_teacher)
+    reads = ("teacher", "live_teacher")
+    needs_teacher = True
+    reads_pairs = False
+    language_column = "lang"
+
+    def load_rows(self, data: DataArguments) -> Dataset:
+        return speech_rows.load(data)
+
+    def load_dev_sets(self, data: DataArguments) -> dict[str, SpeechDev]:
+        return speech_rows.load_dev(data)
+
+    def choose_rows(self, rows: Dataset, data: DataArguments, config: SpeechConfig) -> Dataset:
+        return speech_rows.selected(rows, data, config)
+
+    def open_processor(
+        self, model: ModelArguments, rows: Dataset, config: SpeechConfig, resume: str | None
+    ) -> EchoAudioFeatureExtractor:
+        return speech_rows.processor(model, resume)
+
+    def prepare(
+        self,
+        rows: Dataset,
+        processor: EchoAudioFeatureExtractor,
+        data: DataArguments,
+        config: SpeechConfig,
+    ) -> SpeechRows:
+        return speech_rows.prepare(rows, processor, data)
+
+    def texts(self, rows: Dataset) -> Dataset:
+        return speech_rows.teacher_texts(rows)
+
+    def languages(self, train_dataset: SpeechRows) -> list[str]:
+        return train_dataset.languages
+
+    def check_shape(self, shape: dict[str, Any]) -> None:
+        speech_rows.check_shape(shape)
+
+    def build_trainer(
+        self, model_args: ModelArguments, config: SpeechConfig, languages: list[str], **parts: Any
+    ) -> SpeechTrainer:
+        """The trainer with its model: a checkpoint, or a new one of `shape`."""
+        teacher = parts["teacher"][0]
+        if model_args.model_name_or_path:
+            model = open_speech_encoder(model_args.model_name_or_path)
+        else:
+            shape = {"embedding_size": teacher[[0]].shape[1]}
+            model = EchoSpeechEncoder(speech_rows.new_config(shape | model_args.shape))
+        model.config.languages = sorted({*(model.config.languages or []), *languages})
+        scale_projection(model, teacher)
+        if model_args.adapter is not None:
+            settings = read_adapter_settings(model_args.adapter, "adapter")
+            add_adapter(model, settings, str(model_args.model_name_or_path))
+        return SpeechTrainer(model, config, **parts)
+
+    def plan(
+        self, model: ModelArguments, config: SpeechConfig, start: Start
+    ) -> EchoSpeechConfig | None:
+        return speech_rows.plan(model, start)
+
+    def size(self, planned: EchoSpeechConfig, config: SpeechConfig) -> dict[str, Any]:
+        return speech_rows.size(planned, config)
+
+
+STAGE = SpeechStage()

@@ -1,0 +1,145 @@
+"""How a stage reads text pairs: training rows, dev sets, the tokenizer, and the tokens of the rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from datasets import Dataset, concatenate_datasets
+from transformers import AutoTokenizer
+
+from ...data import load_nway, load_parallel
+from ...data.nway import dev_split
+from ...data.prepared import PreparedParallel, is_prepared
+from ...data.tokenized import TokenizedParallel, tokenize_parallel
+from ...modeling import EchoTokenizer
+from ...utils.hub import snapshot
+from .arguments import DataArguments, ModelArguments
+from .base import CoreConfig
+from .dev_sets import DevSet, check_dev_set
+
+logger = logging.getLogger(__name__)
+
+# Fields of a recipe's data that need texts: prepared data hold tokens alone.
+READ_TEXTS = (
+    "data_options",
+    "source_languages",
+    "batch_by",
+    "guide",
+    "teacher",
+    "cache_embeddings",
+    "rule_negatives",
+)
+
+
+def load_pairs(args: DataArguments) -> Dataset | PreparedParallel:
+    if not args.train_data:
+        raise ValueError(
+            "train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'"
+        )
+    if is_prepared(args.train_data):
+        for name in READ_TEXTS:
+            if getattr(args, name):
+                raise ValueError(
+                    f"{name} reads texts, and {args.train_data} holds tokens alone: name the data instead"
+                )
+        return PreparedParallel(args.train_data)
+    return load_with(load_parallel, args.train_data, args.data_options)
+
+
+def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
+    dev_sets = {}
+    for name, source in args.dev_data.items():
+        if source == "builtin":
+            from ...data.builtin import dev_set
+
+            rows, negatives = dev_set(max_negatives=args.dev_negatives)
+        else:
+            rows = _dev_rows(name, source)
+            negatives = None
+            if args.dev_negatives:
+                from ...negatives.rules import hard_negatives_by_id
+
+                negatives = hard_negatives_by_id(rows, args.dev_negatives)
+        dev_sets[name] = DevSet(rows, negatives or None)
+        check_dev_set(name, dev_sets[name])
+    return dev_sets
+
+
+def _dev_rows(name: str, given: Any) -> Dataset:
+    """Rows of a dev set: a path, or a mapping with path and split; without split `dev_split` chooses it."""
+    options = dict(given) if isinstance(given, dict) else {"path": given}
+    if not options.get("path") or options.keys() - {"path", "split"}:
+        raise ValueError(
+            f"dev_data.{name} is {given!r}: give a path, or a mapping with path and split"
+        )
+    try:
+        split = options["split"] if "split" in options else dev_split(options["path"])
+    except ValueError as error:
+        raise ValueError(
+            f"dev_data.{name}: {error} (dev_data: {{{name}: {{path: ..., split: ...}}}})"
+        ) from None
+    rows = load_nway(options["path"], split=split)
+    if split is not None:
+        logger.warning(
+            "dev_data.%s: the %d rows of split %r of %s", name, len(rows), split, options["path"]
+        )
+    return rows
+
+
+def load_tokenizer(
+    args: ModelArguments, dataset: Dataset | PreparedParallel, max_length: int
+) -> EchoTokenizer:
+    """The tokenizer that the recipe names, or the checkpoint's; else one trained on the data."""
+    if name := args.tokenizer_name_or_path or args.model_name_or_path or args.backbone:
+        found = AutoTokenizer.from_pretrained(snapshot(name))
+        return found if isinstance(found, EchoTokenizer) else EchoTokenizer.around(found)
+    if isinstance(dataset, PreparedParallel):
+        raise ValueError(
+            "prepared data hold no texts for a new tokenizer: name it in tokenizer_name_or_path"
+        )
+    from ...vocabulary import train_tokenizer
+
+    texts = concatenate_datasets(
+        [dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")]
+    )
+    return train_tokenizer((row["text"] for row in texts), args.vocab_size, max_length=max_length)
+
+
+def pair_tokenizer(
+    args: ModelArguments,
+    dataset: Dataset | PreparedParallel,
+    config: CoreConfig,
+    resume: str | None,
+) -> EchoTokenizer:
+    """The weights of a checkpoint belong to its own tokenizer, whatever a new one would be."""
+    if resume:
+        return AutoTokenizer.from_pretrained(resume)
+    return load_tokenizer(args, dataset, getattr(config, "max_length", 128))
+
+
+def tokenized_pairs(
+    dataset: Dataset | PreparedParallel,
+    tokenizer: EchoTokenizer,
+    args: DataArguments,
+    config: CoreConfig,
+) -> TokenizedParallel | PreparedParallel:
+    if isinstance(dataset, PreparedParallel):
+        dataset.check_tokenizer(tokenizer, getattr(config, "max_length", 128))
+        return dataset
+    return tokenize_parallel(
+        dataset, tokenizer, max_length=getattr(config, "max_length", 128), cache_dir=args.cache_dir
+    )
+
+
+def load_with(load: Callable[..., Any], name: str, options: dict[str, Any]) -> Any:
+    """`load` of the data of a recipe with its `data_options`."""
+    try:
+        return load(name, **options)
+    except TypeError as error:  # an option that does not exist, or a value of a wrong kind
+        if not options:
+            raise
+        raise ValueError(
+            f"data_options: {str(error).replace(f'{load.__name__}() ', '')}"
+        ) from error
