@@ -75,8 +75,10 @@ def audio_blocks(
     audio: Any, sampling_rate: int = 16_000, *, given_rate: int | None = None, name: str = "audio"
 ) -> Iterator[np.ndarray]:
     """As `load_audio`, in blocks: memory does not grow with the length of a file."""
+    # A row of `datasets` holds samples, or the bytes or path of a file.
     if isinstance(audio, Mapping):
-        given_rate, path = audio.get("sampling_rate") or given_rate, audio.get("path")
+        given_rate = audio.get("sampling_rate") or given_rate
+        path = audio.get("path")
         parts = [audio[key] for key in ("array", "bytes", "path") if audio.get(key) is not None]
         if not parts:
             raise ValueError(
@@ -84,7 +86,9 @@ def audio_blocks(
             )
         if audio.get("array") is not None and audio.get("sampling_rate") is None:
             raise ValueError(f"{name}: the array has no 'sampling_rate'")
-        audio, name = parts[0], str(path) if path and audio.get("bytes") is not None else name
+        if path and audio.get("bytes") is not None:
+            name = str(path)
+        audio = parts[0]
     if isinstance(audio, (str, Path, bytes)):
         name = name if isinstance(audio, bytes) else str(audio)
         blocks: Iterable[np.ndarray] = _read_file(audio, sampling_rate, name)
@@ -92,14 +96,23 @@ def audio_blocks(
         samples = _mono(_floats(np.asarray(audio), name), name)
         resample = resampler(given_rate or sampling_rate, sampling_rate, name)
         blocks = [samples if resample is None else resample(samples, True)]
-    number, clipped, low, high = 0, 0, np.inf, -np.inf
+
+    # Each block is checked as it passes; what only the whole audio says is checked at its end.
+    number = 0
+    clipped = 0
+    low = np.inf
+    high = -np.inf
     for block in blocks:
-        least, most = block.min(initial=np.inf), block.max(initial=-np.inf)
+        least = block.min(initial=np.inf)
+        most = block.max(initial=-np.inf)
         if len(block) and not (np.isfinite(least) and np.isfinite(most)):
             raise ValueError(f"{name}: NaN or infinite samples")
-        if (peak := max(-least, most)) > LOUDEST:
+        peak = max(-least, most)
+        if peak > LOUDEST:
             raise ValueError(f"{name}: samples up to {peak:.0e}; floats are between -1 and 1")
-        number, low, high = number + len(block), min(low, least), max(high, most)
+        number += len(block)
+        low = min(low, least)
+        high = max(high, most)
         clipped += np.count_nonzero(block >= 0.999) + np.count_nonzero(block <= -0.999)
         yield block
     if number < SHORTEST * sampling_rate:

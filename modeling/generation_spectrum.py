@@ -88,7 +88,8 @@ class SpectrumGeneration:
         documents = [embeddings] if _is_matrix(embeddings) else list(embeddings)
         if not documents:
             raise ValueError("there is no document to encode")
-        size, limit = self.config.embedding_size, self.config.max_position_embeddings
+        size = self.config.embedding_size
+        limit = self.config.max_position_embeddings
         if not self.tower.boe.any():
             raise ValueError(
                 "the tower has no BOE: call model.tower.set_boe(encode([model.config.boe_text])[0])"
@@ -109,12 +110,16 @@ class SpectrumGeneration:
                     f"document {number} has {len(document):,} sentences, the limit is {limit:,}: split it"
                 )
             check_finite(document)
+
+        # BOE stands before the sentences: (documents, 1 + longest, embedding_size), with padding behind.
         lengths = torch.tensor([len(document) + 1 for document in documents], device=self.device)
         padded = torch.nn.utils.rnn.pad_sequence(documents, batch_first=True)
         padded = torch.nn.functional.pad(padded, (0, 0, 1, 0))
         positions = torch.arange(padded.shape[1], device=self.device).expand(len(documents), -1)
         mask = positions < lengths[:, None]
         ids = torch.where(mask, 0, PAD)
+
+        # The tower reads them once; its cache lets `append_sentences` go on from here.
         prefix = lengths[:, None].expand_as(positions) if bidirectional else None
         output = self.tower(
             padded, ids, positions, allowed=tower_mask(ids, positions, prefix), use_cache=True
@@ -144,6 +149,7 @@ class SpectrumGeneration:
             if going is None
             else going
         )
+        # (documents, 1): the place behind the last sentence of each.
         position = torch.where(document.mask, document.positions, -1).amax(1, keepdim=True) + 1
         if int(position.max()) > (limit := self.config.max_position_embeddings):
             raise ValueError(
@@ -151,7 +157,9 @@ class SpectrumGeneration:
             )
         mask = torch.cat([document.mask, going[:, None]], dim=1)
         seen = mask.clone()
-        seen[:, -1] = True
+        seen[:, -1] = (
+            True  # also a row that does not go on sees something: a softmax over nothing is NaN
+        )
         output = self.tower(
             torch.as_tensor(embeddings, device=self.device)[:, None],
             torch.zeros_like(position),
@@ -169,6 +177,7 @@ class SpectrumGeneration:
             ),
             tower=_layers(output.past_key_values),
         )
+        # Keys and values of the token decoder's cross-attention, layer by layer, and the states themselves grow.
         cross = [
             (torch.cat([old[0], added[0]], dim=2), torch.cat([old[1], added[1]], dim=2))
             for old, added in zip(document.cross, new.cross, strict=True)

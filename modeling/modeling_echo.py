@@ -251,6 +251,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         Raises:
             ValueError: `sentence_embedding` without the bottleneck, or the decoder's input is missing or misshapen.
         """
+        # The sentences as vectors, (rows, embedding_size), unless they are given.
         if sentence_embedding is None:
             encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
         elif self.bottleneck:
@@ -259,13 +260,16 @@ class EchoForTranslation(EchoPreTrainedModel):
             raise ValueError(
                 "sentence_embedding needs the bottleneck; without it the decoder reads all states"
             )
+
+        # The decoder reads one vector of each source sentence, or in stage 1 all of its states.
         if labels is not None and decoder_input_ids is None:
             decoder_input_ids, labels = self._with_prompt(labels)
         decoded = logits = loss = None
         if decoder_input_ids is not None:
             rows = decoder_input_ids.shape[0]
             if self.bottleneck:
-                memory, memory_mask = encoded.sentence_embedding[:rows, None], None
+                memory = encoded.sentence_embedding[:rows, None]  # (batch, 1, embedding_size)
+                memory_mask = None
             else:
                 memory = encoded.last_hidden_state[:rows]
                 memory_mask = attention_mask[:rows] if attention_mask is not None else None
@@ -276,6 +280,8 @@ class EchoForTranslation(EchoPreTrainedModel):
                 memory_mask=memory_mask,
                 use_cache=False,
             ).last_hidden_state
+
+        # A loss over a large vocabulary makes its own logits, a part at a time.
         if decoded is not None and loss_function is not None:
             loss = loss_function(decoded, self.decoder.lm_head.weight, labels)
         elif decoded is not None and compute_logits:
@@ -318,6 +324,7 @@ class EchoForTranslation(EchoPreTrainedModel):
             raise ValueError(
                 "generate does not rerank: use pipeline('sonar-translation') with rerank_weight"
             )
+        # How many sentences there are, whatever says it; each gets a prompt.
         input_ids = inputs if input_ids is None else input_ids
         if encoder_outputs is not None and self.bottleneck:
             sentence_embedding = encoder_outputs.sentence_embedding
@@ -331,6 +338,8 @@ class EchoForTranslation(EchoPreTrainedModel):
         if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
             prompt = torch.tensor(self.default_prompt_ids(), device=self.device)
             kwargs["decoder_input_ids"] = prompt.expand(rows, -1)
+
+        # The decoder's own loop reads vectors, or the encoder's states.
         if sentence_embedding is not None:
             return self.decoder.generate(sentence_embedding=sentence_embedding, **kwargs)
         encoded = encoder_outputs or self.encoder(

@@ -69,6 +69,7 @@ class EchoCrossAttention(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         cached = past_key_values is not None and past_key_values.is_updated.get(self.layer_idx)
         cache = past_key_values.cross_attention_cache if past_key_values is not None else None
+        # Of one vector the softmax is 1: the result is the same at every position and needs no query and key.
         if self.config.bottleneck:
             if cached:
                 return cache.layers[self.layer_idx].values[:, 0].expand_as(hidden_states), None
@@ -78,11 +79,14 @@ class EchoCrossAttention(nn.Module):
                 past_key_values.is_updated[self.layer_idx] = True
             return constant.expand_as(hidden_states), None
 
+        # Keys and values of the memory, (batch, heads, seq, head_dim), are computed at the first token only.
         query = self._heads(self.q_proj(hidden_states))
         if cached:
-            key, value = cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
+            key = cache.layers[self.layer_idx].keys
+            value = cache.layers[self.layer_idx].values
         else:
-            key, value = self._heads(self.k_proj(memory)), self._heads(self.v_proj(memory))
+            key = self._heads(self.k_proj(memory))
+            value = self._heads(self.v_proj(memory))
             if cache is not None:
                 key, value = cache.update(key, value, self.layer_idx)
                 past_key_values.is_updated[self.layer_idx] = True
@@ -187,6 +191,7 @@ class EchoDecoderModel(EchoPreTrainedModel):
             memory: (batch, 1, embedding_size) with the bottleneck, otherwise the encoder's states (batch, seq, hidden).
             memory_mask: (batch, seq), the encoder's attention mask; unused with the bottleneck.
         """
+        # The target's tokens, (batch, target, hidden), and their places behind what the cache holds.
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         if use_cache and past_key_values is None:
@@ -198,6 +203,8 @@ class EchoDecoderModel(EchoPreTrainedModel):
             position_ids = (
                 torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past
             )
+
+        # Tokens see the tokens before them, and of the memory (batch, 1 or seq, hidden) all that is no padding.
         mask = create_causal_mask(
             config=self.config,
             inputs_embeds=inputs_embeds,
@@ -217,6 +224,7 @@ class EchoDecoderModel(EchoPreTrainedModel):
                 attention_mask=memory_mask,
                 encoder_hidden_states=memory,
             )
+
         position_embeddings = self.rotary_emb(inputs_embeds, position_ids=position_ids)
         hidden = inputs_embeds
         for layer in self.layers:
@@ -320,6 +328,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
             sentence_embedding: (batch, embedding_size), instead of encoder_outputs with the bottleneck.
             labels: (batch, target), already shifted against decoder_input_ids; -100 is ignored.
         """
+        # What the decoder reads: one vector, (batch, 1, embedding_size), or all states of the encoder.
         memory = sentence_embedding[:, None] if sentence_embedding is not None else None
         if memory is None and encoder_outputs is not None:
             memory = encoder_outputs.last_hidden_state
@@ -333,6 +342,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
+        # `generate` asks for the logits of the last token alone, (batch, 1, vocabulary).
         keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.lm_head(outputs.last_hidden_state[:, keep])
         loss = None

@@ -394,6 +394,7 @@ def config_of_backbone(name: str, attention: str, hub: dict[str, Any]) -> PreTra
     options = {
         option: hub[option] for option in ("revision", "gguf_file", "subfolder") if option in hub
     }
+    # A known type with code beside it: a start takes transformers' class, a finished model is refused.
     values, _ = PreTrainedConfig.get_config_dict(name, **options)
     model_type = values.get("model_type")
     own_class = (values.get("auto_map") or {}).get("AutoModel")
@@ -411,6 +412,8 @@ def config_of_backbone(name: str, attention: str, hub: dict[str, Any]) -> PreTra
         )
     if model_type in CONFIG_MAPPING or model_type is None:
         return AutoConfig.from_pretrained(name, **hub | {"trust_remote_code": False})
+
+    # An unknown type runs its own code, registered for this process alone.
     if not hub["trust_remote_code"]:
         raise ValueError(
             f"{name} is a model of type {model_type!r}, which needs code of its own: pass trust_remote_code=True "

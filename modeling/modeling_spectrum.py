@@ -268,16 +268,21 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         """
         if embeddings is None or input_ids is None:
             raise ValueError("give embeddings of the sentences and input_ids of the decoder")
+        # The tower's states of BOE and the sentences, (rows, slots, hidden).
         single = document_ids is None
         states = self.tower(
             embeddings, document_ids, positions, prefix, use_cache=False
         ).last_hidden_state
+
+        # What is not said means one document a row, whose tokens read all of its states.
         if single:
             document_ids = states.new_zeros(states.shape[:2], dtype=torch.long)
             positions = torch.arange(states.shape[1], device=states.device).expand_as(document_ids)
         if token_documents is None:
             token_documents = segment_ids = torch.zeros_like(input_ids)
             reads = torch.full_like(input_ids, states.shape[1])
+
+        # The token decoder, under two masks: tokens of one segment, and the states that a token may read.
         implementation = self.config._attn_implementation
         decoded = self.decoder.model(
             input_ids=input_ids,

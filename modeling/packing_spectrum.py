@@ -78,6 +78,7 @@ def pack(
     """
     if not documents:
         raise ValueError("there is no document to pack")
+    # In their order, documents share a row while both the tower's slots and the decoder's tokens have room.
     rows: list[list[PackedDocument]] = []
     slots = tokens = 0
     for document in documents:
@@ -85,10 +86,14 @@ def pack(
         own_tokens = sum(len(segment.ids) - 1 for segment in document.segments)
         if rows and max(slots + own_slots, tokens + own_tokens) <= row_length:
             rows[-1].append(document)
-            slots, tokens = slots + own_slots, tokens + own_tokens
+            slots += own_slots
+            tokens += own_tokens
         else:
             rows.append([document])
-            slots, tokens = own_slots, own_tokens
+            slots = own_slots
+            tokens = own_tokens
+
+    # (rows, longest row) of each input, padded by a value that stands for nothing.
     parts = [_row(row) for row in rows]
     empty = {
         "document_ids": PAD,

@@ -204,6 +204,8 @@ class SonarTranslationPipeline(Pipeline):
             options["max_new_tokens"] = 128
         prompt = self.tokenizer.target.decoder_prompt_ids(tgt_lang)
         check_target_lang(self.model.decoder, tgt_lang)
+
+        # One vector of each sentence, where the decoder reads one.
         bottleneck = self.model.bottleneck
         embedding = inputs.get("sentence_embedding")
         if embedding is None and bottleneck:
@@ -212,6 +214,8 @@ class SonarTranslationPipeline(Pipeline):
             raise ValueError(
                 "this is a stage-1 checkpoint: its decoder reads tokens, not sentence embeddings; give texts"
             )
+
+        # Our own decoding where it knows all options; transformers' `generate` for the rest.
         if embedding is not None:
             inputs = {"sentence_embedding": check_finite(embedding)}
             if set(options) <= OUR_OPTIONS and is_echo_decoder(self.model.decoder):

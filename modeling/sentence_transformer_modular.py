@@ -293,7 +293,9 @@ class ModularEncoder(InputModule):
         """Open the folder of one language."""
         folder = Path(folder)
         notes = json.loads((folder / LANGUAGE).read_text(encoding="utf-8"))
-        language, parts = notes.pop("language"), notes.pop("parts")
+        language = notes.pop("language")
+        parts = notes.pop("parts")
+        # Its own token vectors and tokenizer, or those of the backbone.
         if "embeddings" in parts:
             weight = load_file(folder / EMBEDDINGS)["weight"]
             if weight.shape[1] != self.get_embedding_dimension():
@@ -304,7 +306,10 @@ class ModularEncoder(InputModule):
         else:
             self.add_language(language)
         self.notes[language] = notes
-        for part in (part for part in parts if part != "embeddings"):
+        # Its adapters, and the small matrices that are no adapters of peft.
+        for part in parts:
+            if part == "embeddings":
+                continue
             self.add_part(language, part)
             values = load_file(folder / FILES[part])
             if part in ADAPTERS:
@@ -313,7 +318,9 @@ class ModularEncoder(InputModule):
                 )
                 continue
             own = self.part_parameters(language, part)
-            if {n: v.shape for n, v in values.items()} != {n: p.shape for n, p in own.items()}:
+            saved_shapes = {name: value.shape for name, value in values.items()}
+            shapes = {name: parameter.shape for name, parameter in own.items()}
+            if saved_shapes != shapes:
                 raise ValueError(
                     f"{folder / FILES[part]} does not fit the backbone: it belongs to another one"
                 )

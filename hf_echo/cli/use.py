@@ -230,12 +230,17 @@ class Serve(Step):
     dtype: Dtype = dtype()
     device: str | None = device()
     truncate: bool = setting(
-        "truncate texts over the model's limit where a request does not say so; else 413", False
+        "truncate texts over the model's limit where a request does not say so; else 413",
+        DefaultOf("inference.serve.make_app"),
     )
     batch_tokens: int = setting("tokens that are embedded together", 8_192, least=1)
     queue: int = setting("most texts that wait; above it the answer is 429", 8_192, least=1)
-    max_texts: int = setting("most texts of a request", 2_048, least=1)
-    max_body: int = setting("most bytes of a request", 4_000_000, least=1)
+    max_texts: int = setting(
+        "most texts of a request", DefaultOf("inference.serve.make_app"), least=1
+    )
+    max_body: int = setting(
+        "most bytes of a request", DefaultOf("inference.serve.make_app"), least=1
+    )
 
     def __post_init__(self):
         super().__post_init__()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, can_pack, length_batches, packed_encoder
 from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
 from ..modeling.prompting_echo import langs_of, texts_of
+from ..utils.choices import OnLong
 from ..utils.cores import one_per_core
 from ..utils.devices import chosen_device
 from ..utils.fingerprint import warn_of_changes
@@ -73,7 +74,7 @@ def pick_device(device: str | torch.device | None) -> torch.device:
 
 
 @contextmanager
-def opening(name_or_path: str | Path):
+def opening(name_or_path: str | Path) -> Iterator[str]:
     """Yield the name for transformers' `from_pretrained`; errors inside the block say which checkpoint and why.
 
     transformers asks the Hub for a missing path, takes most of a minute, and then reports a network problem.
@@ -137,9 +138,9 @@ def _damage(folder: Path) -> str | None:
     )
 
 
-def open_tokenizer(name: str, subfolder: str = ""):
+def open_tokenizer(name: str, subfolder: str = "") -> EchoTokenizer:
     """Open the EchoTokenizer of a folder or Hub name."""
-    tokenizer = AutoTokenizer.from_pretrained(name, subfolder=subfolder)
+    tokenizer: Any = AutoTokenizer.from_pretrained(name, subfolder=subfolder)
     if not hasattr(tokenizer, "pair_ids"):
         if getattr(AutoConfig.from_pretrained(name), "prompts", "name") != "none":
             kind = type(tokenizer).__name__
@@ -155,7 +156,9 @@ def open_tokenizer(name: str, subfolder: str = ""):
     return tokenizer
 
 
-def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
+def load_encoder(
+    name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"
+) -> tuple[EchoEncoder, EchoTokenizer]:
     """Load (EchoEncoder, EchoTokenizer) from a folder or Hub name; `device` None is CUDA if available, else the CPU.
 
     Raises:
@@ -169,9 +172,9 @@ def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: 
 
 
 @torch.inference_mode()
-def encode(
-    model,
-    tokenizer,
+def encode(  # noqa: PLR0913 (the options of `hf-echo encode`)
+    model: EchoEncoder | EchoForTranslation,
+    tokenizer: EchoTokenizer,
     texts: Iterable[str],
     lang: str | Iterable[str | None] | None = None,
     *,
@@ -218,6 +221,8 @@ def encode(
         max_tokens = on_cpu if model.device.type == "cpu" else 16_384
     if not texts:
         return np.zeros((0, model.config.vector_size), np.float32)
+
+    # A text is one piece, or with on_long="split" several, whose embeddings are averaged by tokens.
     pieces = list(pieces_of(tokenizer, texts, lang, limit, on_long))
     sums = np.zeros((len(texts), size), np.float32)
     weight = np.zeros(len(texts), np.float32)
@@ -234,6 +239,8 @@ def encode(
         np.add.at(weight, owners, lengths)
         bar.update(len(batch))
     own_bar.close()
+
+    # As the SentenceTransformer that it was converted from: of length 1, cut to its size.
     embeddings = sums / weight[:, None]
     check_finite(torch.from_numpy(embeddings))
     if served.get("normalize"):
@@ -269,7 +276,11 @@ def behind_prompts(
     return prompted
 
 
-def _embedded(model, tokenizer, batches: list[list[list[int]]]) -> Iterator[np.ndarray]:
+def _embedded(
+    model: EchoEncoder | EchoForTranslation,
+    tokenizer: EchoTokenizer,
+    batches: list[list[list[int]]],
+) -> Iterator[np.ndarray]:
     """Yield (rows, embedding_size) for each batch of ids, in order.
 
     Only an Echo model on a CPU uses `packed_encoder`, one batch per core.
@@ -289,7 +300,9 @@ def _embedded(model, tokenizer, batches: list[list[list[int]]]) -> Iterator[np.n
         yield from one_per_core(embed, batches)
 
 
-def _embed_padded(model, tokenizer, rows: list[list[int]]) -> np.ndarray:
+def _embed_padded(
+    model: EchoEncoder | EchoForTranslation, tokenizer: EchoTokenizer, rows: list[list[int]]
+) -> np.ndarray:
     ids, mask = padded(rows, tokenizer.pad_token_id)
     mask = None if mask.all() else mask.to(model.device)
     # Call the model, not its encoder: under FSDP only the outermost forward gathers the root's shards.
@@ -297,10 +310,14 @@ def _embed_padded(model, tokenizer, rows: list[list[int]]) -> np.ndarray:
 
 
 def pieces_of(
-    tokenizer, texts: list[str], lang, limit: int, on_long: str
+    tokenizer: EchoTokenizer,
+    texts: list[str],
+    lang: str | Sequence[str | None] | None,
+    limit: int,
+    on_long: str,
 ) -> Iterator[tuple[int, list[int]]]:
     """Yield (row, token ids) of every text; with on_long="split" of every piece of it."""
-    if on_long not in ("warn", "error", "split"):
+    if on_long not in get_args(OnLong):
         raise ValueError(f"on_long is {on_long!r}; it must be 'warn', 'error' or 'split'")
     long = []
     for start in range(0, len(texts), 10_000):
@@ -311,9 +328,12 @@ def pieces_of(
             if len(ids) <= limit:
                 yield row, ids
                 continue
+            # A long text is cut between the prompt in front of it and the special tokens behind it.
             long.append(row)
-            frame, end = len(tokenizer.pair_ids([prompts[row - start]], [""])[0]), tokenizer.end_ids
-            head, room = frame - len(end), limit - frame
+            end = tokenizer.end_ids
+            frame = len(tokenizer.pair_ids([prompts[row - start]], [""])[0])
+            head = frame - len(end)
+            room = limit - frame
             if room < 1:
                 raise ValueError(
                     f"max_length={limit} is too small for the prompt of {frame} tokens; give more"

@@ -122,6 +122,7 @@ def encode_speech(
         file = work / f"{next(steps):06d}.npy"
         return np.load(make_once(file, lambda to: np.save(to, _embed(model, extractor, read()))))
 
+    # Whole recordings of similar length share a batch.
     short = [row for row, length in enumerate(lengths) if length <= limit]
     for rows in seconds_batches([lengths[row] for row in short], budget):
         rows = [short[row] for row in rows]
@@ -130,7 +131,11 @@ def encode_speech(
         )
         weight[rows] = 1
         bar.update(round(sum(lengths[row] for row in rows) / rate))
-    for row in (row for row, length in enumerate(lengths) if length > limit):
+
+    # Longer ones are cut; their embedding is the mean of the pieces', weighted by samples.
+    for row, length in enumerate(lengths):
+        if length <= limit:
+            continue
         pieces = audio_pieces(
             audio[row], rate, longest=longest, on_long=on_long, name=f"audio {row + 1}"
         )

@@ -44,6 +44,7 @@ def write_lineage(
         data: role -> data file, or a name on the Hub (without sha256); None entries are dropped.
         output_dir: where the checkpoint will be, if `out` is moved there.
     """
+    # Checkpoints: name and fingerprint of each, the whole lineage of the first, and of others that have one.
     parent_names = {}
     parent_notes = {}
     parent_lineages = []
@@ -56,6 +57,8 @@ def write_lineage(
         parent_lineages.append(lineage_of_parent)
         if len(parent_lineages) > 1 and lineage_of_parent:
             others[role] = lineage_of_parent
+
+    # Data: name and checksum of each file.
     data_names = {}
     data_notes = {}
     for role, path in (data or {}).items():
@@ -64,6 +67,7 @@ def write_lineage(
         name = _recorded_name(path)
         data_names[role] = name
         data_notes[role] = {"name": name, "sha256": sha256(name) if Path(name).is_file() else None}
+
     lineage = {
         "stage": stage,
         "kind": "operation",
