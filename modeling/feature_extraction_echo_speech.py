@@ -139,10 +139,13 @@ def _read_file(audio: Any, sampling_rate: int, name: str) -> Iterator[np.ndarray
     try:
         with soundfile.SoundFile(audio_source(audio)) as file:
             resample = resampler(file.samplerate, sampling_rate, name)
-            size, frames, last = max(BLOCK // file.channels, 1), 0, False
+            size = max(BLOCK // file.channels, 1)
+            frames = 0
+            last = False
             while not last:
                 block = file.read(size, dtype="float32", always_2d=True)
-                frames, last = frames + len(block), len(block) < size
+                frames = frames + len(block)
+                last = len(block) < size
                 mono = block.mean(1) if block.shape[1] > 1 else block[:, 0]
                 yield mono if resample is None else resample(mono, last)
             missing = lost_end(audio)
@@ -291,7 +294,9 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
             not isinstance(stride, int) or stride < 2
         ):  # transformers reads the mask off the second of the joined frames
             raise ValueError(f"stride is {stride!r}; at least 2 frames are joined")
-        self.features, self.num_mel_bins, self.stride = features, num_mel_bins, stride
+        self.features = features
+        self.num_mel_bins = num_mel_bins
+        self.stride = stride
         for name in ("feature_size", "padding_value"):
             kwargs.pop(name, None)
         super().__init__(feature_size=1, sampling_rate=sampling_rate, padding_value=0.0, **kwargs)
@@ -360,7 +365,8 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
         features = np.zeros((len(rows), longest, self.num_mel_bins), np.float32)
         mask = np.zeros((len(rows), longest), np.int64)
         for number, row in enumerate(rows):
-            features[number, : len(row)], mask[number, : len(row)] = row, 1
+            features[number, : len(row)] = row
+            mask[number, : len(row)] = 1
         return BatchFeature(
             {"input_features": features, "attention_mask": mask}, tensor_type=return_tensors
         )

@@ -304,7 +304,8 @@ class SpectrumGeneration:
         prompts = [self.config.prompt_ids] * len(options) if prompts is None else prompts
         if len(prompts) != len(options):
             raise ValueError(f"there are {len(prompts)} prompts for {len(options)} rows of options")
-        document, count = _for_prompts(document, len(options)), counts.pop()
+        document = _for_prompts(document, len(options))
+        count = counts.pop()
         rows = torch.arange(len(options), device=self.device).repeat_interleave(count)
         full = [
             [*prompt, *option]
@@ -367,7 +368,8 @@ class SpectrumGeneration:
             )
 
     def _check_tokens(self, ids: torch.Tensor) -> None:
-        size, last = self.decoder.config.vocab_size, int(ids.max())
+        size = self.decoder.config.vocab_size
+        last = int(ids.max())
         if last >= size:  # a decoder may know the first tokens of its tokenizer only
             raise ValueError(
                 f"token {last} is unknown to the decoder, which has the first {size} of its tokenizer"

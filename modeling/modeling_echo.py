@@ -171,9 +171,11 @@ class EchoForTranslation(EchoPreTrainedModel):
         config.name_or_path = encoder.name_or_path
         with torch.device("meta"):
             model = cls(config)
-        model.encoder, model.decoder = encoder, decoder
+        model.encoder = encoder
+        model.decoder = decoder
         model.train(encoder.training)
-        config.backbone, config.decoder = encoder.config.backbone, decoder.config
+        config.backbone = encoder.config.backbone
+        config.decoder = decoder.config
         model._dtype_was_chosen = encoder._dtype_was_chosen and decoder._dtype_was_chosen
         return model
 

@@ -30,7 +30,8 @@ class SonarForTranslation(EchoPreTrainedModel):
         self, config: EchoConfig, encoder: EchoEncoder, decoder: M2M100ForConditionalGeneration
     ):
         super().__init__(config)
-        self.encoder, self.decoder = encoder, decoder
+        self.encoder = encoder
+        self.decoder = decoder
         self.generation_config = decoder.generation_config
 
     @classmethod
@@ -54,7 +55,8 @@ class SonarForTranslation(EchoPreTrainedModel):
         decoder = M2M100ForConditionalGeneration.from_pretrained(
             name, subfolder=DECODER_FOLDER, **kwargs
         )
-        written, read = encoder.config.embedding_size, decoder.config.d_model
+        written = encoder.config.embedding_size
+        read = decoder.config.d_model
         if written != read:
             raise ValueError(
                 f"{name}: the encoder writes {written} dimensions, the decoder reads {read}"

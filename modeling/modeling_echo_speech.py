@@ -35,7 +35,8 @@ class AttentionPooler(nn.Module):
 
     def __init__(self, config: EchoSpeechConfig):
         super().__init__()
-        width, frames = config.pooler_hidden_size, config.audio_config.hidden_size
+        width = config.pooler_hidden_size
+        frames = config.audio_config.hidden_size
         self.input = nn.Linear(frames, width) if frames != width else nn.Identity()
         self.query = nn.Parameter(torch.zeros(1, 1, width))
         layer = nn.TransformerDecoderLayer(
@@ -142,7 +143,8 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         """(batch, frames, hidden) states of the audio model; what stands behind a shorter row's frames is 0."""
         if getattr(self.config.audio_config, "feat_extract_norm", None) != "group" or mask.all():
             return self.audio(audio, attention_mask=mask).last_hidden_state
-        lengths, parts = mask.sum(1), {}
+        lengths = mask.sum(1)
+        parts = {}
         for length in lengths.unique().tolist():
             rows = (lengths == length).nonzero()[:, 0]
             parts[rows] = self.audio(

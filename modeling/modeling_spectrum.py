@@ -210,7 +210,8 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
             ValueError: the decoder reads one vector only (bottleneck), or states of another size than the tower's.
         """
         config = tower.config  # the tower's layers read it: no copy
-        before, config.decoder = config.decoder, decoder.config
+        before = config.decoder
+        config.decoder = decoder.config
         try:
             config.validate_parts()
         except ValueError:
@@ -218,7 +219,8 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
             raise
         with torch.device("meta"):
             model = cls(config)
-        model.tower, model.decoder = tower, decoder
+        model.tower = tower
+        model.decoder = decoder
         model.generation_config = decoder.generation_config
         model.train(tower.training)
         model._dtype_was_chosen = tower._dtype_was_chosen and decoder._dtype_was_chosen

@@ -86,11 +86,9 @@ def can_pack(encoder: PreTrainedModel) -> bool:
     backbone = encoder.backbone
     if type(backbone) not in (LlamaModel, BertModel, XLMRobertaModel):
         return False
-    config, embeddings, layers = (
-        backbone.config,
-        backbone.get_input_embeddings(),
-        layers_of(backbone),
-    )
+    config = backbone.config
+    embeddings = backbone.get_input_embeddings()
+    layers = layers_of(backbone)
     return (
         not encoder.training
         and len(layers) > 0
@@ -408,12 +406,11 @@ class PackedEncoder:
 
     def _gated(self, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         """(tokens, hidden) -> (tokens, intermediate), the MLP up to its down-projection."""
-        mlp, norm = layer.mlp, layer.post_attention_layernorm
+        mlp = layer.mlp
+        norm = layer.post_attention_layernorm
         y = torch.mul(x, self._scale(norm, x), out=self._buffer("norm", x.shape)).mul_(norm.weight)
-        gate, up = (
-            self._product("joined", y, mlp.gate_proj.weight),
-            self._product("scores", y, mlp.up_proj.weight),
-        )
+        gate = self._product("joined", y, mlp.gate_proj.weight)
+        up = self._product("scores", y, mlp.up_proj.weight)
         is_silu = layer.self_attn.config.hidden_act == "silu"
         return (silu(gate, inplace=True) if is_silu else mlp.act_fn(gate)).mul_(up)
 

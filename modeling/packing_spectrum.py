@@ -114,7 +114,9 @@ TOWER_INPUTS = ("embeddings", "document_ids", "positions", "prefix")
 
 
 def _row(documents: Sequence[PackedDocument]) -> dict[str, torch.Tensor]:
-    embeddings, slots, tokens = [], [], []
+    embeddings = []
+    slots = []
+    tokens = []
     for number, document in enumerate(documents):
         n = len(document.embeddings)
         embeddings += [

@@ -36,8 +36,11 @@ try:
 except ImportError as error:
     raise ImportError("a modular encoder needs peft: pip install peft") from error
 
-SETTINGS, LANGUAGES, LANGUAGE = "modular.json", "languages", "language.json"
-EMBEDDINGS, ALIGNMENT = "embeddings.safetensors", "alignment.safetensors"
+SETTINGS = "modular.json"
+LANGUAGES = "languages"
+LANGUAGE = "language.json"
+EMBEDDINGS = "embeddings.safetensors"
+ALIGNMENT = "alignment.safetensors"
 ADAPTERS = {
     "language_adapter": r".*\.(query|key|value)",
     "sentence_adapter": r".*\.(query|key|value)|.*\.intermediate\.dense|.*layer\.\d+\.output\.dense",
@@ -47,7 +50,8 @@ FILES = {"embeddings": EMBEDDINGS, "alignment": ALIGNMENT} | {
     p: f"{p}/adapter_model.safetensors" for p in ADAPTERS
 }
 LORA = dict(r=8, lora_alpha=16, lora_dropout=0.1)
-SCALING, REDUCTION = 4.0, 2
+SCALING = 4.0
+REDUCTION = 2
 
 
 class ParallelAdapter(nn.Module):
@@ -58,10 +62,8 @@ class ParallelAdapter(nn.Module):
 
     def __init__(self, width: int):
         super().__init__()
-        self.down, self.up = (
-            nn.Linear(width, width // REDUCTION),
-            nn.Linear(width // REDUCTION, width),
-        )
+        self.down = nn.Linear(width, width // REDUCTION)
+        self.up = nn.Linear(width // REDUCTION, width)
         nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
         for zero in (self.down.bias, self.up.weight, self.up.bias):
             nn.init.zeros_(zero)
@@ -101,13 +103,12 @@ class ModularEncoder(InputModule):
             raise ValueError(
                 f"{type(backbone).__name__} does not have layers like BERT or XLM-R: adapters need them"
             )
-        self.backbone, self.tokenizer, self.pivot, self.max_seq_length = (
-            backbone,
-            tokenizer,
-            pivot,
-            max_seq_length,
-        )
-        self.embeddings, self.alignment = nn.ModuleDict(), nn.ModuleDict()
+        self.backbone = backbone
+        self.tokenizer = tokenizer
+        self.pivot = pivot
+        self.max_seq_length = max_seq_length
+        self.embeddings = nn.ModuleDict()
+        self.alignment = nn.ModuleDict()
         self.tokenizers: dict[str, Any] = {}
         self.parts: dict[str, list[str]] = {}
         self.notes: dict[str, dict] = {}  # of language.json: what a language was trained on
@@ -138,7 +139,8 @@ class ModularEncoder(InputModule):
     def add_part(self, language: str, part: str) -> None:
         """A new adapter that changes nothing yet: "language_adapter", "sentence_adapter" or "alignment"."""
         if part == "alignment":
-            width, depth = self.backbone.config.hidden_size, self.backbone.config.num_hidden_layers
+            width = self.backbone.config.hidden_size
+            depth = self.backbone.config.num_hidden_layers
             self.alignment[language] = nn.ModuleList(ParallelAdapter(width) for _ in range(depth))
         else:
             config = LoraConfig(target_modules=ADAPTERS[part], **LORA)
@@ -241,7 +243,9 @@ class ModularEncoder(InputModule):
 
     def forward(self, features: dict[str, torch.Tensor], **kwargs: Any) -> dict[str, Any]:
         """Adds `token_embeddings` (rows, seq, width), in the order of the rows; zeros behind a language's longest."""
-        ids, mask, numbers = features["input_ids"], features["attention_mask"], features["language"]
+        ids = features["input_ids"]
+        mask = features["attention_mask"]
+        numbers = features["language"]
         states = None
         for number in numbers.unique().tolist():
             rows = (numbers == number).nonzero()[:, 0]
@@ -397,7 +401,8 @@ def identify_by_heliport(texts: list[str], languages: list[str]) -> list[str]:
         raise ImportError(
             "a text without a language needs heliport (pip install heliport); or give prompt_name="
         ) from error
-    identifier, codes = heliport.Identifier(), {language[:3]: language for language in languages}
+    identifier = heliport.Identifier()
+    codes = {language[:3]: language for language in languages}
     answers = [identifier.identify(text) for text in texts]
     for text, answer in zip(texts, answers):
         if str(answer)[:3] not in codes:

@@ -34,7 +34,11 @@ from .prompting_echo import (
 
 logger = logging.getLogger(__name__)
 
-CLS, SEP, BOS, EOS, PAD = "<CLS>", "<SEP>", "<s>", "</s>", "<pad>"
+CLS = "<CLS>"
+SEP = "<SEP>"
+BOS = "<s>"
+EOS = "</s>"
+PAD = "<pad>"
 ON_LONG = ("warn", "error", "split")
 
 # transformers loads remote code without making it an attribute of its package. dill (`Dataset.map(num_proc=2)`) would
@@ -235,7 +239,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         Each distinct prompt is tokenized once.
         """
         end = self.end_ids
-        names, backend = list(dict.fromkeys(prompts)), self._bare_backend()
+        names = list(dict.fromkeys(prompts))
+        backend = self._bare_backend()
         inputs = ["" if self.prompts == "none" else (name, "") for name in names]
         heads = {
             name: e.ids[: len(e.ids) - len(end)]

@@ -37,7 +37,8 @@ class EchoSpeechForTranslation(PreTrainedModel):
 
     def __init__(self, config: EchoSpeechConfig, encoder: EchoSpeechEncoder, decoder: EchoDecoder):
         super().__init__(config)
-        self.encoder, self.decoder = encoder, decoder
+        self.encoder = encoder
+        self.decoder = decoder
         self.generation_config = decoder.generation_config
 
     @classmethod
@@ -74,7 +75,8 @@ class EchoSpeechForTranslation(PreTrainedModel):
                 f"{name}: the encoder writes {sizes[0]} dimensions, the decoder reads {sizes[1]}"
             )
         model = cls(encoder.config, encoder, decoder).eval()
-        model.config.name_or_path, model.decoder_place = str(name), str(with_decoder)
+        model.config.name_or_path = str(name)
+        model.decoder_place = str(with_decoder)
         return model
 
     def open_feature_extractor(self) -> EchoAudioFeatureExtractor:
