@@ -23,7 +23,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from ..losses import (
+from ...losses import (
     gather_with_grad,
     gmm_log_posterior,
     gmm_loss,
@@ -32,11 +32,11 @@ from ..losses import (
     ranking_contrastive_loss,
     update_means,
 )
-from ..modeling import EchoConfig, EchoEncoder
-from ..utils.settings import setting
-from .core.base import LossParts
-from .core.masking import EncoderWithHead, MaskingConfig, MaskingStage, MaskingTrainer
-from .core.unmasking_head import UnmaskingHead
+from ...modeling import EchoConfig, EchoEncoder
+from ...utils.settings import setting
+from ..core.base import LossParts
+from ..mexma.masking import EncoderWithHead, MaskingConfig, MaskingStage, MaskingTrainer
+from ..mexma.unmasking_head import UnmaskingHead
 
 logger = logging.getLogger(__name__)
 

@@ -14,15 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..losses import contrastive_loss, gather_with_grad, koleo_loss, mse_loss
-from ..modeling import EchoConfig, EchoEncoder
-from ..utils.settings import setting
-from .core.base import CachedBatchConfig, EncodedBatch, LossParts
-from .core.loss_blocks import loss_by_blocks
-from .core.masking import EncoderWithHead, MaskingConfig, MaskingStage, MaskingTrainer
-from .core.plan import count
-from .core.text import same_text
-from .core.unmasking_head import UnmaskingHead
+from ...losses import contrastive_loss, gather_with_grad, koleo_loss, mse_loss
+from ...modeling import EchoConfig, EchoEncoder
+from ...utils.settings import setting
+from ..core.base import CachedBatchConfig, EncodedBatch, LossParts
+from ..core.loss_blocks import loss_by_blocks
+from ..core.plan import count
+from ..core.text import same_text
+from .masking import EncoderWithHead, MaskingConfig, MaskingStage, MaskingTrainer
+from .unmasking_head import UnmaskingHead
 
 
 @dataclass

@@ -16,13 +16,13 @@ from ...data.collators import MaskedPairCollator
 from ...data.tokenized import TokenizedParallel
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoTokenizer
 from ...utils.settings import setting
-from .adapter import part_with_adapter
-from .arguments import ModelArguments
-from .base import CoreTrainer
-from .encoder import set_attention_dropout
-from .plan import Stack, Start, activation_memory, memory, size_of_echo, with_total
-from .stage import Stage
-from .text import TextConfig, text_lengths
+from ..core.adapter import part_with_adapter
+from ..core.arguments import ModelArguments
+from ..core.base import CoreTrainer
+from ..core.encoder import set_attention_dropout
+from ..core.plan import Stack, Start, activation_memory, memory, size_of_echo, with_total
+from ..core.stage import Stage
+from ..core.text import TextConfig, text_lengths
 
 MASK, POOLING = "<mask>", "cls"
 
