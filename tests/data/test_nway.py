@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hf_echo.data import load_nway, load_parallel, nway_pairs
 from hf_echo.data.nway import dev_split
+from hf_echo.stages.core.text_pairs import load_dev_sets
 from hf_echo.steps.arguments import DataArguments
-from hf_echo.steps.data import load_dev_sets
 
 from ..refusals import refusals, refuses
 
@@ -79,7 +79,8 @@ def test_texts_that_mean_the_same_stand_far_apart():
 def test_max_per_id_draws_other_pairs_for_other_ids():
     rows = table((i, lang) for i in range(40) for lang in LANGUAGES)
     pairs = as_pairs(nway_pairs(rows, max_per_id=1))
-    assert len(pairs) == 40 and len({p[2] for p in pairs}) == 40
+    assert len(pairs) == 40
+    assert len({p[2] for p in pairs}) == 40
     assert {p[1] for p in pairs} == set(LANGUAGES) - {"eng_Latn"}
     several = table(
         [(0, lang) for lang in ["fra_Latn", "fra_Latn", "deu_Latn"]] + [(1, "eng_Latn")]
