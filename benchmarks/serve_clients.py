@@ -9,6 +9,10 @@
 The environment is one of its own, because the clients pin versions and need nothing of this package. Each block marked
 `py` that names the server is run behind the first block, which holds the texts, and must print what its comments say;
 `# not run` in the first line skips it. The exit code is the number of blocks that fail.
+
+    clients/bin/python benchmarks/serve_clients.py langchain_huggingface
+
+runs the blocks that name this package instead, such as those that open outputs/stock without a server.
 """
 
 from __future__ import annotations
@@ -59,7 +63,8 @@ def main() -> int:
         (extension,) = Path(wheel.submodule_search_locations[0]).rglob("vss.duckdb_extension")
         duckdb.execute(f"INSTALL '{extension}'")
     (_, texts), *others = blocks(PAGE.read_text(encoding="utf-8"))
-    asking = [(heading, code) for heading, code in others if SERVER in code]
+    named = sys.argv[1] if len(sys.argv) > 1 else SERVER
+    asking = [(heading, code) for heading, code in others if named in code]
     failed = 0
     for heading, code in asking:
         if code.startswith("# not run"):
