@@ -1,7 +1,7 @@
 """A Space without a server: search in many languages by a model that runs in the visitor's browser.
 
     README.md, index.html, page.js, geometry.js, worker.js, sw.js, sentences.txt   as in the folder page/
-    settings.json       name of the model, prompt, size of what the visitor loads, names of languages
+    settings.json       name of the model, prompt, size of what the visitor loads, names of languages, close cosine
     model/              tokenizer and the graph in 8 bits, of `hf-echo export --to onnx`
     vendor/             transformers.js and the WebAssembly of ONNX Runtime, fetched by npm when the Space is written
 
@@ -18,12 +18,17 @@ import tarfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
 from ..cards.model_card import write_checkpoint_card
 from ..export import export_checkpoint
+from ..inference.any_encoder import any_encoder
 from ..languages import LANGUAGES, OTHER_NAMES
 from ..utils.files import read_json, read_text, write_json, write_text
 from ..utils.fingerprint import sha256
 from ..utils.folders import write_folder
+from ..utils.vectors import unit_length
+from .space_views import split_language
 
 PAGE = Path(__file__).with_name("page")
 # Package -> its sha512, and the files that the page needs. The version of the second is the one that the first names.
@@ -76,6 +81,7 @@ def write_static_space(model: str | Path, out: str | Path) -> Path:
             "prompt": prompts["prompts"].get(prompts.get("default_prompt_name"), ""),
             "bytes": sum((folder / name).stat().st_size for name in LOADED),
             "languages": sorted(language_names),
+            "close": round(_close_on_page(str(model)), 3),
         }
         write_json(folder / "settings.json", settings)
         write_text(
@@ -91,6 +97,34 @@ def write_static_space(model: str | Path, out: str | Path) -> Path:
             folder / "sw.js", read_text(folder / "sw.js").replace('"VERSION"', f'"{version}"')
         )
     return out
+
+
+def _close_on_page(model: str) -> float:
+    """`close_cosine` of the sentences of the page, in which each meaning begins in English."""
+    lines = read_text(PAGE / "sentences.txt").splitlines()
+    meanings = np.cumsum([line.startswith("English:") for line in lines])
+    encode = any_encoder(model, dtype="fp32")
+    vectors = encode([split_language(line)[0] for line in lines], None)
+    return close_cosine(unit_length(vectors), meanings)
+
+
+def close_cosine(vectors: np.ndarray, meanings: np.ndarray) -> float:
+    """The cosine that tells translations from other sentences: as many sentences have no translation at or above it as
+    have another sentence there.
+
+    Args:
+        vectors: (n, d) unit rows. meanings: (n,) numbers; sentences of one number are translations.
+    """
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -1)
+    are_translations = meanings[:, None] == meanings
+    nearest_translation = np.sort(np.where(are_translations, cosines, -1).max(axis=1))
+    nearest_other = np.sort(np.where(are_translations, -1, cosines).max(axis=1))
+    levels = np.linspace(-1, 1, 2001)
+    missed = np.searchsorted(nearest_translation, levels)
+    mistaken = len(meanings) - np.searchsorted(nearest_other, levels)
+    differences = np.abs(missed - mistaken)
+    return float(levels[differences == differences.min()].mean())  # the middle of a gap
 
 
 def vendor(folder: Path) -> None:

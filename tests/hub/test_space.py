@@ -21,10 +21,11 @@ from hf_echo.hub.space_views import (
 from hf_echo.hub.static_space import close_cosine
 from hf_echo.hub.upload_checks import contents_of
 from hf_echo.inference import encode, translate
-from hf_echo.inference.encode_speech import encode_speech
+from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.utils.hub import packaged_model
 from hf_echo.utils.vectors import unit_length
 
+from ..refusals import refuses
 from ..speech_toy import save_random_encoder
 
 SENTENCES = (
@@ -36,8 +37,8 @@ HOSTILE = [
     "</td></table>${1+1}{{value}}<b>",
     "\u202eفاز الفريق بالمباراة\u202c 👩‍👩‍👧‍👦 \u200b\x00\x1f",
     "\" onmouseover='alert(1)",
-    "x" * 1_000,
-    "e\u0301" * 500,
+    "x" * 300,
+    "e\u0301" * 100,
 ]
 TAGS = set(
     "div p span bdi small table caption thead tbody tr th td svg rect g title circle text".split()
@@ -182,6 +183,16 @@ def test_a_sentence_is_aligned_with_itself(views):
     assert head[1:] == sentence.split()[1:] == [row[0] for row in rows]
     assert [row[1 + i] for i, row in enumerate(rows)] == ["100"] * 8
     assert len(re.findall(r'class="[^"]*\blink\b', page)) == 8
+
+
+def test_align_outlines_no_weak_link(views):
+    page = views.align(
+        "French: Le chat noir dort dans la maison.", "English: I have no money left."
+    )
+    outlined = [int(value) for value in re.findall(r'class="[^"]*\blink\b[^>]*>(-?[0-9]+)<', page)]
+    assert all(value >= 60 for value in outlined)
+    cells = page.count("<td ")
+    assert len(outlined) < cells / 10
 
 
 def test_align_names_what_it_cannot_show(views):

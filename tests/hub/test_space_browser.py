@@ -102,6 +102,28 @@ def test_every_tab_answers(visit, scheme, width):
     page.get_by_role("button", name="Find its sentence").wait_for()
 
 
+# Picture of docs/space.md -> tab, colour scheme, width and height of the window.
+PICTURES = {
+    "search.png": ("Search", "light", 900, 1100),
+    "align.png": ("Align words", "dark", 900, 640),
+    "map.png": ("Map", "light", 900, 900),
+    "phone.png": ("Translate", "dark", 390, 760),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_tab_is_there_with_its_answer(visit, name, tmp_path):
+    """Also makes the pictures of docs/space.md, in the folder of HF_ECHO_PICTURES where it is set."""
+    tab, scheme, width, height = PICTURES[name]
+    page = visit(color_scheme=scheme, viewport={"width": width, "height": height})
+    assert page.get_by_role("tab").count() == len(TABS) + 1
+    page.get_by_role("tab", name=tab).click()
+    result(page, TABS[tab][1])
+    assert fits(page)
+    picture = Path(os.environ.get("HF_ECHO_PICTURES", tmp_path)) / name
+    page.screenshot(path=picture, full_page=True)
+
+
 def test_keyboard_only(visit):
     page = visit()
     tab_until(page, "e.getAttribute('role') === 'tab' && e.innerText.includes('Align')")

@@ -116,13 +116,34 @@ def test_it_is_readable_and_shows_its_progress(visit, scheme, width):
     page = visit(watch, color_scheme=scheme, viewport={"width": width, "height": 740})
     seen = page.evaluate("seen")
     megabytes = [value for line, value in seen if line.startswith("Loading the model")]
-    assert len(set(megabytes)) > 5 and megabytes == sorted(megabytes) and megabytes[-1] > 0.97
+    assert len(set(megabytes)) > 5
+    assert megabytes == sorted(megabytes)
+    assert megabytes[-1] > 0.97
     assert any(line == "Reading 200 sentences" for line, _ in seen)
     assert page.locator("#loading").is_hidden()
     page.locator("summary").click()
     assert fits(page)
     for part in ("#results li span", "#point", "textarea", "h1"):
         assert contrast(page.locator(part).first) >= 4.5
+
+
+def test_the_page_says_when_nothing_is_close(visit):
+    page = visit()
+    search(page, TEXTS[0])
+    assert page.locator("#far").is_hidden()
+    search(page, "Quarterly revenue of the semiconductor division fell by nine per cent.")
+    page.locator("#far").wait_for()
+
+
+def test_groups_on_the_map_have_names(visit):
+    """Of the ten meanings most have a place of their own, and a label is the English sentence."""
+    page = visit()
+    assert page.locator("#space").is_visible()
+    labels = page.locator("#map .label").all_text_contents()
+    english = [split_language(line)[0] for line in LINES if line.startswith("English:")]
+    assert len(labels) >= 5
+    for label in labels:
+        assert any(text.startswith(label.removesuffix("…")) for text in english)
 
 
 def test_keyboard_only(visit):
@@ -153,7 +174,8 @@ def test_own_and_hostile_sentences(visit):
     page.get_by_role("button", name="Use these sentences").click()
     page.locator("#count", has_text=f"{len(HOSTILE) + 2} sentences").wait_for()
     page.locator("#results li", has_text=HOSTILE[0]).wait_for()
-    assert fits(page) and not page.locator("#results script, #results img").count()
+    assert fits(page)
+    assert not page.locator("#results script, #results img").count()
     assert (
         page.locator("#results li", has_text="Der Hund bellt.").locator("small").inner_text()
         == "German"

@@ -32,6 +32,17 @@ export function principalPlane(vectors) {
   return (vector) => axes.map((axis) => dot(centre(vector), axis));
 }
 
+/** Groups of vectors: each is near, by at least `close`, to the vector that began its group. Lists of indices. */
+export function clusters(vectors, close) {
+  const groups = [];
+  vectors.forEach((vector, index) => {
+    const near = groups.find((group) => dot(vectors[group[0]], vector) >= close);
+    if (near) near.push(index);
+    else groups.push([index]);
+  });
+  return groups;
+}
+
 function dot(a, b) {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i] * b[i];

@@ -1,15 +1,17 @@
 // What the visitor sees: progress, search, results, the map. The model is in worker.js, the mathematics in geometry.js.
 
-import { nearest, principalPlane } from "./geometry.js";
+import { clusters, nearest, principalPlane } from "./geometry.js";
 
 const MOST = { lines: 2000, characters: 500_000, results: 10 };
 const WIDTH = 640, HEIGHT = 420, EDGE = 24;
+const LABEL = { members: 3, letters: 18, width: 190, height: 22 }; // a group of fewer sentences has none
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const at = (id) => document.getElementById(id);
 
 const waiting = new Map(); // id of a request to the worker -> {resolve, reject, progress}
 const known = new Map(); // text -> its embedding
 let sentences = []; // {text, language, vector, x, y}
+let labels = []; // {text, x, y} of the groups of sentences that mean the same
 let plane, place; // vector -> [x, y] in the principal plane; -> [x, y] in the map
 let selected = -1;
 let worker, settings;
@@ -106,10 +108,28 @@ async function use(text) {
     return [scale(x, left, right, WIDTH), HEIGHT - scale(y, low, high, HEIGHT)];
   };
   for (const sentence of sentences) [sentence.x, sentence.y] = place(sentence.vector);
+  labels = groupLabels(vectors);
   selected = -1;
+  at("space").hidden = false;
   at("count").textContent = `${sentences.length} sentences`;
   at("results").replaceChildren();
   draw();
+}
+
+/** What stands beside a group on the map: the words of its first sentence; labels that would cover another are left out. */
+function groupLabels(vectors) {
+  const free = [];
+  const groups = clusters(vectors, settings.close).filter((group) => group.length >= LABEL.members);
+  for (const group of groups.sort((a, b) => b.length - a.length)) {
+    const mean = (axis) => group.reduce((sum, i) => sum + sentences[i][axis], 0) / group.length;
+    const half = LABEL.width / 2;
+    const x = Math.min(Math.max(mean("x"), half), WIDTH - half), y = Math.max(mean("y"), LABEL.height);
+    const text = sentences[group[0]].text;
+    const short = text.length > LABEL.letters ? `${text.slice(0, LABEL.letters).trimEnd()}…` : text;
+    const covers = free.some((label) => Math.abs(label.x - x) < LABEL.width && Math.abs(label.y - y) < LABEL.height);
+    if (!covers) free.push({ text: short, x, y });
+  }
+  return free;
 }
 
 /** Show the sentences nearest to a text. */
@@ -129,6 +149,7 @@ async function search(line) {
     item.append(button);
     return item;
   }));
+  at("far").hidden = hits[0].cosine >= settings.close;
   draw(hits.map((hit) => hit.index), vector);
 }
 
@@ -141,7 +162,8 @@ function searchFor(index) {
 function draw(hits = [], query) {
   const points = sentences.map(({ x, y }, i) =>
     shape("circle", { cx: x, cy: y, ...(hits.includes(i) ? { r: 8, class: "hit" } : { r: 6, opacity: 0.6 }) }));
-  at("map").replaceChildren(...points);
+  const words = labels.map(({ text, x, y }) => shape("text", { x, y, class: "label" }, text));
+  at("map").replaceChildren(...points, ...words);
   if (query) {
     const [x, y] = place(query);
     const inside = (value, size) => Math.min(Math.max(value, EDGE / 2), size - EDGE / 2);

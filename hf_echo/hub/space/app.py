@@ -7,6 +7,7 @@ The variables HF_ECHO_SPACE_MODEL and HF_ECHO_SPACE_SPEECH (folder or Hub name) 
 """
 
 import os
+from collections.abc import Callable
 
 import gradio as gr
 
@@ -44,6 +45,21 @@ French: Où est la gare ?
 German: Wo ist der Bahnhof?
 Spanish: ¿Dónde está la estación?
 Russian: Где находится вокзал?"""
+ALIGN = (
+    "French: Le chat noir dort dans la maison.",
+    "English: The black cat is sleeping in the house.",
+)
+BUTTONS = {
+    "search": "Search",
+    "translate": "Translate",
+    "align": "Align",
+    "map": "Draw",
+    "speech": "Find its sentence",
+}
+MARGIN = (
+    "The margin divides the cosine by the mean cosine of both sentences' nearest neighbours. It corrects for sentences "
+    "that are close to many others; above 1 the pair stands out."
+)
 HOW = (
     "One sentence per line. The language in front (`French: ...` or `fra_Latn: ...`) is optional; the model knows it "
     "then. This is a small model: expect errors."
@@ -61,66 +77,49 @@ MAX_WAITING = 16  # visitors; others are told to come again
 
 
 def build(views: SpaceViews) -> gr.Blocks:
-    """The page over opened models."""
+    """The page over opened models. Each tab opens with the answer to its examples, which is computed here once."""
     # One request at a time: tokenizers must not be used by two threads at once, and a CPU gains nothing.
     options = {"concurrency_id": "model", "concurrency_limit": 1}
+
+    def answer(view: Callable[..., str], fields: list[gr.components.Component], name: str) -> None:
+        button = gr.Button(BUTTONS[name], variant="primary")
+        if name == "search":
+            gr.Markdown(MARGIN)
+        page_of = shown(view)
+        examples = [field.value for field in fields]
+        html = gr.HTML(page_of(*examples) if all(examples) else "")
+        button.click(page_of, fields, html, api_name=name, **options)
+
     with gr.Blocks(title="hf-echo", analytics_enabled=False) as page:
         gr.Markdown(f"# hf-echo\nSentences of many languages in one space of embeddings. {HOW}")
-        with gr.Tab("Search"):
-            queries = gr.Textbox(QUERIES, label="Search for", lines=3, max_lines=8)
-            texts = gr.Textbox(SENTENCES, label="Sentences", lines=6, max_lines=12)
-            button = gr.Button("Search", variant="primary")
-            gr.Markdown(
-                "The margin divides the cosine by the mean cosine of both sentences' nearest neighbours. It corrects "
-                "for sentences that are close to many others; above 1 the pair stands out."
-            )
-            answer = gr.HTML()
-            button.click(
-                shown(views.search), [queries, texts], answer, api_name="search", **options
-            )
-            # The page opens with the answer to its example.
-            page.load(
-                shown(views.search), [queries, texts], answer, api_visibility="private", **options
-            )
-        with gr.Tab("Translate"):
-            texts = gr.Textbox(TRANSLATE, label="Sentences", lines=4, max_lines=12)
-            target = gr.Dropdown(views.targets, value=views.targets[0][1], label="Into")
-            button = gr.Button("Translate", variant="primary")
-            button.click(
-                shown(views.translate), [texts, target], gr.HTML(), api_name="translate", **options
-            )
-        with gr.Tab("Align words"):
-            source = gr.Textbox("French: Le chat noir dort dans la maison.", label="First sentence")
-            other = gr.Textbox(
-                "English: The black cat is sleeping in the house.", label="Second sentence"
-            )
-            button = gr.Button("Align", variant="primary")
-            button.click(
-                shown(views.align), [source, other], gr.HTML(), api_name="align", **options
-            )
-        with gr.Tab("Map"):
-            texts = gr.Textbox(PARALLEL, label="Sentences", lines=6, max_lines=15)
-            button = gr.Button("Draw", variant="primary")
-            button.click(shown(views.map), [texts], gr.HTML(), api_name="map", **options)
-        with gr.Tab("Speech"):
-            if views.speech_encoder is None:
-                gr.Markdown(NO_SPEECH)
-            else:
-                audio = gr.Audio(
-                    sources=["microphone", "upload"],
-                    type="filepath",
-                    label="Recording",
-                    buttons=["download"],
-                )
+        with gr.Tabs(overflow_behavior="wrap"):  # a phone shows all of them
+            with gr.Tab("Search"):
+                queries = gr.Textbox(QUERIES, label="Search for", lines=3, max_lines=8)
                 texts = gr.Textbox(SENTENCES, label="Sentences", lines=6, max_lines=12)
-                button = gr.Button("Find its sentence", variant="primary")
-                button.click(
-                    shown(views.find_speech),
-                    [audio, texts],
-                    gr.HTML(),
-                    api_name="speech",
-                    **options,
-                )
+                answer(views.search, [queries, texts], "search")
+            with gr.Tab("Translate"):
+                texts = gr.Textbox(TRANSLATE, label="Sentences", lines=4, max_lines=12)
+                target = gr.Dropdown(views.targets, value=views.targets[0][1], label="Into")
+                answer(views.translate, [texts, target], "translate")
+            with gr.Tab("Align words"):
+                source = gr.Textbox(ALIGN[0], label="First sentence")
+                other = gr.Textbox(ALIGN[1], label="Second sentence")
+                answer(views.align, [source, other], "align")
+            with gr.Tab("Map"):
+                texts = gr.Textbox(PARALLEL, label="Sentences", lines=6, max_lines=15)
+                answer(views.map, [texts], "map")
+            with gr.Tab("Speech"):
+                if views.speech_encoder is None:
+                    gr.Markdown(NO_SPEECH)
+                else:
+                    audio = gr.Audio(
+                        sources=["microphone", "upload"],
+                        type="filepath",
+                        label="Recording",
+                        buttons=["download"],
+                    )
+                    texts = gr.Textbox(SENTENCES, label="Sentences", lines=6, max_lines=12)
+                    answer(views.find_speech, [audio, texts], "speech")
     return page.queue(max_size=MAX_WAITING)
 
 
