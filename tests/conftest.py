@@ -147,7 +147,8 @@ def refused(run):
 
     def call(message: str, *arguments):
         code, out, err = run(*arguments)
-        assert code == 2 and not out
+        assert code == 2
+        assert not out
         assert message in err and err.startswith("hf-echo: ") and err.count("\n") == 1, err
 
     return call

@@ -24,9 +24,11 @@ def test_a_shift_changes_weights_and_order(toy, toy_tokenizer, toy_data, tmp_pat
 
     weights, batches = zip(*(start(shift) for shift in (0, 1, 2)))
     again = start(1)
-    assert torch.equal(again[0], weights[1]) and again[1] == batches[1]
+    assert torch.equal(again[0], weights[1])
+    assert again[1] == batches[1]
     for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert not torch.equal(weights[a], weights[b]) and batches[a] != batches[b]
+        assert not torch.equal(weights[a], weights[b])
+        assert batches[a] != batches[b]
         # Independent draws: the correlation of 12,800 pairs is within 0.01 in two of three cases.
         assert (
             torch.corrcoef(torch.stack([weights[a].flatten(), weights[b].flatten()]))[0, 1].abs()

@@ -83,7 +83,8 @@ def test_the_ten_lines_of_the_readme_run(empty):
     )
     done = run(empty, "python", "ten.py")
     assert done.returncode == 0, done.stderr
-    assert str(empty / "env") in done.stdout and done.stdout.endswith("(2, 384)\n")
+    assert str(empty / "env") in done.stdout
+    assert done.stdout.endswith("(2, 384)\n")
 
 
 @pytest.mark.parametrize(

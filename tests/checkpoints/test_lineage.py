@@ -40,7 +40,8 @@ def test_swap(source, tokenizer, tmp_path):
     texts.write_text("one red cat sleeps.\n" * 50)
     swap_checkpoint(source, tokenizer, tmp_path / "out", method="focus", auxiliary=texts, seed=3)
     made = read_lineage(tmp_path / "out")
-    assert made["stage"] == "swap_tokenizer" and made["from"] == TRAINED
+    assert made["stage"] == "swap_tokenizer"
+    assert made["from"] == TRAINED
     assert (made["values"]["method"], made["values"]["seed"]) == ("focus", 3)
     assert made["parents"] == {"model": parent(source), "tokenizer": parent(tokenizer)}
     digest = hashlib.sha256(texts.read_bytes()).hexdigest()
@@ -54,14 +55,13 @@ def test_prune(source, tokenizer, tmp_path, swapped):
     prune_checkpoint(source, tmp_path / "out", shape=shape, importance="plain", **options)
     made = read_lineage(tmp_path / "out")
     # no step of a temporary folder between them
-    assert made["stage"] == "prune" and made["from"] == TRAINED
+    assert made["stage"] == "prune"
+    assert made["from"] == TRAINED
     assert made["parents"] == {"model": parent(source)} | {k: parent(v) for k, v in options.items()}
     assert (made["values"]["importance"], made["values"]["shape"]) == ("plain", shape)
     counted = made["results"]
-    assert (
-        counted["shape"]["intermediate_size"] == 32
-        and counted["parameters"] < counted["parameters_before"]
-    )
+    assert counted["shape"]["intermediate_size"] == 32
+    assert counted["parameters"] < counted["parameters_before"]
 
 
 def test_a_chain_is_read_back(source, tokenizer, tmp_path):
@@ -81,7 +81,8 @@ def test_a_release(source, tmp_path, hf_echo_cli):
     """Its card is written from the lineage where the checkpoint has none."""
     hf_echo_cli("release", source, tmp_path / "out")
     made = read_lineage(tmp_path / "out")
-    assert made["stage"] == "release" and made["from"] == TRAINED
+    assert made["stage"] == "release"
+    assert made["from"] == TRAINED
     assert made["parents"] == {"model": parent(source)}
     assert "| release | " in (tmp_path / "out" / "README.md").read_text()
     (tmp_path / "recipe.json").write_text("{")

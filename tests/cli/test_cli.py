@@ -47,7 +47,8 @@ def test_entry_point():
 def test_encode_file_to_npy(run, files, model, french, toy_trained, toy_tokenizer):
     options = ("--model", model, "--lang", "fra_Latn", "--dtype", "fp32")
     code, out, err = run("encode", *options, files / "a.txt", files / "x" / "out.npy")
-    assert (code, out) == (0, "") and "32 x 32" in err
+    assert (code, out) == (0, "")
+    assert "32 x 32" in err
     want = encode(toy_trained, toy_tokenizer, french, "fra_Latn")
     np.testing.assert_allclose(np.load(files / "x" / "out.npy"), want, atol=1e-5)
 
@@ -114,12 +115,15 @@ def test_train_and_dry_run(run, files, toy):
     )
     code, out, _ = run("train", recipe, "--dry-run", "shape.hidden_size=32")
     report = json.loads(out)
-    assert code == 0 and report["parameters"]["encoder embeddings"] == 400 * 32
-    assert report["data"] == {"pairs": 200} and report["steps"] == 5
+    assert code == 0
+    assert report["parameters"]["encoder embeddings"] == 400 * 32
+    assert report["data"] == {"pairs": 200}
+    assert report["steps"] == 5
     assert not (files / "out").exists()
 
     code, out, _ = run("train", recipe, "max_steps=2")
-    assert code == 0 and json.loads(out[out.rindex("\n{") :])["stage"] == "seq2seq"
+    assert code == 0
+    assert json.loads(out[out.rindex("\n{") :])["stage"] == "seq2seq"
     assert EchoForTranslation.from_pretrained(files / "out").config.hidden_size == 16
 
 
@@ -177,7 +181,8 @@ def test_errors_are_one_line(
     assert (
         code == 2 and len(said) == 1 and err.rstrip().endswith(said[0]) and "Traceback" not in err
     ), err
-    assert message in said[0] and not (files / "out.npy").exists()
+    assert message in said[0]
+    assert not (files / "out.npy").exists()
 
 
 @pytest.mark.parametrize(
@@ -185,4 +190,5 @@ def test_errors_are_one_line(
 )
 def test_wrong_usage(run, arguments):
     code, _, err = run(*arguments.split())
-    assert code == 2 and "Traceback" not in err
+    assert code == 2
+    assert "Traceback" not in err

@@ -101,7 +101,8 @@ def test_an_output_is_never_an_input(hf_echo_cli, tmp_path, monkeypatch, argumen
         (tmp_path / link).symlink_to(target)
     code, _, err = hf_echo_cli(*arguments.split())
     assert code == 2 and "is an input too" in err, err
-    assert source.read_text() == "un chat\n" and not list((tmp_path / "FOLDER").iterdir())
+    assert source.read_text() == "un chat\n"
+    assert not list((tmp_path / "FOLDER").iterdir())
 
 
 def test_an_unwritable_place_is_told_before_a_model_is_opened(refused, tmp_path, monkeypatch):
@@ -133,7 +134,10 @@ def test_an_unexpected_error_is_one_line_unless_asked_for(hf_echo_cli, monkeypat
     monkeypatch.setattr("hf_echo.cli.tour.run_tour", broken)
     monkeypatch.delenv("HF_ECHO_DEBUG", raising=False)
     code, out, err = hf_echo_cli("tour")
-    assert code in (1, 2) and not out and err.startswith("hf-echo: ") and err.count("\n") == 1
+    assert code in (1, 2)
+    assert not out
+    assert err.startswith("hf-echo: ")
+    assert err.count("\n") == 1
     assert kind is EOFError or (kind.__name__ in err and "HF_ECHO_DEBUG=1" in err)
     monkeypatch.setenv("HF_ECHO_DEBUG", "1")
     text = "something"
@@ -153,7 +157,9 @@ def test_models_of_the_package_have_short_names(hf_echo_cli, tmp_path):
         tmp_path / "b.txt",
     )
     code, out, err = hf_echo_cli("evaluate", "xsim", *lines)
-    assert code == 0 and json.loads(out)["count"] == 2 and "no --model: using echo-nano" in err
+    assert code == 0
+    assert json.loads(out)["count"] == 2
+    assert "no --model: using echo-nano" in err
     for words, kind in COMMANDS.items():
         if (
             words[0] == "evaluate"

@@ -125,11 +125,9 @@ def test_a_release_opens_everywhere(files, vectors, release):
     np.testing.assert_allclose(model.encode(files), vectors, atol=1e-4)
     assert isinstance(AutoFeatureExtractor.from_pretrained(release), EchoAudioFeatureExtractor)
     card = (release / "README.md").read_text()
-    assert (
-        "license: apache-2.0" in card
-        and "| eng_Latn | flite | 1 | 3 | 0.50 |" in card
-        and "flite: kal16." in card
-    )
+    assert "license: apache-2.0" in card
+    assert "| eng_Latn | flite | 1 | 3 | 0.50 |" in card
+    assert "flite: kal16." in card
     lineage = json.loads((release / "recipe.json").read_text())
     assert set(lineage["parents"]) == {"model", "decoder"}
 
@@ -230,7 +228,8 @@ def test_mine_speech_with_text_and_with_itself(space, files, run, tmp_path):
     code, _, err = run("mine", "--audio", *[space / "files.tsv"] * 2, "--out", out, *options)
     assert code == 0, err
     rows = [line.split("\t") for line in out.read_text().splitlines()[1:]]
-    assert len(rows) == len(TEXTS) and all(source == target for _, source, target in rows)
+    assert len(rows) == len(TEXTS)
+    assert all(source == target for _, source, target in rows)
 
 
 def test_refusals(space, refused, run, tmp_path, monkeypatch):
@@ -246,7 +245,9 @@ def test_refusals(space, refused, run, tmp_path, monkeypatch):
     )
     (tmp_path / "bad.wav").write_text("no audio")
     code, _, err = run("encode", "--audio", tmp_path / "bad.wav", out, *speech)
-    assert code == 2 and "not a readable wav" in err.splitlines()[-1] and not out.exists()
+    assert code == 2
+    assert "not a readable wav" in err.splitlines()[-1]
+    assert not out.exists()
     refused("without decoder/: add", "translate", "--audio", space / "0.flac", *speech)
     refused("--decoder needs --audio", "translate", "--decoder", "x", files, *text)
     for words in (("--lang", "fra_Latn"), ("--max-tokens", 3)):
@@ -291,8 +292,6 @@ def test_refusals(space, refused, run, tmp_path, monkeypatch):
     refused("of a speech encoder", "release", space / "text", tmp_path / "r", "--decoder", "x")
     nano = hf_echo.pretrained("echo-nano")
     code, _, err = run("release", space / "speech", tmp_path / "r", "--decoder", nano)
-    assert (
-        code == 2
-        and "dimensions and the decoder of" in err.splitlines()[-1]
-        and not (tmp_path / "r").exists()
-    )
+    assert code == 2
+    assert "dimensions and the decoder of" in err.splitlines()[-1]
+    assert not (tmp_path / "r").exists()

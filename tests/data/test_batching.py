@@ -58,7 +58,8 @@ def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped,
         assert dealt == [list(sampler(rank, epoch)) for rank in range(ranks)]
         for step in zip(*dealt, strict=True):
             sizes = [len(batch) for batch in step]
-            assert min(sizes) >= 1 and max(sizes) - min(sizes) <= 1
+            assert min(sizes) >= 1
+            assert max(sizes) - min(sizes) <= 1
             for batch in step:
                 # With several ranks one row more than fits is allowed where a rank would go empty otherwise.
                 spare = 1 if ranks > 1 and max(sizes) <= 2 else 0

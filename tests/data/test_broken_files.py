@@ -95,7 +95,8 @@ def test_a_damaged_text_is_read_or_named(tmp_path_factory, reader, data):
     except ValueError as error:
         assert "damaged.txt" in str(error)
     else:
-        assert lines and all(isinstance(line, str) and "\0" not in line for line in lines)
+        assert lines
+        assert all(isinstance(line, str) and "\0" not in line for line in lines)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])

@@ -47,7 +47,8 @@ def test_negatives_of_train_are_no_sentences_of_the_other_splits():
     }
     rows = builtin_parallel(languages=["fra_Latn"], hard_negatives=5)
     for row in rows:
-        assert len(set(row["hard_negatives"])) == 5 and row["target"] not in row["hard_negatives"]
+        assert len(set(row["hard_negatives"])) == 5
+        assert row["target"] not in row["hard_negatives"]
         assert not held_out & set(row["hard_negatives"])
 
 
@@ -55,9 +56,8 @@ def test_parallel_schema():
     rows = builtin_parallel(200, languages=["fra_Latn", "eng_Latn", "rus_Cyrl"], hard_negatives=3)
     assert rows.features == schema.features(["hard_negatives"])
     assert Counter(rows["source_lang"]) == {"fra_Latn": 200, "rus_Cyrl": 200}
-    assert set(rows["target_lang"]) == {"eng_Latn"} and {
-        len(found) for found in rows["hard_negatives"]
-    } == {3}
+    assert set(rows["target_lang"]) == {"eng_Latn"}
+    assert {len(found) for found in rows["hard_negatives"]} == {3}
     without = builtin_parallel(200, languages=["fra_Latn", "rus_Cyrl"])
     assert without.column_names == list(schema.COLUMNS)
     assert without.to_list() == rows.remove_columns("hard_negatives").to_list()
@@ -72,7 +72,8 @@ def test_dev_set():
     english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
     assert set(english) == set(negatives) == set(rows["id"])
     for key, found in negatives.items():
-        assert len(found) == 4 and english[key] not in [text for text, _ in found]
+        assert len(found) == 4
+        assert english[key] not in [text for text, _ in found]
     assert {kind for found in negatives.values() for _, kind in found} == set(KINDS)
     assert dev_set(5, max_negatives=0)[1] == {}
 

@@ -87,5 +87,6 @@ def test_datasets_of_the_hub(hub_environment):
         "FileNotFoundError: tester/nothing: no such file or folder, nor a readable dataset on"
     )
     for kind, word in (("name", "en-fr"), ("split", "test")):
-        assert answers[kind].startswith("ValueError: tester/") and word in answers[kind]
+        assert answers[kind].startswith("ValueError: tester/")
+        assert word in answers[kind]
         assert "\n" not in answers[kind]

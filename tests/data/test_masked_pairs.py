@@ -35,7 +35,8 @@ def test_rows_are_the_texts_as_the_tokenizer_writes_them(world, toy):
     ):
         assert ids[mask.bool()].tolist() == tokenizer(text, lang=lang)["input_ids"]
     changed = batch["masked_ids"] != batch["input_ids"]
-    assert changed.any() and (batch["labels"][changed] == batch["input_ids"][changed]).all()
+    assert changed.any()
+    assert (batch["labels"][changed] == batch["input_ids"][changed]).all()
 
 
 def test_shares_of_masked_tokens(world):
@@ -54,10 +55,8 @@ def test_shares_of_masked_tokens(world):
     hidden = (masked == tokenizer.mask_token_id).float().mean().item()
     # A random token is sometimes the mask or the token itself.
     slack = 0.1 * 2 / len(tokenizer)
-    assert (
-        abs(hidden - 0.8) < 4 * (0.16 / n) ** 0.5 + slack
-        and abs(kept - 0.1) < 4 * (0.09 / n) ** 0.5 + slack
-    )
+    assert abs(hidden - 0.8) < 4 * (0.16 / n) ** 0.5 + slack
+    assert abs(kept - 0.1) < 4 * (0.09 / n) ** 0.5 + slack
 
 
 def test_each_text_has_a_masked_token(toy):
@@ -87,7 +86,8 @@ def test_prompts_are_never_masked(echo_tokenizer, toy):
     ):
         end = int(mask.sum()) - 1
         outside = torch.cat([labels[: end - len(text)], labels[end:]])
-        assert (outside == -100).all() and ids[end - len(text) : end].tolist() == text.tolist()
+        assert (outside == -100).all()
+        assert ids[end - len(text) : end].tolist() == text.tolist()
 
 
 def test_lots_do_not_depend_on_the_state_of_torch(world):

@@ -82,10 +82,8 @@ def test_what_is_written_is_read_back(tmp_path, name):
         ]
         with write_pairs(path, CODES) as write:
             write(["un\vdeux"], ["one\x0btwo"], None)  # a break that XML cannot hold
-        assert (
-            load_parallel(path)[0]["source"] == "un deux"
-            and load_parallel(path)[0]["target"] == "one two"
-        )
+        assert load_parallel(path)[0]["source"] == "un deux"
+        assert load_parallel(path)[0]["target"] == "one two"
     if name == "p.parquet":
         assert pq.read_table(path)["score"].to_pylist() == [None, -1.25, 0.5, 1.0]
     assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
@@ -162,9 +160,11 @@ def test_texts_of_tables_as_lines(tmp_path):
     (tmp_path / "a.jsonl.xz").write_bytes(lzma.compress("\n".join(map(json.dumps, rows)).encode()))
     assert read_texts(tmp_path / "a.jsonl.xz") == ["un chat\r", "", "deux"]
     with open_lines(tmp_path / "a.jsonl.xz", tmp_path / "copy", every=True) as lines:
-        assert lines.read(0, 9) == ["un chat\r", "", "deux"] and lines.name.endswith("a.jsonl.xz")
+        assert lines.read(0, 9) == ["un chat\r", "", "deux"]
+        assert lines.name.endswith("a.jsonl.xz")
     with open_lines(tmp_path / "a.jsonl.xz", tmp_path / "copy") as lines:
-        assert lines.read(0, 9) == ["un chat", "deux"] and lines.line_of(1) == 3
+        assert lines.read(0, 9) == ["un chat", "deux"]
+        assert lines.line_of(1) == 3
     assert not (tmp_path / "copy").exists()
     refuses(
         r"a.jsonl.xz has no column 'txt': name one of id, text",
@@ -188,9 +188,7 @@ def test_every_code_has_a_tag_that_is_read_as_it():
         "srp_Latn": "sr-Latn",
     }
     assert {code: bcp47(code) for code in tags} == tags
-    assert (
-        as_code("iw") == "heb_Hebr"
-        and as_code("xyz_Latn") == "xyz_Latn"
-        and as_code("cmn_Hans") == "zho_Hans"
-    )
+    assert as_code("iw") == "heb_Hebr"
+    assert as_code("xyz_Latn") == "xyz_Latn"
+    assert as_code("cmn_Hans") == "zho_Hans"
     refuses("language 'zh' is ambiguous: give zho_Hans or zho_Hant", as_code, "zh")

@@ -74,7 +74,8 @@ def test_what_went_in_comes_out(tmp_path, name):
     if name == "array.json":
         path.write_text(json.dumps(ROWS, indent=2), encoding="utf-8-sig")
     loaded = load_parallel(path)
-    assert list(loaded) == ROWS and loaded.column_names == list(ROWS[0])
+    assert list(loaded) == ROWS
+    assert loaded.column_names == list(ROWS[0])
 
 
 def test_more_than_a_block(tmp_path):
@@ -133,11 +134,13 @@ def test_bad_lines(tmp_path, caplog, name, line, reason):
     with pytest.raises(ValueError) as error:
         load_parallel(path, **languages)
     assert f"{name}:3: {reason}" in str(error.value)
-    assert "1 bad row" in str(error.value) and "set on_bad_row to skip" in str(error.value)
+    assert "1 bad row" in str(error.value)
+    assert "set on_bad_row to skip" in str(error.value)
     assert len(load_parallel(path, on_bad_row="skip", **languages)) == 2
     message, *others = caplog.messages
     assert all("left out 1 (blank lines: 1)" in other for other in others)
-    assert f"skipped 1 bad row ({reason}" in message and f"{name}:3" in message
+    assert f"skipped 1 bad row ({reason}" in message
+    assert f"{name}:3" in message
 
 
 @pytest.mark.parametrize(
@@ -238,7 +241,8 @@ def test_optional_columns_that_one_file_lacks(tmp_path):
         [{"src": "deux", "tgt": "two", "hard_negatives": ["three"], "quality": 1}],
     )
     loaded = load_parallel(tmp_path, **FRENCH)
-    assert loaded["hard_negatives"][:] == [[], ["three"]] and loaded["quality"][:] == [None, 1.0]
+    assert loaded["hard_negatives"][:] == [[], ["three"]]
+    assert loaded["quality"][:] == [None, 1.0]
 
 
 @pytest.fixture

@@ -93,5 +93,6 @@ def test_command(run, refused, tmp_path):
     code, out, _ = run(
         "segment", tmp_path / "a.txt", "--lang", "fra_Latn", "--out", tmp_path / "o" / "b.txt"
     )
-    assert code == 0 and '"sentences": 3' in out
+    assert code == 0
+    assert '"sentences": 3' in out
     assert (tmp_path / "o" / "b.txt").read_text() == "Un chat dort.\nUn chien court !\nFin.\n"

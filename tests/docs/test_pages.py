@@ -61,7 +61,8 @@ def test_fields_of_speech_exist():
     known = {field.name for kind in (SpeechConfig, DataArguments) for field in fields(kind)}
     table = SPEECH.partition("| field | what it does |")[2].partition("\n\n")[0]
     named = {name for row in rows(table) for name in row[0]}
-    assert len(named) >= 8 and named <= known
+    assert len(named) >= 8
+    assert named <= known
 
 
 def test_columns_of_speech_exist():
@@ -89,9 +90,11 @@ def test_three_questions_of_one_document(tmp_path, monkeypatch, capsys):
     names: dict = {}
     exec(code, names)
     assert capsys.readouterr().out.count("\n") >= 3
-    assert isinstance(names["model"], SpectrumForCausalLM) and names["document"].mask.sum() == 4
+    assert isinstance(names["model"], SpectrumForCausalLM)
+    assert names["document"].mask.sum() == 4
     calls = re.findall(r"`model\.(\w+)\(", SPECTRUM)
-    assert calls and all(hasattr(names["model"], name) for name in calls)
+    assert calls
+    assert all(hasattr(names["model"], name) for name in calls)
 
 
 def test_spectrum_names_its_stages():

@@ -106,7 +106,8 @@ def test_python_blocks_run_in_order(release, sonar_toy, hub_environment):
     files = HfApi(hub_environment["HF_ENDPOINT"]).list_repo_files(REPO)
     folder = release / "outputs" / "demo" / "release"
     pushed = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
-    assert "decoder/model.safetensors" in pushed and pushed <= set(files)
+    assert "decoder/model.safetensors" in pushed
+    assert pushed <= set(files)
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/start.md", "docs/training.md"])
@@ -416,5 +417,6 @@ def test_data_of_make_report_is_readable(tmp_path):
     )
     python(ROOT / script, "builtin", tmp_path / folder, cwd=ROOT)
     (table,) = read_folder(tmp_path / folder, target_lang="eng_Latn").tables.values()
-    assert len(table.texts) == 10 and len(table.common) == 300
+    assert len(table.texts) == 10
+    assert len(table.common) == 300
     assert "docs/report/" in (ROOT / ".gitignore").read_text().splitlines()

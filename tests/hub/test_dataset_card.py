@@ -42,15 +42,17 @@ def test_card(folder):
     assert header["configs"][0]["data_files"] == [
         {"split": "train", "path": "data/train-*.parquet"}
     ]
-    assert header["language"] == ["en", "fr", "ja"] and header["license"] == "cc0-1.0"
-    assert header["size_categories"] == ["n<1K"] and header["pretty_name"] == "strict"
+    assert header["language"] == ["en", "fr", "ja"]
+    assert header["license"] == "cc0-1.0"
+    assert header["size_categories"] == ["n<1K"]
+    assert header["pretty_name"] == "strict"
     assert "Version 1.2 (tag `v1.2`). 10 pairs of sentences in 3 directions" in body
-    assert (
-        "| primary | 7 | 2 | 2 | 1 | 14 | 14 |" in body
-        and "| code to text | 3 | 1 | 1 | 1 | 6 | 6 |" in body
-    )
-    assert "| sources | 10 | 10 |" in body and "sources: [p]" in body
-    assert "`quality`" in body and "`hard_negatives`" not in body
+    assert "| primary | 7 | 2 | 2 | 1 | 14 | 14 |" in body
+    assert "| code to text | 3 | 1 | 1 | 1 | 6 | 6 |" in body
+    assert "| sources | 10 | 10 |" in body
+    assert "sources: [p]" in body
+    assert "`quality`" in body
+    assert "`hard_negatives`" not in body
 
 
 def test_text_by_hand_stays_and_the_header_follows_the_files(folder, caplog):
@@ -63,12 +65,17 @@ def test_text_by_hand_stays_and_the_header_follows_the_files(folder, caplog):
     )
     (folder / "data/train-00001-of-00002.parquet").unlink()
     text = write_card(folder, version="1.1").read_text()  # what a push changed is not an edit
-    assert "5 pairs of sentences" in text and "10 pairs" not in text and "Version 1.1" in text
+    assert "5 pairs of sentences" in text
+    assert "10 pairs" not in text
+    assert "Version 1.1" in text
     header = yaml.safe_load(text.split("---\n")[1])
-    assert header["license"] == "mit" and "mine" in header["tags"] and not caplog.messages
+    assert header["license"] == "mit"
+    assert "mine" in header["tags"]
+    assert not caplog.messages
     card.write_text(text + "\nMade by hand in a week.\n")
     text = write_card(folder, version="1.2", license="cc0-1.0").read_text()
-    assert text.endswith("Made by hand in a week.\n") and "Version 1.1" in text
+    assert text.endswith("Made by hand in a week.\n")
+    assert "Version 1.1" in text
     assert yaml.safe_load(text.split("---\n")[1])["license"] == "cc0-1.0"
     assert "README.md is not as hf-echo wrote it: its text and figures stay" in caplog.text
     card.write_text("---\nlicense: [\n---\n")
@@ -128,13 +135,14 @@ def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
     first, second = on_the_hub(VERSIONS, tmp_path / "set")
     assert first["rows"] == {"train": ["train 0", "train 1", "train 2"], "dev": ["dev 0"]}
     assert second["rows"] == {"train": ["train 1", "train 2"]}
-    assert "quality" in first["columns"] and "length" in second["columns"]
+    assert "quality" in first["columns"]
+    assert "length" in second["columns"]
     for state, pairs in ((first, 4), (second, 2)):
-        assert state["total"] == pairs and f"{pairs} pairs of sentences" in state["card"]
-    assert "pairs now" not in first["card"] and "they have 2 pairs now" in second["card"]
-    assert (
-        "`quality`" in first["card"]
-        and "`quality`" not in second["card"]
-        and "`length` | int32" in second["card"]
-    )
+        assert state["total"] == pairs
+        assert f"{pairs} pairs of sentences" in state["card"]
+    assert "pairs now" not in first["card"]
+    assert "they have 2 pairs now" in second["card"]
+    assert "`quality`" in first["card"]
+    assert "`quality`" not in second["card"]
+    assert "`length` | int32" in second["card"]
     assert 'load_dataset("tester/splits", revision="v1.1", split="train"' in second["card"]

@@ -336,7 +336,8 @@ def test_the_card_has_the_fields_of_a_metric(folders, name):
         "app.py",
         "apache-2.0",
     )
-    assert fields["title"] and fields["description"]
+    assert fields["title"]
+    assert fields["description"]
 
 
 @pytest.fixture

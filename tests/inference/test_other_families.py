@@ -38,7 +38,8 @@ def test_options_are_followed(bert, caplog, monkeypatch):
     assert "1 of 3 texts are longer than 8 tokens, the first is row 3" in caplog.text
     half = any_encoder(bert, dtype="bf16")(TEXTS)
     assert batches == [(2, torch.float32), (32, torch.bfloat16)]
-    assert half.dtype == np.float32 and 0 < np.abs(half - want).max() < 0.1
+    assert half.dtype == np.float32
+    assert 0 < np.abs(half - want).max() < 0.1
     for texts in (["a", None], [("a", "b")], ["a", "\ud800"], [b"a"]):
         pytest.raises(ValueError, any_encoder(bert), texts).match("text in row [12] ")
 
@@ -54,5 +55,7 @@ def test_options_are_followed(bert, caplog, monkeypatch):
 def test_options_that_cannot_be_followed_are_refused(run, bert, tmp_path, options, message):
     (tmp_path / "a.txt").write_text("\n".join(TEXTS) + "\n")
     code, _, err = run("--model", bert, tmp_path / "a.txt", tmp_path / "o.npy", *options)
-    assert code == 2 and message in err and "Traceback" not in err
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
     assert not (tmp_path / "o.npy").exists()

@@ -69,7 +69,8 @@ def test_beams_are_rows(
 
     monkeypatch.setattr(module, "decode_embeddings", watched)
     have = translate(toy_trained, toy_tokenizer, texts, langs, batch_size=batch_size, **options)
-    assert max(seen) == texts_a_batch and sum(seen) == 12
+    assert max(seen) == texts_a_batch
+    assert sum(seen) == 12
     monkeypatch.undo()
     assert have == one_by_one(toy_trained, toy_tokenizer, texts, langs, **options)
 
@@ -92,7 +93,8 @@ def test_a_batch_a_core(toy_trained, toy_tokenizer, sentences, two_threads, monk
 
     monkeypatch.setattr(module, "decode_embeddings", watched)
     assert translate(toy_trained, toy_tokenizer, texts, langs, batch_size=8, **options) == one_batch
-    assert {threads for _, threads in seen} == {1} and torch.get_num_threads() == 2
+    assert {threads for _, threads in seen} == {1}
+    assert torch.get_num_threads() == 2
     seen.clear()
     together = Barrier(1)
     with toy_trained.register_forward_pre_hook(lambda *_: None):

@@ -25,7 +25,8 @@ def test_figures_of_the_papers():
     one, two, three, decoder = (kind(output_dir="unused", use_cpu=True) for kind in kinds)
     for args in (one, two, three, decoder):
         assert (args.adam_beta1, args.adam_beta2, args.max_grad_norm) == (0.9, 0.98, 1.0)
-        assert args.lr_scheduler_type == "inverse_sqrt" and args.translation_weight == 1.0
+        assert args.lr_scheduler_type == "inverse_sqrt"
+        assert args.translation_weight == 1.0
     assert [a.learning_rate for a in (one, two, three, decoder)] == [4e-4, 3e-4, 1e-5, 1e-3]
     # of all sides
     assert [a.max_tokens for a in (one, two, three, decoder)] == [
@@ -94,7 +95,8 @@ def test_batches_keep_the_token_budget(make_trainer, stage):
         batch["input_ids"].numel() + batch["labels"].numel()
         for batch in trainer.get_train_dataloader()
     ]
-    assert max(sizes) <= 1500 and np.mean(sizes) > 600
+    assert max(sizes) <= 1500
+    assert np.mean(sizes) > 600
 
 
 def test_gradient_accumulation_is_the_mean_of_its_batches(make_trainer, toy_data):

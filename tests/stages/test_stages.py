@@ -57,10 +57,8 @@ def test_what_is_trained(make_trainer, stage):
     assert (
         trainer.model.bottleneck == trainer.model.decoder.config.bottleneck == (stage != "seq2seq")
     )
-    assert (
-        trainer.model.config.decoder.bottleneck == trainer.model.bottleneck
-        and trainer.tokens_per_second > 0
-    )
+    assert trainer.model.config.decoder.bottleneck == trainer.model.bottleneck
+    assert trainer.tokens_per_second > 0
 
 
 @pytest.mark.parametrize("stage", ["contrastive", "hard_negatives"])
@@ -97,9 +95,11 @@ def test_truncated_embeddings(make_trainer, toy, toy_tokenizer, stage):
 def test_stages_take_up_what_the_last_one_froze(make_trainer):
     model = make_trainer("contrastive").model
     query = model.decoder.model.layers[0].cross_attn.q_proj.weight
-    assert not query.requires_grad and model.encoder.projection.weight.requires_grad
+    assert not query.requires_grad
+    assert model.encoder.projection.weight.requires_grad
     make_trainer("seq2seq", model=model)
-    assert query.requires_grad and not model.encoder.projection.weight.requires_grad
+    assert query.requires_grad
+    assert not model.encoder.projection.weight.requires_grad
     # by hand: a stage does not touch that
     model.encoder.backbone.embed_tokens.weight.requires_grad_(False)
     make_trainer("contrastive", model=model)
@@ -177,7 +177,8 @@ def test_contrastive_total_by_hand(make_trainer, toy_data, guided):
     n = 6
     rows = batch["index"].numpy()
     keys = batch["target_key"].numpy()
-    assert keys[0] == keys[1] and len(set(keys)) == 4
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 4
     own_guide = [side[rows] for side in guide] if guided else None
     first = contrastive(embedding[:n], embedding[n:], keys, guide=own_guide, radius=0.9)
     unfiltered = contrastive(embedding[:n], embedding[n:], keys)
@@ -261,7 +262,8 @@ def test_decoder_fraction(make_trainer, toy_data):
     whole = make_trainer("contrastive")
     part = make_trainer("contrastive", model=whole.model, decoder_fraction=0.5)
     batches = [batch_with_equal_targets(trainer, toy_data) for trainer in (whole, part)]
-    assert len(batches[1]["labels"]) == 3 and len(batches[1]["index"]) == 6
+    assert len(batches[1]["labels"]) == 3
+    assert len(batches[1]["index"]) == 6
     (a, _), (b, _) = (
         t.loss_parts(whole.model, batch) for t, batch in zip((whole, part), batches, strict=True)
     )
@@ -327,4 +329,5 @@ def test_decoder_with_a_sampled_softmax(make_trainer, toy_data, kept):
     trainer.token_loss = partial(sampled_translation_loss, samples=20)
     torch.manual_seed(2)
     assert trainer.compute_loss(trainer.model, inputs).item() == pytest.approx(loss)
-    assert loss != whole and loss == pytest.approx(whole, abs=0.5)
+    assert loss != whole
+    assert loss == pytest.approx(whole, abs=0.5)

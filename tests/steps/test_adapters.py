@@ -54,7 +54,8 @@ def test_only_the_adapter_learns(adapter_recipe, caught, stage):
     learning = [
         name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad
     ]
-    assert learning and all("lora_" in name for name in learning)
+    assert learning
+    assert all("lora_" in name for name in learning)
     blocks = {name.split(".lora_")[0].rpartition(".")[2] for name in learning}
     assert blocks == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 
@@ -64,7 +65,8 @@ def test_the_decoder_stage_adapts_the_decoder(adapter_recipe, caught):
     learning = [
         name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad
     ]
-    assert learning and all(name.startswith("decoder.") and "lora_" in name for name in learning)
+    assert learning
+    assert all(name.startswith("decoder.") and "lora_" in name for name in learning)
 
 
 @pytest.mark.parametrize("use_dora", [False, True])
@@ -97,7 +99,8 @@ def test_an_interrupted_run_ends_as_an_unbroken_one(adapter_recipe, train_stoppe
     again = adapter_recipe(name="again", **options)
     train_stopped(again, 2)
     checkpoint = load_file(tmp_path / "again" / "checkpoint-2" / "model.safetensors")
-    assert checkpoint and all("lora_" in name for name in checkpoint)
+    assert checkpoint
+    assert all("lora_" in name for name in checkpoint)
     train_recipe(again)
     whole, resumed = (
         load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "again")

@@ -64,7 +64,8 @@ def test_edited_data_do_not_get_under_old_weights(killed, place, caplog):
     assert "--changed-data" in str(error.value)
     with caplog.at_level(logging.INFO):
         train_recipe(path, changed_data=True)
-    assert "continues from" in caplog.text and "checkpoint-4 (step 4)" in caplog.text
+    assert "continues from" in caplog.text
+    assert "checkpoint-4 (step 4)" in caplog.text
     assert AutoTokenizer.from_pretrained(place / "killed").get_vocab() == vocabulary
     train_recipe(path)  # what was accepted is what the run is recorded with
     train_recipe(path, fresh=True)
@@ -83,7 +84,8 @@ def test_finished_runs_know_their_data(recipe, place, caplog):
     (place / "train.tsv").unlink()
     with caplog.at_level(logging.INFO):
         assert train_recipe(path) == results  # nothing reads them any more
-    assert "trained already" in caplog.text and "not compared" in caplog.text
+    assert "trained already" in caplog.text
+    assert "not compared" in caplog.text
 
 
 def test_dev_data_choose_the_best_checkpoint(killed, place):
@@ -185,7 +187,8 @@ def test_a_checkpoint_that_was_being_saved(killed, place, caplog, name):
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     with caplog.at_level(logging.INFO):
         train_recipe(path)
-    assert "checkpoint-4 is incomplete" in caplog.text and "checkpoint-2 (step 2)" in caplog.text
+    assert "checkpoint-4 is incomplete" in caplog.text
+    assert "checkpoint-2 (step 2)" in caplog.text
     assert equal(weights(place / "killed"), whole)
 
 
@@ -249,7 +252,8 @@ def test_a_resumed_run_saves_logs_and_measures_as_its_recipe_says(killed, place)
     }
     results = train_recipe(path, other)
     assert equal(weights(place / "killed"), whole)
-    assert "eval_other_xsim" in results and "eval_xsimpp" not in results
+    assert "eval_other_xsim" in results
+    assert "eval_xsimpp" not in results
     assert {"checkpoint-5", "checkpoint-6"} <= {
         folder.name for folder in (place / "killed").iterdir()
     }

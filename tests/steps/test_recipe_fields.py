@@ -47,7 +47,8 @@ def test_language_batches_hold_one_pair_of_languages(toy, start, pairs, caught, 
         (lang,) for lang in set(languages)
     }
     model = trainer.model
-    assert model.decoder.lm_head.weight.shape == (300, 32) and model.config.vocab_size == 400
+    assert model.decoder.lm_head.weight.shape == (300, 32)
+    assert model.config.vocab_size == 400
 
 
 # The decoder
@@ -99,7 +100,8 @@ def test_another_decoder(toy, other, toy_tokenizer, tmp_path, kind, start):
         assert torch.equal(weight, other.decoder.state_dict()[name]), name
     for name, weight in joined.encoder.state_dict().items():
         assert torch.equal(weight, alone.encoder.state_dict()[name]), name
-    assert joined.config.num_hidden_layers == 2 and joined.config.decoder.num_hidden_layers == 1
+    assert joined.config.num_hidden_layers == 2
+    assert joined.config.decoder.num_hidden_layers == 1
     joined.save_pretrained(tmp_path / "joined")
     again = EchoForTranslation.from_pretrained(tmp_path / "joined").eval()
     assert torch.equal(again.decoder.lm_head.weight, other.decoder.lm_head.weight)

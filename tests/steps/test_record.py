@@ -26,19 +26,22 @@ def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
         "shape",
         "vocab_size",
     }
-    assert written <= set(said) and not {
+    assert written <= set(said)
+    assert not {
         "hub_token",
         "bf16",
         "logging_first_step",
         "eval_strategy",
     } & set(said)
-    assert said["train_data"] == "train.tsv" and str(place) not in json.dumps(said)
+    assert said["train_data"] == "train.tsv"
+    assert str(place) not in json.dumps(said)
 
 
 def test_what_a_stage_declares_makes_another_run():
     every = {name for stage in STAGES for name in fields_of(stage_named(stage).config)}
     own = every - set(fields_of(TrainingArguments))
-    assert "logit_scale" in own and not [name for name in own if name.startswith(FREE + LENGTH)]
+    assert "logit_scale" in own
+    assert not [name for name in own if name.startswith(FREE + LENGTH)]
 
 
 @pytest.mark.trains
@@ -58,7 +61,8 @@ def test_a_finished_run_mends_the_paths_of_its_record(recipe, place, caplog):
     file.write_text(json.dumps(again | {"from": None}))
     with caplog.at_level("INFO"):
         train_recipe(path)
-    assert "trained already" in caplog.text and str(place) not in file.read_text()
+    assert "trained already" in caplog.text
+    assert str(place) not in file.read_text()
 
 
 def test_a_folder_with_files_of_others_is_left_alone(recipe, place, monkeypatch):

@@ -110,7 +110,8 @@ def test_words_join_to_the_text(text, pattern):
     words = split_words(text, pattern)
     stripped = text.strip()
     assert "".join(words) == (unicodedata.normalize("NFC", " " + stripped) if stripped else "")
-    assert all(words) and split_words(f" \n{text} ", pattern) == words
+    assert all(words)
+    assert split_words(f" \n{text} ", pattern) == words
 
 
 UNKNOWN = "pattern is 'gpt'; it must be one of llama3, echo"

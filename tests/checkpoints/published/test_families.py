@@ -121,5 +121,7 @@ def test_what_has_no_place_is_refused_by_name(run, tmp_path, name):
     source = write_family(name, tmp_path / "source")
     code, _, err = run(source, tmp_path / "out")
     *_, last_line = err.splitlines()  # transformers may show how it reads the weights
-    assert code == 2 and last_line.startswith("hf-echo: ") and FAMILIES[name].refused in last_line
+    assert code == 2
+    assert last_line.startswith("hf-echo: ")
+    assert FAMILIES[name].refused in last_line
     assert not (tmp_path / "out").exists()

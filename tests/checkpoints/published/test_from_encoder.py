@@ -108,11 +108,9 @@ def test_a_plain_model(parts, run, tmp_path, pooling, pick):
         < 1e-5
     )
     model = AutoModel.from_pretrained(tmp_path / "out")
-    assert (
-        type(model) is EchoEncoder
-        and type(model.backbone) is BertModel
-        and model.backbone.pooler is None
-    )
+    assert type(model) is EchoEncoder
+    assert type(model.backbone) is BertModel
+    assert model.backbone.pooler is None
     assert (model.config.pooling, model.config.embedding_size) == (pooling, 32)
 
 
@@ -184,20 +182,23 @@ def test_a_copy_by_sentence_transformers_keeps_the_prompts(prompted, tmp_path):
 def test_a_causal_model_is_taken_as_it_is(causal, run, tmp_path):
     """The truth is the plain model, whose last state has seen the tokens in front of it alone."""
     code, _, err = run(causal, tmp_path / "out")
-    assert code == 0 and "taken as it is, with its own attention" in err
+    assert code == 0
+    assert "taken as it is, with its own attention" in err
     expected = vectors(causal)
     assert np.abs(vectors(tmp_path / "out") - expected).max() < 1e-5
 
 
 def test_a_causal_model_can_be_a_start_that_reads_in_both_directions(causal, run, tmp_path):
     code, _, err = run(causal, tmp_path / "out", "--as", "start")
-    assert code == 0 and "taken as a start, with attention in both directions" in err
+    assert code == 0
+    assert "taken as a start, with attention in both directions" in err
     model = AutoModel.from_pretrained(tmp_path / "out")
     rows = torch.tensor([[0, 4, 5, 2], [0, 4, 5, 6]])
     with torch.inference_mode():
         first_states = model(rows).last_hidden_state[:, 0]
     assert not torch.allclose(first_states[0], first_states[1])
-    assert model.config.pooling == "last" and model.config.sentence_transformer is None
+    assert model.config.pooling == "last"
+    assert model.config.sentence_transformer is None
 
 
 def test_a_plain_language_model_can_keep_its_attention(causal, tmp_path):
@@ -252,7 +253,8 @@ def test_mexma(parts, tmp_path):
     )
     assert set(read_lineage(out)["parents"]) == {"source", "tokenizer"}
     card = (out / "README.md").read_text()
-    assert "license: mit" in card and "base_model: facebook/MEXMA" in card
+    assert "license: mit" in card
+    assert "base_model: facebook/MEXMA" in card
 
 
 def test_unfit_models_are_refused(parts, refused, tmp_path):

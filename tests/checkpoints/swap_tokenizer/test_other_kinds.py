@@ -109,7 +109,8 @@ def test_positions_of_xlm_r_move_with_the_padding_token(tokenizers, words, tmp_p
     model = encoder("xlm-roberta", old)
     want = encode(model, old, words[:6])
     swap_vocabulary(model, old, new)
-    assert new.pad_token_id == 4 and model.config.max_position_embeddings == 67
+    assert new.pad_token_id == 4
+    assert model.config.max_position_embeddings == 67
     np.testing.assert_allclose(encode(model, new, words[:6]), want, atol=1e-6)
     model.save_pretrained(tmp_path)
     np.testing.assert_allclose(
@@ -130,7 +131,9 @@ def test_checkpoints_take_another_kind_of_tokenizer(
     counts = swap_checkpoint(
         tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out", method=method, **options
     )
-    assert counts["copied"] > 10 and counts["new"] > 0 and counts["tokens"] == len(tokenizers[new])
+    assert counts["copied"] > 10
+    assert counts["new"] > 0
+    assert counts["tokens"] == len(tokenizers[new])
     model, tokenizer = load_encoder(tmp_path / "out", dtype="fp32")
     assert model.config.prompts == tokenizer.prompts == tokenizers[new].prompts
     assert np.isfinite(encode(model, tokenizer, words[:3], "eng_Latn")).all()

@@ -31,10 +31,8 @@ def test_ids_in_configurations(model, toy_tokenizer):
     swap_vocabulary(model, toy_tokenizer, tokenizer)
     for config in (model.generation_config, model.config.decoder):
         assert config.eos_token_id == [order[eos], order[colon]]
-    assert (
-        settings.suppress_tokens == [order[5], order[6]]
-        and settings.forced_bos_token_id == order[9]
-    )
+    assert settings.suppress_tokens == [order[5], order[6]]
+    assert settings.forced_bos_token_id == order[9]
 
 
 def test_ids_without_a_counterpart(model, toy_trained, toy_tokenizer, other_tokenizer):
@@ -69,15 +67,14 @@ def test_checkpoint_keeps_its_ways_in(
 ):
     other_tokenizer.save_pretrained(tmp_path / "tokenizer")
     counts = swap_checkpoint(toy_folders[kind], tmp_path / "tokenizer", out := tmp_path / "out")
-    assert counts["tokens"] == len(other_tokenizer) and counts["old_tokens"] == len(toy_tokenizer)
+    assert counts["tokens"] == len(other_tokenizer)
+    assert counts["old_tokens"] == len(toy_tokenizer)
     assert counts["copied"] + counts["new"] + counts["unknown"] == counts["tokens"]
     assert (out / "decoder").is_dir() == (kind == "release")
     tokenizer = AutoTokenizer.from_pretrained(out)
     encoder = AutoModel.from_pretrained(out)
-    assert (
-        isinstance(tokenizer, EchoTokenizer)
-        and tokenizer.get_vocab() == other_tokenizer.get_vocab()
-    )
+    assert isinstance(tokenizer, EchoTokenizer)
+    assert tokenizer.get_vocab() == other_tokenizer.get_vocab()
     want = encode(encoder, tokenizer, texts[0][:3], "eng_Latn")
     have = SentenceTransformer(str(out), device="cpu").encode(texts[0][:3], prompt_name="eng_Latn")
     np.testing.assert_allclose(have, want, atol=1e-5)
@@ -100,9 +97,11 @@ def test_checkpoint_of_an_encoder_and_a_bare_tokenizer(toy, toy_trained, toy_tok
     counts = swap_checkpoint(tmp_path / "encoder", tmp_path / "tokenizer.json", tmp_path / "out")
     assert (counts["tokens"], counts["copied"], counts["new"]) == (261, 261, 0)
     tokenizer = EchoTokenizer.from_pretrained(tmp_path / "out")
-    assert tokenizer.model_max_length == 64 and tokenizer.eos_token == toy_tokenizer.eos_token
+    assert tokenizer.model_max_length == 64
+    assert tokenizer.eos_token == toy_tokenizer.eos_token
     encoder = AutoModel.from_pretrained(tmp_path / "out")
-    assert encoder.config.decoder is None and encoder.config.vocab_size == 264
+    assert encoder.config.decoder is None
+    assert encoder.config.vocab_size == 264
     assert np.isfinite(encode(encoder, tokenizer, ["un vieux chat"], "fra_Latn")).all()
 
 

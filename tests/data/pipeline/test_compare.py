@@ -65,7 +65,8 @@ def compared(step, table, folder, size=7):
     changed = pq.read_table(folder / "copies.parquet")
     copies = np.ones(len(table), int)
     rows = changed["row"].to_numpy() // 3
-    assert (np.diff(rows) > 0).all() and not (changed["copies"].to_numpy() == 1).any()
+    assert (np.diff(rows) > 0).all()
+    assert not (changed["copies"].to_numpy() == 1).any()
     copies[rows] = changed["copies"].to_numpy()
     return copies
 

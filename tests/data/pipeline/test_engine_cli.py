@@ -29,26 +29,27 @@ def files(tmp_path, monkeypatch):
 
 def test_filter_then_stats_then_card(run, files):
     code, out, err = run("filter", "r.yaml", "--out", "o", "--block", "9")
-    assert (
-        code == 0
-        and "| exact_duplicates | 40 | 6 | 34 | 15.0 |" in out
-        and "6 rows in o/data" in out
-    )
+    assert code == 0
+    assert "| exact_duplicates | 40 | 6 | 34 | 15.0 |" in out
+    assert "6 rows in o/data" in out
     code, out, _ = run("stats", "o/data", "--markdown", "t.md")
-    assert (
-        code == 0 and "| primary | 6 | 2 | 2 | 1 |" in out and (files / "t.md").read_text() == out
-    )
+    assert code == 0
+    assert "| primary | 6 | 2 | 2 | 1 |" in out
+    assert (files / "t.md").read_text() == out
     code, out, _ = run("stats", "o/data", "--json", "t.json")
     tables = [json.loads(text)["table"] for text in (out, (files / "t.json").read_text())]
-    assert code == 0 and tables[0][-1]["pairs"] == tables[1][0]["pairs"] == 6
+    assert code == 0
+    assert tables[0][-1]["pairs"] == tables[1][0]["pairs"] == 6
     code, out, _ = run("push", "o", "me/o", "--card-only", "--title", "Pairs")
-    assert code == 0 and "# Pairs" in (files / "o/README.md").read_text()
+    assert code == 0
+    assert "# Pairs" in (files / "o/README.md").read_text()
 
 
 def test_sample(run, files):
     options = ("--method", "temperature", "--exponent", "0", "--rows", "50")
     code, out, _ = run("sample", "pairs.parquet", "--out", "s", *options)
-    assert code == 0 and "50 rows in s/data" in out
+    assert code == 0
+    assert "50 rows in s/data" in out
     rows = [row for path in (files / "s/data").glob("*") for row in pq.read_table(path).to_pylist()]
     assert sorted(row["source_lang"] for row in rows) == ["fra_Latn"] * 25 + ["spa_Latn"] * 25
 
@@ -59,7 +60,8 @@ def test_stats_of_all_splits_or_one(run, files):
     pq.write_table(table.append_column("split", splits), "split.parquet")
     for chosen, pairs in (((), 40), (("--split", "dev"), 5), (("--split", "train"), 35)):
         code, out, _ = run("stats", "split.parquet", *chosen)
-        assert code == 0 and f"| total | {pairs} |" in out
+        assert code == 0
+        assert f"| total | {pairs} |" in out
 
 
 def test_calibrate(run, files, monkeypatch):
@@ -67,11 +69,9 @@ def test_calibrate(run, files, monkeypatch):
     monkeypatch.setattr(fake, lambda model, blaser: lambda *c: [len(s) / 100 for s in c[0]])
     code, out, _ = run("calibrate", "pairs.parquet", "--model", "m", "--out", "x/c.json")
     found = json.loads((files / "x/c.json").read_text())
-    assert (
-        code == 0
-        and found == {"fra_Latn>eng_Latn": [pytest.approx(0.12), 0]}
-        and "fra_Latn>eng_Latn: mean 0.120" in out
-    )
+    assert code == 0
+    assert found == {"fra_Latn>eng_Latn": [pytest.approx(0.12), 0]}
+    assert "fra_Latn>eng_Latn: mean 0.120" in out
 
 
 def test_errors_are_one_line(refused, files):

@@ -71,10 +71,12 @@ def test_two_nodes_give_the_same_bytes(cluster, recipe, tmp_path):
         name: {p.name: p.read_bytes() for p in Path(tmp_path, name, "data").glob("*")}
         for name in outs
     }
-    assert len(files["local"]) == 3 and files["local"] == files["ray"]
+    assert len(files["local"]) == 3
+    assert files["local"] == files["ray"]
     assert done["local"].rows == 700
     kept = [step["kept"] for step in done["ray"].steps]
-    assert kept[-1] == 700 and kept[0] == 3000 > kept[2] > kept[4] > kept[5]
+    assert kept[-1] == 700
+    assert kept[0] == 3000 > kept[2] > kept[4] > kept[5]
     for name in ("counts.json", "stats.json", "fitted.json"):
         texts = [json.loads((tmp_path / out / name).read_text()) for out in outs]
         assert texts[0] == texts[1]

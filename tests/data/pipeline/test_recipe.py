@@ -40,7 +40,8 @@ sampling: {method: two_step, exponent: 0.5, rows: 7}
 out: {shards: 2, origin: true}
 """)
     assert recipe.sources[0] == {"path": "a/pairs.tsv.gz", "label": "pairs"}
-    assert recipe.sources[1]["label"] == "two" and recipe.sources[1]["columns"] == {"source": "src"}
+    assert recipe.sources[1]["label"] == "two"
+    assert recipe.sources[1]["columns"] == {"source": "src"}
     names = [
         "exact_duplicates",
         "cap",
@@ -58,15 +59,13 @@ out: {shards: 2, origin: true}
         "column",
         "column",
     ]
-    assert recipe.steps[0].but == {"provenance": ["dictionary"]} and recipe.steps[1].work.only == (
-        "code",
-    )
+    assert recipe.steps[0].but == {"provenance": ["dictionary"]}
+    assert recipe.steps[1].work.only == ("code",)
     assert {"python", "latex", "fra_Latn"} <= set(recipe.steps[2].only["source_lang"])
     assert recipe.steps[4].work == Score("me/model", batch=8)
     assert recipe.steps[5].work == RuleNegatives(max_negatives=3)
-    assert recipe.sampling == Sampling("two_step", exponent=0.5, rows=7) and recipe.out == Output(
-        2, True
-    )
+    assert recipe.sampling == Sampling("two_step", exponent=0.5, rows=7)
+    assert recipe.out == Output(2, True)
 
 
 test_what_is_wrong_is_told_in_one_line = refusals(
@@ -106,7 +105,8 @@ def test_shipped_recipes_are_read_by_name(path, tmp_path, monkeypatch):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"fra_Latn>eng_Latn": [0.8, 0.1]}))
     recipe = read_recipe(path.stem, STEPS)
-    assert recipe.steps and recipe.text == path.read_text()
+    assert recipe.steps
+    assert recipe.text == path.read_text()
     if path.stem == "omnilingual":  # OS 3.5, 4.5, A.2
         assert (recipe.sampling.method, recipe.sampling.exponent) == ("temperature", 0.6)
         capped = [(s.only, s.work.limit) for s in recipe.steps if s.name == "largest_directions"]

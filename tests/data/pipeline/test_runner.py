@@ -127,16 +127,19 @@ def test_a_recipe_is_a_loop_over_the_rows(source, tmp_path):
     want = [row for row in kept if len(row["source"]) <= mean]
     for row in want:
         row["quality"] = None if row["source_lang"] == "deu_Latn" else float(len(row["target"]))
-    assert result(tmp_path / "out") == want and 50 < done.rows == len(want) < len(kept)
+    assert result(tmp_path / "out") == want
+    assert 50 < done.rows == len(want) < len(kept)
     sizes = [pq.read_metadata(p).num_rows for p in sorted((tmp_path / "out/data").glob("*"))]
-    assert len(sizes) == 3 and max(sizes) - min(sizes) <= 1
+    assert len(sizes) == 3
+    assert max(sizes) - min(sizes) <= 1
     assert [step["kept"] for step in done.steps] == [500, long, len(kept), len(want), len(want)]
     last = done.steps[-1]
     for lang in LANGS:
         count = sum(row["source_lang"] == lang for row in want)
         assert last["directions"][f"{lang}>eng_Latn"] == {"in": count, "kept": count, "dropped": 0}
     saved = json.loads((tmp_path / "out/counts.json").read_text())
-    assert saved["steps"] == done.steps and not (tmp_path / "out/.work").exists()
+    assert saved["steps"] == done.steps
+    assert not (tmp_path / "out/.work").exists()
     table = (tmp_path / "out/counts.md").read_text()
     assert (
         f"| keys | {long} | {len(kept)} | {long - len(kept)} | {100 * len(kept) / long:.1f} |"
@@ -292,7 +295,8 @@ def test_a_parquet_file_with_damaged_pages(tmp_path):
     path.write_bytes(data)
     refuses(r"p\.parquet:\d+: unreadable from here on", lambda: go(recipe_of(path), tmp_path / "a"))
     done = go(recipe_of(path), tmp_path / "b", on_bad_row="skip", block=5000)
-    assert 0 < done.rows < 30_000 and done.rows % 10_000 == 0
+    assert 0 < done.rows < 30_000
+    assert done.rows % 10_000 == 0
 
 
 def test_a_recipe_that_keeps_no_row_names_the_step(source, tmp_path):

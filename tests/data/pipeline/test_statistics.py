@@ -42,7 +42,5 @@ def test_table(tmp_path):
     found = collect_statistics([tmp_path / "a.parquet", tmp_path / "b.jsonl"])
     assert {row["data"]: tuple(row[name] for name in COLUMNS) for row in found.rows()} == WANT
     lines = found.to_markdown().splitlines()
-    assert (
-        lines[0].startswith("| data | pairs | directions |")
-        and lines[2] == "| primary | 3 | 2 | 2 | 2 | 14 | 18 |"
-    )
+    assert lines[0].startswith("| data | pairs | directions |")
+    assert lines[2] == "| primary | 3 | 2 | 2 | 2 | 14 | 18 |"

@@ -32,12 +32,12 @@ def encoded(samples: np.ndarray, kind: str, rate: int = RATE) -> bytes:
 @pytest.mark.parametrize("rate", [8000, 16_000, 44_100, 48_000])
 def test_a_tone_keeps_its_pitch(kind, rate):
     samples = read_audio(encoded(tone(rate=rate), kind, rate))
-    assert samples.dtype == np.float32 and len(samples) == pytest.approx(
-        3200, abs=1200 if kind == "mp3" else 2
-    )
+    assert samples.dtype == np.float32
+    assert len(samples) == pytest.approx(3200, abs=1200 if kind == "mp3" else 2)
     middle = samples[800:2400]  # 1600 samples: 10 Hz a bin
     spectrum = np.abs(np.fft.rfft(middle))
-    assert spectrum.argmax() == 50 and spectrum[50] / len(middle) * 2 == pytest.approx(0.3, rel=0.1)
+    assert spectrum.argmax() == 50
+    assert spectrum[50] / len(middle) * 2 == pytest.approx(0.3, rel=0.1)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 6])
@@ -96,7 +96,8 @@ def test_bad_files(content, message, tmp_path):
     assert re.search(message, check_audio(tmp_path / "a.wav"))
     (tmp_path / "a.raw").write_bytes(bytes(8000))
     assert re.search("a.raw: .*a .raw file has no header", check_audio(tmp_path / "a.raw"))
-    assert check_audio("none.wav").startswith("no audio file") and check_audio(tone()) is None
+    assert check_audio("none.wav").startswith("no audio file")
+    assert check_audio(tone()) is None
 
 
 test_other_bad_inputs = refusals(
@@ -159,10 +160,12 @@ def test_500_damaged_files(tmp_path):
         try:
             samples = read_audio(audio)
         except (ValueError, FileNotFoundError) as error:
-            assert "\n" not in str(error) and str(error).startswith(("audio: ", str(tmp_path)))
+            assert "\n" not in str(error)
+            assert str(error).startswith(("audio: ", str(tmp_path)))
             refused += 1
         else:
-            assert samples.dtype == np.float32 and np.isfinite(samples).all()
+            assert samples.dtype == np.float32
+            assert np.isfinite(samples).all()
     assert 150 < refused < 490
 
 

@@ -51,7 +51,8 @@ def test_table_of_paths(tmp_path):
     table(tmp_path / "t.tsv", "path\tsentence\tlanguage\tvoice", rows)
     speech = load_speech(tmp_path / "t.tsv")
     assert speech.column_names == ["audio", "text", "lang", "speaker"]
-    assert speech["text"][:] == ["one", "two", "three"] and speech["speaker"][:] == [
+    assert speech["text"][:] == ["one", "two", "three"]
+    assert speech["speaker"][:] == [
         "v1",
         None,
         "v3",
@@ -61,7 +62,8 @@ def test_table_of_paths(tmp_path):
     same = load_speech(
         tmp_path / "t.tsv", columns={"text": "voice"}, on_bad_row="skip", limit=1, source="mine"
     )
-    assert same["text"][:] == ["v1"] and same["source"][:] == ["mine"]
+    assert same["text"][:] == ["v1"]
+    assert same["source"][:] == ["mine"]
 
 
 def test_splits_of_a_folder_of_json_lines(tmp_path):
@@ -111,11 +113,13 @@ def test_common_voice(tmp_path):
             table(tmp_path / locale / f"{split}.tsv", header, [row])
         table(tmp_path / locale / "clip_durations.tsv", "clip\tduration[ms]", [("de1.mp3", 100)])
     speech = load_speech(tmp_path)
-    assert speech["text"][:] == ['"train" de', '"train" sw'] and speech["lang"][:] == [
+    assert speech["text"][:] == ['"train" de', '"train" sw']
+    assert speech["lang"][:] == [
         "deu_Latn",
         "swh_Latn",
     ]
-    assert speech["source"][:] == ["common_voice"] * 2 and speech["speaker"][:] == ["c1", "c1"]
+    assert speech["source"][:] == ["common_voice"] * 2
+    assert speech["speaker"][:] == ["c1", "c1"]
     assert pitch_of(speech[1]["audio"]) == pytest.approx(400, abs=20)
     assert load_speech(tmp_path / "sw", split="validation")["text"][:] == ['"dev" sw']
     assert len(load_speech(tmp_path, split=None)) == 4
@@ -140,9 +144,11 @@ def test_fleurs(tmp_path):
         )
     speech = load_speech(tmp_path)
     english = {(row["lang"], row["text"]): row["english"] for row in speech}
-    assert english.pop(("fra_Latn", "Oui")) is None and set(english.values()) == {"Good morning."}
+    assert english.pop(("fra_Latn", "Oui")) is None
+    assert set(english.values()) == {"Good morning."}
     assert set(english) == {("eng_Latn", "Good morning."), ("fra_Latn", "Bonjour.")}
-    assert set(speech["source"]) == {"fleurs"} and len(speech) == 4
+    assert set(speech["source"]) == {"fleurs"}
+    assert len(speech) == 4
     assert speech["audio"][1]["path"].endswith(
         ("fr_fr/audio/train/b.wav", "en_us/audio/train/e.wav")
     )
@@ -160,11 +166,10 @@ def test_datasets_audio_columns(tmp_path):
     data.save_to_disk(str(tmp_path / "disk"))
     for place in (tmp_path / "p", tmp_path / "p" / "train.parquet", tmp_path / "disk", data):
         speech = load_speech(place, lang="eng_Latn", on_bad_row="skip")
-        assert speech.features["audio"] == Audio(decode=False) and speech["text"][:] == ["a", "c"]
-        assert (
-            pitch_of(speech[1]["audio"]) == pytest.approx(300)
-            and speech["audio"][0]["bytes"] == content
-        )
+        assert speech.features["audio"] == Audio(decode=False)
+        assert speech["text"][:] == ["a", "c"]
+        assert pitch_of(speech[1]["audio"]) == pytest.approx(300)
+        assert speech["audio"][0]["bytes"] == content
     refuses("the dataset:2: text is empty", load_speech, data, lang="eng_Latn")
     # later rows are not checked
     assert load_speech(data, lang="eng_Latn", limit=1)["text"][:] == ["a"]
@@ -192,7 +197,8 @@ def test_parquet_files_of_other_columns(tmp_path):
     (tmp_path / "all" / "b").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "circle").symlink_to(tmp_path / "all")
     speech = load_speech(tmp_path / "all")
-    assert speech["text"][:] == ["a", "b"] and speech["speaker"][:] == ["s", None]
+    assert speech["text"][:] == ["a", "b"]
+    assert speech["speaker"][:] == ["s", None]
     assert [pitch_of(clip) for clip in speech["audio"]] == pytest.approx([300, 300])
 
 
@@ -203,16 +209,14 @@ def test_metadata_csv(tmp_path):
         'file_name,text,lang\ny.wav,"hello, you",eng_Latn\ny.wav\n'
     )
     speech = load_speech(tmp_path / "folder", on_bad_row="skip")
-    assert pitch_of(speech[0]["audio"]) == pytest.approx(500) and speech["text"][:] == [
-        "hello, you"
-    ]
+    assert pitch_of(speech[0]["audio"]) == pytest.approx(500)
+    assert speech["text"][:] == ["hello, you"]
     refuses("metadata.csv:3: 1 fields instead of 3", load_speech, tmp_path / "folder")
     write(tmp_path / "lj" / "wavs" / "a1.wav", 700)
     (tmp_path / "lj" / "metadata.csv").write_text('a1|Er sagte "ja"|er sagte ja\n')
     speech = load_speech(tmp_path / "lj", lang="de", source="kerstin")
-    assert pitch_of(speech[0]["audio"]) == pytest.approx(700) and speech["text"][:] == [
-        'Er sagte "ja"'
-    ]
+    assert pitch_of(speech[0]["audio"]) == pytest.approx(700)
+    assert speech["text"][:] == ['Er sagte "ja"']
 
 
 def test_arrays_need_a_rate():
@@ -268,17 +272,14 @@ def test_a_file_that_appears_is_read(tmp_path):
 
 def test_kept_voices():
     assert kept_for_measuring("espeak-ng", "en-us+f5") == "espeak-ng voice f5 is kept for measuring"
-    assert kept_for_measuring("espeak-ng", "de+Michael") and kept_for_measuring(
-        "flite", "cmu_us_slt"
-    )
-    assert kept_for_measuring("Asterisk sounds", None) and kept_for_measuring("laser tatoeba", None)
-    assert (
-        kept_for_measuring("espeak-ng", "en-us+f2") is None
-        and kept_for_measuring("flite", "rms") is None
-    )
-    assert (
-        kept_for_measuring("common_voice", "slt") is None and kept_for_measuring(None, None) is None
-    )
+    assert kept_for_measuring("espeak-ng", "de+Michael")
+    assert kept_for_measuring("flite", "cmu_us_slt")
+    assert kept_for_measuring("Asterisk sounds", None)
+    assert kept_for_measuring("laser tatoeba", None)
+    assert kept_for_measuring("espeak-ng", "en-us+f2") is None
+    assert kept_for_measuring("flite", "rms") is None
+    assert kept_for_measuring("common_voice", "slt") is None
+    assert kept_for_measuring(None, None) is None
     good = {"source": "flite", "speaker": "kal16"}
     kept = {"source": "flite", "speaker": "slt"}
     refuse_kept(Dataset.from_list([good, {"source": None, "speaker": None}]))

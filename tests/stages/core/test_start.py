@@ -35,7 +35,8 @@ def test_an_encoder_alone_gets_a_new_decoder(encoder, bert, toy_tokenizer):
     model = start_model(
         ModelArguments(model_name_or_path=encoder, shape=shape), toy_tokenizer, ["fra_Latn"]
     )
-    assert isinstance(model, EchoForTranslation) and len(model.decoder.model.layers) == 2
+    assert isinstance(model, EchoForTranslation)
+    assert len(model.decoder.model.layers) == 2
     assert model.decoder.lm_head.weight.shape == (300, 32)
     want = EchoEncoder.from_pretrained(encoder).state_dict()
     assert all(
@@ -79,7 +80,8 @@ def test_a_pretrained_backbone_trains_by_a_recipe(recipe, place, bert, toy_token
     assert report.get("problems", []) == []
     train_recipe(path)
     saved = AutoModel.from_pretrained(place / "a")
-    assert type(saved) is EchoEncoder and type(saved.backbone) is BertModel
+    assert type(saved) is EchoEncoder
+    assert type(saved.backbone) is BertModel
     whole = EchoForTranslation if stage == "seq2seq" else EchoEncoder
     parameters = sum(p.numel() for p in whole.from_pretrained(place / "a").parameters())
     assert report["parameters"]["total"] == parameters
