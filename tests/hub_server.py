@@ -140,7 +140,8 @@ class H(BaseHTTPRequestHandler):
             FAIL_AFTER[0] -= 1
             if FAIL_AFTER[0] < 0:
                 self.close_connection = True
-                return self.connection.shutdown(socket.SHUT_RDWR)
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
         self.send_response(code)
         for k, v in headers.items():
             self.send_header(k.replace("_", "-"), str(v))
@@ -213,9 +214,8 @@ class H(BaseHTTPRequestHandler):
         repo = REPOS.get((t, rid))
         if repo is None:
             return self.missing("Repo")
-        raw = (
-            u.path.split("/", 5)[5].split("/") if u.path.count("/") > 4 else [""]
-        )  # refs%2Fpr%2F1 is one part
+        # refs%2Fpr%2F1 is one part
+        raw = u.path.split("/", 5)[5].split("/") if u.path.count("/") > 4 else [""]
         a = [unquote(part) for part in raw]
         rev = a[1] if len(a) > 1 else "main"
         c = repo.find(rev)

@@ -18,9 +18,8 @@ def test_published_counts():
     assert len(nllb) == 204  # OS Table 32, and FLORES-200
     assert Counter(entry.resource for entry in nllb) == {"high": 54, "low": 150}
     assert sum(entry.base for entry in nllb) == 202  # OS Table 33: "202 languages total"
-    assert (
-        sum(entry.common80 for entry in nllb) == 80
-    )  # "81 languages supported across all compared models"
+    # "81 languages supported across all compared models"
+    assert sum(entry.common80 for entry in nllb) == 80
     assert len({entry.family for entry in nllb}) == 22
     assert Counter(entry.script for entry in nllb)["Arabic"] == 22
 
@@ -39,7 +38,7 @@ def test_tables_hold_only_known_codes():
     for codes in groups:
         assert set(codes) <= set(LANGUAGES)
     assert set(table.OTHER_NAMES.values()) <= set(LANGUAGES)
-    assert table.COMMON_80 | table.HIGH_RESOURCE <= set(in_families)
+    assert set(in_families) >= table.COMMON_80 | table.HIGH_RESOURCE
 
 
 MODULAR_TABLE_5 = """
@@ -61,7 +60,7 @@ def test_the_languages_of_modular_table_5_are_those_printed():
         assert LANGUAGES[code].script == script.replace("_", " ")
         codes.add(code)
     assert len(codes) == 23
-    assert table.MODULAR_23 == codes
+    assert codes == table.MODULAR_23
 
 
 def test_the_pairs_of_emma_x_sum_to_the_printed_billions():
@@ -178,9 +177,8 @@ def test_similar_letters_are_no_help_for_two_letters(code):
 
 def test_two_letter_codes_agree_with_iso_639_3():
     """mteb has the table of the standard; it knows no `sh` (withdrawn). Both codes find the same language."""
-    folder = Path(
-        importlib.util.find_spec("mteb").submodule_search_locations[0]
-    )  # without the slow import
+    # without the slow import
+    folder = Path(importlib.util.find_spec("mteb").submodule_search_locations[0])
     standard = json.loads(
         (folder / "languages" / "iso_639_1_to_3.json").read_text(encoding="utf-8")
     )

@@ -144,7 +144,7 @@ def refuses(message: str, *arguments) -> None:
         average_checkpoints(*arguments)
 
 
-def test_a_share_is_between_0_and_1(two, tmp_path):
+def test_a_share_above_1_is_refused(two, tmp_path):
     refuses("share must be between 0 and 1, not 1.5", *two, tmp_path / "out", 1.5)
     assert not (tmp_path / "out").exists()
 

@@ -169,7 +169,7 @@ def test_copied_cross_attention_is_the_self_attention(rich):
         assert torch.equal(layer.cross_attention_layernorm.weight, layer.input_layernorm.weight)
 
 
-def test_cross_attention_of_output_zero_leaves_the_llama_and_learns(rich):
+def test_cross_attention_of_output_zero_leaves_the_llama(rich):
     silent, _ = convert_llama(rich, cross_attention="zero")
     batch = raw_batch(rich)
     memory = BaseModelOutput(last_hidden_state=torch.randn(len(TEXTS), 5, 64))
@@ -185,32 +185,36 @@ def test_cross_attention_of_output_zero_leaves_the_llama_and_learns(rich):
     logits.square().mean().backward()
     for layer in silent.decoder.model.layers:
         assert torch.equal(layer.cross_attn.v_proj.weight, layer.self_attn.v_proj.weight)
-        assert (
-            layer.cross_attn.o_proj.weight.grad.abs().max() > 0
-        )  # the other matrices follow from the second step
+        # the other matrices follow from the second step
+        assert layer.cross_attn.o_proj.weight.grad.abs().max() > 0
 
 
-def test_new_rows_are_the_mean_of_the_known_ones_and_only_the_head_shares_weights_as_before(source):
+def test_only_the_head_shares_weights_as_before(source):
     llama = LlamaForCausalLM.from_pretrained(source)
-    known = len(AutoTokenizer.from_pretrained(source))
-    model, tokenizer = convert_llama(source)
+    model, _ = convert_llama(source)
     tied = model.decoder.lm_head.weight is model.decoder.model.embed_tokens.weight
     assert tied == llama.config.tie_word_embeddings
     encoder, decoder = (
         {p.data_ptr() for p in part.parameters()} for part in (model.encoder, model.decoder)
     )
     assert not encoder & decoder
-    assert model.config.vocab_size % 8 == 0 and model.config.vocab_size >= len(tokenizer) > known
+
+
+def test_new_rows_are_the_mean_of_the_known_ones(source):
+    llama = LlamaForCausalLM.from_pretrained(source)
+    known = len(AutoTokenizer.from_pretrained(source))
+    model, tokenizer = convert_llama(source)
+    assert model.config.vocab_size % 8 == 0
+    assert model.config.vocab_size >= len(tokenizer) > known
     for part, old in (
         (model.encoder.backbone.embed_tokens, llama.get_input_embeddings()),
         (model.decoder.model.embed_tokens, llama.get_input_embeddings()),
         (model.decoder.lm_head, llama.lm_head),
     ):
-        have = part.weight
-        want = old.weight
-        assert torch.equal(have[:known], want[:known])
-        mean = want[:known].mean(0).expand(have.shape[0] - known, -1)
-        torch.testing.assert_close(have[known:], mean)
+        rows = old.weight[:known]
+        assert torch.equal(part.weight[:known], rows)
+        mean = rows.mean(0).expand(part.weight.shape[0] - known, -1)
+        torch.testing.assert_close(part.weight[known:], mean)
 
 
 @pytest.mark.parametrize("cross_attention", ["copy", "random"])
@@ -225,7 +229,8 @@ def test_reload_from_disk_is_equal(source, tmp_path, cross_attention):
         have = again(**batch, decoder_input_ids=batch["input_ids"])
         alone = AutoModel.from_pretrained(tmp_path)(**batch).sentence_embedding
     assert want.sentence_embedding.shape == (len(TEXTS), 48)
-    assert torch.equal(have.logits, want.logits) and torch.equal(alone, want.sentence_embedding)
+    assert torch.equal(have.logits, want.logits)
+    assert torch.equal(alone, want.sentence_embedding)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded(TEXTS, lang="eng_Latn").input_ids == tokenizer(TEXTS, lang="eng_Latn").input_ids
     assert loaded.model_max_length == 512
@@ -274,16 +279,17 @@ def test_old_ids_stay(source):
     )
 
 
-def test_bos_and_eos_are_the_llamas_own(plain, rich):
+def test_a_llama_without_bos_begins_with_its_end(plain):
     _, tokenizer = convert_llama(plain)
     assert (tokenizer.bos_token, tokenizer.eos_token) == ("<|endoftext|>", "<|endoftext|>")
+
+
+def test_ends_of_texts_are_the_llamas_own(rich):
     model, tokenizer = convert_llama(rich)
+    ends = (tokenizer.bos_token_id, tokenizer.eos_token_id)
     assert (tokenizer.bos_token, tokenizer.eos_token) == ("<s>", "</s>")
     for config in (model.config, model.config.decoder, model.decoder.generation_config):
-        assert (config.bos_token_id, config.eos_token_id) == (
-            tokenizer.bos_token_id,
-            tokenizer.eos_token_id,
-        )
+        assert (config.bos_token_id, config.eos_token_id) == ends
         assert config.pad_token_id == tokenizer.pad_token_id
     assert model.decoder.generation_config.decoder_start_token_id == tokenizer.bos_token_id
 

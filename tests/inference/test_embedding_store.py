@@ -67,20 +67,24 @@ def check(frozen, normalized=False):
         np.testing.assert_allclose(rows[np.arange(len(ROWS))], want, rtol=1e-3, atol=1e-3)
 
 
-def test_values_and_duplicates(dataset, tmp_path):
+def test_rows_are_the_embeddings_of_their_texts(dataset, tmp_path):
+    rows = frozen_embeddings(dataset, Encoder(), "an encoder", tmp_path, normalize=True)
+    check(rows, normalized=True)
+
+
+def test_a_text_is_encoded_once_a_language(dataset, tmp_path):
     encoder = Encoder()
-    check(
-        frozen_embeddings(dataset, encoder, "an encoder", tmp_path, normalize=True), normalized=True
-    )
+    frozen_embeddings(dataset, encoder, "an encoder", tmp_path)
     texts = {(row[s], row[f"{s}_lang"]) for row in ROWS for s in ("source", "target")}
-    assert len(encoder.seen) == len(texts) and set(encoder.seen) == texts
-    assert (
-        encoder.calls == 3
-    )  # a language at a time: the same text in another language is another text
-    assert ("text 1", "fra_Latn") in texts and ("text 1", "eng_Latn") in texts
-    check(
-        frozen_embeddings(dataset, Encoder(dies_at=0), "an encoder", tmp_path)
-    )  # the cache keeps the lengths
+    assert sorted(encoder.seen) == sorted(texts)
+    assert encoder.calls == 3
+    assert ("text 1", "fra_Latn") in texts
+    assert ("text 1", "eng_Latn") in texts
+
+
+def test_the_cache_keeps_the_lengths_of_vectors(dataset, tmp_path):
+    frozen_embeddings(dataset, Encoder(), "an encoder", tmp_path, normalize=True)
+    check(frozen_embeddings(dataset, Encoder(dies_at=0), "an encoder", tmp_path))
 
 
 def test_resumed_after_a_crash(dataset, tmp_path, monkeypatch):
@@ -91,7 +95,8 @@ def test_resumed_after_a_crash(dataset, tmp_path, monkeypatch):
     )
     folder = next(tmp_path.iterdir())
     kept = sorted(file.name for file in folder.glob("*.keys.npy"))
-    assert kept and not [name for name in kept if "part" in name]
+    assert kept
+    assert not [name for name in kept if "part" in name]
     heir = Encoder()
     check(frozen_embeddings(dataset, heir, "an encoder", tmp_path))
     done = 4 * len(kept)
@@ -133,7 +138,8 @@ def test_live_rows_are_the_same(dataset, tmp_path):
     live = LiveRows(dataset, "source", encoder, languages=known)
     np.testing.assert_allclose(live[every], stored, rtol=1e-3, atol=1e-3)
     unknown = [n for n, row in enumerate(ROWS) if row["source_lang"] == "fra_Latn"]
-    assert live[unknown].shape == stored[unknown].shape and not live[unknown].any()
+    assert live[unknown].shape == stored[unknown].shape
+    assert not live[unknown].any()
     assert {lang for _, lang in encoder.seen} <= set(known)
 
 
@@ -144,35 +150,47 @@ def test_a_wrong_number_of_vectors_is_an_error(dataset, tmp_path):
         frozen_embeddings(dataset, lambda texts, lang: np.ones((1, 3)), "an encoder", tmp_path)
 
 
-def test_each_text_and_language_is_encoded_once(tmp_path):
+def test_a_text_is_encoded_once(tmp_path):
     encode = Encoder()
-    cached = stored_encoder(encode, "m-1", tmp_path)
-    first = cached(["aa", "b", "aa"], "x")
+    stored = stored_encoder(encode, "m-1", tmp_path)
+    first = stored(["aa", "b", "aa"], "x")
     np.testing.assert_allclose(first, Encoder()(["aa", "b", "aa"], "x"), rtol=1e-3)
     encode.seen.clear()
-    np.testing.assert_allclose(cached(["c", "b"], "x"), Encoder()(["c", "b"], "x"), rtol=1e-3)
-    cached(["b"], "longer")  # another prompt
-    assert encode.seen == [("c", "x"), ("b", "longer")]
-    encode.seen.clear()
-    again = stored_encoder(encode, "m-1", tmp_path)  # another process
-    np.testing.assert_array_equal(again(["aa", "b", "aa"], "x"), first)
-    stored_encoder(encode, "m-2", tmp_path)(["b"], "x")  # another model
-    assert encode.seen == [("b", "x")]
+
+    second = stored(["c", "b"], "x")
+
+    np.testing.assert_allclose(second, Encoder()(["c", "b"], "x"), rtol=1e-3)
+    assert encode.seen == [("c", "x")]
 
 
-def test_sparse_embeddings_are_as_they_were_and_not_stored(tmp_path):
+def test_another_process_reads_what_is_stored(tmp_path):
+    first = stored_encoder(Encoder(), "m-1", tmp_path)(["aa", "b", "aa"], "x")
+    again = stored_encoder(Encoder(dies_at=0), "m-1", tmp_path)(["aa", "b", "aa"], "x")
+    np.testing.assert_array_equal(again, first)
+
+
+@pytest.mark.parametrize(("model", "prompt"), [("m-1", "longer"), ("m-2", "x")])
+def test_another_model_or_prompt_encodes_again(tmp_path, model, prompt):
+    stored_encoder(Encoder(), "m-1", tmp_path)(["b"], "x")
+    encode = Encoder()
+    stored_encoder(encode, model, tmp_path)(["b"], prompt)
+    assert encode.seen == [("b", prompt)]
+
+
+def test_sparse_embeddings_are_not_stored(tmp_path):
     sparse = pytest.importorskip("scipy.sparse")
     rows = sparse.random(6, 40, density=0.15, random_state=0, dtype=np.float32, format="csr")
     cached = stored_encoder(
         lambda wanted, lang: rows[["abcdef".index(text) for text in wanted]], "m", tmp_path
     )
     found = cached(list("cac"), "x")
-    assert sparse.issparse(found) and found.dtype == np.float32
+    assert sparse.issparse(found)
+    assert found.dtype == np.float32
     np.testing.assert_array_equal(found.toarray(), rows[[2, 0, 2]].toarray())
     assert not list(tmp_path.glob("*/*.npy"))
 
 
-def test_dense_rows_are_float16_on_disk_and_no_value_is_lost(tmp_path):
+def test_dense_rows_are_float16_on_disk(tmp_path):
     rows = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
     encode = lambda texts, lang: rows[[int(text) for text in texts]]  # noqa: E731
     first = stored_encoder(encode, "m", tmp_path)(list("31420"), "x")
@@ -180,13 +198,17 @@ def test_dense_rows_are_float16_on_disk_and_no_value_is_lost(tmp_path):
     np.testing.assert_array_equal(first, rows[[3, 1, 4, 2, 0]].astype(np.float16))
     np.testing.assert_array_equal(stored_encoder(None, "m", tmp_path)(list("31420"), "x"), first)
     (part,) = EmbeddingStore("m", tmp_path).parts
-    assert isinstance(part, np.memmap) and part.dtype == np.float16
+    assert isinstance(part, np.memmap)
+    assert part.dtype == np.float16
+
+
+def test_a_value_above_float16_is_not_lost(tmp_path):
     encode = lambda texts, lang: np.array([[1e6, 1.0]] * len(texts))  # noqa: E731
-    np.testing.assert_array_equal(stored_encoder(encode, "other", tmp_path)(["a"], "x"), [[1e6, 1]])
+    np.testing.assert_array_equal(stored_encoder(encode, "m", tmp_path)(["a"], "x"), [[1e6, 1]])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_broken_embeddings_name_the_text_and_are_not_stored(tmp_path, bad):
+def test_broken_embeddings_are_not_stored(tmp_path, bad):
     encode = lambda texts, lang: np.array([[1.0, bad if text == "b" else 2.0] for text in texts])  # noqa: E731
     with pytest.raises(ValueError, match="NaN or infinite values for the text 'b' in 'x'"):
         stored_encoder(encode, "m", tmp_path)(["a", "b"], "x")

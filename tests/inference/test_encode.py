@@ -65,7 +65,8 @@ def path(request, monkeypatch):
 def test_rows_are_the_models(model, toy_tokenizer, texts, langs, max_tokens, path):
     want = one_by_one(model, toy_tokenizer, texts, langs)
     have = encode(model, toy_tokenizer, texts, langs, max_tokens=max_tokens)
-    assert have.dtype == np.float32 and have.shape == (100, 32)
+    assert have.dtype == np.float32
+    assert have.shape == (100, 32)
     np.testing.assert_allclose(have, want, atol=1e-5)
     assert np.abs(have[0] - have[1]).max() > 1e-2
 
@@ -86,14 +87,12 @@ def test_a_batch_a_core(model, toy_tokenizer, texts, langs, two_threads, monkeyp
     monkeypatch.setattr(PackedEncoder, "embed", watched)
     have = encode(model, toy_tokenizer, texts, langs, max_tokens=60)
     np.testing.assert_allclose(have, one_by_one(model, toy_tokenizer, texts, langs), atol=1e-5)
-    assert {threads for _, threads in seen} == {1} and get_ident() not in {
-        thread for thread, _ in seen
-    }
+    assert {threads for _, threads in seen} == {1}
+    assert get_ident() not in {thread for thread, _ in seen}
     with ThreadPoolExecutor(1) as pool:
         assert torch.get_num_threads() == 2 == pool.submit(torch.get_num_threads).result()
-    monkeypatch.setattr(
-        PackedEncoder, "embed", lambda self, rows: [][1]
-    )  # the caller gets a thread's error
+    # the caller gets a thread's error
+    monkeypatch.setattr(PackedEncoder, "embed", lambda self, rows: [][1])
     pytest.raises(IndexError, encode, model, toy_tokenizer, texts, max_tokens=60)
     assert torch.get_num_threads() == 2
 
@@ -119,23 +118,31 @@ def test_batches_keep_the_budget(model, toy_tokenizer, texts, langs, path, monke
     ]
     assert sum(rows for rows, _ in sizes) == 100
     assert all(rows * length <= 200 for rows, length in sizes)
-    assert sum(rows * length for rows, length in sizes) < 1.15 * sum(
-        lengths
-    )  # little of it is padding
+    # little of it is padding
+    assert sum(rows * length for rows, length in sizes) < 1.15 * sum(lengths)
 
 
-def test_encoder_and_whole_model_are_the_same_and_a_prompt_in_the_text_counts(
-    model, toy_tokenizer, texts
+@pytest.fixture
+def french(model, toy_tokenizer, texts) -> np.ndarray:
+    return encode(model, toy_tokenizer, texts, "fra_Latn")
+
+
+def test_the_encoder_alone_gives_the_vectors_of_the_whole_model(
+    model, toy_tokenizer, texts, french
 ):
-    want = encode(model, toy_tokenizer, texts, "fra_Latn")
-    np.testing.assert_array_equal(encode(model.encoder, toy_tokenizer, texts, "fra_Latn"), want)
-    np.testing.assert_allclose(
-        encode(model, toy_tokenizer, ["French:<SEP>" + texts[0]]), want[:1], atol=1e-5
-    )
-    unit = want / np.linalg.norm(want, axis=1, keepdims=True)
-    np.testing.assert_allclose(
-        encode(model, toy_tokenizer, texts, "fra_Latn", normalize=True), unit, atol=1e-6
-    )
+    alone = encode(model.encoder, toy_tokenizer, texts, "fra_Latn")
+    np.testing.assert_array_equal(alone, french)
+
+
+def test_a_prompt_in_the_text_counts(model, toy_tokenizer, texts, french):
+    prompted = encode(model, toy_tokenizer, ["French:<SEP>" + texts[0]])
+    np.testing.assert_allclose(prompted, french[:1], atol=1e-5)
+
+
+def test_normalised_vectors_have_length_1(model, toy_tokenizer, texts, french):
+    unit = french / np.linalg.norm(french, axis=1, keepdims=True)
+    normalised = encode(model, toy_tokenizer, texts, "fra_Latn", normalize=True)
+    np.testing.assert_allclose(normalised, unit, atol=1e-6)
 
 
 def test_a_hub_out_of_reach_is_asked_once(monkeypatch):
@@ -147,9 +154,8 @@ def test_a_hub_out_of_reach_is_asked_once(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
     loads = (load_encoder, any_encoder, load_tokenizer, convert_llama)
-    for (
-        load
-    ) in loads:  # transformers is not asked: it would retry file by file for most of a minute
+    # transformers is not asked: it would retry file by file for most of a minute
+    for load in loads:
         with pytest.raises(
             FileNotFoundError, match="'org/none' is neither a folder nor .*on the Hub: no route"
         ):
@@ -157,11 +163,14 @@ def test_a_hub_out_of_reach_is_asked_once(monkeypatch):
     assert asked == ["org/none"] * len(loads)
 
 
-def test_empty_and_white_space(model, toy_tokenizer):
+def test_white_space_is_an_empty_text(model, toy_tokenizer):
     vectors = encode(model, toy_tokenizer, ["", " ", "\n\t", "un"], "fra_Latn")
     assert np.isfinite(vectors).all()
     np.testing.assert_allclose(vectors[1:3], vectors[[0, 0]], atol=1e-6)
     assert np.abs(vectors[3] - vectors[0]).max() > 1e-3
+
+
+def test_no_text_gives_no_row(model, toy_tokenizer):
     assert encode(model, toy_tokenizer, []).shape == (0, 32)
 
 
@@ -174,9 +183,8 @@ def test_long_texts_are_cut_with_a_warning(model, toy_tokenizer, caplog):
     with caplog.at_level(logging.WARNING):
         have = encode(model, toy_tokenizer, ["un", long, "deux", long + "x"], "fra_Latn")
     warnings = [r.getMessage() for r in caplog.records if r.name.startswith("hf_echo")]
-    assert len(warnings) == 1 and warnings[0].startswith(
-        "2 of 4 texts are longer than 64 tokens and were truncated"
-    )
+    assert len(warnings) == 1
+    assert warnings[0].startswith("2 of 4 texts are longer than 64 tokens and were truncated")
     tokenizer_cuts = toy_tokenizer([long], lang="fra_Latn", truncation=True, return_tensors="pt")
     with torch.no_grad():
         want = model.encoder(**tokenizer_cuts).sentence_embedding[0].numpy()
@@ -196,7 +204,8 @@ def test_long_texts_are_split(model, toy_tokenizer):
     body = ids[len(head) : -1]
     room = 64 - len(head) - 1
     pieces = [head + body[i : i + room] + tail for i in range(0, len(body), room)]
-    assert len(pieces) > 2 and max(map(len, pieces)) == 64 > len(pieces[-1])
+    assert len(pieces) > 2
+    assert max(map(len, pieces)) == 64 > len(pieces[-1])
     with torch.no_grad():
         vectors = [
             model.encoder(torch.tensor([piece])).sentence_embedding[0].numpy() for piece in pieces
@@ -226,15 +235,26 @@ def test_own_max_length(model, toy_tokenizer):
         encode(model, toy_tokenizer, ["un deux"], "fra_Latn", max_length=4)
 
 
-def test_dtypes_and_wrong_arguments(model, toy_tokenizer):
+def test_an_unknown_treatment_of_long_texts_is_refused(model, toy_tokenizer):
     with pytest.raises(ValueError, match="it must be 'warn', 'error' or 'split'"):
         encode(model, toy_tokenizer, ["un"], on_long="cut")
-    assert (
-        pick_dtype("fp32", "cpu") is torch.float32 and pick_dtype("bf16", "cpu") is torch.bfloat16
-    )
-    assert pick_dtype(torch.float16, "cpu") is torch.float16
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("fp32", torch.float32), ("bf16", torch.bfloat16), (torch.float16, torch.float16)],
+)
+def test_dtypes_by_name(name, dtype):
+    assert pick_dtype(name, "cpu") is dtype
+
+
+def test_auto_is_one_of_two_dtypes():
     assert pick_dtype("auto", "cpu") in (torch.float32, torch.bfloat16)
-    pytest.raises(ValueError, pick_dtype, "fp64", "cpu").match("it must be one of auto, bf16")
+
+
+def test_an_unknown_dtype_is_refused():
+    with pytest.raises(ValueError, match="it must be one of auto, bf16"):
+        pick_dtype("fp64", "cpu")
 
 
 @pytest.mark.parametrize("kind", ["training", "release"])
@@ -249,7 +269,8 @@ def test_bf16_is_close(toy_folders):
     full, half = (load_encoder(toy_folders["release"], dtype=dtype) for dtype in ("fp32", "bf16"))
     texts = ["un chat rouge dort.", "два кот", ""]
     a, b = (encode(*pair, texts, "fra_Latn", normalize=True) for pair in (full, half))
-    assert b.dtype == np.float32 and (a * b).sum(1).min() > 0.999
+    assert b.dtype == np.float32
+    assert (a * b).sum(1).min() > 0.999
 
 
 def test_any_encoder(toy_folders, toy_trained, toy_tokenizer, tmp_path):

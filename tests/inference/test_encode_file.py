@@ -102,19 +102,24 @@ def test_a_stopped_run_encodes_only_what_is_missing(
     assert not (tmp_path / "o.npy.work").exists()
 
 
-def test_workers_write_the_same_and_do_not_repeat_parts(
-    source, model, tmp_path, calls, far_executor, monkeypatch
-):
+def test_workers_write_the_same(source, model, tmp_path, calls, far_executor, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the workers run in another folder
     run("in.txt", "near.npy", model, part=7)
     calls()
     run("in.txt", "far.npy", model, part=7, executor=far_executor)
     assert calls() == [2] + [7] * 6
     assert (tmp_path / "far.npy").read_bytes() == (tmp_path / "near.npy").read_bytes()
-    # stopped after two parts, then run again in this process
-    monkeypatch.setattr(Counting, "dies_at", 2)
-    pytest.raises(KeyboardInterrupt, run, "in.txt", "o.npy", model, part=7, executor=far_executor)
-    monkeypatch.setattr(Counting, "dies_at", math.inf)
+
+
+def test_parts_of_stopped_workers_are_not_repeated(
+    source, model, tmp_path, calls, far_executor, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    run("in.txt", "near.npy", model, part=7)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Counting, "dies_at", 2)
+        calls()
+        run("in.txt", "o.npy", model, part=7, executor=far_executor)
     calls()
     run("in.txt", "o.npy", model, part=7)
     assert calls() == [7] * 5
@@ -160,22 +165,18 @@ def test_standard_input_in_parts(model, tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["o.parquet"]
 
 
-def test_errors_name_file_and_lines(model, tmp_path, far_executor):
-    (tmp_path / "in.txt").write_text("un\n" * 10 + "un chat " * 300 + "\n")
+def test_an_error_of_a_worker_names_the_lines(model, tmp_path, far_executor):
+    source = tmp_path / "in.txt"
+    source.write_text("un\n" * 10 + "un chat " * 300 + "\n")
     long = NamedEncoder(str(model), "fp32", on_long="error")
-    with pytest.raises(
-        ValueError, match=r"in.txt, lines 9 to 11: 1 texts are longer .* the first is row 3"
-    ):
-        encode_file(
-            tmp_path / "in.txt",
-            tmp_path / "o.npy",
-            long,
-            part=4,
-            executor=far_executor,
-            progress=False,
-        )
+    options = dict(part=4, executor=far_executor, progress=False)
+    message = r"in.txt, lines 9 to 11: 1 texts are longer .* the first is row 3"
+    with pytest.raises(ValueError, match=message):
+        encode_file(source, tmp_path / "o.npy", long, **options)
+
+
+def test_a_line_that_is_no_text_is_named(model, tmp_path):
     (tmp_path / "in.txt").write_bytes(b"fine\n\xff\xfe\n")
-    pytest.raises(ValueError, run, tmp_path / "in.txt", tmp_path / "o.npy", model).match(
-        r"in.txt:2: not UTF-8"
-    )
+    with pytest.raises(ValueError, match="in.txt:2: not UTF-8"):
+        run(tmp_path / "in.txt", tmp_path / "o.npy", model)
     assert not (tmp_path / "o.npy").exists()

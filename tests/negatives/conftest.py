@@ -48,7 +48,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if isinstance(action, int):
-            return self.send(action, b'{"error": {"message": "the test says so"}}')
+            self.send(action, b'{"error": {"message": "the test says so"}}')
+            return
         if isinstance(action, str):
             action = completion(action, request)
         if isinstance(action, dict):

@@ -73,7 +73,7 @@ def test_xsimpp_is_that_of_the_other_pairs(sides):
         x[KEPT],
         y[KEPT],
         negatives[:20],
-        [np.flatnonzero(KEPT == i)[0] if i in KEPT else 0 for i in range(20)],
+        [np.flatnonzero(i == KEPT)[0] if i in KEPT else 0 for i in range(20)],
     )
     assert (result.errors, result.count) == (alone.errors, 18)
 

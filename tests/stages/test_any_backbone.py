@@ -74,7 +74,7 @@ def teacher_of(data) -> dict:
     [kind if kind == "qwen3" else pytest.param(kind, marks=pytest.mark.slow) for kind in BACKBONES],
 )
 @pytest.mark.parametrize("stage", [*WITH_DECODER, *ALONE])
-def test_three_steps_and_a_resumed_run(
+def test_a_resumed_run_ends_as_an_unbroken_one(
     make_trainer, toy, toy_tokenizer, toy_data, tmp_path, stage, kind
 ):
     data = toy_data
@@ -94,9 +94,8 @@ def test_three_steps_and_a_resumed_run(
 
     def trained(checkpoint=None):
         model = make_model(stage, kind, toy_tokenizer)
-        given = dict(
-            model=model, data=data, extra=extra, tokenizer=copy.deepcopy(toy_tokenizer)
-        )  # may get a mask
+        # may get a mask
+        given = dict(model=model, data=data, extra=extra, tokenizer=copy.deepcopy(toy_tokenizer))
         trainer = make_trainer(
             stage, **given, max_steps=3, save_strategy="steps", save_steps=2, **options
         )
@@ -162,7 +161,7 @@ def test_dropout_inside_of_attention(kind, toy_tokenizer):
 
 
 @pytest.mark.parametrize("kind", BACKBONES)
-def test_a_modular_language_learns_and_leaves_the_backbone(kind, toy, tmp_path):
+def test_a_modular_language_leaves_the_backbone(kind, toy, tmp_path):
     """It needs layers like BERT's; the pivot keeps the vectors of the backbone, the new language gets others."""
     texts = [text for row in toy.parallel_rows() for text in (row["source"], row["target"])]
     tokenizer = EchoTokenizer.around(OWN.get(kind, word_pieces)(texts))

@@ -74,9 +74,8 @@ def test_one_step_by_hand(make, parallel):
     batch = batch_of(trainer)
     before = copy.deepcopy(model)
     parts, weights = trainer.loss_parts(model, batch)
-    assert set(parts) == {"rank_1", "rank_2", "rank_3", "mixture", "mlm"} and set(
-        weights.values()
-    ) == {1.0}
+    assert set(parts) == {"rank_1", "rank_2", "rank_3", "mixture", "mlm"}
+    assert set(weights.values()) == {1.0}
 
     for name, moved in model.momentum.named_parameters():
         old = before.momentum.get_parameter(name)
@@ -138,7 +137,8 @@ def test_one_step_by_hand(make, parallel):
     np.testing.assert_allclose(model.queue[:n].numpy(), fresh, atol=1e-6)
     assert int(model.queued) == n + 7
     trainer.model.enqueue(torch.ones(30, d))
-    assert int(model.queued) == 40 and torch.equal(model.queue[:30], torch.ones(30, d))
+    assert int(model.queued) == 40
+    assert torch.equal(model.queue[:30], torch.ones(30, d))
 
 
 def test_momentum_moves_once_in_a_step(make):
@@ -164,7 +164,8 @@ def test_gradients_go_where_they_belong(make):
     fill(trainer)
     model = trainer.model
     parts, _ = trainer.loss_parts(model, batch_of(trainer))
-    assert "mlm" not in parts and not model.head.bias.requires_grad
+    assert "mlm" not in parts
+    assert not model.head.bias.requires_grad
     encoder = [p for p in model.encoder.parameters()]
     of_mixture = torch.autograd.grad(parts["mixture"], model.mixture_mean, retain_graph=True)[0]
     assert of_mixture.abs().sum() > 0
@@ -172,9 +173,8 @@ def test_gradients_go_where_they_belong(make):
     assert not any(g is not None and g.any() for g in moved)
     parts["rank_1"].backward()
     assert any(p.grad is not None and p.grad.any() for p in encoder)
-    assert not model.mixture_log_sigma.grad.any() and all(
-        p.grad is None for p in model.momentum.parameters()
-    )
+    assert not model.mixture_log_sigma.grad.any()
+    assert all(p.grad is None for p in model.momentum.parameters())
 
 
 def test_phases(make):
@@ -188,9 +188,8 @@ def test_phases(make):
     keys = unit(trainer.model.momentum, batch["input_ids"], batch["attention_mask"])
     logits = torch.tensor(query @ keys.T / 0.04).fill_diagonal_(-np.inf)
     want = F.cross_entropy(logits, torch.arange(8).roll(4))
-    assert list(parts) == ["contrastive"] and parts["contrastive"].item() == pytest.approx(
-        want.item(), rel=1e-4
-    )
+    assert list(parts) == ["contrastive"]
+    assert parts["contrastive"].item() == pytest.approx(want.item(), rel=1e-4)
     assert trainer.model.rank_means.isnan().all()
     trainer.state.global_step = 2
     parts, _ = trainer.loss_parts(trainer.model, batch)
@@ -213,25 +212,45 @@ def test_the_mixture_learns_the_interpolated_ranks(make):
     assert trainer.model.rank_means.diff().max() < 0
 
 
-def test_evaluation_logs_shares_and_spread_and_warns(make, caplog):
+@pytest.fixture
+def ranked(make):
+    """A trainer that has seen 100 ranks, none of them the first, and whose queue holds 40 vectors."""
     trainer = make()
     trainer.rank_counts += torch.tensor([0, 10, 30, 60])
-    trainer.model.enqueue(
-        F.normalize(torch.randn(40, 32, generator=torch.Generator().manual_seed(0)))
+    vectors = torch.randn(40, 32, generator=torch.Generator().manual_seed(0))
+    trainer.model.enqueue(F.normalize(vectors))
+    return trainer
+
+
+def test_evaluation_gives_the_shares_of_ranks(ranked):
+    metrics = ranked.evaluate()
+    assert [metrics[f"eval_rank_{rank}_share"] for rank in (1, 2, 3, 4)] == [0.0, 0.1, 0.3, 0.6]
+    assert "eval_rank_1_share" in ranked.state.log_history[-1]
+
+
+def test_evaluation_gives_the_spread_of_the_queue(ranked):
+    queue = ranked.model.queue.double().numpy()
+    assert ranked.evaluate()["eval_spread"] == pytest.approx(
+        queue.std(0).mean() * 32**0.5, abs=1e-4
     )
+
+
+def test_evaluation_warns_of_an_empty_rank(ranked, caplog):
     with caplog.at_level(logging.WARNING):
-        metrics = trainer.evaluate()
-    assert [metrics[f"eval_rank_{r}_share"] for r in (1, 2, 3, 4)] == [0.0, 0.1, 0.3, 0.6]
-    queue = trainer.model.queue.double().numpy()
-    assert metrics["eval_spread"] == pytest.approx(queue.std(0).mean() * 32**0.5, abs=1e-4)
+        ranked.evaluate()
     assert "empty ranks: 1 (fewer" in caplog.text
-    assert "eval_rank_1_share" in trainer.state.log_history[-1] and not trainer.rank_counts.any()
+
+
+def test_ranks_count_from_the_last_evaluation(ranked, caplog):
+    ranked.evaluate()
+    assert not ranked.rank_counts.any()
     caplog.clear()
-    assert "eval_rank_1_share" not in trainer.evaluate() and "empty" not in caplog.text
+    assert "eval_rank_1_share" not in ranked.evaluate()
+    assert "empty" not in caplog.text
 
 
 @pytest.mark.trains
-def test_it_resumes_and_opens(toy, tmp_path, pairs, write_recipe, train_stopped):
+def test_a_resumed_run_ends_as_an_unbroken_one(toy, tmp_path, pairs, write_recipe, train_stopped):
     """Six steps through all phases, killed in the third, give the weights of the unbroken run; from a backbone."""
     tokenizer = toy.plain_tokenizer()
     toy.plain_encoder(tokenizer).save_pretrained(tmp_path / "start")
@@ -276,5 +295,6 @@ def test_recipes_hold_the_paper():
         0.04,
     )
     assert (args.learning_rate, args.mixture_learning_rate, args.adam_beta2) == (5e-4, 3e-5, 0.999)
-    assert args.lr_scheduler_type == "cosine" and args.temperatures == [0.05, 0.075, 0.1]
+    assert args.lr_scheduler_type == "cosine"
+    assert args.temperatures == [0.05, 0.075, 0.1]
     assert read_recipe(find_recipes("nano-emma-x")[0]).config.parallel

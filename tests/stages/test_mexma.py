@@ -67,9 +67,8 @@ def unmasking_by_hand(trainer, batch, rows, context):
     """CE([S_B, A'], A) row by row, with all logits."""
     model = trainer.model
     losses = []
-    replaced = int(
-        trainer.tokenizer("")["input_ids"][0] != trainer.tokenizer.eos_token_id
-    )  # CLS, where there is one
+    # CLS, where there is one
+    replaced = int(trainer.tokenizer("")["input_ids"][0] != trainer.tokenizer.eos_token_id)
     states, _ = encode_alone(trainer, batch["masked_ids"], batch["attention_mask"])
     for i, sentence in zip(rows, context, strict=True):
         tokens = torch.cat([sentence[None], states[i][replaced:]])[None]
@@ -114,7 +113,8 @@ def test_losses_by_hand(make):
     labels = batch["labels"] != -100
     assert trainer.part_sizes(batch)["unmasking_source"] == labels[:6].sum()
     one_pair, _ = trainer.loss_parts(trainer.model, batch_of(trainer, rows=(3,)))
-    assert one_pair["koleo"].item() == 0 and one_pair["alignment"].item() > 0
+    assert one_pair["koleo"].item() == 0
+    assert one_pair["alignment"].item() > 0
 
 
 def test_not_symmetric_is_one_masked_text_a_pair(make):
@@ -127,7 +127,9 @@ def test_not_symmetric_is_one_masked_text_a_pair(make):
     side = batch["side"].tolist()
     assert 0 < sum(side) < 6
     parts, weights = trainer.loss_parts(trainer.model, batch)
-    assert calls == [6, 6] and list(parts) == ["unmasking"] and weights == {"unmasking": 0.5}
+    assert calls == [6, 6]
+    assert list(parts) == ["unmasking"]
+    assert weights == {"unmasking": 0.5}
     _, sentences = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
     rows = [i + 6 * lot for i, lot in enumerate(side)]
     other = sentences[[i + 6 * (1 - lot) for i, lot in enumerate(side)]]
@@ -184,9 +186,8 @@ def test_contrastive_alignment_alone_is_one_pass(make):
     want = (
         F.cross_entropy(logits, torch.arange(4)) + F.cross_entropy(logits.T, torch.arange(4))
     ) / 2
-    assert parts["alignment"].item() == pytest.approx(want.item(), rel=1e-4) and list(weights) == [
-        "alignment"
-    ]
+    assert parts["alignment"].item() == pytest.approx(want.item(), rel=1e-4)
+    assert list(weights) == ["alignment"]
 
 
 def test_schedule(make):
@@ -234,7 +235,7 @@ def test_wrong_encoders_are_one_line(toy, tmp_path):
 
 @pytest.mark.trains
 @pytest.mark.parametrize("start", ["backbone", "echo"])
-def test_it_learns_resumes_and_opens(recipe, place, toy, tmp_path, train_stopped, start):
+def test_a_resumed_run_ends_as_an_unbroken_one(recipe, place, toy, tmp_path, train_stopped, start):
     """From a backbone of transformers, or an Echo checkpoint whose decoder is left out: the same end after an
     interruption, of the size that a dry run says, and a SentenceTransformer."""
     tokenizer = toy.make_tokenizer() if start == "echo" else toy.plain_tokenizer()
@@ -296,7 +297,8 @@ def test_recipes_hold_the_paper():
         8,
         3072,
     )
-    assert args.weight_decay == 0 and args.lr_scheduler_type == "cosine_warmup_with_min_lr"
+    assert args.weight_decay == 0
+    assert args.lr_scheduler_type == "cosine_warmup_with_min_lr"
     assert args.lr_scheduler_kwargs == {"warmup_lr_rate": 0.1, "min_lr_rate": 0.0}
     assert [read_recipe(step).config.alignment for step in find_recipes("nano-mexma")] == [
         "contrastive",

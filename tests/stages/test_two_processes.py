@@ -31,14 +31,14 @@ def torchrun(out: Path, *runs: str) -> Path:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory) -> Path:
-    runs = (*QUICK_RUNS, "gather", "resumed", "fsdp_contrastive")
+    runs = (*QUICK_RUNS, "gather", "resumed")
     return torchrun(tmp_path_factory.mktemp("two"), *runs)
 
 
 @pytest.fixture(scope="module")
 def two_slow(tmp_path_factory) -> Path:
     more = ("contrastive", "seq2seq", "cached", "checkpointed")
-    under_fsdp = ("fsdp_cached", "fsdp_seq2seq", "fsdp_resumed")
+    under_fsdp = ("fsdp_contrastive", "fsdp_cached", "fsdp_seq2seq", "fsdp_resumed")
     return torchrun(tmp_path_factory.mktemp("two_slow"), *SLOW_RUNS, *more, *under_fsdp)
 
 
@@ -98,13 +98,9 @@ def test_cached_batches_are_whole_batches(two):
     assert_same_run(two / "cached", two / "contrastive")
 
 
-def test_fsdp2_is_ddp(two):
-    assert_same_run(two / "fsdp_contrastive", two / "contrastive")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ["cached", "seq2seq"])
-def test_fsdp2_of_the_other_stages_is_ddp(run, two_slow):
+@pytest.mark.parametrize("run", ["contrastive", "cached", "seq2seq"])
+def test_fsdp2_is_ddp(run, two_slow):
     assert_same_run(two_slow / f"fsdp_{run}", two_slow / run)
 
 

@@ -37,21 +37,21 @@ def equal(a: dict, b: dict) -> bool:
 def test_from_yaml_to_checkpoint(recipe, place, caplog):
     path = recipe()
     results = train_recipe(path)
-    assert (
-        results["stage"] == "seq2seq"
-        and results["seconds"] > 0
-        and results["tokens_per_second"] > 0
-    )
-    assert 0 <= results["eval_xsim"] <= 100 and results["eval_toy_xsim"] == results["eval_xsim"]
-    assert (
-        results["eval_toy_xsimpp"] >= results["eval_toy_xsim"]
-    )  # by rule: the toy sentences hold numbers
+    assert results["stage"] == "seq2seq"
+    assert results["seconds"] > 0
+    assert results["tokens_per_second"] > 0
+    assert 0 <= results["eval_xsim"] <= 100
+    assert results["eval_toy_xsim"] == results["eval_xsim"]
+    # by rule: the toy sentences hold numbers
+    assert results["eval_toy_xsimpp"] >= results["eval_toy_xsim"]
     written = json.loads((place / "a" / "results.json").read_text())
     assert {key: written[key] for key in results} == results
     languages = {row["lang"]: row for row in written["tables"]["toy"]["rows"]}
-    assert {"fra_Latn", "rus_Cyrl"} <= set(languages) and languages["fra_Latn"]["count"] == 32
+    assert {"fra_Latn", "rus_Cyrl"} <= set(languages)
+    assert languages["fra_Latn"]["count"] == 32
     model = EchoForTranslation.from_pretrained(place / "a")
-    assert not model.bottleneck and model.config.hidden_size == 32
+    assert not model.bottleneck
+    assert model.config.hidden_size == 32
     assert model.config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
 
     before = weights(place / "a")
@@ -88,9 +88,8 @@ def test_stages_follow_each_other(recipe, place, toy):
     written = sorted({row["target_lang"] for row in toy.parallel_rows()})
     assert EchoForTranslation.from_pretrained(place / "4").config.decoder.languages == written
     train_recipe(recipe("5", "contrastive", shape=SHAPE, translation_weight=0.0))
-    assert (
-        EchoForTranslation.from_pretrained(place / "5").config.decoder.languages is None
-    )  # it learnt none
+    # it learnt none
+    assert EchoForTranslation.from_pretrained(place / "5").config.decoder.languages is None
 
 
 @pytest.mark.slow
@@ -116,9 +115,8 @@ def test_a_killed_run_resumes(recipe, place, train_stopped):
     train_recipe(path)
     assert equal(weights(place / "killed"), weights(place / "whole"))
     train_recipe(path, {"max_steps": 3, "learning_rate": 1e-3}, fresh=True)
-    assert [p.name for p in (place / "killed").glob("checkpoint-*")] == [
-        "checkpoint-3"
-    ]  # the old ones are gone
+    # the old ones are gone
+    assert [p.name for p in (place / "killed").glob("checkpoint-*")] == ["checkpoint-3"]
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -128,11 +126,12 @@ def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
     training = read_recipe(recipe())
     args = training.config
     values = training.values
-    assert args.bf16 == (native and args.use_cpu) and "bf16" not in values
+    assert args.bf16 == (native and args.use_cpu)
+    assert "bf16" not in values
     assert not read_recipe(recipe(bf16=False)).config.bf16
 
 
-def test_values_and_overrides(recipe):
+def test_overrides_replace_values(recipe):
     path = recipe(learning_rate="PUT")
     path.write_text(path.read_text().replace("PUT", "4e-4"))
     pairs = [
@@ -152,11 +151,9 @@ def test_values_and_overrides(recipe):
         100,
         0.1,
     )
-    assert (
-        model.shape == SHAPE | {"hidden_size": 64}
-        and data.guide is None
-        and data.data_options == {"n": 5}
-    )
+    assert model.shape == SHAPE | {"hidden_size": 64}
+    assert data.guide is None
+    assert data.data_options == {"n": 5}
 
 
 def test_a_shape_that_the_start_does_not_have_is_refused(recipe, place, toy, toy_tokenizer):
@@ -252,11 +249,9 @@ def test_dry_run_of_large(recipe):
     assert memory["weights"] == pytest.approx(4 * parts["total"] / 2**30)
     assert memory["gradients and AdamW"] == pytest.approx(3 * memory["weights"])
     assert memory["total"] == pytest.approx(sum(v for k, v in memory.items() if k != "total"))
-    assert (
-        report["steps"] == 100_000
-        and report["batches"]["tokens per step"] == 8192
-        and "data" not in report
-    )
+    assert report["steps"] == 100_000
+    assert report["batches"]["tokens per step"] == 8192
+    assert "data" not in report
 
 
 @pytest.mark.slow  # tests/stages/test_two_processes.py trains in two processes in the fast tests

@@ -35,9 +35,11 @@ def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
     results = train_recipe(
         path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")}
     )
-    assert results["stage"] == "extension" and "eval_xsim" in results
+    assert results["stage"] == "extension"
+    assert "eval_xsim" in results
     written = json.loads((place / "x" / "recipe.json").read_text())
-    assert teacher.endswith(written["values"]["teacher"]) and written["finished"]
+    assert teacher.endswith(written["values"]["teacher"])
+    assert written["finished"]
     model = EchoForTranslation.from_pretrained(place / "x")
     old = EchoForTranslation.from_pretrained(teacher)
     assert torch.equal(model.decoder.lm_head.weight, old.decoder.lm_head.weight)
@@ -84,7 +86,8 @@ def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch):
     source, target = embedded_sides(
         stage_named("extension"), ModelArguments(), args, config, toy.dataset()
     )["teacher"]
-    assert source[range(20)].any(1).sum() == 10 and target[range(20)].any(1).all()
+    assert source[range(20)].any(1).sum() == 10
+    assert target[range(20)].any(1).all()
     assert seen == {"eng_Latn", "fra_Latn"}
 
 
@@ -107,7 +110,7 @@ def test_a_damaged_table_of_the_teachers_errors(place, recipe, toy_folders, cont
 
 
 @pytest.mark.parametrize("stage", ["token", "long_context"])
-def test_the_card_names_stage_and_teacher(place, recipe, toy_folders, stage):
+def test_the_card_names_the_teacher(place, recipe, toy_folders, stage):
     """Of an absolute path only the end: a card is public."""
     start = str(toy_folders["training"])
     values = {"model_name_or_path": start, "max_steps": 1, "dev_negatives": 0}
@@ -120,7 +123,9 @@ def test_the_card_names_stage_and_teacher(place, recipe, toy_folders, stage):
     train_recipe(recipe("x", stage, **values))
     text = (place / "x" / "README.md").read_text(encoding="utf-8")
     data = ModelCard(text).data
-    assert data.stage == stage and "| toy | " in text and start not in text
+    assert data.stage == stage
+    assert "| toy | " in text
+    assert start not in text
     teacher = None if stage == "long_context" else "/".join(Path(start).parts[-2:])
     assert getattr(data, "teacher", None) == teacher
 

@@ -75,7 +75,8 @@ def test_same_shape_is_the_identity(model, toy, numbers, importance, bottleneck)
     shape = resolve_shape(model.config, shape={"hidden_size": SMALL["hidden_size"]})
     assert shape == SMALL
     same = prune(model, shape, importance=importance)
-    assert same.decoder is model.decoder and same.bottleneck == bottleneck
+    assert same.decoder is model.decoder
+    assert same.bottleneck == bottleneck
     toy.assert_same(same.encoder, model.encoder)
     np.testing.assert_array_equal(numbers(same), numbers(model))
 
@@ -110,9 +111,8 @@ def test_dead_units_go_before_live_ones(model, numbers):
     other = prune(model, shape, importance="plain")
     assert not np.allclose(numbers(other), want, atol=1e-2)
     model.bottleneck = False
-    pytest.raises(ValueError, prune, model, shape).match(
-        "reads all encoder states"
-    )  # the decoder cannot be kept
+    # the decoder cannot be kept
+    pytest.raises(ValueError, prune, model, shape).match("reads all encoder states")
 
 
 def test_dead_value_dimensions_go_first(model, numbers):
@@ -125,7 +125,7 @@ def test_dead_value_dimensions_go_first(model, numbers):
     np.testing.assert_allclose(numbers(smaller), numbers(model), rtol=1e-4, atol=1e-5)
 
 
-def test_query_heads_stay_with_their_key_and_value_head(toy, toy_tokenizer):
+def test_query_heads_stay_with_their_key_head(toy, toy_tokenizer):
     """8 heads on 4 -> 3 heads on 3: rows are marked with the number of their head."""
     sizes = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=4, hidden_size=24)
     encoder = toy.make_model(toy_tokenizer, **sizes).encoder
@@ -153,7 +153,7 @@ def test_query_heads_stay_with_their_key_and_value_head(toy, toy_tokenizer):
     assert (cut.o_proj.weight[0, ::4] - 100).tolist() == loud
 
 
-def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_tokenizer, numbers):
+def test_a_pair_of_rotations_stands_for_its_twin(toy, toy_tokenizer, numbers):
     """Where all pairs turn alike and say the same, half of them say it all."""
     torch.manual_seed(0)
     rope = {"rope_type": "default", "rope_theta": 1.0}
@@ -165,9 +165,8 @@ def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_t
             block = layer.self_attn
             for linear in (block.q_proj, block.k_proj):
                 torch.nn.init.normal_(linear.weight)
-                rows = linear.weight.view(
-                    -1, 2, 2, 2, 24
-                )  # head, half of the rotation, pair and its twin
+                # head, half of the rotation, pair and its twin
+                rows = linear.weight.view(-1, 2, 2, 2, 24)
                 rows[:, :, :, 1] = rows[:, :, :, 0]
             block.v_proj.weight.view(2, 8, 24)[:, 4:] = 0
     smaller = prune(encoder, resolve_shape(encoder.config, shape={"head_dim": 4}))
@@ -209,9 +208,8 @@ def test_starts_nearer_to_the_teacher_than_a_random_one(
         torch.manual_seed(seed)
         config = EchoConfig.from_dict(toy_trained.config.to_dict() | {"decoder": None} | shape)
         far = encode(EchoEncoder(config).eval(), toy_tokenizer, *sentences)
-        assert (
-            np.square(near - teacher).mean() < 0.75 * np.square(far - teacher).mean()
-        )  # by the plain way, half
+        # by the plain way, half
+        assert np.square(near - teacher).mean() < 0.75 * np.square(far - teacher).mean()
         assert rsa(near, teacher) > rsa(far, teacher) + 0.3
 
 
@@ -236,8 +234,10 @@ def test_result_opens_in_every_way(
     )
     assert report["parameters_before"] == toy_trained.encoder.num_parameters()
     note = encoder.config.pruned_from
-    assert note["model"] == str(toy_folders[kind]) and note["importance"] == "weight"
-    assert note["shape"]["hidden_size"] == 32 and note["layers"] == [0]
+    assert note["model"] == str(toy_folders[kind])
+    assert note["importance"] == "weight"
+    assert note["shape"]["hidden_size"] == 32
+    assert note["layers"] == [0]
 
     texts = [toy.say(m, "fra_Latn") for m in toy.split("dev")[:4]]
     want = encode(encoder.eval(), toy_tokenizer, texts, "fra_Latn")
@@ -284,10 +284,8 @@ def test_new_tokenizer(run, toy_folders, sentences, tmp_path):
     encoder = AutoModel.from_pretrained(small)
     report = json.loads(out)
     assert report["tokens"] == len(opened.tokenizer) <= encoder.config.vocab_size < 400
-    assert (
-        report["parameters"] == encoder.num_parameters()
-        and encoder.config.pruned_from["importance"] == "weight"
-    )
+    assert report["parameters"] == encoder.num_parameters()
+    assert encoder.config.pruned_from["importance"] == "weight"
     assert opened.encode(["un chat"]).shape == (1, 32)
     assert [path.name for path in small.parent.iterdir()] == ["small"]
 

@@ -263,7 +263,7 @@ def test_a_scorer_has_no_reference(small, toy_folders):
     refuses("compares with a reference", toy_folders["release"], small["ref"], *PAIR)
 
 
-def test_a_scorer_and_its_encoder_have_the_same_size(toy_folders, tmp_path):
+def test_a_scorer_of_another_size_is_refused(toy_folders, tmp_path):
     BlaserModel(BlaserConfig(kind="qe", embedding_size=16, hidden_sizes=[4])).save_pretrained(
         tmp_path / "other"
     )

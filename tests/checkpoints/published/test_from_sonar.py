@@ -107,16 +107,16 @@ def test_vectors_are_those_of_the_formulas(converted, expected):
     # One padded batch; the language is in front of each text as its prompt says.
     prompted = [model.prompts[code] + text for text, code in SHORT_AND_LONG]
     assert np.abs(model.encode(prompted, prompt="") - expected).max() < 1e-5
-    assert model.get_embedding_dimension() == expected.shape[1] and model.max_seq_length == 514
+    assert model.get_embedding_dimension() == expected.shape[1]
+    assert model.max_seq_length == 514
     english = model.encode(["A cat."], prompt_name="eng_Latn")
     assert np.array_equal(model.encode(["A cat."]), english)  # as a text without a prompt
     assert np.abs(model.encode(["A cat."], prompt_name="fra_Latn") - english).max() > 1e-2
 
 
-def test_logits_and_beams_are_those_of_the_formulas(converted, files, sonar_toy, expected):
+def test_logits_are_those_of_the_formulas(converted, files, sonar_toy, expected):
     """By stock transformers, from `decoder/` alone."""
     ids = sonar_toy.Ids(files["pieces"])
-    tensors = files["decoder tensors"]
     model = M2M100ForConditionalGeneration.from_pretrained(converted / "decoder").eval()
     memory = torch.from_numpy(expected[:3])[:, None]
     target = [sonar_toy.EOS, ids.language("deu_Latn"), *ids.text("Die Katze schläft.")]
@@ -124,25 +124,31 @@ def test_logits_and_beams_are_those_of_the_formulas(converted, files, sonar_toy,
     rows = torch.tensor([[nllb[i] for i in target]] * 3)
     with torch.inference_mode():
         logits = model(encoder_outputs=(memory,), decoder_input_ids=rows).logits
-    for row, found in zip(expected[:3], logits):
-        wanted = sonar_toy.decode(target, torch.from_numpy(row), tensors)
-        assert (found[:, nllb] - wanted).abs().max() < 1e-5 * wanted.abs().max()
+    for row, have in zip(expected[:3], logits):
+        want = sonar_toy.decode(target, torch.from_numpy(row), files["decoder tensors"])
+        assert (have[:, nllb] - want).abs().max() < 1e-5 * want.abs().max()
 
-    translate = pipeline("sonar-translation", model=str(converted), device="cpu")
+
+def test_beams_are_those_of_the_formulas(converted, files, sonar_toy, expected):
+    """By the model and by the pipeline, whose beams are five without being asked."""
+    ids = sonar_toy.Ids(files["pieces"])
+    target = [sonar_toy.EOS, ids.language("deu_Latn")]
+    tensors = files["decoder tensors"]
     vectors = torch.from_numpy(expected[:3])
-    options = dict(min_new_tokens=6, max_new_tokens=6)
-    wanted = [sonar_toy.beam_search(target[:2], row, tensors, beams=5, steps=6) for row in vectors]
+    beams = [sonar_toy.beam_search(target, row, tensors, beams=5, steps=6) for row in vectors]
+    translate = pipeline("sonar-translation", model=str(converted), device="cpu")
     prompt = translate.tokenizer.decoder_prompt_ids("deu_Latn")
-    assert prompt == sonar_toy.in_nllb_order(target[:2])
-    start = torch.tensor([prompt] * 3)
-    found = translate.model.generate(sentence_embedding=vectors, decoder_input_ids=start, **options)
-    assert found[:, 2:].tolist() == [sonar_toy.in_nllb_order(row) for row in wanted]
-    # Embeddings alone, by the pipeline, whose beams are five without being asked.
-    out = translate(expected[:3], tgt_lang="deu_Latn", **options)
-    text = [
-        ids.pieces.decode([i - 1 for i in row if 4 <= i < ids.first_language]) for row in wanted
-    ]
-    assert [row["translation_text"].split() for row in out] == [line.split() for line in text]
+    assert prompt == sonar_toy.in_nllb_order(target)
+
+    options = dict(min_new_tokens=6, max_new_tokens=6)
+    inputs = dict(sentence_embedding=vectors, decoder_input_ids=torch.tensor([prompt] * 3))
+    generated = translate.model.generate(**inputs, **options)
+    assert generated[:, 2:].tolist() == [sonar_toy.in_nllb_order(row) for row in beams]
+
+    translated = translate(expected[:3], tgt_lang="deu_Latn", **options)
+    for row, beam in zip(translated, beams, strict=True):
+        text = ids.pieces.decode([i - 1 for i in beam if 4 <= i < ids.first_language])
+        assert row["translation_text"].split() == text.split()
 
 
 def test_everything_here_that_takes_a_model_reads_it(folder, expected, hf_echo_cli, tmp_path):
@@ -253,26 +259,29 @@ def test_sizes_of_the_published_model():
         config.encoder_attention_heads,
         config.encoder_ffn_dim,
     )
-    assert found == (256_206, 1024, 16, 8192) and config.max_position_embeddings == 514
-    assert config.activation_function == "relu" and config.scale_embedding
+    assert found == (256_206, 1024, 16, 8192)
+    assert config.max_position_embeddings == 514
+    assert config.activation_function == "relu"
+    assert config.scale_embedding
 
 
 def test_lineage_and_card(folder, files):
     lineage = read_lineage(folder)
-    assert lineage["stage"] == "sonar" and set(lineage["parents"]) == {
+    assert lineage["stage"] == "sonar"
+    assert set(lineage["parents"]) == {
         "source",
         "tokenizer",
         "decoder",
     }
     card = ModelCard.load(folder / "README.md")
-    assert card.data["license"] == "cc-by-nc-4.0" and card.data["base_model"] == "facebook/SONAR"
+    assert card.data["license"] == "cc-by-nc-4.0"
+    assert card.data["base_model"] == "facebook/SONAR"
     assert {"fr", "nb"} <= set(card.data["language"])
-    assert (
-        "| sonar | " in card.text and len(re.findall(r"```python\n", card.content)) == 2
-    )  # tests/hub/test_cards.py
-    assert not [
-        file for file in folder.parent.iterdir() if file != folder
-    ]  # no unfinished folder is left
+    # tests/hub/test_cards.py
+    assert "| sonar | " in card.text
+    assert len(re.findall(r"```python\n", card.content)) == 2
+    # no unfinished folder is left
+    assert not [file for file in folder.parent.iterdir() if file != folder]
 
 
 def test_a_port_is_completed(folder, files, expected, hf_echo_cli, tmp_path):
@@ -337,6 +346,7 @@ def test_ids_are_those_of_nllb_and_of_sentencepiece(folder, files, sonar_toy):
         "▁a",
         "x" * 50,
     ]
+    # spelt tokens stay text
     odd += [
         "fra_Latn",
         "a fra_Latn b",
@@ -344,7 +354,7 @@ def test_ids_are_those_of_nllb_and_of_sentencepiece(folder, files, sonar_toy):
         "<s> a </s>",
         "<pad>",
         "<MINED_DATA>",
-    ]  # spelt tokens stay text
+    ]
     found = tokenizer([f"eng_Latn {line}" for line in odd])["input_ids"]
     assert found == [sonar_toy.in_nllb_order(ids.encoder_input(line, "eng_Latn")) for line in odd]
     assert all(row.count(2) == 1 and ids.language("fra_Latn") not in row for row in found)
@@ -393,7 +403,8 @@ def test_another_decoder_on_its_encoder(folder, expected, tmp_path):
     tokenizer.save_pretrained(tmp_path / "out")
     model, tokenizer = inference.load_translator(tmp_path / "out", dtype="fp32")
     for opened in (model, SonarForTranslation.from_pretrained(tmp_path / "out")):
-        assert type(opened) is EchoForTranslation and type(opened.encoder.backbone) is M2M100Encoder
+        assert type(opened) is EchoForTranslation
+        assert type(opened.encoder.backbone) is M2M100Encoder
         assert torch.equal(opened.decoder.lm_head.weight, decoder.lm_head.weight)
     assert (
         len(inference.translate(model, tokenizer, expected[:2], None, "deu_Latn", max_new_tokens=4))
@@ -420,9 +431,8 @@ if os.environ.get(REAL):
             [-0.005286, 0.002008, -0.000562, 0.006344, 0.006329],
             [-0.000330, -0.007055, 0.007644, 0.001841, 0.003727],
         ]
-        assert np.allclose(
-            vectors[:, :5], wanted, rtol=1e-3, atol=1e-6
-        )  # they are printed with six decimals
+        # they are printed with six decimals
+        assert np.allclose(vectors[:, :5], wanted, rtol=1e-3, atol=1e-6)
         found = pipeline("sonar-translation", model=str(out))(vectors, tgt_lang="eng_Latn")
         assert [row["translation_text"] for row in found] == [
             texts[0],

@@ -109,13 +109,14 @@ def embed(folder: Path, data: Path, code: str) -> np.ndarray:
     return open_modular(folder).encode(lines(data, code), prompt_name=code)
 
 
-def test_adding_and_removing_leaves_the_others_equal_in_every_bit(copy, data):
+def test_another_language_leaves_the_others_equal_in_every_bit(copy, data):
     before = content(copy)
     vectors = {code: embed(copy, data, code) for code in ("eng_Latn", "deu_Latn")}
     add_language(copy, "fra_Latn", **SETTINGS, **of(data, "fra_Latn", *EVERYTHING))
     after = content(copy)
     new = {name for name in after if name not in before}
-    assert new and all(name.startswith("languages/fra_Latn/") for name in new)
+    assert new
+    assert all(name.startswith("languages/fra_Latn/") for name in new)
     assert {name: after[name] for name in before} == before
     for code, old in vectors.items():
         assert embed(copy, data, code).tobytes() == old.tobytes()
@@ -175,7 +176,8 @@ def test_the_language_of_the_anchors_is_drawn_for_each_batch():
     loss = either_direction(Model())
     for _ in range(200):
         loss([{"side": 0}, {"side": 1}], None)
-    assert 60 < sum(calls[::2]) < 140 and sorted(calls[:2]) == [0, 1]
+    assert 60 < sum(calls[::2]) < 140
+    assert sorted(calls[:2]) == [0, 1]
     calls.clear()
     for _ in range(20):
         loss([{"side": 0}, {"side": 1}, {"side": 2}], None)
@@ -356,7 +358,7 @@ np.save({str(tmp_path / "v.npy")!r}, model.encode({lines(data, "deu_Latn")!r}, p
     assert content(tmp_path / "again" / "languages").keys() == content(two / "languages").keys()
 
 
-def test_encode_and_report_take_the_language_of_each_text(two, data):
+def test_every_encoder_takes_the_language_of_a_text(two, data):
     """Without trust_remote_code, by the code of this package."""
     want = embed(two, data, "deu_Latn")
     texts = lines(data, "deu_Latn")
@@ -425,28 +427,33 @@ def test_bad_input_is_one_line(two, data, tmp_path):
             add_language(folder, code, **SETTINGS | given)
 
 
-def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
+def test_the_pivot_is_not_aligned(base, data, tmp_path):
     modular_backbone(base, tmp_path / "m")
     with pytest.raises(ValueError, match="eng_Latn is the pivot, which is not aligned"):
         add_language(tmp_path / "m", "eng_Latn", **of(data, "eng_Latn", "parallel"))
+
+
+def test_the_pivot_comes_first(base, data, tmp_path):
+    modular_backbone(base, tmp_path / "m")
     with pytest.raises(ValueError, match="does not have the pivot eng_Latn yet"):
         add_language(tmp_path / "m", "deu_Latn", **of(data, "deu_Latn", "parallel"))
+
+
+def test_the_pivot_gives_the_means_of_the_backbone(base, tmp_path):
+    """By sentence-transformers and by AutoModel."""
+    modular_backbone(base, tmp_path / "m")
     add_language(tmp_path / "m", "eng_Latn")  # the backbone's own English
     model = open_modular(tmp_path / "m")
-    with torch.no_grad():
-        features = model[0].preprocess(["cat eats bread"], prompt="eng_Latn")
-        states = BertModel.from_pretrained(base).eval()(features["input_ids"]).last_hidden_state
-    np.testing.assert_allclose(
-        model.encode(["cat eats bread"], prompt_name="eng_Latn"), states.mean(1), atol=1e-6
-    )
     auto = AutoModel.from_pretrained(tmp_path / "m").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m")
+    text = ["cat eats bread"]
     with torch.no_grad():
-        vector = auto(
-            **tokenizer(["cat eats bread"], lang="eng_Latn", return_tensors="pt")
-        ).sentence_embedding
+        features = model[0].preprocess(text, prompt="eng_Latn")
+        states = BertModel.from_pretrained(base).eval()(features["input_ids"]).last_hidden_state
+        vector = auto(**tokenizer(text, lang="eng_Latn", return_tensors="pt")).sentence_embedding
     assert type(auto) is EchoEncoder
-    np.testing.assert_allclose(vector, states.mean(1), atol=1e-6)
+    for found in (model.encode(text, prompt_name="eng_Latn"), vector):
+        np.testing.assert_allclose(found, states.mean(1), atol=1e-6)
 
 
 def test_starts_from_an_echo_checkpoint_on_such_a_backbone(base, data, tmp_path):
@@ -468,5 +475,6 @@ def test_command_line(run, base, data, tmp_path):
     code, report, err = run(*add, "deu_Latn", "--parallel", data / "deu_Latn.parallel.tsv")
     assert code == 0 and '"alignment"' in report, err
     code, _, err = run("start", base, model)  # its languages are not lost
-    assert code == 0 and "is made already" in err
+    assert code == 0
+    assert "is made already" in err
     assert open_modular(model)[0].languages == ["deu_Latn", "eng_Latn"]

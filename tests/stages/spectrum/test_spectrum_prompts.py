@@ -14,42 +14,55 @@ ROW = dict(lang="ind_Latn", task="Categorize the document.", question="Which top
 ROW |= dict(choices=["sports", "travel"], answer="travel")
 
 
-def test_parts_targets_and_options_fit_each_other():
-    seen = set()
-    named = 0
-    for seed in range(300):
-        prompt = draw_prompt(ROW, np.random.default_rng(seed))
-        assert prompt.target == prompt.options[1] and len(prompt.options) == 2
-        assert "Categorize the document." in prompt.user and "Which topic?" in prompt.user
-        assert "sports" in prompt.user and "travel" in prompt.user and "English" not in prompt.user
-        named += (
-            "Indonesian document" in prompt.user or "The document is in Indonesian." in prompt.user
-        )
-        kind = next(k for k, texts in prompts.TARGETS.items() if prompt.user.endswith(texts))
-        fits = {"id": prompt.target in ("2", "B", "b"), "answer": prompt.target == "travel"}
-        fits["both"] = prompt.target in ("2) travel", "B: travel", "b. travel")
-        assert fits[kind]
-        seen.add((prompt.system, kind, prompt.target))
-    assert 0 < named < 300
-    assert {system for system, _, _ in seen} == set(prompts.SYSTEMS)
-    assert {target for _, _, target in seen} == {
-        "2",
-        "B",
-        "b",
-        "travel",
-        "2) travel",
-        "B: travel",
-        "b. travel",
+@pytest.fixture(scope="module")
+def drawn() -> list:
+    return [draw_prompt(ROW, np.random.default_rng(seed)) for seed in range(300)]
+
+
+def kind_of(prompt) -> str:
+    return next(kind for kind, texts in prompts.TARGETS.items() if prompt.user.endswith(texts))
+
+
+def test_the_target_is_the_right_option(drawn):
+    for prompt in drawn:
+        assert len(prompt.options) == 2
+        assert prompt.target == prompt.options[1]
+
+
+def test_a_prompt_holds_the_parts_of_its_row(drawn):
+    for prompt in drawn:
+        for part in ("Categorize the document.", "Which topic?", "sports", "travel"):
+            assert part in prompt.user
+        assert "English" not in prompt.user
+
+
+def test_some_prompts_name_the_language(drawn):
+    named = ("Indonesian document", "The document is in Indonesian.")
+    count = sum(any(text in prompt.user for text in named) for prompt in drawn)
+    assert 0 < count < 300
+
+
+def test_the_target_is_of_the_kind_that_the_prompt_asks_for(drawn):
+    """Each form of each kind is drawn, and each system prompt."""
+    targets = {"id": set(), "answer": set(), "both": set()}
+    for prompt in drawn:
+        targets[kind_of(prompt)].add(prompt.target)
+    assert targets == {
+        "id": {"2", "B", "b"},
+        "answer": {"travel"},
+        "both": {"2) travel", "B: travel", "b. travel"},
     }
+    assert {prompt.system for prompt in drawn} == set(prompts.SYSTEMS)
 
 
-def test_question_and_choices_are_left_out_where_there_are_none():
+def test_parts_that_a_row_lacks_are_left_out():
     row = {"lang": "eng_Latn", "task": "Summarize.", "answer": "A storm.", "choices": []}
     prompt = draw_prompt(row, np.random.default_rng(0))
-    assert prompt.target == "A storm." and prompt.options == ["A storm."]
-    assert (
-        "Question" not in prompt.user and "Options" not in prompt.user and "\n" not in prompt.user
-    )
+    assert prompt.target == "A storm."
+    assert prompt.options == ["A storm."]
+    assert "Question" not in prompt.user
+    assert "Options" not in prompt.user
+    assert "\n" not in prompt.user
 
 
 # As published with Llama 3.

@@ -145,27 +145,42 @@ def test_a_new_tower_predicts_the_last_sentence(recipe, caught):
     np.testing.assert_allclose(trainer.model.boe.numpy(), boe)
 
 
-def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, tower, echo):
-    trainer = caught(recipe("frozen", "spectrum_sentences", model_name_or_path=tower, decoder=echo))
-    learned = {name for name, p in trainer.model.named_parameters() if p.requires_grad}
-    assert all(
-        name.startswith("tower.") or "cross_att" in name or "projection" in name for name in learned
-    )
-    assert "tower.next_embedding.weight" not in learned
-    batch = trainer.data_collator([trainer.train_dataset[i] for i in range(4)])
-    loss, _ = trainer.loss_parts(trainer.model.train(), batch)
-    loss["language_model"].backward()
-    grown = {name for name, p in trainer.model.named_parameters() if p.grad is not None}
-    assert grown == learned  # DDP would wait for others
-    texts = AutoTokenizer.from_pretrained(echo)
+@pytest.fixture
+def of_sentences(recipe, caught, tower, echo):
+    return caught(recipe("frozen", "spectrum_sentences", model_name_or_path=tower, decoder=echo))
+
+
+def learned(trainer) -> set[str]:
+    return {name for name, p in trainer.model.named_parameters() if p.requires_grad}
+
+
+def test_the_sentence_stage_leaves_the_language_model_of_the_decoder(of_sentences):
+    for name in learned(of_sentences):
+        assert name.startswith("tower.") or "cross_att" in name or "projection" in name
+    assert "tower.next_embedding.weight" not in learned(of_sentences)
+
+
+def test_every_learned_weight_of_the_sentence_stage_has_a_gradient(of_sentences):
+    """DDP would wait for others."""
+    batch = of_sentences.data_collator([of_sentences.train_dataset[i] for i in range(4)])
+    losses, _ = of_sentences.loss_parts(of_sentences.model.train(), batch)
+    losses["language_model"].backward()
+    grown = {name for name, p in of_sentences.model.named_parameters() if p.grad is not None}
+    assert grown == learned(of_sentences)
+
+
+def test_the_decoder_writes_a_sentence_then_the_end_of_the_document(of_sentences, echo):
+    batch = of_sentences.data_collator([of_sentences.train_dataset[i] for i in range(4)])
     written = batch["labels"][0]
-    assert (
-        texts.decode(written[written >= 0].tolist()).count("</s>") >= 2
-    )  # a sentence, and the document's end
-    row = trainer.train_dataset[2]
-    for ends in (True, False):  # False: the window is cut from a longer document
-        found = trainer.document(row | {"ends": ends}, vectors(trainer, row), None).segments
-        assert len(found) == len(row["sentences"]) + ends
+    text = AutoTokenizer.from_pretrained(echo).decode(written[written >= 0].tolist())
+    assert text.count("</s>") >= 2
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_window_of_a_longer_document_has_no_end(of_sentences, ends):
+    row = of_sentences.train_dataset[2]
+    document = of_sentences.document(row | {"ends": ends}, vectors(of_sentences, row), None)
+    assert len(document.segments) == len(row["sentences"]) + ends
 
 
 def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder(
@@ -179,9 +194,8 @@ def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder
     own = vectors(trainer, trainer.train_dataset[2])[:1]
     decoder = EchoDecoder.from_pretrained(echo, dtype=torch.float32).eval()
     ids = torch.tensor([model.config.prompt_ids])
-    scale = (
-        model.tower.boe.norm() / own.norm()
-    )  # the tower's last norm makes embeddings as long as BOE
+    # the tower's last norm makes embeddings as long as BOE
+    scale = model.tower.boe.norm() / own.norm()
     with torch.no_grad():
         state = model.tower(own[None]).last_hidden_state[:, 1:]
         hidden = model.decoder.model(
@@ -191,54 +205,72 @@ def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder
     torch.testing.assert_close(hidden, expected, atol=1e-3, rtol=1e-3)
 
 
-def test_prefix_is_read_and_the_rest_written(recipe, caught, spectrum):
-    trainer = caught(recipe("prefix", "spectrum_prefix", model_name_or_path=spectrum))
-    texts = trainer.tokenizer
-    row = trainer.train_dataset[2]
+@pytest.fixture
+def of_prefixes(recipe, caught, spectrum):
+    return caught(recipe("prefix", "spectrum_prefix", model_name_or_path=spectrum))
+
+
+def segment_of(trainer, seed: int, **fields):
+    """(number of sentences that are read, the segment that is written) of the third document."""
+    row = trainer.train_dataset[2] | fields
+    document = trainer.document(row, vectors(trainer, row), np.random.default_rng(seed))
+    (segment,) = document.segments
+    assert document.prefix == len(document.embeddings)
+    assert segment.reads == document.prefix + 1
+    return document.prefix, segment
+
+
+def texts_of(trainer, segment) -> tuple[str, str]:
+    """The prompt, and what is written behind it."""
+    prompt = trainer.tokenizer.decode(segment.ids[: segment.prompt])
+    return prompt, trainer.tokenizer.decode(segment.ids[segment.prompt : -1])
+
+
+def test_a_prefix_is_read_then_the_rest_is_written(of_prefixes):
     sentences = documents()[2]["sentences"]
-    splits = set()
+    prefixes = set()
     for seed in range(20):
-        document = trainer.document(row, vectors(trainer, row), np.random.default_rng(seed))
-        (segment,) = document.segments
-        n = len(document.embeddings)
-        splits.add(n)
-        assert document.prefix == n and segment.reads == n + 1
-        assert texts.decode(segment.ids[segment.prompt : -1]) == " ".join(sentences[n:])
-        assert CONTINUE in texts.decode(segment.ids[: segment.prompt])
-    assert splits == {1, 2}
+        prefix, segment = segment_of(of_prefixes, seed)
+        prompt, written = texts_of(of_prefixes, segment)
+        assert CONTINUE in prompt
+        assert written == " ".join(sentences[prefix:])
+        prefixes.add(prefix)
+    assert prefixes == {1, 2}
+
+
+def test_a_target_that_is_cut_has_no_end(of_prefixes):
+    _, segment = segment_of(of_prefixes, 19)
     whole = [*segment.ids]
-    start = segment.prompt
-    cases = (True, 512, whole), (False, 512, whole[:-1]), (True, 2, whole[: start + 2])
-    for ends, max_target, expected in cases:
-        trainer.args.max_target = max_target  # what is cut does not end there
-        document = trainer.document(
-            row | {"ends": ends}, vectors(trainer, row), np.random.default_rng(19)
-        )
-        assert [*document.segments[0].ids] == expected
-    trainer.args.max_target = 512
-    trainer.args.autoencode_fraction = 1.0
-    (segment,) = trainer.document(row, vectors(trainer, row), np.random.default_rng(0)).segments
-    assert texts.decode(segment.ids[segment.prompt : -1]) == " ".join(sentences)
-    assert (
-        REBUILD in texts.decode(segment.ids[: segment.prompt])
-        and segment.reads == len(sentences) + 1
-    )
+    _, of_longer_document = segment_of(of_prefixes, 19, ends=False)
+    assert [*of_longer_document.ids] == whole[:-1]
+    of_prefixes.args.max_target = 2
+    _, short = segment_of(of_prefixes, 19)
+    assert [*short.ids] == whole[: segment.prompt + 2]
 
 
-def test_stages_follow_each_other_and_open_again(recipe, place, spectrum):
-    prefix = recipe(
-        "chain3", "spectrum_prefix", model_name_or_path=spectrum, autoencode_fraction=0.5
-    )
-    results = train_recipe(
-        prefix, {"dev_data": {"own": str(place / "train.jsonl")}, "eval_strategy": "no"}
-    )
-    assert results["stage"] == "spectrum_prefix" and 0 < results["eval_own_nll"] < 20
+def test_auto_encoding_reads_every_sentence(of_prefixes):
+    sentences = documents()[2]["sentences"]
+    of_prefixes.args.autoencode_fraction = 1.0
+    prefix, segment = segment_of(of_prefixes, 0)
+    prompt, written = texts_of(of_prefixes, segment)
+    assert prefix == len(sentences)
+    assert REBUILD in prompt
+    assert written == " ".join(sentences)
+
+
+def test_stages_follow_each_other(recipe, place, spectrum):
+    start = dict(model_name_or_path=spectrum, autoencode_fraction=0.5)
+    dev = {"dev_data": {"own": str(place / "train.jsonl")}, "eval_strategy": "no"}
+    results = train_recipe(recipe("chain3", "spectrum_prefix", **start), dev)
+    assert results["stage"] == "spectrum_prefix"
+    assert 0 < results["eval_own_nll"] < 20
+
     train_recipe(recipe("chain4", "spectrum_tasks", model_name_or_path=str(place / "chain3")))
+
     model = SpectrumForCausalLM.from_pretrained(place / "chain4")
     before = SpectrumForCausalLM.from_pretrained(place / "chain3")
-    assert not torch.equal(
-        model.get_input_embeddings().weight, before.get_input_embeddings().weight
-    )  # it learns
+    words, words_before = (m.get_input_embeddings().weight for m in (model, before))
+    assert not torch.equal(words, words_before)  # it learns
     assert torch.equal(model.tower.boe, SpectrumModel.from_pretrained(place / "tower").boe)
     assert "spectrum_tasks" in (place / "chain4" / "README.md").read_text()
 
@@ -281,25 +313,28 @@ def test_dry_run_counts_the_paper_s_tower(recipe, echo):
     assert report["parameters"]["tower"] == pytest.approx(5.15e9, rel=0.01)
     nano = dry_run(recipe("dry", "spectrum_sentences", decoder=echo, shape=SHAPE))
     decoder = EchoDecoder.from_pretrained(echo, subfolder="decoder")
-    assert (
-        nano["parameters"]["token decoder"] == decoder.num_parameters()
-        and nano["data"]["pairs"] == 12
-    )
+    assert nano["parameters"]["token decoder"] == decoder.num_parameters()
+    assert nano["data"]["pairs"] == 12
     assert SpectrumConfig().boe_text == "Start of text"
 
 
-def test_dry_run_of_a_journey_joins_a_planned_tower_and_a_decoder(recipe, place, spectrum, echo):
+def test_dry_run_of_a_journey_joins_a_planned_tower_with_a_decoder(recipe, place, spectrum, echo):
     """The tower is planned from the recipe before it; sizes are those of the model that two such runs made."""
+    planned = str(place / "plan1")
     steps = [
         recipe("plan1", "spectrum_tower", shape=SHAPE | {"embedding_size": 32}),
-        recipe(
-            "plan2", "spectrum_sentences", model_name_or_path=str(place / "plan1"), decoder=echo
-        ),
+        recipe("plan2", "spectrum_sentences", model_name_or_path=planned, decoder=echo),
     ]
     report = dry_run(steps[1], journey=steps)
     assert "problems" not in report
-    made = SpectrumForCausalLM.from_pretrained(spectrum)
-    parts = dict(tower=made.tower.num_parameters(), total=made.num_parameters())
-    assert report["parameters"] == parts | {"token decoder": made.decoder.num_parameters()}
+    trained = SpectrumForCausalLM.from_pretrained(spectrum)
+    assert report["parameters"] == {
+        "tower": trained.tower.num_parameters(),
+        "token decoder": trained.decoder.num_parameters(),
+        "total": trained.num_parameters(),
+    }
+
+
+def test_dry_run_of_an_echo_model_in_place_of_a_tower(recipe, echo):
     wrong = dry_run(recipe("plan3", "spectrum_sentences", model_name_or_path=echo, decoder=echo))
     assert any("is a model of type 'echo', not spectrum" in line for line in wrong["problems"])
