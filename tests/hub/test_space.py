@@ -21,11 +21,10 @@ from hf_echo.hub.space_views import (
 from hf_echo.hub.static_space import close_cosine
 from hf_echo.hub.upload_checks import contents_of
 from hf_echo.inference import encode, translate
-from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
+from hf_echo.inference.encode_speech import encode_speech
 from hf_echo.utils.hub import packaged_model
 from hf_echo.utils.vectors import unit_length
 
-from ..refusals import refuses
 from ..speech_toy import save_random_encoder
 
 SENTENCES = (
@@ -345,6 +344,7 @@ def test_the_close_cosine_errs_equally_often_on_both_sides():
     assert abs(missed - mistaken) <= 1
 
 
+@pytest.mark.slow  # starts a server of gradio: 12 s
 @pytest.mark.skipif(
     importlib.util.find_spec("gradio") is None, reason="gradio is not installed (extra space)"
 )
