@@ -4,7 +4,7 @@ import { clusters, nearest, principalPlane } from "./geometry.js";
 
 const MOST = { lines: 2000, characters: 500_000, results: 10 };
 const WIDTH = 640, HEIGHT = 420, EDGE = 24;
-const LABEL = { members: 3, letters: 18, width: 190, height: 22 }; // a group of fewer sentences has none
+const LABEL = { members: 3, letters: 18, width: 210, height: 22 }; // a group of fewer sentences has none
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const at = (id) => document.getElementById(id);
 
