@@ -115,7 +115,8 @@ def pair_tokenizer(
 ) -> EchoTokenizer:
     """The weights of a checkpoint belong to its own tokenizer, whatever a new one would be."""
     if resume:
-        return AutoTokenizer.from_pretrained(resume)
+        tokenizer: Any = AutoTokenizer.from_pretrained(resume)
+        return tokenizer
     return load_tokenizer(args, dataset, getattr(config, "max_length", 128))
 
 

@@ -140,7 +140,7 @@ class MaskingStage(Stage):
 
     def plan(self, model: ModelArguments, config: MaskingConfig, start: Start) -> EchoConfig | None:
         """Configuration of the encoder, without a decoder."""
-        planned = copy.deepcopy(super().plan(model, config, start))
+        planned: Any = copy.deepcopy(super().plan(model, config, start))
         if planned is not None:
             planned.decoder = None
             if model.backbone:

@@ -270,7 +270,7 @@ class SpectrumStage(Stage):
                 "tokenizer_name_or_path is missing: the tokenizer of the token decoder, or of the encoder"
             )
         with opening(name) as place:
-            found = AutoTokenizer.from_pretrained(place)
+            found: Any = AutoTokenizer.from_pretrained(place)
         return found if hasattr(found, "text_ids") else EchoTokenizer.around(found)
 
     def prepare(
@@ -298,7 +298,9 @@ class SpectrumStage(Stage):
         languages: list[str],
         **parts: Any,
     ) -> SpectrumTrainer:
-        return self.trainer(self.load_model(model_args, parts["embeddings"][0]), config, **parts)
+        model = self.load_model(model_args, parts["embeddings"][0])
+        trainer: Any = self.trainer(model, config, **parts)
+        return trainer
 
     def plan(
         self, model: ModelArguments, config: SpectrumStageConfig, start: Start

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...languages import language
-from ...modeling import EchoTokenizer
 
 SYSTEMS = (
     "You are a helpful assistant",
@@ -91,7 +90,7 @@ def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
     return Prompt(pick(SYSTEMS), "\n\n".join(parts), answer, options)
 
 
-def written_prompt(prompt: Prompt, tokenizer: EchoTokenizer) -> list[int]:
+def written_prompt(prompt: Prompt, tokenizer: Any) -> list[int]:
     """Ids that the decoder reads after its start token.
 
     The template of Llama 3 (Figure 7) where the tokenizer has its special tokens, else plain lines. A special token
@@ -112,7 +111,7 @@ def written_prompt(prompt: Prompt, tokenizer: EchoTokenizer) -> list[int]:
     return ids[:-1]  # the model writes the end of its own turn
 
 
-def _exact_ids(tokenizer: EchoTokenizer, text: str) -> list[int]:
+def _exact_ids(tokenizer: Any, text: str) -> list[int]:
     """Ids of a text as it stands: `text_ids` would strip it and put a space in front."""
     backend = tokenizer.backend_tokenizer
     words = backend.pre_tokenizer.pre_tokenize_str(text)
