@@ -177,9 +177,11 @@ def _read_source(
         total = sum(len(each.names) + len(each.absent) for each in files if each.origin == origin)
         logger.warning("%s: %s lacks %d of %d files", source.name, origin, len(paths), total)
     counts = {}
-    with write_whole(work / f"{source.name}.train.parquet") as train:
-        with write_whole(work / f"{source.name}.test.parquet") as test:
-            counts["train"], counts["test"] = _write_rows(source, files, train, test, set(codes))
+    with (
+        write_whole(work / f"{source.name}.train.parquet") as train,
+        write_whole(work / f"{source.name}.test.parquet") as test,
+    ):
+        counts["train"], counts["test"] = _write_rows(source, files, train, test, set(codes))
     if not any(counts.values()):
         raise ValueError(
             f"{source.name} gave no row in {', '.join(codes) or 'any language'}: leave it out"

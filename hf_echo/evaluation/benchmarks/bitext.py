@@ -185,7 +185,7 @@ def write_task_results(
     cache = mteb.ResultCache(Path(out).absolute())
     files = []
     for set_name, table in tables.items():
-        scores = []
+        scores: list[Any] = []  # mteb's ScoresDict
         for row in table.rows:
             accuracy = 1 - row["xsim"] / 100
             score = {

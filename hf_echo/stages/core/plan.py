@@ -178,7 +178,7 @@ def _decoder_flops(decoder: nn.Module, args: Any) -> float:
     config = decoder.config
     entries = getattr(args, "softmax_samples", None) or config.vocab_size
     weights = count(decoder.model.layers) + config.hidden_size * entries
-    return getattr(args, "decoder_fraction", 1) * weights * TRAINING
+    return float(getattr(args, "decoder_fraction", 1) * weights * TRAINING)
 
 
 def count(module: nn.Module) -> int:
