@@ -109,7 +109,7 @@ class DefaultOf:
 
     def __call__(self) -> Any:
         package, _, _ = self.owner.__module__.partition(".")
-        root = Path(str(import_module(package).__file__)).parent
+        root = Path(import_module(package).__path__[0])
         value = function_default(root, self.function or self.owner.calls, self.parameter)
         return list(value) if isinstance(value, tuple) else value
 

@@ -297,4 +297,5 @@ def test_recipes_hold_the_paper():
     assert (args.learning_rate, args.mixture_learning_rate, args.adam_beta2) == (5e-4, 3e-5, 0.999)
     assert args.lr_scheduler_type == "cosine"
     assert args.temperatures == [0.05, 0.075, 0.1]
-    assert read_recipe(find_recipes("nano-emma-x")[0]).config.parallel
+    *_, stage = find_recipes("nano-emma-x")
+    assert read_recipe(stage).config.parallel

@@ -250,12 +250,15 @@ def test_recipes_of_the_package_are_described(monkeypatch, tmp_path):
 
 
 def test_steps_of_the_speech_journey_follow_each_other(monkeypatch, tmp_path):
+    """A machine may lack the speech engines; every other input is made by an earlier step or comes from the Hub."""
     monkeypatch.chdir(tmp_path)
-    reports = describe_journey(find_recipes("echo-nano-speech"))
-    problems = {report["recipe"]: report.get("problems") for report in reports}
-    assert problems.pop("00_clips") == ["corpora: no file CORPORA"]
-    assert problems.pop("01_whisper") == ["source: no folder WHISPER"]
-    assert len(problems) == 5 and not any(problems.values()), problems
+
+    reports = list(describe_journey(find_recipes("echo-nano-speech")))
+
+    problems = [problem for report in reports for problem in report.get("problems", [])]
+    engines = ("kokoro", "espeak-ng", "flite")
+    others = [problem for problem in problems if not problem.startswith(engines)]
+    assert not others
 
 
 def test_layers_that_fsdp_wraps_are_in_the_large_model():

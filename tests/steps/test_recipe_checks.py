@@ -132,7 +132,7 @@ from ..toy import SHAPE
 )
 def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):
     monkeypatch.setattr(
-        "hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read")
+        "hf_echo.stages.core.text_pairs.load_parallel", lambda *_: pytest.fail("data were read")
     )
     path = recipe(**values)
     for command in (train_recipe, dry_run):
