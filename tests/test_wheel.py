@@ -24,8 +24,8 @@ FILES = {
 }
 # What needs an extra, and the extra that its one line names.
 EXTRAS = {
-    "encode --executor ray in.txt out.npy": "ray",
-    "encode --audio a.wav out.npy --model speech": "speech",
+    "encode --executor ray in.txt far.npy": "ray",
+    "encode --audio a.wav heard.npy --model speech": "speech",
     "evaluate speech --model speech --data speech.tsv": "speech",
     "report echo-nano --data in.txt --out report": "plots",
     "space": "space",
