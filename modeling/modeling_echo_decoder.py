@@ -204,7 +204,7 @@ class EchoDecoderModel(EchoPreTrainedModel):
                 torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past
             )
 
-        # Tokens see the tokens before them, and of the memory (batch, 1 or seq, hidden) all that is no padding.
+        # A token sees earlier tokens, and every row of the memory (batch, 1 or seq, hidden) that is not padding.
         mask = create_causal_mask(
             config=self.config,
             inputs_embeds=inputs_embeds,

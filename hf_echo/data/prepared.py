@@ -220,7 +220,7 @@ class PreparedParallel(torch.utils.data.Dataset):
         """Raises ValueError for a run with another tokenizer, or another longest text, than the data have."""
         if self.about["tokenizer"] != tokenizer_hash(tokenizer):
             raise ValueError(
-                f"{self.folder} was prepared with another tokenizer than the run has: prepare it anew"
+                f"{self.folder} was prepared with another tokenizer than that of the run: prepare it again"
             )
         if self.about["max_length"] != max_length:
             raise ValueError(

@@ -201,7 +201,7 @@ def leak_reports(model: str | Path, given: str | Path | None) -> list[dict[str, 
     for file in files:
         report = read_json(file)
         if not isinstance(report, dict) or not set(SHOWN_OF_LEAKS) <= set(report):
-            raise ValueError(f"{file} is no report of hf-echo data leaks TRAIN TEST --json FILE")
+            raise ValueError(f"{file} is not a report of hf-echo data leaks TRAIN TEST --json FILE")
         reports.append(portable({name: report[name] for name in SHOWN_OF_LEAKS}))
     return reports
 

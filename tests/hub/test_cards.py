@@ -259,7 +259,7 @@ def test_a_release_shows_the_leaks_of_a_report(tmp_path):
 
 def test_another_json_file_is_no_report_of_leaks(tmp_path):
     (tmp_path / "report.json").write_text('{"leaks": 3}')
-    with pytest.raises(ValueError, match="is no report of hf-echo data leaks"):
+    with pytest.raises(ValueError, match="is not a report of hf-echo data leaks"):
         release_checkpoint(trained(tmp_path), tmp_path / "release", leaks=tmp_path / "report.json")
 
 

@@ -55,7 +55,7 @@ def here(folders) -> dict[str, dict]:
 
 @pytest.fixture(scope="module")
 def hub(hub_environment) -> dict[str, str]:
-    """What the environment says of a local Hub; each process has its own HF_HOME."""
+    """Environment variables of a local Hub; each process has its own HF_HOME."""
     hub = {}
     for name, value in hub_environment.items():
         if name.startswith("HF_") and name != "HF_HOME":

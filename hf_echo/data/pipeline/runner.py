@@ -103,7 +103,7 @@ def run(
         work = _open_work(out, key, fresh)
         stages = stages_of(recipe)
         folders = [work / f"{number:02d}" for number in range(len(stages))]
-        # A stage that has its note is finished; the run goes on behind the last of them.
+        # A stage with a note is complete. The run continues after the last complete stage.
         finished = [number for number in range(len(stages)) if (folders[number] / NOTE).exists()]
         for number in range(max(finished, default=-1) + 1, len(stages)):
             barrier, steps = stages[number]

@@ -6,7 +6,6 @@ pivot language. `write_task_results` writes the figures in mteb's layout, one fi
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,6 @@ from ...negatives.rules import hard_negatives_for
 from ...utils.results import Table
 from ..nway_texts import Texts, texts_by_language
 from ..retrieval.multilingual import evaluate_xsim, pairs_as_nway
-
-logger = logging.getLogger(__name__)
 
 PIVOT = "eng_Latn"
 # The measures of a set, and the fields of mteb's scores that hold them.
@@ -171,17 +168,9 @@ def write_task_results(
     Raises:
         ImportError: mteb is not installed.
     """
-    from ...utils.extras import extra
+    from .mteb_model import ModelMeta, hub_style_name, mteb  # names the extra where mteb is absent
 
-    with extra("mteb"):
-        import mteb
-        from mteb.models import ModelMeta
-        from mteb.results import TaskResult
-
-    name = model.rstrip("/")
-    if name.count("/") != 1:  # a folder; a Hub name is owner/name
-        name = f"local/{Path(name).name}"
-    meta = ModelMeta.create_empty({"name": name, "revision": "local"})
+    meta = ModelMeta.create_empty({"name": hub_style_name(model), "revision": "local"})
     cache = mteb.ResultCache(Path(out).absolute())
     files = []
     for set_name, table in tables.items():
@@ -198,7 +187,7 @@ def write_task_results(
                 if row.get(measure) is not None:
                     score[measure] = row[measure]
             scores.append(score)
-        result = TaskResult(
+        result = mteb.results.TaskResult(
             task_name=set_name,
             dataset_revision="local",
             mteb_version=mteb.__version__,

@@ -37,6 +37,12 @@ with extra("mteb"):
     from mteb.types import PromptType
 
 
+def hub_style_name(model: str) -> str:
+    """The name owner/name that mteb asks for: that of the Hub, or local/FOLDER."""
+    name = model.rstrip("/")
+    return name if name.count("/") == 1 else f"local/{Path(name).name}"
+
+
 class EchoForMTEB(AbsEncoder):
     """An Echo checkpoint, or any SentenceTransformer (folder or Hub name), as an mteb model.
 
@@ -45,12 +51,9 @@ class EchoForMTEB(AbsEncoder):
 
     def __init__(self, model_name: str, revision: str | None = None, *, dtype: str = "auto"):
         self.encoder = any_encoder(str(model_name), dtype=dtype)
-        name = str(model_name).rstrip("/")
-        if name.count("/") != 1:  # a folder; a Hub name is owner/name
-            name = f"local/{Path(name).name}"
         _, dimensions = np.shape(self.encoder(["1"], None))
         fields = {
-            "name": name,
+            "name": hub_style_name(str(model_name)),
             "revision": revision or "local",
             "embed_dim": int(dimensions),
             "similarity_fn_name": ScoringFunction.COSINE,
