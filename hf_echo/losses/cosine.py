@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from .checks import shapes, widened
+from .dtypes import widened
 
 
 def cosine_loss(source: Tensor, target: Tensor) -> Tensor:
@@ -20,15 +20,10 @@ def cosine_loss(source: Tensor, target: Tensor) -> Tensor:
     Returns:
         Scalar between 0 and 2; 0 without rows.
 
-    Raises:
-        ValueError: the shapes differ or are not (n, d).
-
     Example:
         >>> import torch
         >>> cosine_loss(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[3.0, 0.0], [1.0, 0.0]])).item()
         0.5
     """
-    if source.shape != target.shape or source.ndim != 2:
-        raise ValueError(f"source and target must both be (n, d), got {shapes(source, target)}")
     cosines = cosine_similarity(*widened(source, target))
     return (1 - cosines).sum() / max(len(source), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .checks import shapes, widened
+from .dtypes import widened
 
 
 def gmm_log_posterior(
@@ -68,19 +68,8 @@ def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3) ->
 
     Returns:
         Scalar; 0 without pairs. A sentence with its own key is a pair like any other, as in the authors' code.
-
-    Raises:
-        ValueError: smoothing out of range, fewer than two ranks in the mixture, or ranks of another shape.
     """
     total = log_posterior.shape[-1]
-    if ranks.shape != log_posterior.shape[:-1]:
-        raise ValueError(
-            f"ranks must be (n, m) of the posterior, got {shapes(ranks, log_posterior)}"
-        )
-    if not 0 <= smoothing < 1 or total < 2:
-        raise ValueError(
-            f"smoothing must be in [0, 1) with at least two ranks, got {smoothing} and {total} ranks"
-        )
     # q: (n, m, R)
     q = torch.full_like(log_posterior, smoothing / (total - 1))
     q.scatter_(-1, ranks.long()[..., None] - 1, 1 - smoothing)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import widened
+from .dtypes import widened
 
 EPS = 1e-8
 

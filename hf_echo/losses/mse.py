@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .checks import shapes, widened
+from .dtypes import widened
 
 
 def mse_loss(student: Tensor, teacher: Tensor) -> Tensor:
@@ -28,6 +28,9 @@ def mse_loss(student: Tensor, teacher: Tensor) -> Tensor:
         12.5
     """
     if student.shape != teacher.shape or student.ndim != 2:
-        raise ValueError(f"student and teacher must both be (n, d), got {shapes(student, teacher)}")
+        raise ValueError(
+            f"student and teacher must both be (n, d), got "
+            f"{tuple(student.shape)} and {tuple(teacher.shape)}"
+        )
     x, y = widened(student, teacher)
     return (x - y).square().sum() / max(len(student), 1)

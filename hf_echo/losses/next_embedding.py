@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-from .checks import shapes
 from .contrastive import contrastive_loss
 
-NEGATIVES = ("document", "batch", "both")
+Negatives = Literal["document", "batch", "both"]
 
 
 def next_embedding_loss(  # noqa: PLR0913 (a batch and what other ranks hold of it)
@@ -22,7 +23,7 @@ def next_embedding_loss(  # noqa: PLR0913 (a batch and what other ranks hold of 
     all_key: Tensor | None = None,
     offset: int = 0,
     logit_scale: float = 20.0,
-    negatives: str = "both",
+    negatives: Negatives = "both",
 ) -> Tensor:
     """InfoNCE between predicted and true embeddings of the next sentence (Omnilingual SONAR 9.1).
 
@@ -43,21 +44,12 @@ def next_embedding_loss(  # noqa: PLR0913 (a batch and what other ranks hold of 
     Returns:
         Scalar; 0 without rows.
 
-    Raises:
-        ValueError: another value of `negatives`, or predictions and targets of other shapes.
-
     Example:
         >>> import torch
         >>> target = torch.eye(3)
         >>> next_embedding_loss(target, target, document=torch.tensor([0, 0, 1]), logit_scale=1.0).item()
         0.5514...
     """
-    if negatives not in NEGATIVES:
-        raise ValueError(f"negatives must be one of {', '.join(NEGATIVES)}, got {negatives!r}")
-    if predicted.shape != target.shape:
-        raise ValueError(
-            f"predicted and target must both be (n, d), got {shapes(predicted, target)}"
-        )
     # Without other processes, these rows are all rows.
     all_target = target if all_target is None else all_target
     all_document = document if all_document is None else all_document

@@ -36,22 +36,15 @@ def sampled_translation_loss(
     Returns:
         Scalar, as in `translation_loss`.
 
-    Raises:
-        ValueError: as `translation_loss`; samples < 1.
-
     Example:
         >>> import torch
         >>> hidden, weight, labels = torch.zeros(3, 8), torch.randn(10, 8), torch.tensor([1, 2, -100])
         >>> sampled_translation_loss(hidden, weight, labels, samples=3).item()  # 2 targets + 3 that stand for 8
         2.30258...
     """
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples}")
     kept = labels != ignore_index
     targets = labels[kept].unique()
-    outside = (targets < 0) | (targets >= len(weight))
-    if outside.any() or len(targets) + samples >= len(weight):
-        # The whole softmax, which also names a label outside the vocabulary.
+    if len(targets) + samples >= len(weight):
         return translation_loss(
             hidden, weight, labels, reduction=reduction, ignore_index=ignore_index
         )

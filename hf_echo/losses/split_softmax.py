@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import widened
-from .contrastive import _check, _dropped, _softmax_loss, contrastive_loss, cosine
+from .contrastive import _dropped, _softmax_loss, contrastive_loss, cosine
+from .dtypes import widened
 
 
 def split_softmax_loss(
@@ -42,9 +42,6 @@ def split_softmax_loss(
 
     Returns:
         Scalar. A row without hard negatives has a hard term of log 1 = 0 and still counts in the mean.
-
-    Raises:
-        ValueError: as `contrastive_loss`, or gamma out of range.
 
     Example:
         >>> import torch
@@ -80,8 +77,6 @@ def split_softmax_parts(
         >>> sorted(split_softmax_parts(x, x, torch.zeros(2, 0, 2), torch.zeros(2, 0, dtype=torch.bool)))
         ['contrastive', 'hard_negatives', 'total']
     """
-    if not 0 <= gamma <= 1:
-        raise ValueError(f"gamma must lie between 0 and 1, got {gamma}")
     contrastive = contrastive_loss(
         source, target, logit_scale=logit_scale, offset=offset, **options
     )
@@ -143,7 +138,7 @@ def one_softmax_loss(  # noqa: PLR0913 (the symbols of OS Eq. 5)
 
     In-batch negatives are filtered by the guide. In the paper, this ablation beats training without hard negatives on
     xsim++ and is worse on xsim; `split_softmax_loss` is the paper's recipe. The paper does not say whether a source
-    also uses other sources' hard negatives; here it does not. Arguments, result and errors as in `split_softmax_loss`.
+    also uses other sources' hard negatives; here it does not. Arguments and result as in `split_softmax_loss`.
 
     Example:
         >>> import torch
@@ -151,7 +146,6 @@ def one_softmax_loss(  # noqa: PLR0913 (the symbols of OS Eq. 5)
         >>> one_softmax_loss(x, x, negatives, torch.ones(2, 1), logit_scale=1.0).item()  # log(1+1/e+1/e^2)
         0.40760...
     """
-    _check(source, target, logit_scale, 0.0, "cosine", offset)
     mask = hard_negative_mask.bool()
     dropped = _dropped(source, target, guide_source, guide_target, radius, exclude, offset)
     # The hard negatives are K more columns: (n, N + K).

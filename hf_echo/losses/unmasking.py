@@ -14,7 +14,6 @@ def unmasking_loss(
     bias: Tensor,
     labels: Tensor,
     *,
-    chunk_size: int = 1024,
     ignore_index: int = -100,
 ) -> Tensor:
     """Cross-entropy of the masked tokens, one direction of L_mlm (MEXMA section 3, "The cross-unmasking").
@@ -32,13 +31,9 @@ def unmasking_loss(
         weight: (vocabulary, h), the token embeddings of the encoder (tied).
         bias: (vocabulary,).
         labels: (batch, seq) or (tokens,), the original token where one was masked, `ignore_index` elsewhere.
-        chunk_size: tokens whose logits are in memory at one time.
 
     Returns:
         Scalar, the mean over masked tokens; 0 with zero gradients if none is masked.
-
-    Raises:
-        ValueError: a label outside the vocabulary.
 
     Example:
         >>> import torch
@@ -49,6 +44,4 @@ def unmasking_loss(
     matrix = torch.cat([weight, bias[:, None].to(weight.dtype)], 1)
     ones = states.new_ones(*states.shape[:-1], 1)
     states = torch.cat([states, ones], -1)
-    return translation_loss(
-        states, matrix, labels, chunk_size=chunk_size, ignore_index=ignore_index
-    )
+    return translation_loss(states, matrix, labels, ignore_index=ignore_index)

@@ -1,6 +1,5 @@
 """What all losses have in common: dtypes, gradients, and one line for what they refuse."""
 
-import math
 from inspect import signature
 
 import pytest
@@ -21,10 +20,8 @@ from hf_echo.losses import (
     sampled_translation_loss,
     self_objective_loss,
     split_softmax_loss,
-    teacher_target,
     translation_loss,
     unmasking_loss,
-    weighted_total,
 )
 
 N, D = 4, 6
@@ -165,89 +162,16 @@ def test_nothing_is_a_loss_of_0_with_gradients_of_0(loss):
     assert not x.grad.any()
 
 
-USUAL = {  # arguments that are accepted
-    contrastive_loss: dict(source=X[:2], target=X),
-    cosine_loss: dict(source=X, target=X),
-    mse_loss: dict(student=X, teacher=X),
-    distillation_loss: dict(student=X, teacher=X),
-    teacher_target: dict(source=X, target=X, source_weight=0.5),
-    self_objective_loss: dict(source=X[None], target=X[None]),
-    koleo_loss: dict(embeddings=X),
-    next_embedding_loss: dict(predicted=X, target=X, document=torch.zeros(N)),
-    split_softmax_loss: dict(
-        source=X, target=X, hard_negatives=random(N, 2, D), hard_negative_mask=MASK
-    ),
-    ranking_contrastive_loss: dict(query=X, keys=X, ranks=RANKS, temperatures=TEMPERATURES),
-    translation_loss: dict(hidden=X, weight=X, labels=LABELS),
-    sampled_translation_loss: dict(hidden=X, weight=X, labels=LABELS, samples=1),
-    gmm_loss: dict(log_posterior=torch.zeros(N, N, 4), ranks=RANKS),
-    weighted_total: dict(parts={"a": X.sum()}, weights={"a": 1.0}),
+REFUSED = {  # what torch would broadcast, or what has no neighbour
+    "mse of other widths": (lambda: mse_loss(X, WIDE), "must both be (n, d)"),
+    "mse of vectors": (lambda: mse_loss(X[0], X[0]), "must both be (n, d)"),
+    "koleo of one row": (lambda: koleo_loss(X[:1]), "at least two rows"),
 }
-REFUSED = [
-    (contrastive_loss, dict(logit_scale=0), "logit_scale must be positive and finite, got 0"),
-    (contrastive_loss, dict(margin=math.nan), "margin must be finite, got nan"),
-    (
-        contrastive_loss,
-        dict(margin_space="angle"),
-        "margin_space must be 'cosine' or 'logit', got 'angle'",
-    ),
-    (
-        contrastive_loss,
-        dict(radius=-0.5),
-        "radius must be 0 or more (math.inf: no filter), got -0.5",
-    ),
-    (contrastive_loss, dict(offset=3), "offset 3 is out of range"),
-    (contrastive_loss, dict(guide_source=X[:2]), "must be given together, got only one"),
-    (contrastive_loss, dict(target=WIDE), "must be (n, d) and (N, d), got (2, 6) and (4, 7)"),
-    (contrastive_loss, dict(source=X[0]), "must be (n, d)"),
-    (cosine_loss, dict(target=X[:2]), "must both be (n, d), got (4, 6) and (2, 6)"),
-    (mse_loss, dict(teacher=WIDE), "must both be (n, d)"),
-    (mse_loss, dict(student=X[0], teacher=X[0]), "must both be (n, d)"),
-    (distillation_loss, dict(mse_weight=math.nan), "mse_weight must be finite, got nan"),
-    (distillation_loss, dict(logit_scale=0.0), "logit_scale must be positive"),
-    (teacher_target, dict(source_weight=math.nan), "source_weight must be finite, got nan"),
-    (self_objective_loss, dict(scale=0.0), "scale must be positive and finite, got 0.0"),
-    (self_objective_loss, dict(scale=math.inf), "scale must be positive and finite, got inf"),
-    (koleo_loss, dict(embeddings=X[:1]), "at least two rows"),
-    (
-        next_embedding_loss,
-        dict(negatives="all"),
-        "negatives must be one of document, batch, both, got 'all'",
-    ),
-    (next_embedding_loss, dict(target=X[:1]), "predicted and target"),
-    (split_softmax_loss, dict(gamma=1.1), "1.1"),
-    (ranking_contrastive_loss, dict(ranks=RANKS[:2]), "ranks must be of shape (4, 4), got (2, 4)"),
-    (
-        ranking_contrastive_loss,
-        dict(ranks=RANKS + 1),
-        "ranks must be 1 ... 4 with 3 temperatures; found 5",
-    ),
-    (ranking_contrastive_loss, dict(temperatures=(0.1, 0.0, 0.1)), "must be positive numbers"),
-    (translation_loss, dict(chunk_size=0), "0"),
-    (translation_loss, dict(labels=LABELS + 4), "label 4"),
-    (sampled_translation_loss, dict(samples=0), "samples must be at least 1"),
-    (sampled_translation_loss, dict(labels=LABELS + 99), "label 99"),
-    (
-        gmm_loss,
-        dict(ranks=RANKS[:3]),
-        "ranks must be (n, m) of the posterior, got (3, 4) and (4, 4, 4)",
-    ),
-    (gmm_loss, dict(smoothing=1.0), "smoothing must be in [0, 1)"),
-    (weighted_total, dict(weights={"a": math.nan}), "weight of a must be finite, got nan"),
-    (weighted_total, dict(weights={"b": 1.0}), "a"),
-]
 
 
-@pytest.mark.parametrize("loss", USUAL)
-def test_usual_arguments_are_accepted(loss):
-    loss(**USUAL[loss])
-
-
-@pytest.mark.parametrize(("loss", "change", "message"), REFUSED)
-def test_refused_in_one_line(loss, change, message):
-    arguments = USUAL[loss] | change
-
+@pytest.mark.parametrize(("loss", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused_in_one_line(loss, message):
     with pytest.raises(ValueError) as error:
-        loss(**arguments)
+        loss()
 
     assert message in str(error.value)
