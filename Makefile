@@ -9,7 +9,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Two workers with one thread each: small models gain nothing from threads, and workers that both take every core fight.
 # loadfile keeps a file's tests on one worker, so a model that a file builds once is built once.
-PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n 2 --dist loadfile
+# Processes that tests start find compiled files, also where the shell sets PYTHONDONTWRITEBYTECODE.
+PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false PYTHONDONTWRITEBYTECODE= \
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 .PHONY: help setup test test-slow test-processors demo docs report dist lint clean
 

@@ -1,5 +1,6 @@
 """The toy world of `toy.py` for every test folder; imported when a test asks for it."""
 
+import gc
 import io
 import json
 import os
@@ -29,6 +30,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "toy_trained" in item.fixturenames:
             item.add_marker("trains")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def only_new_objects_are_collected():
+    """accelerate collects before each training: 0.3 seconds for the million objects of the imported libraries."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
