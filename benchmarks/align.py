@@ -33,9 +33,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from parallel_texts import ENGLISH, manuals, mark
+from parallel_texts import manuals, mark
 
 from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.languages import ENGLISH
 from hf_echo.search import align
 from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.files import write_array

@@ -20,12 +20,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from parallel_texts import ENGLISH, nway
+from parallel_texts import nway
 from scipy.stats import spearmanr
 from torch import nn
 
 from hf_echo.inference import EchoScorer
 from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.languages import ENGLISH
 from hf_echo.modeling import BlaserConfig, BlaserModel
 from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.hub import packaged_model

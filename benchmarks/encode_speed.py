@@ -45,6 +45,7 @@ from hf_echo.export.graphs import INPUTS, export_graph
 from hf_echo.export.stock import open_stock
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
+from hf_echo.languages import ENGLISH
 from hf_echo.modeling import modeling_echo_encoder
 from hf_echo.stages.core.model_shape import new_config
 from hf_echo.utils.files import write_json
@@ -78,7 +79,7 @@ def read(path: Path, n: int) -> Texts:
     for line in path.read_text(encoding="utf-8").splitlines():
         *lang, text = line.split("\t", 1)
         if text.strip():
-            rows.append((lang[0] if lang else "eng_Latn", text))
+            rows.append((lang[0] if lang else ENGLISH, text))
     return rows[:n]
 
 
@@ -333,9 +334,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     clock = time.process_time if args.threads == 1 else time.perf_counter
     sets = {
-        "english": read(args.english, args.n)
-        if args.english
-        else builtin_texts(args.n, ["eng_Latn"]),
+        "english": read(args.english, args.n) if args.english else builtin_texts(args.n, [ENGLISH]),
         "mixed": read(args.mixed, args.n) if args.mixed else builtin_texts(args.n, list(LANGUAGES)),
     }
     with tempfile.TemporaryDirectory() as folder:

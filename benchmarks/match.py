@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hf_echo.inference import encode, load_encoder
+from hf_echo.languages import ENGLISH
 from hf_echo.search.matching import (
     CANDIDATES,
     Matches,
@@ -38,9 +39,6 @@ from hf_echo.search.neighbours import unit_neighbours
 from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.results import markdown_table
 from hf_echo.utils.vectors import unit_length
-
-ENGLISH = "eng_Latn"
-
 
 Documents = dict[str, list[str]]  # name -> sentences
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-ENGLISH = "eng_Latn"
+from hf_echo.languages import ENGLISH
 
 
 def nway(files: Path | Sequence[Path], key: str, langs: Sequence[str]) -> pd.DataFrame:

@@ -22,10 +22,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from parallel_texts import ENGLISH, gnome_help
+from parallel_texts import gnome_help
 from sklearn.linear_model import LogisticRegression
 
 from hf_echo.inference import encode, load_encoder
+from hf_echo.languages import ENGLISH
 from hf_echo.search import nearest_neighbours
 from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.hub import packaged_model

@@ -24,6 +24,7 @@ import torch
 from hf_echo.data.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_translator
 from hf_echo.inference.encode import has_fast_bf16
+from hf_echo.languages import ENGLISH
 from hf_echo.modeling import EchoDecoder, EchoForTranslation
 from hf_echo.modeling.beams_echo import beam_decode
 from hf_echo.modeling.generation_echo import greedy_decode
@@ -104,7 +105,7 @@ def main() -> None:
         time.process_time if args.threads == 1 else time.perf_counter
     )  # CPU time, because other programs may run
     model, tokenizer = load_translator(args.model, dtype="fp32")
-    prompt = tokenizer.decoder_prompt_ids("eng_Latn")
+    prompt = tokenizer.decoder_prompt_ids(ENGLISH)
     eos = tokenizer.eos_token_id
     codes, texts = read_texts(args)
     if args.counting:

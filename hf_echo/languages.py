@@ -22,6 +22,7 @@ from .modeling.language_names_echo import LANGUAGE_NAMES
 from .utils.did_you_mean import nearest
 
 __all__ = [
+    "ENGLISH",
     "LANGUAGES",
     "Language",
     "as_code",
@@ -34,6 +35,9 @@ __all__ = [
     "meanings",
     "tagged_code",
 ]
+
+
+ENGLISH = "eng_Latn"  # the pivot: other languages are aligned with it, and measured against it
 
 
 def _table(text: str, separator: str = "=") -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..languages import ENGLISH
 from ..utils.settings import DATA, DefaultOf, setting, step
 from .options import OpensModel, language, model
 
@@ -90,9 +91,7 @@ class Cost(OpensModel):
         from ..modeling import EchoTokenizer
 
         lang = self.lang or (None if self.texts else "fra_Latn")
-        column, options = (
-            ("target", {}) if lang == "eng_Latn" else ("source", {"languages": [lang]})
-        )
+        column, options = ("target", {}) if lang == ENGLISH else ("source", {"languages": [lang]})
         texts = (
             read_texts(self.texts) if self.texts else builtin_parallel(n=512, **options)[column][:]
         )
@@ -178,7 +177,7 @@ class Probe(OpensModel):
     path: Path | None = setting(
         "local copy of the set; default: download from the Hub", None, reads=DATA, needs="set"
     )
-    train_lang: str = language("language of the training rows of the set", "eng_Latn", needs="set")
+    train_lang: str = language("language of the training rows of the set", ENGLISH, needs="set")
     lang: list[str] = language(
         "test language of the set; repeatable; default: all", list, needs="set"
     )

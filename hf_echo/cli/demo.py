@@ -13,6 +13,7 @@ from ..data.builtin import LANGUAGES, builtin_nway, dev_set
 from ..evaluation import translation_scores
 from ..hub.release import release_checkpoint
 from ..inference import load_translator, translate
+from ..languages import ENGLISH
 from ..stages import DevSet, evaluate_sets
 from ..steps.recipe import find_recipes
 from ..steps.training import train_recipe
@@ -67,14 +68,14 @@ def measure(checkpoint: Path, test: DevSet) -> dict[str, float]:
     """xsim and xsim++ (percent) over all languages, and chrF++ (0 to 100) into English."""
     model, tokenizer = load_translator(checkpoint, dtype="fp32")
     metrics = evaluate_sets(model, tokenizer, {"test": test}, prefix="eval")
-    english = {row["id"]: row["text"] for row in test.rows if row["lang"] == "eng_Latn"}
+    english = {row["id"]: row["text"] for row in test.rows if row["lang"] == ENGLISH}
     hypotheses = []
     references = []
-    for lang in (code for code in LANGUAGES if code != "eng_Latn"):
+    for lang in (code for code in LANGUAGES if code != ENGLISH):
         texts = {row["id"]: row["text"] for row in test.rows if row["lang"] == lang}
         keys = list(texts)[:40]
         hypotheses += translate(
-            model, tokenizer, [texts[k] for k in keys], lang, "eng_Latn", max_new_tokens=40
+            model, tokenizer, [texts[k] for k in keys], lang, ENGLISH, max_new_tokens=40
         )
         references += [english[k] for k in keys]
     scores = translation_scores(hypotheses, references, spbleu=False)
@@ -113,19 +114,17 @@ def show(console: Console, release: Path) -> None:
         batch = tokenizer(list(texts.values()), lang=list(texts), padding=True, return_tensors="pt")
         vectors = torch.nn.functional.normalize(encoder(**batch).sentence_embedding, dim=-1)
     console.rule("AutoModel: one sentence in all languages, cosine to the English one")
-    for (lang, text), cosine in zip(
-        texts.items(), vectors @ vectors[list(texts).index("eng_Latn")]
-    ):
+    for (lang, text), cosine in zip(texts.items(), vectors @ vectors[list(texts).index(ENGLISH)]):
         console.print(f"{cosine:6.3f}  {lang}  {text}")
 
     console.rule("SentenceTransformer: search")
     with opening_quietly():
         model = SentenceTransformer(str(release))
-    pool = builtin_nway(200, split="test", languages=["eng_Latn", "fra_Latn"])
-    english = [row["text"] for row in pool if row["lang"] == "eng_Latn"]
+    pool = builtin_nway(200, split="test", languages=[ENGLISH, "fra_Latn"])
+    english = [row["text"] for row in pool if row["lang"] == ENGLISH]
     french = [row["text"] for row in pool if row["lang"] == "fra_Latn"][:3]
     hits = model.similarity(
-        model.encode(french, prompt_name="fra_Latn"), model.encode(english, prompt_name="eng_Latn")
+        model.encode(french, prompt_name="fra_Latn"), model.encode(english, prompt_name=ENGLISH)
     ).argmax(1)
     for text, hit in zip(french, hits):
         console.print(f"{text}  ->  {english[int(hit)]}")
@@ -133,9 +132,9 @@ def show(console: Console, release: Path) -> None:
     console.rule('pipeline("sonar-translation")')
     translator = pipeline("sonar-translation", model=str(release))
     for source, target in (
-        ("fra_Latn", "eng_Latn"),
-        ("deu_Latn", "eng_Latn"),
-        ("jpn_Jpan", "eng_Latn"),
+        ("fra_Latn", ENGLISH),
+        ("deu_Latn", ENGLISH),
+        ("jpn_Jpan", ENGLISH),
     ):
         english = translator(texts[source], src_lang=source, tgt_lang=target, max_new_tokens=40)[0][
             "translation_text"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from ..languages import ENGLISH
 from ..steps.language_code import language_code
 from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
@@ -52,7 +53,7 @@ class LinesOrTable(OpensModel):
     )
     source_lang: str | None = language("language of the source", unless="data")
     target_lang: str = language(
-        "language of the target, or the pivot language of the table", "eng_Latn"
+        "language of the target, or the pivot language of the table", ENGLISH
     )
     split: str | None = setting(
         "rows with this value in the column `split`; default: all", None, needs="data"
@@ -589,7 +590,7 @@ def by_rule(sentences: list[str], lang: str, file: Path) -> Described:
     """Hard negatives by rule of the target sentences, which are from `file`."""
     from ..evaluation.retrieval.hard_negatives import RULES, described, rule_negatives
 
-    if lang != "eng_Latn":
+    if lang != ENGLISH:
         raise ValueError(f"rule negatives are English, not {lang}: leave hard negatives out")
     with naming(file):
         negatives = rule_negatives(sentences)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ..languages import ENGLISH
 from ..utils.files import check_output, write_text
 
-LANGUAGES = ("eng_Latn", "fra_Latn", "deu_Latn")
+LANGUAGES = (ENGLISH, "fra_Latn", "deu_Latn")
 RATE = 16_000
 
 
@@ -78,9 +79,9 @@ def _pairs(sentences: dict[str, list[str]]) -> list[dict[str, str]]:
     """French and German with English, as rows of the parallel schema."""
     rows = []
     for lang in LANGUAGES[1:]:
-        for source, target in zip(sentences[lang], sentences["eng_Latn"], strict=True):
+        for source, target in zip(sentences[lang], sentences[ENGLISH], strict=True):
             rows.append(
-                {"source": source, "source_lang": lang, "target": target, "target_lang": "eng_Latn"}
+                {"source": source, "source_lang": lang, "target": target, "target_lang": ENGLISH}
             )
     return rows
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import pretrained
+from ..languages import ENGLISH
 
 # Sentences of Tatoeba (CC BY 2.0 FR) that echo-nano was not trained on: of each language the first two by a fixed
 # order (the SHA-256 of their ids); none was chosen for its result.
@@ -32,7 +33,7 @@ def run_tour(console: Console | None = None, name: str = "echo-nano") -> list[di
     texts, languages, english = ([row[key] for row in rows] for key in ("text", "lang", "english"))
     embeddings = encode(model, tokenizer, texts, languages, normalize=True)
     found = nearest_neighbours(
-        embeddings, encode(model, tokenizer, english, "eng_Latn", normalize=True), 1
+        embeddings, encode(model, tokenizer, english, ENGLISH, normalize=True), 1
     )
     written = translate(model, tokenizer, texts, languages, max_new_tokens=40)
     table = Table(

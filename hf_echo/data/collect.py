@@ -19,11 +19,10 @@ from typing import Any
 
 import duckdb
 
-from ..languages import find_language
+from ..languages import ENGLISH, find_language
 from .leaks import LETTERS, held_out_letters
 from .noise import noisy
 
-ENGLISH = "eng_Latn"
 COLUMNS = "source, source_lang, target, target_lang, provenance"
 PAIRS = ("src_lang", "src", "tgt_lang", "tgt")
 SCHEMA = ("source_lang", "source", "target_lang", "target")

@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from datasets import Dataset, concatenate_datasets
 
+from ..languages import ENGLISH
 from .sampling import temperature
 from .schema import COLUMNS
 
 logger = logging.getLogger(__name__)
-PIVOT = "eng_Latn"
 
 
 def monolingual(dataset: Dataset, languages: Collection[str] | None = None) -> Dataset:
@@ -48,10 +48,10 @@ def extension_pairs(
     English is a source only of itself: `english_rows` English targets (default: as many rows as the largest other
     source language has) are added as pairs with themselves.
     """
-    errors = {PIVOT: 0.0, **xsimpp} if xsimpp else {}
+    errors = {ENGLISH: 0.0, **xsimpp} if xsimpp else {}
 
     def keeps(source: str, target: str) -> bool:
-        if target not in base or source in (PIVOT, target):
+        if target not in base or source in (ENGLISH, target):
             return False
         return not errors or errors.get(target, np.inf) <= errors.get(source, np.inf)
 
@@ -67,12 +67,12 @@ def extension_pairs(
             f"no direction is left: base languages are {_some(base)}, directions are {_some(dropped)}"
         )
     pairs = dataset.select(rows).select_columns(list(COLUMNS))
-    if PIVOT not in base:
+    if ENGLISH not in base:
         return pairs
     # English learns from itself: texts of either side, drawn in a fixed order.
     english = sorted(
-        {t for t, lang in zip(dataset["target"], dataset["target_lang"]) if lang == PIVOT}
-        | {t for t, lang in zip(dataset["source"], dataset["source_lang"]) if lang == PIVOT}
+        {t for t, lang in zip(dataset["target"], dataset["target_lang"]) if lang == ENGLISH}
+        | {t for t, lang in zip(dataset["source"], dataset["source_lang"]) if lang == ENGLISH}
     )
     largest = max(Counter(pairs["source_lang"]).values())
     count = min(len(english), largest if english_rows is None else english_rows)
@@ -80,7 +80,7 @@ def extension_pairs(
     texts = [english[i] for i in np.sort(chosen)]
     if not texts:
         return pairs
-    return concatenate_datasets([pairs, _itself([PIVOT] * len(texts), texts)])
+    return concatenate_datasets([pairs, _itself([ENGLISH] * len(texts), texts)])
 
 
 def resample(dataset: Dataset, exponent: float, *, seed: int = 0) -> Dataset:

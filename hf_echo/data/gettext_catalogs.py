@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import polib
 
-from ..languages import find_language
+from ..languages import ENGLISH, find_language
 from ..utils.text import BOM
 from .tables import BadRows
 
@@ -164,7 +164,7 @@ def catalog_rows(
     # Both languages: of the target by the place or the header, of the source by the header, else English.
     target = language_of(catalog.path, messages.metadata)
     declared = messages.metadata.get("X-Source-Language", "")
-    source = "eng_Latn" if declared in ("", "C", "POSIX") else language_of_locale(declared)
+    source = ENGLISH if declared in ("", "C", "POSIX") else language_of_locale(declared)
     if target is None or source is None:
         left_out["catalogs of an unknown language"] += 1
         return

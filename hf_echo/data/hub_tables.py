@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
-from ..languages import find_language
+from ..languages import ENGLISH, find_language
 from ..utils.files import make_once
 from ..utils.hub import split_revision
-from .sources.rows import ENGLISH, one_line
+from .sources.rows import one_line
 
 logger = logging.getLogger(__name__)
 

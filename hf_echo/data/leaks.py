@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..languages import ENGLISH
 from .tables import BadRows, list_files
 from .texts import open_texts
 
@@ -150,7 +151,7 @@ def _column(name: str) -> str:
 def _texts_of(file: Path) -> Iterator[Any]:
     """Tables with the column `text` of a file in another format; of plain text the language does not matter."""
     is_text = ".txt" in file.suffixes
-    for texts in open_texts([file], lang="eng_Latn" if is_text else None, split=None):
+    for texts in open_texts([file], lang=ENGLISH if is_text else None, split=None):
         for table in texts.tables(BadRows("skip")):
             yield table.select(["text"])
 

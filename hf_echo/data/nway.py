@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..languages import ENGLISH
 from . import schema
 from .flores import FloresFile, chosen_files, flores_blocks, flores_files
 from .formats import BLOCK, content_hash, open_file
@@ -185,7 +186,7 @@ def nway_pairs(
     *,
     direction: str = "x_eng",
     languages: Sequence[str] | None = None,
-    pivot: str = "eng_Latn",
+    pivot: str = ENGLISH,
     max_per_id: int | None = None,
     seed: int = 0,
     provenance: str = "primary",

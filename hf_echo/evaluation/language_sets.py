@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..languages import COMMON_80, LANGUAGES
+from ..languages import COMMON_80, ENGLISH, LANGUAGES
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,6 @@ def _codes(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-ENGLISH = frozenset({"eng_Latn"})
 FRENCH = frozenset({"fra_Latn"})
 
 # Of MEXMA's 81 languages, those that LaBSE's list of 109 lacks, and those that are not among XTREME's 36 (DAP).
@@ -63,7 +62,7 @@ FLORES_HEAD = _codes("""
     tgl_Latn gle_Latn
 """)
 
-_MEXMA_81 = COMMON_80 | ENGLISH
+_MEXMA_81 = COMMON_80 | {ENGLISH}
 _FLORES_200 = frozenset(code for code, language in LANGUAGES.items() if language.nllb)
 # FLORES+ gives two languages of FLORES-200 new codes: Kikongo and Central Atlas Tamazight.
 _RENAMED = _codes("ktu_Latn zgh_Tfng")
@@ -75,7 +74,7 @@ LANGUAGE_SETS: dict[str, LanguageSet] = {
         "English (`hf_echo.languages`)",
     ),
     "clt-80": LanguageSet(
-        (COMMON_80 | ENGLISH) - FRENCH,
+        (COMMON_80 | {ENGLISH}) - FRENCH,
         "ECHO Table 4, OS Table 18, column common: taught in French, tested on the other 80 of the 81 common "
         "languages. The column all is the average of the whole table: the 199 languages are not printed",
     ),
@@ -90,7 +89,7 @@ LANGUAGE_SETS: dict[str, LanguageSet] = {
         "the 109 languages that LaBSE's authors list",
     ),
     "mexma-34": LanguageSet(
-        (_MEXMA_81 & (TATOEBA_HEAD | {"zho_Hant"})) | ENGLISH,
+        (_MEXMA_81 & (TATOEBA_HEAD | {"zho_Hant"})) | {ENGLISH},
         "MEXMA Tables 1 and 7, d-xsim: supported by DAP, too. Only the number is printed; DAP is trained on XTREME's "
         "36 languages, of which 33 are among the 81 (with Chinese in traditional script), and on English",
     ),

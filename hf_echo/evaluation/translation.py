@@ -15,6 +15,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from ..languages import ENGLISH
 from ..utils.files import write_whole
 from ..utils.results import Result, Table
 from .nway_texts import common_ids, pairs_of_table
@@ -110,7 +111,7 @@ def evaluate_translation(
     translate: Translate,
     rows: Iterable[Mapping[str, Any]],
     *,
-    target_lang: str = "eng_Latn",
+    target_lang: str = ENGLISH,
     source_langs: Sequence[str] | None = None,
     direction: str = "to",
     blaser: Blaser | None = None,

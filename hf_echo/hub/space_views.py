@@ -14,7 +14,7 @@ from .. import pretrained
 from ..evaluation.tokens.alignment import itermax_links, token_similarity, word_links
 from ..evaluation.tokens.token_states import owners, token_states
 from ..inference import encode, load_translator, translate
-from ..languages import LANGUAGES, find_language
+from ..languages import ENGLISH, LANGUAGES, find_language
 from ..search import margin_scores, nearest_neighbours
 from ..utils.hub import packaged_model, packaged_speech
 from . import space_html as html
@@ -74,7 +74,7 @@ class SpaceViews:
         texts, langs = read_sentences("Sentences", sentences)
         return self._nearest(query_texts, self._embed(query_texts, query_langs), texts, langs)
 
-    def translate(self, sentences: str, target: str = "eng_Latn") -> str:
+    def translate(self, sentences: str, target: str = ENGLISH) -> str:
         """Each sentence beside its translation."""
         texts, langs = read_sentences("Sentences", sentences, MAX_TRANSLATED)
         translations = translate(

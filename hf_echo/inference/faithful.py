@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..languages import ENGLISH
 from ..modeling import EchoForTranslation
 from ..modeling.prompting_echo import is_blank
 from ..utils.vectors import unit_length
@@ -28,7 +29,7 @@ def cosines_to_sources(
     sources: Sequence[str] | np.ndarray,
     written: Sequence[str],
     source_lang: Any,
-    target_lang: str = "eng_Latn",
+    target_lang: str = ENGLISH,
 ) -> np.ndarray:
     """(n,) float32 cosines between sources (texts, or their embeddings) and translations; 1 where a side is blank."""
     is_vectors = isinstance(sources, np.ndarray)

@@ -12,6 +12,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
+from ..languages import ENGLISH
 from ..modeling import EchoForTranslation, EchoTokenizer
 from ..modeling.generation_echo import (
     check_numbers,
@@ -57,7 +58,7 @@ def translate(  # noqa: PLR0913 (the options of `hf-echo translate`)
     tokenizer: EchoTokenizer,
     inputs: Iterable[str] | np.ndarray | torch.Tensor,
     source_lang: str | Iterable[str | None] | None = None,
-    target_lang: str = "eng_Latn",
+    target_lang: str = ENGLISH,
     *,
     num_beams: int | None = None,
     rerank_weight: float | None = None,

@@ -10,6 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from ..languages import ENGLISH
 from ..utils.choices import Dtype
 from ..utils.settings import CHECKPOINT, Checked, check, make, setting
 from .rules import rule_based_hard_negatives
@@ -72,7 +73,7 @@ class RuleNegatives(Checked):
         negatives_of_rows = []
         for row in table.select(["target", "target_lang", "hard_negatives"]).to_pylist():
             negatives = row["hard_negatives"] or []
-            if row["target_lang"].startswith("eng_Latn") and not negatives:
+            if row["target_lang"].startswith(ENGLISH) and not negatives:
                 by_rule = rule_based_hard_negatives(
                     row["target"], self.max_negatives, seed=self.seed
                 )

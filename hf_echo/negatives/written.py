@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any
 
 from ..data.schema import is_unicode
+from ..languages import ENGLISH
 from .language_model import Endpoint, InvalidReply, Job, write_rows
 from .rules import normal_form
 
-ENGLISH = "eng_Latn"
 MAX_NEGATIVES = 5
 LONGEST = 20_000  # characters; longer replies are invalid, and searching them for a list takes time
 STARTS = 20  # number of brackets to try

@@ -11,11 +11,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..languages import ENGLISH
 from ..utils.settings import CHECKPOINT, DATA, DefaultOf, setting, step
 from .operations import Operation, model, output
 
 FILE = "xsimpp.json"
-ENGLISH = "eng_Latn"
 
 
 @step(operation="measure_teacher")

@@ -56,10 +56,10 @@ from run_script import run, show
 from tqdm.auto import tqdm
 
 from hf_echo.data.tables import BadRows
-from hf_echo.languages import find_language
+from hf_echo.languages import ENGLISH, find_language
 from hf_echo.utils.files import write_json
 
-PIVOTS = ("eng_Latn", "fra_Latn", "spa_Latn", "deu_Latn", "rus_Cyrl")
+PIVOTS = (ENGLISH, "fra_Latn", "spa_Latn", "deu_Latn", "rus_Cyrl")
 TOLERANCE = 0.4
 
 

@@ -31,6 +31,7 @@ from hf_echo.data.formats import BLOCK
 from hf_echo.data.gettext_catalogs import Catalog, catalog_rows, language_of_locale, read_catalog
 from hf_echo.data.schema import COLUMNS
 from hf_echo.data.tables import BadRows
+from hf_echo.languages import ENGLISH
 from hf_echo.utils.files import files_below, write_json, write_whole
 
 CATALOGS = (".po", ".mo")
@@ -103,7 +104,7 @@ def harvest(
                     else:
                         seen.add(key)
                         rows.append(row)
-                        languages[row[3] if row[1] == "eng_Latn" else f"{row[1]}>{row[3]}"] += 1
+                        languages[row[3] if row[1] == ENGLISH else f"{row[1]}>{row[3]}"] += 1
                         packages[catalog.package] += 1
                 if len(rows) >= BLOCK:
                     writer.write_table(pa.table(list(zip(*rows)), names=COLUMNS).cast(schema))

@@ -20,14 +20,13 @@ import typer
 from run_script import run, show
 
 from hf_echo.data.schema import check_language, check_text
-from hf_echo.languages import find_language, language
+from hf_echo.languages import ENGLISH, find_language, language
 from hf_echo.negatives.language_model import Endpoint, InvalidReply, Job, write_rows
 from hf_echo.negatives.rules import normal_form
 from hf_echo.negatives.written import clean_reply
 
 logger = logging.getLogger(__name__)
 
-ENGLISH = "eng_Latn"
 PAPER_LANGUAGES = "fra_Latn deu_Latn hin_Deva ita_Latn por_Latn spa_Latn tha_Thai".split()  # OS A.3
 PLAIN = {"delimiter": "\t", "quoting": 3, "keep_default_na": False}  # quotes and "NA" are text
 READERS = {".jsonl": ("json", {}), ".parquet": ("parquet", {}), ".tsv": ("csv", PLAIN)}

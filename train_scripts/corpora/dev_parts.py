@@ -10,10 +10,11 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-ENG = "eng_Latn"
+from hf_echo.languages import ENGLISH
+
 BIBLES = ("bible.parquet", "bible_more.parquet")
 PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "nano_real_dev.yaml").read_text())
-LANGUAGES = [*PARTS["languages"], ENG]
+LANGUAGES = [*PARTS["languages"], ENGLISH]
 
 
 def read(corpora: Path, name: str, **equal: str) -> pd.DataFrame:
@@ -31,7 +32,7 @@ def read_bibles(corpora: Path, split: str) -> pd.DataFrame:
 def pairs_of_nway(table: pd.DataFrame, key: str, provenance: str = "primary") -> pd.DataFrame:
     """Rows (key, lang, text) -> X->eng pairs of equal key."""
     table = table[table.lang.isin(LANGUAGES)].rename(columns={key: "id"})[["id", "lang", "text"]]
-    is_english = table.lang == ENG
+    is_english = table.lang == ENGLISH
     english = (
         table[is_english].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
     )
@@ -46,19 +47,19 @@ def schema(
     provenance: str = "primary",
 ) -> pd.DataFrame:
     columns = {"source": list(source), "source_lang": list(source_lang), "target": list(target)}
-    return pd.DataFrame(columns | {"target_lang": ENG, "provenance": provenance})
+    return pd.DataFrame(columns | {"target_lang": ENGLISH, "provenance": provenance})
 
 
 def english_pairs(table: pd.DataFrame, provenance: str = "primary") -> pd.DataFrame:
     """Rows src (English), tgt_lang, tgt -> X->eng pairs."""
-    table = table[(table.src_lang == ENG) & table.tgt_lang.isin(LANGUAGES)]
+    table = table[(table.src_lang == ENGLISH) & table.tgt_lang.isin(LANGUAGES)]
     return schema(table.tgt, table.tgt_lang, table.src, provenance)
 
 
 def both_sides(pairs: pd.DataFrame) -> pd.DataFrame:
     """X->eng pairs -> rows id (the English text), lang, text."""
     sources = pd.DataFrame({"id": pairs.target, "lang": pairs.source_lang, "text": pairs.source})
-    targets = pd.DataFrame({"id": pairs.target, "lang": ENG, "text": pairs.target})
+    targets = pd.DataFrame({"id": pairs.target, "lang": ENGLISH, "text": pairs.target})
     return pd.concat([sources, targets])
 
 
@@ -70,7 +71,7 @@ def is_tatoeba_dev(english: str) -> bool:
 
 def is_last_document(ntrex: pd.DataFrame) -> pd.Series:
     """Whether a row of NTREX is of the last documents, in the order of English, which are kept for measuring."""
-    documents = ntrex[ntrex.lang == ENG].sort_values("id").document.unique()
+    documents = ntrex[ntrex.lang == ENGLISH].sort_values("id").document.unique()
     return ntrex.document.isin(documents[-PARTS["ntrex"]["last_documents"] :])
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import pandas as pd
 from dev_parts import (
-    ENG,
     LANGUAGES,
     is_last_document,
     pairs_of_nway,
@@ -29,6 +28,7 @@ from dev_parts import (
     schema,
 )
 
+from hf_echo.languages import ENGLISH
 from hf_echo.steps.public_text import add_corpora, corpora_of
 
 Document = tuple[str, list[str], list[str]]
@@ -57,7 +57,7 @@ def documents(table: pd.DataFrame, lang: str) -> list[Document]:
         ["document", "number", "lang"]
     )
     own = table[table.lang == lang]
-    english = table[table.lang == ENG]
+    english = table[table.lang == ENGLISH]
     pairs = own.merge(english, on=["document", "number"], suffixes=("", "_eng")).sort_values(
         "number"
     )
@@ -82,7 +82,7 @@ def flores_paragraphs(table: pd.DataFrame) -> pd.DataFrame:
     """
     table = table.assign(number=table.index_id.astype(int), document="flores")
     table = in_all_languages(table).sort_values("number")
-    english = table[table.lang == ENG]
+    english = table[table.lang == ENGLISH]
     # A paragraph begins where the numbers jump or the topic changes.
     is_new = (english.number.diff() != 1) | (english.category != english.category.shift())
     paragraph_of = dict(zip(english.number, is_new.cumsum(), strict=True))
@@ -132,7 +132,7 @@ def main() -> None:
     args = parser.parse_args()
     corpora = corpora_of(args, "ntrex", "bible", "bible_more", "flores_sib")
     args.out.mkdir(parents=True, exist_ok=True)
-    others = [lang for lang in LANGUAGES if lang != ENG]
+    others = [lang for lang in LANGUAGES if lang != ENGLISH]
     parts = []
     if (corpora / "qa_parallel.parquet").exists():
         contexts = read(corpora, "qa_parallel.parquet", kind="context")
@@ -152,7 +152,7 @@ def main() -> None:
         for lang in others:
             for key, source, english in paragraphs(documents(table, lang), 8):
                 rows.append({"id": key, "lang": lang, "sentences": source})
-                rows.append({"id": key, "lang": ENG, "sentences": english})
+                rows.append({"id": key, "lang": ENGLISH, "sentences": english})
         out = pd.DataFrame(rows).drop_duplicates(["id", "lang"], ignore_index=True)
         out.to_parquet(args.out / f"dev_{name}.parquet")
         print(f"dev_{name}: {out.id.nunique()} documents, {len(out)} rows")

@@ -17,9 +17,10 @@ import pandas as pd
 from dev_parts import LANGUAGES, dev_tables, read
 
 from hf_echo.data.builtin import builtin_nway
+from hf_echo.languages import ENGLISH
 from hf_echo.steps.public_text import add_corpora, corpora_of
 
-PROBE_LANGS = ["fra_Latn", "eng_Latn"]
+PROBE_LANGS = ["fra_Latn", ENGLISH]
 PAIRS = 200
 MEANINGS = 300  # of the built-in corpus
 

@@ -40,6 +40,7 @@ from transformers import (
 
 from hf_echo.data.builtin import LANGUAGES, builtin_nway
 from hf_echo.data.segmentation import trimmed
+from hf_echo.languages import ENGLISH
 from hf_echo.utils.hub import snapshot
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def segmentation_examples(
     segment: Segment,
     translate: Translate,
     *,
-    source_lang: str = "eng_Latn",
+    source_lang: str = ENGLISH,
     sentences: int = 10_000,
     per_document: int = 32,
     progress: bool = True,
@@ -326,7 +327,7 @@ def builtin_examples(split: str, sentences: int) -> list[dict]:
     texts: dict[str, list[str]] = {}
     for row in builtin_nway(sentences, split=split):
         texts.setdefault(row["lang"], []).append(row["text"])
-    english = texts["eng_Latn"]
+    english = texts[ENGLISH]
     place_of = {text: place for place, text in enumerate(english)}
 
     def segment(block: Sequence[str], lang: str) -> list[list[str]]:

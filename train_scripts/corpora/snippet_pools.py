@@ -31,7 +31,7 @@ from hf_echo.data import load_parallel, schema
 from hf_echo.data.normal_form import normal_forms
 from hf_echo.inference import any_encoder
 from hf_echo.inference.embedding_store import stored_encoder
-from hf_echo.languages import language
+from hf_echo.languages import ENGLISH, language
 from hf_echo.search.checks import check_counts, refuse_broken, unit_rows
 from hf_echo.search.neighbours import unit_neighbours
 from hf_echo.utils.files import write_whole
@@ -51,7 +51,7 @@ class Columns:
     """Unit embeddings of texts of a dataset, each encoded once and kept in `work`, where a stopped run resumes."""
 
     def __init__(self, encode: Encode, work: Path, model: str):
-        probe = np.asarray(encode([PROBE], "eng_Latn"), np.float64).round(3).tolist()
+        probe = np.asarray(encode([PROBE], ENGLISH), np.float64).round(3).tolist()
         self.encode = stored_encoder(encode, f"{model} {probe}", work)
 
     def vectors(self, dataset: Dataset, side: str, rows: np.ndarray) -> np.ndarray:

@@ -15,10 +15,10 @@ from pathlib import Path
 import pandas as pd
 
 from hf_echo.evaluation.spectrum import SIB_TOPICS
+from hf_echo.languages import ENGLISH
 from hf_echo.steps.public_text import add_corpora, corpora_of
 
 SENTENCES = 16
-ENGLISH = "eng_Latn"
 LANGUAGES = (ENGLISH, "fra_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")
 
 

@@ -12,8 +12,9 @@ import argparse
 from pathlib import Path
 
 import pandas as pd
-from dev_parts import ENG, is_last_document, read, read_bibles
+from dev_parts import is_last_document, read, read_bibles
 
+from hf_echo.languages import ENGLISH
 from hf_echo.steps.public_text import add_corpora, corpora_of
 
 
@@ -29,7 +30,7 @@ def plain(texts: pd.Series) -> pd.Series:
 
 def pairs_with_english(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of equal id, English first; so English stands beside every language, as in a corpus of pairs."""
-    is_english = table.lang == ENG
+    is_english = table.lang == ENGLISH
     english = table[is_english].rename(columns={"lang": "src_lang", "text": "src"})
     other = table[~is_english].rename(columns={"lang": "tgt_lang", "text": "tgt"})
     return other.merge(english, on="id")[["src_lang", "src", "tgt_lang", "tgt"]]

@@ -24,13 +24,14 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from study_parts import ENGLISH, RememberingEncoder, command_line
+from study_parts import RememberingEncoder, command_line
 from tqdm import tqdm
 
 from hf_echo.checkpoints import prune_checkpoint, swap_checkpoint
 from hf_echo.evaluation import evaluate_xsim, translation_scores
 from hf_echo.evaluation.nway_texts import texts_by_language
 from hf_echo.inference import encode, load_encoder, load_translator, translate
+from hf_echo.languages import ENGLISH
 from hf_echo.modeling import EchoTokenizer
 from hf_echo.negatives.rules import hard_negatives_by_id
 from hf_echo.steps.public_text import add_corpora, corpora_of

@@ -25,7 +25,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import torch
 from echo_nano_report import FORTY_ONE, SETS, TWELVE, by_group, in_order, measure, opened, search
-from study_parts import ENGLISH, command_line, dev_rows, english_of, topic_rows
+from study_parts import command_line, dev_rows, english_of, topic_rows
 from transformers import AutoModel
 
 from hf_echo.evaluation import (
@@ -40,6 +40,7 @@ from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.inference import load_translator, translate
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encoders import Encode
+from hf_echo.languages import ENGLISH
 from hf_echo.modeling.precision_echo import bf16_is_faster
 from hf_echo.negatives.rules import hard_negatives_by_id
 from hf_echo.search.margin import best_matches

@@ -17,11 +17,12 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from study_parts import ENGLISH, command_line, english_of
+from study_parts import command_line, english_of
 
 from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encoders import tfidf_encoder
+from hf_echo.languages import ENGLISH
 from hf_echo.search.margin import best_matches
 from hf_echo.utils.files import read_json, write_json
 from hf_echo.utils.results import markdown_table

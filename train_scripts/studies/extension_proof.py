@@ -20,11 +20,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from study_parts import ENGLISH, command_line
+from study_parts import command_line
 
 from hf_echo.data.builtin import LANGUAGES, builtin_nway, dev_set
 from hf_echo.evaluation import translation_scores
 from hf_echo.inference import load_translator, translate
+from hf_echo.languages import ENGLISH
 from hf_echo.stages import DevSet, evaluate_sets
 from hf_echo.steps.recipe import find_recipes
 from hf_echo.steps.run import run_operation

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from study_parts import ENGLISH, command_line
+from study_parts import command_line
 
 from hf_echo.data import load_parallel
-from hf_echo.languages import LANGUAGES
+from hf_echo.languages import ENGLISH, LANGUAGES
 from hf_echo.steps.recipe import find_recipes, parse_overrides, read_recipe
 from hf_echo.steps.training import train_recipe
 from hf_echo.utils.files import read_json

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from study_parts import ENGLISH, command_line
+from study_parts import command_line
 
 from hf_echo.evaluation import evaluate_xsim
 from hf_echo.evaluation.retrieval.hard_negatives import by_text, published_negatives, rule_negatives
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encoders import Encode
+from hf_echo.languages import ENGLISH
 from hf_echo.utils.files import write_json
 from hf_echo.utils.results import Table, cell_text, markdown_table
 

@@ -33,12 +33,13 @@ import pandas as pd
 import torch
 from full_models import BOTH, CROSS_LINGUAL, MONOLINGUAL, cross_lingual_pairs, train_full
 from sentence_transformers import SentenceTransformer
-from study_parts import ENGLISH, RememberingEncoder, command_line, topic_rows
+from study_parts import RememberingEncoder, command_line, topic_rows
 from study_parts import dev_rows as rows_of_set
 
 from hf_echo.evaluation import evaluate_xsim, rsim
 from hf_echo.evaluation.probes.downstream import evaluate_classification
 from hf_echo.evaluation.report.models import minilm_folder
+from hf_echo.languages import ENGLISH
 from hf_echo.modeling.precision_echo import bf16_is_faster
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular
 from hf_echo.steps.public_text import add_corpora, corpora_of

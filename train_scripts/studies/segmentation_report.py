@@ -23,7 +23,7 @@ from study_parts import command_line
 
 from hf_echo.data.segmentation import rule_segmenter, sat_segmenter, trimmed
 from hf_echo.evaluation.translation import translation_scores
-from hf_echo.languages import is_language
+from hf_echo.languages import ENGLISH, is_language
 from hf_echo.steps.public_text import add_corpora, corpora_of
 from hf_echo.utils.files import write_json
 from hf_echo.utils.results import Result, Table
@@ -118,7 +118,7 @@ def round_trip_bleu(
     segment: Segment,
     translate: Callable[[list[str], str, str], Sequence[str]],
     *,
-    pivot: str = "eng_Latn",
+    pivot: str = ENGLISH,
 ) -> Table:
     """BLEU of paragraphs after segmentation, translation to the pivot and back, and joining (OS A.1).
 

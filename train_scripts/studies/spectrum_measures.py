@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 from spectrum_choices import decoder_ids
-from study_parts import ENGLISH, command_line
+from study_parts import command_line
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 import hf_echo
@@ -28,6 +28,7 @@ from hf_echo.evaluation.spectrum import (
 )
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
+from hf_echo.languages import ENGLISH
 from hf_echo.stages.spectrum.prompts import draw_prompt, written_prompt
 from hf_echo.utils.vectors import unit_length
 

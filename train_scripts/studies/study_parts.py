@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-ENGLISH = "eng_Latn"
+from hf_echo.languages import ENGLISH
 
 
 def command_line(description: str) -> argparse.ArgumentParser:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from study_parts import ENGLISH, command_line
+from study_parts import command_line
 
 from hf_echo.data import load_nway
 from hf_echo.evaluation import evaluate_xsim
@@ -34,6 +34,7 @@ from hf_echo.evaluation.tokens.alignment import (
 )
 from hf_echo.evaluation.tokens.tagging import OUTSIDE, evaluate_tagging
 from hf_echo.inference import encode, load_encoder
+from hf_echo.languages import ENGLISH
 from hf_echo.negatives.rules import hard_negatives_by_id
 from hf_echo.steps.record import read_record
 from hf_echo.utils.hub import packaged_model

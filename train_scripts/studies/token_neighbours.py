@@ -19,6 +19,7 @@ from hf_echo.data import load_nway
 from hf_echo.evaluation.nway_texts import texts_by_language
 from hf_echo.evaluation.tokens.token_states import token_states
 from hf_echo.inference import load_encoder
+from hf_echo.languages import ENGLISH
 from hf_echo.search import nearest_neighbours
 
 KINDS = ("same_language", "same_sentence", "translation", "other", "same_token")
@@ -29,7 +30,7 @@ def token_neighbours(
     tokenizer: Any,
     rows: Iterable[Mapping[str, Any]],
     *,
-    query_lang: str = "eng_Latn",
+    query_lang: str = ENGLISH,
     query_sentences: int = 250,
     tokens_each: int = 3,
     k: int = 5,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from ...languages import ENGLISH
 from ..schema import features
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "LANGUAGES", "SPLITS", "builtin_nway", "builtin_parallel", "dev_set"]
 
-ENGLISH = "eng_Latn"
 LANGUAGES = (
     ENGLISH,
     *"fra_Latn deu_Latn spa_Latn ita_Latn tur_Latn rus_Cyrl ell_Grek zho_Hans jpn_Jpan".split(),

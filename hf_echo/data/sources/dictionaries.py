@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ...languages import ENGLISH
 from .origins import Files, text_lines, unpacked
-from .rows import ENGLISH, PAIR_COLUMNS, Rows, code_of, one_line
+from .rows import PAIR_COLUMNS, Rows, code_of, one_line
 
 COLUMNS = (*PAIR_COLUMNS, "source")
 DIGITS = {

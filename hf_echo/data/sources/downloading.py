@@ -26,12 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
-from ...languages import as_code
+from ...languages import ENGLISH, as_code
 from ...utils.did_you_mean import did_you_mean
 from ...utils.files import check_output, only_run, read_json, write_json, write_text, write_whole
 from ..leaks import held_out_letters, quoted, write_without
 from .origins import Files, open_all, sha256_of
-from .rows import ENGLISH
 from .table import LICENSES, SOURCES, License, Source
 
 logger = logging.getLogger(__name__)

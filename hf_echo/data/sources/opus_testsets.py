@@ -6,8 +6,9 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from ...languages import ENGLISH
 from .origins import Files
-from .rows import ENGLISH, PAIR_COLUMNS, Rows, code_of, draw_of, is_of_flores, one_line
+from .rows import PAIR_COLUMNS, Rows, code_of, draw_of, is_of_flores, one_line
 
 logger = logging.getLogger(__name__)
 WMT_COLUMNS = (*PAIR_COLUMNS, "source")

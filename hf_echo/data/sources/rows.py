@@ -13,7 +13,6 @@ from functools import cache
 
 from ...languages import LANGUAGES, find_language
 
-ENGLISH = "eng_Latn"
 PAIR_COLUMNS = ("src_lang", "src", "tgt_lang", "tgt")
 Row = tuple
 Rows = Iterator[Row]

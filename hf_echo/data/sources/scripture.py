@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
+from ...languages import ENGLISH
 from .origins import Files
-from .rows import ENGLISH, Rows, code_of, main_script, one_line
+from .rows import Rows, code_of, main_script, one_line
 
 COLUMNS = ("verse_id", "lang", "text", "split")
 BOOKS = dict(

@@ -9,10 +9,11 @@ from functools import partial
 from html.parser import HTMLParser
 from pathlib import PurePosixPath
 
+from ...languages import ENGLISH
 from ..gettext_catalogs import Catalog, catalog_rows, read_catalog, strip_tags
 from ..tables import BadRows
 from .origins import Files
-from .rows import ENGLISH, PAIR_COLUMNS, Rows, code_of, one_line
+from .rows import PAIR_COLUMNS, Rows, code_of, one_line
 
 COLUMNS = (*PAIR_COLUMNS, "source")
 MOST = 3  # translations of a message in one language

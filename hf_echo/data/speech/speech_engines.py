@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...languages import find_language
+from ...languages import ENGLISH, find_language
 from . import kokoro
 from .readers import kept_for_measuring
 
@@ -186,7 +186,7 @@ def _flite(text: str, voice: str, speed: float, pitch: float) -> bytes:
 @cache
 def _flite_voices() -> dict[str, list[str]]:
     names = " ".join(_lines("flite", "-lv")).partition(":")[2].split()
-    return {"eng_Latn": [name for name in names if name != "awb_time"]}  # it speaks only the time
+    return {ENGLISH: [name for name in names if name != "awb_time"]}  # it speaks only the time
 
 
 def _festival(text: str, voice: str, speed: float, pitch: float) -> bytes:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.signal import butter, fftconvolve, sosfiltfilt
 
-from ...languages import find_language
+from ...languages import ENGLISH, find_language
 from ...utils.text import read_lines
 from ..formats import open_file, suffix_of
 from ..nway import find_nway_columns, load_nway
@@ -24,7 +24,6 @@ from ..readers import load_parallel
 from ..schema import check_text
 from ..tables import as_list
 
-ENGLISH = "eng_Latn"
 LONGEST = 300  # characters: about 20 seconds of speech
 PLAIN = re.compile(r"[A-Za-z0-9 ,.'?!;:()*#…-]+")
 CODE = re.compile(r"[a-z][A-Z]|\.\w{2,4}\b|--|\(\)")

@@ -16,12 +16,12 @@ from ...data.leaks import leaked_texts
 from ...data.nway import find_nway_columns, load_nway
 from ...data.readers import load_parallel
 from ...inference.encoders import Encode
+from ...languages import ENGLISH
 from ...negatives.rules import hard_negatives_for
 from ...utils.results import Table
 from ..nway_texts import Texts, texts_by_language
 from ..retrieval.multilingual import evaluate_xsim, pairs_as_nway
 
-PIVOT = "eng_Latn"
 # The measures of a set, and the fields of mteb's scores that hold them.
 MEASURES = ("xsim", "xsimpp")
 
@@ -84,27 +84,27 @@ def measure_bitext(
     Raises:
         ValueError: the set has no English, none of the languages, or no sentence that training lacks.
     """
-    if PIVOT not in texts:
-        raise ValueError(f"no rows in {PIVOT}, into which the others are searched")
-    measured_languages = [lang for lang in texts if lang != PIVOT]
+    if ENGLISH not in texts:
+        raise ValueError(f"no rows in {ENGLISH}, into which the others are searched")
+    measured_languages = [lang for lang in texts if lang != ENGLISH]
     if languages:
-        measured_languages = [lang for lang in languages if lang in texts and lang != PIVOT]
+        measured_languages = [lang for lang in languages if lang in texts and lang != ENGLISH]
     if not measured_languages:
-        raise ValueError(f"none of {', '.join(languages) or 'its languages'} beside {PIVOT}")
+        raise ValueError(f"none of {', '.join(languages) or 'its languages'} beside {ENGLISH}")
 
     leaked: set[Hashable] | None = None
     if train is not None:
-        leaked = _leaked_ids(texts, [*measured_languages, PIVOT], train)
+        leaked = _leaked_ids(texts, [*measured_languages, ENGLISH], train)
     rows = _rows(texts, measured_languages, limit, leaked or set())
     if not rows:
         raise ValueError(f"all of its sentences stand in {train}")
 
     negatives = None
     if hard_negatives:
-        english = {row["id"]: row["text"] for row in rows if row["lang"] == PIVOT}
+        english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
         made = hard_negatives_for(list(english.values()))
         negatives = {key: items for key, items in zip(english, made, strict=True) if items}
-    table = evaluate_xsim(encode, rows, target_lang=PIVOT, negatives=negatives)
+    table = evaluate_xsim(encode, rows, target_lang=ENGLISH, negatives=negatives)
     table.notes["leaked"] = None if leaked is None else len(leaked)
     return table
 
@@ -125,7 +125,7 @@ def _rows(
     texts: Texts, languages: Sequence[str], limit: int | None, leaked: set[Hashable]
 ) -> list[dict[str, Any]]:
     """N-way rows of the languages and of their English translations."""
-    english = texts[PIVOT]
+    english = texts[ENGLISH]
     rows = []
     pivot_ids: dict[Hashable, None] = {}  # in the order of their first use
     for lang in languages:
@@ -134,7 +134,7 @@ def _rows(
             rows.append({"id": key, "lang": lang, "text": texts[lang][key]})
             pivot_ids[key] = None
     for key in pivot_ids:
-        rows.append({"id": key, "lang": PIVOT, "text": english[key]})
+        rows.append({"id": key, "lang": ENGLISH, "text": english[key]})
     return rows
 
 
@@ -178,8 +178,8 @@ def write_task_results(
         for row in table.rows:
             accuracy = 1 - row["xsim"] / 100
             score = {
-                "hf_subset": f"{row['lang']}-{PIVOT}",
-                "languages": [row["lang"].replace("_", "-"), PIVOT.replace("_", "-")],
+                "hf_subset": f"{row['lang']}-{ENGLISH}",
+                "languages": [row["lang"].replace("_", "-"), ENGLISH.replace("_", "-")],
                 "main_score": accuracy,
                 "accuracy": accuracy,
             }

@@ -20,12 +20,11 @@ from string import ascii_lowercase
 from typing import Any
 
 from ...data.segmentation import trimmed
-from ...languages import language
+from ...languages import ENGLISH, language
 from ..spectrum import SIB_TOPICS, Choice
 from .public_sets import SETS, load_benchmark
 from .set_rows import TAXI_TOPICS, Row
 
-ENGLISH = "eng_Latn"
 LETTERS = "ABCD"
 TOPICS = {"sib200": SIB_TOPICS, "taxi1500": TAXI_TOPICS}
 LETTER_SETS = ("belebele", "speech_belebele")

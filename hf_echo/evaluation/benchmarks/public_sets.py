@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from ...data.flores import FLORES_200, FLORES_PLUS, nllb_code
 from ...data.flores import SPLITS as FLORES_SPLITS
-from ...languages import find_language
+from ...languages import ENGLISH, find_language
 from ...utils.files import files_below
 from .set_rows import (
     NumberedRow,
@@ -119,7 +119,7 @@ def load_benchmark(
                 row_languages.add(row[column])
         seen_languages |= row_languages
         if languages is None or (
-            row_languages & set(languages) and row_languages <= {*languages, "eng_Latn"}
+            row_languages & set(languages) and row_languages <= {*languages, ENGLISH}
         ):
             rows.append(row)
             kept_languages |= row_languages
@@ -412,7 +412,7 @@ def _wic(row: Row, code: str) -> Row | None:
     """Test sets have hidden labels (-1)."""
     if row["label"] == -1:
         return None
-    return {"lang": "eng_Latn"} | {name: row[name] for name in WIC}
+    return {"lang": ENGLISH} | {name: row[name] for name in WIC}
 
 
 def _xlwic(row: Row, code: str) -> Row | None:
@@ -431,7 +431,7 @@ TEST = {"test": "test"}
 NLLB = r"[a-z]{3}_[A-Za-z]{4}"  # "ary_arab" is spelled so
 DEV_AND_TEST = {"validation": "dev", "test": "test"}
 WIKIPEDIA = {"als": "gsw_Latn", "zh-yue": "yue_Hant"}  # Wikipedia's codes
-MASSIVE = {"en-US": "eng_Latn"}  # its only English
+MASSIVE = {"en-US": ENGLISH}  # its only English
 SETS: dict[str, PublicSet] = {
     "flores200": PublicSet(
         None,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...languages import ENGLISH
 from ...utils.files import files_below
 from ..spectrum import SIB_TOPICS
 
@@ -110,7 +111,7 @@ def story_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
             options.reverse()
         row = {
             "id": name,
-            "lang": "eng_Latn",
+            "lang": ENGLISH,
             "document": [str(parts["mutual.wav"])],
             "question": "",
             "options": options,

@@ -10,6 +10,7 @@ from typing import Any
 from ...data.formats import open_file
 from ...data.nway import find_nway_columns
 from ...data.schema import check_text
+from ...languages import ENGLISH
 from ...negatives.rules import hard_negatives_for
 from ..labelled_rows import read_rows
 from ..nway_texts import pairs_of_table
@@ -21,7 +22,7 @@ from ..retrieval.hard_negatives import (
     published_negatives,
 )
 
-TRAINING_LANGS = ("fra_Latn", "eng_Latn")
+TRAINING_LANGS = ("fra_Latn", ENGLISH)
 
 
 @dataclass
@@ -61,7 +62,7 @@ class ReportData:
 
 
 def read_folder(
-    folder: str | Path, *, target_lang: str = "eng_Latn", published: str | Path | None = None
+    folder: str | Path, *, target_lang: str = ENGLISH, published: str | Path | None = None
 ) -> ReportData:
     """Read every *.parquet file of a folder; English target sentences get up to five hard negatives by rule.
 

@@ -9,6 +9,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from ...inference.encoders import Encode
+from ...languages import ENGLISH
 from ...search.checks import refuse_broken
 from ...search.margin import checked_margin
 from ...utils.results import Table
@@ -24,7 +25,7 @@ def evaluate_xsim(  # noqa: PLR0913 (the options of `hf-echo evaluate xsim`)
     encode: Encode,
     rows: Iterable[Mapping[str, Any]],
     *,
-    target_lang: str = "eng_Latn",
+    target_lang: str = ENGLISH,
     source_langs: Sequence[str] | None = None,
     direction: str = "to",
     negatives: Negatives | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...data.noise import KINDS, noisy
 from ...inference.encoders import Encode
+from ...languages import ENGLISH
 from ...utils.results import Table
 from ..nway_texts import common_ids, pairs_of_table
 from .xsim import text_groups, xsim
@@ -20,7 +21,7 @@ def evaluate_noise(
     encode: Encode,
     rows: Iterable[Mapping[str, Any]],
     *,
-    target_lang: str = "eng_Latn",
+    target_lang: str = ENGLISH,
     source_langs: Sequence[str] | None = None,
     limit: int | None = None,
     seed: int = 0,

@@ -15,6 +15,7 @@ import numpy as np
 from datasets import Dataset
 
 from ...inference.encoders import Encode
+from ...languages import ENGLISH
 from ...search.checks import refuse_broken
 from ...search.margin import best_matches, checked_margin
 from ...utils.results import Table
@@ -30,7 +31,6 @@ from .hard_negatives import (
     rule_negatives,
 )
 
-ENGLISH = "eng_Latn"
 COLUMNS = ("text", "lang", "english")
 MEASURES = ("xsim", "xsimpp", "own_xsim", "text_xsim", "chrf", "bleu", "text_chrf", "text_bleu")
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from random import Random
 from zlib import crc32
 
+from ...languages import ENGLISH
 from .antonyms import antonym
 from .causality import modal, negation, tense
 from .entities import entity, pronoun
@@ -110,7 +111,7 @@ def hard_negatives_by_id(
     rows: Iterable[Mapping[str, str]], max_negatives: int = 5
 ) -> dict[str, list[tuple[str, str]]]:
     """{id of an English sentence: its hard negatives} of n-way rows (id, lang, text), where the rules make some."""
-    english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
+    english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
     negatives_by_id = {}
     for sentence_id, negatives in zip(
         english, hard_negatives_for(list(english.values()), max_negatives)

@@ -10,6 +10,7 @@ from typing import Any
 from ...evaluation import evaluate_xsim
 from ...evaluation.nway_texts import measurable_pairs, texts_by_language
 from ...inference.encode import encode
+from ...languages import ENGLISH
 from ...modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
 
 logger = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ class DevSet:
 
     rows: Any
     negatives: Mapping | None = None
-    target_lang: str = "eng_Latn"
+    target_lang: str = ENGLISH
 
 
 def check_dev_set(name: str, dev: DevSet) -> None:

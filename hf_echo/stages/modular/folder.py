@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...languages import language
+from ...languages import ENGLISH, language
 from ...utils.files import read_json, write_json
 from ...utils.folders import write_folder
 from ...utils.hub import snapshot
@@ -18,7 +18,7 @@ CODE = "sentence_transformer_modular"
 
 
 def modular_backbone(
-    base: str | Path, output_dir: str | Path, *, pivot: str = "eng_Latn", max_seq_length: int = 128
+    base: str | Path, output_dir: str | Path, *, pivot: str = ENGLISH, max_seq_length: int = 128
 ) -> None:
     """Make a modular encoder without languages from an encoder; its sentence embedding is the mean of its states.
 

@@ -16,6 +16,7 @@ from ...data.documents import TokenizedDocuments, flat_sentences, load_documents
 from ...inference.any_encoder import any_encoder
 from ...inference.embedding_store import VectorRows, frozen_embeddings
 from ...inference.encode import opening
+from ...languages import ENGLISH
 from ...losses import translation_loss
 from ...modeling import EchoTokenizer, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from ...modeling.packing_spectrum import IGNORE, PackedDocument, pack
@@ -28,7 +29,7 @@ from ..core.stage import Embedded, Stage
 from ..core.text_pairs import load_with
 from .parts import check_shape, plan, size
 
-BOE = (SpectrumConfig.boe_text, "eng_Latn")
+BOE = (SpectrumConfig.boe_text, ENGLISH)
 NOT_OF_THE_MODEL = ("index", "slot_documents", "slot_keys")
 
 

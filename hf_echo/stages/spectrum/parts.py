@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ...inference.embedding_store import VectorRows
 from ...inference.encode import opening
+from ...languages import ENGLISH
 from ...modeling import (
     EchoConfig,
     EchoDecoder,
@@ -97,7 +98,7 @@ def join(tower: SpectrumModel, decoder_name: str) -> SpectrumForCausalLM:
             decoder.config.bottleneck = False
             with torch.no_grad():
                 decoder.model.embedding_projection.weight.div_(tower.config.embedding_scale)
-            prompt = AutoTokenizer.from_pretrained(place).decoder_prompt_ids("eng_Latn")
+            prompt = AutoTokenizer.from_pretrained(place).decoder_prompt_ids(ENGLISH)
             tower.config.sentence_prompt = [int(i) for i in prompt]
     return SpectrumForCausalLM.from_parts(tower, decoder)
 

@@ -17,6 +17,7 @@ from ...evaluation.retrieval.xsim import text_groups, xsim
 from ...inference.any_encoder import any_encoder
 from ...inference.embedding_store import frozen_embeddings
 from ...inference.encode_speech import open_extractor
+from ...languages import ENGLISH
 from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from ...utils.did_you_mean import did_you_mean
 from ...utils.fingerprint import fingerprint
@@ -27,7 +28,6 @@ from ..core.model_shape import check_activations
 from ..core.plan import Start, count, memory, start_or_shape, with_total
 from ..core.text_pairs import load_with
 
-ENGLISH = "eng_Latn"
 OF_EXTRACTOR = ("features", "num_mel_bins", "stride")
 OF_MODEL = (
     *("audio_config", "embedding_size", "pooler_layers", "pooler_hidden_size", "pooler_heads"),

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....languages import ENGLISH
 from ....utils.settings import Checked, setting
 from .columns import by_direction, direction, text_hashes
 
-PIVOT = "eng_Latn"
 LEAST_SPREAD = 0.05
 SAMPLE = 4_000  # rows per direction that `fit` keeps
 
@@ -146,6 +146,6 @@ def _language_effects(
         right[i] += weight * median
         right[j] -= weight * median
     effects = np.linalg.lstsq(laplacian, right, rcond=1e-12)[0]
-    if PIVOT in place:
-        effects -= effects[place[PIVOT]]
+    if ENGLISH in place:
+        effects -= effects[place[ENGLISH]]
     return dict(zip(codes, effects.tolist()))
