@@ -3,6 +3,7 @@
     OUT/plan.json              data, tokenizer, longest text and rows of a shard; read to continue
     OUT/shards/00000/          files of `TokenizedParallel`, memory-mapped
     OUT/shards/00000/shard.json   rows, longest texts, size of each file, and the hash of all
+    OUT/tokenizer/             the tokenizer
     OUT/prepared.json          the shards and their fingerprint, the hash of the shards' hashes; written last
 
 A shard takes blocks of rows from everywhere in the data, so that each is a sample of all. Training reads one shard at a
@@ -34,7 +35,11 @@ from .tokenized import TokenizedParallel, text_ids, tokenize_parallel
 
 logger = logging.getLogger(__name__)
 
-PREPARED, PLAN, SHARD, SHARDS = "prepared.json", "plan.json", "shard.json", "shards"
+PREPARED = "prepared.json"
+PLAN = "plan.json"
+SHARD = "shard.json"
+SHARDS = "shards"
+TOKENIZER = "tokenizer"
 BLOCK = 10_000  # neighbouring rows that stay together
 WHOLE = 2**30  # data of at most so many bytes are hashed again when they are opened
 
@@ -60,6 +65,7 @@ def prepare_parallel(
     max_length: int = 128,
     shard_rows: int = 1_000_000,
     workers: int = 1,
+    row_choice: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Tokenize a dataset of the parallel schema into shards; a second call makes only those that are missing.
 
@@ -67,6 +73,7 @@ def prepare_parallel(
         max_length: tokens of a text; longer ones are cut, with a warning.
         shard_rows: pairs of a shard, about. A worker holds one shard in memory, and so does a training process.
         workers: processes.
+        row_choice: settings of a recipe by which the rows were chosen; a run with other settings is refused.
 
     Returns:
         Rows, shards, fingerprint.
@@ -84,6 +91,7 @@ def prepare_parallel(
         "tokenizer": tokenizer_hash(tokenizer),
         "max_length": max_length,
         "shards": shards,
+        "row_choice": row_choice or {},
     }
     if (out / PLAN).is_file():
         earlier = read_json(out / PLAN)
@@ -93,6 +101,7 @@ def prepare_parallel(
                     f"{out} holds shards of another preparation ({name} differs): name another folder"
                 )
     (out / SHARDS).mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(out / TOKENIZER)
     write_json(out / PLAN, plan)
     missing = [
         number for number in range(shards) if not (shard_folder(out, number) / SHARD).is_file()
@@ -226,6 +235,16 @@ class PreparedParallel(torch.utils.data.Dataset):
             raise ValueError(
                 f"{self.folder} has max_length {self.about['max_length']}, the recipe {max_length}"
             )
+
+    def check_row_choice(self, row_choice: dict[str, Any]) -> None:
+        """Raises ValueError for a run whose recipe would choose other rows than the data have."""
+        prepared = self.about.get("row_choice", {})
+        for name in sorted({*prepared, *row_choice}):
+            if prepared.get(name) != row_choice.get(name):
+                raise ValueError(
+                    f"{self.folder} was prepared with {name} {prepared.get(name)!r}, the recipe has "
+                    f"{row_choice.get(name)!r}: hf-echo data prepare RECIPE OUT prepares the rows of a recipe"
+                )
 
     def shard(self, number: int) -> TokenizedParallel:
         if number not in self._open:

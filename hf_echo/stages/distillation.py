@@ -93,5 +93,13 @@ class DistillationStage(Stage):
         """Sentences of the teacher's languages, as pairs of a text with itself."""
         return resampled(monolingual(rows, config.base_languages or None), data, config.seed)
 
+    def row_choice(self, data: DataArguments, config: DistillationConfig) -> dict[str, Any]:
+        return {
+            "stage": self.name,
+            "base_languages": config.base_languages,
+            "temperature": data.temperature,
+            "seed": config.seed,
+        }
+
 
 STAGE = DistillationStage()

@@ -12,6 +12,7 @@ from torch import nn
 from ..checkpoints.rewrite import encoder_of
 from ..data.directions import extension_pairs
 from ..data.tokenized import TokenizedParallel
+from ..languages import ENGLISH
 from ..losses import distillation_parts, gather_with_grad, teacher_target
 from ..modeling import EchoEncoder, EchoForTranslation
 from ..utils.files import read_json
@@ -24,7 +25,6 @@ from .core.stage import Embedded, Stage, teacher
 from .core.text import same_text
 from .distillation import DistillationConfig, DistillationTrainer, resampled
 
-ENGLISH = "eng_Latn"
 # Share of the source's embedding in the teacher's target of a base language, beside the target's (OS Table 14c).
 SOURCE_SHARES = {"interpolated": 0.5, "source": 1.0, "target": 0.0}
 
@@ -181,6 +181,17 @@ class ExtensionStage(Stage):
         english = data.english_rows
         pairs = extension_pairs(rows, base, errors, english_rows=english, seed=config.seed)
         return resampled(pairs, data, config.seed)
+
+    def row_choice(self, data: DataArguments, config: ExtensionConfig) -> dict[str, Any]:
+        errors = read_xsimpp(data.teacher_xsimpp) if data.teacher_xsimpp else None
+        return {
+            "stage": self.name,
+            "base_languages": config.base_languages,
+            "teacher_xsimpp": errors,
+            "english_rows": data.english_rows,
+            "temperature": data.temperature,
+            "seed": config.seed,
+        }
 
 
 STAGE = ExtensionStage()

@@ -9,6 +9,7 @@ import torch
 from datasets import Dataset
 
 from ..data.tokenized import TokenizedParallel
+from ..languages import ENGLISH
 from ..losses import one_softmax_loss, split_softmax_parts
 from ..modeling import EchoForTranslation
 from ..utils.settings import setting
@@ -109,8 +110,17 @@ class HardNegativesStage(Stage):
             rows = rows.remove_columns("hard_negatives")
         rows = rows.add_column("hard_negatives", [[text for text, _ in row] for row in negatives])
         return rows.filter(
-            lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == "eng_Latn"
+            lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == ENGLISH
         )
+
+    def row_choice(self, data: DataArguments, config: HardNegativesConfig) -> dict[str, Any]:
+        if not data.rule_negatives:
+            return {}
+        return {
+            "rule_negatives": data.rule_negatives,
+            "rule_negatives_limit": data.rule_negatives_limit,
+            "seed": config.seed,
+        }
 
 
 STAGE = HardNegativesStage()

@@ -81,5 +81,10 @@ class TokenStage(Stage):
     def choose_rows(self, rows: Dataset, data: DataArguments, config: TokenConfig) -> Dataset:
         return resampled(rows, data, config.seed)
 
+    def row_choice(self, data: DataArguments, config: TokenConfig) -> dict[str, Any]:
+        if data.temperature is None:
+            return {}
+        return {"temperature": data.temperature, "seed": config.seed}
+
 
 STAGE = TokenStage()

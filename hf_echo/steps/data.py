@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..data.prepared import PreparedParallel
 from ..inference.any_encoder import any_encoder
 from ..inference.embedding_store import LiveRows, frozen_embeddings
 from ..inference.encode import opening
+from ..inference.shard_embeddings import ShardEmbeddings, ShardEncoder
 from ..inference.similar_texts import text_clusters
 from ..stages.core.arguments import DataArguments, ModelArguments
 from ..stages.core.base import CoreConfig
@@ -43,8 +45,12 @@ def data_fingerprints(
 def training_rows(
     stage: Stage, args: DataArguments, config: CoreConfig, dataset: Dataset
 ) -> Dataset:
-    """The rows that the stage trains on. Sets `config.base_languages` to those of the teacher if it is empty."""
-    if args.source_languages:
+    """The rows that the stage trains on. Sets `config.base_languages` to those of the teacher if it is empty.
+
+    Raises:
+        ValueError: `source_languages` leaves no row, or the recipe would choose other rows than prepared data have.
+    """
+    if args.source_languages and not isinstance(dataset, PreparedParallel):
         wanted = set(args.source_languages)
         every = dataset
         column = stage.language_column
@@ -59,8 +65,17 @@ def training_rows(
             args.base_languages_of or args.teacher
         )
     if isinstance(dataset, PreparedParallel):
+        dataset.check_row_choice(row_choice(stage, args, config))
         return dataset
     return stage.choose_rows(dataset, args, config)
+
+
+def row_choice(stage: Stage, args: DataArguments, config: CoreConfig) -> dict[str, Any]:
+    """The settings by which `training_rows` chooses; empty: it takes all rows."""
+    choice = stage.row_choice(args, config)
+    if args.source_languages:
+        choice["source_languages"] = sorted(args.source_languages)
+    return choice
 
 
 def teacher_languages(name: str) -> list[str]:
@@ -81,10 +96,15 @@ def embedded_sides(
 ) -> dict[str, Any]:
     """Embeddings of the texts by a frozen encoder, under the trainer's name for them: guide, teacher or embeddings."""
     needed = stage.embedded
-    name = needed.encoder(model_args, args) if needed else None
-    if not name:
+    encoder = shard_encoder(stage, model_args, args, config)
+    if needed is None or encoder is None:
         return {}
-    encode = any_encoder(name)
+    if isinstance(dataset, PreparedParallel):
+        sides = []
+        for side in needed.sides:
+            sides.append(ShardEmbeddings(dataset, encoder, side, normalize=needed.normalize))
+        return {needed.role: tuple(sides)}
+    encode = encoder.open()
     dataset = stage.texts(dataset)
     languages = needed.languages(config)
     if needed.role == "teacher" and args.live_teacher:
@@ -93,9 +113,27 @@ def embedded_sides(
                 LiveRows(dataset, side, encode, languages=languages) for side in needed.sides
             )
         }
-    key = f"{name} {fingerprint(name)}"
     options = dict(normalize=needed.normalize, sides=needed.sides, languages=languages)
-    return {needed.role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
+    return {
+        needed.role: frozen_embeddings(dataset, encode, encoder.name, args.cache_dir, **options)
+    }
+
+
+def shard_encoder(
+    stage: Stage, model_args: ModelArguments, args: DataArguments, config: CoreConfig
+) -> ShardEncoder | None:
+    """The frozen encoder that a run needs, not opened yet; None: it needs none."""
+    needed = stage.embedded
+    name = needed.encoder(model_args, args) if needed else None
+    if needed is None or not name:
+        return None
+    languages = needed.languages(config)
+    return ShardEncoder(
+        f"{name} {fingerprint(name)}",
+        partial(any_encoder, name),
+        needed.sides,
+        None if languages is None else tuple(sorted(languages)),
+    )
 
 
 def row_groups(dataset: Dataset, by: str, start: str, tokenizer: Any) -> np.ndarray:

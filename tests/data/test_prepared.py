@@ -13,8 +13,14 @@ from hf_echo.data.prepared import (
     rows_of_shard,
 )
 from hf_echo.data.tokenized import tokenize_parallel
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.inference.shard_embeddings import ShardEmbeddings
+from hf_echo.steps.data import shard_encoder
+from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.training import train_recipe
+from hf_echo.steps.training_data import PrepareData
 from hf_echo.utils.files import read_json
+from hf_echo.utils.vectors import unit_length
 
 
 @pytest.fixture
@@ -208,16 +214,26 @@ def test_a_stage_trains_on_prepared_data(prepared_recipe, tmp_path, folder):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (dict(batch_by="languages"), "batch_by reads texts, and .* holds tokens alone"),
+        (dict(max_length=64), "has max_length 128, the recipe 64"),
         (
             dict(source_languages=["fra_Latn"]),
-            "source_languages reads texts, and .* holds tokens alone",
+            "with source_languages None, the recipe has .'fra_Latn'.",
         ),
-        (dict(max_length=64), "has max_length 128, the recipe 64"),
+        (dict(rule_negatives=2), "with rule_negatives None, the recipe has 2"),
     ],
 )
 def test_recipes_that_prepared_data_cannot_serve(prepared_recipe, changes, message):
     with pytest.raises(ValueError, match=message):
         train_recipe(prepared_recipe(**changes))
+
+
+def test_a_guide_without_embeddings_is_refused(prepared_recipe, tmp_path):
+    recipe = prepared_recipe(guide=str(tmp_path / "start"))
+    with pytest.raises(
+        FileNotFoundError, match="has no embeddings by .*start: hf-echo data prepare"
+    ):
+        train_recipe(recipe)
 
 
 def test_another_tokenizer_is_refused(prepared_recipe, toy, tmp_path):
@@ -248,3 +264,82 @@ def test_the_command_prepares_a_file(run, tmp_path, pairs_file, toy_tokenizer):
 def pairs_file(rows, tmp_path):
     rows.to_parquet(tmp_path / "pairs.parquet")
     return tmp_path / "pairs.parquet"
+
+
+# Prepared for a recipe
+
+
+@pytest.fixture
+def guided_recipe(prepared_recipe, tmp_path, pairs_file):
+    """Hard negatives with a guide, from French alone, on the data themselves."""
+    return prepared_recipe(train_data=str(pairs_file), **guided(tmp_path))
+
+
+def guided(place):
+    """The untrained toy model finds all texts similar: only a radius near 1 leaves negatives."""
+    return dict(guide=str(place / "start"), radius=0.999, source_languages=["fra_Latn"])
+
+
+@pytest.fixture
+def for_recipe(run, guided_recipe, tmp_path):
+    """The folder that `data prepare RECIPE` writes, in shards of about 50 rows."""
+    out = tmp_path / "for_recipe"
+    code, _, err = run("data", "prepare", guided_recipe, out, "--shard-rows", "50")
+    assert code == 0, err
+    return out
+
+
+def test_a_recipe_chooses_the_rows(for_recipe, rows):
+    data = PreparedParallel(for_recipe)
+    assert len(data.sizes) > 1
+    assert {data[i]["source_lang"] for i in range(len(data))} == {"fra_Latn"}
+    assert len(data) == rows["source_lang"][:].count("fra_Latn")
+
+
+def test_embeddings_are_those_of_the_guide(for_recipe, tmp_path, toy_tokenizer, guided_recipe):
+    """Row by row: each text, as its tokens say it, has the embedding that the guide gives it."""
+    training = read_recipe(guided_recipe)
+    data = PreparedParallel(for_recipe)
+    encoder = shard_encoder(training.stage, training.model, training.data, training.config)
+    guide = any_encoder(str(tmp_path / "start"))
+    numbers = list(range(len(data)))[::7]
+    for side, lang in (("source", "fra_Latn"), ("target", "eng_Latn")):
+        texts = [toy_tokenizer.decode(data[i][side]) for i in numbers]
+        want = unit_length(np.asarray(guide(texts, lang), np.float32))
+        have = ShardEmbeddings(data, encoder, side, normalize=True)[numbers]
+        np.testing.assert_allclose(have, want, atol=2e-3)  # float16
+
+
+def test_a_run_on_prepared_data_learns_what_the_data_teach(
+    guided_recipe, prepared_recipe, tmp_path
+):
+    """Guide and rows are those of the recipe: the losses of a step with all rows in one batch are equal."""
+    step = PrepareData(data=str(guided_recipe), output_dir=str(tmp_path / "one"))
+    step.run()
+    settings = dict(max_steps=1, save_steps=1, max_tokens=100_000, language_drop=0.0)
+    settings |= guided(tmp_path)
+    losses = []
+    for name, data in (("on_data", tmp_path / "pairs.parquet"), ("on_shards", tmp_path / "one")):
+        out = tmp_path / name
+        train_recipe(prepared_recipe(train_data=str(data), output_dir=str(out), **settings))
+        state = read_json(out / "checkpoint-1" / "trainer_state.json")
+        losses.append(state["log_history"][0]["total_contrastive_loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert losses[0] > 0.1
+
+
+def test_a_second_call_embeds_nothing(for_recipe, run, guided_recipe):
+    file = next(for_recipe.glob("shards/00000/embeddings-*/source.npy"))
+    before = file.stat().st_mtime_ns
+    code, _, err = run("data", "prepare", guided_recipe, for_recipe, "--shard-rows", "50")
+    assert code == 0, err
+    assert file.stat().st_mtime_ns == before
+
+
+def test_data_without_a_tokenizer_are_refused(refused, pairs_file, tmp_path):
+    refused("--tokenizer is missing", "data", "prepare", pairs_file, tmp_path / "out")
+
+
+def test_a_recipe_of_another_kind_is_refused(refused, tmp_path):
+    message = "is not the recipe of a stage that trains on text pairs"
+    refused(message, "data", "prepare", "nano-omni/0_teacher_errors", tmp_path / "out")

@@ -89,6 +89,10 @@ class Stage:
         """The rows that the stage trains on; not called for prepared data."""
         return rows
 
+    def row_choice(self, data: DataArguments, config: Any) -> dict[str, Any]:
+        """The settings by which `choose_rows` chooses, for the record of prepared data; empty: it takes all rows."""
+        return {}
+
     def open_processor(
         self,
         model: ModelArguments,

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 from ...data import load_nway, load_parallel
 from ...data.nway import dev_split
-from ...data.prepared import PreparedParallel, is_prepared
+from ...data.prepared import TOKENIZER, PreparedParallel, is_prepared
 from ...data.tokenized import TokenizedParallel, tokenize_parallel
 from ...modeling import EchoTokenizer
 from ...utils.hub import snapshot
@@ -22,15 +22,7 @@ from .dev_sets import DevSet, check_dev_set
 logger = logging.getLogger(__name__)
 
 # Fields of a recipe's data that need texts: prepared data hold tokens alone.
-READ_TEXTS = (
-    "data_options",
-    "source_languages",
-    "batch_by",
-    "guide",
-    "teacher",
-    "cache_embeddings",
-    "rule_negatives",
-)
+READ_TEXTS = ("data_options", "batch_by", "live_teacher")
 
 
 def load_pairs(args: DataArguments) -> Dataset | PreparedParallel:
@@ -96,9 +88,7 @@ def load_tokenizer(
         found = AutoTokenizer.from_pretrained(snapshot(name))
         return found if isinstance(found, EchoTokenizer) else EchoTokenizer.around(found)
     if isinstance(dataset, PreparedParallel):
-        raise ValueError(
-            "prepared data hold no texts for a new tokenizer: name it in tokenizer_name_or_path"
-        )
+        return AutoTokenizer.from_pretrained(dataset.folder / TOKENIZER)
     from ...vocabulary import train_tokenizer
 
     texts = concatenate_datasets(
