@@ -65,10 +65,6 @@ def beam_candidates(
         The new ids of each row's beams, without prompt and end of sentence, and their scores (batch, num_beams); -inf
         for a beam that does not exist, which `early_stopping` can leave.
     """
-    if num_beams < 2:
-        raise ValueError(
-            f"num_beams is {num_beams}; beam search needs at least 2, greedy_decode has one"
-        )
     batch = len(sentence_embedding)
     device = sentence_embedding.device
     if not batch:

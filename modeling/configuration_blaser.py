@@ -28,8 +28,6 @@ class BlaserConfig(PreTrainedConfig):
     dropout: float = 0.1
 
     def __post_init__(self, **kwargs: Any):
-        if self.kind not in INPUTS:
-            raise ValueError(f"kind must be one of {', '.join(INPUTS)}, not {self.kind!r}")
         if self.hidden_sizes is None:
             self.hidden_sizes = [3072, 1536]
         super().__post_init__(**kwargs)

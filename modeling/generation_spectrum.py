@@ -7,8 +7,6 @@ number of times. Texts become embeddings outside: the caller gives `encode`.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +31,6 @@ class EncodedDocument:
         positions: (documents, slots), the place in the document; 0 is BOE.
         next_embedding: (documents, embedding_size), the predicted embedding of the next sentence.
         tower, cross: keys and values per layer, (documents, heads, slots, head size).
-        model_key: fingerprint of the weights that made it.
     """
 
     states: torch.Tensor
@@ -42,7 +39,6 @@ class EncodedDocument:
     next_embedding: torch.Tensor
     tower: Layers
     cross: Layers
-    model_key: str
 
     def __len__(self) -> int:
         return len(self.states)
@@ -69,7 +65,6 @@ class SpectrumGeneration:
     device: Any
     memory: Any
     generation_config: Any
-    named_parameters: Any
 
     @torch.no_grad()
     def encode_document(
@@ -83,32 +78,15 @@ class SpectrumGeneration:
                 those before them, as in sentence-level language modelling.
 
         Raises:
-            ValueError: no documents, a document without sentences or with too many, embeddings of another size, NaN.
+            ValueError: a tower without BOE; embeddings with NaN.
         """
         documents = [embeddings] if _is_matrix(embeddings) else list(embeddings)
-        if not documents:
-            raise ValueError("there is no document to encode")
-        size = self.config.embedding_size
-        limit = self.config.max_position_embeddings
         if not self.tower.boe.any():
             raise ValueError(
                 "the tower has no BOE: call model.tower.set_boe(encode([model.config.boe_text])[0])"
             )
         documents = [torch.as_tensor(document, device=self.device) for document in documents]
-        for number, document in enumerate(documents, 1):
-            if document.ndim != 2 or not len(document):
-                raise ValueError(
-                    f"document {number} has no sentences: give (sentences, {size}) embeddings"
-                )
-            if document.shape[1] != size:
-                raise ValueError(
-                    f"document {number} has embeddings of size {document.shape[1]}, the tower reads {size}: use the "
-                    "encoder that it was trained with"
-                )
-            if len(document) > limit:
-                raise ValueError(
-                    f"document {number} has {len(document):,} sentences, the limit is {limit:,}: split it"
-                )
+        for document in documents:
             check_finite(document)
 
         # BOE stands before the sentences: (documents, 1 + longest, embedding_size), with padding behind.
@@ -143,7 +121,6 @@ class SpectrumGeneration:
             embeddings: (documents, embedding_size).
             going: (documents,) bool; rows that are False get padding.
         """
-        self._check_document(document)
         going = (
             torch.ones(len(document), dtype=torch.bool, device=self.device)
             if going is None
@@ -151,10 +128,6 @@ class SpectrumGeneration:
         )
         # (documents, 1): the place behind the last sentence of each.
         position = torch.where(document.mask, document.positions, -1).amax(1, keepdim=True) + 1
-        if int(position.max()) > (limit := self.config.max_position_embeddings):
-            raise ValueError(
-                f"the document would have more than {limit:,} sentences, which is the limit"
-            )
         mask = torch.cat([document.mask, going[:, None]], dim=1)
         seen = mask.clone()
         seen[:, -1] = (
@@ -198,17 +171,11 @@ class SpectrumGeneration:
             document: one document for all prompts, or one per prompt.
             input_ids: (prompts, tokens), padded on the left, where `attention_mask` is 0; by default the prompt of a
                 new sentence.
-
-        Raises:
-            ValueError: another number of documents than prompts, documents of another model, or a token that the
-                decoder does not know.
         """
-        self._check_document(document)
         if input_ids is None:
             input_ids = torch.tensor([self.config.prompt_ids], device=self.device).expand(
                 len(document), -1
             )
-        self._check_tokens(input_ids)
         document = _for_prompts(document, len(input_ids))
         settings = kwargs.get("generation_config") or self.generation_config
         wanted = {"num_beams": 1, "num_return_sequences": 1}
@@ -249,10 +216,6 @@ class SpectrumGeneration:
             tokenizer: the decoder's.
             kwargs: of transformers' `generate`; one text per document.
         """
-        if kwargs.get("num_return_sequences", 1) != 1:
-            raise ValueError(
-                "generate_sentences writes one text per document; repeat the document for several"
-            )
         going = torch.ones(len(document), dtype=torch.bool, device=self.device)
         for _ in range(max_sentences):
             rows = going.nonzero()[:, 0]
@@ -288,24 +251,10 @@ class SpectrumGeneration:
             options: for each row the token ids of its options, end token included where it counts.
             prompts: token ids in front of each row's options; by default the prompt of a new sentence.
             mean: divide by the number of the option's tokens.
-
-        Raises:
-            ValueError: rows with different numbers of options, an option without tokens, or a token that the decoder
-                does not know.
         """
-        self._check_document(document)
-        counts = {len(row) for row in options}
-        if len(counts) != 1 or 0 in counts:
-            raise ValueError(
-                f"every row needs the same number of options, at least one; found {sorted(counts)}"
-            )
-        if any(not len(option) for row in options for option in row):
-            raise ValueError("an option has no tokens")
         prompts = [self.config.prompt_ids] * len(options) if prompts is None else prompts
-        if len(prompts) != len(options):
-            raise ValueError(f"there are {len(prompts)} prompts for {len(options)} rows of options")
         document = _for_prompts(document, len(options))
-        count = counts.pop()
+        count = len(options[0])
         rows = torch.arange(len(options), device=self.device).repeat_interleave(count)
         full = [
             [*prompt, *option]
@@ -315,7 +264,6 @@ class SpectrumGeneration:
         starts = [len(prompt) - 1 for prompt in prompts for _ in range(count)]
         width = max(map(len, full))
         ids = torch.tensor([line + [0] * (width - len(line)) for line in full], device=self.device)
-        self._check_tokens(ids)
         place = torch.arange(width - 1, device=self.device)
         ends = torch.tensor([len(line) - 1 for line in full], device=self.device)[:, None]
         counted = (place >= torch.tensor(starts, device=self.device)[:, None]) & (place < ends)
@@ -334,46 +282,12 @@ class SpectrumGeneration:
         total = -log_likelihood.sum(1)
         return (total / counted.sum(1) if mean else total).view(len(options), count)
 
-    @torch.no_grad()
-    def document_key(self) -> str:
-        """Fingerprint of all weights that an encoded document depends on: the tower, and what projects its states.
-
-        Of each matrix the sums of its columns, over the bits of its float32 values: equal on every device, and
-        different if a value changes.
-        """
-        digest = hashlib.blake2b(
-            self.tower.boe.detach().float().cpu().numpy().tobytes(), digest_size=8
-        )
-        for name, weight in self.named_parameters():
-            if name.startswith(("tower.", "memory.")) or re.search(
-                r"\.cross_attn\.[kv]_proj\.", name
-            ):
-                bits = weight.detach().float().contiguous().view(torch.int32).long()
-                digest.update((bits.sum(0) if bits.ndim > 1 else bits).cpu().numpy().tobytes())
-        return digest.hexdigest()
-
     def _with_states(self, states: torch.Tensor, **fields: Any) -> EncodedDocument:
         """States of the tower -> an encoded document, with keys and values of the decoder's cross-attention."""
         memory = self.memory(states)
         attentions = [layer.cross_attn for layer in self.decoder.model.layers]
         cross = [(a._heads(a.k_proj(memory)), a._heads(a.v_proj(memory))) for a in attentions]
-        return EncodedDocument(states=memory, cross=cross, model_key=self.document_key(), **fields)
-
-    def _check_document(self, document: Any) -> None:
-        if not isinstance(getattr(document, "model_key", None), str):
-            raise ValueError("give an encoded document: model.encode_document(embeddings)")
-        if document.model_key != self.document_key():
-            raise ValueError(
-                "the document was encoded by a model with other weights: encode it again"
-            )
-
-    def _check_tokens(self, ids: torch.Tensor) -> None:
-        size = self.decoder.config.vocab_size
-        last = int(ids.max())
-        if last >= size:  # a decoder may know the first tokens of its tokenizer only
-            raise ValueError(
-                f"token {last} is unknown to the decoder, which has the first {size} of its tokenizer"
-            )
+        return EncodedDocument(states=memory, cross=cross, **fields)
 
     def _decoder_cache(self, document: EncodedDocument) -> EncoderDecoderCache:
         cache = EncoderDecoderCache(
@@ -390,10 +304,6 @@ def _is_matrix(embeddings: Any) -> bool:
 def _for_prompts(document: EncodedDocument, prompts: int) -> EncodedDocument:
     if len(document) == prompts:
         return document
-    if len(document) != 1:
-        raise ValueError(
-            f"there are {len(document)} documents for {prompts} prompts: give one, or one per prompt"
-        )
     return document.select(torch.zeros(prompts, dtype=torch.long, device=document.states.device))
 
 

@@ -74,10 +74,6 @@ def attention_mask(
     allowed = allowed[:, None]
     if implementation is not None and "sdpa" in implementation:  # "packed_sdpa" of training, too
         return allowed
-    if implementation not in (None, "eager"):
-        raise ValueError(
-            f"attn_implementation={implementation!r} takes no mask of documents; use 'sdpa' or 'eager'"
-        )
     return torch.zeros(allowed.shape, dtype=like.dtype, device=like.device).masked_fill_(
         ~allowed, torch.finfo(like.dtype).min
     )

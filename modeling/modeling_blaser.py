@@ -55,16 +55,9 @@ class BlaserModel(PreTrainedModel):
         """
         Args:
             source, translation, reference: (rows, embedding_size); the reference for the kind "ref" only.
-
-        Raises:
-            ValueError: a reference is missing, or is given to the kind "qe".
         """
-        if (reference is None) == (self.config.kind == "ref"):
-            need = "needs" if reference is None else "takes no"
-            raise ValueError(
-                f"this BLASER model is of the kind {self.config.kind!r} and {need} reference embeddings"
-            )
-        s, t = normalize(source, dim=-1), normalize(translation, dim=-1)
+        s = normalize(source, dim=-1)
+        t = normalize(translation, dim=-1)
         if reference is None:
             parts = [s, t, s * t, (t - s).abs()]
         else:

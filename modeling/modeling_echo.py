@@ -55,15 +55,6 @@ class EchoTranslationOutput(ModelOutput):
     encoder_last_hidden_state: torch.FloatTensor | None = None
     past_key_values: Cache | None = None
 
-    def __getitem__(self, key: str | int | slice) -> Any:
-        if (
-            key == "logits" and self.logits is None
-        ):  # Trainer with label smoothing, which keeps the labels to itself
-            raise ValueError(
-                "no logits without decoder_input_ids: put them into the batch, beside the labels"
-            )
-        return super().__getitem__(key)
-
 
 class EchoForTranslation(EchoPreTrainedModel):
     """Encoder and decoder in one training checkpoint (keys `encoder.*`, `decoder.*`).
@@ -319,24 +310,15 @@ class EchoForTranslation(EchoPreTrainedModel):
             inputs: another name of `input_ids`.
 
         Raises:
-            ValueError: nothing to read, `rerank_weight`, or no `decoder_input_ids` although the decoder writes several
-                languages.
+            ValueError: no `decoder_input_ids` although the decoder writes several languages.
         """
-        if "rerank_weight" in kwargs:
-            raise ValueError(
-                "generate does not rerank: use pipeline('sonar-translation') with rerank_weight"
-            )
         # How many sentences there are, whatever says it; each gets a prompt.
         input_ids = inputs if input_ids is None else input_ids
         if encoder_outputs is not None and self.bottleneck:
             sentence_embedding = encoder_outputs.sentence_embedding
         states = encoder_outputs.last_hidden_state if encoder_outputs is not None else None
-        rows = next(
-            (len(given) for given in (sentence_embedding, states, input_ids) if given is not None),
-            None,
-        )
-        if rows is None:
-            raise ValueError("generate needs input_ids, sentence_embedding or encoder_outputs")
+        readable = [one for one in (sentence_embedding, states, input_ids) if one is not None]
+        rows = len(readable[0])
         if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
             prompt = torch.tensor(self.default_prompt_ids(), device=self.device)
             kwargs["decoder_input_ids"] = prompt.expand(rows, -1)

@@ -241,11 +241,7 @@ class EchoDecoderModel(EchoPreTrainedModel):
             last_hidden_state=self.norm(hidden), past_key_values=past_key_values
         )
 
-    def read_memory(self, memory: torch.Tensor | None) -> torch.Tensor:
-        if memory is None:
-            raise ValueError(
-                "the decoder needs encoder_outputs, sentence_embedding or input ids to read"
-            )
+    def read_memory(self, memory: torch.Tensor) -> torch.Tensor:
         size = self.config.embedding_size if self.config.bottleneck else self.config.hidden_size
         if memory.shape[-1] != size or (self.config.bottleneck and memory.shape[1] != 1):
             want = f"(batch, 1, {size})" if self.config.bottleneck else f"(batch, seq, {size})"

@@ -123,8 +123,6 @@ class EchoEncoder(EchoPreTrainedModel):
             raise ValueError(
                 f"{name_or_path} is an Echo checkpoint: EchoEncoder.from_pretrained opens it"
             )
-        if part not in (None, "encoder"):
-            raise ValueError(f"part must be None or 'encoder', not {part!r}")
         if part and not type(backbone).is_encoder_decoder:
             raise ValueError(f"{name_or_path} is no encoder-decoder: leave part={part!r} out")
         if part:
@@ -189,7 +187,7 @@ class EchoEncoder(EchoPreTrainedModel):
             kwargs: of the backbone, such as `token_type_ids` and `output_hidden_states`.
 
         Raises:
-            ValueError: both or neither of `input_ids` and `inputs_embeds`, or `on_long` is given.
+            ValueError: `on_long` is given.
         """
         if (
             on_long is not None
@@ -198,8 +196,6 @@ class EchoEncoder(EchoPreTrainedModel):
             raise ValueError(
                 f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})"
             )
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
         for name in ("output_hidden_states", "output_attentions"):
             if getattr(self.config, name):
                 kwargs.setdefault(name, True)

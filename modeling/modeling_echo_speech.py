@@ -120,12 +120,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         Returns:
             `sentence_embedding` = `pooler_output` (batch, embedding_size), not normalised, and `last_hidden_state`
             (batch, frames, hidden size of the audio model).
-
-        Raises:
-            ValueError: neither or both of input_values and input_features.
         """
-        if (input_values is None) == (input_features is None):
-            raise ValueError("give input_values (samples) or input_features (log-mel frames)")
         audio = input_values if input_features is None else input_features
         if attention_mask is None:
             attention_mask = torch.ones(audio.shape[:2], dtype=torch.long, device=audio.device)

@@ -91,21 +91,9 @@ class SpectrumModel(SpectrumPreTrainedModel):
         self.post_init()
 
     def set_boe(self, embedding: torch.Tensor, *, scale: bool = True) -> None:
-        """Set BOE, the embedding of `config.boe_text`; with `scale`, fit `config.embedding_scale` to its length.
-
-        Raises:
-            ValueError: another size, zeros, NaN or infinite values.
-        """
+        """Set BOE, the embedding of `config.boe_text`; with `scale`, fit `config.embedding_scale` to its length."""
         embedding = torch.as_tensor(embedding).detach().float().flatten()
-        if len(embedding) != self.config.embedding_size:
-            raise ValueError(
-                f"BOE has {len(embedding)} values, the tower reads {self.config.embedding_size}"
-            )
         length = embedding.norm().item()
-        if not 0 < length < math.inf:
-            raise ValueError(
-                f"BOE must be a finite vector that is not zero; its length is {length}"
-            )
         self.boe.copy_(embedding)
         if scale:
             self.config.embedding_scale = math.sqrt(self.config.embedding_size) / length
@@ -132,15 +120,7 @@ class SpectrumModel(SpectrumPreTrainedModel):
                 Without `document_ids`: the sentences of one document per row, and BOE is put in front.
             document_ids, positions, prefix: (rows, slots), as in `masks_spectrum.tower_mask`.
             allowed: (rows, slots, cached slots + slots) bool, instead of the mask of `document_ids`.
-
-        Raises:
-            ValueError: embeddings of another size.
         """
-        if embeddings.shape[-1] != self.config.embedding_size:
-            raise ValueError(
-                f"the tower reads embeddings of size {self.config.embedding_size}, but was given "
-                f"{embeddings.shape[-1]}: use the encoder that it was trained with"
-            )
         if document_ids is None:
             embeddings = nn.functional.pad(embeddings, (0, 0, 1, 0))
             document_ids = embeddings.new_zeros(embeddings.shape[:2], dtype=torch.long)
@@ -210,13 +190,8 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
             ValueError: the decoder reads one vector only (bottleneck), or states of another size than the tower's.
         """
         config = tower.config  # the tower's layers read it: no copy
-        before = config.decoder
         config.decoder = decoder.config
-        try:
-            config.validate_parts()
-        except ValueError:
-            config.decoder = before
-            raise
+        config.validate_parts()
         with torch.device("meta"):
             model = cls(config)
         model.tower = tower
@@ -264,12 +239,7 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
             labels: (rows, tokens), already shifted against input_ids; -100 is ignored.
             compute_logits: False skips the logits.
             loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy.
-
-        Raises:
-            ValueError: embeddings or input_ids are missing, or of a size that does not fit.
         """
-        if embeddings is None or input_ids is None:
-            raise ValueError("give embeddings of the sentences and input_ids of the decoder")
         # The tower's states of BOE and the sentences, (rows, slots, hidden).
         single = document_ids is None
         states = self.tower(

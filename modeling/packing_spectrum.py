@@ -72,12 +72,7 @@ def pack(
         For the tower, (rows, slots): `embeddings` (with a last axis), `document_ids`, `positions`, `prefix`. For the
         decoder, (rows, tokens), if a document has segments: `input_ids`, `token_documents`, `segment_ids`, `reads`,
         `position_ids`, and `labels`, already shifted, -100 for prompts and padding.
-
-    Raises:
-        ValueError: no documents, or a document without sentences and without segments.
     """
-    if not documents:
-        raise ValueError("there is no document to pack")
     # In their order, documents share a row while both the tower's slots and the decoder's tokens have room.
     rows: list[list[PackedDocument]] = []
     slots = tokens = 0

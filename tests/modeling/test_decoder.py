@@ -201,7 +201,6 @@ def test_wrong_parts(model, seq2seq, make_config):
             lambda: seq2seq.decoder(ids, sentence_embedding=torch.zeros(2, 24)),
             r"=False\) reads \(batch, seq, 32\)",
         ),
-        (lambda: decoder(ids), "needs encoder_outputs, sentence_embedding or input ids"),
         (
             lambda: EchoForTranslation.from_parts(model.encoder, other),
             "writes 24 dimensions, the decoder reads 16",

@@ -132,12 +132,6 @@ def test_scores_are_cross_entropies(model):
             torch.testing.assert_close(got[row, column], expected * len(option), atol=1e-4, rtol=0)
     mean = model.score_options(model.encode_document(documents), options, prompts, mean=True)
     torch.testing.assert_close(mean[0, 0], got[0, 0] / 3)
-    document = model.encode_document(documents[:1])
-    for call, tokens in (
-        (model.score_options, [[[VOCABULARY]]]),
-        (model.generate, torch.tensor([[VOCABULARY]])),
-    ):
-        pytest.raises(ValueError, call, document, tokens).match("is unknown to the decoder")
 
 
 class Words:
@@ -191,47 +185,13 @@ def test_a_document_ends_with_an_empty_sentence(model):
 
 
 def test_bad_documents_are_one_line(model):
-    one, two = (model.encode_document([embeddings(1)] * n) for n in (1, 2))
-    assert one.states.shape[1] == 2  # BOE and the only sentence
-    without = make_spectrum()
-    short = make_spectrum(tower=dict(max_position_embeddings=2))
-    without.tower.boe.zero_()
-    full = short.encode_document(embeddings(2))
-    ids = torch.ones(3, 1, dtype=torch.long)
-    encode_document = model.encode_document
-    score = model.score_options
     nan = torch.tensor([[0.0] * SIZE, [float("nan")] * SIZE])
-    for call, message in (
-        (lambda: encode_document([]), "there is no document to encode"),
-        (
-            lambda: encode_document([embeddings(2), torch.zeros(0, SIZE)]),
-            "document 2 has no sentences",
-        ),
-        (
-            lambda: encode_document(torch.zeros(2, 5)),
-            "document 1 has embeddings of size 5, the tower reads 12",
-        ),
-        (lambda: encode_document(nan), "embedding of row 2 holds NaN"),
-        (
-            lambda: encode_document(torch.ones(10_001, SIZE)),
-            "1 has 10,001 sentences, the limit is 10,000: split it",
-        ),
-        (
-            lambda: score(one, [[[4]], [[4], [5]]]),
-            r"same number of options, at least one; found \[1, 2\]",
-        ),
-        (lambda: score(one, [[[4], []]]), "an option has no tokens"),
-        (lambda: score(one, [[[4]], [[5]]], [[BOS]]), "1 prompts for 2 rows"),
-        (lambda: model.generate(two, ids), "2 documents for 3 prompts"),
-        (
-            lambda: next(model.generate_sentences(one, encode, Words(), num_return_sequences=2)),
-            "one text per document",
-        ),
-        (lambda: without.encode_document(embeddings(1)), "the tower has no BOE"),
-        (lambda: short.append_sentences(full, embeddings(1)), "more than 2 sentences"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+    without_boe = make_spectrum()
+    without_boe.tower.boe.zero_()
+    with pytest.raises(ValueError, match="embedding of row 2 holds NaN"):
+        model.encode_document(nan)
+    with pytest.raises(ValueError, match="the tower has no BOE"):
+        without_boe.encode_document(embeddings(1))
 
 
 # LoRA
@@ -291,16 +251,3 @@ def test_adapters_of_both_parts_learn(tmp_path):
         merged.generate(document, PROMPT, max_new_tokens=6, do_sample=False).tolist()
         == text.tolist()
     )
-
-
-def test_a_document_of_the_model_without_adapters_is_refused():
-    model = make_spectrum()
-    document = model.encode_document(embeddings(4))
-    adapted = with_adapters().eval()
-    # B starts at zero
-    assert torch.equal(adapted.encode_document(embeddings(4)).states, document.states)
-    for name, parameter in adapted.named_parameters():
-        if "tower" in name and "lora_B" in name:
-            torch.nn.init.normal_(parameter)
-    with pytest.raises(ValueError, match="other weights"):
-        adapted.generate(document, PROMPT)

@@ -74,16 +74,6 @@ def test_scores_are_those_of_the_formula(converted):
     assert np.abs(scores - by_hand(kind, tensors, *VECTORS)).max() < 1e-4
 
 
-def test_a_reference_is_read_by_ref_alone(converted):
-    kind, folder, _ = converted
-    model = AutoModel.from_pretrained(folder)
-    inputs, message = (
-        (INPUTS[:2], "needs reference") if kind == "ref" else (INPUTS, "takes no reference")
-    )
-    with pytest.raises(ValueError, match=message):
-        model(*inputs)
-
-
 def test_the_lineage_names_the_file(converted):
     _, folder, _ = converted
     assert read_lineage(folder)["parents"]["source"]["fingerprint"].startswith("sha256:")
@@ -277,11 +267,6 @@ def test_texts_that_do_not_pair_are_refused(small, toy_folders):
 
 def test_a_scorer_of_another_kind_is_refused(toy_folders):
     refuses("not a BLASER model", toy_folders["release"], hf_echo.pretrained("echo-nano"), *PAIR)
-
-
-def test_another_kind_of_blaser_is_refused():
-    with pytest.raises(ValueError, match="'other'.*ref, qe|ref, qe.*'other'"):
-        BlaserConfig(kind="other")
 
 
 def test_an_encoder_of_blaser_needs_blaser(toy_folders, hf_echo_cli, tmp_path):
