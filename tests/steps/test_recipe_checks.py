@@ -12,10 +12,11 @@ import yaml
 from datasets import Dataset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from transformers import BertConfig
 
-from hf_echo.modeling import EchoForTranslation
+from hf_echo.modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from hf_echo.steps.dry_run import dry_run
-from hf_echo.steps.recipe import find_recipes, read_recipe
+from hf_echo.steps.recipe import check_overrides, find_recipes, known_overrides, read_recipe
 from hf_echo.steps.run import describe_journey
 from hf_echo.steps.table import STAGES, stage_named
 from hf_echo.steps.training import train_recipe
@@ -285,6 +286,45 @@ def test_overrides_of_a_folder_reach_the_stages_before(recipe, place):
     for over, size in (({}, 400), ({"vocab_size": 300}, 300)):
         sizes = dry_run(paths[1], {"max_steps": 2, **over}, journey=paths)["parameters"]
         assert sizes["encoder embeddings"] == size * 32
+
+
+def test_a_dry_run_of_an_encoder_alone_needs_no_decoder(recipe, place):
+    """A backbone of the Hub has none, and without a translation loss none is trained: the size is the encoder's."""
+    config = BertConfig(
+        vocab_size=200,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+    )
+    config.save_pretrained(place / "bert")
+
+    path = recipe(
+        "1_a", "contrastive", backbone=str(place / "bert"), shape={}, translation_weight=0.0
+    )
+    report = dry_run(path)
+
+    encoder = EchoEncoder(EchoConfig(backbone=config.to_dict()))
+    assert report["parameters"]["total"] == sum(p.numel() for p in encoder.parameters())
+
+
+def steps_that_take(journey: str, **overrides) -> list[str]:
+    return [path.stem for path in find_recipes(journey) if known_overrides(path, overrides)]
+
+
+def test_an_override_of_the_backbone_reaches_the_step_that_has_one():
+    """The others start from a step before (model_name_or_path): the two do not go together."""
+    assert steps_that_take("base", backbone="another") == ["02_contrastive"]
+
+
+def test_an_override_of_the_merges_reaches_the_tokenizer_of_merges():
+    assert steps_that_take("large", merges=40) == ["languages_200"]
+
+
+def test_an_override_that_no_step_can_take_is_refused():
+    """Every stage of echo-nano starts from a step before."""
+    with pytest.raises(ValueError, match="no step of the journey has a field 'backbone'"):
+        check_overrides(find_recipes("echo-nano"), {"backbone": "another"})
 
 
 @pytest.mark.parametrize("name", ["nano", "large", "nano-real", "nano-omni"])

@@ -120,6 +120,10 @@ class Stage:
 
     # Model and trainer.
 
+    def learned_part(self, config: Any) -> str:
+        """As `learns`; without a translation loss a decoder learns nothing, and an encoder alone will do."""
+        return self.learns if getattr(config, "translation_weight", 1) else "encoder"
+
     def check_shape(self, shape: dict[str, Any]) -> None:
         """Raises ValueError where `shape` of a recipe fits no model of the stage."""
         model_shape.check_shape(shape)
@@ -135,8 +139,7 @@ class Stage:
         Args:
             parts: train_dataset, tokenizer, dev_sets, and what `embedded` names.
         """
-        # Without a translation loss the decoder learns nothing, and an encoder alone will do.
-        learns = self.learns if getattr(config, "translation_weight", 1) else "encoder"
+        learns = self.learned_part(config)
         model = start_model(
             model_args, parts["tokenizer"], languages, learns=learns, pooling=self.pooling
         )
@@ -164,7 +167,7 @@ class Stage:
     def size(self, planned: Any, config: Any) -> dict[str, Any]:
         """What a dry run reports of a planned model: "parameters" and, if known, "batches", "memory_gib"."""
         sides = getattr(self.trainer, "encoder_sides", 1) + getattr(config, "max_negatives", 0)
-        return size_of_echo(planned, config, self.learns, sides)
+        return size_of_echo(planned, config, self.learned_part(config), sides)
 
 
 def teacher(model: ModelArguments, data: DataArguments) -> str | None:
