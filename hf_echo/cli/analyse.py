@@ -90,6 +90,7 @@ class Cost(OpensModel):
         from ..inference.encode import opening
         from ..modeling import EchoTokenizer
 
+        # The texts: of a file, or the built-in ones.
         lang = self.lang or (None if self.texts else "fra_Latn")
         column, options = ("target", {}) if lang == ENGLISH else ("source", {"languages": [lang]})
         texts = (
@@ -102,6 +103,7 @@ class Cost(OpensModel):
             prompt = {"lang": lang} if isinstance(tokenizer, EchoTokenizer) else {}
             return sum(map(len, tokenizer(list(texts), truncation=True, **prompt)["input_ids"]))
 
+        # Speed with tokens, which are counted once.
         speed = measure_speed(
             any_encoder(self.model), texts, lang, count_tokens=count_tokens, rounds=self.rounds
         )

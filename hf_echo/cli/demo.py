@@ -30,6 +30,7 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
     rows = []
     previous = None
     test = DevSet(*dev_set(HELD_OUT, split="test"))
+    # Each stage starts from the one before it, and is measured.
     for path in find_recipes("nano"):
         stage = yaml.safe_load(path.read_text(encoding="utf-8"))["stage"]
         if stage not in STAGES:
@@ -45,6 +46,7 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
         trained = train_recipe(path, overrides, fresh=fresh)
         previous = out / path.stem
         rows.append({"stage": stage, **measure(previous, test), "seconds": trained["seconds"]})
+    # The release, and the figures of the stages.
     release = out / "release"
     release_checkpoint(previous, release)
     report = {
@@ -107,6 +109,7 @@ def show(console: Console, release: Path) -> None:
     from sentence_transformers import SentenceTransformer
     from transformers import AutoModel, AutoTokenizer, pipeline
 
+    # AutoModel: one sentence in all languages.
     texts = {row["lang"]: row["text"] for row in builtin_nway(1, split="test")}
     tokenizer = AutoTokenizer.from_pretrained(release)
     encoder = AutoModel.from_pretrained(release)
@@ -118,6 +121,7 @@ def show(console: Console, release: Path) -> None:
         console.print(f"{cosine:6.3f}  {lang}  {text}")
 
     console.rule("SentenceTransformer: search")
+    # SentenceTransformer: French against English.
     with opening_quietly():
         model = SentenceTransformer(str(release))
     pool = builtin_nway(200, split="test", languages=[ENGLISH, "fra_Latn"])
@@ -130,6 +134,7 @@ def show(console: Console, release: Path) -> None:
         console.print(f"{text}  ->  {english[int(hit)]}")
 
     console.rule('pipeline("sonar-translation")')
+    # The pipeline: three languages into English.
     translator = pipeline("sonar-translation", model=str(release))
     for source, target in (
         ("fra_Latn", ENGLISH),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from ..register import register_with_transformers
-from ..steps.operations import Operation
+from ..steps.step import Operation
 from ..utils.devices import choose_device
 from ..utils.files import write_text
 from ..utils.outputs import FIX, earlier_run, note_run, output_files
@@ -44,10 +44,12 @@ def add_command(group: typer.Typer, kind: type[Step]) -> None:
 
 def _function(kind: type[Step]) -> Callable[..., None]:
     """A function with the parameters of the command, as typer reads them."""
+    # Options first, then the positions in their order.
     known = fields_of(kind)
     first = positions(kind)
     names = [name for name in known if name not in first] + first
     parameters = [_parameter(kind, name) for name in names]
+    # Options that the command gets beside its fields.
     if kind.reports:
         report = typer.Option("--json", help="Also write the report to this JSON file.")
         parameters.append(_keyword("report_file", None, Annotated[Path | None, report]))
@@ -68,6 +70,7 @@ def _function(kind: type[Step]) -> Callable[..., None]:
         except EOFError as error:  # typer would print "Aborted!"
             raise ValueError(f"a file ends too early: {error}") from error
 
+    # typer reads name and signature.
     call.__name__ = kind.__name__
     setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010  (a function has no such field)
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -55,14 +55,10 @@ class Push(Step):
         from ..hub.push import ask_about_card, check_repository, tag_of
         from ..hub.upload_checks import contents_of
 
-        tag, contents = (
-            tag_of(self.version),
-            contents_of(self.folder, self.kind, license=self.license),
-        )
-        problems, sizes = (
-            contents.problems,
-            [(self.folder / file).stat().st_size for file in contents.files],
-        )
+        tag = tag_of(self.version)
+        contents = contents_of(self.folder, self.kind, license=self.license)
+        problems = contents.problems
+        sizes = [(self.folder / file).stat().st_size for file in contents.files]
         for file, size in zip(contents.files, sizes, strict=True):
             typer.echo(f"{size:>14,}  {file}")
         typer.echo(
@@ -72,9 +68,8 @@ class Push(Step):
             typer.echo(f"left out: {file}")
         if not problems:
             try:
-                problems += filter(
-                    None, [ask_about_card(self.folder, contents.kind, license=self.license)]
-                )
+                problem = ask_about_card(self.folder, contents.kind, license=self.license)
+                problems += [problem] if problem else []
             except ConnectionError as error:
                 typer.echo(f"the Hub was not asked about the card: {error}")
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from ..steps.language_code import language_tag
+from ..steps.step import language_tag
 from ..utils.choices import Dtype as Dtype
 from ..utils.choices import ExecutorName as Executor  # noqa: F401 (commands import it from here)
 from ..utils.choices import Margin as Margin

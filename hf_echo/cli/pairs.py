@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
+from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, positions, setting, step
 from .options import (
     DEFAULT_MODEL,
     TEXTS,
@@ -105,17 +105,16 @@ class Mine(OpensModel):
         from ..utils.executors import executor_named
 
         source, target, encode, encode_target = self.source, self.target, None, None
+        # Nothing is opened before both files are there.
         for path in (source, target):
             if not path.is_file() and str(path) != "-":
                 raise FileNotFoundError(
                     f"no file {path}; give a text file with one sentence per line"
                 )
         if self.dry_run:
-            options = {
-                name: getattr(self, name) for name in ("column", "dedup", "k", "index", "block")
-            }
             langs = (self.source_lang, self.target_lang)
-            return plan_mining(source, target, anywhere(self.model), langs=langs, **options)
+            return self.call(plan_mining, encode=anywhere(self.model), langs=langs)
+        # Where the sides are read: texts by one model, or audio by a speech encoder.
         name = "mined" if str(self.out) == "-" else self.out.name
         work = self.work or self.out.with_name(name + ".work")
         if self.audio:
@@ -130,6 +129,7 @@ class Mine(OpensModel):
                 target = write_paths(target, work / "target.paths.txt")
             else:
                 encode_target = anywhere(self.text_model)
+        # The search, in the folder of its work.
         names = (
             "source_lang",
             "target_lang",
@@ -217,6 +217,7 @@ class Score(OpensModel):
     def run(self) -> dict[str, Any]:
         from ..search import open_pairs, score_pairs
 
+        # A threshold is a number, or the file of one for each direction.
         if (
             self.threshold is not None
             and not is_number(self.threshold)
@@ -225,6 +226,7 @@ class Score(OpensModel):
             raise ValueError(
                 f"--threshold is {self.threshold!r}; give a number, or the JSON file that hf-echo data calibrate writes"
             )
+        # The pairs, and those whose texts are the neighbours of a margin.
         langs = (self.source_lang, self.target_lang)
         pairs = open_pairs(self.source, self.target, langs=langs, columns=self.columns)
         reference = (
@@ -246,6 +248,7 @@ class Score(OpensModel):
 
 @step(
     "inspect",
+    calls="evaluation.report.inspection.inspect_pairs",
     example="hf-echo inspect pairs.tsv.gz --source-lang fra_Latn --target-lang eng_Latn --out pairs.html",
 )
 class Inspect(Step):
@@ -276,17 +279,14 @@ class Inspect(Step):
     )
     limit: int = setting(
         "most pairs, the first ones",
-        DefaultOf("evaluation.report.inspection.inspect_pairs"),
+        DefaultOf(),
         least=1,
     )
-    examples: int = setting(
-        "pairs in each table", DefaultOf("evaluation.report.inspection.inspect_pairs"), least=1
-    )
+    examples: int = setting("pairs in each table", DefaultOf(), least=1)
     device: str | None = device()
 
     def run(self) -> dict[str, Any]:
         from ..data.pipeline import read_recipe
-        from ..evaluation.report.inspection import inspect_pairs
         from ..negatives.recipe_steps import STEPS
         from ..utils.extras import extra
         from ..utils.hub import packaged_model
@@ -299,16 +299,36 @@ class Inspect(Step):
             from ..inference.scorer import EchoScorer
 
             scorer = EchoScorer(packaged_model(self.model))
-        names = ("limit", "examples", "columns", "source_lang", "target_lang")
-        options = {name: getattr(self, name) for name in names}
-        return inspect_pairs(self.pairs, self.out, steps=steps, scorer=scorer, **options)
+        return self.call(steps=steps, scorer=scorer)
+
+
+class OfDocuments(OpensModel):
+    """A command on the documents of two languages, which the function that it `calls` reads and writes."""
+
+    executor: Executor
+    resume: bool
+
+    def run(self) -> dict[str, Any]:
+        from ..utils.executors import executor_named
+
+        options = self.options("device", "executor", "resume")
+        arguments = [getattr(self, name) for name in positions(type(self))]
+        report = self.function()(
+            *arguments,
+            anywhere(self.model),
+            executor=executor_named(self.executor),
+            fresh=not self.resume,
+            **options,
+        )
+        return report.to_row()
 
 
 @step(
     "match",
+    calls="search.match_files",
     example="hf-echo match fr/ en/ matched --source-lang fra_Latn --target-lang eng_Latn --raw",
 )
-class Match(OpensModel):
+class Match(OfDocuments):
     """Find which documents of two folders, or of two crawls, translate each other, whatever their names.
 
     OUT gets the pairs as documents of equal names in OUT/source and OUT/target, which `hf-echo align OUT/source
@@ -333,7 +353,7 @@ class Match(OpensModel):
     target_lang: str | None = language("language of TARGET")
     raw: bool = setting(
         "the documents of folders are raw text, which is cut into sentences by rules",
-        DefaultOf("search.match_files"),
+        DefaultOf(),
     )
     threshold: float | None = setting(
         "lowest score of a pair to keep: 1 is equal; default: keep all, since each model has its own scale",
@@ -341,7 +361,7 @@ class Match(OpensModel):
     )
     k: int = setting(
         "candidates of each document, by the means of its sentences",
-        DefaultOf("search.match_files"),
+        DefaultOf(),
         least=1,
     )
     index: str | None = setting(
@@ -353,40 +373,13 @@ class Match(OpensModel):
     executor: Executor = executor()
     resume: bool = resume()
 
-    def run(self) -> dict[str, Any]:
-        from ..search import match_files
-        from ..utils.executors import executor_named
-
-        names = (
-            "source_lang",
-            "target_lang",
-            "raw",
-            "k",
-            "index",
-            "threshold",
-            "column",
-            "work",
-            "model",
-        )
-        options = {name: getattr(self, name) for name in names}
-        where = executor_named(self.executor)
-        report = match_files(
-            self.source,
-            self.target,
-            self.out,
-            anywhere(self.model),
-            executor=where,
-            fresh=not self.resume,
-            **options,
-        )
-        return report.to_row()
-
 
 @step(
     "align",
+    calls="search.align_files",
     example="hf-echo align fr/ en/ pairs.tmx --source-lang fra_Latn --target-lang eng_Latn --raw",
 )
-class Align(OpensModel):
+class Align(OfDocuments):
     """Align the sentences of two documents, or of two folders of documents with equal names, many to many, in order.
 
     A stopped run resumes.
@@ -411,11 +404,11 @@ class Align(OpensModel):
     target_lang: str | None = language("language of TARGET")
     raw: bool = setting(
         "the documents are raw text, which is cut into sentences by rules",
-        DefaultOf("search.align_files"),
+        DefaultOf(),
     )
     largest: int = setting(
         "most sentences of a pair, both sides together",
-        DefaultOf("search.align_files"),
+        DefaultOf(),
         least=2,
         most=16,
     )
@@ -426,30 +419,3 @@ class Align(OpensModel):
     work: Path | None = setting("folder for sentences and embeddings; default: OUT.work", None)
     executor: Executor = executor()
     resume: bool = resume()
-
-    def run(self) -> dict[str, Any]:
-        from ..search import align_files
-        from ..utils.executors import executor_named
-
-        names = (
-            "source_lang",
-            "target_lang",
-            "raw",
-            "largest",
-            "threshold",
-            "column",
-            "work",
-            "model",
-        )
-        options = {name: getattr(self, name) for name in names}
-        where = executor_named(self.executor)
-        report = align_files(
-            self.source,
-            self.target,
-            self.out,
-            anywhere(self.model),
-            executor=where,
-            fresh=not self.resume,
-            **options,
-        )
-        return report.to_row()

@@ -45,6 +45,7 @@ def write_samples(folder: str | Path) -> list[Path]:
         for i in range(20)
         for lang in LANGUAGES
     ]
+    # Content by name; pairs and tables repeat the same sentences.
     texts = {
         "in.txt": _lines(french),
         "a.txt": _lines(french[:12]),
@@ -59,6 +60,7 @@ def write_samples(folder: str | Path) -> list[Path]:
     }
     others = ("pairs.tsv.gz", "pairs.parquet", "dev.parquet", "hello.wav")
     files = [folder / name for name in (*texts, *others)]
+    # All names are free before the first file is written.
     check_output(folder, folder=True)
     for file in files:
         if file.exists():

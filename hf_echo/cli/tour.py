@@ -30,12 +30,16 @@ def run_tour(console: Console | None = None, name: str = "echo-nano") -> list[di
     console = console or Console()
     model, tokenizer = load_translator(pretrained(name), device="cpu", dtype="fp32")
     rows = tour_sentences()
-    texts, languages, english = ([row[key] for row in rows] for key in ("text", "lang", "english"))
+    # The nearest English sentence of each, and its translation.
+    texts = [row["text"] for row in rows]
+    languages = [row["lang"] for row in rows]
+    english = [row["english"] for row in rows]
     embeddings = encode(model, tokenizer, texts, languages, normalize=True)
     found = nearest_neighbours(
         embeddings, encode(model, tokenizer, english, ENGLISH, normalize=True), 1
     )
     written = translate(model, tokenizer, texts, languages, max_new_tokens=40)
+    # What was found, with the wrong ones marked.
     table = Table(
         title=f"{name}: held-out sentences, the nearest of {len(rows)} English ones, and a translation"
     )

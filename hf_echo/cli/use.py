@@ -176,6 +176,7 @@ class Encode(OpensModel):
 
         if self.out.suffix not in (".npy", ".parquet", *RAW):
             raise ValueError(f"{self.out}: the file name must end in .npy, .parquet, .f32 or .f16")
+        # Audio by a speech encoder, or texts by blocks, on a cluster too.
         if self.audio:
             from .speech import encode_audio, on_this_machine
 
@@ -193,15 +194,11 @@ class Encode(OpensModel):
         else:
             check_reads_text(self.model)
             encoder = NamedEncoder(self.model, self.dtype, self.max_tokens, self.on_long)
-            rows, width = encode_file(
-                self.source,
-                self.out,
-                encoder,
-                self.lang,
+            rows, width = self.call(
+                encode_file,
+                encoder=encoder,
                 executor=executor_named(self.executor),
-                normalize=self.normalize,
                 fresh=not self.resume,
-                column=self.column,
             )
         typer.echo(f"{self.out}: {rows} x {width}", err=True)
 
@@ -293,6 +290,7 @@ class Translate(OpensModel):
         from ..inference.faithful import warn_of_far_translations
         from ..utils.text import open_output
 
+        # Inputs are checked before a model is read.
         check_text_output(self.out)
         if not self.audio:
             check_reads_text(self.model)
@@ -302,6 +300,7 @@ class Translate(OpensModel):
             from .speech import audio_files
 
             audio_files(self.source)  # a missing recording is named before models are read
+        # The decoder, and for audio the embeddings that it reads.
         decoder = DEFAULT_MODEL if self.model == packaged_speech() else self.model
         translator, tokenizer = inference.load_translator(self.decoder or decoder, dtype=self.dtype)
         if self.audio:
@@ -315,6 +314,7 @@ class Translate(OpensModel):
         written = inference.translate(
             translator, tokenizer, inputs, self.source_lang, self.target_lang, **options
         )
+        # One line in, one line out.
         with open_output(self.out) as file:
             for line in written:
                 file.write(" ".join(line.split()) + "\n")

@@ -6,11 +6,12 @@ This file imports nothing heavy, since the help of the commands reads it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ..utils.settings import CHECKPOINT, DefaultOf, setting, step
-from .operations import Operation, model, output
+from .step import Operation, model, output
 
 # The function that says how large the pooling of a new speech encoder is.
 POOLER = "checkpoints.published.writing.write_speech_encoder"
@@ -226,13 +227,23 @@ class ConvertBlaser(Conversion):
     license: str = setting("license of the weights, for the card", DefaultOf())
 
 
+@dataclass(kw_only=True)
+class SpeechConversion(Conversion):
+    """A speech encoder of an audio model, whose attention pooling is new."""
+
+    output_dir: str = output("folder of the speech encoder")
+    embedding_size: int = setting("size of the sentence embedding", DefaultOf(POOLER), least=1)
+    pooler_layers: int = setting("layers of the attention pooling", DefaultOf(POOLER), least=1)
+    license: str | None = license_of_weights()
+
+
 @step(
     "convert wav2vec2",
     operation="convert_wav2vec2",
     calls="checkpoints.convert_wav2vec2",
     example="hf-echo convert wav2vec2 omniASR-W2V-300M.pt outputs/speech/0_wav2vec2",
 )
-class ConvertWav2vec2(Conversion):
+class ConvertWav2vec2(SpeechConversion):
     """Make a speech encoder from a pretrained audio model; train its new attention pooling with stage `speech`."""
 
     then = "{output_dir}: ready for stage speech (hf-echo train speech-large model_name_or_path={output_dir})"
@@ -240,14 +251,10 @@ class ConvertWav2vec2(Conversion):
     source: str = model(
         "folder or Hub name of Wav2Vec2, Wav2Vec2-BERT, HuBERT or WavLM, or a file (.pt) of fairseq2"
     )
-    output_dir: str = output("folder of the speech encoder")
-    embedding_size: int = setting("size of the sentence embedding", DefaultOf(POOLER), least=1)
-    pooler_layers: int = setting("layers of the attention pooling", DefaultOf(POOLER), least=1)
     pooler_heads: int = setting("attention heads of the pooling", DefaultOf(), least=1)
     heads: int = setting(
         "attention heads of the audio model, for a file", DefaultOf(), least=1, recorded=False
     )
-    license: str | None = license_of_weights()
 
 
 @step(
@@ -256,7 +263,7 @@ class ConvertWav2vec2(Conversion):
     calls="checkpoints.convert_whisper",
     example="hf-echo convert whisper openai/whisper-base outputs/echo-nano-speech/01_whisper --embedding-size 384",
 )
-class ConvertWhisper(Conversion):
+class ConvertWhisper(SpeechConversion):
     """Make a speech encoder from Whisper's encoder; train its new attention pooling with stage `speech`."""
 
     then = "{output_dir}: ready for stage speech (hf-echo train echo-nano-speech/02_pooling)"
@@ -264,8 +271,4 @@ class ConvertWhisper(Conversion):
     source: str = model(
         "folder or Hub name of Whisper, or the folder of a CTranslate2 model (faster-whisper)"
     )
-    output_dir: str = output("folder of the speech encoder")
-    embedding_size: int = setting("size of the sentence embedding", DefaultOf(POOLER), least=1)
-    pooler_layers: int = setting("layers of the attention pooling", DefaultOf(POOLER), least=1)
     pooler_heads: int = setting("attention heads of the pooling", DefaultOf(), least=1)
-    license: str | None = license_of_weights()

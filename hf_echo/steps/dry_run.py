@@ -17,11 +17,11 @@ from ..stages.core.arguments import DataArguments
 from ..stages.core.model_shape import VocabularyOnly, check_same_shape
 from ..stages.core.plan import ECHO
 from ..stages.core.stage import Stage
+from ..utils.files import first_line
 from ..utils.hub import may_be_on_hub, packaged_model
-from .arguments import Training
-from .operations import Operation
-from .recipe import earlier_steps, known_overrides, read_recipe, read_values
+from .recipe import Training, earlier_steps, known_overrides, read_recipe, read_values
 from .record import check_output_folder, checkpoint_to_resume, is_finished, read_record, record_of
+from .step import Operation
 
 
 class _Start:
@@ -37,31 +37,19 @@ class _Start:
 
     def config(self, field: str, name: str, kinds: tuple[Any, ...] = ECHO) -> Any:
         """None where nobody can say: a problem, or an earlier recipe makes it from another model."""
-        if not Path(name).is_dir() and (made := self._made_by(name)):
-            if (found := self._planned(*made)) is None:
-                return None
-        else:
-            try:
-                with opening(name) as place:
-                    found = AutoConfig.from_pretrained(place)
-                    if (
-                        isinstance(found, EchoConfig)
-                        and found.decoder is None
-                        and is_release(place)
-                    ):
-                        found.decoder = EchoDecoderConfig.from_pretrained(
-                            place, subfolder=DECODER_FOLDER
-                        )
-            except (OSError, ValueError, KeyError) as error:
-                self.problems.append(f"{field}: {_line(error)}")
-                return None
-        if not isinstance(found, kinds):
-            wanted = " or ".join(kind.model_type for kind in kinds)
+        made_by = None if Path(name).is_dir() else self._made_by(name)
+        try:
+            config = stored_config(name) if made_by is None else self._planned(*made_by)
+        except (OSError, ValueError, KeyError) as error:
+            self.problems.append(f"{field}: {first_line(error)}")
+            return None
+        if config is not None and not isinstance(config, kinds):
+            types = " or ".join(kind.model_type for kind in kinds)
             self.problems.append(
-                f"{field}: {name} is a model of type {found.model_type!r}, not {wanted}"
+                f"{field}: {name} is a model of type {config.model_type!r}, not {types}"
             )
             return None
-        return found
+        return config
 
     def _made_by(self, name: str) -> tuple[Path, Training | Operation] | None:
         """The earlier recipe, and its step, that saves there."""
@@ -79,10 +67,10 @@ class _Start:
         start = _Start(place, self.overrides, self.journey)
         if isinstance(step, Training):
             return step.stage.plan(step.model, step.config, start)
-        config = (
-            start.config("model", vars(step)["model"], kinds) if (kinds := step.kinds()) else None
-        )
-        return step.planned(copy.deepcopy(config)) if config is not None else None
+        if not step.kinds():
+            return None
+        config = start.config("model", vars(step)["model"], step.kinds())
+        return None if config is None else step.planned(copy.deepcopy(config))
 
     def makes(self, name: str) -> bool:
         """Whether an earlier recipe writes this file or folder, or a part of this folder."""
@@ -113,15 +101,25 @@ class _Start:
         """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""
         name = model_args.tokenizer_name_or_path
         size = model_args.vocab_size
-        if name and not Path(name).is_dir() and (made := self._made_by(name)):
-            size = getattr(self._planned(*made), "vocab_size", size)
+        made_by = self._made_by(name) if name and not Path(name).is_dir() else None
+        if made_by is not None:
+            size = getattr(self._planned(*made_by), "vocab_size", size)
         elif name:
             try:
                 with opening(name) as place:
                     size = len(AutoTokenizer.from_pretrained(place))
             except (OSError, ValueError, KeyError) as error:
-                self.problems.append(f"tokenizer_name_or_path: {_line(error)}")
+                self.problems.append(f"tokenizer_name_or_path: {first_line(error)}")
         return VocabularyOnly(size)
+
+
+def stored_config(name: str) -> Any:
+    """The configuration of a checkpoint; that of a release names its decoder, too."""
+    with opening(name) as place:
+        config = AutoConfig.from_pretrained(place)
+        if isinstance(config, EchoConfig) and config.decoder is None and is_release(place):
+            config.decoder = EchoDecoderConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
+    return config
 
 
 def dry_run(
@@ -149,7 +147,7 @@ def dry_run(
         if config is not None:
             report |= declared.size(config, args)
     except (OSError, ValueError) as error:
-        start.problems.append(f"model: {_line(error)}")
+        start.problems.append(f"model: {first_line(error)}")
     start.check_other_models(training.data)
     data = _data(declared, training.data, start)
     problems = [*start.problems, *data.pop("problems"), *_output_problems(training)]
@@ -170,7 +168,7 @@ def _data(stage: Stage, args: DataArguments, start: _Start) -> dict[str, Any]:
         try:
             found["pairs"] = len(stage.load_rows(args))
         except (OSError, ValueError) as error:
-            found["problems"].append(f"train_data: {_line(error)}")
+            found["problems"].append(f"train_data: {first_line(error)}")
     for name, source in args.dev_data.items():
         place = str(source.get("path", "") if isinstance(source, dict) else source)
         if not _is_here(place) and (_hub_name(place) or start.makes(place)):
@@ -178,7 +176,7 @@ def _data(stage: Stage, args: DataArguments, start: _Start) -> dict[str, Any]:
         try:
             stage.load_dev_sets(type(args)(dev_data={name: source}, dev_negatives=0))
         except (OSError, ValueError) as error:
-            found["problems"].append(f"dev_data.{name}: {_line(error)}")
+            found["problems"].append(f"dev_data.{name}: {first_line(error)}")
     return found
 
 
@@ -201,9 +199,5 @@ def _output_problems(training: Training) -> list[str]:
         if not is_finished(out, run, before):
             checkpoint_to_resume(out, run, before, fresh=False)
     except (OSError, ValueError) as error:
-        return [_line(error)]
+        return [first_line(error)]
     return []
-
-
-def _line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

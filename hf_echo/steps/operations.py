@@ -7,118 +7,17 @@ the help of the commands reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..utils.hub import packaged_model
-from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, fields_of, setting, step
-from .language_code import language_code
+from ..languages import ENGLISH
+from ..utils.settings import CHECKPOINT, DATA, DefaultOf, setting, step
+from .step import OnEcho, OnTextOrSpeech, Operation, language_code, model, output
 
 if TYPE_CHECKING:
     from ..modeling import EchoConfig
 
-
-class Operation(Step):
-    """An operation on checkpoints. `make`, which writes the folder `output_dir`, is `calls`."""
-
-    reports = True
-    output_dir: str
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, value in self.names(CHECKPOINT).items():
-            setattr(self, name, packaged_model(value))
-
-    def make(self) -> dict[str, Any] | None:
-        """Write the checkpoint; returns a report."""
-        report = self.call()
-        return report if isinstance(report, dict) else None
-
-    def run(self) -> dict[str, Any] | None:
-        report = self.make()
-        self.write_card()
-        return report or {"output_dir": str(self.output_dir)}
-
-    def missing(self) -> Iterable[str]:
-        """What it needs beside its inputs, such as a package, and this machine does not have."""
-        return ()
-
-    @property
-    def stage(self) -> str:
-        """Its name in the lineage."""
-        return str(self.operation)
-
-    def is_whole(self) -> bool:
-        """Whether the files in `output_dir` are complete."""
-        from ..utils.folders import whole_weights
-
-        return whole_weights(Path(self.output_dir))
-
-    def write_card(self) -> None:
-        """Write the card of a model where there is none. Tables and tokenizers have no card."""
-        from ..cards.model_card import write_checkpoint_card
-        from ..utils.folders import holds_model
-
-        if self.output_dir and holds_model(Path(self.output_dir)) and self.is_whole():
-            write_checkpoint_card(self.output_dir, getattr(self, "license", None))
-
-    @classmethod
-    def kinds(cls) -> tuple[type, ...]:
-        """Configurations of `model` from which a dry run can plan the result; empty: it cannot."""
-        return ()
-
-    def planned(self, config: Any) -> Any:
-        """The configuration of what it makes from one of `model`, for a dry run."""
-        return config
-
-    def names(self, reads: str | None) -> dict[str, Any]:
-        """{field: value} of the recorded fields that read checkpoints, data, or (None) neither."""
-        metadata = {name: declared.metadata for name, declared in fields_of(type(self)).items()}
-        recorded = [
-            name
-            for name, about in metadata.items()
-            if about["recorded"] and about["reads"] == reads
-        ]
-        values = {name: getattr(self, name) for name in recorded}
-        return (
-            values
-            if reads is None
-            else {name: value for name, value in values.items() if value is not None}
-        )
-
-
-class OnEcho(Operation):
-    """An operation that changes an Echo checkpoint."""
-
-    @classmethod
-    def kinds(cls) -> tuple[type, ...]:
-        from ..stages.core.plan import ECHO
-
-        return ECHO
-
-
-class OnTextOrSpeech(Operation):
-    """An operation that changes the weights of an Echo checkpoint of text or speech."""
-
-    @classmethod
-    def kinds(cls) -> tuple[type, ...]:
-        from ..modeling import EchoConfig, EchoSpeechConfig
-
-        return EchoConfig, EchoSpeechConfig
-
-
-def output(help: str = "folder of the new checkpoint", default: Any = ..., **options: Any) -> Any:
-    """The field of the folder that an operation writes; on a command line the last position."""
-    more = {} if default is ... else {"default": default}
-    return setting(help, **more, writes="folder", recorded=False, **{"argument": True} | options)
-
-
-def model(
-    help: str = "Echo checkpoint or release: folder, org/name@v1.2.0 or echo-nano", **options: Any
-) -> Any:
-    """The field of the checkpoint that an operation starts from."""
-    return setting(help, reads=CHECKPOINT, **{"argument": True} | options)
+XSIMPP = "xsimpp.json"  # what `measure_teacher` writes
 
 
 @step(
@@ -155,6 +54,7 @@ class SwapTokenizer(OnEcho):
 @step(
     "vocabulary trim",
     operation="trim_vocabulary",
+    calls="checkpoints.trim_checkpoint",
     example="hf-echo vocabulary trim outputs/e5 outputs/e5-70k --texts texts.parquet --keep 70000",
 )
 class TrimVocabulary(OnEcho):
@@ -172,10 +72,10 @@ class TrimVocabulary(OnEcho):
     split: str | None = setting("use only this split of the texts; default: all", None)
     sample: int = setting(
         "most texts of each language that are counted",
-        DefaultOf("checkpoints.trim_checkpoint"),
+        DefaultOf(),
         least=1,
     )
-    seed: int = setting("random seed of the sample", DefaultOf("checkpoints.trim_checkpoint"))
+    seed: int = setting("random seed of the sample", DefaultOf())
     nway: str | None = setting(
         "measure xsim before and after: a table with id, lang and text",
         None,
@@ -184,15 +84,11 @@ class TrimVocabulary(OnEcho):
     )
 
     def make(self) -> dict[str, Any]:
-        from ..checkpoints import trim_checkpoint
         from ..data import load_nway
         from ..evaluation import evaluate_xsim
         from ..inference.any_encoder import any_encoder
 
-        options = {
-            name: getattr(self, name) for name in ("keep", "first", "split", "sample", "seed")
-        }
-        report = trim_checkpoint(self.model, self.output_dir, self.texts, **options)
+        report = self.call()
         rows = load_nway(self.nway) if self.nway else None
         for when, name in (("before", self.model), ("after", self.output_dir)) if rows else ():
             for row in evaluate_xsim(any_encoder(name), rows).rows:
@@ -327,10 +223,8 @@ class Release(OnTextOrSpeech):
         if not self.card:
             super().write_card()
             return
-        write_text(
-            card := Path(self.output_dir) / "README.md",
-            release_card(self.output_dir, self.card, self.results),
-        )
+        card = Path(self.output_dir) / "README.md"
+        write_text(card, release_card(self.output_dir, self.card, self.results))
         if self.license:
             set_license(card, self.license)
 
@@ -338,21 +232,18 @@ class Release(OnTextOrSpeech):
         from ..hub.release import release_checkpoint, release_speech
         from ..inference.encode_speech import is_speech
 
-        names = ("dtype", "matrix_dtype", "code", "license", "leaks")
-        shared = {name: getattr(self, name) for name in names}
-        if is_speech(self.model):
-            if self.also:
+        if not is_speech(self.model):
+            if self.decoder:
                 raise ValueError(
-                    f"also is {self.also!r}, and a speech encoder has no such form: leave it out"
+                    "decoder belongs to the release of a speech encoder; a text release has its own"
                 )
-            release_speech(self.model, self.output_dir, decoder=self.decoder, **shared)
-        elif self.decoder:
+            self.call(release_checkpoint)
+            return
+        if self.also:
             raise ValueError(
-                "decoder belongs to the release of a speech encoder; a text release has its own"
+                f"also is {self.also!r}, and a speech encoder has no such form: leave it out"
             )
-        else:
-            own = {name: getattr(self, name) for name in ("token_dtype", "generation", "also")}
-            release_checkpoint(self.model, self.output_dir, **own, **shared)
+        self.call(release_speech)
 
 
 @step(
@@ -443,10 +334,73 @@ class AddLanguage(Operation):
     max_length: int = setting("longest text in tokens; longer ones are cut", DefaultOf(), least=1)
     seed: int = setting("random seed", DefaultOf())
 
-    def call(self) -> Any:
-        values = {
-            name: getattr(self, name)
-            for name in fields_of(type(self))
-            if name not in ("model", "language")
-        }
-        return self.function()(self.model, self.language, **values)
+    def make(self) -> dict[str, Any]:
+        return self.function()(self.model, self.language, **self.options("model"))
+
+
+@step(operation="measure_teacher")
+class MeasureTeacher(Operation):
+    """Measure xsim++ of each language into English, the figures that `teacher_xsimpp` of an extension reads (OS 4.5.2).
+
+    English itself, whose sentences find themselves, has 0.
+    """
+
+    model: str = model("the teacher: SentenceTransformer or Echo checkpoint")
+    data: str = setting("table with id, lang and text that holds English, or 'builtin'", reads=DATA)
+    split: str | None = setting(
+        "its rows of this split; default: those of dev, if it has splits", None
+    )
+    negatives: int = setting(
+        "hard negatives by rule of each English sentence",
+        DefaultOf("data.builtin.dev_set", "max_negatives"),
+        least=1,
+    )
+    output_dir: str = output(f"folder of {XSIMPP}")
+
+    def make(self) -> dict[str, Any]:
+        from ..evaluation import evaluate_xsim
+        from ..inference.any_encoder import any_encoder
+        from ..utils.files import write_json
+        from ..utils.folders import write_folder
+        from ..utils.lineage import write_lineage
+
+        rows, negatives = self.dev_rows()
+        if not negatives:
+            raise ValueError(
+                f"data: {self.data} has no English sentence of which the rules make hard negatives"
+            )
+        table = evaluate_xsim(
+            any_encoder(self.model), rows, target_lang=ENGLISH, negatives=negatives
+        )
+        errors = {ENGLISH: 0.0}
+        for row in table.rows:
+            if row["xsimpp"] is not None:
+                errors[row["lang"]] = row["xsimpp"]
+        with write_folder(self.output_dir) as folder:
+            write_json(Path(folder) / XSIMPP, errors)
+            write_lineage(
+                folder,
+                str(self.operation),
+                self.names(None),
+                parents=self.names(CHECKPOINT),
+                data=self.names(DATA),
+                output_dir=self.output_dir,
+            )
+        return {"output_dir": self.output_dir, "xsimpp": errors}
+
+    def dev_rows(self) -> tuple[Any, dict[str, list[tuple[str, str]]]]:
+        """The rows (id, lang, text), and hard negatives by rule of their English sentences, by id."""
+        if self.data == "builtin":
+            from ..data.builtin import dev_set
+
+            return dev_set(max_negatives=self.negatives)
+        from ..data import load_nway
+        from ..data.nway import dev_split
+        from ..negatives.rules import hard_negatives_by_id
+
+        split = dev_split(self.data) if self.split is None else self.split
+        rows = load_nway(self.data, split=split)
+        return rows, hard_negatives_by_id(rows, self.negatives)
+
+    def is_whole(self) -> bool:
+        return (Path(self.output_dir) / XSIMPP).is_file()

@@ -20,43 +20,18 @@ from ..utils.fingerprint import changed_files
 from ..utils.folders import whole_tensors, whole_weights
 from ..utils.hub import snapshot
 from ..utils.lineage import portable
-from .arguments import Training, defaults_for_evaluation
+from .recipe import Training, defaults_for_evaluation
 
 logger = logging.getLogger(__name__)
 
 RUN = "recipe.json"  # in the output folder: what was trained with which settings
 # What does not change the result, by the start of a field's name: the place, the log, the machine.
-FREE = (
-    *(
-        "output_dir",
-        "cache_dir",
-        "live_teacher",
-        "use_cpu",
-        "save_on_each_node",
-        "local_rank",
-        "ddp_",
-        "dataloader_",
-    ),
-    *(
-        "log_",
-        "logging_",
-        "report_to",
-        "run_name",
-        "project",
-        "trackio_",
-        "disable_tqdm",
-        "skip_",
-        "debug",
-        "do_",
-    ),
-    *(
-        "torch_",
-        "gradient_checkpointing",
-        "activation_checkpointing",
-        "push_to_hub",
-        "hub_",
-        "enable_jit_checkpoint",
-    ),
+FREE = tuple(
+    (
+        "output_dir cache_dir live_teacher use_cpu save_on_each_node local_rank ddp_ dataloader_ log_ "
+        "logging_ report_to run_name project trackio_ disable_tqdm skip_ debug do_ torch_ "
+        "gradient_checkpointing activation_checkpointing push_to_hub hub_ enable_jit_checkpoint"
+    ).split()
 )
 # How long, and how often it is measured and saved: a run that was killed may resume with other values.
 LENGTH = ("max_steps", "num_train_epochs", "save_", "eval_")
@@ -79,24 +54,22 @@ def read_record(folder: str | Path | None) -> dict | None:
 
 def record_of(training: Training) -> dict[str, Any]:
     """What a run records before it has results, with the records of the checkpoints that it starts from."""
-    # a secret
-    values = {key: value for key, value in portable(training.values).items() if key != "hub_token"}
-    best = defaults_for_evaluation(training.stage, values, values.get("dev_data")).get(
-        "load_best_model_at_end"
-    )
-    chosen = (
-        values.get("load_best_model_at_end", best)
-        or values.get("lr_scheduler_type") == "reduce_lr_on_plateau"
-    )
+    values = portable(training.values)
+    values.pop("hub_token", None)  # a secret
+    chosen = values.get("load_best_model_at_end")
+    if chosen is None:
+        defaults = defaults_for_evaluation(training.stage, values, values.get("dev_data"))
+        chosen = defaults.get("load_best_model_at_end")
     run = {
         "stage": values.pop("stage"),
         "values": values,
         "from": read_record(training.model.model_name_or_path),
     }
-    run |= {"chosen_by_dev_data": True} if chosen else {}
-    return run | (
-        {"decoder_from": read_record(training.model.decoder)} if training.model.decoder else {}
-    )
+    if chosen or values.get("lr_scheduler_type") == "reduce_lr_on_plateau":
+        run["chosen_by_dev_data"] = True
+    if training.model.decoder:
+        run["decoder_from"] = read_record(training.model.decoder)
+    return run
 
 
 def write_record(folder: Path, run: Mapping[str, Any], *, finished: bool) -> None:
@@ -110,32 +83,24 @@ def data_fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
     for batch in batches:
         for name in sorted(batch):
             column = batch[name]
-            plain = isinstance(column, list) and all(isinstance(value, str) for value in column)
-            content = (
-                "\x1f".join(column)
-                if plain
-                else json.dumps(column, ensure_ascii=False, default=_text)
-            )
+            if isinstance(column, list) and all(isinstance(value, str) for value in column):
+                content = "\x1f".join(column)
+            else:
+                content = json.dumps(column, ensure_ascii=False, default=_text)
             digest.update(f"{name}\x1e{content}\x1d".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
 def _text(value: Any) -> str:
     """Bytes, such as those of a recording, as their hash: gigabytes of them written out take minutes."""
-    return (
-        hashlib.blake2b(value, digest_size=16).hexdigest()
-        if isinstance(value, bytes)
-        else str(value)
-    )
+    if isinstance(value, bytes):
+        return hashlib.blake2b(value, digest_size=16).hexdigest()
+    return str(value)
 
 
 def is_finished(out: Path, run: Mapping[str, Any], before: dict | None) -> bool:
     """Whether `out` holds the finished result of this run."""
-    if (
-        before is None
-        or not before.get("finished")
-        or _settings(before, FREE) != _settings(run, FREE)
-    ):
+    if not (before or {}).get("finished") or _settings(before, FREE) != _settings(run, FREE):
         return False
     if not whole_weights(out):
         logger.warning("%s: the run is finished, but its weights are missing or incomplete", out)
@@ -161,9 +126,9 @@ def checkpoint_to_resume(
     out: Path, run: Mapping[str, Any], before: dict | None, fresh: bool
 ) -> str | None:
     """The last complete checkpoint of the same run; a longer one (more steps) is the same run too."""
-    checkpoints = (
-        [Path(p) for p in sort_checkpoints(str(out), PREFIX_CHECKPOINT_DIR)] if out.is_dir() else []
-    )
+    checkpoints = []
+    if out.is_dir():
+        checkpoints = [Path(p) for p in sort_checkpoints(str(out), PREFIX_CHECKPOINT_DIR)]
     if fresh:
         if int(os.environ.get("RANK", 0)) == 0:
             for folder in checkpoints:
@@ -186,22 +151,21 @@ def checkpoint_to_resume(
             f"{out} was trained by {trained_by} processes, now there are {now}, whose batches would be others: "
             f"start {trained_by}, or --fresh trains again from the start"
         )
+    # The last one that is complete; one that the run was stopped in is not.
     for folder in reversed(checkpoints):
-        if whole_checkpoint(folder):
-            if (
-                0
-                < (most := run["values"].get("max_steps") or 0)
-                < int(folder.name.rpartition("-")[2])
-            ):
-                found = f"{out} was trained further ({folder.name}) than max_steps={most}"
-                raise ValueError(
-                    f"{found}: --fresh trains it again from the start, or give another output_dir"
-                )
-            return str(folder)
-        logger.warning(
-            "%s is incomplete (the run was stopped while it was being saved) and is not used",
-            folder,
-        )
+        if not whole_checkpoint(folder):
+            logger.warning(
+                "%s is incomplete (the run was stopped while it was being saved) and is not used",
+                folder,
+            )
+            continue
+        longest = run["values"].get("max_steps") or 0
+        if 0 < longest < int(folder.name.rpartition("-")[2]):
+            raise ValueError(
+                f"{out} was trained further ({folder.name}) than max_steps={longest}: --fresh trains it again from the "
+                "start, or give another output_dir"
+            )
+        return str(folder)
     if checkpoints:
         logger.warning("%s: no checkpoint is complete, the run starts from the beginning", out)
     return None
@@ -239,20 +203,12 @@ def check_output_folder(out: Path) -> None:
         check_output(out, folder=True)
     except (OSError, ValueError) as error:
         raise ValueError(f"output_dir: {error}") from None
-    names = (
-        [file.name for file in out.iterdir() if not file.name.startswith(".")]
-        if out.is_dir()
-        else []
-    )
-    ours = (
-        RUN in names
-        or whole_weights(out)
-        or any(name.startswith(PREFIX_CHECKPOINT_DIR) for name in names)
-    )
-    if names and not ours:
-        raise ValueError(
-            f"output_dir: {out} holds {sorted(names)[0]} and no run: give a folder of its own"
-        )
+    if not out.is_dir():
+        return
+    names = sorted(file.name for file in out.iterdir() if not file.name.startswith("."))
+    has_checkpoint = any(name.startswith(PREFIX_CHECKPOINT_DIR) for name in names)
+    if names and not (RUN in names or has_checkpoint or whole_weights(out)):
+        raise ValueError(f"output_dir: {out} holds {names[0]} and no run: give a folder of its own")
 
 
 def _settings(run: Mapping[str, Any], free: tuple[str, ...]) -> dict:
@@ -272,11 +228,13 @@ def _settings(run: Mapping[str, Any], free: tuple[str, ...]) -> dict:
 
 
 def _difference(before: Mapping[str, Any], run: Mapping[str, Any], free: tuple[str, ...]) -> str:
-    old, new = (_settings(r, free) for r in (before, run))
+    old = _settings(before, free)
+    new = _settings(run, free)
     if old["stage"] != new["stage"]:
         return f"stage {old['stage']}, now {new['stage']}"
     for key in sorted({*old["values"], *new["values"]}):
-        was, now = (r["values"].get(key) for r in (old, new))
+        was = old["values"].get(key)
+        now = new["values"].get(key)
         if was != now:
             return f"{key} was {was!r}, now {now!r}"
     return "what it starts from was trained again"

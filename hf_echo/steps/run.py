@@ -13,14 +13,19 @@ from ..utils.fingerprint import fingerprint, sha256
 from ..utils.hub import may_be_on_hub, packaged_model
 from ..utils.lineage import read_lineage
 from ..utils.settings import CHECKPOINT, DATA, check_outputs
-from .arguments import Training
 from .dry_run import dry_run
-from .operations import Operation
-from .recipe import check_overrides, earlier_steps, known_overrides, read_recipe
+from .recipe import Training, check_overrides, earlier_steps, known_overrides, read_recipe
 from .record import read_record
+from .step import Operation
 from .training import train_recipe
 
 logger = logging.getLogger(__name__)
+
+# Fields of a stage's recipe that name a checkpoint.
+CHECKPOINTS = (
+    *("model_name_or_path", "decoder", "tokenizer_name_or_path"),
+    *("teacher", "guide", "base_languages_of"),
+)
 
 
 def run_journey(
@@ -69,15 +74,15 @@ def _check_together(steps: Mapping[Path, Training | Operation]) -> None:
     """Raises where a later step would: it lacks what nobody makes, or two steps write one folder."""
     made: dict[Path, Path] = {}
     for path, step in steps.items():
-        if (
-            isinstance(step, Training)
-            and len(steps) > 1
-            and (problem := next(_stage_problems(step, set(made)), None))
-        ):
+        problems: Iterator[str] = iter(())
+        if isinstance(step, Operation):
+            problems = _input_problems(step, made)
+        elif len(steps) > 1:  # a stage alone says it when it reads its data
+            problems = _stage_problems(step, set(made))
+        for problem in problems:
             raise FileNotFoundError(f"{path}: {problem}")
-        if isinstance(step, Operation) and (problem := next(_input_problems(step, made), None)):
-            raise FileNotFoundError(f"{path}: {problem}")
-        if (other := made.setdefault(Path(step.output_dir), path)) != path:
+        other = made.setdefault(Path(step.output_dir), path)
+        if other != path:
             raise ValueError(
                 f"{path}: output_dir {step.output_dir!r} is that of {other} too: each step has its own"
             )
@@ -101,7 +106,7 @@ def run_operation(
         raise ValueError(
             f"{path}: an operation runs in one process: start it without torchrun or accelerate"
         )
-    if problem := next(iter(_input_problems(operation, made=())), None):
+    for problem in _input_problems(operation, made=()):
         raise FileNotFoundError(f"{path}: {problem}")
     check_outputs(operation)
     if not fresh and is_made(operation):
@@ -147,7 +152,8 @@ def is_made(
     before = read_lineage(out)
     if before is None:
         return False
-    if reason := _difference(operation, before):
+    reason = _difference(operation, before)
+    if reason:
         raise ValueError(f"{out} was made in another way: {reason}; {fix}")
     if not operation.is_whole():
         logger.warning("%s: its weights are missing or incomplete, it is made again", out)
@@ -170,21 +176,22 @@ def _difference(operation: Operation, before: dict[str, Any]) -> str | None:
     for name, value in operation.names(None).items():
         if values.get(name) != json.loads(json.dumps(value)):
             return f"{name} was {values.get(name)!r}, now {value!r}"
-    for reads, recorded, content in ((CHECKPOINT, "parents", fingerprint), (DATA, "data", _digest)):
-        now = operation.names(reads)
-        was = before.get(recorded, {})
-        for role in sorted({*now, *was}):
-            if role not in now or role not in was:
-                return f"{role} was {was.get(role, {}).get('name')}, now {now.get(role)}"
-            if content(now[role]) != (
-                was[role].get("fingerprint") if reads == CHECKPOINT else was[role].get("sha256")
-            ):
-                return f"{role} ({now[role]}) has changed since"
+    # Inputs are compared by content: of checkpoints the fingerprint, of data files the SHA-256.
+    models = operation.names(CHECKPOINT)
+    inputs = models | operation.names(DATA)
+    recorded = before.get("parents", {}) | before.get("data", {})
+    for role in sorted({*inputs, *recorded}):
+        name = inputs.get(role)
+        was = recorded.get(role, {})
+        if name is None or not was:
+            return f"{role} was {was.get('name')}, now {name}"
+        if role in models:
+            is_same = fingerprint(name) == was.get("fingerprint")
+        else:
+            is_same = (sha256(name) if Path(name).is_file() else None) == was.get("sha256")
+        if not is_same:
+            return f"{role} ({name}) has changed since"
     return None
-
-
-def _digest(name: str) -> str | None:
-    return sha256(name) if Path(name).is_file() else None
 
 
 def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]:
@@ -208,19 +215,13 @@ def _stage_problems(training: Training, made: set[Path]) -> Iterator[str]:
     """
     if (read_record(training.output_dir) or {}).get("finished"):
         return
-    model = training.model
     data = training.data
-    checkpoints = {
-        name: getattr(model, name)
-        for name in ("model_name_or_path", "decoder", "tokenizer_name_or_path")
-    }
-    checkpoints |= {name: getattr(data, name) for name in ("teacher", "guide", "base_languages_of")}
-    for role, name in checkpoints.items():
-        place = packaged_model(name or "")
-        if "/" in place and not (
-            Path(place).exists() or _is_made(place, made) or may_be_on_hub(place)
-        ):
-            yield f"{role}: no folder {name}"
+    fields = vars(training.model) | vars(data)
+    for role in CHECKPOINTS:
+        place = packaged_model(fields[role] or "")
+        is_there = Path(place).exists() or _is_made(place, made) or may_be_on_hub(place)
+        if "/" in place and not is_there:
+            yield f"{role}: no folder {fields[role]}"
     files = {"train_data": data.train_data, "teacher_xsimpp": data.teacher_xsimpp}
     for name, source in data.dev_data.items():
         files[f"dev_data.{name}"] = source.get("path") if isinstance(source, dict) else source

@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..utils.settings import Step
-from . import conversions, operations, teacher, tokenizers, training_data
-from .operations import Operation
+from . import conversions, operations, tokenizers, training_data
+from .step import Operation
 
 if TYPE_CHECKING:
     from ..stages.core.stage import Stage
@@ -54,6 +54,6 @@ def declared_steps(*modules: ModuleType) -> Iterator[type[Step]]:
 
 OPERATIONS: dict[str, type[Operation]] = {
     kind.operation: kind
-    for kind in declared_steps(conversions, tokenizers, operations, teacher, training_data)
+    for kind in declared_steps(conversions, tokenizers, operations, training_data)
     if kind.operation
 }

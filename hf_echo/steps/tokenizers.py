@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from ..utils.choices import OnBadRow
 from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
-from .language_code import language_code
-from .operations import Operation, output
+from .step import Operation, language_code, output
 
 SKIP_BAD = "what happens with bad rows: stop with an error, or skip them with a warning"
 
@@ -48,11 +47,7 @@ class CountWords(Step):
     def run(self) -> dict[str, Any]:
         from ..vocabulary.counts import count_words
 
-        names = ("pattern", "kind", "lang", "on_bad_row")
-        options = {name: getattr(self, name) for name in names}
-        counts = count_words(
-            self.files, self.out, split=None if self.split == "all" else self.split, **options
-        )
+        counts = self.call(count_words, split=None if self.split == "all" else self.split)
         figures = ("sentences", "words", "characters", "distinct")
         totals = {name: sum(getattr(entry, name) for entry in counts.entries) for name in figures}
         return {

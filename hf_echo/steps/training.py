@@ -26,9 +26,8 @@ from ..stages.core.model_shape import check_same_shape
 from ..stages.core.stage import Stage
 from ..utils.files import read_json, write_json
 from ..utils.lineage import portable
-from .arguments import Training
 from .data import data_fingerprints, embedded_sides, row_groups, training_rows
-from .recipe import read_recipe
+from .recipe import Training, read_recipe
 from .record import (
     check_data,
     check_output_folder,
@@ -70,8 +69,9 @@ def train_recipe(
         if before.get("data") and not changed_data:
             check_data(out, run | {"data": _data_of_finished(stage, data_args)}, before)
         logger.info("%s is trained already (%s); --fresh trains it again", path.stem, out)
-        if before != (mended := portable(before)) and args.process_index == 0:
-            write_record(out, mended, finished=True)  # paths of this machine, which a push refuses
+        mended = portable(before)  # without paths of this machine, which a push refuses
+        if before != mended and args.process_index == 0:
+            write_record(out, mended, finished=True)
         if args.push_to_hub and args.process_index == 0:
             _push(args)  # the upload may be what failed; equal files are not uploaded again
         return _results(out)
@@ -119,7 +119,8 @@ def check_start(name: str, shape: dict[str, Any]) -> None:
 def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
     """Train, or load the weights of a run that was killed after its last step; returns seconds."""
     start = time.time()
-    if resume and (last := weights_of_the_end(Path(resume), trainer.args)):
+    last = weights_of_the_end(Path(resume), trainer.args) if resume else None
+    if last:
         logger.info("%s: all steps are done, the weights of %s are saved", name, last)
         trainer._load_from_checkpoint(str(last))  # `train` would take one more step
         trainer.state.best_model_checkpoint = str(last)
@@ -164,7 +165,8 @@ def _save(
     results = {"stage": stage.name, "seconds": round(seconds, 1), **metrics}
     if trainer.tokens_per_second:
         results["tokens_per_second"] = trainer.tokens_per_second
-    if args.load_best_model_at_end and (best := trainer.state.best_model_checkpoint):
+    best = trainer.state.best_model_checkpoint
+    if args.load_best_model_at_end and best:
         results["best_checkpoint"] = Path(best).name
     by_language = {name: json.loads(table.to_json()) for name, table in tables.items()}
     written = results | {"tables": by_language}

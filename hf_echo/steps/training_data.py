@@ -20,8 +20,7 @@ from typing import Any
 
 from ..utils.choices import ExecutorName, OnBadRow
 from ..utils.settings import CHECKPOINT, DATA, DefaultOf, make, setting, step
-from .language_code import language_code
-from .operations import Operation, output
+from .step import Operation, language_code, output
 
 logger = logging.getLogger(__name__)
 
@@ -296,6 +295,7 @@ class Speak(Operation):
         from ..utils.lineage import write_lineage
         from ..utils.text import read_lines
 
+        # How each sentence is spoken: copies, speed, pitch, room and noise.
         plan = SpeechPlan(
             self.copies,
             (self.speed[0], self.speed[1]),
@@ -305,6 +305,7 @@ class Speak(Operation):
             measure=self.measure,
             voices=tuple(self.voices),
         )
+        # Which sentences: those of other sets are left out.
         engines = open_engines(self.engines)
         left_out = {line for file in self.exclude for line in read_lines(file)}
         sentences = read_sentences(
@@ -320,6 +321,7 @@ class Speak(Operation):
             seed=self.seed,
             on_bad_row=self.on_bad_row,
         )
+        # A stopped run resumes; the lineage is written last.
         report = speak_corpus(
             sentences, self.output_dir, engines, plan, workers=self.workers, progress=True
         )
@@ -436,9 +438,8 @@ class PrepareData(Operation):
 
     def _of_recipe(self) -> RowsToPrepare:
         from ..data.prepared import PreparedParallel
-        from .arguments import Training
         from .data import row_choice, shard_encoder, training_rows
-        from .recipe import find_recipes, read_recipe
+        from .recipe import Training, find_recipes, read_recipe
 
         if self.tokenizer or self.data_options:
             raise ValueError(

@@ -195,6 +195,7 @@ def check_output(
     if str(path) == "-" and not folder:  # standard output
         return
     path = Path(path)
+    # It is no input, and of the kind that is written.
     for input_path in inputs:
         if same_place(path, input_path):
             raise ValueError(
@@ -207,6 +208,7 @@ def check_output(
             raise ValueError(f"{path} is a file; give the name of a folder")
         if not path.is_file():  # /dev/stdout, a pipe
             return
+    # The nearest folder that is there takes a file, and has room.
     place = Path(os.path.realpath(path))
     while not place.is_dir():
         if place.exists() and place != Path(os.path.realpath(path)):
@@ -236,6 +238,7 @@ def load_npy(path: str | Path) -> np.ndarray:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give a .npy file")
+    # Raw numbers: the file beside them says the shape.
     if path.suffix in RAW:
         shape = read_json(f"{path}.json", {}).get("shape")
         if shape is None:
@@ -249,6 +252,7 @@ def load_npy(path: str | Path) -> np.ndarray:
                 f"{path} has {size} bytes, which is not the shape {shape} of {path}.json"
             )
         return np.fromfile(path, dtype).reshape(shape)
+    # A .npy file of numbers, and nothing else that numpy opens.
     try:
         array = np.load(path)
     except (
@@ -270,6 +274,11 @@ def load_npy(path: str | Path) -> np.ndarray:
 def first_line(error: BaseException) -> str:
     """The first line of an error's message; without a message the name of its class."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def one_line(error: BaseException) -> str:
+    """An error's message without line breaks; without a message the name of its class."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def remove_work(work: Path, pattern: str) -> None:

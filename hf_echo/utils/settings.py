@@ -159,20 +159,21 @@ class Step(Checked):
         """Do it; returns a report, which the command prints as JSON, or None if there is nothing to report."""
         return self.call()
 
-    def call(self) -> Any:
-        """The result of `calls`."""
-        function = self.function()
+    def call(self, function: Callable[..., Any] | None = None, **others: Any) -> Any:
+        """The result of `calls`, or of another function, which also gets `others`."""
+        function = function or self.function()
         parameters = signature(function).parameters
-        takes_any_name = any(
-            parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()
-        )
-        position_names = positions(type(self))
-        arguments = [getattr(self, name) for name in position_names]
-        options = {}
-        for name in fields_of(type(self)):
-            if name not in position_names and (takes_any_name or name in parameters):
-                options[name] = getattr(self, name)
-        return function(*arguments, **options)
+        takes_any_name = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
+        options = self.options()
+        if not takes_any_name:
+            options = {name: value for name, value in options.items() if name in parameters}
+        arguments = [getattr(self, name) for name in positions(type(self))]
+        return function(*arguments, **options | others)
+
+    def options(self, *left_out: str) -> dict[str, Any]:
+        """The fields that are no positions of the command, by name, but for those that are left out."""
+        names = fields_of(type(self)).keys() - {*positions(type(self)), *left_out}
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def function(cls) -> Callable[..., Any]:
@@ -408,11 +409,8 @@ def _converted(value: Any, kind: Any) -> Any:
 
 
 def _choice(value: Any, kind: Any, allowed: tuple[Any, ...]) -> Any:
-    if isinstance(kind, type) and isinstance(value, kind):  # a member of the enumeration
-        return value
-    if any(value is choice for choice in allowed):
-        return value
-    if not isinstance(value, (str, int)) or value not in allowed:
+    is_member = isinstance(kind, type) and isinstance(value, kind)  # of an enumeration
+    if not is_member and value not in allowed:
         words = [str(choice) for choice in allowed]
         raise _Wrong(f"one of {', '.join(words)}{did_you_mean(value, words)}")
     return value

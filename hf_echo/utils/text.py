@@ -107,10 +107,6 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
                 import lzma
 
                 yield io.BufferedReader(lzma.open(raw), 1 << 16)
-            elif kind == "bz2":
-                import bz2
-
-                yield io.BufferedReader(bz2.open(raw), 1 << 16)
             else:
                 yield io.BufferedReader(pa.input_stream(raw, compression=kind), 1 << 16)
 
@@ -251,6 +247,7 @@ class TextLines:
         check_file(path, self.name)
         from ..modeling.prompting_echo import is_blank  # not at the top: it imports transformers
 
+        # One pass over the file: where each row begins, and what is no row.
         starts = array("q")  # where each row begins in the file
         row_numbers = array("q")
         blank = 0
@@ -276,6 +273,7 @@ class TextLines:
                     seen.add(key)
                 starts.append(start)
                 row_numbers.append(number)
+        # What is kept of it.
         self.digest = digest.hexdigest()
         self.left_out = 0  # rows of another kind of file that are no texts
         self.blank = blank
@@ -342,11 +340,6 @@ def _packed_file(path: Path, suffix: str) -> Iterator[Any]:
             import lzma
 
             with lzma.open(raw, "wb") as file:
-                yield file
-        elif suffix == ".bz2":
-            import bz2
-
-            with bz2.open(raw, "wb") as file:
                 yield file
         elif suffix in PACKED:
             import pyarrow as pa

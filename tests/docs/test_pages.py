@@ -13,9 +13,9 @@ from transformers import AutoTokenizer
 import hf_echo
 from hf_echo.data.speech import COLUMNS, OPTIONAL
 from hf_echo.modeling import SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from hf_echo.stages.core.arguments import DataArguments
 from hf_echo.stages.spectrum.parts import join
 from hf_echo.stages.speech import SpeechConfig
-from hf_echo.steps.arguments import DataArguments
 from hf_echo.steps.recipe import RECIPES
 from hf_echo.steps.table import OPERATIONS, STAGES
 from hf_echo.utils.settings import fields_of

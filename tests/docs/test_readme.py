@@ -146,8 +146,8 @@ def test_an_example_of_the_help_runs_as_printed(words, tmp_path, monkeypatch, hf
 
 @pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if blocks("yaml", text)])
 def test_recipes_have_known_fields(name, tmp_path):
-    from hf_echo.steps.operations import Operation
     from hf_echo.steps.recipe import read_recipe
+    from hf_echo.steps.step import Operation
 
     for file, text in own_recipes(TEXTS[name]).items():
         path = tmp_path / Path(file).name

@@ -16,7 +16,7 @@ from hf_echo.steps.training import train_recipe
 from hf_echo.utils.lineage import all_steps, read_lineage
 
 from ..toy import same
-from .test_operations import step, world  # noqa: F401
+from .test_operations import step, world, world_files  # noqa: F401
 
 pytestmark = pytest.mark.trains
 

@@ -3,6 +3,7 @@
 import inspect
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,24 +35,32 @@ FLAT = {"pooling": "mean"}
 RELEASE = dict(dtype="bf16", generation={"no_repeat_ngram_size": 3}, code="installed")
 
 
-@pytest.fixture
-def world(place, toy, toy_tokenizer, tiny_bert):
+@pytest.fixture(scope="session")
+def world_files(toy, toy_tokenizer, tiny_bert, tmp_path_factory):
     """Two training checkpoints, another tokenizer, a modular encoder, texts and pairs, in one folder."""
+    folder = tmp_path_factory.mktemp("world")
     for seed, name in enumerate(("model", "other")):
-        toy.make_model(toy_tokenizer, seed=seed, **FLAT).save_pretrained(place / name)
-        toy_tokenizer.save_pretrained(place / name)
+        toy.make_model(toy_tokenizer, seed=seed, **FLAT).save_pretrained(folder / name)
+        toy_tokenizer.save_pretrained(folder / name)
     texts = [toy.say(m, lang) for m in toy.MEANINGS for lang in ("fra_Latn", "rus_Cyrl")]
-    train_tokenizer(texts, 320, max_length=64, progress=False).save_pretrained(place / "tokenizer")
-    english, french = (
-        [toy.say(m, lang) for m in toy.split("train")[:40]] for lang in ("eng_Latn", "fra_Latn")
-    )
-    tiny_bert(place / "bert", english, 120)
-    modular_backbone(place / "bert", place / "modular")
-    add_language(place / "modular", "eng_Latn")
-    (place / "en-fr.tsv").write_text(
-        "".join(f"{a}\t{b}\n" for a, b in zip(english, french, strict=True))
-    )
-    (place / "texts.txt").write_text("".join(text + "\n" for text in english))
+    tokenizer = train_tokenizer(texts, 320, max_length=64, progress=False)
+    tokenizer.save_pretrained(folder / "tokenizer")
+    meanings = toy.split("train")[:40]
+    english = [toy.say(meaning, "eng_Latn") for meaning in meanings]
+    french = [toy.say(meaning, "fra_Latn") for meaning in meanings]
+    tiny_bert(folder / "bert", english, 120)
+    modular_backbone(folder / "bert", folder / "modular")
+    add_language(folder / "modular", "eng_Latn")
+    pairs = [f"{a}\t{b}\n" for a, b in zip(english, french, strict=True)]
+    (folder / "en-fr.tsv").write_text("".join(pairs))
+    (folder / "texts.txt").write_text("".join(text + "\n" for text in english))
+    return folder
+
+
+@pytest.fixture
+def world(place, world_files):
+    """A copy of the files, which a test may change."""
+    shutil.copytree(world_files, place, dirs_exist_ok=True)
     return place
 
 
@@ -126,6 +135,10 @@ def test_every_operation_has_a_case():
     assert set(CASES) | ELSEWHERE == set(OPERATIONS)
 
 
+# What the step itself reads, after the function.
+MEASURED = {("trim_vocabulary", "nway")}
+
+
 @pytest.mark.parametrize("name", [name for name, kind in OPERATIONS.items() if kind.calls])
 def test_settings_are_parameters_of_the_function(name):
     """Each setting is read, and a Python call without options does what a recipe without them does."""
@@ -133,7 +146,7 @@ def test_settings_are_parameters_of_the_function(name):
     known = inspect.signature(kind.function()).parameters
     options = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
     for field, declared in fields_of(kind).items():
-        if field in positions(kind):
+        if field in positions(kind) or (name, field) in MEASURED:
             continue
         assert field in known or options, field
         if field in known and known[field].default is not inspect.Parameter.empty:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hf_echo.data.batching import TokenBudgetBatchSampler
-from hf_echo.steps.arguments import DataArguments, ModelArguments
+from hf_echo.stages.core.arguments import DataArguments, ModelArguments
 from hf_echo.steps.recipe import RECIPES
 from hf_echo.steps.table import OPERATIONS, stage_named
 from hf_echo.utils.settings import default_of, fields_of

@@ -8,9 +8,9 @@ import torch
 
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
+from hf_echo.stages.core.arguments import ModelArguments
 from hf_echo.stages.core.model_shape import new_config
 from hf_echo.stages.core.start import start_model
-from hf_echo.steps.arguments import ModelArguments
 
 from .. import toy
 

@@ -122,7 +122,7 @@ def test_a_killed_run_resumes(recipe, place, train_stopped):
 @pytest.mark.parametrize("native", [True, False])
 def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
     """By default, for stages with layers; it is not a setting of the run, which may resume elsewhere."""
-    monkeypatch.setattr("hf_echo.steps.arguments.bf16_is_faster", lambda **_: native)
+    monkeypatch.setattr("hf_echo.steps.recipe.bf16_is_faster", lambda **_: native)
     training = read_recipe(recipe())
     args = training.config
     values = training.values

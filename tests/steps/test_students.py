@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 
 import hf_echo.steps.data as run_data
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.steps.arguments import DataArguments, ModelArguments
+from hf_echo.stages.core.arguments import DataArguments, ModelArguments
 from hf_echo.steps.data import embedded_sides
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes

@@ -23,8 +23,8 @@ from hf_echo.evaluation.probes.downstream import fit_linear_probe, vectors_of
 from hf_echo.inference import encode, load_translator, translate
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages import DevSet, evaluate_sets
+from hf_echo.stages.core.arguments import DataArguments
 from hf_echo.stages.core.text_pairs import load_dev_sets
-from hf_echo.steps.arguments import DataArguments
 from hf_echo.utils.files import write_json
 from hf_echo.utils.results import Table
 
