@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 # The same draws on every machine; new ones in `make test-slow`, which a failure prints to be repeated.
 hypothesis.settings.register_profile("fixed", derandomize=True)
@@ -68,8 +69,18 @@ def toy_data(toy, toy_tokenizer):
 
 @pytest.fixture(scope="session")
 def toy_trained(toy, toy_tokenizer, toy_data, tmp_path_factory):
-    """A model that has learnt to translate the toy world through the bottleneck."""
-    return toy.trained_model(toy_tokenizer, toy_data, tmp_path_factory.mktemp("toy"))
+    """A model that has learnt to translate the toy world through the bottleneck; one worker trains it for all."""
+    from hf_echo.modeling import EchoForTranslation
+
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent
+    folder = place / "toy_trained"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            model = toy.trained_model(toy_tokenizer, toy_data, tmp_path_factory.mktemp("toy"))
+            model.save_pretrained(folder)
+    return EchoForTranslation.from_pretrained(folder, dtype="float32").eval()
 
 
 @pytest.fixture(scope="session")

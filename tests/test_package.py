@@ -59,11 +59,19 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def statements_in(node: ast.AST) -> Iterator[ast.AST]:
+    """Statements inside a node, at any depth. Expressions are not entered: they hold no import."""
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for statement in getattr(node, name, ()):
+            yield statement
+            yield from statements_in(statement)
+
+
 @cache
 def imports_of(path: Path) -> list[tuple[int, str, int]]:
     """(level, dotted name, line) of every name that a file imports, those inside functions included."""
     imports = []
-    for node in ast.walk(tree_of(path)):
+    for node in statements_in(tree_of(path)):
         if isinstance(node, ast.Import):
             imports += [(0, alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -72,24 +80,27 @@ def imports_of(path: Path) -> list[tuple[int, str, int]]:
     return imports
 
 
-def imported_files(path: Path, package: Path) -> Iterator[Path]:
-    """Yields the files of `package`, relative to it, that the imports of a file name; `__init__.py` for a folder."""
+@cache
+def imported_files(path: Path, package: Path) -> list[Path]:
+    """The files of `package`, relative to it, that the imports of a file name; `__init__.py` for a folder."""
     here = path.relative_to(package.parent).parts[:-1]
+    files = []
     for level, name, _ in imports_of(path):
-        first, *parts = [*(here[: len(here) - level + 1] if level else ()), *name.split(".")]
-        if first == package.name:
-            ends = [
-                package.joinpath(*parts[:length])
-                for length in (len(parts), len(parts) - 1)
-                if length > 0
-            ]
-            files = [
-                file
-                for end in ends
-                for file in (end.with_suffix(".py"), end / "__init__.py")
-                if file.is_file()
-            ]
-            yield from (file.relative_to(package) for file in files[:1])
+        parts = name.split(".")
+        if level:
+            parts = [*here[: len(here) - level + 1], *parts]
+        if parts[0] != package.name:
+            continue
+        # The last part is a file, a folder, or a name inside of one.
+        for length in range(len(parts), max(len(parts) - 2, 1), -1):
+            place = package.joinpath(*parts[1:length])
+            if place.with_suffix(".py").is_file():
+                files.append(place.with_suffix(".py").relative_to(package))
+                break
+            if (place / "__init__.py").is_file():
+                files.append((place / "__init__.py").relative_to(package))
+                break
+    return files
 
 
 def upward_imports(package: Path) -> list[str]:
@@ -248,11 +259,8 @@ def test_what_needs_no_model_imports_no_torch():
         print("pandas" in sys.modules)
         import hf_echo.data.leaks, hf_echo.data.pipeline, hf_echo.data.segmentation, hf_echo.data.sources
         import hf_echo.hub.dataset_card, hf_echo.languages, hf_echo.negatives.recipe_steps
-        print([name for name in ("torch", "transformers", "datasets", "sklearn") if name in sys.modules])
-        import hf_echo.inference.encode_file
-        unused = ("datasets", "sentence_transformers", "sklearn", "peft", "faiss")
-        print([name for name in unused if name in sys.modules])"""
-    assert python("-c", code).split("\n") == ["False", "[]", "[]", ""]
+        print([name for name in ("torch", "transformers", "datasets", "sklearn") if name in sys.modules])"""
+    assert python("-c", code).split("\n") == ["False", "[]", ""]
 
 
 def test_every_name_of_modeling_is_found():
@@ -287,6 +295,9 @@ def plain_import() -> dict:
         ]
         heavy = ("datasets", "sentence_transformers", "hf_echo.hub")
         seen["loaded too early"] = [name for name in heavy if name in sys.modules]
+        import hf_echo.inference.encode_file
+        unused = ("datasets", "sentence_transformers", "sklearn", "peft", "faiss")
+        seen["loaded to encode a file"] = [name for name in unused if name in sys.modules]
         seen["not in dir"] = sorted({*hf_echo.__all__, "hub", "evaluation"} - {*dir(hf_echo)})
         strange = ("EchoDecoders", "recipes", "no_such_part", "_x")
         seen["strange names"] = [name for name in strange if hasattr(hf_echo, name)]
@@ -294,13 +305,10 @@ def plain_import() -> dict:
         seen["misnamed"] = [name for name in hf_echo.__all__ if getattr(hf_echo, name).__name__ != name]
         seen["one class"] = hf_echo.modeling.EchoEncoder is hf_echo.EchoEncoder
         seen["space"] = (hf_echo.hub.space_folder() / "app.py").exists()
-        seen["parts"] = [hf_echo.hub.push.__name__, hf_echo.evaluation.probes.downstream.__name__]
+        seen["parts"] = [hf_echo.hub.push.__name__, hf_echo.evaluation.language_sets.__name__]
         seen["no such part"] = hasattr(hf_echo.evaluation, "no_such_part")
         hooks = [hook for hook in sys.meta_path if getattr(hook, "__module__", "").startswith("hf_echo")]
         seen["import hooks"] = len(hooks)
-        from transformers import pipeline
-        translate = pipeline("sonar-translation")
-        seen["translation"] = [*translate(["Bonjour."], src_lang="fra_Latn")[0]]
         print(json.dumps(seen))"""
     return json.loads(python("-c", code).splitlines()[-1])
 
@@ -317,6 +325,10 @@ def test_import_loads_no_part_that_a_program_may_not_need(plain_import):
     assert plain_import["loaded too early"] == []
 
 
+def test_encoding_a_file_loads_no_library_that_it_does_not_use(plain_import):
+    assert plain_import["loaded to encode a file"] == []
+
+
 def test_names_of_the_package(plain_import):
     assert plain_import["not in dir"] == []
     assert plain_import["misnamed"] == []
@@ -330,7 +342,7 @@ def test_a_packaged_checkpoint_is_a_plain_path(plain_import):
 def test_parts_are_there_after_a_plain_import(plain_import):
     assert plain_import["one class"]
     assert plain_import["space"]
-    assert plain_import["parts"] == ["hf_echo.hub.push", "hf_echo.evaluation.probes.downstream"]
+    assert plain_import["parts"] == ["hf_echo.hub.push", "hf_echo.evaluation.language_sets"]
     assert not plain_import["no such part"]
 
 
@@ -365,10 +377,6 @@ WAYS = [
     ("from hf_echo.modeling import EchoConfig; from transformers import AutoModel", AUTO),
     ("import hf_echo.hub; from transformers import AutoModel", AUTO),
 ]
-
-
-def test_the_packaged_model_translates_after_a_plain_import(plain_import):
-    assert plain_import["translation"] == ["translation_text"]
 
 
 @pytest.mark.slow
@@ -413,7 +421,8 @@ def carried() -> set[str]:
     return modeling | recipes | cards | {name for name in whole if "__pycache__" not in name}
 
 
-def test_wheel_carries_modeling_and_recipes(built):
+@pytest.mark.slow
+def test_the_wheel_carries_what_is_no_module(built):
     wheel, _ = built
     names = set(zipfile.ZipFile(wheel).namelist())
     assert carried()
@@ -444,11 +453,18 @@ def test_sdist_holds_real_files_and_builds_the_same_wheel(built, tmp_path):
     assert set(zipfile.ZipFile(again).namelist()) == set(zipfile.ZipFile(wheel).namelist())
 
 
-DISTRIBUTIONS = packages_distributions()
-if sys.version_info < (3, 11):  # there it reads top_level.txt only, which many wheels do not have
-    for package in distributions():
-        for file in package.files or ():
-            DISTRIBUTIONS.setdefault(file.parts[0].removesuffix(".py"), [package.metadata["Name"]])
+@cache
+def installed_packages() -> dict[str, list[str]]:
+    """Import name -> distributions; it reads the files of every installed package."""
+    names = dict(packages_distributions())
+    # Python 3.10 reads top_level.txt only, which many wheels do not have.
+    if sys.version_info < (3, 11):
+        for package in distributions():
+            for file in package.files or ():
+                names.setdefault(file.parts[0].removesuffix(".py"), [package.metadata["Name"]])
+    return names
+
+
 # Distributions of import names whose package need not be installed here, and what the code loads by name.
 NOT_INSTALLED = {"ray": "ray", "umap": "umap-learn", "tomli": "tomli", "opusfilter": "opusfilter"}
 # The app of the Space, metrics of the `evaluate` library, and the class that OpusFilter loads: `import hf_echo` never
@@ -459,23 +475,24 @@ LOADED_BY_OTHERS = (Path("hub/space"), Path("hub/metrics"), Path("corpora/opus_f
 def optional_imports(tree: ast.Module) -> set[int]:
     """Lines of the imports that run inside a function, in a `try` that catches ImportError, or in `with extra(...)`."""
     lines = set()
-    for node in ast.walk(tree):
-        guarded = isinstance(node, ast.Try) and any(
-            "ImportError" in ast.dump(h) for h in node.handlers
-        )
-        guarded |= isinstance(node, ast.With) and ast.unparse(node.items[0]).startswith("extra(")
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or guarded:
-            inner = (child for part in node.body for child in ast.walk(part))
-            lines |= {
-                child.lineno for child in inner if isinstance(child, (ast.Import, ast.ImportFrom))
-            }
+    for node in statements_in(tree):
+        may_fail = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if isinstance(node, ast.Try):
+            may_fail = any("ImportError" in ast.dump(handler) for handler in node.handlers)
+        elif isinstance(node, ast.With):
+            may_fail = ast.unparse(node.items[0]).startswith("extra(")
+        if may_fail:
+            for part in node.body:
+                for inner in (part, *statements_in(part)):
+                    if isinstance(inner, (ast.Import, ast.ImportFrom)):
+                        lines.add(inner.lineno)
     return lines
 
 
 def distribution(module: str) -> str:
     """The distribution that a top-level module comes from, as pyproject.toml may spell it."""
-    found = DISTRIBUTIONS.get(module, [NOT_INSTALLED.get(module, module)])
-    return canonicalize_name(found[0])
+    packages = installed_packages().get(module, [NOT_INSTALLED.get(module, module)])
+    return canonicalize_name(packages[0])
 
 
 def undeclared(folder: Path, core: set[str], extras: set[str], own: set[str]) -> list[str]:

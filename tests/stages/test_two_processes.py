@@ -1,9 +1,6 @@
 """Two gloo processes with half the batch each give the weights of one process with the whole batch."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,33 +10,22 @@ from safetensors.torch import load_file
 from hf_echo.modeling import EchoForTranslation
 
 from ..losses.test_gather import CUTS, assert_equal_to_one_process
-from .two_processes import QUICK_RUNS, SLOW_RUNS, build, finish
+from .two_processes import QUICK_RUNS, SLOW_RUNS, build, finish, train_in_two
 
 pytestmark = pytest.mark.trains
 
-SCRIPT = Path(__file__).parent / "two_processes.py"
 
-
-def torchrun(out: Path, *runs: str) -> Path:
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = [sys.executable, *launcher, str(SCRIPT), str(out), *runs]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return out
+@pytest.fixture(scope="module")
+def two(toy, tmp_path_factory) -> Path:
+    return train_in_two(toy, tmp_path_factory.mktemp("two"), (*QUICK_RUNS, "gather"))
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory) -> Path:
-    runs = (*QUICK_RUNS, "gather", "resumed")
-    return torchrun(tmp_path_factory.mktemp("two"), *runs)
-
-
-@pytest.fixture(scope="module")
-def two_slow(tmp_path_factory) -> Path:
-    more = ("contrastive", "seq2seq", "cached", "checkpointed")
+def two_slow(toy, tmp_path_factory) -> Path:
+    more = ("contrastive", "seq2seq", "checkpointed", "resumed")
     under_fsdp = ("fsdp_contrastive", "fsdp_cached", "fsdp_seq2seq", "fsdp_resumed")
-    return torchrun(tmp_path_factory.mktemp("two_slow"), *SLOW_RUNS, *more, *under_fsdp)
+    runs = (*SLOW_RUNS, *more, *under_fsdp)
+    return train_in_two(toy, tmp_path_factory.mktemp("two_slow"), runs)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -93,9 +79,10 @@ def test_gradient_checkpointing_in_two_processes(two_slow):
     assert_same_run(two_slow / "checkpointed", two_slow / "contrastive")
 
 
-def test_cached_batches_are_whole_batches(two):
+@pytest.mark.slow
+def test_cached_batches_are_whole_batches(two_slow):
     """Exact gradient caching on two processes, against batches that fit into memory."""
-    assert_same_run(two / "cached", two / "contrastive")
+    assert_same_run(two_slow / "cached", two_slow / "contrastive")
 
 
 @pytest.mark.slow
@@ -104,20 +91,13 @@ def test_fsdp2_is_ddp(run, two_slow):
     assert_same_run(two_slow / f"fsdp_{run}", two_slow / run)
 
 
-def assert_resumed_exactly(folder: Path) -> None:
-    whole = weights(folder / "whole")
-    again = weights(folder / "again")
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["resumed", "fsdp_resumed"])
+def test_a_resumed_run_is_the_unbroken_one(run, two_slow):
+    whole = weights(two_slow / run / "whole")
+    again = weights(two_slow / run / "again")
     assert all(torch.equal(again[name], weight) for name, weight in whole.items())
     assert not torch.equal(whole["encoder.backbone.norm.weight"], torch.ones(32))
-
-
-def test_resumed_run_is_the_unbroken_one(two):
-    assert_resumed_exactly(two / "resumed")
-
-
-@pytest.mark.slow
-def test_resumed_run_under_fsdp2_is_the_unbroken_one(two_slow):
-    assert_resumed_exactly(two_slow / "fsdp_resumed")
 
 
 def test_fsdp2_file_is_what_accelerate_reads():

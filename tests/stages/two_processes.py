@@ -1,16 +1,14 @@
-"""Trains the toy stages under torchrun; a test compares the weights with those of one process.
+"""Trains the toy stages in two processes; a test compares the weights with those of one process."""
 
-torchrun --standalone --nproc_per_node 2 two_processes.py OUT RUN...
-"""
-
-import runpy
-import sys
+import multiprocessing
+import os
+import socket
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import torch
+from accelerate.state import AcceleratorState, GradientState
 from datasets import Dataset
 
 from hf_echo.data.documents import TASK_COLUMNS, TokenizedDocuments
@@ -22,10 +20,14 @@ from hf_echo.stages.spectrum.sentences import SentencesConfig, SentencesTrainer
 from hf_echo.stages.spectrum.tower import TowerConfig, TowerTrainer
 from hf_echo.stages.speech import new_config
 
-# Two processes gather texts, count tokens and keep a queue in these; the other stages train in the slow tests.
-QUICK_RUNS = ("seq2seq", "contrastive", "cached", "emma_x")
-SLOW_RUNS = ("guided", "hard_negatives", "decoder", "distillation", "extension")
-SLOW_RUNS += ("speech", "mexma", "spectrum_tower", "spectrum_sentences")
+from .. import speech_toy
+from ..losses.test_gather import of_this_process
+from ..modeling.spectrum_toy import embeddings, make_spectrum, make_tower
+
+# Two processes count tokens and gather texts in these; the other stages train in the slow tests.
+QUICK_RUNS = ("seq2seq", "contrastive")
+SLOW_RUNS = ("cached", "guided", "hard_negatives", "decoder", "distillation", "extension")
+SLOW_RUNS += ("speech", "mexma", "emma_x", "spectrum_tower", "spectrum_sentences")
 GLOBAL_ROWS = 14
 EVERY_LENGTH = 48  # the toy's texts are shorter with their prompts, so rows are drawn alike by rows or by tokens
 
@@ -92,9 +94,8 @@ def build(run: str, toy, world: int, output_dir, **changes):
 
 def build_speech(world: int, options: dict):
     """Both losses of the stage `speech`, on batches that the processes pad to different lengths."""
-    toy = runpy.run_path(str(Path(__file__).parents[1] / "speech_toy.py"))
-    rows = toy["speech"](42)
-    config = new_config(toy["SHAPE"] | {"embedding_size": 16})
+    rows = speech_toy.speech(42)
+    config = new_config(speech_toy.SHAPE | {"embedding_size": 16})
     torch.manual_seed(5)
     for name in (
         "hidden_dropout",
@@ -112,7 +113,7 @@ def build_speech(world: int, options: dict):
     args = speech.SpeechConfig(
         **options | weights | {"learning_rate": 0.01}, max_rows=GLOBAL_ROWS // world
     )
-    data = SpeechRows(rows, toy["RATE"], audio_lengths(rows, toy["RATE"]))
+    data = SpeechRows(rows, speech_toy.RATE, audio_lengths(rows, speech_toy.RATE))
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
     return speech.SpeechTrainer(
         model, args, train_dataset=data, tokenizer=extractor, teacher=teacher
@@ -121,19 +122,18 @@ def build_speech(world: int, options: dict):
 
 def build_spectrum(run: str, toy, tokenizer, world: int, options: dict):
     """Documents of 1 to 4 sentences: the processes hold unequal numbers of sentences and of tokens."""
-    parts = runpy.run_path(str(Path(__file__).parents[1] / "modeling" / "spectrum_toy.py"))
     texts = [row["text"] for row in toy.nway_rows("train") if row["lang"] == "eng_Latn"]
     rows = Dataset.from_list(
         [{"sentences": texts[i : i + 1 + i % 4], "lang": "eng_Latn"} for i in range(42)]
     )
     rows = rows.map(lambda row: dict.fromkeys(TASK_COLUMNS))
     data = TokenizedDocuments(rows, tokenizer, max_sentences=8, max_length=64)
-    embeddings = parts["embeddings"](data.sentences + 1).numpy()
+    vectors = embeddings(data.sentences + 1).numpy()
     options |= {"max_tokens": 10**6, "max_rows": GLOBAL_ROWS // world, "learning_rate": 0.05}
-    given = dict(train_dataset=data, tokenizer=tokenizer, embeddings=(embeddings,))
+    given = dict(train_dataset=data, tokenizer=tokenizer, embeddings=(vectors,))
     if run == "spectrum_tower":
-        return TowerTrainer(parts["make_tower"](), TowerConfig(**options), **given)
-    model = parts["make_spectrum"](decoder={"vocab_size": len(tokenizer)})
+        return TowerTrainer(make_tower(), TowerConfig(**options), **given)
+    model = make_spectrum(decoder={"vocab_size": len(tokenizer)})
     return SentencesTrainer(model, SentencesConfig(**options), **given)
 
 
@@ -203,8 +203,7 @@ def train_and_resume(toy, out: Path, prepare) -> None:
 def train_one(run: str, toy, out: Path) -> None:
     """Train a run of `build`, or one under FSDP, with checkpointing, or stopped; or compute losses of gathered rows."""
     if run == "gather":
-        gather = runpy.run_path(str(Path(__file__).parents[1] / "losses" / "test_gather.py"))
-        gather["of_this_process"](out / "gather.pt")
+        of_this_process(out / "gather.pt")
     elif run == "resumed":
         train_and_resume(toy, out / run, lambda trainer: None)
     elif run == "fsdp_resumed":
@@ -224,11 +223,34 @@ def train_one(run: str, toy, out: Path) -> None:
         finish(trainer, out / run)
 
 
-if __name__ == "__main__":
-    # The seeds are those of the test that compares.
-    runpy.run_path(str(Path(__file__).parents[1] / "seed_shift.py"))["apply"]()
-    toy = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "toy.py")))
-    torch.set_num_threads(1)  # the toy may set another number; two processes share the cores
-    for run in sys.argv[2:]:
-        train_one(run, toy, Path(sys.argv[1]))
+def train_as_rank(rank: int, port: int, toy, out: Path, runs: tuple[str, ...]) -> None:
+    """What torchrun's process of this rank does."""
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+    places |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in places.items()})
+    # The process that was forked may have trained alone.
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    torch.set_num_threads(1)  # two processes share the cores
+    for run in runs:
+        train_one(run, toy, out)
     torch.distributed.destroy_process_group()
+
+
+def train_in_two(toy, out: Path, runs: tuple[str, ...], timeout: float = 300) -> Path:
+    """Train the runs in two forked processes: a fresh one would import for ten seconds. Returns the folder `out`."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    forks = multiprocessing.get_context("fork")
+    processes = []
+    for rank in range(2):
+        processes.append(forks.Process(target=train_as_rank, args=(rank, port, toy, out, runs)))
+        processes[-1].start()
+    try:
+        for process in processes:
+            process.join(timeout)
+            assert process.exitcode == 0
+    finally:
+        for process in processes:
+            process.kill()
+    return out
