@@ -46,7 +46,7 @@ def pairs(toy, toy_tokenizer, teacher, tmp_path_factory):
 def extend(make_trainer, teacher, pairs):
     def make(**fields):
         given = dict(model=copy.deepcopy(teacher), data=pairs[0], extra={"teacher": pairs[1]})
-        options = dict(base_languages=BASE, max_steps=150, lr_scheduler_type="cosine")
+        options = dict(base_languages=BASE, max_steps=100, lr_scheduler_type="cosine")
         return make_trainer("extension", **given, **options | fields)
 
     return make
@@ -229,7 +229,6 @@ def test_a_small_student_takes_the_teachers_place(
 def test_what_cannot_be_is_refused(toy, toy_tokenizer, extend, sentences, make_trainer):
     small = toy.make_model(toy_tokenizer, embedding_size=16)
     distil = lambda **given: make_trainer("distillation", data=sentences[0], **given)  # noqa: E731
-    rows = (np.zeros((3, 32), np.float32),) * 2
     for call, message in (
         (lambda: extend(base_languages=[]), "base_languages is empty"),
         (
@@ -240,7 +239,6 @@ def test_what_cannot_be_is_refused(toy, toy_tokenizer, extend, sentences, make_t
             lambda: distil(model=small, extra={"teacher": sentences[1]}),
             "embedding_size is 16, the teacher's 32",
         ),
-        (lambda: distil(extra={"teacher": rows}), "the teacher has 3 rows, the training data"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

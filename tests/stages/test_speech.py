@@ -64,7 +64,7 @@ def test_speech_learns_the_space(recipe, teacher, tmp_path):
         contrastive_weight=1.0, english_weight=0.5, max_steps=200, lr_scheduler_type="linear"
     )
     options |= dict(
-        eval_strategy="steps", eval_steps=50, save_steps=50, load_best_model_at_end=True
+        eval_strategy="steps", eval_steps=100, save_steps=100, load_best_model_at_end=True
     )
     path = recipe("space", **options, dev_data={"toy": str(tmp_path / "dev.parquet")})
     assert "problems" not in dry_run(path)
