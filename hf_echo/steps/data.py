@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
 from transformers import AutoConfig, AutoModel
 
-from ..data.prepared import PreparedParallel
+from ..data.prepared import PreparedParallel, prepare_parallel, tokenizer_hash
 from ..inference.any_encoder import any_encoder
 from ..inference.embedding_store import LiveRows, frozen_embeddings
 from ..inference.encode import opening
-from ..inference.shard_embeddings import ShardEmbeddings, ShardEncoder
+from ..inference.shard_embeddings import ShardEmbeddings, ShardEncoder, embed_shards
 from ..inference.similar_texts import text_clusters
 from ..stages.core.arguments import DataArguments, ModelArguments
 from ..stages.core.base import CoreConfig
@@ -25,6 +26,9 @@ from ..utils.quiet import opening_quietly
 from .record import data_fingerprint
 
 CLUSTER = 1000  # rows of a cluster of similar targets, about
+PREPARE_FROM = (
+    2_000_000  # as many pairs are prepared in shards, since one process would hold them all
+)
 
 
 def data_fingerprints(
@@ -50,6 +54,7 @@ def training_rows(
     Raises:
         ValueError: `source_languages` leaves no row, or the recipe would choose other rows than prepared data have.
     """
+    # Prepared data were chosen when they were prepared.
     if args.source_languages and not isinstance(dataset, PreparedParallel):
         wanted = set(args.source_languages)
         every = dataset
@@ -60,10 +65,12 @@ def training_rows(
                 f"source_languages: no row of {args.train_data} is from {', '.join(sorted(wanted))}; it holds "
                 f"{', '.join(sorted(set(every[column])))}"
             )
+    # The stage leaves the teacher's own languages as they are.
     if hasattr(config, "base_languages"):
         config.base_languages = config.base_languages or teacher_languages(
             args.base_languages_of or args.teacher
         )
+    # They must have been chosen by the same settings.
     if isinstance(dataset, PreparedParallel):
         dataset.check_row_choice(row_choice(stage, args, config))
         return dataset
@@ -87,26 +94,55 @@ def teacher_languages(name: str) -> list[str]:
             return []
 
 
+def tokenized_rows(
+    stage: Stage,
+    args: DataArguments,
+    config: CoreConfig,
+    dataset: Dataset | PreparedParallel,
+    tokenizer: Any,
+) -> Any:
+    """The trainer's rows, as `stage.prepare` makes them; many text pairs are prepared in shards in `cache_dir`."""
+    reads_texts = args.batch_by or args.live_teacher
+    has_pairs = type(stage).prepare is Stage.prepare
+    is_large = has_pairs and not reads_texts and len(dataset) >= PREPARE_FROM
+    if isinstance(dataset, PreparedParallel) or not is_large:
+        return stage.prepare(dataset, tokenizer, args, config)
+    max_length = getattr(config, "max_length", 128)
+    name = f"prepared-{dataset._fingerprint}-{tokenizer_hash(tokenizer)[:16]}-{max_length}"
+    folder = Path(args.cache_dir) / name
+    prepare_parallel(dataset, tokenizer, folder, max_length=max_length)
+    return PreparedParallel(folder)
+
+
 def embedded_sides(
     stage: Stage,
     model_args: ModelArguments,
     args: DataArguments,
     config: CoreConfig,
-    dataset: Dataset,
+    dataset: Dataset | PreparedParallel,
+    train_dataset: Any = None,
 ) -> dict[str, Any]:
-    """Embeddings of the texts by a frozen encoder, under the trainer's name for them: guide, teacher or embeddings."""
+    """Embeddings of the texts by a frozen encoder, under the trainer's name for them: guide, teacher or embeddings.
+
+    Args:
+        dataset: the rows. train_dataset: what `tokenized_rows` made of them.
+    """
     needed = stage.embedded
     encoder = shard_encoder(stage, model_args, args, config)
     if needed is None or encoder is None:
         return {}
-    if isinstance(dataset, PreparedParallel):
+    # Prepared data have their embeddings beside the shards.
+    if isinstance(train_dataset, PreparedParallel):
+        if not isinstance(dataset, PreparedParallel):
+            embed_shards(dataset, train_dataset.folder, encoder)
         sides = []
         for side in needed.sides:
-            sides.append(ShardEmbeddings(dataset, encoder, side, normalize=needed.normalize))
+            sides.append(ShardEmbeddings(train_dataset, encoder, side, normalize=needed.normalize))
         return {needed.role: tuple(sides)}
     encode = encoder.open()
     dataset = stage.texts(dataset)
     languages = needed.languages(config)
+    # A live teacher embeds each batch when it is read; else all is embedded before the first step.
     if needed.role == "teacher" and args.live_teacher:
         return {
             needed.role: tuple(

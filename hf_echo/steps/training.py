@@ -26,7 +26,13 @@ from ..stages.core.model_shape import check_same_shape
 from ..stages.core.stage import Stage
 from ..utils.files import read_json, write_json
 from ..utils.lineage import portable
-from .data import data_fingerprints, embedded_sides, row_groups, training_rows
+from .data import (
+    data_fingerprints,
+    embedded_sides,
+    row_groups,
+    tokenized_rows,
+    training_rows,
+)
 from .recipe import Training, read_recipe
 from .record import (
     check_data,
@@ -88,8 +94,8 @@ def train_recipe(
             check_data(out, run, before)
         dataset = training_rows(stage, data_args, args, loaded)
         tokenizer = stage.open_processor(model_args, dataset, args, resume)
-        train_dataset = stage.prepare(dataset, tokenizer, data_args, args)
-        options = embedded_sides(stage, model_args, data_args, args, dataset)
+        train_dataset = tokenized_rows(stage, data_args, args, dataset, tokenizer)
+        options = embedded_sides(stage, model_args, data_args, args, dataset, train_dataset)
         if data_args.batch_by:
             start = model_args.model_name_or_path or model_args.backbone
             options["groups"] = row_groups(dataset, data_args.batch_by, start, tokenizer)

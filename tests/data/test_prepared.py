@@ -15,6 +15,7 @@ from hf_echo.data.prepared import (
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.shard_embeddings import ShardEmbeddings
+from hf_echo.steps import data as run_data
 from hf_echo.steps.data import shard_encoder
 from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.training import train_recipe
@@ -326,6 +327,16 @@ def test_a_run_on_prepared_data_learns_what_the_data_teach(
         losses.append(state["log_history"][0]["total_contrastive_loss"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     assert losses[0] > 0.1
+
+
+def test_a_run_prepares_many_pairs_by_itself(guided_recipe, rows, tmp_path, monkeypatch):
+    """In shards in the cache, with the embeddings of the guide; the run goes on as with few."""
+    monkeypatch.setattr(run_data, "PREPARE_FROM", 50)
+    train_recipe(guided_recipe)
+    (prepared,) = (tmp_path / "cache").glob("prepared-*")
+    assert len(PreparedParallel(prepared)) == rows["source_lang"][:].count("fra_Latn")
+    assert list(prepared.glob("shards/00000/embeddings-*/target.npy"))
+    assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
 def test_a_second_call_embeds_nothing(for_recipe, run, guided_recipe):
