@@ -183,6 +183,7 @@ class SpectrumGeneration:
             kwargs.get(name) or getattr(settings, name, None) or default
             for name, default in wanted.items()
         )
+        # Each beam and each returned text has its own row of the cache.
         own = document.select(
             torch.arange(len(document), device=self.device).repeat_interleave(copies)
         )
@@ -218,6 +219,7 @@ class SpectrumGeneration:
         """
         going = torch.ones(len(document), dtype=torch.bool, device=self.device)
         for _ in range(max_sentences):
+            # Documents that have ended write no more.
             rows = going.nonzero()[:, 0]
             written = self.generate(document.select(rows), **kwargs)
             ids = written[:, len(self.config.prompt_ids) :]
@@ -229,6 +231,7 @@ class SpectrumGeneration:
             if not going.any():
                 return
             yield sentences
+            # What was written is read as the next sentence.
             new = torch.zeros(len(document), self.config.embedding_size, device=self.device)
             new[going] = torch.as_tensor(
                 encode([text for text in sentences if text]), device=self.device
@@ -241,8 +244,6 @@ class SpectrumGeneration:
         document: EncodedDocument,
         options: Sequence[Sequence[Sequence[int]]],
         prompts: Sequence[Sequence[int]] | None = None,
-        *,
-        mean: bool = False,
     ) -> torch.Tensor:
         """Negative log likelihood of each option behind its document and prompt, in one batch: (rows, options).
 
@@ -250,11 +251,11 @@ class SpectrumGeneration:
             document: one for all rows, or one per row.
             options: for each row the token ids of its options, end token included where it counts.
             prompts: token ids in front of each row's options; by default the prompt of a new sentence.
-            mean: divide by the number of the option's tokens.
         """
         prompts = [self.config.prompt_ids] * len(options) if prompts is None else prompts
         document = _for_prompts(document, len(options))
         count = len(options[0])
+        # Prompt and option of each row and option as one line: (rows * options, width).
         rows = torch.arange(len(options), device=self.device).repeat_interleave(count)
         full = [
             [*prompt, *option]
@@ -264,10 +265,12 @@ class SpectrumGeneration:
         starts = [len(prompt) - 1 for prompt in prompts for _ in range(count)]
         width = max(map(len, full))
         ids = torch.tensor([line + [0] * (width - len(line)) for line in full], device=self.device)
+        # Only tokens of the options count, not those of prompts and padding.
         place = torch.arange(width - 1, device=self.device)
         ends = torch.tensor([len(line) - 1 for line in full], device=self.device)[:, None]
         counted = (place >= torch.tensor(starts, device=self.device)[:, None]) & (place < ends)
         own = document.select(rows)
+        # The likelihood of each counted token behind its document.
         hidden = self.decoder.model(
             input_ids=ids[:, :-1],  # padding is at the end, where the causal mask hides it
             memory=own.states,
@@ -279,8 +282,7 @@ class SpectrumGeneration:
         log_likelihood[counted] = -torch.nn.functional.cross_entropy(
             logits, ids[:, 1:][counted], reduction="none"
         )
-        total = -log_likelihood.sum(1)
-        return (total / counted.sum(1) if mean else total).view(len(options), count)
+        return -log_likelihood.sum(1).view(len(options), count)
 
     def _with_states(self, states: torch.Tensor, **fields: Any) -> EncodedDocument:
         """States of the tower -> an encoded document, with keys and values of the decoder's cross-attention."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from ..languages import ENGLISH
-from ..steps.language_code import language_code
+from ..steps.step import language_code
 from ..utils.hub import packaged_model
 from ..utils.settings import CHECKPOINT, DATA, DefaultOf, Step, setting, step
 from .options import (
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from ..evaluation.translation import Blaser, Translate
-    from ..inference.encoders import Encode
 
 
 # Hard negatives (index of the target sentence, text, kind), and their entries in the report.
@@ -105,22 +104,23 @@ class Search(LinesOrTable):
 
     def run(self) -> dict[str, Any]:
         from ..evaluation.groups import check_grouping
-        from ..inference.any_encoder import any_encoder
 
         check_neighbours(self.k, self.margin)
         for name in self.group:
             check_grouping(name)
-        report = self._of_lines(any_encoder) if self.data is None else self._of_table(any_encoder)
+        report = self._of_lines() if self.data is None else self._of_table()
         return {"model": self.model, **report}
 
-    def _of_lines(self, open_model: Callable[[str], Encode]) -> dict[str, Any]:
+    def _of_lines(self) -> dict[str, Any]:
         from ..evaluation import text_groups, xsim, xsimpp
+        from ..inference.any_encoder import any_encoder
         from ..search.checks import refuse_broken
 
+        # Texts, their hard negatives, and the embeddings of both sides.
         langs = (self.source_lang, self.target_lang)
         sources, targets = read_pairs(self.source, self.target, langs=langs)
         negatives = self.negatives_of(targets, self.target)
-        encoder = open_model(self.model)
+        encoder = any_encoder(self.model)
         x = encoder(sources, self.source_lang)
         y = encoder(targets, self.target_lang)
         for vectors, file, lang in (
@@ -130,6 +130,7 @@ class Search(LinesOrTable):
             refuse_broken(
                 vectors, lambda row, file=file, lang=lang: f"{file}:{row + 1} ({lang})", zeros=False
             )
+        # xsim, and xsim++ where there are hard negatives.
         options = {"margin": self.margin, "k": self.k, "gold": text_groups(targets)}
         result = xsim(x, y, **options)
         report = {
@@ -147,22 +148,25 @@ class Search(LinesOrTable):
             report["negatives"] = description
         return report
 
-    def _of_table(self, open_model: Callable[[str], Encode]) -> dict[str, Any]:
+    def _of_table(self) -> dict[str, Any]:
         from .. import evaluation
         from ..data import load_nway
         from ..evaluation.retrieval.hard_negatives import by_id
+        from ..inference.any_encoder import any_encoder
 
+        # The sentences of the pivot language, which the hard negatives are of.
         rows = load_nway(self.data, split=self.split)
         lang = self.target_lang
-        if lang not in (langs := set(rows["lang"])):
+        langs = sorted(set(rows["lang"]))
+        if lang not in langs:
             raise ValueError(
-                f"{self.data} has no rows in --target-lang {lang!r}; it has {', '.join(sorted(langs))}"
+                f"{self.data} has no rows in --target-lang {lang!r}; it has {', '.join(langs)}"
             )
-        ids, texts = zip(
-            *((row["id"], row["text"]) for row in rows if row["lang"] == lang), strict=True
-        )
-        negatives = self.negatives_of(list(texts), self.data)
-        encoder = open_model(self.model)
+        of_pivot = [row for row in rows if row["lang"] == lang]
+        ids = [row["id"] for row in of_pivot]
+        negatives = self.negatives_of([row["text"] for row in of_pivot], self.data)
+        # The table by language, with averages of groups.
+        encoder = any_encoder(self.model)
         options: dict[str, Any] = {"margin": self.margin, "k": self.k, "progress": True}
         options["direction"] = getattr(self, "direction", "to")
         options["negatives"] = None if negatives is None else by_id(negatives[0], ids)
@@ -268,6 +272,7 @@ class Bitext(OpensModel):
         )
         from ..inference.any_encoder import any_encoder
 
+        # Each set by itself, with a line of the table as soon as it is measured.
         files = bitext_files(self.folder, self.set)
         encoder = any_encoder(self.model)
         tables = {}
@@ -285,6 +290,7 @@ class Bitext(OpensModel):
                 )
             seconds[name] = perf_counter() - start
             typer.echo(summary({name: tables[name]}).to_markdown(), err=True)
+        # The summary of all, and mteb's files if asked for.
         report = {"model": self.model, "rows": summary(tables).rows}
         report["languages"] = {name: table.rows for name, table in tables.items()}
         if self.results is not None:
@@ -363,6 +369,7 @@ class Translation(LinesOrTable):
             raise ValueError(
                 f"--blaser needs texts, but {self.source} holds embeddings: leave it out"
             )
+        # Inputs and BLASER before the model, so that bad data are named early.
         langs = (self.source_lang, self.target_lang)
         lines = read_pairs(self.source, self.target, vectors, langs) if self.data is None else None
         scorer = (
@@ -370,6 +377,7 @@ class Translation(LinesOrTable):
         )
         translator, tokenizer = inference.load_translator(self.model)
 
+        # The decoder as the measures call it.
         def translate(
             inputs: dict[str, Any], source_lang: str | None, target_lang: str
         ) -> list[str]:
@@ -482,7 +490,7 @@ class Speech(Step):
                 f"{self.model} gives embeddings of size {encoder.config.embedding_size} and {text_model} of size "
                 f"{size}: give the text encoder that it was trained with (--text-model)"
             )
-        negatives, description = None, None
+        negatives = description = None
         if self.hard_negatives or self.negatives:
             negatives, description = english_negatives(rows, self.negatives)
         unheard = self.unheard
@@ -498,16 +506,17 @@ class Speech(Step):
             margin=self.margin,
             k=self.k,
         )
-        about = {
+        optional = {"decoder": self.decoder, "skipped": skipped, "negatives": description}
+        return {
             "model": self.model,
             "text_model": text_model,
             "data": self.data,
             "hours": seconds.sum() / 3600,
+            **{name: value for name, value in optional.items() if value},
+            "rows": table.rows,
+            "average": table.average,
+            **table.notes,
         }
-        about |= {"decoder": self.decoder} if self.decoder else {}
-        about |= {"skipped": skipped} if skipped else {}
-        about |= {"negatives": description} if description else {}
-        return about | {"rows": table.rows, "average": table.average} | table.notes
 
 
 @step(

@@ -66,8 +66,8 @@ def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE) -> Geometry
     """Measure the geometry of an embedding space on one n-way set; `shrinkage` as in `invariance`.
 
     Raises:
-        ValueError: fewer than 3 rows, other numbers of rows or dimensions in a language, NaN, infinity, zero rows; a
-            language with identical rows.
+        ValueError: other numbers of rows or dimensions in a language, NaN, infinity, zero rows; a language with
+            identical rows.
     """
     names, space = read_space(parts)
     languages, count, dimensions = space.shape
@@ -104,32 +104,15 @@ def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE) -> Geometry
     )
 
 
-def read_space(parts: Parts, fewest: int = 1) -> tuple[list[str], np.ndarray]:
-    """(languages, (languages, n, d) float64); raises ValueError as `evaluate_geometry`, and for fewer than `fewest`."""
-    arrays: dict[str, np.ndarray] = {}
-    for lang, array in parts.items() if isinstance(parts, Mapping) else parts:
-        rows = _language_rows(lang, array)
-        if lang in arrays:
-            raise ValueError(f"{lang!r} comes twice: put its rows into one array")
-        arrays[lang] = rows
-        first, first_rows = next(iter(arrays.items()))
-        if rows.shape != first_rows.shape:
-            shapes = f"{lang!r} has shape {rows.shape} and {first!r} {first_rows.shape}"
-            raise ValueError(f"{shapes}: row i is sentence i in all")
-    if len(arrays) < fewest:
-        raise ValueError(
-            f"{len(arrays)} languages ({', '.join(arrays) or 'none'}): give at least {fewest}"
-        )
+def read_space(parts: Parts) -> tuple[list[str], np.ndarray]:
+    """(languages, (languages, n, d) float64); raises ValueError as `evaluate_geometry`."""
+    arrays = {lang: _language_rows(lang, array) for lang, array in dict(parts).items()}
     return list(arrays), np.stack(list(arrays.values()))
 
 
 def _language_rows(lang: str, array: Any) -> np.ndarray:
-    """(n, d) float64; raises ValueError for rows whose geometry is not defined."""
+    """(n, d) float64; raises ValueError for rows whose geometry is not defined, as of a model that has collapsed."""
     rows = as_array(array, repr(lang)).astype(np.float64)
-    if rows.ndim != 2 or len(rows) < 3 or not rows.shape[1]:
-        raise ValueError(
-            f"{lang!r} has shape {rows.shape}; it must be (at least 3 rows, dimensions)"
-        )
     refuse_broken(rows, lambda row: f"{lang!r} row {row}")
     # Equal rows may differ by rounding.
     widest = np.ptp(rows, axis=0).max()
@@ -202,11 +185,9 @@ def invariance(parts: Parts, *, shrinkage: float = SHRINKAGE) -> np.ndarray:
             does not change it.
 
     Raises:
-        ValueError: as `evaluate_geometry`; shrinkage outside 0..1, or 0 with a covariance that has no inverse.
+        ValueError: as `evaluate_geometry`; shrinkage 0 with a covariance that has no inverse.
     """
-    if not 0 <= shrinkage <= 1:
-        raise ValueError(f"shrinkage is {shrinkage}; it must be from 0 to 1")
-    _, space = read_space(parts, fewest=2)
+    _, space = read_space(parts)
     languages, rows, size = space.shape
     if shrinkage == 0 and rows <= size:
         raise ValueError(
@@ -238,40 +219,30 @@ def calinski_harabasz(parts: Parts) -> float:
     be the cluster's own sentences. It also omits the factor (n - K) / (K - 1), the same for all models on one set.
 
     Raises:
-        ValueError: as `evaluate_geometry`; fewer than two languages; identical rows in all languages.
+        ValueError: as `evaluate_geometry`.
     """
-    _, space = read_space(parts, fewest=2)
+    _, space = read_space(parts)
     languages, count, dimensions = space.shape
-    if (space == space[0]).all():
-        raise ValueError(
-            f"the rows of all {languages} languages are the same: the index is infinite"
-        )
     meanings = np.tile(np.arange(count), languages)
     return float(calinski_harabasz_score(space.reshape(-1, dimensions), meanings))
 
 
-def rsim(parts: Parts, *, max_rows: int = MAX_ROWS) -> np.ndarray:
+def rsim(parts: Parts) -> np.ndarray:
     """(languages,) mean over a language's pairs of the Pearson correlation of both languages' cosines; 1 is best.
 
     Relational similarity of Modular Sentence Encoders 4.3 and Vulic et al. 2020, which is the mean of these. Beyond
-    `max_rows`, evenly spaced rows are used, the same in all languages.
+    `MAX_ROWS`, evenly spaced rows are used, the same in all languages.
 
     Raises:
-        ValueError: as `evaluate_geometry`; fewer than two languages; a language whose cosines are all equal.
+        ValueError: as `evaluate_geometry`.
     """
-    names, space = read_space(parts, fewest=2)
+    names, space = read_space(parts)
     count = space.shape[1]
-    chosen = np.linspace(0, count - 1, min(count, max_rows)).round()
+    chosen = np.linspace(0, count - 1, min(count, MAX_ROWS)).round()
     chosen = chosen.astype(int)
     upper = np.triu_indices(len(chosen), 1)
-    cosines = []  # of each language, one number for two sentences
-    for lang, rows in zip(names, unit(space[:, chosen]), strict=True):
-        language_cosines = (rows @ rows.T)[upper]
-        if language_cosines.std() < 1e-12:
-            raise ValueError(
-                f"all sentences of {lang!r} are equally similar: their correlation is not defined"
-            )
-        cosines.append(language_cosines)
+    # Of each language, one number for two sentences.
+    cosines = [(rows @ rows.T)[upper] for rows in unit(space[:, chosen])]
     with_itself = 1
     return (np.corrcoef(cosines).sum(axis=1) - with_itself) / (len(names) - 1)
 
@@ -292,8 +263,6 @@ def encode_parallel(
             if lang not in texts:
                 raise ValueError(f"no rows in {lang!r}: found {', '.join(texts)}")
         texts = {lang: texts[lang] for lang in languages}
-    if not texts:
-        raise ValueError("no rows in any language: give an n-way table (id, lang, text)")
 
     # The ids that every language has, in the order of the first.
     first, *others = texts.values()

@@ -25,12 +25,12 @@ def grouped(table: Table, by: str) -> Table:
     trained on (note `train_lang`) is in no group, as it is not in the average.
 
     Raises:
-        ValueError: an unknown `by`, or a table without averages or without the column.
+        ValueError: an unknown `by`, or a table without the column.
     """
     check_grouping(by)
     column = by if by.endswith("lang") else "lang"
-    if not table.average or any(column not in row for row in table.rows):
-        raise ValueError(f"grouping by {by} needs a table with an average and a column {column!r}")
+    if any(column not in row for row in table.rows):
+        raise ValueError(f"grouping by {by} needs a table with a column {column!r}")
     # The first column of an average is its label.
     measures = [name for name in table.average if name in table.columns[1:]]
     averaged_rows = rows_of_average(table)
@@ -46,32 +46,26 @@ def grouped(table: Table, by: str) -> Table:
     return Table(rows, average, table.notes)
 
 
-def average_over_benchmarks(
-    tables: Mapping[str, Table], measures: Sequence[str] | None = None, languages: str | None = None
-) -> Table:
+def average_over_benchmarks(tables: Mapping[str, Table], languages: str | None = None) -> Table:
     """One score of several benchmarks: first the mean over languages in each, then over benchmarks (ECHO 5.2, OS 6.2).
 
     So a benchmark of 200 languages counts as much as one of five.
 
     Args:
         tables: {benchmark: table by language}.
-        measures: columns to average; None is those that the average of every table has.
         languages: a set of `LANGUAGE_SETS`; None is every language of each benchmark.
 
     Returns:
         Table with columns benchmark, languages (number of rows), and the measures.
 
     Raises:
-        ValueError: no tables, an unknown set, no measure in common, a benchmark without a row to average.
+        ValueError: an unknown set, no measure in common, a benchmark without a row to average.
     """
-    if not tables:
-        raise ValueError("no benchmarks: give at least one table")
     if languages is not None and languages not in LANGUAGE_SETS:
         raise ValueError(
             f"languages is {languages!r}; it must be one of {', '.join(LANGUAGE_SETS)}"
         )
-    if measures is None:
-        measures = common_measures(tables)
+    measures = common_measures(tables)
     rows = []
     for benchmark, table in tables.items():
         members = rows_of_average(table)
@@ -84,7 +78,7 @@ def average_over_benchmarks(
             among = f" in the languages of {languages}" if languages else ""
             raise ValueError(f"{benchmark} has no {', '.join(unmeasured)}{among}: leave it out")
         rows.append({"benchmark": benchmark, "languages": len(members), **means})
-    return Table(rows, notes={"languages": languages}).with_average(list(measures))
+    return Table(rows, notes={"languages": languages}).with_average(measures)
 
 
 def _means(rows: list[dict], measures: Sequence[str]) -> dict[str, float | None]:

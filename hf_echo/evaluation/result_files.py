@@ -31,6 +31,7 @@ def read_result(file: str | Path) -> tuple[str, Table]:
         raise ValueError(f"{file} is not JSON: {str(error).splitlines()[0]}") from None
     if not isinstance(content, dict):
         content = {}
+    # A result of mteb, or one of ours.
     if "task_name" in content and isinstance(content.get("scores"), dict):
         return str(content["task_name"]), _of_mteb(file, content["scores"])
     if content.get("rows") and content.get("average"):

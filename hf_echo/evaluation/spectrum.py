@@ -26,6 +26,8 @@ SIB_TOPICS = (
     "entertainment",
     "geography",
 )
+AT_ONCE = 16  # questions that are scored together
+LIMITS = (4, 8, 16)  # sentences: upper ends of the ranges of `rebuild_bleu`
 Embed = Callable[[list, str], np.ndarray]
 
 
@@ -46,17 +48,13 @@ def tower_predictions(tower: Any, documents: Sequence[np.ndarray]) -> list[np.nd
 def next_sentence_retrieval(
     documents: Sequence[np.ndarray],
     predictions: Sequence[np.ndarray],
-    *,
-    candidates: str = "others",
 ) -> dict[str, float]:
     """Accuracy in percent: {"prediction", "last_sentence", "mean_before", "chance", "questions"}.
 
     A question is a place in a document with at least one sentence before and two not read yet: cosine chooses the next
-    sentence, of the "others" (all sentences of the document but the last that was read) or of the "unread" ones. Two
-    baselines need no model: the embedding of the last sentence, and the mean of all before.
+    sentence among all of the document but the last that was read. Two baselines need no model: the embedding of the
+    last sentence, and the mean of all before.
     """
-    if candidates not in ("others", "unread"):
-        raise ValueError(f"candidates must be 'others' or 'unread', not {candidates!r}")
     points: dict[str, list[float]] = {
         "prediction": [],
         "last_sentence": [],
@@ -67,21 +65,13 @@ def next_sentence_retrieval(
         unit = unit_length(vectors)
         for i in range(1, len(vectors) - 1):
             # The next sentence is the first of the choices. The one before it, which was read last, is none.
-            choices = unit[i:]
-            if candidates == "others":
-                choices = np.concatenate([choices, unit[: i - 1]])
+            choices = np.concatenate([unit[i:], unit[: i - 1]])
             points["prediction"].append(_points(choices @ predicted[i]))
             points["last_sentence"].append(_points(choices @ vectors[i - 1]))
             points["mean_before"].append(_points(choices @ unit[:i].mean(0)))
             points["chance"].append(1 / len(choices))
-    questions = len(points["chance"])
-    if not questions:
-        raise ValueError("no document has three sentences: there is nothing to choose from")
-    figures: dict[str, float] = {}
-    for name, of_questions in points.items():
-        figures[name] = 100 * float(np.mean(of_questions))
-    figures["questions"] = questions
-    return figures
+    figures = {name: 100 * float(np.mean(of_name)) for name, of_name in points.items()}
+    return figures | {"questions": len(points["chance"])}
 
 
 def _points(scores: np.ndarray) -> float:
@@ -115,9 +105,6 @@ def choice_accuracy(
     tokenizer: Any,
     encode: Embed,
     choices: Sequence[Choice],
-    *,
-    mean: bool = False,
-    batch: int = 16,
 ) -> Table:
     """Accuracy in percent by language of multiple choice: the option of the lowest negative log likelihood (OS 9.1).
 
@@ -125,22 +112,16 @@ def choice_accuracy(
         model: a SpectrumForCausalLM.
         tokenizer: the decoder's, with `text_ids`.
         encode: (sentences of a document, lang) -> (n, d).
-        mean: NLL per token instead of the sum.
-
-    Raises:
-        ValueError: no questions, or questions with different numbers of options in one language.
     """
-    if not choices:
-        raise ValueError("there are no questions")
     by_language: dict[str, list[Choice]] = {}
     for choice in choices:
         by_language.setdefault(choice.lang, []).append(choice)
     rows = []
     for lang, questions in by_language.items():
         right = 0
-        for first in range(0, len(questions), batch):
-            part = questions[first : first + batch]
-            lowest = _option_losses(model, tokenizer, encode, part, mean=mean).argmin(1)
+        for first in range(0, len(questions), AT_ONCE):
+            part = questions[first : first + AT_ONCE]
+            lowest = _option_losses(model, tokenizer, encode, part).argmin(1)
             right += int((lowest == torch.tensor([choice.answer for choice in part])).sum())
         accuracy = 100 * right / len(questions)
         chance = float(np.mean([100 / len(choice.options) for choice in questions]))
@@ -149,7 +130,7 @@ def choice_accuracy(
 
 
 def _option_losses(
-    model: Any, tokenizer: Any, encode: Embed, choices: Sequence[Choice], *, mean: bool
+    model: Any, tokenizer: Any, encode: Embed, choices: Sequence[Choice]
 ) -> torch.Tensor:
     """NLL of each option: (choices, options)."""
     documents = []
@@ -168,15 +149,13 @@ def _option_losses(
             prompts.append([model.config.start_token_id, *prompt])
         else:  # the option is read as the next sentence of the document
             prompts.append(model.config.prompt_ids)
-    return model.score_options(model.encode_document(documents), options, prompts, mean=mean)
+    return model.score_options(model.encode_document(documents), options, prompts)
 
 
 def rebuild_bleu(
     written: Sequence[str],
     references: Sequence[str],
     lengths: Sequence[int],
-    *,
-    limits: Sequence[int] = (4, 8, 16),
 ) -> Table:
     """BLEU of documents rebuilt from their embeddings, by range of sentences and for all: the columns of OS Table 20.
 
@@ -186,26 +165,17 @@ def rebuild_bleu(
 
     Args:
         lengths: sentences of each document.
-        limits: upper ends of the ranges; a last range holds longer documents.
-
-    Raises:
-        ValueError: the numbers of texts differ, or there are none.
     """
     from sacrebleu.metrics import BLEU
 
-    if not written or not len(written) == len(references) == len(lengths):
-        raise ValueError(
-            f"there are {len(written)} texts, {len(references)} references and {len(lengths)} lengths: give one of "
-            "each per document, at least one"
-        )
     # Label of a range -> the numbers of its documents, shorter documents first.
-    ends = [0, *limits]
+    ends = [0, *LIMITS]
     labels = [f"{start + 1} to {end}" for start, end in pairwise(ends)]
     labels.append(f"over {ends[-1]}")
     ranges: dict[str, list[int]] = {label: [] for label in ("all", *labels)}
     for number, length in enumerate(lengths):
         ranges["all"].append(number)
-        ranges[labels[bisect_left(limits, length)]].append(number)
+        ranges[labels[bisect_left(LIMITS, length)]].append(number)
 
     metric = BLEU()
     rows = []

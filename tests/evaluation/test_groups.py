@@ -76,7 +76,6 @@ def test_only_measures_that_every_benchmark_has():
 @pytest.mark.parametrize(
     ("tables", "languages", "message"),
     [
-        ({}, None, "no benchmarks: give at least one table"),
         (
             {"a": table(fra_Latn=1.0)},
             "mexma-7",

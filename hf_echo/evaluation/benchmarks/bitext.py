@@ -92,6 +92,7 @@ def measure_bitext(
     if not measured_languages:
         raise ValueError(f"none of {', '.join(languages) or 'its languages'} beside {ENGLISH}")
 
+    # Sentences that the model was trained on measure nothing.
     leaked: set[Hashable] | None = None
     if train is not None:
         leaked = _leaked_ids(texts, [*measured_languages, ENGLISH], train)
@@ -99,6 +100,7 @@ def measure_bitext(
     if not rows:
         raise ValueError(f"all of its sentences stand in {train}")
 
+    # xsim++ needs negatives of the English sentences.
     negatives = None
     if hard_negatives:
         english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
@@ -170,6 +172,7 @@ def write_task_results(
     """
     from .mteb_model import ModelMeta, hub_style_name, mteb  # names the extra where mteb is absent
 
+    # One file a set, as mteb would write it.
     meta = ModelMeta.create_empty({"name": hub_style_name(model), "revision": "local"})
     cache = mteb.ResultCache(Path(out).absolute())
     files = []

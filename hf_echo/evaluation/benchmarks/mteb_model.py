@@ -100,6 +100,7 @@ def of_echo(name: str, model: Any, tokenizer: Any) -> dict[str, Any]:
     prompts = sentence_transformer_prompts(kind=model.config.prompts)
     model_prompts = {"query": prompts["query"], "document": prompts["document"]}
     parameter_bytes = sum(parameter.nbytes for parameter in model.parameters())
+    # The fields of mteb's ModelMeta.
     return {
         "loader": SentenceTransformerEncoderWrapper,
         "loader_kwargs": {"trust_remote_code": True, "model_prompts": model_prompts},

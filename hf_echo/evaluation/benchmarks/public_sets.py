@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from ...data.flores import FLORES_200, FLORES_PLUS, nllb_code
 from ...data.flores import SPLITS as FLORES_SPLITS
 from ...languages import ENGLISH, find_language
-from ...utils.files import files_below
+from ...utils.files import files_below, first_line
 from .set_rows import (
     NumberedRow,
     Row,
@@ -263,6 +263,7 @@ def _folders(name: str, spec: PublicSet, path: str | Path | None) -> list[tuple[
     _check_folder(name, path)
     if spec.folders is None:
         return [("", "")]
+    # The folders of a local copy, or of the set's repository.
     if path is not None:
         names = [folder.name for folder in Path(path).iterdir() if folder.is_dir()]
     else:
@@ -276,6 +277,7 @@ def _folders(name: str, spec: PublicSet, path: str | Path | None) -> list[tuple[
             names = [entry.path for entry in tree if isinstance(entry, RepoFolder)]
     folders = []
     for folder in sorted(names):
+        # Other folders are those of the set's scripts and pictures.
         match = re.fullmatch(spec.folders, folder)
         if match:
             folders.append((folder, match[1]))
@@ -298,6 +300,7 @@ def _read(
             )
         return
     files = []
+    # A local copy may have other names: a part of the name says the split.
     for file in files_below(Path(path, folder)):
         if split in re.split(r"[-_.]", file.name):
             files.append(file)
@@ -316,7 +319,7 @@ def _named(name: str, spec: PublicSet) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise FileNotFoundError(
             f"{name}: {spec.repo} cannot be read, or is private or gated ({reason}); give path= with a local copy"
         ) from None

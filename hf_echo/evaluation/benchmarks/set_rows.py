@@ -47,13 +47,7 @@ def spoken_belebele_row(row: Mapping[str, Any], code: str) -> Row:
     clips = []
     texts = list(row["flores_sentences"])
     recordings = list(row["audio_segments"])
-    if len(recordings) != len(texts):
-        raise ValueError(
-            f"audio_segments has {len(recordings)} sentences and flores_sentences {len(texts)}"
-        )
-    for text, takes in zip(texts, recordings, strict=True):
-        if not takes:
-            raise ValueError(f"no recording of the sentence {text[:40]!r}")
+    for _, takes in zip(texts, recordings, strict=True):
         audio = takes[0]["audio"]
         clips.append({"array": audio["wav"], "sampling_rate": int(audio["sampling_rate"])})
     return belebele_row(row, code) | {"document": clips, "spoken_texts": texts}
@@ -62,11 +56,9 @@ def spoken_belebele_row(row: Mapping[str, Any], code: str) -> Row:
 def hellaswag_row(row: Mapping[str, Any], code: str) -> Row:
     """alexandrainst/m_hellaswag (Lai et al. 2023): `ind` is the same in all languages, the label counts from 0.
 
-    Endings are checked where they are used, in the English rows: some translated ones are not text.
+    Some translated endings are not text; those of the English rows are used.
     """
     options = list(row["endings"])
-    if code == "en" and not all(isinstance(ending, str) and ending.strip() for ending in options):
-        raise ValueError(f"endings are not all text: {options}")
     return {
         "id": str(row["ind"]),
         "lang": code,
@@ -103,8 +95,6 @@ def story_rows(folder: Path, split: str) -> Iterator[tuple[str, Row]]:
             if part not in parts:
                 raise ValueError(f"{folder}: story {name} has no {name}_{part}")
         options = [_file_text(parts["correct.txt"]), _file_text(parts["incorrect.txt"])]
-        if not all(options):
-            raise ValueError(f"{folder}: story {name} has an empty ending")
         # The right ending comes first in every other story.
         answer = number % 2
         if answer == 1:

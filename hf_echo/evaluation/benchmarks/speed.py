@@ -41,25 +41,16 @@ def measure_speed(
     lang: str | None = None,
     *,
     count_tokens: Callable[[Sequence[str], str | None], int] | None = None,
-    warm_up: int = 1,
     rounds: int = 3,
 ) -> SpeedResult:
-    """Encode all texts `warm_up` times, then `rounds` times with time measurement.
+    """Encode all texts once, then `rounds` times with time measurement.
 
     Args:
         count_tokens: (texts, lang) -> number of tokens, with prompts and without padding; called once, not timed.
-
-    Raises:
-        ValueError: no texts; rounds < 1; warm_up < 0.
     """
-    if not len(texts):
-        raise ValueError("texts must be a list with at least one text")
-    if rounds < 1 or warm_up < 0:
-        raise ValueError(f"rounds is {rounds} and warm_up {warm_up}; they must be at least 1 and 0")
     # CUDA's calls return before the end
     wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
-    for _ in range(warm_up):
-        encode(texts, lang)
+    encode(texts, lang)
     wait()
     seconds = []
     for _ in range(rounds):

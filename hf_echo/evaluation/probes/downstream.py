@@ -65,6 +65,7 @@ def evaluate_classification(
     rows = []
     for lang, (texts, labels) in test_rows.items():
         taught = train_lang or lang
+        # Taught once on the training language, or on each language's own rows.
         if taught not in classifiers:
             classifiers[taught] = _taught_classifiers(encode, train_rows, taught)
         _refuse_unknown_labels(labels, classifiers[taught][0], lang)

@@ -6,8 +6,7 @@ Every filter judges all pairs, so that one can see what it alone would drop. Not
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,28 +64,32 @@ def read_pairs(
     """
     tables = []
     rows = 0
-    for path in map(str, paths):
-        if not Path(path).exists():
-            raise FileNotFoundError(f"no file {path}; give a file or folder of pairs")
-        names = dict(columns or {})
-        if (
-            Path(path).is_file()
-            and "quality" not in names
-            and "score" in open_file(Path(path)).columns
-        ):
-            names["quality"] = "score"
-        arguments: dict[str, Any] = {name: value for name, value in langs.items() if value}
-        if names:
-            arguments["columns"] = names
-        for unit in units_of([{"path": path, "label": path, "split": None, **arguments}]):
-            for table in read_unit(unit, BadRows("skip")):
-                tables.append(table.slice(0, limit - rows))
-                rows += len(tables[-1])
-                if rows >= limit:
-                    return pa.concat_tables(tables, promote_options="default").combine_chunks()
+    for table in _tables(paths, dict(columns or {}), langs):
+        tables.append(table.slice(0, limit - rows))
+        rows += len(tables[-1])
+        if rows >= limit:
+            break
     if not rows:
         raise ValueError(f"{paths[0]} has no pairs")
     return pa.concat_tables(tables, promote_options="default").combine_chunks()
+
+
+def _tables(
+    paths: Sequence[str | Path], columns: dict[str, str], langs: Mapping[str, str | None]
+) -> Iterator[pa.Table]:
+    """The pairs of all files, in blocks."""
+    for path in map(Path, paths):
+        if not path.exists():
+            raise FileNotFoundError(f"no file {path}; give a file or folder of pairs")
+        names = columns
+        if path.is_file() and "score" in open_file(path).columns:
+            names = {"quality": "score"} | columns
+        source: dict[str, Any] = {"path": str(path), "label": str(path), "split": None}
+        source |= {name: value for name, value in langs.items() if value}
+        if names:
+            source["columns"] = names
+        for unit in units_of([source]):
+            yield from read_unit(unit, BadRows("skip"))
 
 
 def judge(table: pa.Table, steps: Sequence[Step] | None = None) -> list[Judged]:
@@ -108,9 +111,7 @@ def judge(table: pa.Table, steps: Sequence[Step] | None = None) -> list[Judged]:
             margin = None
         else:
             continue  # a column, or a cap by group, does not judge a pair by itself
-        concerned = step.concerns(table)
-        if concerned is not None:
-            keep = keep | ~concerned
+        keep = keep | ~step.concerns(table)
         judged.append(Judged(step.name, keep, margin, recipe_line(step)))
     if not judged:
         raise ValueError("the recipe has no filter that judges pairs")
@@ -226,20 +227,13 @@ def _summary(judged: Sequence[Judged]) -> Rows:
 
 
 def _languages(table: pa.Table, kept: np.ndarray) -> Rows:
-    directions = Counter()
-    kept_directions = Counter()
-    langs = zip(
-        table["source_lang"].to_pylist(),
-        table["target_lang"].to_pylist(),
-        kept.tolist(),
-        strict=True,
-    )
-    for source, target, is_kept in langs:
-        directions[source, target] += 1
-        kept_directions[source, target] += is_kept
+    """Pairs of each direction, the 40 largest first."""
+    langs = table.select(["source_lang", "target_lang"]).to_pandas()
+    directions = langs.assign(kept=kept).groupby(["source_lang", "target_lang"]).kept
+    kept_counts = directions.sum()
     rows = []
-    for (source, target), count in directions.most_common(40):
-        kept_count = kept_directions[source, target]
+    for (source, target), count in directions.size().nlargest(40).items():
+        kept_count = int(kept_counts[source, target])
         rows.append({"from": source, "to": target, "pairs": count, "kept": kept_count})
     return rows
 

@@ -13,6 +13,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from ...languages import LANGUAGES
 from .sentences import ROLES
 
@@ -83,6 +86,7 @@ def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
     parts += _probes(measured["topics"])
     if measured["geometry"]:
         parts.append(_geometry(measured))
+    # A line of what was skipped is "model: reason".
     if measured["skipped"]:
         reasons = [line.split(": ", 1) for line in measured["skipped"]]
         rows = [dict(zip(("model", "reason"), reason, strict=False)) for reason in reasons]
@@ -157,38 +161,40 @@ def section_of(
     title: str, text: str, tables: Mapping[str, Rows], figures: Sequence[str] = ()
 ) -> dict[str, Any]:
     """A section of a page: tables (caption -> rows) and figures (SVG). Rows of sentences are set as prose."""
-    grids = []
-    for caption, rows in tables.items():
-        header = list(dict.fromkeys(name for row in rows for name in row))
-        best = _best(header, rows)
-        largest: dict[str, float] = {}  # of each measure, whatever the model
-        for row in rows:
-            for name, value in row.items():
-                if isinstance(value, float):
-                    largest[_measure(name)] = max(value, largest.get(_measure(name), 0.0))
-        cells = []
-        for number, row in enumerate(rows):
-            line = []
-            for name in header:
-                kind = "text" if isinstance(row.get(name), str) else "number"
-                is_error = name == "retrieved" and row.get(name)
-                content = _marked(row[name], row) if is_error else _cell(row.get(name))
-                bar = _bar(row.get(name), largest.get(_measure(name), 0.0))
-                bar = bar if header[0] == "lang" else None
-                line.append(
-                    {"text": content, "kind": kind, "best": (number, name) in best, "bar": bar}
-                )
-            cells.append(line)
-        words = [{"text": WORDS.get(name, name), "kind": _kind(name, rows)} for name in header]
-        grids.append(
-            {
-                "caption": caption,
-                "header": words,
-                "rows": cells,
-                "prose": not PROSE.isdisjoint(header),
-            }
-        )
+    grids = [_grid(caption, rows) for caption, rows in tables.items()]
     return {"title": title, "text": text.strip(), "grids": grids, "figures": figures}
+
+
+def _grid(caption: str, rows: Rows) -> dict[str, Any]:
+    """A table as cells: its text, "text" (set flush left) or "number", whether it is the best, the bar behind it."""
+    table = pd.DataFrame(rows, dtype=object)
+    header = list(table)
+    # Counts and sizes have no best value and no bar.
+    numbers = table.map(lambda value: value if isinstance(value, float) else np.nan).astype(float)
+    best = _best(numbers)
+    bars = pd.DataFrame()
+    if header[0] == "lang":  # they compare numbers of one measure, whatever the model
+        largest = numbers.max().groupby(_measure).transform("max")
+        bars = (100 * numbers.clip(lower=0) / largest).round()
+    kinds = {name: _kind(table[name]) for name in header}
+    lines = []
+    for number, row in enumerate(rows):
+        line = []
+        for name in header:
+            value = row.get(name)
+            bar = bars[name][number] if name in bars else np.nan
+            line.append(
+                {
+                    "text": _marked(value, row) if name == "retrieved" and value else _cell(value),
+                    "kind": kinds[name],
+                    "best": best[name][number],
+                    "bar": None if np.isnan(bar) else int(bar),
+                }
+            )
+        lines.append(line)
+    words = [{"text": WORDS.get(name, name), "kind": kinds[name]} for name in header]
+    prose = not PROSE.isdisjoint(header)
+    return {"caption": caption, "header": words, "rows": lines, "prose": prose}
 
 
 def _measure(column: str) -> str:
@@ -196,17 +202,8 @@ def _measure(column: str) -> str:
     return column.rpartition(" ")[2]
 
 
-def _bar(value: Any, largest: float) -> int | None:
-    """Length of the bar behind a number, in percent of the largest of its measure; None for what is not measured."""
-    if not isinstance(value, float) or largest <= 0:
-        return None
-    return round(100 * max(value, 0.0) / largest)
-
-
-def _kind(name: str, rows: Rows) -> str:
-    """ "text" for a column of texts, which is set flush left; else "number"."""
-    values = [row[name] for row in rows if row.get(name) is not None]
-    return "text" if values and all(isinstance(value, str) for value in values) else "number"
+def _kind(column: pd.Series) -> str:
+    return "text" if any(isinstance(value, str) for value in column) else "number"
 
 
 def _is_lower_better(name: str) -> bool | None:
@@ -216,26 +213,21 @@ def _is_lower_better(name: str) -> bool | None:
     return False if name.endswith(("accuracy", "CLT")) or " topics from " in name else None
 
 
-def _best(header: Sequence[str], rows: Rows) -> set[tuple[int, str]]:
-    """(row, column) of the best values: of the models of a table, which are its rows or stand beside each other."""
-    groups: list[list[tuple[int, str]]] = []
-    if header and header[0] == "model":
-        groups = [[(number, name) for number in range(len(rows))] for name in header]
-    else:
-        for number in range(len(rows)):
-            by_measure: dict[str, list[tuple[int, str]]] = {}
-            for name in header:
-                by_measure.setdefault(_measure(name), []).append((number, name))
-            groups += by_measure.values()
-    best = set()
-    for group in groups:
-        lower = _is_lower_better(group[0][1])
-        values = {place: rows[place[0]].get(place[1]) for place in group}
-        measured = {place: value for place, value in values.items() if isinstance(value, float)}
-        if lower is None or len(set(measured.values())) < 2:
+def _best(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Whether each number is the best of the models, which are the rows or stand beside each other."""
+    models_are_rows = numbers.columns[0] == "model"
+    best = pd.DataFrame(False, numbers.index, numbers.columns)
+    for name in numbers:
+        lower = _is_lower_better(name)
+        if lower is None:
             continue
-        target = min(measured.values()) if lower else max(measured.values())
-        best |= {place for place, value in measured.items() if value == target}
+        of_measure = numbers.columns.map(_measure) == _measure(name)
+        rivals = numbers[[name]] if models_are_rows else numbers.loc[:, of_measure].T
+        # of (models, 1) or (models, rows)
+        lowest = np.fmin.reduce(rivals.to_numpy())
+        highest = np.fmax.reduce(rivals.to_numpy())
+        is_extreme = numbers[name].to_numpy() == (lowest if lower else highest)
+        best[name] = is_extreme & (lowest != highest)
     return best
 
 

@@ -112,7 +112,7 @@ def sentence_map(encode: Encode, table: NwayTable, target_lang: str) -> dict:
     return {"method": method, "focus": texts_in_focus, "points": points}
 
 
-def project(rows: np.ndarray, seed: int = 0) -> tuple[str, np.ndarray]:
+def project(rows: np.ndarray) -> tuple[str, np.ndarray]:
     """Project rows of length 1 to (name of the method, (n, 2)): UMAP if umap-learn is installed, else PCA."""
     try:
         from umap import UMAP
@@ -120,4 +120,4 @@ def project(rows: np.ndarray, seed: int = 0) -> tuple[str, np.ndarray]:
         centred = rows - rows.mean(axis=0)
         return "PCA", centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
     options = {"n_neighbors": min(15, len(rows) - 1), "metric": "cosine"}
-    return "UMAP", UMAP(**options, random_state=seed, n_jobs=1).fit_transform(rows)
+    return "UMAP", UMAP(**options, random_state=0, n_jobs=1).fit_transform(rows)

@@ -46,6 +46,7 @@ def evaluate_noise(
         ids = common_ids(texts[lang], texts[target_lang])[:limit]
         sources = [texts[lang][key] for key in ids]
         targets = [texts[target_lang][key] for key in ids]
+        # Only the sources are noisy.
         y = encode(targets, target_lang)
         for kind, of_languages in error_rates.items():
             changed = sources
@@ -58,6 +59,7 @@ def evaluate_noise(
     clean_mean = float(np.mean(list(error_rates[CLEAN].values())))
     table = []
     for kind, of_languages in error_rates.items():
+        # All kinds have the same sentences: the difference is that of the noise.
         mean = float(np.mean(list(of_languages.values())))
         table.append({"noise": kind, "xsim": mean, "worse": mean - clean_mean, **of_languages})
     return Table(table, notes={"not_measured": skipped} if skipped else {})

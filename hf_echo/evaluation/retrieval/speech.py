@@ -75,12 +75,6 @@ def evaluate_speech(
         rows = rows.select_columns([name for name in COLUMNS if name in rows.column_names])
     recordings = [_recording(number, row) for number, row in enumerate(rows, 1)]
     embeddings = np.asarray(embeddings)
-    if not recordings:
-        raise ValueError("no rows: give at least one recording")
-    if embeddings.ndim != 2 or len(embeddings) != len(recordings):
-        raise ValueError(
-            f"embeddings have shape {embeddings.shape}; {len(recordings)} rows need one each"
-        )
     if not any(recording["english"] for recording in recordings):
         raise ValueError("no row has an English translation: add the column english")
 

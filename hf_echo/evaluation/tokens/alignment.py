@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from ...utils.results import Result, Table
 from ...utils.vectors import unit_length
@@ -20,6 +21,7 @@ from ..labelled_rows import read_rows
 from .token_states import TokenStates, join_words, layer_numbers, owners, token_states
 
 METHODS = ("argmax", "itermax")
+ALPHA = 0.9  # of itermax
 Links = set[tuple[int, int]]
 COLUMNS = ("src_tokens", "tgt_tokens", "alignment")
 OPTIONAL = ("possible", "src_lang", "tgt_lang", "split")
@@ -52,6 +54,7 @@ def read_alignment(row: Mapping[str, Any], where: str) -> AlignedPair:
     source_lang = row.get("src_lang")
     target_lang = row.get("tgt_lang")
     where = f"{where} ({source_lang or '?'}-{target_lang or '?'})"
+    # The sentence as text, and the place of each word in it.
     source, source_words = join_words(row["src_tokens"], f"{where}, src_tokens")
     target, target_words = join_words(row["tgt_tokens"], f"{where}, tgt_tokens")
     lengths = (len(source_words), len(target_words))
@@ -123,10 +126,10 @@ def argmax_links(similarity: np.ndarray) -> np.ndarray:
     return (columns == best_column) & (rows == best_row)
 
 
-def itermax_links(similarity: np.ndarray, *, iterations: int = 2, alpha: float = 0.9) -> np.ndarray:
+def itermax_links(similarity: np.ndarray, *, iterations: int = 2) -> np.ndarray:
     """(m, n) bool: repeated argmax, so that a token may have several links (SimAlign: 2 iterations, alpha 0.9).
 
-    After each round the similarity of a pair with one linked token is multiplied by `alpha`, of a pair with two linked
+    After each round the similarity of a pair with one linked token is multiplied by 0.9, of a pair with two linked
     tokens by 0, and new argmax links are added. As in SimAlign's program (the paper does not say so), it stops when
     there is no new link or one side is fully linked, and sides of one or two tokens get argmax only.
     """
@@ -139,7 +142,7 @@ def itermax_links(similarity: np.ndarray, *, iterations: int = 2, alpha: float =
         if row_linked.all() or column_linked.all():
             break
         linked_sides = row_linked[:, None].astype(int) + column_linked  # (m, n), 0 to 2
-        factors = np.array([1.0, alpha, 0.0])[linked_sides]
+        factors = np.array([1.0, ALPHA, 0.0])[linked_sides]
         new_links = argmax_links(similarity * factors) & (linked_sides < 2)
         if not new_links.any():
             break
@@ -225,33 +228,24 @@ def evaluate_alignment(
     pairs = []
     for number, row in enumerate(rows, 1):
         pairs.append(row if isinstance(row, AlignedPair) else read_alignment(row, f"row {number}"))
-    if not pairs:
-        raise ValueError("no rows: give at least one sentence pair")
     numbers = layer_numbers(model, layers)
     options: dict[str, Any] = {"layers": numbers, "on_long": on_long, "max_tokens": max_tokens}
-    sources = token_states(
-        model,
-        tokenizer,
-        [pair.source for pair in pairs],
-        [pair.source_lang for pair in pairs],
-        names=[f"{pair.where}, src_tokens" for pair in pairs],
-        progress=progress,
-        **options,
-    )
-    targets = token_states(
-        model,
-        tokenizer,
-        [pair.target for pair in pairs],
-        [pair.target_lang for pair in pairs],
-        names=[f"{pair.where}, tgt_tokens" for pair in pairs],
-        **options,
-    )
+
+    def states_of(side: str, column: str) -> Iterator[TokenStates | None]:
+        texts = [getattr(pair, side) for pair in pairs]
+        langs = [getattr(pair, f"{side}_lang") for pair in pairs]
+        names = [f"{pair.where}, {column}" for pair in pairs]
+        return token_states(model, tokenizer, texts, langs, names=names, **options)
+
+    sources = states_of("source", "src_tokens")
+    targets = states_of("target", "tgt_tokens")
 
     # The predictions, and the pairs that they are of, by (languages, method, layer).
     predicted: dict[tuple[str, str, int], list[Links]] = {}
     measured: dict[tuple[str, str, int], list[AlignedPair]] = {}
     skipped = 0
-    for pair, source, target in zip(pairs, sources, targets, strict=True):
+    bar = tqdm(pairs, desc="Alignment", unit="pair", disable=not progress)
+    for pair, source, target in zip(bar, sources, targets, strict=True):
         if source is None or target is None:
             skipped += 1
             continue
@@ -294,8 +288,7 @@ def _predictions(
     similarity = token_similarity(source.states[:, source_inside], target.states[:, target_inside])
     for layer, matrix in zip(layers, similarity, strict=True):
         if not matrix.size:  # one side has no token of a word
-            yield "argmax", layer, set()
-            yield "itermax", layer, set()
+            yield from ((method, layer, set()) for method in METHODS)
             continue
         yield "argmax", layer, word_links(argmax_links(matrix), *words)
         yield "itermax", layer, word_links(itermax_links(matrix, iterations=iterations), *words)
@@ -308,8 +301,6 @@ def aer_by_layer(table: Table, method: str = "itermax") -> Table:
     for row in table.rows:
         if row["method"] == method:
             rows.setdefault(row["layer"], {})[row["pair"]] = row["aer"]
-    if not rows:
-        raise ValueError(f"the table has no rows of method {method!r}")
     wide = []
     for layer, of_pairs in sorted(rows.items()):
         mean = float(np.mean(list(of_pairs.values())))

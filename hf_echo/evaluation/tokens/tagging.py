@@ -73,6 +73,7 @@ def span_scores(
         raise ValueError(
             f"{where}: no span in {len(gold)} sentences, so F1 is not defined; give rows with spans"
         )
+    # As seqeval counts: a span is right if its words and its kind are.
     return SpanScores(
         f1=2 * right_spans / (gold_spans + predicted_spans),
         precision=right_spans / max(predicted_spans, 1),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ def token_states(
     *,
     layers: Sequence[int] | None = None,
     max_tokens: int | None = None,
-    on_long: str = "error",
+    on_long: Literal["error", "skip"] = "error",
     names: Sequence[str] | None = None,
     progress: bool = False,
 ) -> Iterator[TokenStates | None]:
@@ -61,8 +61,6 @@ def token_states(
     texts = texts_of(texts)
     lang = langs_of(lang, len(texts))
     check_numbers(max_tokens=max_tokens)
-    if on_long not in ("error", "skip"):
-        raise ValueError(f"on_long is {on_long!r}; it must be 'error' or 'skip'")
     numbers = layer_numbers(model, layers)
     if max_tokens is None:
         max_tokens = 1_536 if model.device.type == "cpu" else 16_384

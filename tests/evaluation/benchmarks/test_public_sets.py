@@ -439,24 +439,6 @@ def bad(name: str, file: str, content, message: str):
             "row 1: label is '4' instead of 0 to 3",
         ),
         bad(
-            "hellaswag",
-            "en/val.jsonl",
-            [HELLASWAG | {"endings": ["a", "", "c", "d"]}],
-            "row 1: endings are not all",
-        ),
-        bad(
-            "speech_belebele",
-            "lang=fra_Latn/a.parquet",
-            [SPOKEN | {"flores_sentences": []}],
-            "has 1 sentences and",
-        ),
-        bad(
-            "speech_belebele",
-            "lang=fra_Latn/a.parquet",
-            [SPOKEN, SPOKEN | {"audio_segments": [[]]}],
-            "row 2: no record",
-        ),
-        bad(
             "sib200",
             "fra_Latn/test.tsv",
             "index_id\tcategory\ttext\n5\tmusic\tx\n",

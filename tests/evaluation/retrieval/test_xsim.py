@@ -94,7 +94,6 @@ def test_equal_texts_are_a_group():
 @pytest.mark.parametrize(
     ("x", "options", "message"),
     [
-        (COPIES, {"gold": [0, 1, 1]}, r"gold has shape \(3,\); it must be \(4,\)"),
         (COPIES[:3], {}, "x has 3 rows and y has 4"),
         (
             np.nan * COPIES,

@@ -86,7 +86,6 @@ def test_a_long_text_may_be_skipped(encoder, toy_tokenizer):
     [
         (["one cat.", LONG], {}, r"text 2 has \d+ tokens, more than the model's limit of 64"),
         ("one", {}, "texts is one string"),
-        (["one"], {"on_long": "split"}, "it must be 'error' or 'skip'"),
         (["one"], {"layers": [3]}, r"no layer 3: this model has layers 0 \(embeddings\) to 2"),
     ],
 )
