@@ -91,6 +91,7 @@ def model_card(
         config: content of config.json; None: of an Echo encoder.
         decoder: whether the folder has decoder/. heard: content of speech_data.json.
     """
+    # The kind of model, and what it was made from.
     if config is None:
         config = {"model_type": "echo"}
     results = results or {}
@@ -99,6 +100,7 @@ def model_card(
     base_model = _base_model(run) or kind.base_model
     if kind.name == "blaser":
         base_model = _base_model(run) or f"facebook/blaser-2.0-{config['kind']}"
+    # What the template shows.
     return render(
         "model.md.j2",
         title=Path(run["values"].get("output_dir") or run["stage"]).name,
@@ -215,16 +217,19 @@ def release_card(folder: str | Path, template: str, results: str | Path | None =
             codes, languages, dimensions, megabytes: of this folder;
             measured: whether `results` exists, and then every key of that file.
     """
+    # What the folder says about itself.
     folder = Path(folder)
     lineage = _lineage(folder)
     config = read_json(folder / "config.json", {})
     counts = lineage.get("results", {})
     codes = sorted(config.get("languages") or counts.get("languages") or [])
+    # The steps that led to it, by the names of their folders.
     steps_by_name = {Path(output_dir).name: step for output_dir, step in all_steps(lineage).items()}
     training_rows = []
     for name, step in sorted(steps_by_name.items()):
         if step.get("kind") != "operation":
             training_rows.append(_trained(name, step))
+    # Its size without the card and the lineage.
     size = 0
     for file in folder.rglob("*"):
         if file.is_file() and file.name not in ("README.md", FILE):

@@ -190,6 +190,7 @@ class Probe(OpensModel):
         from ..evaluation.benchmarks.public_sets import SETS, load_benchmark
         from ..evaluation.labelled_rows import read_rows
 
+        # Rows of the user, else those of a public set of this shape.
         if self.set is None:
             if self.train is None or self.test is None:
                 raise ValueError(

@@ -59,6 +59,7 @@ class Push(Step):
         contents = contents_of(self.folder, self.kind, license=self.license)
         problems = contents.problems
         sizes = [(self.folder / file).stat().st_size for file in contents.files]
+        # What would go up, then what stops it.
         for file, size in zip(contents.files, sizes, strict=True):
             typer.echo(f"{size:>14,}  {file}")
         typer.echo(
@@ -66,6 +67,7 @@ class Push(Step):
         )
         for file in contents.left_out:
             typer.echo(f"left out: {file}")
+        # The Hub checks the card's fields; it is asked when all else is right.
         if not problems:
             try:
                 problem = ask_about_card(self.folder, contents.kind, license=self.license)

@@ -84,6 +84,7 @@ class Download(Step):
             typer.echo(line, err=not self.dry_run)
         if self.dry_run:
             return None
+        # Who types the command is asked; a script is not.
         if (
             not self.yes
             and sys.stdin.isatty()

@@ -17,12 +17,14 @@ LISTS = (".tsv", ".txt", ".csv")
 
 def audio_files(source: Path) -> list[str]:
     """The audio files of a TSV (first column; a header `audio` or `path` is left out), or the audio file itself."""
+    # One recording.
     if str(source) != "-" and source.suffix.lower() not in LISTS:
         if not source.is_file():
             raise FileNotFoundError(
                 f"no file {source}; give audio, or a TSV whose first column is a path"
             )
         return [str(source)]
+    # A list of them, with or without a header.
     cells = [line.split("\t")[0].strip() for line in read_lines(source)]
     first = 1 if cells and cells[0].lower() in ("audio", "path", "file", "file_name") else 0
     files = []
@@ -30,6 +32,7 @@ def audio_files(source: Path) -> list[str]:
     for number, cell in enumerate(cells[first:], first + 1):
         if not cell:
             raise ValueError(f"{source}:{number}: no path in the first column")
+        # Paths may be relative to the list.
         places = [Path(cell), base / cell]
         found = next((place for place in places if place.is_file()), None)
         if found is None:
@@ -58,6 +61,7 @@ def encode_audio(
     options["progress"] = sys.stderr.isatty()
     if out is None:
         return files, encode_speech(encoder, extractor, files, **options)
+    # A stopped run goes on with the same files and options, and only with these.
     about = [(file, (stat := Path(file).stat()).st_size, stat.st_mtime_ns) for file in files]
     key = hashlib.sha256(repr((about, fingerprint(model), dtype, options)).encode()).hexdigest()[
         :16

@@ -89,6 +89,7 @@ class Train(Step):
 
         values = parse_overrides(self.overrides)
         paths = find_recipes(self.recipe)
+        # Public text that the recipe needs is downloaded first, after a question.
         sources = public_sources(paths, values)
         if self.dry_run:
             if sources:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
-from ..utils.settings import check_value
 from .graphs import write_onnx, write_openvino
 from .static import write_static
 from .stock import Stock, open_stock, write_stock
@@ -35,7 +34,6 @@ def export_checkpoint(
         FileNotFoundError: no such model. ImportError: a package is missing.
         ValueError: the format cannot hold this model.
     """
-    check_value("to", to, Format)
     stock = open_stock(model)
     with write_folder(out) as folder:
         report = _write(stock, model, folder, to)

@@ -75,6 +75,7 @@ def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
     export_graph(stock, whole)
     write_8_bits(whole, small)
     files = [whole, small]
+    # 8 bits are for the user only where they change little.
     cosine = mean_cosine(stock, whole, small)
     if cosine < LEAST_COSINE:
         files.remove(small)
@@ -84,6 +85,7 @@ def write_onnx(stock: Stock, folder: Path) -> dict[str, Any]:
             cosine,
             LEAST_COSINE,
         )
+    # A graph without the pooling, for programs that pool themselves.
     for file in files:
         states = file.with_name(file.name.replace(WHOLE, STATES))
         onnx.utils.extract_model(file, states, INPUTS, OUTPUTS[1:])
@@ -173,12 +175,14 @@ def export_graph(stock: Stock, file: Path) -> None:
         import onnx
         import onnxscript  # noqa: F401 (torch.onnx imports it)
 
+    # The size first: torch's exporter would run out of memory at the end.
     graph = SentenceGraph(stock).eval()
     size = 4 * sum(weight.numel() for weight in graph.parameters())
     if size > LARGEST:
         raise ValueError(
             f"{size / 1e9:.1f} GB of weights do not fit into one ONNX file, which holds 2 GB"
         )
+    # Batch and sequence are of any length.
     batch = stock.batch(["a b c", "d"])
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence", max=stock.max_length)}
     try:
@@ -199,6 +203,7 @@ def export_graph(stock: Stock, file: Path) -> None:
         raise ValueError(
             f"a backbone of type {kind!r} has no ONNX form: {first_line(cause)}"
         ) from error
+    # The exporter leaves tracebacks in the file, with paths of this machine.
     model = program.model_proto
     inner = model.graph
     for part in (
@@ -210,7 +215,7 @@ def export_graph(stock: Stock, file: Path) -> None:
         *inner.value_info,
         *inner.initializer,
     ):
-        del part.metadata_props[:]  # tracebacks, with paths of this machine
+        del part.metadata_props[:]
     onnx.save(model, file)
 
 

@@ -154,6 +154,7 @@ def as_xlm_roberta(bert: PreTrainedModel, pad: int) -> XLMRobertaModel:
         "transformers_version",
     }
     values = {name: value for name, value in bert.config.to_dict().items() if name in names}
+    # XLM-RoBERTa counts positions from the id of the padding.
     unused = pad + 1
     values |= {
         "max_position_embeddings": bert.config.max_position_embeddings + unused,

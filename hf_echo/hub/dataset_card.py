@@ -72,6 +72,7 @@ def write_card(
         raise FileNotFoundError(
             f"{folder} has no data/*.parquet; give the OUT of `hf-echo data filter`"
         )
+    # What the files hold: columns, statistics, splits and languages.
     columns = _columns(files)
     statistics = collect_statistics(files)
     write_json(folder / "stats.json", statistics.to_json())
@@ -93,6 +94,7 @@ def write_card(
         columns=columns,
         others={name: kind for name, kind in columns.items() if name not in KNOWN_COLUMNS},
     )
+    # Somebody's own changes of an earlier card stay.
     text = f"{text.rstrip()}\n\n<!-- hf-echo card: {_digest(text)} -->\n"
     path = folder / "README.md"
     if path.is_file():

@@ -58,6 +58,7 @@ def push(
     check_repository(repo)
     if license and (folder / "README.md").is_file():
         set_license(folder / "README.md", license)
+    # Nothing is sent while something is wrong with the folder.
     contents = contents_of(folder, kind)
     kind = contents.kind
     if contents.problems:
@@ -68,12 +69,14 @@ def push(
         logger.warning("%s: not pushed: %s", folder, ", ".join(map(str, contents.left_out)))
     files = {file.as_posix() for file in contents.files}
     stamp_file(folder / "README.md", repo, tag)
+    # The repository as it is: its branches and versions.
     api = HfApi()
     api.create_repo(
         repo, repo_type=kind, private=private, exist_ok=True, space_sdk=card_data(folder).get("sdk")
     )
     refs = api.list_repo_refs(repo, repo_type=kind)
     tags = {ref.name: ref.target_commit for ref in refs.tags}
+    # A new version is one commit and a tag; one that is there must be equal.
     status = "unchanged"
     if tag not in tags:
         status = "pushed"

@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from transformers import GenerationConfig
 
@@ -33,7 +33,6 @@ from ..utils.fingerprint import write_checksums
 from ..utils.folders import write_folder
 from ..utils.hub import snapshot
 from ..utils.lineage import FILE, all_steps, portable, read_lineage, write_lineage
-from ..utils.settings import check_value
 from ..utils.speech_data import read_speech_data, write_speech_data
 
 LOADED_BY_NAME = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
@@ -64,11 +63,7 @@ def release_checkpoint(  # noqa: PLR0913 (the options of `hf-echo release`)
     Arguments as in `hf-echo release --help`. "int8" has a scale per row, "int4" per 32 values
     (convolutions have 8 bits); they load in `dtype`. `leaks` is a report of `hf-echo data leaks`.
     """
-    check_value("code", code, Literal["carried", "installed"])
-    check_value("also", also, Literal["onnx", "openvino"] | None)
     kinds = {"matrix_dtype": matrix_dtype, "token_dtype": token_dtype}
-    for name, kind in kinds.items():
-        check_value(name, kind, Literal["int8", "int4"] | None)
     settings = {"dtype": dtype, **kinds, "generation": dict(generation or {}), "code": code}
     if license:
         settings["license"] = license

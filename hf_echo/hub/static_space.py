@@ -131,6 +131,7 @@ def vendor(folder: Path) -> None:
     """Fetch the JavaScript and WebAssembly of the page, and check that they are what it was tested with."""
     for package, (expected, names) in VENDORED.items():
         with TemporaryDirectory() as place:
+            # npm fetches the package as an archive; nothing of it is run.
             command = [
                 "npm",
                 "pack",
@@ -145,6 +146,7 @@ def vendor(folder: Path) -> None:
             if npm.returncode or archive is None:
                 *_, reason = ["no answer", *npm.stderr.strip().splitlines()]
                 raise ConnectionError(f"npm could not fetch {package}: {reason}")
+            # It must be the one that the page was tested with.
             digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
             if digest != expected:
                 raise ValueError(
@@ -155,6 +157,7 @@ def vendor(folder: Path) -> None:
                     stream = packed.extractfile(f"package/{name}")
                     assert stream is not None
                     (folder / Path(name).name).write_bytes(stream.read())
+    # The licences in one file.
     apache = folder / "LICENSE"
     write_text(
         folder / "LICENSES.txt", read_text(folder / "LICENSES.txt") + "\n" + read_text(apache)

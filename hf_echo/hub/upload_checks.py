@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -25,63 +25,32 @@ from ..utils.hub import auto_map_names
 
 KINDS = ("model", "dataset", "space")
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".joblib", ".ckpt")
-TRAINING_STATE = (
-    "optimizer.*",
-    "scheduler.pt",
-    "trainer_state.json",
-    "training_args.bin",
-    "rng_state*",
-)
+TRAINING_STATE = "optimizer.* scheduler.pt trainer_state.json training_args.bin rng_state*".split()
 IGNORED = {".git", ".cache", "__pycache__", ".gitattributes"}  # of git, Python and the Hub's client
-PAPERS = ("README.md", "LICENSE", "LICENSE.*", "NOTICE", "NOTICE.*")
+PAPERS = "README.md LICENSE LICENSE.* NOTICE NOTICE.*".split()
 # Names in a model's root and in MODEL_FOLDERS. Other Python code goes up where a configuration names it.
 CODE = tuple(file.name for file in (Path(__file__).parents[1] / "modeling").glob("*_*.py"))
 MODEL_FILES = (
     *PAPERS,
-    *(
-        "recipe.json",
-        "results.json",
-        "checksums.json",
-        "speech_data.json",
-        "modular.json",
-        "language.json",
-    ),
-    *(
-        "config.json",
-        "generation_config.json",
-        "adapter_config.json",
-        "*.safetensors",
-        "*.safetensors.index.json",
-    ),
-    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
-    *("preprocessor_config.json", "processor_config.json", "chat_template.jinja", "*.model"),
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.json", "vocab.txt", "merges.txt"),
+    *"recipe.json results.json checksums.json speech_data.json modular.json language.json".split(),
+    *"config.json generation_config.json adapter_config.json *.safetensors *.safetensors.index.json".split(),
+    *"modules.json sentence_bert_config.json config_sentence_transformers.json".split(),
+    *"preprocessor_config.json processor_config.json chat_template.jinja *.model".split(),
+    *"tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split(),
+    *"vocab.json vocab.txt merges.txt".split(),
     *CODE,
 )
 # \d+_\w+: modules of sentence-transformers
 MODEL_FOLDERS = re.compile(r"\.|decoder|(onnx|openvino)(/\d+_\w+)?|\d+_\w+|languages/.+")
 GRAPHS = ("onnx/*.onnx", "openvino/*.xml", "openvino/*.bin")  # the last are numbers only
 # Of the folder that `hf-echo data filter` leaves.
-DATASET_FILES = (*PAPERS, "stats.json", "counts.json", "counts.md", "recipe.yaml", "fitted.json")
+DATASET_FILES = (*PAPERS, *"stats.json counts.json counts.md recipe.yaml fitted.json".split())
 # of a static one
 SPACE_FILES = (
     *PAPERS,
-    *("requirements.txt", "pre-requirements.txt", "packages.txt", "Dockerfile"),
-    *(
-        "*.py",
-        "*.css",
-        "*.js",
-        "*.html",
-        "*.svg",
-        "*.png",
-        "*.jpg",
-        "*.webp",
-        "*.wav",
-        "*.mp3",
-        "*.flac",
-    ),
-    *("*.mjs", "*.wasm", "*.onnx", "*.json", "*.txt"),
+    *"requirements.txt pre-requirements.txt packages.txt Dockerfile".split(),
+    *"*.py *.css *.js *.html *.svg *.png *.jpg *.webp *.wav *.mp3 *.flac".split(),
+    *"*.mjs *.wasm *.onnx *.json *.txt".split(),
 )
 # Files that a model needs, by its model_type; None: static embeddings, which have no config.json.
 TOKENIZER = "tokenizer_config.json"
@@ -160,9 +129,11 @@ def contents_of(
         raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
     problems: list[str] = []
     folder_files = list(_walk(folder, problems))
+    # What goes up by its name, and Python code that a configuration names.
     files = {file for file in folder_files if _belongs(file, kind)}
     if kind == "model":
         files |= _named_code(folder, sorted(files), problems).intersection(folder_files)
+    # All files are read, those that stay here too: a token in one of them is in danger.
     for file in folder_files:
         problems += _problems_of(folder, file, sent=file in files)
     if kind == "model":
@@ -205,7 +176,7 @@ def _belongs(file: Path, kind: str) -> bool:
     return len(file.parts) == 1 and _matches(file.name, DATASET_FILES)
 
 
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch(name, pattern) for pattern in patterns)
 
 

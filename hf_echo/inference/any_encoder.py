@@ -91,7 +91,8 @@ def _other(
         texts: list[str], lang: str | None = None, progress: Any = False
     ) -> np.ndarray:
         texts = texts_of(texts)
-        if isinstance(limit, int) and (long := _long_rows(model, texts, limit, lang)):
+        long = _long_rows(model, texts, limit, lang) if isinstance(limit, int) else []
+        if long:
             message = (
                 f"{len(long)} of {len(texts)} texts are longer than {limit} tokens, "
                 f"the first is row {long[0] + 1}"

@@ -52,6 +52,7 @@ class PromptedModel:
         self.name = Path(name).name if Path(name).is_dir() else name
         if Path(name).is_dir():
             check_model_files(Path(name))
+        # An Echo checkpoint by `encode`; any other by sentence-transformers.
         with opening(name) as folder:
             self.is_echo = is_echo(folder)
             if self.is_echo:
@@ -62,10 +63,9 @@ class PromptedModel:
                 self.default = settings.get("default_prompt_name")
                 self.size = self.model.config.vector_size
                 limit = self.tokenizer.model_max_length
-            elif (modular := is_modular(folder)) or is_speech(folder):
-                kind = "modular" if modular else "speech"
+            elif is_modular(folder) or is_speech(folder):
                 raise ValueError(
-                    f"{name} is a {kind} encoder, which is not served: use `hf-echo encode`"
+                    f"{name} is a modular or a speech encoder, which is not served: use `hf-echo encode`"
                 )
             else:
                 with opening_quietly():
@@ -78,6 +78,7 @@ class PromptedModel:
                 self.tokenizer = self.model.tokenizer
                 limit = self.model.max_seq_length
                 self.size = self.model.get_embedding_dimension()
+        # A model without a limit reads texts of any length.
         self.limit = limit if isinstance(limit, int) and limit < 10**9 else sys.maxsize
         self.dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
 
@@ -115,11 +116,13 @@ class PromptedModel:
         pieces = []
         piece_prompts = []
         owners = []
+        # A long text is several pieces, which all have its prompt.
         for row, (text, prompt) in enumerate(zip(texts, prompts, strict=True)):
             for piece in self.pieces(text, prompt):
                 pieces.append(piece)
                 piece_prompts.append(prompt)
                 owners.append(row)
+        # A text's vector is the mean of its pieces', by their number of tokens.
         weights = np.zeros(len(pieces), np.float32)
         for prompt in set(piece_prompts):
             rows = [row for row, of_row in enumerate(piece_prompts) if of_row == prompt]
@@ -147,6 +150,7 @@ class PromptedModel:
             truncation=False,
             verbose=False,
         )
+        # The prompt and the special tokens of each piece need room, too.
         room = max(1, self.limit - self.lengths([""], prompt)[0])
         starts = [start for start, _ in encoded["offset_mapping"][::room]]
         ends = [*starts[1:], len(text)]
@@ -186,7 +190,9 @@ class Batcher:
     """
 
     def __init__(self, model: PromptedModel, max_tokens: int = 8_192, max_waiting: int = 8_192):
-        self.model, self.max_tokens, self.max_waiting = model, max_tokens, max_waiting
+        self.model = model
+        self.max_tokens = max_tokens
+        self.max_waiting = max_waiting
         self.jobs: deque[Job] = deque()
         self.changed = Condition()
         self.thread = Thread(target=self._work, daemon=True)
@@ -207,7 +213,8 @@ class Batcher:
         while True:
             with self.changed:
                 self.changed.wait_for(lambda: self.jobs)
-            if batch := self._next_batch():
+            batch = self._next_batch()
+            if batch:
                 self._embed(batch)
 
     def _next_batch(self) -> list[tuple[Job, int]]:
@@ -260,8 +267,9 @@ class Batcher:
             jobs = list(dict.fromkeys(job for job, _ in batch))
             if len(jobs) == 1:
                 jobs[0].fail(error)
-            # a text that cannot be embedded fails its own request only
-            for alone in jobs if len(jobs) > 1 else ():
+                return
+            # A text that cannot be embedded fails its own request only.
+            for alone in jobs:
                 self._embed([(job, row) for job, row in batch if job is alone])
             return
         for (job, row), vector in zip(batch, vectors, strict=True):

@@ -74,7 +74,8 @@ class EmbeddingStore:
         )
         for start in range(0, len(order), chunk):
             part = order[start : start + chunk]
-            if (vectors := _embed(encode, part)) is None:
+            vectors = _embed(encode, part)
+            if vectors is None:
                 return False
             files.append(self._write(vectors, part))
             bar.update(len(part))
@@ -99,7 +100,9 @@ class EmbeddingStore:
         start = sum(map(len, self.parts))
         for file in files:
             keys.append(np.load(file))
-            places.append(np.arange(start, start := start + len(keys[-1])))
+            end = start + len(keys[-1])
+            places.append(np.arange(start, end))
+            start = end
             self.parts.append(
                 np.load(file.with_name(file.name.replace(".keys.npy", ".npy")), mmap_mode="r")
             )
@@ -108,8 +111,9 @@ class EmbeddingStore:
         self.places = np.concatenate(places)[first]
 
     def _write(self, vectors: np.ndarray, texts: list[tuple[str, str]]) -> Path:
-        if len(wrong := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
-            lang, text = texts[wrong[0]]
+        broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(broken):
+            lang, text = texts[broken[0]]
             raise ValueError(
                 f"the encoder gave NaN or infinite values for the text {text[:80]!r} in {lang!r}"
             )
@@ -134,7 +138,9 @@ class StoredRows:
         *,
         normalize: bool = False,
     ):
-        self.take, self.index, self.normalize = take, index, normalize
+        self.take = take
+        self.index = index
+        self.normalize = normalize
 
     def __len__(self) -> int:
         return len(self.index)
@@ -155,7 +161,10 @@ class LiveRows:
         *,
         languages: Collection[str] | None = None,
     ):
-        self.dataset, self.side, self.encode, self.languages = dataset, side, encode, languages
+        self.dataset = dataset
+        self.side = side
+        self.encode = encode
+        self.languages = languages
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import local
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from ..modeling.prompting_echo import langs_of, texts_of
 from ..utils.choices import OnLong
 from ..utils.cores import one_per_core
 from ..utils.devices import chosen_device
+from ..utils.files import first_line
 from ..utils.fingerprint import warn_of_changes
 from ..utils.hub import out_of_reach, remote_modules, snapshot, warn_unpinned
 from ..utils.vectors import unit_length
@@ -85,6 +86,7 @@ def opening(name_or_path: str | Path) -> Iterator[str]:
         FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
     """
     name = snapshot(name_or_path)
+    # What cannot be there is refused before transformers asks the Hub for it.
     is_path = (
         isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
     )
@@ -92,34 +94,44 @@ def opening(name_or_path: str | Path) -> Iterator[str]:
         raise FileNotFoundError(
             f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)"
         )
-    if not Path(name).exists() and (reason := out_of_reach(name)):
+    reason = None if Path(name).exists() else out_of_reach(name)
+    if reason:
         raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}")
+    # Errors inside: of a folder the damaged file, of a Hub name that it is none.
     before = remote_modules()
     try:
         warn_of_changes(name)
         yield name
     except Exception as error:
-        if Path(name).is_dir():
-            if (reason := _damage(Path(name))) and not isinstance(error, FileNotFoundError):
-                raise ValueError(reason) from error
-            if (
-                name in str(error)
-                and isinstance(error, (FileNotFoundError, ValueError))
-                and "\n" not in str(error)
-            ):
-                raise
-            kind = FileNotFoundError if isinstance(error, OSError) else ValueError
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise kind(f"cannot open {name}: {reason}") from error
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            reason = str(error).splitlines()[0]
-            raise FileNotFoundError(
-                f"{name!r} is neither a folder nor a name on the Hub: {reason}"
-            ) from error
-        raise
+        named_error = _named(error, name)
+        if named_error is None:
+            raise
+        raise named_error from error
     finally:
         if remote_modules() - before:
             warn_unpinned(name)
+
+
+def _named(error: Exception, name: str) -> Exception | None:
+    """The error as one line that names the model; None where it is one already."""
+    folder = Path(name)
+    # A name of the Hub: its client says most errors well.
+    if not folder.is_dir():
+        if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+            return None
+        return FileNotFoundError(
+            f"{name!r} is neither a folder nor a name on the Hub: {first_line(error)}"
+        )
+    # A folder: a damaged file explains any error.
+    damage = _damage(folder)
+    if damage and not isinstance(error, FileNotFoundError):
+        return ValueError(damage)
+    # A message that names the folder in one line stays as it is.
+    names_it = name in str(error) and "\n" not in str(error)
+    if names_it and isinstance(error, (FileNotFoundError, ValueError)):
+        return None
+    kind = FileNotFoundError if isinstance(error, OSError) else ValueError
+    return kind(f"cannot open {name}: {first_line(error)}")
 
 
 def _damage(folder: Path) -> str | None:
@@ -132,7 +144,7 @@ def _damage(folder: Path) -> str | None:
             if file.name == "tokenizer.json":
                 Tokenizer.from_file(str(file))
         except Exception as error:  # tokenizers raises a bare Exception
-            return f"{file} is damaged or incomplete: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            return f"{file} is damaged or incomplete: {first_line(error)}"
     return why_unreadable(
         sorted([*folder.glob("*.safetensors"), *folder.glob("decoder/*.safetensors")])
     )
@@ -180,7 +192,7 @@ def encode(  # noqa: PLR0913 (the options of `hf-echo encode`)
     *,
     max_tokens: int | None = None,
     max_length: int | None = None,
-    on_long: str = "warn",
+    on_long: OnLong = "warn",
     normalize: bool = False,
     prompt: str | None = None,
     progress: bool | tqdm = False,
@@ -290,7 +302,8 @@ def _embedded(
     if not (type(encoder) is EchoEncoder and can_pack(encoder)) or tokens < MIN_TOKENS:
         yield from (_embed_padded(model, tokenizer, rows) for rows in batches)
     else:
-        per_thread, first = local(), packed_encoder(encoder)
+        per_thread = local()
+        first = packed_encoder(encoder)
 
         def embed(rows: list[list[int]]) -> np.ndarray:
             if not hasattr(per_thread, "packed"):
@@ -314,11 +327,9 @@ def pieces_of(
     texts: list[str],
     lang: str | Sequence[str | None] | None,
     limit: int,
-    on_long: str,
+    on_long: OnLong,
 ) -> Iterator[tuple[int, list[int]]]:
     """Yield (row, token ids) of every text; with on_long="split" of every piece of it."""
-    if on_long not in get_args(OnLong):
-        raise ValueError(f"on_long is {on_long!r}; it must be 'warn', 'error' or 'split'")
     long = []
     for start in range(0, len(texts), 10_000):
         part = texts[start : start + 10_000]

@@ -160,6 +160,7 @@ def write_embeddings(out: Path, texts: Iterable[list[str]], parts: Sequence[np.n
                     header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
                     np.lib.format.write_array_header_1_0(file, header)
                 for part in parts:
+                    # float16 turns large numbers into infinity without a word.
                     with np.errstate(over="ignore"):
                         numbers = np.ascontiguousarray(part, dtype)
                     if not np.isfinite(numbers).all() and np.isfinite(part).all():

@@ -55,7 +55,8 @@ def open_extractor(name_or_path: str | Path) -> Any:
 
 
 def _check_type(name: str) -> None:
-    if (kind := AutoConfig.from_pretrained(name).model_type) != "echo_speech":
+    kind = AutoConfig.from_pretrained(name).model_type
+    if kind != "echo_speech":
         raise ValueError(
             f"{name} is a model of type {kind!r}, not a speech encoder; hf-echo convert wav2vec2 makes one"
         )

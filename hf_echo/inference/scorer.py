@@ -67,6 +67,7 @@ class EchoScorer:
                 raise ValueError(
                     f"{self.blaser} compares with a reference, and there is none here: use BLASER 2.0 qe"
                 )
+            # BLASER ref reads a third column.
             sides.append((references, target_langs))
         columns = [_checked(texts_of(texts), langs) for texts, langs in sides]
         lengths = [len(texts) for texts, _ in columns]
@@ -74,6 +75,7 @@ class EchoScorer:
             raise ValueError(
                 f"columns have {', '.join(map(str, lengths))} rows: give columns of equal length"
             )
+        # Blocks of rows, so that the memory does not grow with them.
         scores = np.empty(lengths[0], np.float32)
         with tqdm(total=len(scores), desc="Scoring", unit="row", disable=not self.progress) as bar:
             for start in range(0, len(scores), self.batch):

@@ -86,6 +86,7 @@ def _texts(value: Any, info: ValidationInfo) -> list[str]:
         raise ValueError(f"{name} is []: the list of texts is empty, send one or more")
     for number, text in enumerate(texts):
         place = name if isinstance(value, str) else f"{name}[{number}]"
+        # OpenAI's clients may send token ids in place of texts.
         if isinstance(text, (int, list)) and not isinstance(text, bool):
             raise ValueError(
                 f"{place} is {_in_json(text)}: token ids are those of another tokenizer, send texts"
@@ -182,6 +183,7 @@ class Metrics:
         self.tokens = Counter(
             f"{name}tokens", "Tokens that were read", ["model"], registry=self.registry
         )
+        # It is asked for its value when somebody reads the metrics.
         waiting = Gauge(
             f"{name}waiting_texts", "Texts that wait", ["model"], registry=self.registry
         )
@@ -440,6 +442,7 @@ def add_openai_routes(app: FastAPI, service: Service) -> None:
     @app.post("/v1/embeddings")
     async def embeddings(request: Request, body: OfOpenAI) -> Response:
         vectors, tokens, name = await service.embed(request, body, body.input, "input")
+        # Clients compare by dot product: vectors have length 1, as OpenAI's.
         rows: Any = unit_length(vectors).astype("<f4")
         if body.encoding_format == "base64":
             rows = [base64.b64encode(row.tobytes()).decode() for row in rows]
@@ -477,7 +480,7 @@ async def disconnected(request: Request) -> None:
         pass
 
 
-def serve(
+def serve(  # noqa: PLR0913 (the options of `hf-echo serve`)
     models: Sequence[str],
     *,
     port: int,
@@ -487,7 +490,9 @@ def serve(
     batch_tokens: int,
     queue: int,
     cors_origin: Sequence[str] = (),
-    **limits: Any,
+    truncate: bool,
+    max_texts: int,
+    max_body: int,
 ) -> None:
     """Serve models until SIGTERM or SIGINT, after which accepted requests are still answered; then the exit code is 0.
 
@@ -496,8 +501,8 @@ def serve(
         device: of all models; None is that of `hf_echo.utils.devices`, CUDA if available, or the CPU.
         batch_tokens, queue: as `max_tokens` and `max_waiting` of `Batcher`, for each model.
         cors_origin: origins, such as https://example.org, whose pages may send requests.
-        limits: `truncate` (long texts, where a request does not say whether), `max_texts` of a request, `max_body` in
-            bytes.
+        truncate: long texts, where a request does not say whether.
+        max_texts, max_body: of a request, the second in bytes.
 
     Raises:
         OSError: the port is in use. FileNotFoundError, ValueError: as in `any_encoder`.
@@ -526,7 +531,14 @@ def serve(
             f"two models have one name ({', '.join(names)}): requests choose by name, so rename a folder"
         )
     batchers = [Batcher(model, batch_tokens, queue) for model in opened]
-    app = make_app(*batchers, token=os.environ.get(TOKEN_VARIABLE), origins=cors_origin, **limits)
+    app = make_app(
+        *batchers,
+        token=os.environ.get(TOKEN_VARIABLE),
+        truncate=truncate,
+        max_texts=max_texts,
+        max_body=max_body,
+        origins=cors_origin,
+    )
     at = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
     for model in opened:
         print(f"{model.name}: {model.size} dimensions, at {at}", file=sys.stderr, flush=True)

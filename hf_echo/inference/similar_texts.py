@@ -26,8 +26,6 @@ def text_clusters(
     """
     from sklearn.cluster import MiniBatchKMeans
 
-    if len(texts) < number:
-        raise ValueError(f"{number} clusters were asked for, but there are only {len(texts)} texts")
     blocks = (list(texts[i : i + BLOCK]) for i in range(0, len(texts), BLOCK))
     ids = [
         torch.tensor(row, dtype=torch.long)

@@ -165,10 +165,6 @@ def _check_reads_texts(model: Translator) -> None:
 
 def _check_embeddings(embeddings: np.ndarray, model: Translator) -> None:
     size = model.config.embedding_size
-    if not np.issubdtype(embeddings.dtype, np.floating):
-        raise ValueError(
-            f"embeddings have type {embeddings.dtype}; give floats, as `encode` returns them"
-        )
     if embeddings.ndim != 2 or embeddings.shape[1] != size:
         raise ValueError(f"embeddings have shape {embeddings.shape}; the decoder reads (n, {size})")
     check_finite(torch.from_numpy(np.asarray(embeddings, np.float32)))
@@ -225,6 +221,7 @@ class Decoding:
         tokenizer = self.tokenizer
         pieces = pieces_of(tokenizer, texts, source_lang, tokenizer.model_max_length, on_long)
         ids_of_texts = [ids for _, ids in pieces]
+        # Texts of like length share a batch: less padding.
         order = sorted(range(len(ids_of_texts)), key=lambda row: len(ids_of_texts[row]))
         starts = range(0, len(order), self.batch_size)
         translations = [""] * len(texts)

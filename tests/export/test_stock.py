@@ -202,12 +202,6 @@ def test_the_card_of_an_export_needs_no_code_of_ours(exported):
     assert card.count("fra_Latn") == 1
 
 
-def test_an_unknown_format_is_refused(checkpoints, tmp_path):
-    message = "to is 'tflite'; it must be one of stock, onnx, openvino, static"
-    refuses(message, export_checkpoint, checkpoints["bert"], tmp_path / "out", to="tflite")
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_missing_checkpoint_is_named(tmp_path):
     arguments = ("nowhere/at/all", tmp_path / "out")
     refuses("no folder nowhere/at/all", export_checkpoint, *arguments, error=FileNotFoundError)

@@ -15,7 +15,7 @@ from hf_echo.inference.embedding_store import (
     stored_encoder,
 )
 from hf_echo.stages.contrastive import ContrastiveConfig
-from hf_echo.steps.arguments import DataArguments, ModelArguments
+from hf_echo.stages.core.arguments import DataArguments, ModelArguments
 from hf_echo.steps.data import embedded_sides
 from hf_echo.steps.table import stage_named
 

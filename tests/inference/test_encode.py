@@ -41,15 +41,14 @@ def model(toy_untrained):
     return toy_untrained
 
 
-def one_by_one(model, tokenizer, texts, langs):
+@pytest.fixture(scope="module")
+def rows_one_by_one(model, toy_tokenizer, texts, langs) -> np.ndarray:
     """By the Llama blocks' own forward passes: gradients keep the encoder from packing."""
-    batches = (
-        tokenizer(text, lang=lang, return_tensors="pt")
-        for text, lang in zip(texts, langs, strict=True)
-    )
-    return torch.cat(
-        [model.encoder(**batch).sentence_embedding.detach() for batch in batches]
-    ).numpy()
+    rows = []
+    for text, lang in zip(texts, langs, strict=True):
+        batch = toy_tokenizer(text, lang=lang, return_tensors="pt")
+        rows.append(model.encoder(**batch).sentence_embedding.detach())
+    return torch.cat(rows).numpy()
 
 
 @pytest.fixture(params=["packed", "padded"])
@@ -62,16 +61,17 @@ def path(request, monkeypatch):
 
 
 @pytest.mark.parametrize("max_tokens", [1, 60, 300, 10**6])
-def test_rows_are_the_models(model, toy_tokenizer, texts, langs, max_tokens, path):
-    want = one_by_one(model, toy_tokenizer, texts, langs)
+def test_rows_are_the_models(model, toy_tokenizer, texts, langs, rows_one_by_one, max_tokens, path):
     have = encode(model, toy_tokenizer, texts, langs, max_tokens=max_tokens)
     assert have.dtype == np.float32
     assert have.shape == (100, 32)
-    np.testing.assert_allclose(have, want, atol=1e-5)
+    np.testing.assert_allclose(have, rows_one_by_one, atol=1e-5)
     assert np.abs(have[0] - have[1]).max() > 1e-2
 
 
-def test_a_batch_a_core(model, toy_tokenizer, texts, langs, two_threads, monkeypatch):
+def test_a_batch_a_core(
+    model, toy_tokenizer, texts, langs, rows_one_by_one, two_threads, monkeypatch
+):
     """Batches run side by side, each on one core; afterwards threads old and new are as they were."""
     # breaks unless two batches are under way at once
     seen = set()
@@ -86,7 +86,7 @@ def test_a_batch_a_core(model, toy_tokenizer, texts, langs, two_threads, monkeyp
 
     monkeypatch.setattr(PackedEncoder, "embed", watched)
     have = encode(model, toy_tokenizer, texts, langs, max_tokens=60)
-    np.testing.assert_allclose(have, one_by_one(model, toy_tokenizer, texts, langs), atol=1e-5)
+    np.testing.assert_allclose(have, rows_one_by_one, atol=1e-5)
     assert {threads for _, threads in seen} == {1}
     assert get_ident() not in {thread for thread, _ in seen}
     with ThreadPoolExecutor(1) as pool:
@@ -233,11 +233,6 @@ def test_own_max_length(model, toy_tokenizer):
     np.testing.assert_allclose(a, b, atol=1e-5)
     with pytest.raises(ValueError, match="max_length=4 is too small for the prompt"):
         encode(model, toy_tokenizer, ["un deux"], "fra_Latn", max_length=4)
-
-
-def test_an_unknown_treatment_of_long_texts_is_refused(model, toy_tokenizer):
-    with pytest.raises(ValueError, match="it must be 'warn', 'error' or 'split'"):
-        encode(model, toy_tokenizer, ["un"], on_long="cut")
 
 
 @pytest.mark.parametrize(

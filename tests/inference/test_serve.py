@@ -529,4 +529,10 @@ def test_what_cannot_be_served(refused, tmp_path):
         message, "encode", tmp_path / "in.txt", tmp_path / "o.npy", "--model", tmp_path / "empty"
     )
     (tmp_path / "modular.json").write_text("{}")
-    refused(f"{tmp_path} is a modular encoder, which is not served", "serve", tmp_path, "--port", 0)
+    refused(
+        f"{tmp_path} is a modular or a speech encoder, which is not served",
+        "serve",
+        tmp_path,
+        "--port",
+        0,
+    )

@@ -45,6 +45,7 @@ class Clt(evaluate.Metric):
                 {"predictions": datasets.Value("float64"), "languages": language}
             )
         else:
+            # Labels are words or numbers.
             features = []
             for kind in ("string", "int64"):
                 label = datasets.Value(kind)
@@ -72,6 +73,7 @@ class Clt(evaluate.Metric):
             raise ValueError(
                 f"no accuracy above 0 in {train_lang!r}; languages: {', '.join(accuracies)}"
             )
+        # Accuracies as shares of the one in the training language.
         ratios = {}
         for language, accuracy in accuracies.items():
             ratios[language] = 100.0 * accuracy / accuracies[train_lang]
