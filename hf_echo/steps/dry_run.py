@@ -140,6 +140,7 @@ def dry_run(
     length = {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
     report: dict[str, Any] = {"recipe": path.stem, "stage": declared.name, **length}
     start = _Start(path, overrides or {}, journey)
+    # The sizes, where it is known what the recipe starts from.
     try:
         config = declared.plan(model_args, args, start)
         if model_args.model_name_or_path:
@@ -148,6 +149,7 @@ def dry_run(
             report |= declared.size(config, args)
     except (OSError, ValueError) as error:
         start.problems.append(f"model: {first_line(error)}")
+    # What else is missing: other models, data, room for the output.
     start.check_other_models(training.data)
     data = _data(declared, training.data, start)
     problems = [*start.problems, *data.pop("problems"), *_output_problems(training)]
@@ -158,18 +160,20 @@ def dry_run(
 def _data(stage: Stage, args: DataArguments, start: _Start) -> dict[str, Any]:
     """{"pairs", "problems"}; a name on the Hub is not asked for, and what an earlier recipe makes is not missed."""
     found: dict[str, Any] = {"problems": []}
-    if args.train_data and not _is_here(args.train_data) and start.makes(args.train_data):
-        pass
-    elif args.train_data and not _is_here(args.train_data) and _hub_name(args.train_data):
+    is_here = not args.train_data or _is_here(args.train_data)
+    is_made = not is_here and start.makes(args.train_data)
+    if not is_here and not is_made and _hub_name(args.train_data):
         found["problems"].append(
             f"train_data: {args.train_data} is not here; a name on the Hub is not looked up"
         )
-    else:
+    elif not is_made:
+        # It is read as the run reads it.
         try:
             found["pairs"] = len(stage.load_rows(args))
         except (OSError, ValueError) as error:
             found["problems"].append(f"train_data: {first_line(error)}")
     for name, source in args.dev_data.items():
+        # A name on the Hub, and what an earlier recipe makes, is not missed.
         place = str(source.get("path", "") if isinstance(source, dict) else source)
         if not _is_here(place) and (_hub_name(place) or start.makes(place)):
             continue

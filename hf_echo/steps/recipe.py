@@ -344,6 +344,7 @@ def check_report_to(name: str, report_to: Any) -> None:
             raise ValueError(
                 f"{name} is {tracker!r}; it must be none or one of {', '.join(INTEGRATION_TO_CALLBACK)}"
             )
+        # transformers looks for the package of each tracker, but not of flyte.
         if tracker not in ("flyte", *get_available_reporting_integrations()):
             raise ValueError(
                 f"{name}: {tracker} is not installed; pip install -e '.[tracking]', or pip install {tracker}"

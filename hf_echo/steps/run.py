@@ -102,6 +102,7 @@ def run_operation(
 ) -> dict[str, Any]:
     """Carry out an operation, unless its folder holds the result of the same one (and not `fresh`); what it counted."""
     operation = _operation(path, overrides)
+    # Two processes would write one folder.
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise ValueError(
             f"{path}: an operation runs in one process: start it without torchrun or accelerate"
@@ -109,6 +110,7 @@ def run_operation(
     for problem in _input_problems(operation, made=()):
         raise FileNotFoundError(f"{path}: {problem}")
     check_outputs(operation)
+    # The same command twice does the work once.
     if not fresh and is_made(operation):
         logger.info(
             "%s is made already (%s); --fresh makes it again", path.stem, operation.output_dir
@@ -116,6 +118,7 @@ def run_operation(
     else:
         logger.info("%s: %s", path.stem, operation.operation)
         operation.make()
+    # A run that was stopped before its card gets it now.
     operation.write_card()
     counted = (read_lineage(operation.output_dir) or {}).get("results", {})
     return {"operation": operation.operation, "output_dir": operation.output_dir, **counted}
@@ -132,6 +135,7 @@ def describe_operation(
     problems = [*_input_problems(operation, [Path(name) for name in made])]
     try:
         check_outputs(operation)
+        # Settings and inputs are compared where all inputs are here.
         if not problems and all(
             Path(name).exists() for name in operation.names(CHECKPOINT).values()
         ):
@@ -217,6 +221,7 @@ def _stage_problems(training: Training, made: set[Path]) -> Iterator[str]:
         return
     data = training.data
     fields = vars(training.model) | vars(data)
+    # A name without a slash is a model of the package or of the Hub.
     for role in CHECKPOINTS:
         place = packaged_model(fields[role] or "")
         is_there = Path(place).exists() or _is_made(place, made) or may_be_on_hub(place)
@@ -225,6 +230,7 @@ def _stage_problems(training: Training, made: set[Path]) -> Iterator[str]:
     files = {"train_data": data.train_data, "teacher_xsimpp": data.teacher_xsimpp}
     for name, source in data.dev_data.items():
         files[f"dev_data.{name}"] = source.get("path") if isinstance(source, dict) else source
+    # Names without a suffix may be folders, or data sets of the Hub.
     for role, name in files.items():
         is_file = isinstance(name, str) and bool(Path(name).suffix)
         if is_file and not Path(name).exists() and not _is_made(name, made):

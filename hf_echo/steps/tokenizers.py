@@ -225,6 +225,7 @@ class CompareTokenizers(Step):
         from ..vocabulary.report import vocabulary_report
 
         names = [Path(t).stem if Path(t).is_file() else Path(t).name for t in self.tokenizers]
+        # Short names in the tables, unless two are equal.
         names = self.tokenizers if len(set(names)) < len(names) else names
         if len(set(names)) < len(names):
             raise ValueError(

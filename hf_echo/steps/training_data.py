@@ -410,6 +410,7 @@ class PrepareData(Operation):
             workers=self.workers,
             row_choice=chosen.row_choice,
         )
+        # A guide or teacher embeds each shard once, before the run.
         if chosen.encoder is not None:
             executor = executor_named(self.executor)
             report["embedded_shards"] = embed_shards(
@@ -455,6 +456,7 @@ class PrepareData(Operation):
             raise ValueError(
                 f"train_data of {path} is prepared already: {training.data.train_data}"
             )
+        # The rows that the run itself would choose.
         rows = training_rows(stage, training.data, training.config, loaded)
         return RowsToPrepare(
             rows,

@@ -76,12 +76,14 @@ class RayExecutor:
         rows = []
         for number, item in enumerate(items):
             rows.append({"number": number, "item": pickle.dumps(item)})
+        # One block an item: Ray starts a task for each.
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         arguments = {"num_gpus": gpus} if gpus else {}
         data = data.map_batches(_Call(function), batch_size=1, batch_format="pandas", **arguments)
         bar = tqdm(total=len(items), desc=desc, unit="part", disable=self.hidden)
         for row in data.iter_rows():
             failed, result, warnings = pickle.loads(row["result"])
+            # The workers' warnings are shown here.
             for name, message in warnings:
                 logging.getLogger(name).warning("%s", message)
             if failed:

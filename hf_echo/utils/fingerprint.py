@@ -131,6 +131,7 @@ def changed_files(folder: str | Path, *, whole: float = float("inf")) -> Iterato
         return
     for name, checksum in read_json(folder / CHECKSUMS).items():
         file = folder / name
+        # A large file is compared by its size alone: reading gigabytes takes minutes.
         try:
             size = file.stat().st_size
             if size != checksum["size"] or (size <= whole and sha256(file) != checksum["sha256"]):

@@ -51,11 +51,13 @@ def _definition(file: Path, name: str) -> tuple[Path, ast.stmt]:
     source = file.read_text(encoding="utf-8")
     beginnings = rf"^(?:def {name}\(|class {name}\b|{name} = |from \.)"
     for beginning in re.finditer(beginnings, source, re.MULTILINE):
+        # Only this statement is parsed: whole files would take a help too long.
         end = TOP_LEVEL.search(source, beginning.end())
         text = source[beginning.start() : end.start() if end else len(source)]
         statement = ast.parse(text).body[0]
         if not isinstance(statement, ast.ImportFrom):
             return file, statement
+        # The name is imported there: follow it.
         for alias in statement.names:
             if name == (alias.asname or alias.name):
                 folder = file.parents[statement.level - 1]

@@ -92,6 +92,7 @@ def snapshot(name: str | Path) -> str:
     try:
         return snapshot_download(repo, revision=revision)
     except RevisionNotFoundError:
+        # Say which versions there are.
         tags = sorted(ref.name for ref in HfApi().list_repo_refs(repo).tags)
         raise FileNotFoundError(
             f"{repo} has no version {revision}; it has {', '.join(tags) or 'none'}"
@@ -125,6 +126,7 @@ def warn_unpinned(name: str) -> None:
             name,
         )
         return
+    # A folder here can still name code of a repository.
     repositories = foreign_code(name)
     if repositories:
         _warned.append(name)
@@ -151,6 +153,7 @@ def locate(source: str | Path) -> tuple[str, dict[str, str]]:
     """Arguments of from_pretrained for a source: (folder or Hub name, {"gguf_file": name} for a GGUF file)."""
     source = snapshot(source)
     path = Path(source)
+    # A GGUF file, or a folder that holds one.
     if path.is_file():
         return str(path.parent), {"gguf_file": path.name}
     if path.is_dir() and not (path / "config.json").is_file():
@@ -162,6 +165,7 @@ def locate(source: str | Path) -> tuple[str, dict[str, str]]:
         return str(path), {"gguf_file": files[0]}
     if path.exists():
         return source, {}
+    # A name that cannot be one of the Hub.
     if path.is_absolute() or path.suffix == ".gguf" or len(path.parts) > 2:
         raise FileNotFoundError(
             f"{path} does not exist; give a folder, a GGUF file or the name of a model on the Hub"

@@ -46,6 +46,7 @@ def earlier_run(settings: Step, report_file: Path | None = None) -> dict[str, An
         return None
     now = _note(settings)
     note: dict[str, Any] = {}
+    # Each output has a note beside it that says how it was made.
     for file in files:
         if not file.exists():
             continue
@@ -53,6 +54,7 @@ def earlier_run(settings: Step, report_file: Path | None = None) -> dict[str, An
         reason = _difference(note, now, file)
         if reason:
             raise ValueError(f"{file} is there, {reason}: {FIX}")
+    # Some of the outputs are not a result.
     missing = [file for file in files if not file.exists()]
     if missing:
         raise ValueError(
@@ -147,6 +149,7 @@ def _signatures(paths: Iterable[str | Path]) -> dict[str, str]:
 
 def _difference(note: dict[str, Any], now: dict[str, Any], file: Path) -> str | None:
     """Why a file is not what the command would write, in words; None if it is."""
+    # In the order in which a reader would look: file, command, settings, inputs, version.
     if not note or note["output"] != signature(file):
         return "and not as a run of this command has left it"
     if note["command"] != now["command"]:

@@ -14,10 +14,12 @@ def fields_of(content: bytes, numbers: set[int]) -> Iterator[tuple[int, Any]]:
     place = 0
     while place < len(content):
         key, place = _number(content, place)
+        # A key is the field's number and the type of its value.
         field_number = key >> 3
         wire_type = key & 7
         if wire_type == VARINT:
             value, place = _number(content, place)
+        # Of other types the size is known, or stands before the value.
         else:
             size = SIZES.get(wire_type)
             if size is None:

@@ -85,6 +85,7 @@ def setting(  # noqa: PLR0913 (all that a field can declare)
         "short": short,
         "convert": convert,
     }
+    # dataclasses want a factory for values that can change.
     if default in (dict, list) or isinstance(default, DefaultOf):
         return field(default_factory=default, metadata=metadata)
     if isinstance(default, (dict, list)):
@@ -207,6 +208,7 @@ def make(
     if not isinstance(values, Mapping):
         raise ValueError(f"{start}`field: value` lines are needed, not {shown(values)}")
     declarations = fields_of(kind)
+    # Fields that nobody declared, then those that are missing.
     for name in values:
         if name not in declarations:
             advice = did_you_mean(name, declarations, f"known are {', '.join(declarations)}")
@@ -214,6 +216,7 @@ def make(
     for name, declared in declarations.items():
         if is_required(declared) and values.get(name) in (None, ""):
             raise ValueError(f"{start}{spelled(name)} is missing: {declared.metadata['help']}")
+    # Then each value by itself, and together.
     try:
         return kind(**_checked(kind, values, spelled))
     except ValueError as error:
@@ -246,6 +249,7 @@ def check_outputs(settings: Any, report: str | Path | None = None) -> None:
     """Check that no output, nor the file of the report, is an input or another output, and that each can be written."""
     taken: list[str | Path] = []
     outputs: list[tuple[str | Path, bool]] = []
+    # What is read must not be written, nor two outputs at one place.
     for name, declared in fields_of(type(settings)).items():
         value = getattr(settings, name)
         kind = declared.metadata.get("writes")
@@ -347,6 +351,7 @@ def _checked(
     for name, declared in declarations.items():
         if complete[name] in (default_of(declared), None, "", [], {}):
             continue
+        # A value that is the default was not asked for.
         needs = declared.metadata.get("needs")
         if needs and not complete[needs]:
             raise ValueError(
@@ -483,6 +488,7 @@ def _check_range(name: str, number: float, value: Any, metadata: Mapping[str, An
         limits.append(f"above {above}")
     if most is not None and least is None:
         limits.append(f"at most {most}")
+    # NaN and infinity are in no range.
     is_inside = (
         math.isfinite(number)
         and (least is None or number >= least)

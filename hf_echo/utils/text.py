@@ -98,6 +98,7 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
         opened = io.BufferedReader(cast(Any, sys.stdin.buffer))
     else:
         opened = Path(path).open("rb", 1 << 16)
+    # The first bytes say how it is packed, whatever its name.
     with opened as raw:
         kind = _packing(path, raw.peek(6))
         with named(path):
