@@ -40,7 +40,7 @@ __all__ = [
 ENGLISH = "eng_Latn"  # the pivot: other languages are aligned with it, and measured against it
 
 
-def _table(text: str, separator: str = "=") -> dict[str, str]:
+def lookup(text: str, separator: str = "=") -> dict[str, str]:
     """ "key=value; key=value" -> {key: value}; without semicolons white space separates the pairs."""
     entries = text.split(";") if ";" in text else text.split()
     table = {}
@@ -152,7 +152,7 @@ for _pair in """
     EMMA_X_PAIRS[_code] = float(_millions)
 
 # ISO 639-1 -> the most widely written variety
-ISO_639_1 = _table(
+ISO_639_1 = lookup(
     """
     ab=abk_Cyrl af=afr_Latn ak=aka_Latn am=amh_Ethi an=arg_Latn ar=arb_Arab as=asm_Beng ay=ayr_Latn
     az=azj_Latn ba=bak_Cyrl be=bel_Cyrl bg=bul_Cyrl bm=bam_Latn bn=ben_Beng bo=bod_Tibt br=bre_Latn
@@ -185,7 +185,7 @@ _TWO_LETTERS = {
 }
 
 # ISO 639-3 macrolanguages, the bibliographic codes of ISO 639-2, and withdrawn codes that corpora still use
-OTHER_CODES = _table(
+OTHER_CODES = lookup(
     """
     alb=als_Latn ara=arb_Arab arm=hye_Armn aym=ayr_Latn aze=azj_Latn baq=eus_Latn bur=mya_Mymr chi=zho_Hans
     cmn=zho_Hans cre=csw_Cans cze=ces_Latn din=dik_Latn dut=nld_Latn ekk=est_Latn fas=pes_Arab fil=tgl_Latn
@@ -199,7 +199,7 @@ OTHER_CODES = _table(
 )
 
 # regions that write a language in another script, or speak another variety (likely subtags of Unicode CLDR)
-OF_REGION = _table(
+OF_REGION = lookup(
     """
     azj_IR=azb_Arab kaz_CN=kaz_Arab khk_CN=khk_Mong kmr_IQ=ckb_Arab kmr_IR=ckb_Arab pan_PK=pan_Arab pes_AF=prs_Arab
     srp_ME=srp_Latn uzn_AF=uzn_Arab zho_HK=zho_Hant zho_MO=zho_Hant zho_TW=zho_Hant
@@ -207,7 +207,7 @@ OF_REGION = _table(
 )
 
 # codes with several scripts, all of which have a script in brackets in their names
-MAIN_SCRIPT = _table(
+MAIN_SCRIPT = lookup(
     """
     ace_Latn bal_Arab bjn_Latn kas_Arab knc_Latn kok_Deva kxv_Orya min_Latn shi_Tfng taq_Latn vai_Vaii
     wal_Ethi zho_Hans
@@ -218,7 +218,7 @@ MAIN_SCRIPT = _table(
 # of a language that the table lacks: corpora have thousands
 CODE_SHAPE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}(_([A-Z]{2}|[0-9]{3}))?")
 
-OTHER_NAMES: dict[str, str] = _table(
+OTHER_NAMES: dict[str, str] = lookup(
     """
     albanian=als_Latn; arabic=arb_Arab; aymara=ayr_Latn; azerbaijani=azj_Latn; bangla=ben_Beng; bokmål=nob_Latn;
     cantonese=yue_Hant; chichewa=nya_Latn; dinka=dik_Latn; farsi=pes_Arab; filipino=tgl_Latn; flemish=nld_Latn;
@@ -230,7 +230,7 @@ OTHER_NAMES: dict[str, str] = _table(
     """
 )
 
-SCRIPTS: dict[str, str] = _table(
+SCRIPTS: dict[str, str] = lookup(
     """
     Adlm=Adlam; Arab=Arabic; Armn=Armenian; Beng=Bengali; Cakm=Chakma; Cans=Canadian Aboriginal Syllabics;
     Cher=Cherokee; Copt=Coptic; Cyrl=Cyrillic; Deva=Devanagari; Ethi=Ge'ez; Geor=Georgian; Grek=Greek; Gujr=Gujarati;

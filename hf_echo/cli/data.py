@@ -37,12 +37,8 @@ class Sample(Step):
 
     paths: list[str] = paths("files, folders or Hub datasets of parallel rows; each is one source")
     out: Path = setting("output folder: data/, counts and statistics", writes="folder", short="-o")
-    method: Literal["natural", "temperature", "two_step", "unimax"] = setting(
-        "sampling method", "natural"
-    )
-    exponent: float | None = setting(
-        "of temperature (required), or of two_step (default 0.5)", None
-    )
+    method: Literal["natural", "temperature"] = setting("sampling method", "natural")
+    exponent: float | None = setting("of temperature", None)
     rows: int | None = setting("number of rows to draw; default: all rows", None, least=1)
     by: Literal["source_lang", "target_lang", "direction"] = setting(
         "column to balance", "source_lang"
@@ -203,7 +199,11 @@ class Segment(Step):
         short="-m",
     )
     threshold: float | None = setting(
-        "lowest probability of a sentence end; default: the model's own", None, needs="model"
+        "lowest probability of a sentence end; default: the model's own",
+        None,
+        needs="model",
+        least=0,
+        most=1,
     )
 
     def run(self) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         world_size: int = 1,
         groups: Sequence[int] | np.ndarray | None = None,
     ) -> None:
+        # (rows, sides): one side where a row has one length
         lengths = np.asarray(lengths, dtype=np.int64)
         if lengths.ndim == 1:
             lengths = lengths[:, None]
@@ -69,6 +70,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         self.epoch = 0
         self.groups = None if groups is None else np.unique(groups, return_inverse=True)[1]
 
+        # lengths as the collator pads them, rounded up
         padded = -(-np.maximum(lengths, 1) // bucket_multiple) * bucket_multiple
         self._buckets = _plan(padded, max_tokens, max_rows or len(padded), world_size)
         long = int((padded.sum(axis=1) > max_tokens).sum())
@@ -87,9 +89,11 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         places = self.groups
         if places is not None and self.shuffle:  # this epoch's order of groups
             places = rng.permutation(places.max() + 1)[places]
+        # Each bucket deals its rows out anew; the number of its batches never changes.
         batches: list[np.ndarray] = []
         for rows, count in self._buckets:
             batches += np.array_split(self._deal(rows, places, rng), count)
+        # Every rank draws the same order, and takes its own part of each batch.
         order = rng.permutation(len(batches)) if self.shuffle else range(len(batches))
         for number in order:
             yield np.array_split(batches[number], self.world_size)[self.rank].tolist()
@@ -173,6 +177,7 @@ def _neighbours(shapes: np.ndarray) -> np.ndarray:
 
     Of five orders tried on lengths like those of translations, this one had the least padding.
     """
+    # Every second length turns round, so that the end of one meets the start of the next.
     _, nth = np.unique(shapes.max(axis=1), return_inverse=True)
     lean = shapes[:, 0] - shapes[:, -1]
     return np.lexsort((np.where(nth % 2, -lean, lean), nth))

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
-from ..languages import find_language, language_fit, meanings
+from ..languages import EXACT, find_language, language_fit, meanings
+from ..utils.extras import extra
 from ..utils.text import BLOCK, PACKED, BrokenFile, check_file, name_of, open_bytes, text_blocks
 from .delimited import each_line
-from .parts import Block, Languages, Part
+from .parts import Block, Languages, Part, Unit, blocks_of
 
 MOSES = re.compile(
     r"(?:.*[.-])?([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)-([A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,4})*)"
@@ -62,8 +63,10 @@ class Sides:
         self.label = label
         self.fits: dict[str, tuple[int, int] | None] = {}  # name -> (side, how well it fits)
         self.langs = list(langs)
+        # Two variants of one language are two languages: en-GB and en-US.
         listing = ", ".join(names) or "none"
-        if None not in langs and str(langs[0]) == str(langs[1]) and not _tags_differ(langs):
+        tags = [getattr(lang, "tag", lang) for lang in langs]
+        if None not in langs and str(langs[0]) == str(langs[1]) and tags[0] == tags[1]:
             raise ValueError(
                 f"{label}: source and target are both {langs[0]}: name two of its languages ({listing})"
             )
@@ -83,6 +86,7 @@ class Sides:
                 if lang is None:
                     self.langs[side] = next(others)
 
+        # Each side needs a text of its own: one name cannot serve both.
         for side, lang in enumerate(self.langs):
             if not any((self.fit(name) or (None,))[0] == side for name in names):
                 tag = getattr(lang, "tag", lang)
@@ -108,25 +112,24 @@ class Sides:
             self.fits[name] = _better_side(ranks)
         return self.fits[name]
 
-    def rows(self, texts: Texts) -> tuple[list[tuple[str, str]], dict[str, int]]:
-        """([(source, target)], reason -> number of what is left out) of a unit."""
-        best: list[list[str]] = [[], []]
-        best_ranks: list[int | None] = [None, None]
+    def rank(self, side: int, name: str) -> int | None:
+        """How well the name of a language fits a side; None where it does not."""
+        fit = self.fit(name)
+        return fit[1] if fit is not None and fit[0] == side else None
+
+    def rows(self, texts: Texts) -> tuple[list[tuple[str, ...]], Mapping[str, int]]:
+        """([(source, target, and their codes)], reason -> number of what is left out) of a unit."""
+        texts_of_sides = []
         left_out: Counter[str] = Counter()
-        for name, text in sorted(texts, key=lambda entry: (self.fit(entry[0]) or (0, 9))[1]):
-            side_and_rank = self.fit(name)
-            if side_and_rank is None:
-                continue
-            side, rank = side_and_rank
-            if best_ranks[side] in (None, rank):
-                best_ranks[side] = rank
-                best[side].append(text)
-            else:
-                left_out[f"texts in {name} beside a more exact variant"] += 1
         for side, lang in enumerate(self.choice):
-            if not best[side]:
+            best_texts, others = _most_exact(texts, partial(self.rank, side))
+            if not best_texts:
                 return [], {f"units without text in {lang}": 1}
-        rows = [(source, target) for source in best[0] for target in best[1]]
+            texts_of_sides.append(best_texts)
+            left_out += others
+        rows = []
+        for source, target in product(*texts_of_sides):
+            rows.append((source, target, *self.codes))
         return rows, left_out
 
 
@@ -141,6 +144,7 @@ def _codes_of(names: Sequence[str], number: int) -> list[str] | None:
         codes = variants.setdefault(code[:8], [])
         if code not in codes:
             codes.append(code)
+    # With one variant of each language its exact code; with several the general one.
     if len(variants) == number:
         chosen = [codes[0] if len(codes) == 1 else base for base, codes in variants.items()]
     else:
@@ -148,11 +152,6 @@ def _codes_of(names: Sequence[str], number: int) -> list[str] | None:
     if len(chosen) != number:
         return None
     return [find_language(code, strict=True) for code in chosen]
-
-
-def _tags_differ(langs: Languages) -> bool:
-    tags = [getattr(lang, "tag", lang) for lang in langs]
-    return tags[0] != tags[1]
 
 
 def _better_side(ranks: Sequence[int | None]) -> tuple[int, int] | None:
@@ -175,31 +174,20 @@ def pair_part(
         if lang is None:
             columns.append(name)
 
-    def read(wanted: Sequence[str]) -> Iterator[Block]:
-        return _blocks(units(), sides, wanted)
+    def rows() -> Iterator[Unit]:
+        for number, texts, reason in units():
+            unit_rows, left_out = ([], {}) if reason is not None else sides.rows(texts)
+            yield number, unit_rows, reason, left_out
 
+    names = (*SIDES, "source_lang", "target_lang")
+    read = partial(_read, rows, names)
     return Part(label, columns, read, source, choice=sides.choice)
 
 
-def _blocks(units: Units, sides: Sides, wanted: Sequence[str]) -> Iterator[Block]:
-    while block := list(islice(units, BLOCK)):
-        pairs: list[tuple[str, str]] = []
-        numbers: list[int] = []
-        bad: list[tuple[int, str]] = []
-        left_out: Counter[str] = Counter()
-        for number, texts, reason in block:
-            if reason is not None:
-                bad.append((number, reason))
-                continue
-            rows, others = sides.rows(texts)
-            pairs += rows
-            numbers += [number] * len(rows)
-            left_out.update(others)
-        columns: dict[str, Sequence] = {}
-        for place, (side, code) in enumerate(zip(SIDES, sides.codes)):
-            columns[side] = [pair[place] for pair in pairs]
-            columns[f"{side}_lang"] = [code] * len(pairs)
-        yield Block({name: columns[name] for name in wanted}, numbers, bad, left_out)
+def _read(
+    rows: Callable[[], Iterator[Unit]], columns: Sequence[str], wanted: Sequence[str]
+) -> Iterator[Block]:
+    return blocks_of(rows(), columns, wanted)
 
 
 def text_part(label: str, units: Callable[[], Units], lang: str | None, source: Path) -> Part:
@@ -219,43 +207,37 @@ def text_part(label: str, units: Callable[[], Units], lang: str | None, source: 
     if all(fits(name) is None for name in names):
         raise ValueError(f"{label}: no text in {wanted_name}; its languages are {listing}")
 
-    def blocks() -> Iterator[Block]:
-        rows = units()
-        while block := list(islice(rows, BLOCK)):
-            texts: list[str] = []
-            numbers: list[int] = []
-            left_out: Counter[str] = Counter()
-            for number, unit_texts, _ in block:
-                best_texts, other_names = _most_exact(unit_texts, fits)
-                texts += best_texts
-                numbers += [number] * len(best_texts)
-                if not best_texts:
-                    left_out[f"units without text in {wanted_name}"] += 1
-                for name in other_names:
-                    left_out[f"texts in {name} beside a more exact variant"] += 1
-            yield Block({"text": texts}, numbers, [], left_out)
+    def rows() -> Iterator[Unit]:
+        for number, unit_texts, _ in units():
+            best_texts, left_out = _most_exact(unit_texts, fits)
+            if not best_texts:
+                left_out[f"units without text in {wanted_name}"] += 1
+            yield number, [(text,) for text in best_texts], None, left_out
 
-    return Part(label, ["text"], lambda wanted: blocks(), source, choice=wanted_name)
+    return Part(label, ["text"], partial(_read, rows, ["text"]), source, choice=wanted_name)
 
 
 def _most_exact(
     unit_texts: Sequence[tuple[str, str]], fits: Callable[[str], int | None]
-) -> tuple[list[str], list[str]]:
-    """The texts of a unit whose language fits best, and the languages of those that fit less well.
+) -> tuple[list[str], Counter[str]]:
+    """The texts of a unit whose language fits best, and the number of those that fit less well, by reason.
 
     Args:
         unit_texts: (language, text) of each.
         fits: how exact a language is, 0 best; None: it is another one.
     """
-    ranked: list[tuple[int, str, str]] = []
-    for name, text in unit_texts:
-        rank = fits(name)
-        if rank is not None:
-            ranked.append((rank, name, text))
-    best = min((rank for rank, _, _ in ranked), default=None)
-    best_texts = [text for rank, _, text in ranked if rank == best]
-    other_names = [name for rank, name, _ in ranked if rank != best]
-    return best_texts, other_names
+    ranks = [fits(name) for name, _ in unit_texts]
+    best = min((rank for rank in ranks if rank is not None), default=None)
+    best_texts = []
+    left_out: Counter[str] = Counter()
+    for rank, (name, text) in zip(ranks, unit_texts):
+        if rank is None:
+            continue
+        if rank == best:
+            best_texts.append(text)
+        else:
+            left_out[f"texts in {name} beside a more exact variant"] += 1
+    return best_texts, left_out
 
 
 def language_names(units: Units, langs: Languages) -> list[str]:
@@ -265,12 +247,14 @@ def language_names(units: Units, langs: Languages) -> list[str]:
         names |= dict.fromkeys(name for name, _ in texts)
         if number < BLOCK:
             continue
-        lacks = [
-            lang for lang in langs if lang and all(language_fit(name, lang) != 0 for name in names)
-        ]
-        if not lacks:
+        exact = [lang for lang in langs if lang is None or _has_exact(names, lang)]
+        if len(exact) == len(langs):
             break
     return list(names)
+
+
+def _has_exact(names: Iterable[str], lang: str) -> bool:
+    return any(language_fit(name, lang) == EXACT for name in names)
 
 
 # Moses pairs, and two files of lines
@@ -279,21 +263,25 @@ def language_names(units: Units, langs: Languages) -> list[str]:
 def moses_pair(path: Path) -> tuple[list[Path], list[str]] | None:
     """([file of the source, file of the target], their names of languages) of a Moses pair, or None."""
     name = path.name.removesuffix(path.suffix) if path.suffix.lower() in PACKED else path.name
-    prefix, _, code = name.rpartition(".")
-    if code and (match := MOSES.fullmatch(prefix)) and code in match.groups():
-        path = path.with_name(prefix)
-    elif not (match := MOSES.fullmatch(path.name)):
+    # PREFIX.en-fr.en names one of the two files, PREFIX.en-fr the pair.
+    stem, _, code = name.rpartition(".")
+    match = MOSES.fullmatch(stem)
+    if match is None or code not in match.groups():
+        stem = path.name
+        match = MOSES.fullmatch(stem)
+    if match is None:
         return None
     files: list[Path] = []
     for code in match.groups():
-        places = [path.with_name(f"{path.name}.{code}{packed}") for packed in ("", *PACKED)]
+        places = [path.with_name(f"{stem}.{code}{packed}") for packed in ("", *PACKED)]
         files += [place for place in places if place.is_file()][:1]
     return (files, list(match.groups())) if len(files) == 2 else None
 
 
 def files_of(path: Path) -> list[Path]:
     """The files that a path of `open_file` stands for: two for a Moses pair."""
-    return pair[0] if (pair := moses_pair(path)) else [path]
+    pair = moses_pair(path)
+    return [path] if pair is None else pair[0]
 
 
 def open_moses(path: Path, files: list[Path], names: list[str], langs: Languages) -> Part:
@@ -320,6 +308,7 @@ def pairs_of_lines(
     for pair in zip_longest(*(read() for read in readers)):
         for side, line in enumerate(pair):
             counts[side] += line is not None
+        # Where one file has ended, the lines of the other have no partner.
         if counts[0] == counts[1]:
             reason = next((reason for _, _, reason in pair if reason), None)
             yield pair[0][0], tuple(text for _, text, _ in pair), reason
@@ -339,32 +328,20 @@ def open_two(
     for file in files:
         check_file(file)
 
-    def read(wanted: Sequence[str]) -> Iterator[Block]:
-        rows = pairs_of_lines(files, readers)
-        while block := list(islice(rows, BLOCK)):
-            columns: dict[str, list[str]] = {side: [] for side in SIDES}
-            numbers = []
-            bad = []
-            for number, texts, reason in block:
-                if reason is not None:
-                    bad.append((number, reason))
-                    continue
-                numbers.append(number)
-                for side, text in zip(SIDES, texts):
-                    columns[side].append(text)
-            yield Block({name: columns[name] for name in wanted}, numbers, bad)
+    def rows() -> Iterator[Unit]:
+        for number, texts, reason in pairs_of_lines(files, readers):
+            yield number, [texts] if reason is None else [], reason, {}
 
-    return Part(" and ".join(map(name_of, files)), list(SIDES), read, list(files), choice=choice)
+    label = " and ".join(map(name_of, files))
+    return Part(label, list(SIDES), partial(_read, rows, SIDES), list(files), choice=choice)
 
 
 # XML
 
 
 def _lxml() -> Any:
-    try:
+    with extra("tmx"):
         from lxml import etree
-    except ImportError as error:
-        raise ImportError("TMX, XLIFF and XCES files need lxml: pip install -e '.[tmx]'") from error
     return etree
 
 
@@ -375,6 +352,7 @@ def _tag(element: Any) -> str:
 
 def plain_text(element: Any) -> str:
     """The text of a segment without inline codes; a line break among them is a space."""
+    # Inline codes go with their content, but the text behind them stays.
     pieces = [element.text or ""]
     for child in element:
         name = _tag(child)

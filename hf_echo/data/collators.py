@@ -67,6 +67,7 @@ class TranslationCollator:
         return counted_uniform(self.seed, int(self._epoch), purpose, *counters)
 
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
+        # The sources, then the targets, then all hard negatives, as the module says.
         texts = [(row["source"], row["source_lang"]) for row in rows]
         owners = [(row["index"], 0) for row in rows]  # row of the dataset, and which of its texts
         if self.encode_targets or self.max_negatives:
@@ -91,6 +92,7 @@ class TranslationCollator:
         `owners`: row of the dataset and number in it of each text.
         """
         dataset_row, number = np.array(owners).T
+        # Whether a language is dropped depends on the text alone, not on the batch.
         chances = [self.language_drops.get(lang, self.language_drop) for _, lang in texts]
         dropped = self.uniform(DROPS, dataset_row, number) < np.array(chances)
         encoded = []
@@ -109,11 +111,13 @@ class TranslationCollator:
         """`decoder_input_ids` and `labels` of the first rows; nothing where the decoder reads none."""
         if not self.decoder_fraction:
             return {}
+        # The decoder reads the first rows; the order of rows is random anyway.
         read = max(1, round(self.decoder_fraction * len(rows)))
         inputs = []
         labels = []
         for row in rows[:read]:
             ids, prompt = self.decoder_ids(row)
+            # The decoder is asked for the sentence, not for the prompt before it.
             inputs.append(ids[:-1])
             labels.append(np.r_[np.full(prompt - 1, IGNORE), ids[prompt:]])
         size = self.decoder_vocab_size
@@ -189,6 +193,7 @@ class MaskedPairCollator(TranslationCollator):
         numbers = np.array([row["index"] for row in rows])
         batch["side"] = torch.from_numpy((self.uniform(SIDES, numbers) < 0.5).astype(np.int64))
         if self.mask_probability:
+            # The text of a row stands between its prompt and its last special tokens.
             place = torch.arange(batch["input_ids"].shape[1])
             ends = batch["attention_mask"].sum(1) - self._tail
             heads = ends - torch.tensor([len(ids) for ids, _ in texts])

@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 
 from ..languages import ENGLISH, find_language
-from .leaks import LETTERS, held_out_letters
+from .leaks import LETTERS, held_out_letters, quoted
 from .noise import noisy
 
 COLUMNS = "source, source_lang, target, target_lang, provenance"
@@ -36,13 +36,15 @@ def collect(
 ) -> dict[str, int]:
     """Write the tables into the folder `out`; returns their numbers of rows. `tables` and `mix` are those of
     `hf_echo.steps.training_data.CollectData`."""
+    # A missing table is said before anything is read.
     names = [name for file, table in tables.items() for name in (file, table.english) if name]
     missing = [name for name in names if not (corpora / name).exists()]
     if missing:
         raise FileNotFoundError(
             f"{corpora} holds no {missing[0]}; give the folder of the parallel corpora"
         )
-    codes = [code for name in languages if (code := find_language(name, strict=True)) != ENGLISH]
+    codes = [find_language(name, strict=True) for name in languages]
+    codes = [code for code in codes if code != ENGLISH]
     with duckdb.connect() as db:
         db.execute(
             f"CREATE TABLE pairs ({COLUMNS.replace(',', ' VARCHAR,')} VARCHAR, times DOUBLE)"
@@ -61,22 +63,20 @@ def collect(
     return rows
 
 
-def _quoted(value: object) -> str:
-    return "'" + str(value).replace("'", "''") + "'"
-
-
 def _read(db: duckdb.DuckDBPyConnection, file: Path, table: Any, languages: list[str]) -> None:
     """Add the rows of a file in these languages to `pairs` and `dev`."""
     db.execute(
         "CREATE OR REPLACE TEMP TABLE wanted AS SELECT unnest(?::VARCHAR[]) AS lang", [languages]
     )
-    parquet = f"read_parquet({_quoted(file / '**/*.parquet' if file.is_dir() else file)})"
+    parquet = f"read_parquet({quoted(file / '**/*.parquet' if file.is_dir() else file)})"
     db.execute(f"CREATE OR REPLACE VIEW file AS SELECT * FROM {parquet}")
+    # Columns of the schema are called as in the corpora, so that both are read alike.
     columns = {row[0] for row in db.execute("DESCRIBE file").fetchall()}
     if set(SCHEMA) <= columns and not set(PAIRS) & columns:
         renamed = ", ".join(f"{ours} AS {name}" for ours, name in zip(SCHEMA, PAIRS, strict=True))
         db.execute(f"CREATE OR REPLACE VIEW file AS SELECT {renamed} FROM {parquet}")
         columns = set(PAIRS)
+    # What the options of the table need must be there.
     needed = {table.id, "lang", "text"} if table.id else set(PAIRS)
     needed |= {"split"} if table.split or table.dev_split else set()
     needed |= {"document"} if table.dev_documents else set()
@@ -101,22 +101,22 @@ def _read_nway(db: duckdb.DuckDBPyConnection, table: Any, columns: set[str], fol
     if table.english:
         db.execute(
             f"""INSERT INTO nway BY NAME SELECT "{table.id}"::VARCHAR AS id, lang, text, {split} AS split,
-            {document} AS document FROM read_parquet({_quoted(folder / table.english)}) WHERE lang = '{ENGLISH}'"""
+            {document} AS document FROM read_parquet({quoted(folder / table.english)}) WHERE lang = '{ENGLISH}'"""
         )
     # What is held out for the dev set: a split, or the last documents.
-    held = f"split = {_quoted(table.dev_split)}" if table.dev_split else None
+    held = f"split = {quoted(table.dev_split)}" if table.dev_split else None
     if table.dev_documents:
         held = f"""document IN (SELECT document FROM nway WHERE lang = '{ENGLISH}' GROUP BY document
         ORDER BY min(try_cast(id AS BIGINT)) DESC, min(id) DESC LIMIT {table.dev_documents})"""
     if held:
-        name = _quoted(table.dev)
+        name = quoted(table.dev)
         db.execute(
             f"INSERT INTO dev SELECT {name}, id, lang, min(text) FROM nway WHERE {held} GROUP BY ALL"
         )
     # Every other language is paired with the English of its id.
-    where = "" if table.split is None else f" AND x.split = {_quoted(table.split)}"
+    where = "" if table.split is None else f" AND x.split = {quoted(table.split)}"
     db.execute(
-        f"""INSERT INTO pairs SELECT x.text, x.lang, e.text, e.lang, {_quoted(table.provenance)}, {table.weight}
+        f"""INSERT INTO pairs SELECT x.text, x.lang, e.text, e.lang, {quoted(table.provenance)}, {table.weight}
         FROM nway x
         JOIN (SELECT id, lang, min(text) AS text FROM nway WHERE lang = '{ENGLISH}' GROUP BY ALL) e USING (id)
         WHERE x.lang <> '{ENGLISH}'{where}"""
@@ -124,7 +124,8 @@ def _read_nway(db: duckdb.DuckDBPyConnection, table: Any, columns: set[str], fol
 
 
 def _read_pairs(db: duckdb.DuckDBPyConnection, table: Any, has_split: bool) -> None:
-    where = f" AND split = {_quoted(table.split)}" if table.split and has_split else ""
+    # Each pair points to English, or stands as it is if neither side is English.
+    where = f" AND split = {quoted(table.split)}" if table.split and has_split else ""
     db.execute(
         f"""CREATE OR REPLACE TEMP TABLE rows AS
         SELECT tgt AS source, tgt_lang AS source_lang, src AS target, src_lang AS target_lang FROM file
@@ -133,7 +134,7 @@ def _read_pairs(db: duckdb.DuckDBPyConnection, table: Any, has_split: bool) -> N
         WHERE src_lang IN (FROM wanted) AND (tgt_lang = '{ENGLISH}' OR tgt_lang IN (FROM wanted)){where}"""
     )
     if table.dev_percent:
-        name = _quoted(table.dev)
+        name = quoted(table.dev)
         db.execute(
             f"""CREATE OR REPLACE TEMP TABLE held AS SELECT source, source_lang, target FROM
             (SELECT *, sha256(lower(trim(target))) AS h FROM rows WHERE target_lang = '{ENGLISH}')
@@ -143,9 +144,10 @@ def _read_pairs(db: duckdb.DuckDBPyConnection, table: Any, has_split: bool) -> N
             f"INSERT INTO dev SELECT {name}, target, source_lang, min(source) FROM held GROUP BY ALL"
         )
         db.execute(f"INSERT INTO dev SELECT DISTINCT {name}, target, '{ENGLISH}', target FROM held")
+    # Pairs without English may count otherwise.
     other = table.weight if table.without_english is None else table.without_english
     times = f"CASE WHEN target_lang = '{ENGLISH}' THEN {table.weight} ELSE {other} END"
-    db.execute(f"INSERT INTO pairs SELECT *, {_quoted(table.provenance)}, {times} FROM rows")
+    db.execute(f"INSERT INTO pairs SELECT *, {quoted(table.provenance)}, {times} FROM rows")
 
 
 def _write_dev(db: duckdb.DuckDBPyConnection, out: Path) -> dict[str, int]:
@@ -153,7 +155,7 @@ def _write_dev(db: duckdb.DuckDBPyConnection, out: Path) -> dict[str, int]:
     for (name,) in db.execute("SELECT DISTINCT name FROM dev ORDER BY name").fetchall():
         query = (
             "SELECT id, lang, min(text) AS text FROM dev "
-            f"WHERE name = {_quoted(name)} GROUP BY id, lang ORDER BY ALL"
+            f"WHERE name = {quoted(name)} GROUP BY id, lang ORDER BY ALL"
         )
         rows[f"dev_{name}"] = _write(db, query, out / f"dev_{name}.parquet")
     return rows
@@ -196,7 +198,7 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
     # Noise on half of the chosen share of each side, drawn by the row.
     columns = dict.fromkeys(COLUMNS.split(", "), "")
     for side in ("source", "target") if mix.noise else ():
-        drawn = chance("mix.source", "mix.target", "copy", _quoted(side))
+        drawn = chance("mix.source", "mix.target", "copy", quoted(side))
         changed = f"noisy(mix.{side}, NULL, copy + {mix.seed}, {side}_lang)"
         columns[side] = (
             f"CASE WHEN {drawn} < {mix.noise / 2} THEN {changed} ELSE mix.{side} END AS "
@@ -220,5 +222,5 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
 
 def _write(db: duckdb.DuckDBPyConnection, query: str, path: Path) -> int:
     return db.execute(
-        f"COPY ({query}) TO {_quoted(path)} (FORMAT parquet, COMPRESSION zstd)"
+        f"COPY ({query}) TO {quoted(path)} (FORMAT parquet, COMPRESSION zstd)"
     ).fetchone()[0]

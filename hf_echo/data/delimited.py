@@ -115,6 +115,7 @@ def quoted_records(
             record += "\n" + following[1]
             if '"' in following[1]:
                 fields = split_quoted(record, delimiter, strict)
+        # Lines that are rows by themselves were no record on several lines.
         lines_are_rows = (
             strict
             and width > 1
@@ -148,6 +149,7 @@ def _with_quotes(lines: Lines) -> Lines:
 
 def tsv_is_quoted(path: Path, head: Lines, width: int, stream: bool) -> bool:
     """Which convention a TSV file, or a stream that begins with `head`, follows; a line of the log says it."""
+    # Of a stream only the first block is there: it decides.
     if stream:
         blocks: Iterable[Lines] = [head]
         has_quotes = any('"' in text for text in head.texts)
@@ -190,6 +192,7 @@ def read_plain(
         texts = texts[skip:]
         numbers = numbers[skip:]
         skip = 0
+        # All lines of a block are split at once, if each has its fields.
         counts = [text.count("\t") + 1 for text in texts]
         if not all(count == width for count in counts):
             good_texts = []

@@ -10,7 +10,7 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets
 
 from ..languages import ENGLISH
-from .sampling import temperature
+from .sampling import repeated, temperature
 from .schema import COLUMNS
 
 logger = logging.getLogger(__name__)
@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 def monolingual(dataset: Dataset, languages: Collection[str] | None = None) -> Dataset:
     """Pair every distinct text with itself, in the given languages (default: all), for OS 4.5.1 and 4.8."""
+    # A dictionary keeps the order in which texts come.
     seen: dict[tuple[str, str], None] = {}
     for side in ("source", "target"):
         for batch in dataset.iter(batch_size=10_000):
@@ -48,6 +49,7 @@ def extension_pairs(
     English is a source only of itself: `english_rows` English targets (default: as many rows as the largest other
     source language has) are added as pairs with themselves.
     """
+    # English, into which the rates are measured, is better than every language.
     errors = {ENGLISH: 0.0, **xsimpp} if xsimpp else {}
 
     def keeps(source: str, target: str) -> bool:
@@ -74,6 +76,7 @@ def extension_pairs(
         {t for t, lang in zip(dataset["target"], dataset["target_lang"]) if lang == ENGLISH}
         | {t for t, lang in zip(dataset["source"], dataset["source_lang"]) if lang == ENGLISH}
     )
+    # As many as the largest other language has.
     largest = max(Counter(pairs["source_lang"]).values())
     count = min(len(english), largest if english_rows is None else english_rows)
     chosen = np.random.default_rng(seed).permutation(len(english))[:count]
@@ -98,9 +101,7 @@ def resample(dataset: Dataset, exponent: float, *, seed: int = 0) -> Dataset:
     rng = np.random.default_rng(seed)
     picked = []
     for number, rows_of_language in enumerate(np.diff(ends.round().astype(int), prepend=0)):
-        own = np.flatnonzero(of_row == number)
-        whole, rest = divmod(rows_of_language, len(own))
-        picked += [np.tile(own, whole), rng.permutation(own)[:rest]]
+        picked.append(repeated(np.flatnonzero(of_row == number), rows_of_language, rng))
     return dataset.select(rng.permutation(np.concatenate(picked)))
 
 
@@ -113,7 +114,5 @@ def _itself(langs: list[str], texts: list[str]) -> Dataset:
 
 def _some(names: Collection[str] | None) -> str:
     names = sorted(names or ())
-    return (
-        ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        or "nothing"
-    )
+    listing = ", ".join(names[:8]) or "nothing"
+    return f"{listing} and {len(names) - 8} more" if len(names) > 8 else listing

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from datasets import Dataset, Features, Value
 
@@ -26,17 +27,8 @@ TASK_COLUMNS = ("task", "question", "choices", "answer")
 
 def document_features() -> Features:
     text = Value("string")
-    texts = [Value("string")]
-    return Features(
-        {
-            "sentences": texts,
-            "lang": text,
-            "task": text,
-            "question": text,
-            "choices": texts,
-            "answer": text,
-        }
-    )
+    names = ("sentences", "lang", *TASK_COLUMNS)
+    return Features({name: [text] if name in ("sentences", "choices") else text for name in names})
 
 
 def load_documents(path: str | os.PathLike) -> Dataset:
@@ -57,6 +49,7 @@ def load_documents(path: str | os.PathLike) -> Dataset:
 
 
 def _plan(part: Part) -> Plan:
+    # A table of sentences, or of texts that are cut.
     content = next((name for name in ("sentences", "text") if name in part.columns), None)
     if content is None or "lang" not in part.columns:
         found = ", ".join(part.columns)
@@ -113,6 +106,7 @@ def check_document(row: dict[str, Any]) -> str | None:
         return f"the document has {len(sentences):,} sentences, the limit is {MAX_SENTENCES:,}"
     if not isinstance(choices, (list, np.ndarray)):
         return f"choices is {_shown(choices)}, not a list of texts"
+    # Every text of the row is checked under the name that a user knows it by.
     texts = [(f"sentence {number}", text) for number, text in enumerate(sentences, 1)]
     texts += [(f"choice {number}", text) for number, text in enumerate(choices, 1)]
     for name in ("task", "question", "answer"):
@@ -156,12 +150,10 @@ class TokenizedDocuments:
     def __init__(self, documents: Dataset, tokenizer: Any, *, max_sentences: int, max_length: int):
         sentences = [text for row in documents["sentences"] for text in row]
         self.ids = Ragged.of([ids[:max_length] for ids in tokenizer.text_ids(sentences)])
-        numbers: dict[str, int] = {}
-        self.keys = np.array(
-            [numbers.setdefault(text, len(numbers)) for text in sentences], np.int64
-        )
+        self.keys = pd.factorize(np.array(sentences, object))[0]
         self.languages = sorted(set(documents["lang"]))
         self.tasks = documents.select_columns(["lang", *TASK_COLUMNS])
+        # (windows, 3): number of the document, first sentence among all, number of sentences
         starts = []
         first = 0
         for number, row in enumerate(documents["sentences"]):

@@ -92,6 +92,7 @@ def flores_blocks(files: Sequence[FloresFile]) -> Iterator[tuple[Path, dict[str,
     without_code = sorted({file.code for file in files if file.code.count("_") > 1})
     if without_code:
         logger.warning("left out, because NLLB has no code for it: %s", ", ".join(without_code))
+    # Sentence n of all files is the same sentence, so all have as many.
     first_file, first_count = None, 0
     for file in files:
         if file.code in without_code:

@@ -46,7 +46,7 @@ from .bitexts import (
     xliff_units,
 )
 from .delimited import delimiter_of, quoted, read_plain, read_quoted, split_quoted, tsv_is_quoted
-from .parts import Block, Languages, Part, content_hash, say_once
+from .parts import Block, Languages, Part, Unit, blocks_of, content_hash, say_once
 from .subtitles import subtitle_texts
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ def open_file(
     ``without_header`` (None: "1", "2" ...), and the first line is a row. ``langs`` chooses the languages of a TMX file
     or a Moses pair; the columns source_lang and target_lang hold those that are not given.
     """
+    # The name alone says the kind; what is inside is read later.
     pair = moses_pair(path)
     if pair:
         return open_moses(path, *pair, langs)
@@ -158,6 +159,7 @@ def open_file(
         raise ValueError(
             f"{path}: subtitles hold one language; give two files, whose cues translate each other"
         )
+    # Files of translations by language: their first units say which languages there are.
     if suffix in UNITS:
         if suffix == ".xml" and root_of(path) != "cesAlign":
             raise ValueError(
@@ -166,16 +168,21 @@ def open_file(
         units = partial(UNITS[suffix], path)
         sides = Sides(str(path), language_names(units(), langs), langs)
         return pair_part(str(path), units, sides, langs, path)
+    # Columnar files say their columns in the schema.
     if suffix in (".parquet", ".arrow"):
         with named(path):
             names = flat_names(_schema(path))
         _check_header(path, names)
         return Part(str(path), names, partial(_read_columnar, path), path)
+    # Objects: the columns are the keys of the first block.
     if suffix.startswith(".json"):
         blocks = _json_blocks(path)
         rows, numbers, bad, _ = next(blocks, ([], [], [], 0))
         if not rows:
-            where = f"{path}:{bad[0][0]}: {bad[0][1]}" if bad else f"{path}: no row"
+            where = f"{path}: no row"
+            if bad:
+                line, reason = bad[0]
+                where = f"{path}:{line}: {reason}"
             raise ValueError(
                 f"{where}; write one JSON object per line, or in a .json file one array of objects"
             )
@@ -220,6 +227,7 @@ def _open_delimited(
     else:
         columns = list(without_header)
 
+    # What was read of a pipe is gone from it: it comes first again.
     blocks = partial(chain, [head], stream) if is_stream else partial(text_blocks, path)
     if has_quotes:
         read = partial(read_quoted, blocks, columns, header, delimiter, not is_csv, BLOCK)
@@ -245,7 +253,9 @@ def open_texts_of(path: Path, lang: str | None = None) -> Part | None:
         return None
     check_file(path)
     if kind in (".srt", ".vtt"):
-        return Part(str(path), ["text"], lambda wanted: _cues(path), path)
+        return Part(
+            str(path), ["text"], lambda wanted: blocks_of(_cues(path), ["text"], wanted), path
+        )
     if kind == ".xml" and root_of(path) != "cesAlign":
         return Part(str(path), ["text"], lambda wanted: _sentences(path), path)
     if kind in UNITS:
@@ -253,17 +263,12 @@ def open_texts_of(path: Path, lang: str | None = None) -> Part | None:
     return open_file(path)
 
 
-def _cues(path: Path) -> Iterator[Block]:
-    numbers = []
-    texts = []
-    empty = 0
+def _cues(path: Path) -> Iterator[Unit]:
     for number, text in subtitle_texts(path):
         if text:
-            numbers.append(number)
-            texts.append(text)
+            yield number, [(text,)], None, {}
         else:
-            empty += 1
-    yield Block({"text": texts}, numbers, [], {"cues without text": empty})
+            yield number, [], None, {"cues without text": 1}
 
 
 def _sentences(path: Path) -> Iterator[Block]:
@@ -313,6 +318,7 @@ def _check_header(path: Path, names: list[str]) -> None:
 
 def _read_text(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     for texts, numbers, bad in text_blocks(path):
+        # Blank lines are counted, and are no error.
         rows = [(number, line) for number, line in zip(numbers, texts) if line.strip()]
         columns = {"text": [line for _, line in rows]}
         left_out = {"blank lines": len(texts) - len(rows)}
@@ -396,9 +402,11 @@ def _schema(path: Path) -> pa.Schema:
 def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     start = 1
     with named(path):
-        names = [
-            n for n in _schema(path).names if any(w == n or w.startswith(f"{n}.") for w in wanted)
-        ]
+        # A field of a struct is wanted by its name behind that of the struct: translation.fr.
+        names = []
+        for name in _schema(path).names:
+            if name in wanted or any(field.startswith(f"{name}.") for field in wanted):
+                names.append(name)
         if path.suffix.lower() == ".parquet":
             # pyarrow.dataset reads ahead: rows before a damage would be lost
             batches = pq.ParquetFile(path).iter_batches(BLOCK, columns=names)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import polib
 
-from ..languages import ENGLISH, find_language
+from ..languages import ENGLISH, find_language, lookup
 from ..utils.text import BOM
 from .tables import BadRows
 
@@ -64,6 +64,7 @@ def remove_accelerators(source: str, target: str) -> tuple[str, str]:
     for mark in _AFTER:
         if mark not in source:
             continue
+        # A source with two marks has none that is an accelerator.
         here = _marks(source, mark)
         if len(here) != 1:
             continue
@@ -85,6 +86,7 @@ def _marks(text: str, mark: str) -> list[int]:
 
 
 def _is_accelerator(source: str, place: int, target: str, marked: bool) -> bool:
+    # The word in which the mark stands.
     word = next(m for m in re.finditer(r"\S+", source) if m.start() <= place < m.end())
     at_start = not source[place - 1 : place].isalnum()
     if at_start:
@@ -105,13 +107,7 @@ def _without(text: str, mark: str, places: list[int]) -> str:
     return text[: places[0]] + text[places[0] + 1 :] if places else text
 
 
-MODIFIERS = {
-    "latin": "Latn",
-    "cyrillic": "Cyrl",
-    "arabic": "Arab",
-    "devanagari": "Deva",
-    "iqtelif": "Latn",
-}
+MODIFIERS = lookup("latin=Latn cyrillic=Cyrl arabic=Arab devanagari=Deva iqtelif=Latn")
 _COUNTS = range(201)  # numbers for which plural forms are evaluated
 
 
@@ -191,7 +187,9 @@ def catalog_rows(
 def _where(message: str, label: str) -> tuple[str, int, str]:
     """Split an error of `read_catalog` ("FILE:LINE: reason") into its parts."""
     match = re.match(re.escape(label) + r"(?::(\d+))?: ", message)
-    return (label, int(match[1] or 1), message[match.end() :]) if match else (label, 1, message)
+    if match is None:
+        return label, 1, message
+    return label, int(match[1] or 1), message[match.end() :]
 
 
 def language_of(path: PurePosixPath, metadata: dict[str, str]) -> str | None:
@@ -200,6 +198,7 @@ def language_of(path: PurePosixPath, metadata: dict[str, str]) -> str | None:
     if len(parts) > 2 and parts[-2].upper().startswith("LC_"):
         # the standard place decides, even for an unknown language
         return language_of_locale(parts[-3])
+    # Other layouts: the header, de.po, messages.de.po, django-de.po, de/messages.po.
     stem = path.stem
     names = [metadata.get("Language", ""), stem, stem.rpartition(".")[2], stem.rpartition("-")[2]]
     codes = map(language_of_locale, [*names, *reversed(parts[:-1])])
@@ -251,6 +250,7 @@ def plural_pairs(
     The singular is paired with the form of 1; the plural with every form of other numbers except that of 1 (Russian:
     the forms of 2 and of 5), or with the only form (Japanese).
     """
+    # Without a header, one form is that of Japanese, two are those of English.
     if forms is None:
         if set(translated) == {0}:
             forms = (1, lambda n: 0)

@@ -67,14 +67,17 @@ def write_hub_table(
         FileNotFoundError: no such dataset or version. ValueError: no such configuration, split or column, or nothing
             is left.
     """
+    from datasets import get_dataset_config_names
+
     dataset, revision = split_revision(table.dataset)
-    known = _configurations(dataset, revision)
+    known = _asked(dataset, partial(get_dataset_config_names, dataset, revision=revision))
     for configuration in table.configurations:
         if configuration not in known:
             raise ValueError(
                 f"{table.dataset} has no configuration {configuration!r}: {', '.join(known)}"
             )
     report: dict[str, Any] = {"rows": 0, "configurations": 0, "left_out": {}, "bad_rows": 0}
+    # One file a configuration; a language that nobody asks for is not read.
     chosen = table.configurations or known
     for configuration in tqdm(chosen, desc=name, unit="configuration"):
         try:
@@ -113,6 +116,7 @@ def language_of(
     """
     spelled = configuration
     if not is_nway:
+        # English stands first ("en-fr") or last ("zh-TW-en").
         first, _, rest = configuration.partition("-")
         start, _, last = configuration.rpartition("-")
         if first in ENGLISH_CODES and rest:
@@ -124,12 +128,6 @@ def language_of(
     if spelled in codes:
         return str(find_language(codes[spelled], strict=True)), spelled
     return str(find_language(spelled, strict=True)), spelled
-
-
-def _configurations(dataset: str, revision: str | None) -> list[str]:
-    from datasets import get_dataset_config_names
-
-    return _asked(dataset, partial(get_dataset_config_names, dataset, revision=revision))
 
 
 def _asked(dataset: str, ask: Callable[[], Any]) -> Any:

@@ -54,6 +54,7 @@ def find_leaks(train: str | os.PathLike, test: str | os.PathLike) -> dict[str, A
         FileNotFoundError: no such file or folder, or none of a known type.
         ValueError: a table without texts, or no test sentence at all.
     """
+    # A test set inside of the training folder is not training text.
     test_files = list_files(Path(test), None)
     own_test = {os.path.realpath(file) for file in test_files}
     train_files = [
@@ -130,6 +131,7 @@ def _number(db: duckdb.DuckDBPyConnection, query: str) -> int:
 
 def _add(db: duckdb.DuckDBPyConnection, table: str, file: Path) -> None:
     """Add the texts of a file with their letters."""
+    # DuckDB reads Parquet itself; other formats come in blocks.
     columns = pq.read_schema(file).names if file.suffix == ".parquet" else []
     names = text_columns(columns)
     if names:
@@ -181,6 +183,7 @@ def write_without(
         The numbers of rows written and held out.
     """
     names = text_columns(pq.read_schema(rows).names)
+    # A row goes if one of its texts is held out; of an n-way table the whole sentence goes.
     hits = " OR ".join(f"{LETTERS.format(_column(name))} IN (FROM held_out)" for name in names)
     source = f"read_parquet({quoted(rows)})"
     where = f"NOT ({hits})"

@@ -1,32 +1,24 @@
 """Normal form of texts for comparison: texts that look alike are equal.
 
 NFKC, case folding, single white space; no invisible code points; one kind of apostrophe, of quotation mark and of
-hyphen; optionally no punctuation or digits.
+hyphen.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Literal
 
 import regex
 
-Ignorable = Literal["punctuation", "digits"]
-IGNORABLE = {"punctuation": r"\p{P}\p{S}", "digits": r"\p{N}"}
 INVISIBLE = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cf}]+")
 ALIKE = str.maketrans(
     dict.fromkeys("‘’‚‛ʼʻ′´`＇", "'") | dict.fromkeys("“”„‟″＂", '"') | dict.fromkeys("‐‑−－", "-")
 )
 
 
-def normal_forms(texts: Sequence[str], ignore: Sequence[Ignorable] = ()) -> list[str]:
-    """Normal forms. Characters of ``ignore`` are removed, unless the text has no others ("!!!" differs from "...")."""
-    forms = [_fold(text) for text in texts]
-    if not ignore:
-        return forms
-    drop = regex.compile(f"[{''.join(IGNORABLE[name] for name in ignore)}]+")
-    return [" ".join(drop.sub(" ", form).split()) or form for form in forms]
+def normal_forms(texts: Sequence[str]) -> list[str]:
+    return [_fold(text) for text in texts]
 
 
 def _fold(text: str) -> str:

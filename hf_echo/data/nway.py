@@ -47,12 +47,11 @@ PAIRS = """SELECT source, target FROM (
 
 def find_nway_columns(found: Sequence[str], id_column: str | None = None) -> dict[str, str] | None:
     """``{"id": ..., "lang": "lang", "text": "text"}``, or None if these columns are not those of an n-way table."""
-    name = next((c for c in ([id_column] if id_column else ID_ALIASES) if c in found), None)
-    return (
-        {"id": name, "lang": "lang", "text": "text"}
-        if name and {"lang", "text"} <= set(found)
-        else None
-    )
+    names = [id_column] if id_column else ID_ALIASES
+    name = next((name for name in names if name in found), None)
+    if name is None or not {"lang", "text"} <= set(found):
+        return None
+    return {"id": name, "lang": "lang", "text": "text"}
 
 
 def nway_features() -> Features:
@@ -139,6 +138,7 @@ def read_nway(
     split: str | None = "train",
     on_bad_row: str = "error",
 ) -> Dataset:
+    # Every part must have the three columns.
     plans = []
     for part in parts:
         mapping = find_nway_columns(part.columns, id_column)
@@ -161,6 +161,7 @@ class _Unique:
 
     def __call__(self, block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
         # files may hold them as numbers
+        # Bad rows first, then second rows of an id in one language.
         ids = [str(v) if type(v) is int else v for v in schema.as_list(block["id"])]
         columns = {"id": ids, "lang": block["lang"], "text": block["text"]}
         table, bad = schema.checked(columns, nway_features().arrow_schema, _check_row)
@@ -177,8 +178,11 @@ class _Unique:
 
 
 def _check_row(row: Mapping[str, Any]) -> str | None:
-    reasons = (schema.check_text("id", row["id"]), schema.check_language("lang", row["lang"]))
-    return next(filter(None, reasons), None) or schema.check_text("text", row["text"])
+    return (
+        schema.check_text("id", row["id"])
+        or schema.check_language("lang", row["lang"])
+        or schema.check_text("text", row["text"])
+    )
 
 
 def nway_pairs(
@@ -227,15 +231,11 @@ def pair_tables(
     """The pairs as tables of the parallel schema."""
     if direction not in DIRECTIONS:
         raise ValueError(f"direction={direction!r} is not one of {', '.join(DIRECTIONS)}")
-    missing = [c for c in ("id", "lang", "text") if c not in dataset.column_names]
-    if missing:
-        raise ValueError(
-            f"no column {missing[0]!r} in the n-way dataset; found: {', '.join(dataset.column_names)}"
-        )
     table = dataset.with_format("arrow")[:]  # all rows are in memory, never all pairs
     text = table["text"].cast(pa.large_string()).combine_chunks()
     lang = table["lang"].combine_chunks()
     names = set(pc.unique(lang).to_pylist())
+    # A language that is asked for and not there is an error, not an empty result.
     needed = [*(languages or ()), *([] if direction == "all" else [pivot])]
     absent = [name for name in needed if name not in names]
     if absent:
@@ -244,16 +244,15 @@ def pair_tables(
         )
     chosen = set(languages or names)
     others = sorted(chosen if direction == "all" else chosen - {pivot})
-    sides = {"all": (others, others), "x_eng": (others, [pivot]), "eng_x": ([pivot], others)}[
-        direction
-    ]
+    sides = {"all": (others, others), "x_eng": (others, [pivot]), "eng_x": ([pivot], others)}
+    # DuckDB pairs the numbers of rows; texts are taken by number, block by block.
     with duckdb.connect() as db:
         db.register(
             "rows", pa.table({"row": pa.array(range(len(table))), "id": table["id"], "lang": lang})
         )
         pairs = db.sql(
             f"{PAIRS} {f'LIMIT {limit}' if limit else ''}",
-            params=[*sides, seed, max_per_id or 2**62],
+            params=[*sides[direction], seed, max_per_id or 2**62],
         )
         batch = None
         for batch in pairs.to_arrow_reader(BLOCK):

@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ..languages import bcp47
+from ..utils.extras import extra
 from ..utils.files import check_output, write_whole
 from ..utils.text import PACKED, STANDARD, open_output
 from .formats import MOSES, files_of, is_plain_text, kind_of, quoted
@@ -67,6 +68,7 @@ def write_pairs(
     check_pair_output(out, langs)
     kind = kind_of(out)
     path = Path(out)
+    moses_files = _moses(path)
     with ExitStack() as stack:
         if kind == ".jsonl":
             yield _jsonl(stack.enter_context(open_output(out)), langs)
@@ -74,8 +76,8 @@ def write_pairs(
             yield _parquet(stack, path, langs)
         elif kind == ".tmx":
             yield stack.enter_context(_tmx(path, langs))
-        elif moses := _moses(path):
-            files = [stack.enter_context(open_output(file)) for file in moses]
+        elif moses_files:
+            files = [stack.enter_context(open_output(file)) for file in moses_files]
 
             def write(
                 sources: Sequence[str],
@@ -110,6 +112,7 @@ def _delimited(file: IO[str], delimiter: str) -> Write:
     ) -> None:
         nonlocal has_header
         if not has_header:
+            # The first call says whether there are scores.
             names = ["source", "target"] if scores is None else ["score", "source", "target"]
             file.write(delimiter.join(names) + "\n")
             has_header = True
@@ -129,15 +132,14 @@ def _rows(
     sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] | None, langs: Langs
 ) -> Iterator[dict]:
     """JSON has no NaN: a score that is none is null."""
-    codes = {
-        name: code for name, code in zip(("source_lang", "target_lang"), langs) if code is not None
-    }
+    codes = {}
+    for name, code in zip(("source_lang", "target_lang"), langs):
+        if code is not None:
+            codes[name] = code
     for i, (source, target) in enumerate(zip(sources, targets)):
-        row = (
-            {}
-            if scores is None
-            else {"score": float(scores[i]) if math.isfinite(scores[i]) else None}
-        )
+        row: dict[str, Any] = {}
+        if scores is not None:
+            row["score"] = float(scores[i]) if math.isfinite(scores[i]) else None
         yield row | {"source": source, "target": target} | codes
 
 
@@ -177,13 +179,10 @@ def _parquet(stack: ExitStack, path: Path, langs: Langs) -> Write:
 
 @contextmanager
 def _tmx(path: Path, langs: Langs) -> Iterator[Write]:
-    try:
+    with extra("tmx"):
         from lxml import etree
         from translate.storage.tmx import tmxfile, tmxunit
-    except ImportError as error:
-        raise ImportError(
-            "TMX files need the translate toolkit: pip install -e '.[tmx]'"
-        ) from error
+    # TMX names languages by BCP 47.
     source_lang, target_lang = map(bcp47, langs)
     store = tmxfile(sourcelanguage=source_lang)
     store.addheader()

@@ -6,13 +6,17 @@ Every row that a file holds is a row of a block, a bad line with its reason, or 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+
+from ..utils.text import BLOCK
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +30,30 @@ class Block(NamedTuple):
     bad: list[tuple[int, str]]  # (line, reason) of lines that are not rows
     # reason -> number of rows that are none for this reader, and no error
     left_out: Mapping[str, int] = NOTHING
+
+
+# (number, rows, reason why it is none, reason -> number of what is left out) of a line, a unit or a cue
+Unit = tuple[int, Sequence[tuple[str, ...]], str | None, Mapping[str, int]]
+
+
+def blocks_of(
+    units: Iterator[Unit], columns: Sequence[str], wanted: Sequence[str]
+) -> Iterator[Block]:
+    """Blocks of the rows of units, whose fields are those of `columns`; only the `wanted` columns are in the blocks."""
+    while some := list(islice(units, BLOCK)):
+        rows: list[tuple[str, ...]] = []
+        numbers: list[int] = []
+        bad = []
+        left_out: Counter[str] = Counter()
+        for number, unit_rows, reason, unit_left_out in some:
+            if reason is not None:
+                bad.append((number, reason))
+            rows += unit_rows
+            numbers += [number] * len(unit_rows)
+            left_out.update(unit_left_out)
+        fields = list(zip(*rows)) or [()] * len(columns)
+        by_name = dict(zip(columns, fields))
+        yield Block({name: by_name[name] for name in wanted}, numbers, bad, left_out)
 
 
 class Part(NamedTuple):

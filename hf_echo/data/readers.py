@@ -70,6 +70,7 @@ def load_parallel(
     """
     if str(path_or_name) == "builtin":
         return _builtin(split, positive(limit), options)
+    # What is the same for all rows, as the caller gives it.
     constants_asked = {
         "source_lang": source_lang,
         "target_lang": target_lang,
@@ -111,6 +112,7 @@ def parallel_tables(
     """
     label = str(path_or_name)
     if label != "builtin":
+        # Options of n-way tables and of the built-in corpus are for their readers alone.
         special = {*BUILTIN_OPTIONS, *NWAY_OPTIONS}
         general = {}
         options = {}
@@ -155,6 +157,7 @@ def _open(
     if provenance is not None and provenance not in schema.PROVENANCES:
         raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
 
+    # A path that exists is a file or folder; else the form of the name decides.
     is_here = Path(label).exists()
     if not is_here and not looks_like_file(label):
         parts = [open_hub(split_revision(label)[0], hub_dataset(label, name, split))]
@@ -164,6 +167,7 @@ def _open(
         if columns is not None and all(str(column).isdigit() for column in columns.values()):
             options |= {"is_header": lambda fields: False, "without_header": None}
         parts = [open_file(file, **options) for file in list_files(Path(label), split)]
+    # Every part must be n-way: a folder of both kinds is read as pairs.
     is_nway = columns is None and all(
         nway.find_nway_columns(part.columns, id_column) and not schema.has_pair(part.columns)
         for part in parts
@@ -219,7 +223,8 @@ def hub_dataset(label: str, name: str | None, split: str | None) -> Dataset:
 
     label, revision = split_revision(label)
     cached = Path(config.HF_DATASETS_CACHE, label.replace("/", "___")).exists()
-    if not cached and (reason := out_of_reach(label, ["README.md"], "dataset")):
+    reason = None if cached else out_of_reach(label, ["README.md"], "dataset")
+    if reason:
         raise FileNotFoundError(
             f"{label}: no such file or folder, and the Hub cannot be asked: {reason}"
         )

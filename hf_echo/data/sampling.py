@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 
 def unimax(
     sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: int = 126
@@ -30,11 +32,6 @@ def temperature(sizes: Mapping[str, float], exponent: float) -> dict[str, float]
     _check(sizes)
     total = math.fsum(sizes.values())
     return _normalised({key: (size / total) ** exponent for key, size in sizes.items()})
-
-
-def natural(sizes: Mapping[str, float]) -> dict[str, float]:
-    """Natural sampling: proportional to size."""
-    return temperature(sizes, 1)
 
 
 def two_step(
@@ -69,3 +66,9 @@ def _check(sizes: Mapping[str, float]) -> None:
 def _normalised(weights: Mapping[str, float]) -> dict[str, float]:
     total = math.fsum(weights.values())
     return {key: weight / total for key, weight in weights.items()}
+
+
+def repeated(rows: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """(count,) rows: as often as a whole as they fit, and the rest drawn without replacement."""
+    whole, rest = divmod(count, len(rows))
+    return np.concatenate([np.tile(rows, whole), rng.permutation(rows)[:rest]])

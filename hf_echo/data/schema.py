@@ -86,6 +86,7 @@ def find_columns(
 
     ``constants`` are schema columns with one value for all rows, which need no column in the file.
     """
+    # What the caller names is checked first.
     columns = {name: str(column) for name, column in (columns or {}).items()}  # a number in YAML
     listing = f"found: {', '.join(map(str, found)) or 'none'}"
     schema_names = (*COLUMNS, *OPTIONAL)
@@ -118,6 +119,7 @@ def find_columns(
         if column is not None:
             mapping[side] = column
 
+    # The optional columns, where the file has them.
     for name in ("provenance", *OPTIONAL):
         aliases = NEGATIVE_ALIASES if name == "hard_negatives" else (name,)
         column = mapping.get(name) or _first_in(aliases, found)
@@ -251,6 +253,7 @@ def normalise(
     Returns:
         The table of good rows, in order, and (row number in the block, reason) for each bad one.
     """
+    # A column that the block lacks has one value for all rows.
     constants = {"provenance": "primary"} | dict(constants or {})
     size = len(block["source"])
     columns = {name: block[name] if name in block else [constants[name]] * size for name in COLUMNS}
@@ -309,6 +312,7 @@ def checked(
             return table, []
     except (pa.ArrowException, TypeError, ValueError):
         pass
+    # One row after the other, to say what is wrong with which.
     good = []
     bad = []
     for number, values in enumerate(zip(*map(as_list, columns.values()), strict=True)):

@@ -18,6 +18,7 @@ from pathlib import Path
 import regex
 
 from ..languages import ISO_639_1, LANGUAGES, language
+from ..utils.extras import extra
 from ..utils.hub import snapshot, split_revision
 
 # characters; the best of 40 to 150 on FLORES, and about the length of a Thai clause
@@ -43,12 +44,8 @@ PRETRAINED = 0.025  # of the others
 
 def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
     """Split each text into sentences; the joined pieces equal the text. An empty text has no pieces."""
-    try:
+    with extra("segment"):
         from sentencex import segment
-    except ImportError as error:
-        raise ImportError(
-            "sentences by rule need sentencex: pip install -e '.[segment]'"
-        ) from error
     code = language(lang).code
     if LANGUAGES[code].script is None:
         raise ValueError(
@@ -74,6 +71,7 @@ def _by_library(line: str, lang: str, segment: Callable[[str, str], list[str]]) 
     """Split by sentencex, which doubles carriage returns and takes the Burmese comma for a full stop."""
     if lang.split("_")[1] == "Mymr":
         return [line]
+    # What the library loses at the end of the line is put back.
     parts = segment(_library_code(lang), line.rstrip("\r\n"))
     end = len("".join(parts))
     return [*parts, line[end:]] if line.startswith("".join(parts)) else [line]
@@ -125,18 +123,16 @@ def sat_segmenter(
         threshold: a character with a higher probability ends a sentence; None: 0.25 for a folder, wtpsplit's
             default for a name.
     """
-    if threshold is not None and not 0 <= threshold < 1:
-        raise ValueError(f"threshold={threshold} must be at least 0 and below 1")
-    try:
+    with extra("segment"):
         from wtpsplit import SaT
-    except ImportError as error:
-        raise ImportError("a SaT model needs wtpsplit: pip install -e '.[segment]'") from error
     repo, version = split_revision(model)
-    folder = Path(place := snapshot(model) if isinstance(model, str) else model)
+    place = snapshot(model) if isinstance(model, str) else model
+    folder = Path(place)
     if not folder.is_dir() and (isinstance(model, Path) or str(model).startswith((".", "/", "~"))):
         raise FileNotFoundError(
             f"no folder {model}; give a SaT model's folder, or a name such as sat-12l-sm"
         )
+    # Released models lack the tokenizer of XLM-R.
     has_tokenizer = any(
         (folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")
     )
@@ -171,4 +167,5 @@ def sat_segmenter(
 
 def trimmed(pieces: Sequence[str]) -> list[str]:
     """The pieces as sentences: stripped, with single white space, without empty ones."""
-    return [sentence for piece in pieces if (sentence := " ".join(piece.split()))]
+    sentences = [" ".join(piece.split()) for piece in pieces]
+    return [sentence for sentence in sentences if sentence]

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..utils.extras import extra
 from ..utils.files import first_line
 from ..utils.text import BrokenFile, text_blocks
 
 FORMATTING = re.compile(r"</?(?:i|b|u|s|font|c|v|ruby|rt|lang)\b[^>]*>|\{\\[^}]*\}", re.IGNORECASE)
-NEEDED = "subtitles need srt and webvtt-py: pip install -e '.[subtitles]'"
 
 
 def subtitle_texts(path: Path) -> Iterator[tuple[int, str]]:
@@ -44,18 +44,14 @@ def subtitle_texts(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _srt_texts(content: str) -> list[str]:
-    try:
+    with extra("subtitles"):
         import srt
-    except ImportError as error:
-        raise ImportError(NEEDED) from error
     return [cue.content for cue in srt.parse(content)]
 
 
 def _vtt_texts(content: str) -> list[str]:
-    try:
+    with extra("subtitles"):
         import webvtt
-    except ImportError as error:
-        raise ImportError(NEEDED) from error
     return [
         html.unescape(cue.text) for cue in webvtt.WebVTT.from_string(content, strict=True).captions
     ]

@@ -96,6 +96,7 @@ class BadRows:
         return "; ".join(warnings) or None
 
     def _bad_rows(self, so_far: str) -> str | None:
+        # The first rows in full, and how many there are of each reason.
         total = self.reasons.total()
         if not total:
             return None
@@ -121,8 +122,12 @@ def list_files(path: Path, split: str | None) -> list[Path]:
         raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
     if path.is_file():
         return [path]
-    files = [f for f in files_below(path) if _is_table(f) and not _hidden(f.relative_to(path))]
-    for file in files:
+    files = []
+    for file in files_below(path):
+        is_hidden = any(name.startswith(".") for name in file.relative_to(path).parts)
+        if is_hidden or not _is_table(file):
+            continue
+        files.append(file)
         if not file.exists():
             raise FileNotFoundError(
                 f"{file} is a link to a file that does not exist: remove or correct it"
@@ -148,6 +153,7 @@ def check_split(path: Path, parts: Sequence[Part], split: str | None) -> None:
     """Refuse a split of a file or folder that has neither a column `split` nor file names with this split."""
     if split in (None, "train") or any("split" in part.columns for part in parts):
         return
+    # Of a folder each file may name its split, of a file its own name.
     names = [Path(path.name)]
     if path.is_dir():
         names = [Path(part.label).relative_to(path) for part in parts]
@@ -161,10 +167,6 @@ def _is_table(path: Path) -> bool:
         return True
     pair = moses_pair(path)
     return pair is not None and pair[0][0] == path
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def split_in_name(path: Path) -> str | None:
@@ -187,6 +189,7 @@ def checked_tables(
     good = 0
     splits: set[str] = set()  # the values of the columns `split`
     for part, mapping, split in plans:
+        # Only the columns that are needed are read.
         column_names = {*mapping.values()}
         if split is not None:
             column_names.add("split")
@@ -201,6 +204,7 @@ def checked_tables(
                 columns = {name: _filter(column, mask) for name, column in columns.items()}
                 lines = list(compress(lines, mask))
 
+            # The row numbers of a block become the numbers of lines.
             table, numbered = convert(columns)
             wrong = sorted(block.bad + [(lines[row], reason) for row, reason in numbered])
             if limit is not None and good + len(table) >= limit:  # later rows are not checked
@@ -256,6 +260,7 @@ def to_dataset(tables: Iterator[pa.Table], bad: BadRows, features: Features, key
     from datasets import Dataset, config
     from datasets.table import MemoryMappedTable
 
+    # Another version of the package may read the same file otherwise.
     digest = hashlib.sha256(repr((hf_echo.__version__, key)).encode()).hexdigest()[:32]
     path = Path(config.HF_DATASETS_CACHE) / "hf_echo" / f"{digest}.arrow"
     note = path.with_suffix(".skipped")  # the warning; a later run from the cache repeats it

@@ -15,9 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -35,12 +34,12 @@ from ..utils.text import (
 from . import schema
 from .bitexts import open_two
 from .delimited import each_line
-from .formats import BLOCK, Block, Languages, Part, kind_of, open_file, open_text, open_texts_of
-from .parts import log_left_out
+from .formats import Languages, Part, kind_of, open_file, open_text, open_texts_of
+from .parts import Block, Unit, blocks_of, log_left_out
 from .tables import BadRows, Plan, checked_tables, list_files
 
 TYPES = pa.schema({"lang": pa.string(), "text": pa.string()})
-KINDS = ("parallel", "monolingual")
+Kind = Literal["parallel", "monolingual"]
 
 
 class Texts(NamedTuple):
@@ -54,15 +53,13 @@ class Texts(NamedTuple):
 
 
 def open_texts(
-    sources: Any, kind: str | None = None, lang: str | None = None, split: str | None = "train"
+    sources: Any, kind: Kind | None = None, lang: str | None = None, split: str | None = "train"
 ) -> list[Texts]:
     """Open every file, folder and iterable of (lang, text) of `sources`.
 
     `kind` None is "parallel" for files of pairs, else "monolingual"; `lang` is that of all rows, for a file without
     languages; `split` is a value of the column ``split``, or in the file names of a folder, and None reads all.
     """
-    if kind not in (None, *KINDS):
-        raise ValueError(f"kind={kind!r} is not one of {', '.join(KINDS)}")
     if lang is not None:
         reason = code_error(lang)
         if reason:
@@ -72,10 +69,6 @@ def open_texts(
     for number, source in enumerate(
         [sources] if isinstance(sources, (str, os.PathLike)) else sources, 1
     ):
-        if isinstance(source, tuple):
-            raise ValueError(
-                f"sources has the tuple {source!r:.80}: put (lang, text) pairs into a list"
-            )
         opened += _open(source, number, kind, lang, split)
     labels = [each.label for each in opened]
     twice = next((label for label in labels if labels.count(label) > 1), None)
@@ -90,7 +83,13 @@ def _open(
     source: Any, number: int, kind: str | None, lang: str | None, split: str | None
 ) -> Iterator[Texts]:
     if not isinstance(source, (str, os.PathLike)):
-        part = Part(f"pairs {number}", ["lang", "text"], partial(_blocks_of_pairs, source), ())
+        names = ["lang", "text"]
+        part = Part(
+            f"pairs {number}",
+            names,
+            lambda wanted: blocks_of(_units_of_pairs(source), names, wanted),
+            (),
+        )
         yield _texts(part, kind, lang, split)
         return
     for file in list_files(Path(source), split):
@@ -158,7 +157,8 @@ def _check_row(text: str, lang: str, row: Mapping[str, Any]) -> str | None:
         return reason
     if not isinstance(row["lang"], str) or not row["lang"]:
         return schema.check_text(lang, row["lang"])
-    return (error := code_error(row["lang"][:60])) and f"{lang}: {error}"
+    error = code_error(row["lang"][:60])
+    return None if error is None else f"{lang}: {error}"
 
 
 @cache
@@ -172,14 +172,9 @@ def code_error(code: str) -> str | None:
     return None
 
 
-def _blocks_of_pairs(pairs: Iterable[tuple[str, str]], wanted: Any) -> Iterator[Block]:
-    numbered = enumerate(pairs, 1)
-    while rows := list(islice(numbered, BLOCK)):
-        good = [(n, row) for n, row in rows if isinstance(row, (tuple, list)) and len(row) == 2]
-        kept = {n for n, _ in good}
-        bad = [(n, f"{row!r:.80} is not a pair (lang, text)") for n, row in rows if n not in kept]
-        columns = {"lang": [row[0] for _, row in good], "text": [row[1] for _, row in good]}
-        yield Block(columns, [n for n, _ in good], bad)
+def _units_of_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[Unit]:
+    for number, pair in enumerate(pairs, 1):
+        yield number, [tuple(pair)], None, {}
 
 
 def read_texts(
@@ -219,12 +214,14 @@ def open_lines(
 
     What is not a plain file is copied into the plain file `copy` until the end of the block.
     """
+    # A plain file is read where it lies.
     options: dict[str, Any] = {"name": name_of(path), "every": every, "dedup": dedup}
     is_file = str(path) != STANDARD and Path(path).is_file()
     rows = open_text_rows(path, column, lang)
     if str(path) != STANDARD and not rows.is_table and not (is_file and is_packed(path)):
         yield TextLines(Path(path).absolute(), **options)
         return
+    # Anything else is copied as lines, with the numbers of its rows.
     numbers = array("q")
     copy.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -260,6 +257,7 @@ def open_text_rows(
     label = name_of(path)
     left_out: Counter[str] = Counter()
     numbered = (column or "").isdigit()
+    # A column asked for: a table, whatever the name says. Else the name says the kind.
     if column is not None:
         part = open_file(Path(path), is_header=lambda fields: not numbered, without_header=None)
     elif str(path) == STANDARD:
@@ -267,6 +265,7 @@ def open_text_rows(
     else:
         part = open_texts_of(Path(path), lang)
     name = column or "text"
+    # A TSV file of one column is a file of lines: its first line is a text.
     is_one_column = part is not None and len(part.columns) == 1 and kind_of(path) == ".tsv"
     if part is None or (column is None and is_one_column and part.columns != ["text"]):
         return TextRows(label, False, partial(_lines, path), left_out)
@@ -287,14 +286,26 @@ def _texts_of_column(
     left_out.clear()
     for block in part.read([name]):
         left_out.update(block.left_out)
-        texts = schema.as_list(block.columns[name])
-        wrong = list(block.bad)
-        for number, text in zip(block.lines, texts):
+        texts = texts_of_block(block, part.label, {name: name})[name]
+        yield [text.replace("\n", " ") for text in texts], block.lines
+
+
+def texts_of_block(block: Block, label: str, columns: Mapping[str, str]) -> dict[str, list[str]]:
+    """Name -> the texts of the column of each name; a text may be empty.
+
+    Raises:
+        ValueError: the first row that is none, or that holds something else than text.
+    """
+    texts = {}
+    bad = list(block.bad)
+    for name, column in columns.items():
+        texts[name] = schema.as_list(block.columns[column])
+        for number, text in zip(block.lines, texts[name]):
             reason = schema.check_text(name, text)
             if reason and not reason.endswith("is empty"):
-                wrong.append((number, reason))
-        _refuse(part.label, sorted(wrong))
-        yield [text.replace("\n", " ") for text in texts], block.lines
+                bad.append((number, reason))
+    _refuse(label, sorted(bad))
+    return texts
 
 
 def open_two_texts(files: Sequence[Path], langs: Languages) -> Part:

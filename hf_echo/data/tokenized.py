@@ -50,6 +50,7 @@ class Ragged(NamedTuple):
 
     def take(self, rows: np.ndarray) -> Ragged:
         """Select rows by number, in that order, with repetitions."""
+        # Where each value comes from: its row's start, and its place in the row.
         lengths = self.lengths[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
@@ -227,6 +228,7 @@ def _tokenize(
         parts["target"].append(encode(new_targets))
         parts["target_row"].append(rows)
         if "hard_negatives" in batch:
+            # All negatives of the batch in one list; how many each row has beside it.
             negatives = [texts or [] for texts in batch["hard_negatives"]]
             parts["negatives"].append(encode(list(chain.from_iterable(negatives))))
             parts["counts"].append(np.array(list(map(len, negatives)), np.int64))

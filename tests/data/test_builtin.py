@@ -83,7 +83,6 @@ test_errors_name_the_wrong_value = refusals(
         lambda: builtin_nway(2, languages=["eng_Latn", "nld_Latn"]),
         "unknown language 'nld_Latn'.*fra_Latn",
     ),
-    (lambda: builtin_nway(2, languages="fra_Latn"), "give a list, ['fra_Latn']"),
     (lambda: builtin_parallel(2, languages=["eng_Latn"]), "no pairs of languages in eng_Latn"),
     (lambda: builtin_nway(501, split="dev"), "n=501: the dev split.* has 500"),
 )

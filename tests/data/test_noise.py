@@ -50,11 +50,6 @@ def test_texts_too_short_for_a_kind():
     assert noisy("猫", "soft hyphens") == "猫"
 
 
-def test_an_unknown_kind_is_refused():
-    message = "kind is 'caps'; it must be one of capitals, first word in capitals, "
-    refuses(message, noisy, TEXT, "caps")
-
-
 def test_noisy_forms_have_one_normal_form():
     """So no form of a target is a negative of another (`source_key` and `target_key` of tokenized rows)."""
     for lang, text in {

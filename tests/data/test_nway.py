@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hf_echo.data import load_nway, load_parallel, nway_pairs
 from hf_echo.data.nway import dev_split
+from hf_echo.stages.core.arguments import DataArguments
 from hf_echo.stages.core.text_pairs import load_dev_sets
-from hf_echo.steps.arguments import DataArguments
 
 from ..refusals import refusals, refuses
 
@@ -110,10 +110,6 @@ test_wrong_arguments = refusals(
         "no row in 'spa_Latn' in .* its languages: deu_Latn, eng_",
     ),
     (lambda: nway_pairs(FULL, pivot="spa_Latn"), "no row in 'spa_Latn'"),
-    (
-        lambda: nway_pairs(FULL.remove_columns("id")),
-        "no column 'id' in the n-way dataset; found: lang, text",
-    ),
     (lambda: load_nway("no.tsv"), "no.tsv: no such file or folder", FileNotFoundError),
 )
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from hf_echo.data.sampling import natural, temperature, two_step, unimax
+from hf_echo.data.sampling import temperature, two_step, unimax
 
 from ..refusals import refusals
 
@@ -100,15 +100,12 @@ def test_unimax_does_not_depend_on_the_unit(sizes, settings):
 # Other proportions
 
 
-def test_natural_is_the_share_of_the_size():
-    assert natural({"a": 9, "b": 1}) == {"a": 0.9, "b": 0.1}
-
-
 @pytest.mark.parametrize(
-    ("exponent", "shares"), [(0.5, {"a": 0.75, "b": 0.25}), (0, {"a": 0.5, "b": 0.5})]
+    ("exponent", "shares"),
+    [(1, {"a": 0.9, "b": 0.1}), (0.5, {"a": 0.75, "b": 0.25}), (0, {"a": 0.5, "b": 0.5})],
 )
 def test_temperature_flattens_by_its_exponent(exponent, shares):
-    """9 ** 0.5 is three times 1 ** 0.5."""
+    """9 ** 0.5 is three times 1 ** 0.5; the exponent 1 is natural sampling."""
     assert temperature({"a": 9, "b": 1}, exponent) == pytest.approx(shares)
 
 
@@ -123,7 +120,5 @@ def test_two_step_flattens_sources_then_languages():
 test_wrong_values_are_named = refusals(
     (lambda: unimax({}), "no sizes"),
     (lambda: unimax({"fra_Latn": 3, "deu_Latn": 0}), "'deu_Latn' has size 0"),
-    (lambda: natural({"fra_Latn": -1}), "'fra_Latn' has size -1"),
-    (lambda: natural({"fra_Latn": float("nan")}), "size nan"),
     (lambda: two_step({"web": {}}), "has size 0"),
 )

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import regex
 import typer
 from datasets import Dataset
 from run_script import run, show
@@ -32,11 +33,12 @@ from hf_echo.data.normal_form import normal_forms
 from hf_echo.inference import any_encoder
 from hf_echo.inference.embedding_store import stored_encoder
 from hf_echo.languages import ENGLISH, language
-from hf_echo.search.checks import check_counts, refuse_broken, unit_rows
+from hf_echo.search.checks import refuse_broken, unit_rows
 from hf_echo.search.neighbours import unit_neighbours
 from hf_echo.utils.files import write_whole
 from hf_echo.utils.results import Result
 
+PUNCTUATION = regex.compile(r"[\p{P}\p{S}]+")
 READ = 10_000  # rows of a dataset at a time
 PART = 16_384  # rows that are encoded and searched together
 PROBE = "One sentence, by which a model is known again: 1, 2, 3."
@@ -77,7 +79,10 @@ def row_keys(dataset: Dataset, side: str, progress: bool = True) -> np.ndarray:
     """
     keys = []
     for _, block in _blocks(dataset, [side, f"{side}_lang"], f"Reading {side}s", progress):
-        forms = normal_forms(block[side], ["punctuation"])
+        forms = []
+        for form in normal_forms(block[side]):
+            words = PUNCTUATION.sub(" ", form).split()
+            forms.append(" ".join(words) or form)  # "!!!" differs from "..."
         for text, form, lang in zip(block[side], forms, block[f"{side}_lang"], strict=True):
             if language(lang).script is None:
                 form = " ".join(text.split())
@@ -175,7 +180,8 @@ def mine_negatives(  # noqa: PLR0913 (the options of the script)
     Raises:
         ValueError: k below 1, no pool for a language, broken embeddings (with the row).
     """
-    check_counts(k=k)
+    if k < 1:
+        raise ValueError(f"k is {k}; give at least 1 negative")
     out = Path(out)
     work = work_folder(out, work)
     columns = Columns(encode, work, model)

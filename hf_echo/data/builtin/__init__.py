@@ -39,15 +39,11 @@ def _split(split: str) -> dict[str, list]:
 
 def _first(n: int | None, split: str, languages: Sequence[str]) -> dict[str, list]:
     """The columns of the first n meanings; all if n is None."""
-    if isinstance(languages, str):
-        raise ValueError(f"languages is the string {languages!r}; give a list, [{languages!r}]")
     unknown = [lang for lang in languages if lang not in LANGUAGES]
     if unknown:
         raise ValueError(
             f"unknown language {unknown[0]!r}: the built-in corpus has {', '.join(LANGUAGES)}"
         )
-    if len(set(languages)) < len(languages):
-        raise ValueError(f"a language occurs twice: {', '.join(languages)}")
     columns = _split(split)
     if n is not None and not 0 <= n <= len(columns["id"]):
         raise ValueError(

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 
-from .. import sampling as proportions
+from ..sampling import temperature
 from .data_recipe import Sampling, Step
 
 SEQUENTIAL = 1_000_000  # entries that are decided one after the other
@@ -30,9 +30,8 @@ def entries(step: Step, table: pa.Table) -> pa.Table:
     """What a step compares: (key, row) for each key of each row that it concerns, or (key, row, rank) for a cap."""
     rows = table["row"].to_numpy()
     mask = step.concerns(table)
-    if mask is None:
-        mask = np.ones(len(table), bool)
     if step.kind == "groups":
+        # A cap: rows without a group stay whatever their rank is.
         groups = pa.array(step.work.groups(table), pa.string())
         rank = np.asarray(step.work.rank(table), np.float64)
         rank = np.where(np.isnan(rank), -np.inf, rank)
@@ -107,10 +106,7 @@ def _first_of_keys(db: duckdb.DuckDBPyConnection) -> None:
 
 
 def _sample(db: duckdb.DuckDBPyConnection, sampling: Sampling) -> None:
-    columns = ["source_lang", "target_lang"] if sampling.by == "direction" else [sampling.by]
-    if sampling.method == "two_step":
-        columns = ["origin", *columns]
-    group = " || '\t' || ".join(columns)
+    group = "source_lang || '>' || target_lang" if sampling.by == "direction" else sampling.by
     counted = db.execute(f"SELECT {group}, count(*) FROM found GROUP BY ALL ORDER BY ALL")
     sizes = dict(counted.fetchall())
     if not sizes:
@@ -135,34 +131,14 @@ def _sample(db: duckdb.DuckDBPyConnection, sampling: Sampling) -> None:
 
 def quotas(sampling: Sampling, sizes: Mapping[str, int]) -> dict[str, int]:
     """Rows of each group, exactly ``rows`` in total."""
-    shares = shares_of(sampling, sizes)
+    exponent = 1 if sampling.exponent is None else sampling.exponent  # 1 is natural
+    shares = temperature(sizes, exponent)
     rows = sampling.rows or sum(sizes.values())
     exact = {group: rows * share for group, share in shares.items()}
+    # The small number undoes the rounding of shares such as 0.1 + 0.2.
     quota = {group: math.floor(number + 1e-9) for group, number in exact.items()}
     # The rows that are left go to the largest remainders.
     by_remainder = sorted(exact, key=lambda group: (quota[group] - exact[group], group))
     for group in by_remainder[: rows - sum(quota.values())]:
         quota[group] += 1
     return quota
-
-
-def shares_of(sampling: Sampling, sizes: Mapping[str, int]) -> dict[str, float]:
-    """The proportion of each group (OS 3.5); they sum to 1."""
-    if sampling.method == "natural":
-        return proportions.natural(sizes)
-    if sampling.method == "temperature":
-        return proportions.temperature(sizes, sampling.exponent)
-    if sampling.method == "unimax":
-        return proportions.unimax(
-            sizes, max_upsampling=sampling.max_upsampling, top_n=sampling.top_n
-        )
-    nested: dict[str, dict[str, int]] = {}
-    for group, size in sizes.items():
-        source, _, rest = group.partition("\t")
-        nested.setdefault(source, {})[rest] = size
-    exponent = 0.5 if sampling.exponent is None else sampling.exponent
-    shares = {}
-    for source, shares_of_source in proportions.two_step(nested, exponent).items():
-        for rest, share in shares_of_source.items():
-            shares[f"{source}\t{rest}"] = share
-    return shares

@@ -72,19 +72,14 @@ class Step:
     @property
     def kind(self) -> str:
         """ "rows", "keys", "groups" or "column"."""
-        for method, kind in KINDS.items():
-            if hasattr(self.work, method):
-                return kind
-        raise ValueError(
-            f"step {self.name}: {type(self.work).__name__} must have a method keep, keys, groups or add"
-        )
+        return next(kind for method, kind in KINDS.items() if hasattr(self.work, method))
 
-    def concerns(self, table: pa.Table) -> np.ndarray | None:
-        """The rows that the step concerns, as booleans; None for all."""
-        if not self.only and not self.but:
-            return None
+    def concerns(self, table: pa.Table) -> np.ndarray:
+        """(rows,) bool: the rows that the step concerns."""
         mask = _all_of(table, self.only)
-        return mask & ~_all_of(table, self.but) if self.but else mask
+        if self.but:
+            mask &= ~_all_of(table, self.but)
+        return mask
 
 
 def _all_of(table: pa.Table, wanted: Mapping[str, Sequence[str]]) -> np.ndarray:
@@ -101,26 +96,18 @@ class Sampling:
     A group with fewer rows than its share repeats them; the numbers of repetitions differ by at most one.
     """
 
-    method: Literal["natural", "temperature", "two_step", "unimax"] = setting(
-        "how the groups share the rows"
-    )
+    method: Literal["natural", "temperature"] = setting("how the groups share the rows")
     by: Literal["source_lang", "target_lang", "direction"] = setting(
         "what makes a group", "source_lang"
     )
-    exponent: float | None = setting(
-        "of temperature (OS 3.5: 0.6), or of two_step (0.5)", None, least=0
-    )
+    exponent: float | None = setting("of temperature (OS 3.5: 0.6)", None, least=0)
     rows: int | None = setting("rows in all; as many as there are by default", None, least=1)
-    max_upsampling: float = setting("how often unimax repeats a row at most", 100, least=1)
-    top_n: int = setting("groups that unimax treats equally", 126, least=1)
     seed: int = setting("of the draw", 0)
 
     def __post_init__(self) -> None:
         check(self)
-        if self.exponent is not None and self.method not in ("temperature", "two_step"):
-            raise ValueError(f"{self.method} takes no exponent: remove it")
-        if self.method == "temperature" and self.exponent is None:
-            raise ValueError("temperature needs an exponent (OS 3.5: 0.6)")
+        if (self.method == "temperature") != (self.exponent is not None):
+            raise ValueError("method temperature and an exponent (OS 3.5: 0.6) go together")
 
 
 @dataclass(frozen=True)
@@ -160,6 +147,7 @@ def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> 
             raise ValueError(f"{path}: {name} must be a list, not {values[name]!r}")
     if not values.get("sources"):
         raise ValueError(f"{path}: no sources; give at least one file, folder or Hub dataset")
+    # Each part of the recipe is read by its own function, which names the part in its errors.
     sources = []
     for number, source in enumerate(values["sources"], 1):
         sources.append(source_of(source, f"{path}: source {number}"))
@@ -198,6 +186,7 @@ def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
         raise ValueError(
             f"{where}: give a mapping that begins with {' or '.join(kinds)}, not {value!r}"
         )
+    # Conditions belong to the step, the other fields to what it does.
     values = dict(value)
     conditions: dict[str, dict[str, list[str]]] = {"only": {}, "except": {}}
     try:

@@ -1,22 +1,21 @@
 """Run a data recipe: stages over blocks of rows on disk, then Parquet files, counts and statistics.
 
-A stage is one pass: a step that compares rows (key filter, cap, fit, sample; in the first stage the reading of the
-sources) and the row-local steps after it. A stopped run of the same recipe resumes at the first unfinished block.
+The first stage reads the sources, and each step is a stage of its own. A stopped run of the same recipe resumes at the
+first unfinished block.
 
     OUT/data/train-00000-of-00004.parquet ...   counts.json counts.md stats.json stats.md recipe.yaml fitted.json
     OUT/.work/                                  during the run: a folder of blocks per stage
 
 A block is a Parquet file of the parallel schema with the columns origin and row (a number that grows over the whole
-corpus and never changes); its metadata has the counts of the steps. An existing block is finished.
+corpus and never changes). An existing block is finished.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
@@ -26,7 +25,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
@@ -34,19 +32,21 @@ import hf_echo
 
 from ...utils.executors import LocalExecutor, RayExecutor
 from ...utils.files import json_once, make_once, only_run, read_json, write_json, write_whole
-from ..schema import COLUMNS, OPTIONAL
+from ..schema import COLUMNS
 from ..tables import BadRows
 from . import statistics
 from .compare import compare, entries
 from .data_recipe import Recipe, Sampling, Step
-from .statistics import Directions, Statistics, by_direction, in_and_kept
+from .statistics import Statistics
 from .units import Unit, read_unit, units_of
 
 BLOCK = 50_000  # rows of a block; a worker needs a few times the memory of its text
 FILE_ROWS = 1_000_000  # rows of an output file, if the recipe gives no number of files
-VERSION = 2  # of the blocks; raising it discards old work
-META = b"hf_echo"
-NOTE = "stage.json"  # in the folder of a finished stage: its blocks, counts and fitted values
+VERSION = 3  # of the blocks; raising it discards old work
+NOTE = (
+    "stage.json"  # in the folder of a finished stage: the counts so far, bad rows and fitted values
+)
+BLOCKS = "u*.parquet"
 UNIT = 40  # bits of a row number that count rows of one unit
 SCHEMA = pa.schema(
     [(name, pa.string()) for name in COLUMNS]
@@ -57,6 +57,7 @@ SCHEMA = pa.schema(
     ]
     + [("row", pa.uint64())]
 )
+Executor = LocalExecutor | RayExecutor
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def run(
     recipe: Recipe,
     out: str | Path,
     *,
-    executor: LocalExecutor | RayExecutor | None = None,
+    executor: Executor | None = None,
     on_bad_row: str = "error",
     block: int = BLOCK,
     overwrite: bool = False,
@@ -92,7 +93,6 @@ def run(
         ValueError: bad rows; ``out`` holds another result, or a folder ``data`` that is no result; another run writes
             into it; no row is left.
     """
-    BadRows(on_bad_row)
     out = Path(out)
     executor = executor or LocalExecutor()
     units = units_of(recipe.sources)
@@ -101,20 +101,21 @@ def run(
         return _outcome(out)
     with only_run(out):
         work = _open_work(out, key, fresh)
-        stages = stages_of(recipe)
-        folders = [work / f"{number:02d}" for number in range(len(stages))]
+        stages = [*recipe.steps]
+        if recipe.sampling is not None:
+            stages.append(recipe.sampling)
+        folders = [work / f"{number:02d}" for number in range(len(stages) + 1)]
         # A stage with a note is complete. The run continues after the last complete stage.
-        finished = [number for number in range(len(stages)) if (folders[number] / NOTE).exists()]
-        for number in range(max(finished, default=-1) + 1, len(stages)):
-            barrier, steps = stages[number]
+        finished = [number for number, folder in enumerate(folders) if (folder / NOTE).exists()]
+        for number in range(max(finished, default=-1) + 1, len(folders)):
             folder = folders[number]
             folder.mkdir(exist_ok=True)
-            if barrier is None:
-                note = _read(steps, units, folder, executor, block, on_bad_row)
+            if number == 0:
+                note = _read(units, folder, executor, block, on_bad_row)
             else:
-                note = _apply(barrier, steps, folders[number - 1], folder, executor)
+                note = _apply(stages[number - 1], folders[number - 1], folder, executor)
             write_json(folder / NOTE, note)
-            if number:
+            if number > 0:
                 shutil.rmtree(folders[number - 1])
             _write_counts(_counts_folder(out), note, None)
         _write_output(recipe, folders[-1], out, key)
@@ -126,6 +127,7 @@ def _key(recipe: Recipe, units: Sequence[Unit], block: int) -> str:
     """What decides the result: a run with another key has another result."""
     sources = [(unit.path, unit.label, dict(unit.arguments), unit.identity) for unit in units]
     rules = (recipe.steps, recipe.sampling, recipe.out)
+    # Another version of the package may filter the same rows otherwise.
     text = repr((hf_echo.__version__, VERSION, block, sources, *rules))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -156,68 +158,45 @@ def _counts_folder(out: Path) -> Path:
     return out / ".work" if (out / "data").exists() else out
 
 
-def stages_of(recipe: Recipe) -> list[tuple[Step | Sampling | None, list[Step]]]:
-    """(the step that compares rows, or None for the sources; the row-local steps after it) of each stage."""
-    plan: list[tuple[Any, list[Step]]] = [(None, [])]
-    for step in recipe.steps:
-        if step.kind in ("keys", "groups") or hasattr(step.work, "fit"):
-            plan.append((step, []))
-        else:
-            plan[-1][1].append(step)
-    return [*plan, (recipe.sampling, [])] if recipe.sampling else plan
-
-
 def _read(
-    steps: Sequence[Step],
-    units: Sequence[Unit],
-    folder: Path,
-    executor: LocalExecutor | RayExecutor,
-    size: int,
-    on_bad_row: str,
+    units: Sequence[Unit], folder: Path, executor: Executor, size: int, on_bad_row: str
 ) -> dict[str, Any]:
     """The first stage: all sources into blocks. Returns its note."""
-    read = partial(read_blocks, folder=folder, steps=steps, size=size, on_bad_row=on_bad_row)
-    for _ in executor.map(read, units, "Reading", _gpus(steps)):
-        pass
-    names = []
+    read = partial(read_blocks, folder=folder, size=size, on_bad_row=on_bad_row)
+    list(executor.map(read, units, "Reading"))
     bad_rows = []
     for unit in units:
-        unit_note = read_json(folder / f"u{unit.number:04d}.json")
-        names += unit_note["names"]
-        if unit_note["bad"]:
-            bad_rows.append(unit_note["bad"])
-    note = _collect(folder, names)
-    if not note["steps"]:
+        bad_of_unit = read_json(folder / f"u{unit.number:04d}.json")
+        if bad_of_unit:
+            bad_rows.append(bad_of_unit)
+    counts = statistics.by_direction(folder.glob(BLOCKS))
+    if not counts:
         raise ValueError(f"no good row in {', '.join(unit.path for unit in units[:5])}")
-    return note | {"bad": bad_rows, "fitted": {}}
+    return {"steps": [("sources", counts)], "bad": bad_rows, "fitted": {}}
 
 
-def read_blocks(
-    unit: Unit, folder: Path, steps: Sequence[Step], size: int, on_bad_row: str
-) -> None:
-    """Read one source, apply the steps, write blocks ``u0003-00012.parquet`` and finally the note ``u0003.json``."""
-    unit_note = folder / f"u{unit.number:04d}.json"
-    if unit_note.exists():
+def read_blocks(unit: Unit, folder: Path, size: int, on_bad_row: str) -> None:
+    """Read one source into blocks ``u0003-00012.parquet``, then write its bad rows, if any, into ``u0003.json``."""
+    note = folder / f"u{unit.number:04d}.json"
+    if note.exists():
         return
     bad = BadRows(on_bad_row)
-    names = []
     first = unit.number << UNIT
-    for table in _blocks_of(read_unit(unit, bad), size):
-        name = f"u{unit.number:04d}-{len(names):05d}.parquet"
-        names.append(name)
-        if not (folder / name).exists():
-            numbers = pa.array(np.arange(first, first + len(table), dtype=np.uint64))
-            counts = by_direction(table)
-            read_rows = [("sources", in_and_kept(counts, counts))]
-            _write_block(folder / name, table.append_column("row", numbers), steps, read_rows)
+    for number, table in enumerate(_blocks_of(read_unit(unit, bad), size)):
+        rows = pa.array(np.arange(first, first + len(table), dtype=np.uint64))
+        file = folder / f"u{unit.number:04d}-{number:05d}.parquet"
+        make_once(file, partial(_write_block, table.append_column("row", rows)))
         first += len(table)
     bad.report()
-    reported = None
+    bad_rows = None
     if bad.reasons:
-        reasons = dict(bad.reasons)
-        reported = {"source": unit.path, "rows": bad.reasons.total(), "reasons": reasons}
-        reported["first"] = bad.first
-    write_json(unit_note, {"names": names, "bad": reported})
+        bad_rows = {
+            "source": unit.path,
+            "rows": bad.reasons.total(),
+            "reasons": dict(bad.reasons),
+            "first": bad.first,
+        }
+    write_json(note, bad_rows)
 
 
 def _blocks_of(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
@@ -238,82 +217,65 @@ def _blocks_of(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def _apply(
-    step: Step | Sampling,
-    later_steps: Sequence[Step],
-    before: Path,
-    folder: Path,
-    executor: LocalExecutor | RayExecutor,
-) -> dict[str, Any]:
-    """A later stage: the step that compares or learns, and the row-local steps after it. Returns its note."""
-    earlier = read_json(before / NOTE)
-    names = [name for name, _ in earlier["blocks"]]
+def _apply(step: Step | Sampling, before: Path, folder: Path, executor: Executor) -> dict[str, Any]:
+    """A later stage: one step on the blocks of the stage before. Returns its note."""
+    note = read_json(before / NOTE)
+    files = sorted(before.glob(BLOCKS))
     title = step.name if isinstance(step, Step) else f"sample: {step.method}"
+    # A filter that learns sees all rows that it will judge.
     if isinstance(step, Step) and hasattr(step.work, "fit"):
-        tables = partial(_tables, step, before, names)
+        tables = partial(_tables, step, files)
         fitted = json_once(folder / "fitted.json", lambda: asdict(step.work.fit(tables())))
-        earlier["fitted"][f"{len(earlier['steps'])} {title}"] = fitted
+        note["fitted"][f"{len(note['steps'])} {title}"] = fitted
         step = replace(step, work=type(step.work)(**fitted))
 
+    gpus = 0
     if isinstance(step, Step) and step.kind in ("rows", "column"):
-        copies = None
-        local_steps = [step, *later_steps]
+        change = partial(run_step, step)
+        gpus = getattr(step.work, "gpus", 0)
     else:
-        copies = _compared(step, title, before, folder, names, executor)
-        local_steps = later_steps
-
-    apply = partial(
-        apply_block, before=before, folder=folder, name=title, copies=copies, steps=local_steps
-    )
-    for _ in executor.map(apply, names, title, _gpus(local_steps)):
-        pass
-    note = _collect(folder, names)
-    return earlier | note | {"steps": [*earlier["steps"], *note["steps"]]}
+        change = partial(_repeated, _compared(step, title, files, folder, executor))
+    list(executor.map(partial(apply_block, change=change, folder=folder), files, title, gpus))
+    note["steps"].append((title, statistics.by_direction(folder.glob(BLOCKS))))
+    return note
 
 
 def _compared(
-    step: Step | Sampling,
-    title: str,
-    before: Path,
-    folder: Path,
-    names: Sequence[str],
-    executor: LocalExecutor | RayExecutor,
+    step: Step | Sampling, title: str, files: Sequence[Path], folder: Path, executor: Executor
 ) -> Path:
     """The file of (row, copies) that `compare` writes: of a sample from the blocks, of a filter from their entries."""
     entries_folder = folder / "compared"
-    files = [before / name for name in names]
     if isinstance(step, Step):
         entries_folder.mkdir(exist_ok=True)
-        files = [entries_folder / name for name in names]
-        for _ in executor.map(partial(write_entries, step, before), files, f"{title}: keys"):
-            pass
+        write = partial(write_entries, step=step, folder=entries_folder)
+        list(executor.map(write, files, f"{title}: keys"))
+        files = [entries_folder / file.name for file in files]
     copies = make_once(folder / "copies.parquet", partial(compare, step, files))
     shutil.rmtree(entries_folder, ignore_errors=True)
     return copies
 
 
-def write_entries(step: Step, before: Path, file: Path) -> None:
+def write_entries(file: Path, step: Step, folder: Path) -> None:
+    def write(unfinished: Path) -> None:
+        pq.write_table(entries(step, pq.read_table(file)), unfinished)
+
+    make_once(folder / file.name, write)
+
+
+def apply_block(file: Path, change: Callable[[pa.Table], pa.Table], folder: Path) -> None:
+    """Write a block of the next stage."""
     make_once(
-        file, lambda part: pq.write_table(entries(step, pq.read_table(before / file.name)), part)
+        folder / file.name,
+        lambda unfinished: _write_block(change(pq.read_table(file)), unfinished),
     )
 
 
-def apply_block(
-    block: str, before: Path, folder: Path, name: str, copies: Path | None, steps: Sequence[Step]
-) -> None:
-    """Copy the rows of a block as often as ``copies`` says (once if it does not), apply the steps, write the block."""
-    if (folder / block).exists():
-        return
-    table = pq.read_table(before / block)
-    notes = []
-    if copies is not None:
-        earlier = by_direction(table)
-        table = _repeated(table, copies)
-        notes.append((name, in_and_kept(earlier, by_direction(table))))
-    _write_block(folder / block, table, steps, notes)
+def _write_block(table: pa.Table, unfinished: Path) -> None:
+    pq.write_table(table.select(SCHEMA.names).cast(SCHEMA), unfinished, compression="lz4")
 
 
-def _repeated(table: pa.Table, copies: Path) -> pa.Table:
+def _repeated(copies: Path, table: pa.Table) -> pa.Table:
+    """The rows of a block, each as often as `copies` says; once if it does not say."""
     if not len(table):
         return table
     rows = table["row"].to_numpy()
@@ -324,33 +286,12 @@ def _repeated(table: pa.Table, copies: Path) -> pa.Table:
     return table.take(pa.array(np.repeat(np.arange(len(rows)), times)))
 
 
-def _write_block(
-    path: Path, table: pa.Table, steps: Sequence[Step], notes: list[tuple[str, Directions]]
-) -> None:
-    """Apply the row-local steps and write the block; ``notes`` are the counts of what came before them."""
-    counts = by_direction(table)
-    for step in steps:
-        table = run_step(step, table)
-        earlier = counts
-        counts = by_direction(table)
-        notes.append((step.name, in_and_kept(earlier, counts)))
-    negatives = pc.list_value_length(table["hard_negatives"])
-    has_values = {
-        "quality": table["quality"].null_count < len(table),
-        "hard_negatives": bool(pc.any(pc.greater(negatives, 0)).as_py()),
-    }
-    note = json.dumps({"rows": len(table), "has": has_values, "steps": notes})
-    table = table.select(SCHEMA.names).cast(SCHEMA).replace_schema_metadata({META: note})
-    make_once(path, lambda part: pq.write_table(table, part, compression="lz4"))
-
-
 def run_step(step: Step, table: pa.Table) -> pa.Table:
     """Apply a row filter or a column step to the rows that it concerns."""
     mask = step.concerns(table)
-    if mask is None:
-        mask = np.ones(len(table), bool)
     if not mask.any():
         return table
+    # The step sees only the rows that it concerns.
     part = table.filter(pa.array(mask))
     if step.kind == "rows":
         keep = np.ones(len(table), bool)
@@ -358,10 +299,6 @@ def run_step(step: Step, table: pa.Table) -> pa.Table:
         return table.filter(pa.array(keep))
 
     changed = step.work.add(part)
-    if len(changed) != len(part):
-        raise ValueError(
-            f"step {step.name}: a column step must keep its rows, but returned {len(changed)}"
-        )
     # The rows that the step does not concern stay where they were among the others.
     others = table.filter(pa.array(~mask))
     both = [rows.select(SCHEMA.names).cast(SCHEMA) for rows in (changed, others)]
@@ -369,51 +306,36 @@ def run_step(step: Step, table: pa.Table) -> pa.Table:
     return pa.concat_tables(both).take(pa.array(np.argsort(order)))
 
 
-def _gpus(steps: Sequence[Step]) -> float:
-    return max([getattr(step.work, "gpus", 0) for step in steps], default=0)
-
-
-def _tables(step: Step, before: Path, names: list[str]) -> Iterator[pa.Table]:
+def _tables(step: Step, files: Sequence[Path]) -> Iterator[pa.Table]:
     """The rows that the step concerns, for its fit."""
-    for name in names:
-        table = pq.read_table(before / name)
-        mask = step.concerns(table)
-        yield table if mask is None else table.filter(pa.array(mask))
-
-
-def _collect(folder: Path, names: list[str]) -> dict[str, Any]:
-    """The blocks with their rows, the counts of the steps, and whether each optional column has values."""
-    notes = [json.loads(pq.read_schema(folder / name).metadata[META]) for name in names]
-    return {
-        "blocks": [(name, note["rows"]) for name, note in zip(names, notes)],
-        "steps": statistics.add_up(note["steps"] for note in notes),
-        "has": {column: any(note["has"][column] for note in notes) for column in OPTIONAL},
-    }
+    for file in files:
+        table = pq.read_table(file)
+        yield table.filter(pa.array(step.concerns(table)))
 
 
 def _write_output(recipe: Recipe, last: Path, out: Path, key: str) -> None:
     """Write the blocks of the last stage as files of nearly equal size, and what is told about them."""
     note = read_json(last / NOTE)
-    rows = sum(count for _, count in note["blocks"])
+    steps = statistics.as_json(note["steps"])
+    rows = steps[-1]["kept"]
     if not rows:
-        steps = statistics.as_json(note["steps"])
         culprit = next(step["step"] for step in steps if not step["kept"])
         file = _counts_folder(out) / "counts.md"
         raise ValueError(
             f"no row is left after the step {culprit}; {file} shows the rows after each step"
         )
-    columns = [*COLUMNS, *(name for name in OPTIONAL if note["has"][name])]
+    files = sorted(last.glob(BLOCKS))
+    columns = [*COLUMNS, *statistics.columns_with_values(files)]
     if recipe.out.origin:
         columns.append("origin")
     folder = last / "data"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    blocks = (pq.read_table(last / name, columns=columns) for name, _ in note["blocks"])
-    tables = _blocks_of(blocks, BLOCK)
-    files = min(rows, recipe.out.shards or math.ceil(rows / FILE_ROWS))
-    for number in range(files):
-        file = folder / f"train-{number:05d}-of-{files:05d}.parquet"
-        size = rows * (number + 1) // files - rows * number // files
+    tables = _blocks_of((pq.read_table(file, columns=columns) for file in files), BLOCK)
+    shards = min(rows, recipe.out.shards or math.ceil(rows / FILE_ROWS))
+    for number in range(shards):
+        file = folder / f"train-{number:05d}-of-{shards:05d}.parquet"
+        size = rows * (number + 1) // shards - rows * number // shards
         tables = _write_file(file, tables, size)
     with duckdb.connect() as db:
         db.register("rows", pyarrow.dataset.dataset(str(folder)))
@@ -431,6 +353,7 @@ def _write_output(recipe: Recipe, last: Path, out: Path, key: str) -> None:
 
 def _write_file(path: Path, tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
     """Write the next rows; returns the tables that are left."""
+    # A file begins where the one before has ended, also inside of a table.
     writer = None
     while rows:
         table = next(tables)

@@ -13,15 +13,16 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.dataset
 
 from hf_echo.languages import language
 
 from ...utils.results import markdown_table
-from ..schema import PROVENANCES
+from ..schema import OPTIONAL, PROVENANCES
 from ..tables import BadRows
 from .units import read_unit, units_of
 
-Directions = dict[str, list[int]]  # "fra_Latn>eng_Latn" -> [rows in, rows kept]
+Directions = dict[str, int]  # "fra_Latn>eng_Latn" -> rows
 LINES = 250  # maximum length of the Markdown table; JSON has all directions
 COLUMNS = (
     "pairs",
@@ -44,39 +45,39 @@ COUNT = """SELECT provenance, source_lang, target_lang, count(*)::BIGINT AS pair
     GROUP BY ALL"""
 
 
-def by_direction(table: pa.Table) -> dict[str, int]:
-    """Number of rows of each direction."""
-    counts = (
-        table.group_by(["source_lang", "target_lang"]).aggregate([([], "count_all")]).to_pydict()
-    )
-    names = map(">".join, zip(counts["source_lang"], counts["target_lang"]))
-    return dict(zip(names, counts["count_all"]))
+def by_direction(files: Iterable[Path]) -> Directions:
+    """Number of rows of each direction in Parquet files."""
+    names = [str(file) for file in files]
+    if not names:
+        return {}
+    with duckdb.connect() as db:
+        db.register("rows", pyarrow.dataset.dataset(names))
+        query = (
+            "SELECT source_lang || '>' || target_lang, count(*) FROM rows GROUP BY ALL ORDER BY ALL"
+        )
+        return dict(db.execute(query).fetchall())
 
 
-def in_and_kept(before: Mapping[str, int], after: Mapping[str, int]) -> Directions:
-    return {name: [before.get(name, 0), after.get(name, 0)] for name in {**before, **after}}
-
-
-def add_up(parts: Iterable[Sequence[tuple[str, Directions]]]) -> list[tuple[str, Directions]]:
-    """Add up the step counts of many blocks."""
-    total: list[tuple[str, Directions]] = []
-    for part in parts:
-        total = total or [(name, {}) for name, _ in part]
-        for (_, into), (_, directions) in zip(total, part, strict=True):
-            for name, (before, after) in directions.items():
-                was = into.get(name, (0, 0))
-                into[name] = [was[0] + before, was[1] + after]
-    return [(name, dict(sorted(directions.items()))) for name, directions in total]
+def columns_with_values(files: Iterable[Path]) -> list[str]:
+    """The optional columns of the schema that have a value in some row of Parquet files."""
+    with duckdb.connect() as db:
+        db.register("rows", pyarrow.dataset.dataset([str(file) for file in files]))
+        query = "SELECT sum(len(hard_negatives)), count(quality) FROM rows"
+        counts = db.execute(query).fetchone()
+    return [name for name, count in zip(OPTIONAL, counts, strict=True) if count]
 
 
 def as_json(steps: Sequence[tuple[str, Directions]]) -> list[dict[str, Any]]:
-    """Rows in, kept and dropped of each step: in total and by direction."""
+    """Rows in, kept and dropped of each step, in total and by direction; `steps` have the rows after each one."""
     reports = []
-    for name, directions in steps:
-        before = sum(rows for rows, _ in directions.values())
-        after = sum(rows for _, rows in directions.values())
-        by_direction = {key: _three(*rows) for key, rows in directions.items()}
-        reports.append({"step": name, **_three(before, after), "directions": by_direction})
+    before = steps[0][1]
+    for name, after in steps:
+        directions = {}
+        for direction in sorted({*before, *after}):
+            directions[direction] = _three(before.get(direction, 0), after.get(direction, 0))
+        total = _three(sum(before.values()), sum(after.values()))
+        reports.append({"step": name, **total, "directions": directions})
+        before = after
     return reports
 
 
@@ -121,6 +122,7 @@ class Statistics:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per kind of data (the provenance; for code and mathematics also the direction), and the total."""
+        # Code and mathematics count by the side with natural language.
         ways = {(True, False): " to text", (False, True): " from text"}
         kinds: dict[str, list[dict[str, Any]]] = {}
         for direction in self.directions:
@@ -173,6 +175,7 @@ def collect_statistics(
     sources = [
         {"path": str(path), "label": str(path), "split": None, **arguments} for path in paths
     ]
+    # Each table is counted alone, then the counts are added up: rows need not fit into memory.
     parts = []
     with duckdb.connect() as db:
         for unit in units_of(sources):

@@ -34,6 +34,7 @@ def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
         arguments = {key: value for key, value in source.items() if key not in ("path", "label")}
         path = Path(source["path"])
         split = arguments.get("split", "train")
+        # The built-in corpus and datasets of the Hub have no files here.
         is_file = path.exists() or (source["path"] != "builtin" and looks_like_file(source["path"]))
         files = list_files(path, split) if is_file else []
         parts = list(filter(None, map(_readable, files)))

@@ -6,29 +6,19 @@ pronunciation; the lines below it hold translations, separated by commas or semi
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Iterator, Sequence
 
-from ...languages import ENGLISH
-from .origins import Files, text_lines, unpacked
+from ...languages import ENGLISH, lookup
+from .origins import Files, text_lines
 from .rows import PAIR_COLUMNS, Rows, code_of, one_line
 
 COLUMNS = (*PAIR_COLUMNS, "source")
-DIGITS = {
-    digit: value
-    for value, digit in enumerate(
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    )
-}
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 WORDS = 4  # longest side
 MOST = 30_000  # rows of a package
-CODES = {
-    "kur": "kmr_Latn",
-    "nor": "nob_Latn",
-    "rom": "rom_Latn",
-    "ara": "arb_Arab",
-    "srp": "srp_Cyrl",
-}
+CODES = lookup("kur=kmr_Latn nor=nob_Latn rom=rom_Latn ara=arb_Arab srp=srp_Cyrl")
 NOTES = re.compile(r"/[^/]*/|<[^<>]*>|\[[^\]]*\]|\([^()]*\)|\{[^{}]*\}")
 NUMBER = re.compile(r"^\s*\d+\.\s*")
 # Lines of an entry that are no translations.
@@ -41,6 +31,7 @@ PART_OF_SPEECH = re.compile(
 def read_freedict(files: Sequence[Files]) -> Rows:
     """Pairs of words and short phrases, at most four words a side, with the package; English first."""
     for package in files:
+        # dict-freedict-deu-eng: of the two languages one is English.
         first, second = package.origin.removeprefix("dict-freedict-").split("-")
         foreign = first if second == "eng" else second
         code = CODES.get(foreign) or code_of(foreign) or f"{foreign}_Latn"
@@ -56,13 +47,14 @@ def number_of(word: str) -> int:
     """A number of dictd's index: digits in base 64, the highest first."""
     value = 0
     for digit in word:
-        value = value * 64 + DIGITS[digit]
+        value = value * 64 + DIGITS.index(digit)
     return value
 
 
 def _entries(package: Files) -> Iterator[tuple[str, str]]:
     for index in package.matching("*.index"):
-        data = unpacked(package.read(index.removesuffix(".index") + ".dict.dz"))
+        # Places of entries; several headwords may share an entry, and some lines describe the file.
+        data = gzip.decompress(package.read(index.removesuffix(".index") + ".dict.dz"))
         places: set[tuple[int, int]] = set()
         for line in text_lines(package.read(index)):
             parts = line.split("\t")

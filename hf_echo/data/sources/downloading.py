@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from ...languages import ENGLISH, as_code
 from ...utils.did_you_mean import did_you_mean
 from ...utils.files import check_output, only_run, read_json, write_json, write_text, write_whole
 from ..leaks import held_out_letters, quoted, write_without
-from .origins import Files, open_all, sha256_of
+from .origins import Files, sha256_of
 from .table import LICENSES, SOURCES, License, Source
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ def chosen_sources(
         ValueError: an unknown name or language, a source that the licence does not allow, or a language that no source
             has.
     """
+    # The words are ordered: each allows what the words before it allow.
     allowed = LICENSES[: LICENSES.index(license or "share-alike") + 1]
     sources = []
     for name in names or SOURCES:
@@ -146,8 +148,9 @@ def _refuse_other_files(out: Path) -> None:
     """Tables that this command has not written are not overwritten."""
     if (out / STATE).is_file() or (out / ".work").is_dir():
         return
-    for path in sorted(out.glob("*.parquet")):
-        raise ValueError(f"{path} is there, and not of a download: name another folder")
+    other = min(out.glob("*.parquet"), default=None)
+    if other is not None:
+        raise ValueError(f"{other} is there, and not of a download: name another folder")
 
 
 def _is_done(out: Path, entry: dict[str, Any] | None, inputs: dict[str, Any]) -> bool:
@@ -170,7 +173,8 @@ def _read_source(
 ) -> None:
     """Read a source into the work folder: rows of training and of test."""
     work.mkdir(parents=True, exist_ok=True)
-    files = open_all(source.origins, out / "origins", mirror)
+    files = [origin.open(out / "origins", mirror) for origin in source.origins]
+    # A clone may list files that it does not hold.
     absent = {each.origin: each.absent for each in files if each.absent}
     for origin, paths in absent.items():
         total = sum(len(each.names) + len(each.absent) for each in files if each.origin == origin)
@@ -180,7 +184,9 @@ def _read_source(
         write_whole(work / f"{source.name}.train.parquet") as train,
         write_whole(work / f"{source.name}.test.parquet") as test,
     ):
-        counts["train"], counts["test"] = _write_rows(source, files, train, test, set(codes))
+        counts["train"], counts["test"] = _write_rows(
+            source, files, train, test, {*codes, ENGLISH} if codes else set()
+        )
     if not any(counts.values()):
         raise ValueError(
             f"{source.name} gave no row in {', '.join(codes) or 'any language'}: leave it out"
@@ -196,60 +202,43 @@ def _read_source(
 def _write_rows(
     source: Source, files: list[Files], train: Path, test: Path, codes: set[str]
 ) -> tuple[int, int]:
-    """Write the rows of a source to two files; returns their numbers. Equal rows are kept once."""
-    wanted = codes | {ENGLISH} if codes else None
-    language_places = [
-        place
-        for place, name in enumerate(source.columns, 1)
-        if name in ("lang", "src_lang", "tgt_lang")
-    ]
-    schema = None
-    blocks: tuple[list, list] = ([], [])
-    seen: set[int] = set()
-    counts = [0, 0]
-    writers: list[pq.ParquetWriter] = []
-    try:
-        for row in tqdm(source.read(files), desc=source.name, unit="row", unit_scale=True):
-            if wanted is not None and not all(row[place] in wanted for place in language_places):
-                continue
-            if schema is None:
-                schema = _schema_of(source, row)
-                writers = [
-                    pq.ParquetWriter(path, schema, compression="zstd") for path in (train, test)
-                ]
-            key = hash(row)
-            if key in seen:
-                continue
-            seen.add(key)
-            part = int(row[0])
-            blocks[part].append(row[1:])
-            counts[part] += 1
-            if len(blocks[part]) >= BLOCK:
-                _flush(writers[part], schema, blocks[part])
-        for part, writer in enumerate(writers):
-            _flush(writer, schema, blocks[part])
-    finally:
-        for writer in writers:
-            writer.close()
-    if schema is None:
+    """Write the different rows of a source to two files; returns their numbers."""
+    rows = _different_rows(source, files, codes)
+    block = list(islice(rows, BLOCK))
+    if not block:
         train.touch()
         test.touch()
+        return 0, 0
+    # A column holds numbers or texts, as in the first row.
+    types = [pa.array([value]).type for value in block[0][1:]]
+    schema = pa.schema(zip(source.columns, types))
+    counts = [0, 0]
+    with (
+        pq.ParquetWriter(train, schema, compression="zstd") as train_writer,
+        pq.ParquetWriter(test, schema, compression="zstd") as test_writer,
+    ):
+        while block:
+            for part, writer in enumerate((train_writer, test_writer)):
+                values = [row[1:] for row in block if row[0] == bool(part)]
+                if values:
+                    columns = [pa.array(column) for column in zip(*values)]
+                    writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+                counts[part] += len(values)
+            block = list(islice(rows, BLOCK))
     return counts[0], counts[1]
 
 
-def _schema_of(source: Source, row: tuple) -> pa.Schema:
-    types = [pa.int64() if isinstance(value, int) else pa.string() for value in row[1:]]
-    return pa.schema(list(zip(source.columns, types, strict=True)))
-
-
-def _flush(writer: pq.ParquetWriter, schema: pa.Schema | None, rows: list[tuple]) -> None:
-    if rows:
-        writer.write_table(
-            pa.Table.from_arrays(
-                [pa.array(column) for column in zip(*rows, strict=True)], schema=schema
-            )
-        )
-        rows.clear()
+def _different_rows(source: Source, files: list[Files], codes: set[str]) -> Iterator[tuple]:
+    """The rows of a source in these languages and English (none: in all), each once."""
+    places = [place for place, name in enumerate(source.columns, 1) if name in LANGUAGE_COLUMNS]
+    seen: set[int] = set()
+    for row in tqdm(source.read(files), desc=source.name, unit="row", unit_scale=True):
+        if codes and not codes.issuperset(row[place] for place in places):
+            continue
+        key = hash(row)
+        if key not in seen:
+            seen.add(key)
+            yield row
 
 
 def _write_tables(out: Path, work: Path, state: dict[str, Any], waiting: list[str]) -> None:

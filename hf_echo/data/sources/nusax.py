@@ -6,24 +6,15 @@ import csv
 import io
 from collections.abc import Sequence
 
+from ...languages import lookup
 from .origins import Files
 from .rows import Rows, one_line
 
 COLUMNS = ("id", "lang", "text", "split")
-CODES = {
-    "acehnese": "ace_Latn",
-    "balinese": "ban_Latn",
-    "banjarese": "bjn_Latn",
-    "buginese": "bug_Latn",
-    "english": "eng_Latn",
-    "indonesian": "ind_Latn",
-    "javanese": "jav_Latn",
-    "madurese": "mad_Latn",
-    "minangkabau": "min_Latn",
-    "ngaju": "nij_Latn",
-    "sundanese": "sun_Latn",
-    "toba_batak": "bbc_Latn",
-}
+CODES = lookup("""
+    acehnese=ace_Latn balinese=ban_Latn banjarese=bjn_Latn buginese=bug_Latn english=eng_Latn indonesian=ind_Latn
+    javanese=jav_Latn madurese=mad_Latn minangkabau=min_Latn ngaju=nij_Latn sundanese=sun_Latn toba_batak=bbc_Latn
+""")
 SPLITS = {"train": "train", "valid": "dev", "test": "test"}
 
 

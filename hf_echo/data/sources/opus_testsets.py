@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ...languages import ENGLISH
+from ...languages import ENGLISH, lookup
 from .origins import Files
 from .rows import PAIR_COLUMNS, Rows, code_of, draw_of, is_of_flores, one_line
 
@@ -17,40 +17,13 @@ HELD_OUT = 300  # pairs with English of each language of the Tatoeba Challenge t
 ENOUGH = 1_500
 MOST = 3_000  # pairs of two languages without English
 # Labels of Tatoeba that `find_language` does not know, or takes for another language.
-LABELS = {
-    "afb": "afb_Arab",
-    "arq": "arq_Arab",
-    "ber": "ber_Latn",
-    "got": "got_Goth",
-    "lad": "lad_Latn",
-    "lad_Hebr": "lad_Hebr",
-    "lzh": "lzh_Hani",
-    "lzh_Hans": "lzh_Hani",
-    "toki": "tok_Latn",
-    "toki_Latn": "tok_Latn",
-    "wuu": "wuu_Hani",
-    "wuu_Hans": "wuu_Hani",
-    "xal": "xal_Cyrl",
-    "yue_Hans": "yue_Hant",
-}
+LABELS = lookup("""
+    afb=afb_Arab arq=arq_Arab ber=ber_Latn got=got_Goth lad=lad_Latn lad_Hebr=lad_Hebr lzh=lzh_Hani lzh_Hans=lzh_Hani
+    toki=tok_Latn toki_Latn=tok_Latn wuu=wuu_Hani wuu_Hans=wuu_Hani xal=xal_Cyrl yue_Hans=yue_Hant
+""")
 # Japanese is written in several scripts at once; a label names the one that prevails in the sentence.
 LABELS |= {f"jpn_{script}": "jpn_Jpan" for script in ("Hani", "Hira", "Kana")}
-NO_LATIN = {
-    "bel",
-    "bul",
-    "cmn",
-    "ell",
-    "heb",
-    "hye",
-    "jpn",
-    "khm",
-    "kor",
-    "lzh",
-    "pes",
-    "rus",
-    "wuu",
-    "yue",
-}
+NO_LATIN = frozenset("bel bul cmn ell heb hye jpn khm kor lzh pes rus wuu yue".split())
 TICO = {"ti_ER": "tir_Ethi_ER", "ti_ET": "tir_Ethi_ET", "pt_BR": "por_Latn"}
 TICO_NOT = {"nus", "ti"}  # files of them are no translations of the English lines
 # From this line on the Somali lines stand one line before their English.
@@ -65,6 +38,7 @@ def tatoeba_code(label: str) -> str | None:
     """The code of a label such as ``cmn_Hans``, ``fra`` or ``jpn_Hira``; None for transliterations."""
     if label in LABELS:
         return LABELS[label]
+    # A text in Latin script of a language with another one is a transliteration.
     iso, _, script = label.partition("_")
     if script == "Latn" and iso in NO_LATIN:
         return None
@@ -157,6 +131,7 @@ def read_tico19(files: Sequence[Files]) -> Rows:
     (repository,) = files
     folders = "datasets/tico19/testsets/*/tico19-test.en"
     names = repository.matching(folders)
+    # Every language brings its own copy of the English lines.
     versions = [repository.lines(name) for name in names]
     # Line n of most files is the same English sentence.
     english: list[str] = []

@@ -11,7 +11,6 @@ the source reads. A stopped download continues where it stopped.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import subprocess
@@ -20,7 +19,7 @@ import tarfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -108,6 +107,7 @@ class GitRepository:
             FileNotFoundError: the mirror does not hold the repository or the commit.
             OSError: git is missing, or the repository cannot be fetched; the message has git's reason.
         """
+        # A mirror is only read.
         place = (mirror or folder) / self.name.replace("/", "+") / "repo"
         if mirror is None:
             self._fetch(place)
@@ -312,6 +312,7 @@ def download_file(address: str, path: Path) -> None:
     Raises:
         OSError: the address cannot be read, or the disk is full.
     """
+    # What an earlier run has downloaded is asked for no more.
     part = path.with_name(path.name + ".part")
     start = part.stat().st_size if part.is_file() else 0
     total = 0
@@ -370,6 +371,7 @@ def _members(path: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]
 
 def _data_of_deb(data: bytes) -> bytes:
     """The archive ``data.tar.*`` inside a Debian package, an ar file: 60 bytes of header a member, even lengths."""
+    # From member to member: name in the first 16 bytes of the header, size in bytes 48 to 58.
     place = len(b"!<arch>\n")
     while place + 60 <= len(data):
         name = data[place : place + 16].decode().strip()
@@ -380,14 +382,4 @@ def _data_of_deb(data: bytes) -> bytes:
     raise ValueError("a Debian package without data.tar")
 
 
-def unpacked(data: bytes) -> bytes:
-    """The bytes of a gzip file (also dictzip, whose blocks gzip reads)."""
-    return gzip.decompress(data)
-
-
 Origin = GitRepository | Package
-
-
-def open_all(origins: Iterable[Origin], folder: Path, mirror: Path | None = None) -> list[Files]:
-    """The files of several origins, in their order."""
-    return [origin.open(folder, mirror) for origin in origins]

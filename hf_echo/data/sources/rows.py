@@ -11,36 +11,16 @@ import unicodedata
 from collections.abc import Iterator
 from functools import cache
 
-from ...languages import LANGUAGES, find_language
+from ...languages import LANGUAGES, find_language, lookup
 
 PAIR_COLUMNS = ("src_lang", "src", "tgt_lang", "tgt")
 Row = tuple
 Rows = Iterator[Row]
-SCRIPTS = {
-    "ARABIC": "Arab",
-    "ARMENIAN": "Armn",
-    "BENGALI": "Beng",
-    "CANADIAN": "Cans",
-    "CHEROKEE": "Cher",
-    "COPTIC": "Copt",
-    "CYRILLIC": "Cyrl",
-    "DEVANAGARI": "Deva",
-    "ETHIOPIC": "Ethi",
-    "GEORGIAN": "Geor",
-    "GREEK": "Grek",
-    "GUJARATI": "Gujr",
-    "HANGUL": "Hang",
-    "HEBREW": "Hebr",
-    "KANNADA": "Knda",
-    "LATIN": "Latn",
-    "MALAYALAM": "Mlym",
-    "MYANMAR": "Mymr",
-    "SYRIAC": "Syrc",
-    "TAMIL": "Taml",
-    "TELUGU": "Telu",
-    "THAI": "Thai",
-    "TIFINAGH": "Tfng",
-}
+SCRIPTS = lookup("""
+    ARABIC=Arab ARMENIAN=Armn BENGALI=Beng CANADIAN=Cans CHEROKEE=Cher COPTIC=Copt CYRILLIC=Cyrl DEVANAGARI=Deva
+    ETHIOPIC=Ethi GEORGIAN=Geor GREEK=Grek GUJARATI=Gujr HANGUL=Hang HEBREW=Hebr KANNADA=Knda LATIN=Latn
+    MALAYALAM=Mlym MYANMAR=Mymr SYRIAC=Syrc TAMIL=Taml TELUGU=Telu THAI=Thai TIFINAGH=Tfng
+""")
 
 
 def one_line(text: str) -> str:

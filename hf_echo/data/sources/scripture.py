@@ -13,14 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
-from ...languages import ENGLISH
+from ...languages import ENGLISH, lookup
 from .origins import Files
 from .rows import Rows, code_of, main_script, one_line
 
 COLUMNS = ("verse_id", "lang", "text", "split")
-BOOKS = dict(
-    pair.split("=")
-    for pair in """
+BOOKS = lookup("""
     genesis=GEN exodus=EXO leviticus=LEV numbers=NUM deuteronomy=DEU joshua=JOS judges=JDG ruth=RUT 1samuel=1SA
     2samuel=2SA 1kings=1KI 2kings=2KI 1chronicles=1CH 2chronicles=2CH ezra=EZR nehemiah=NEH esther=EST job=JOB
     psalms=PSA proverbs=PRO ecclesiastes=ECC songofsolomon=SON isaiah=ISA jeremiah=JER lamentations=LAM ezekiel=EZE
@@ -29,29 +27,15 @@ BOOKS = dict(
     2corinthians=2CO galatians=GAL ephesians=EPH philippians=PHI colossians=COL 1thessalonians=1TH 2thessalonians=2TH
     1timothy=1TI 2timothy=2TI titus=TIT philemon=PHM hebrews=HEB james=JAM 1peter=1PE 2peter=2PE 1john=1JO 2john=2JO
     3john=3JO jude=JUD revelation=REV revelationofjohn=REV
-    """.split()
-)
+""")
 # Editions of christos-c/bible-corpus that are not read: tokenized text, a second edition of a language, English, which
 # comes from the World English Bible, and Esperanto, which its publisher does not give away.
 NOT_READ = ("*-tok.xml", "*/K'iche'-NT-SIL.xml", "*/English*.xml", "*/Esperanto.xml")
-MORE = {
-    "GerTafel": "deu_Latn",
-    "FreSynodale1921": "fra_Latn",
-    "SloChraska": "slv_Latn",
-    "SweKarlXII": "swe_Latn",
-}
-QURAN = {
-    "bn": "ben_Beng",
-    "en": "eng_Latn",
-    "es": "spa_Latn",
-    "fr": "fra_Latn",
-    "id": "ind_Latn",
-    "ru": "rus_Cyrl",
-    "sv": "swe_Latn",
-    "tr": "tur_Latn",
-    "ur": "urd_Arab",
-    "zh": "zho_Hans",
-}
+MORE = lookup("GerTafel=deu_Latn FreSynodale1921=fra_Latn SloChraska=slv_Latn SweKarlXII=swe_Latn")
+QURAN = lookup("""
+    bn=ben_Beng en=eng_Latn es=spa_Latn fr=fra_Latn id=ind_Latn ru=rus_Cyrl sv=swe_Latn tr=tur_Latn ur=urd_Arab
+    zh=zho_Hans
+""")
 
 
 def split_of(verse: str) -> str:
@@ -67,6 +51,7 @@ def read_bible(files: Sequence[Files]) -> Rows:
     corpus, english = files
     for verse, text in _world_english(english):
         yield _row(verse, ENGLISH, text)
+    # Of several editions in a language the first one is read.
     left_out = {name for pattern in NOT_READ for name in corpus.matching(pattern)}
     languages = _languages(corpus)
     taken: set[str] = set()
@@ -144,6 +129,7 @@ def read_more_bibles(files: Sequence[Files]) -> Rows:
 
 def _csv_verses(data: bytes) -> Iterator[tuple[str, str]]:
     for row in csv.DictReader(io.StringIO(data.decode("utf-8-sig"))):
+        # "II Samuel" is 2samuel.
         first, _, rest = row["Book"].lower().partition(" ")
         number = {"i": "1", "ii": "2", "iii": "3"}.get(first)
         name = number + rest if number else first + rest

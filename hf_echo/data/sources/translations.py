@@ -124,6 +124,7 @@ def paragraphs_of(page: str) -> dict[str, str]:
 def read_documentation(files: Sequence[Files]) -> Rows:
     """The manuals in gettext catalogs, and the pages of LibreOffice's help, whose paragraphs have the same id in every
     language."""
+    # Pages of help are packages; the other origins are repositories of catalogs.
     pages = [package for package in files if package.origin.startswith(HELP)]
     yield from read_manuals([repository for repository in files if repository not in pages])
     english_pages: dict[str, dict[str, str]] = {}

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...modeling.feature_extraction_echo_speech import audio_source
 from ...modeling.feature_extraction_echo_speech import load_audio as read_audio
+from ...utils.extras import extra
 
 
 def check_audio(audio: Any, sampling_rate: int = 16_000) -> str | None:
@@ -21,21 +22,18 @@ def check_audio(audio: Any, sampling_rate: int = 16_000) -> str | None:
 
 def audio_length(audio: Any, sampling_rate: int, *, name: str = "audio") -> int:
     """Samples at `sampling_rate` of whatever `read_audio` takes, from the header of a file."""
-    try:
+    with extra("speech"):
         import soundfile
-    except ImportError as error:
-        raise ImportError("audio files need soundfile: pip install -e '.[speech]'") from error
-    given = (
-        audio
-        if isinstance(audio, Mapping)
-        else {"bytes" if isinstance(audio, bytes) else "path": audio}
-    )
-    path = given.get("path")
-    content = given.get("bytes")
-    if given.get("array") is None and (content is not None or isinstance(path, (str, Path))):
+
+    # An audio is a mapping as `datasets` has it, bytes, a path, or samples.
+    if isinstance(audio, Mapping):
+        source = None if audio.get("array") is not None else audio.get("bytes") or audio.get("path")
+    else:
+        source = audio
+    if isinstance(source, (bytes, str, Path)):
         try:
-            about = soundfile.info(audio_source(content if content is not None else path))
-            return max(1, round(about.frames * sampling_rate / about.samplerate))
+            header = soundfile.info(audio_source(source))
+            return max(1, round(header.frames * sampling_rate / header.samplerate))
         except (soundfile.LibsndfileError, RuntimeError, OSError):
             pass  # read_audio says what is wrong with it
     return len(read_audio(audio, sampling_rate, name=name))

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from datasets import Dataset
 from tqdm.auto import tqdm
 
 from ...utils.files import write_array
-from ..sampling import two_step
+from ..sampling import repeated, two_step
 from .audio import audio_length, read_audio
 
 
@@ -32,14 +33,14 @@ class SpeechRows(torch.utils.data.Dataset):
     """
 
     def __init__(self, rows: Dataset, sampling_rate: int, lengths: np.ndarray):
-        self.rows, self.sampling_rate, self.lengths = rows, sampling_rate, lengths
+        self.rows = rows
+        self.sampling_rate = sampling_rate
+        self.lengths = lengths
+        # Recordings of one English sentence mean the same, in whatever language.
         english = rows["english"][:] if "english" in rows.column_names else [None] * len(rows)
         # a Column is read row by row
-        texts = [en or own for en, own in zip(english, rows["text"][:], strict=True)]
-        numbers: dict[str, int] = {}
-        self.meanings = np.array(
-            [numbers.setdefault(text, len(numbers)) for text in texts], np.int64
-        )
+        texts = [translation or text for translation, text in zip(english, rows["text"][:])]
+        self.meanings = pd.factorize(np.array(texts, object))[0]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -60,16 +61,10 @@ def audio_lengths(
     file = Path(cache_dir or "") / f"audio-lengths-{rows._fingerprint}-{sampling_rate}.npy"
     if cache_dir is not None and file.exists():
         return np.load(file)
-    numbered = enumerate(
-        tqdm(rows.select_columns("audio"), "Lengths of recordings", unit=" files", delay=2), 1
-    )
-    lengths = np.fromiter(
-        (
-            audio_length(row["audio"], sampling_rate, name=f"row {number}")
-            for number, row in numbered
-        ),
-        np.int64,
-    )
+    recordings = tqdm(rows.select_columns("audio"), "Lengths of recordings", unit=" files", delay=2)
+    lengths = np.zeros(len(rows), np.int64)
+    for row, recording in enumerate(recordings):
+        lengths[row] = audio_length(recording["audio"], sampling_rate, name=f"row {row + 1}")
     if cache_dir is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_array(file, lengths)
@@ -86,6 +81,7 @@ def sampled_rows(rows: Dataset, lengths: np.ndarray, exponent: float, seed: int)
     of_row: dict[tuple[str, str], list[int]] = {}
     for number, (source, lang) in enumerate(zip(sources, rows["lang"], strict=True)):
         of_row.setdefault((source or "", lang), []).append(number)
+    # Shares by hours of speech, not by recordings.
     hours: dict[str, dict[str, float]] = {}
     for (source, lang), rows_of_source in of_row.items():
         hours.setdefault(source, {})[lang] = float(lengths[rows_of_source].sum())
@@ -94,11 +90,8 @@ def sampled_rows(rows: Dataset, lengths: np.ndarray, exponent: float, seed: int)
     rng = np.random.default_rng(seed)
     picked = []
     for (source, lang), rows_of_source in sorted(of_row.items()):
-        whole, rest = divmod(
-            max(1, round(shares[source][lang] * total / lengths[rows_of_source].mean())),
-            len(rows_of_source),
-        )
-        picked += [np.tile(rows_of_source, whole), rng.permutation(rows_of_source)[:rest]]
+        count = max(1, round(shares[source][lang] * total / lengths[rows_of_source].mean()))
+        picked.append(repeated(np.array(rows_of_source), count, rng))
     return rng.permutation(np.concatenate(picked))
 
 

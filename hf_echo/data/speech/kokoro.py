@@ -97,6 +97,7 @@ def say(text: str, voice: str, speed: float, pitch: float) -> bytes:
     ]
     if not numbers:
         return b""
+    # A style depends on the number of phonemes; of two voices it is the mean.
     styles = np.mean([_style(name) for name in voice.split("+")], axis=0)
     inputs = {
         "tokens": np.array([[0, *numbers, 0]]),
@@ -117,6 +118,7 @@ def phonemes(text: str, kind: str) -> str:
             read = _reader(lang)
         return read(text)
     table = ENGLISH | BY_REGION[espeak] if espeak in BY_REGION else OTHERS
+    # espeak-ng drops punctuation: it speaks what is between, and the signs are put back.
     pieces = [piece for piece in STOPS.split(text) if piece.strip()]
     words = [piece.strip() for piece in pieces if not STOPS.fullmatch(piece)]
     command = ["espeak-ng", "-q", "--ipa", "--tie=^", "-v", espeak]

@@ -6,8 +6,6 @@ named by language. A `metadata.csv` belongs to an audiofolder of `datasets`, or 
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -16,11 +14,17 @@ from pathlib import Path
 from ...languages import find_language
 from ...utils.files import files_below
 from ...utils.lineage import FILE as LINEAGE
-from ..formats import Block, Part, open_file, suffix_of
+from ...utils.text import text_blocks
+from ..delimited import each_line
+from ..formats import Part, open_file, suffix_of
+from ..parts import Unit, blocks_of
 from ..tables import SPLIT_WORDS, list_files
 
 TABLES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json")
 METADATA = "metadata.csv"
+AUDIO_COLUMNS = frozenset(
+    ["file_name", "audio"]
+)  # of an audiofolder, whose metadata.csv has a header
 SAVED = ("state.json", "dataset_dict.json")  # of `Dataset.save_to_disk`
 FLEURS = [
     "id",
@@ -57,6 +61,7 @@ def speech_tables(path: Path, split: str | None) -> list[Path]:
 
 def _common_voice_tables(path: Path, folders: Sequence[Path], split: str | None) -> list[Path]:
     """One table a language and split."""
+    # A split is a table of this name in each folder of a language.
     stems = COMMON_VOICE_SPLITS
     if split is not None:
         stems = ("dev" if SPLIT_WORDS.get(split) == "validation" else split,)
@@ -77,48 +82,32 @@ def _is_table(file: Path) -> bool:
 
 
 def open_table(file: Path) -> Part:
-    """FLEURS has no header: a number, then the name of a wav file."""
+    """A table of paths; LJSpeech's and those of FLEURS have no header."""
     if file.name == METADATA:
-        return _open_metadata(file)
+        head = next(each_line(text_blocks(file)), (0, "", None))[1]
+        if "|" in head and AUDIO_COLUMNS.isdisjoint(re.split("[,|]", head)):
+            columns = ["audio", "text"]
+            return Part(
+                str(file),
+                columns,
+                lambda wanted: blocks_of(_ljspeech_rows(file), columns, wanted),
+                file,
+            )
     part = open_file(file)
     fields = part.columns
+    # FLEURS: a number, then the name of a wav file.
     if len(fields) == len(FLEURS) and fields[0].isdigit() and fields[1].endswith(".wav"):
         part = open_file(file, is_header=lambda fields: False, without_header=FLEURS)
     return part
 
 
-def _open_metadata(file: Path) -> Part:
-    """`metadata.csv` of an audiofolder (commas, header), or of LJSpeech (`id|text|...` without header)."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-        head = text.partition("\n")[0].strip()
-        bars = "|" in head and not {"file_name", "audio"} & set(re.split("[,|]", head))
-        style = {"delimiter": "|", "quoting": csv.QUOTE_NONE} if bars else {}
-        reader = csv.reader(io.StringIO(text), **style)
-        rows = [(reader.line_num, row) for row in reader if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{file}: not a CSV table in UTF-8 ({error})") from None
-    # LJSpeech has no header: the first two fields are the name of the file and its text.
-    if bars:
-        columns = ["audio", "text"]
-    else:
-        columns = rows.pop(0)[1] if rows else []
-    good = []
-    bad = []
-    for number, row in rows:
-        if len(row) < len(columns):
-            bad.append((number, f"{len(row)} fields instead of {len(columns)}"))
-        else:
-            good.append((number, row))
-
-    def read(wanted: Sequence[str]) -> Iterator[Block]:
-        picked = {}
-        for name in wanted:
-            place = columns.index(name)
-            picked[name] = [row[place] for _, row in good]
-        yield Block(picked, [number for number, _ in good], bad)
-
-    return Part(str(file), columns, read, file)
+def _ljspeech_rows(file: Path) -> Iterator[Unit]:
+    """`id|text|...`: the name of the recording and what it says; quotes are plain characters."""
+    for number, line, reason in each_line(text_blocks(file)):
+        fields = line.split("|")
+        if reason is None and len(fields) < 2:
+            reason = f"{len(fields)} fields instead of 2"
+        yield number, [] if reason else [(fields[0], fields[1])], reason, {}
 
 
 def audio_folders(file: Path) -> list[Path]:
@@ -132,6 +121,7 @@ def audio_folders(file: Path) -> list[Path]:
 def columns_of_layout(file: Path, columns: Sequence[str], constants: Mapping[str, str]) -> Extra:
     """Source, language and English text, which a table of Common Voice or FLEURS has in its folders, not in columns."""
     values: dict[str, str] = {}
+    # What the folders say: the corpus, and for FLEURS the language.
     if (file.parent / "clips").is_dir():
         values = {"source": "common_voice"}
     is_fleurs = columns == FLEURS

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,6 @@ LONGEST = 30.0  # seconds: what the omnilingual encoders are advised to read at 
 SHORTEST = 0.4  # seconds of the shortest piece
 SPEECH = 0.5  # probability from which a frame is speech
 PAUSE = 7  # frames (0.22 s) over which energy is averaged: a pause between words is shorter than one between sentences
-Vad = Literal["auto", "silero", "energy"]
 
 
 def audio_pieces(
@@ -36,7 +35,6 @@ def audio_pieces(
     *,
     longest: float = LONGEST,
     on_long: OnLong = "warn",
-    vad: Vad = "auto",
     name: str = "audio",
 ) -> Iterator[np.ndarray]:
     """The pieces of an audio that an encoder reads, one after the other: the audio itself if it is short enough.
@@ -48,13 +46,10 @@ def audio_pieces(
         longest: seconds of the longest piece.
         on_long: for longer audio, as `encode` has it for text: "warn" truncates it and logs a warning, "error"
             raises, "split" gives pieces cut at pauses, whose embeddings the caller averages.
-        vad: as in `speech_probability`.
 
     Raises:
-        ValueError: as `read_audio`; an unknown on_long or vad, `longest` too short, longer audio with "error".
+        ValueError: as `read_audio`; `longest` too short, longer audio with "error".
     """
-    if on_long not in get_args(OnLong):
-        raise ValueError(f"on_long is {on_long!r}; it must be 'warn', 'error' or 'split'")
     read = partial(audio_blocks, audio, sampling_rate, name=name)
     length = audio_length(audio, sampling_rate, name=name)
     limit = round(longest * sampling_rate)
@@ -72,12 +67,13 @@ def audio_pieces(
             longest,
         )
     elif length > limit:
-        spans = speech_spans(read(), sampling_rate, longest=longest, vad=vad) or spans
+        spans = speech_spans(read(), sampling_rate, longest=longest) or spans
     yield from _cut(read(), spans)
 
 
 def _cut(blocks: Iterable[np.ndarray], spans: Sequence[tuple[int, int]]) -> Iterator[np.ndarray]:
     """The spans (start, end), which are in order, of the joined blocks."""
+    # Only the samples from the next span on are held.
     held = np.zeros(0, np.float32)
     first = 0
     waiting = deque(spans)
@@ -99,7 +95,6 @@ def speech_spans(
     sampling_rate: int,
     *,
     longest: float = LONGEST,
-    vad: Vad = "auto",
 ) -> list[tuple[int, int]]:
     """(start, end) in samples of the pieces of speech, in order; silence before and after them is left out.
 
@@ -107,7 +102,7 @@ def speech_spans(
         audio: mono samples (n,), or blocks of them, as `audio_blocks` reads them.
 
     Raises:
-        ValueError: an unknown vad, or `longest` under twice the shortest piece (0.8 s).
+        ValueError: `longest` under twice the shortest piece (0.8 s).
     """
     length = 0
 
@@ -118,7 +113,7 @@ def speech_spans(
             yield block
 
     pieces = shas_pieces(
-        speech_probability(counted(), sampling_rate, vad), FRAME / VAD_RATE, longest=longest
+        speech_probability(counted(), sampling_rate), FRAME / VAD_RATE, longest=longest
     )
     size = FRAME / VAD_RATE * sampling_rate
     limit = int(longest * sampling_rate)
@@ -147,6 +142,7 @@ def shas_pieces(
             if end > start:
                 pieces.append((start, end))
             continue
+        # A cut leaves both halves long enough.
         inner = speech[start + least : end - least]
         lowest = np.flatnonzero(inner == inner.min())
         # of equal ones, the middle
@@ -157,18 +153,15 @@ def shas_pieces(
 
 def _trimmed(speech: np.ndarray, start: int, end: int) -> tuple[int, int]:
     heard = np.flatnonzero(speech[start:end] >= SPEECH)
-    return (start + int(heard[0]), start + int(heard[-1]) + 1) if len(heard) else (start, start)
+    if not len(heard):
+        return start, start
+    return start + int(heard[0]), start + int(heard[-1]) + 1
 
 
-def speech_probability(
-    blocks: Iterable[np.ndarray], sampling_rate: int, vad: Vad = "auto"
-) -> np.ndarray:
-    """Probability of speech (frames of 32 ms,) by "silero" (silero-vad), "energy", or "auto": silero if installed."""
-    if vad not in get_args(Vad):
-        raise ValueError(f"vad is {vad!r}; it must be 'auto', 'silero' or 'energy'")
-    if vad == "auto":
-        vad = "silero" if find_spec("silero_vad") else "energy"
-    return (silero_speech if vad == "silero" else energy_speech)(_frames(blocks, sampling_rate))
+def speech_probability(blocks: Iterable[np.ndarray], sampling_rate: int) -> np.ndarray:
+    """Probability of speech (frames of 32 ms,), by silero-vad if it is installed, else by the energy."""
+    by_frame = silero_speech if find_spec("silero_vad") else energy_speech
+    return by_frame(_frames(blocks, sampling_rate))
 
 
 def _frames(blocks: Iterable[np.ndarray], sampling_rate: int) -> Iterator[np.ndarray]:
@@ -189,6 +182,7 @@ def _frames(blocks: Iterable[np.ndarray], sampling_rate: int) -> Iterator[np.nda
 def energy_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
     """(frames,) of blocks (n, FRAME) of 16 kHz: a logistic function of the energy in dB, half way between background
     and loud speech."""
+    # Energy of each frame, averaged over a pause.
     power = np.concatenate([np.einsum("ij,ij->i", block, block) / FRAME for block in frames])
     smooth = np.convolve(power, np.ones(PAUSE) / PAUSE, mode="same")
     level = 10 * np.log10(smooth + 1e-10)
@@ -215,10 +209,6 @@ def silero_speech(frames: Iterable[np.ndarray]) -> np.ndarray:
 
 @cache
 def _silero() -> Any:
-    try:
-        from silero_vad import load_silero_vad
-    except ImportError:
-        raise ImportError(
-            "vad='silero' needs silero-vad: pip install -e '.[vad]'; or use vad='energy'"
-        ) from None
+    from silero_vad import load_silero_vad
+
     return load_silero_vad(onnx=False)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...languages import find_language
-from ..formats import BLOCK, Block, Part, suffix_of
+from ..formats import Block, Part, suffix_of
 from ..schema import check_text
 from ..tables import (
     SPLIT_WORDS,
@@ -34,7 +34,6 @@ from .layouts import SAVED, Extra, audio_folders, columns_of_layout, open_table,
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict, Features
 
-NUMBER = "\0number"  # of a row of a dataset, in place of its audio while its texts are checked
 COLUMNS = ("audio", "text", "lang")
 OPTIONAL = ("english", "source", "speaker")
 ALIASES = {
@@ -82,7 +81,6 @@ def load_speech(
     columns: Mapping[str, str] | None = None,
     split: str | None = "train",
     name: str | None = None,
-    need_text: bool = True,
     on_bad_row: str = "error",
     limit: int | None = None,
 ) -> Dataset:
@@ -97,7 +95,6 @@ def load_speech(
         columns: schema name -> name in the data, for names other than the usual ones.
         split: as in `load_parallel`; of Common Voice also "validated" and "other". None reads train, dev and test.
         name: configuration of a Hub dataset.
-        need_text: False reads audio without transcription too (`text` is then empty).
         on_bad_row: "error" raises with the first bad rows (file and line), "skip" drops them with one warning.
         limit: largest number of good rows.
 
@@ -119,15 +116,15 @@ def load_speech(
     if source is not None:
         constants["source"] = source
     bad = BadRows(on_bad_row)
-    arguments = {"columns": dict(columns or {}), "constants": constants, "need_text": need_text}
+    columns = columns or {}
     if not isinstance(path_or_name, (str, os.PathLike)):
-        return _from_dataset(path_or_name, "the dataset", bad, limit, **arguments)
+        return _from_dataset(path_or_name, "the dataset", bad, limit, columns, constants)
     path = Path(path_or_name)
     tables = speech_tables(path, split) if path.exists() else []
     if tables:
-        return _from_tables(tables, split, bad, limit, **arguments)
+        return _from_tables(tables, split, bad, limit, columns, constants)
     dataset = _open_dataset(path, str(path_or_name), split, name)
-    return _from_dataset(dataset, str(path_or_name), bad, limit, **arguments)
+    return _from_dataset(dataset, str(path_or_name), bad, limit, columns, constants)
 
 
 def _from_tables(
@@ -135,17 +132,17 @@ def _from_tables(
     split: str | None,
     bad: BadRows,
     limit: int | None,
-    columns: Mapping[str, str] | None,
+    columns: Mapping[str, str],
     constants: Mapping[str, str],
-    need_text: bool,
 ) -> Dataset:
+    """The rows of tables of paths, which `datasets` caches; a row whose audio file is missing is bad."""
     later_columns = [name for name in OPTIONAL if name not in constants]
     plans = []
     identities = []
     for file in files:
         part = open_table(file)
         extra = columns_of_layout(file, part.columns, constants)
-        mapping = find_columns(part.columns, columns, [*constants, *extra], part.label, need_text)
+        mapping = find_columns(part.columns, columns, [*constants, *extra], part.label)
         folders = audio_folders(file)
         read = partial(_read_located, part, mapping["audio"], folders, extra)
         all_columns = mapping | {name: name for name in extra}
@@ -158,9 +155,9 @@ def _from_tables(
     for plan in plans:
         present.update(plan.mapping)
     optional = [name for name in OPTIONAL if name in present]
-    convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
+    convert = partial(checked_rows, constants=constants, optional=optional)
     tables = checked_tables(plans, convert, bad, limit=limit)
-    key = ("speech", identities, sorted(constants.items()), optional, need_text, bad.skip, limit)
+    key = ("speech", identities, sorted(constants.items()), optional, bad.skip, limit)
     return to_dataset(tables, bad, features(optional), key)
 
 
@@ -168,6 +165,7 @@ def _read_located(
     part: Part, audio: str, folders: list[Path], extra: Extra, wanted: Sequence[str]
 ) -> Iterator[Block]:
     """The blocks of a table with full paths of audio files; a row whose file is missing is bad."""
+    # Columns that the folders give are not in the table.
     in_table = [name for name in wanted if name not in extra]
     if "english" in extra and "id" not in in_table:
         in_table.append("id")
@@ -210,7 +208,6 @@ def find_columns(
     columns: Mapping[str, str],
     given: Sequence[str],
     where: str,
-    need_text: bool = True,
 ) -> dict[str, str]:
     """Map the schema to the columns of a table; `given` are schema columns with values from elsewhere."""
     if "lang" in given and "lang" in found:
@@ -224,7 +221,7 @@ def find_columns(
             )
         if column is not None and name not in given:
             mapping[name] = column
-        elif name in COLUMNS and name not in given and (name != "text" or need_text):
+        elif name in COLUMNS and name not in given:
             fix = "give lang, such as fra_Latn, or" if name == "lang" else "give"
             message = f"{where} has no column for {name}; found: {', '.join(found) or 'none'}"
             raise ValueError(f"{message}; {fix} columns: {{{name}: ...}}")
@@ -236,15 +233,15 @@ def checked_rows(
     *,
     constants: Mapping[str, str],
     optional: Sequence[str],
-    need_text: bool,
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
     """(table of the good rows, (row, reason) of the others); `audio` of the block is a path."""
+    # A row with anything wrong is left out whole, with the first reason.
     values = {name: as_list(column) for name, column in block.items()}
     good = {name: [] for name in (*COLUMNS, *optional)}
     bad = []
     for row, fields in enumerate(zip(*values.values(), strict=True)):
         record = dict(zip(values, fields, strict=True)) | constants
-        reason = check_text("text", record.get("text")) if need_text or record.get("text") else None
+        reason = check_text("text", record["text"])
         try:
             lang = _code(record.get("lang"))
         except ValueError as error:
@@ -253,7 +250,7 @@ def checked_rows(
             bad.append((row, reason))
             continue
         good["audio"].append({"bytes": None, "path": record["audio"]})
-        good["text"].append(record.get("text") or "")
+        good["text"].append(record["text"])
         good["lang"].append(lang)
         for name in optional:
             value = record.get(name)
@@ -329,48 +326,45 @@ def _from_dataset(
     label: str,
     bad: BadRows,
     limit: int | None,
-    columns: Mapping[str, str] | None,
+    columns: Mapping[str, str],
     constants: Mapping[str, str],
-    need_text: bool,
 ) -> Dataset:
     """The rows of a `datasets.Dataset`; its audio is not decoded and not copied."""
     from datasets import Dataset, concatenate_datasets
 
-    mapping = find_columns(dataset.column_names, columns, list(constants), label, need_text)
+    mapping = find_columns(dataset.column_names, columns, list(constants), label)
     column = mapping.pop("audio")
     audio = _undecoded(dataset, column, label).select_columns([column])
-    texts = dataset.select_columns(list({*mapping.values()}))
-    part = Part(label, texts.column_names, partial(_read_numbered, texts, len(audio)))
-    optional = [c for c in OPTIONAL if c in mapping or c in constants]
-    convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
-    plan = Plan(part, mapping | {"audio": NUMBER})
-    tables = list(checked_tables([plan], convert, bad, limit=limit))
+    texts = dataset.select_columns(list({*mapping.values()})).with_format("arrow")[:]
+    block = {name: texts[text_column] for name, text_column in mapping.items()}
+    block["audio"] = [None] * len(dataset)
+    optional = [name for name in OPTIONAL if name in mapping or name in constants]
+    checked, bad_rows = checked_rows(block, constants=constants, optional=optional)
+
+    # Rows behind the last one that is wanted are nobody's business, as in a table.
+    failed = {row for row, _ in bad_rows}
+    rows = [row for row in range(len(dataset)) if row not in failed][:limit]
+    end = rows[-1] if len(rows) == limit else len(dataset)
+    for row, reason in bad_rows:
+        if row < end:
+            bad.add(label, row + 1, reason)
     bad.report()
-    checked = pa.concat_tables(tables)
-    rows = [int(number) for number in checked["audio"].combine_chunks().field("path").to_pylist()]
+    if not rows:
+        raise ValueError(f"{label}: no good row")
+
     # Audio is not copied: a bad row keeps its place beside it, empty, and is not selected.
     place_of = {row: place for place, row in enumerate(rows)}
-    places = pa.array([place_of.get(row) for row in range(len(audio))], pa.int64())
+    places = pa.array([place_of.get(row) for row in range(len(dataset))], pa.int64())
     checked = checked.drop(["audio"]).take(places)
     if column != "audio":
         audio = audio.rename_column(column, "audio")
     return concatenate_datasets([audio, Dataset(checked)], axis=1).select(rows)
 
 
-def _read_numbered(texts: Dataset, rows: int, wanted: Sequence[str]) -> Iterator[Block]:
-    """Blocks of the columns of texts, with the number of each row."""
-    for start in range(0, rows, BLOCK):
-        numbers = range(start, min(start + BLOCK, rows))
-        columns: dict[str, Any] = {NUMBER: list(map(str, numbers))}
-        if texts.column_names:
-            table = texts.with_format("arrow")[start : numbers.stop]
-            columns |= {name: table[name] for name in table.column_names}
-        yield Block(columns, range(start + 1, numbers.stop + 1), [])
-
-
 def _undecoded(dataset: Dataset, column: str, label: str) -> Dataset:
     from datasets import Audio
 
+    # Audio, paths, {bytes, path}, or decoded samples with their rate.
     feature = dataset.features[column]
     fields = set(feature) if isinstance(feature, dict) else set()
     is_path = getattr(feature, "dtype", None) == "string" or fields == {"bytes", "path"}

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ...languages import ENGLISH, find_language
+from ...utils.extras import extra
 from . import kokoro
 from .readers import kept_for_measuring
 
@@ -117,6 +118,7 @@ class Engine:
             raise ValueError(
                 f"{where}: no readable sound ({' '.join(str(error).split())[:80]})"
             ) from None
+        # Without a pitch of its own, an engine spoke slower or faster: now it is played back so.
         samples = samples.mean(1)
         if not self.has_pitch and pitch != 1:
             samples = soxr.resample(samples, rate * pitch, rate)
@@ -153,6 +155,7 @@ def _espeak(text: str, voice: str, speed: float, pitch: float) -> bytes:
 @cache
 def _espeak_voices() -> dict[str, list[str]]:
     """Every language with every variant; regional forms (en-us, en-gb-scotland) are voices of one language."""
+    # Variants are voices, too, except those that are effects.
     variants = []
     for line in _lines("espeak-ng", "--voices=variant"):
         variant = re.search(r"!v/(\S+)", line)
@@ -213,28 +216,26 @@ def _lines(*command: str) -> list[str]:
     return run_engine(command).decode(errors="replace").splitlines()
 
 
-ENGINES = {
-    engine.name: engine
-    for engine in (
-        Engine("espeak-ng", "espeak-ng", "espeak-ng", _espeak_voices, _espeak, has_pitch=True),
-        Engine("flite", "flite", "flite", _flite_voices, _flite),
-        Engine(
-            "festival",
-            "festival and a voice, such as festvox-kallpc16k",
-            "text2wave",
-            _festival_voices,
-            _festival,
-        ),
-        Engine(
-            "kokoro",
-            "espeak-ng, and see docs/speech.md",
-            "espeak-ng",
-            kokoro.voices,
-            kokoro.say,
-            there=kokoro.installed,
-        ),
-    )
-}
+_ENGINES = (
+    Engine("espeak-ng", "espeak-ng", "espeak-ng", _espeak_voices, _espeak, has_pitch=True),
+    Engine("flite", "flite", "flite", _flite_voices, _flite),
+    Engine(
+        "festival",
+        "festival and a voice, such as festvox-kallpc16k",
+        "text2wave",
+        _festival_voices,
+        _festival,
+    ),
+    Engine(
+        "kokoro",
+        "espeak-ng, and see docs/speech.md",
+        "espeak-ng",
+        kokoro.voices,
+        kokoro.say,
+        there=kokoro.installed,
+    ),
+)
+ENGINES = {engine.name: engine for engine in _ENGINES}
 
 
 def missing_engines(names: Sequence[str]) -> list[str]:
@@ -253,13 +254,9 @@ def open_engines(names: Sequence[str] = ()) -> list[Engine]:
         ValueError: an unknown name. FileNotFoundError: an engine is not installed; the line names the Debian package.
         ImportError: soundfile or soxr is not installed.
     """
-    try:
+    with extra("speech"):
         import soundfile  # noqa: F401
         import soxr  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "speech engines need soundfile and soxr: pip install -e '.[speech]'"
-        ) from error
     for name in names:
         if name not in ENGINES:
             raise ValueError(f"no speech engine {name!r}; there are {', '.join(ENGINES)}")

@@ -64,8 +64,6 @@ class SpeechPlan:
     voices: tuple[str, ...] = ()
 
     def __post_init__(self):
-        if self.copies < 1:
-            raise ValueError(f"copies is {self.copies}; it must be at least 1")
         for name in ("speed", "pitch"):
             low, high = getattr(self, name)
             if not 0.3 <= low <= high <= 3:
@@ -222,6 +220,7 @@ def _write(
 ):
     from datasets import Value
 
+    # A few sentences may fail (signs that an engine cannot read); half of them is a fault.
     rows = list(pool.map(partial(_spoken, engines=engines, plan=plan), clips))
     failed = [row for row in rows if isinstance(row, str)]
     if len(failed) > MOST_FAILED * len(rows):
@@ -251,6 +250,7 @@ def _spoken(clip: Clip, engines: dict[str, Engine], plan: SpeechPlan) -> dict[st
     samples = (
         soxr.resample(samples, rate, plan.sampling_rate) if rate != plan.sampling_rate else samples
     )
+    # The clip as a recording: its effects follow from its own seed.
     samples, names = apply_effects(
         samples, plan.sampling_rate, plan.effects, np.random.default_rng(clip.seed)
     )

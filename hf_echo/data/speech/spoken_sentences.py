@@ -66,6 +66,7 @@ def read_sentences(  # noqa: PLR0913 (the options of `hf-echo data speak`)
     Raises:
         ValueError: no sentence is left, an unknown language, bad rows.
     """
+    # Each sentence once, if it is long enough and not in another set.
     code = find_language(lang) if lang else None
     languages = {find_language(name) for name in langs}
     left_out = set(exclude)
@@ -128,6 +129,7 @@ def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
             if line.strip():
                 yield Sentence(line, lang, line if lang == ENGLISH else None)
         return
+    # Tables are told apart by their columns.
     columns = open_file(path).columns if path.is_file() and suffix_of(path) else []
     if lang is not None and "lang" in columns:
         raise ValueError(f"{path} has a column lang: leave lang={lang!r} out")
@@ -173,13 +175,6 @@ class Effects:
     room: float = 0.3
     noise: float = 0.5
     band: float = 0.3
-
-    def __post_init__(self):
-        for name in ("room", "noise", "band"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; it is a probability from 0 to 1"
-                )
 
 
 ROOM = (0.1, 0.5)  # seconds until an echo is 60 dB quieter

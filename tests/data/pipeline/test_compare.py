@@ -136,13 +136,6 @@ def test_the_largest_remainder_takes_the_last_row():
     assert compare.quotas(Sampling("natural", rows=10), {"a": 27, "b": 13}) == {"a": 7, "b": 3}
 
 
-def test_two_steps_by_hand():
-    """Sources 10 to 2 by the roots of 100 and 4 rows; in the first source 8 to 6."""
-    sizes = {"web\ta": 64, "web\tb": 36, "radio\ta": 4}
-    quotas = compare.quotas(Sampling("two_step", rows=84), sizes)
-    assert quotas == {"web\ta": 40, "web\tb": 30, "radio\ta": 14}
-
-
 @pytest.fixture
 def unequal():
     """90 French rows and 10 Spanish ones."""

@@ -20,7 +20,7 @@ steps:
   - filter: length_ratio
   - {filter: cap, limit: 100, order: random}
   - {drop: {provenance: mined}, only: {source_lang: deu_Latn}}
-sampling: {method: two_step, rows: 700}
+sampling: {method: temperature, exponent: 0.5, rows: 700}
 out: {shards: 3}
 """
 

@@ -36,7 +36,7 @@ steps:
   - {drop: {provenance: [mined]}}
   - {score: me/model, batch: 8}
   - {hard_negatives: rules, max_negatives: 3}
-sampling: {method: two_step, exponent: 0.5, rows: 7}
+sampling: {method: temperature, exponent: 0.5, rows: 7}
 out: {shards: 2, origin: true}
 """)
     assert recipe.sources[0] == {"path": "a/pairs.tsv.gz", "label": "pairs"}
@@ -64,7 +64,7 @@ out: {shards: 2, origin: true}
     assert {"python", "latex", "fra_Latn"} <= set(recipe.steps[2].only["source_lang"])
     assert recipe.steps[4].work == Score("me/model", batch=8)
     assert recipe.steps[5].work == RuleNegatives(max_negatives=3)
-    assert recipe.sampling == Sampling("two_step", exponent=0.5, rows=7)
+    assert recipe.sampling == Sampling("temperature", exponent=0.5, rows=7)
     assert recipe.out == Output(2, True)
 
 
@@ -83,7 +83,10 @@ test_what_is_wrong_is_told_in_one_line = refusals(
         "r.yaml.*step 1: score: unknown field 'bach'.*'batch'?",
     ),
     ("sources: [a]\nsampling: {exponent: 1}", "r.yaml.*sampling: method is missing"),
-    ("sources: [a]\nsampling: {method: temperature}", "r.yaml.*temperature needs an exponent"),
+    (
+        "sources: [a]\nsampling: {method: temperature}",
+        "r.yaml.*temperature and an exponent.*go together",
+    ),
     ("sources: [a\n", "r.yaml.* is not YAML"),
     ("- a", "r.yaml.* must hold `field: value` lines, not a list"),
     call=lambda text, read: read(text),

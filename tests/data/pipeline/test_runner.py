@@ -322,17 +322,6 @@ def test_a_source_that_does_not_exist(tmp_path):
     refuses("nowhere.parquet", go, recipe, tmp_path, error=FileNotFoundError)
 
 
-@dataclass(frozen=True)
-class Losing:
-    def add(self, table):
-        return table.slice(1)
-
-
-def test_a_column_step_that_loses_a_row_is_an_error(source, tmp_path):
-    recipe = recipe_of(source, Step("losing", Losing()))
-    refuses("step losing: a column step must keep its rows", go, recipe, tmp_path / "out")
-
-
 def test_the_directions_of_tatoeba_are_capped_apart_from_those_of_panlex(tmp_path):
     """OS A.2 with one direction for Tatoeba and two for PanLex: each source counts its own rows."""
     directions = {

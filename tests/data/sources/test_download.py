@@ -266,7 +266,7 @@ def test_sources_are_listed_with_their_licences(mirror, hf_echo_cli):
 
 
 def test_every_public_source_is_pinned():
-    for each in table.ALL:
+    for each in table.SOURCES.values():
         for origin in each.origins:
             assert (
                 len(getattr(origin, "commit", "")) == 40 or len(getattr(origin, "sha256", "")) == 64
@@ -274,7 +274,7 @@ def test_every_public_source_is_pinned():
 
 
 def test_every_public_source_has_languages():
-    for each in table.ALL:
+    for each in table.SOURCES.values():
         assert len(each.languages) > 1
 
 

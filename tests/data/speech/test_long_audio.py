@@ -27,7 +27,7 @@ def speech_like(seconds: list[float], rate: int = RATE, noise: float = 0.002) ->
 
 
 def test_energy_tells_speech_from_pauses():
-    probability = speech_probability([speech_like([2, 1, 3, 1, 2])], RATE, "energy")
+    probability = speech_probability([speech_like([2, 1, 3, 1, 2])], RATE)
     time = np.arange(len(probability)) * FRAME
     for start, end, is_speech in (
         (0.3, 1.7, True),
@@ -43,18 +43,18 @@ def test_little_speech_in_a_long_silence():
     """Two of a hundred seconds, over faint noise and over digital silence."""
     for noise in (0.002, 0.0):
         audio = speech_like([0, 60, 2, 38], noise=noise)
-        spans = np.array(speech_spans(audio, RATE, vad="energy")) / RATE
+        spans = np.array(speech_spans(audio, RATE)) / RATE
         np.testing.assert_allclose(spans, [[60, 62]], atol=0.2)
 
 
 def test_long_audio_is_split_at_pauses():
     audio = speech_like([4, 0.5, 4, 0.5, 4, 0.5, 4])
-    spans = np.array(speech_spans(audio, RATE, longest=6, vad="energy")) / RATE
+    spans = np.array(speech_spans(audio, RATE, longest=6)) / RATE
     np.testing.assert_allclose(spans, [[0, 4], [4.5, 8.5], [9, 13], [13.5, 17.5]], atol=0.15)
     at_8k = speech_like([4, 0.5, 4, 0.5, 4, 0.5, 4], rate=8000)
     pytest.importorskip("soxr")
     np.testing.assert_allclose(
-        np.array(speech_spans(at_8k, 8000, longest=6, vad="energy")) / 8000, spans, atol=0.15
+        np.array(speech_spans(at_8k, 8000, longest=6)) / 8000, spans, atol=0.15
     )
 
 
@@ -85,7 +85,7 @@ def test_pieces_of_any_audio_fit():
 
 def test_noise_without_pauses_is_kept_whole():
     audio = speech_like([20])
-    pieces = list(audio_pieces(audio, RATE, longest=6, on_long="split", vad="energy"))
+    pieces = list(audio_pieces(audio, RATE, longest=6, on_long="split"))
     assert sum(map(len, pieces)) / len(audio) > 0.95
     assert max(map(len, pieces)) <= 6 * RATE
 
@@ -98,7 +98,7 @@ def test_on_long(caplog):
         (cut,) = audio_pieces(audio, RATE, longest=5)
     np.testing.assert_array_equal(cut, audio[: 5 * RATE])
     assert "9.0 s of audio were truncated to 5 s" in caplog.text
-    pieces = audio_pieces(audio, RATE, longest=5, on_long="split", vad="energy")
+    pieces = audio_pieces(audio, RATE, longest=5, on_long="split")
     assert [len(piece) / RATE for piece in pieces] == pytest.approx([4, 4], abs=0.2)
 
 
@@ -107,8 +107,6 @@ test_wrong_options = refusals(
         dict(longest=5, on_long="error"),
         "talk.wav: 9.0 s of audio; the limit is 5 s: cut it, or use on_long='split'",
     ),
-    (dict(longest=5, on_long="cut"), "on_long is 'cut'"),
     (dict(longest=0.5, on_long="split"), "longest=0.5 s is under 0.8 s"),
-    (dict(longest=0.9, on_long="split", vad="webrtc"), "vad is 'webrtc'"),
     call=lambda options: list(audio_pieces(speech_like([9]), RATE, name="talk.wav", **options)),
 )

@@ -50,6 +50,7 @@ def by_direction(table: pa.Table) -> Iterator[tuple[tuple[str, str], np.ndarray]
     sources, source_langs = codes_of(table["source_lang"])
     targets, target_langs = codes_of(table["target_lang"])
     width = len(target_langs)
+    # One number for each direction, so that one sort groups all rows.
     both = sources.astype(np.int64) * width + targets
     order = np.argsort(both, kind="stable")
     values, starts = np.unique(both[order], return_index=True)
@@ -79,11 +80,16 @@ def count_by_row(wanted: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 def text_hashes(table: pa.Table, seed: int = 0) -> np.ndarray:
     """uint64 (rows,): a hash of the row's two texts, independent of its position."""
+    sources, targets = (table[side].to_pylist() for side in SIDES)
+    return hashes([f"{source}\0{target}" for source, target in zip(sources, targets)], seed)
+
+
+def hashes(texts: Sequence[str], seed: int = 0) -> np.ndarray:
+    """uint64 (texts,): their xxh3 hashes."""
     from xxhash import xxh3_64_intdigest
 
-    texts = zip(*(table[side].to_pylist() for side in SIDES))
-    hashes = (xxh3_64_intdigest(f"{source}\0{target}".encode(), seed) for source, target in texts)
-    return np.fromiter(hashes, np.uint64, len(table))
+    digests = (xxh3_64_intdigest(text.encode(), seed) for text in texts)
+    return np.fromiter(digests, np.uint64, len(texts))
 
 
 @cache

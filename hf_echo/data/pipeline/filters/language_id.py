@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ....languages import LANGUAGES, find_language, language
+from ....utils.extras import extra
 from ....utils.settings import Checked, setting
 from .columns import (
     SIDES,
@@ -175,12 +176,8 @@ class Identifier:
 @cache
 def open_identifier() -> Identifier:
     """Open heliport."""
-    try:
+    with extra("filters"):
         import heliport
-    except ImportError as error:
-        raise ImportError(
-            "language identification needs heliport: pip install -e '.[filters]'"
-        ) from error
     identifier = heliport.Identifier()
 
     def name(texts: Sequence[str]) -> list[str | None]:

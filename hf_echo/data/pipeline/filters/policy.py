@@ -13,7 +13,6 @@ import pyarrow as pa
 from ....utils.settings import Checked, check, setting
 from ...schema import PROVENANCES
 from .columns import by_direction, direction, is_in, numbers, text_hashes
-from .threshold import SYNTHETIC
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,12 @@ class GroupCap(Checked):
     order: Literal["random", "quality", "input"] = setting(
         "the rows that stay: any, those of the best scores, or the first", "random"
     )
-    primary_first: bool = setting(
-        "synthetic rows only fill the places that other rows leave (ECHO 3)", False
-    )
     seed: int = setting("for order random", 0)
 
     def groups(self, table: pa.Table) -> np.ndarray:
         """(rows,) "python>eng_Latn"; None for rows without a cap."""
         groups = np.full(len(table), None, dtype=object)
+        # A name of `only` is a kind of provenance or a language of either side.
         capped = is_in(table["provenance"], self.only)
         for (source, target), rows in by_direction(table):
             all_rows = not self.only or source in self.only or target in self.only
@@ -62,14 +59,11 @@ class GroupCap(Checked):
         return groups
 
     def rank(self, table: pa.Table) -> np.ndarray:
-        rank = np.zeros(len(table))
         if self.order == "quality":
-            rank = np.nan_to_num(numbers(table, "quality"), nan=-2.0)
-        elif self.order == "random":
-            rank = text_hashes(table, self.seed) / 2.0**64
-        if self.primary_first:
-            rank = rank + 10.0 * ~is_in(table["provenance"], SYNTHETIC)
-        return rank
+            return np.nan_to_num(numbers(table, "quality"), nan=-2.0)
+        if self.order == "random":
+            return text_hashes(table, self.seed) / 2.0**64
+        return np.zeros(len(table))
 
 
 @dataclass(frozen=True)

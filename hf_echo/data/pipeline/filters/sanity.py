@@ -22,7 +22,7 @@ NOT_TEXT = (
 
 @dataclass(frozen=True)
 class TextSanity(Checked):
-    """Row filter on both sides. Code and mathematics need no letters.
+    """Row filter on both sides. Code and mathematics need no letters; a copy of the source is no translation.
 
     Letters are counted with their marks, after links, markup and placeholders are removed; a text without letters is
     always dropped.
@@ -32,22 +32,18 @@ class TextSanity(Checked):
     letter_share: float = setting(
         "minimum share of letters among the characters other than white space", 0.3
     )
-    copies: bool = setting(
-        "keep targets that equal their source except for case and white space", False
-    )
 
     def keep(self, table: pa.Table) -> np.ndarray:
         keep = np.ones(len(table), bool)
         for side in SIDES:
             lengths = pc.fill_null(pc.utf8_length(table[side]), 0).to_numpy()
             keep &= (lengths <= self.max_chars) & self._is_text(table[side], table[f"{side}_lang"])
-        if not self.copies:
-            source, target = (normal_forms(table[side].to_pylist()) for side in SIDES)
-            keep &= np.fromiter((s != t for s, t in zip(source, target)), bool, len(table))
-        return keep
+        source, target = (normal_forms(table[side].to_pylist()) for side in SIDES)
+        return keep & (np.array(source, object) != np.array(target, object))
 
     def _is_text(self, texts: pa.ChunkedArray, langs: pa.ChunkedArray) -> np.ndarray:
         points, offsets = code_points(texts)
+        # Letters are compared with all that is printed, links and placeholders included.
         ink = count_by_row(~is_kind(points, r"\s"), offsets)
         points, offsets = code_points(pc.replace_substring_regex(texts, NOT_TEXT, " "))
         letters = count_by_row(is_kind(points, r"[\p{L}\p{M}]"), offsets)

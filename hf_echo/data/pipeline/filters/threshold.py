@@ -28,9 +28,8 @@ class DirectionThreshold:
     """Row filter: ``quality`` >= mu - k * sigma of the row's direction.
 
     Rows with code or mathematics on a side stay, whatever their score (OS 4.3, which takes k = 3 for primary data and 1
-    for synthetic data). For a direction that is not calibrated, the back-off "language" takes the mean over the
-    calibrated directions that contain its source language (its target language if the source is English), or the floor
-    if there is none.
+    for synthetic data). A direction that is not calibrated takes the mean over the calibrated directions
+    that contain its source language (its target language if the source is English), or the floor if there is none.
     """
 
     k: float = setting("standard deviations below the mean", 3.0)
@@ -39,9 +38,6 @@ class DirectionThreshold:
         "direction -> (mu, sigma), or the path of a JSON file with this", dict
     )
     floor: float = setting("the threshold where nothing is calibrated (OS 3.5)", 0.25)
-    back_off: Literal["language", "floor"] = setting(
-        "what a direction without calibration takes", "language"
-    )
     unscored: Literal["keep", "drop"] = setting("treatment of rows without quality", "keep")
 
     def __post_init__(self) -> None:
@@ -62,7 +58,7 @@ class DirectionThreshold:
             return -np.inf
         k = self.k if not synthetic or self.k_synthetic is None else self.k_synthetic
         mu_sigma = self.calibrated.get(direction(source_lang, target_lang))
-        if mu_sigma is None and self.back_off == "language":
+        if mu_sigma is None:
             mu_sigma = self._of_language(
                 target_lang if source_lang.startswith("eng_") else source_lang
             )
@@ -74,6 +70,7 @@ class DirectionThreshold:
 
     def keep(self, table: pa.Table) -> np.ndarray:
         quality = numbers(table, "quality")
+        # Synthetic rows have a threshold of their own.
         provenance, names = codes_of(table["provenance"])
         synthetic = np.isin(names, SYNTHETIC)[provenance]
         least = np.empty(len(table))
@@ -94,8 +91,6 @@ def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
     part = table.take(pa.array(rows)) if len(rows) < len(table) else table
     texts = [part[c].to_pylist() for c in ("source", "target", "source_lang", "target_lang")]
     new = np.asarray(scorer(*texts), np.float64) if len(rows) else np.empty(0)
-    if new.shape != (len(rows),):
-        raise ValueError(f"the scorer must return ({len(rows)},) numbers, not shape {new.shape}")
     old[rows] = new
     column = pa.array(old, from_pandas=True)  # NaN becomes null
     if "quality" in table.column_names:
@@ -113,6 +108,7 @@ def calibrate(
         scorer: None if the tables have a column ``quality``.
         min_rows: directions with fewer scored rows are not calibrated.
     """
+    # (3,) number, sum and sum of squares of the scores of each direction
     sums: dict[str, np.ndarray] = {}
     for table in tables:
         quality = numbers(table if scorer is None else score(table, scorer, again=True), "quality")

@@ -46,29 +46,10 @@ def test_equal_texts_of_two_languages_are_duplicates(rows, first_of_keys):
     assert first_of_keys(ExactDuplicates(side="source"), table) == [0]
 
 
-def test_by_language_keeps_equal_texts_of_two_languages(rows, first_of_keys):
-    table = rows(
-        ("OK", "a"), ("OK", "b"), ("OK", "c"), source_lang=["fra_Latn", "deu_Latn", "fra_Latn"]
-    )
-
-    assert first_of_keys(ExactDuplicates(side="source", by_language=True), table) == [0, 1]
-
-
 def test_key_of_a_pair_knows_where_the_source_ends(rows, first_of_keys):
     table = rows(("ab", "c"), ("a", "bc"), ("a", "bc"))
 
-    assert first_of_keys(ExactDuplicates(side="both", by_language=True), table) == [0, 1]
-
-
-def test_key_of_a_pair_knows_its_direction(rows, first_of_keys):
-    table = rows(
-        ("a", "a"),
-        ("a", "a"),
-        source_lang=["fra_Latn", "deu_Latn"],
-        target_lang=["deu_Latn", "fra_Latn"],
-    )
-
-    assert first_of_keys(ExactDuplicates(side="both", by_language=True), table) == [0, 1]
+    assert first_of_keys(ExactDuplicates(side="both"), table) == [0, 1]
 
 
 # Normal forms
@@ -85,19 +66,6 @@ def test_key_of_a_pair_knows_its_direction(rows, first_of_keys):
 )
 def test_normal_form_of_a_text(text, normal_form):
     assert normal_forms([text]) == [normal_form]
-
-
-@pytest.mark.parametrize(
-    ("text", "without", "normal_form"),
-    [
-        ("Well, 3 cats!", ("punctuation",), "well 3 cats"),
-        ("Well, 3 cats!", ("punctuation", "digits"), "well cats"),
-        ("!!!", ("punctuation",), "!!!"),  # nothing else would be left
-        ("हिन्दी।", ("punctuation",), "हिन्दी"),  # marks are no punctuation
-    ],
-)
-def test_normal_form_without_kinds_of_characters(text, without, normal_form):
-    assert normal_forms([text], without) == [normal_form]
 
 
 @pytest.mark.parametrize("apostrophe", "'’‘ʼ′`＇")

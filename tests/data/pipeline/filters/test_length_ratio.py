@@ -7,8 +7,6 @@ import pytest
 from hf_echo.data.pipeline.filters import LengthRatio
 from hf_echo.data.pipeline.filters.length_ratio import SAMPLE
 
-from ....refusals import refuses
-
 FACTOR = {"zho_Hans": 0.35, "deu_Latn": 1.2, "eng_Latn": 1.0}
 
 
@@ -87,4 +85,3 @@ def test_the_fit_does_not_depend_on_order_or_blocks(corpus):
     one = LengthRatio().fit([table])
     assert LengthRatio().fit([shuffled.slice(i, 700) for i in range(0, len(table), 700)]) == one
     assert one.fit([corpus(10, "zho_Hans")]) is one
-    refuses("call fit", lambda: LengthRatio().keep(table))

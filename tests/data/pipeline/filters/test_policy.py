@@ -54,20 +54,6 @@ def test_cap_keeps_the_first_rows_of_each_direction(two_directions, limit, order
     assert rows_that_stay(GroupCap(limit=limit, order=order), two_directions) == stay
 
 
-def test_synthetic_rows_only_fill_up(rows):
-    table = rows(
-        *[("a", "b")] * 4,
-        provenance=["mined", "mined", "primary", "primary"],
-        quality=[0.9, 0.8, 0.1, 0.2],
-    )
-
-    assert rows_that_stay(GroupCap(limit=3, order="quality", primary_first=True), table) == [
-        0,
-        2,
-        3,
-    ]
-
-
 @pytest.fixture
 def code_text_and_mathematics(rows):
     """Python in rows 0 to 2, French in 3 to 5, LaTeX in 6 and 7."""
@@ -200,10 +186,3 @@ def test_sanity_of_the_other_direction(rows, pair, stays):
 
 def test_code_needs_no_letters(rows):
     assert TextSanity().keep(rows(("{1: 2}", "a mapping"), source_lang="python")).tolist() == [True]
-
-
-def test_copies_may_stay(rows):
-    copy = rows(("OK", "ok"))
-
-    assert TextSanity().keep(copy).tolist() == [False]
-    assert TextSanity(copies=True).keep(copy).tolist() == [True]
